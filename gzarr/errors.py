@@ -1,0 +1,110 @@
+"""Every error that gzarr raises on purpose: one class per reaction that a caller can have.
+
+Each class also derives from the built-in that a NumPy, h5py or zarr user would catch. The message says what was
+found, where, and what to do; the fields carry the same facts for programs.
+"""
+
+from __future__ import annotations
+
+
+class GzarrError(Exception):
+    """Base of all errors raised by gzarr."""
+
+
+class MetadataError(GzarrError, ValueError):
+    """A metadata document, or a request to create one, is malformed. Remedy: mend the named field."""
+
+
+class UnknownCodecError(MetadataError):
+    """A codec is named that nobody registered. Remedy: install or register it (``gzarr.register_codec``)."""
+
+
+class UnknownDataTypeError(MetadataError):
+    """A data type is named that gzarr does not know. Remedy: register it or install the extra that has it."""
+
+
+class NodeNotFoundError(GzarrError, FileNotFoundError):
+    """There is no array or group at the path. Remedy: check the path, or open with a mode that creates."""
+
+
+class ArrayNotFoundError(NodeNotFoundError):
+    """There is no array at the path."""
+
+
+class GroupNotFoundError(NodeNotFoundError):
+    """There is no group at the path."""
+
+
+class ContainsNodeError(GzarrError, FileExistsError, ValueError):
+    """Something is already stored at the path. Remedy: choose another path or pass ``overwrite=True``."""
+
+
+class ContainsArrayError(ContainsNodeError):
+    """An array is already stored at the path."""
+
+
+class ContainsGroupError(ContainsNodeError):
+    """A group is already stored at the path."""
+
+
+class ReadOnlyError(GzarrError, PermissionError):
+    """A write was asked of something opened for reading. Remedy: open it with ``mode="r+"`` or ``"a"``."""
+
+
+class StoreError(GzarrError, OSError):
+    """A store cannot do what was asked (closed, damaged, or not possible in this kind of store)."""
+
+
+class SelectionError(GzarrError, IndexError):
+    """A selection does not fit the array: out of bounds, too many indices, or of a kind not supported there."""
+
+
+class CodecError(GzarrError, ValueError):
+    """A codec failed on one item of a batch. The engine turns it into a `ChunkError` that says which chunk.
+
+    Attributes:
+        index: position of the failing item in the batch.
+        codec: name of the codec.
+    """
+
+    def __init__(self, message: str, *, index: int = 0, codec: str = "") -> None:
+        super().__init__(message)
+        self.index = index
+        self.codec = codec
+
+
+class ChunkError(GzarrError, ValueError):
+    """A stored chunk or shard is damaged or cannot be encoded. Remedy: restore or rewrite the named object.
+
+    Attributes:
+        path: path of the array, with its store.
+        key: key of the stored object in the store.
+        chunk_coords: coordinates of the chunk in the chunk grid, or None where the whole object is meant.
+        codec: name of the codec that failed, or "".
+    """
+
+    def __init__(
+        self, reason: str, *, path: str, key: str, chunk_coords: tuple[int, ...] | None = None, codec: str = ""
+    ) -> None:
+        where = f"array {path!r}, key {key!r}"
+        if chunk_coords is not None:
+            where += f", chunk {chunk_coords}"
+        if codec:
+            where += f", codec {codec!r}"
+        super().__init__(f"{where}: {reason}")
+        self.path = path
+        self.key = key
+        self.chunk_coords = chunk_coords
+        self.codec = codec
+
+
+class DeviceError(GzarrError, RuntimeError):
+    """The device asked for cannot be used. The message says what is missing and which extra installs it."""
+
+
+class MissingExtraError(GzarrError, ImportError):
+    """An optional dependency is missing. The message names the extra that installs it."""
+
+
+class CopyError(GzarrError, RuntimeError):
+    """A copy stopped because something already exists at the destination."""

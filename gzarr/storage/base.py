@@ -1,0 +1,173 @@
+"""What a store is: a few verbs on keys and bytes, batched, with range reads as first-class citizens.
+
+A store maps keys (``"foo/bar/c/0/1"``: no leading or trailing slash, no empty segment) to immutable byte objects.
+Subclasses implement the verbs marked *required*; everything else has a default made from them. Every store is also a
+``MutableMapping[str, bytes]``, which is what zarr 2, xarray and dask accept.
+
+Rules that ``tests/contracts/test_store.py`` checks for every store:
+
+- a missing key reads as ``None`` and never raises; deleting a missing key does nothing;
+- a range that reaches past the end of an object gives the bytes that are there, perhaps none;
+- one ``set`` replaces one object atomically: a reader sees the old bytes or the new, never a mixture;
+- everything may be called from several threads at once.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable, Iterable, Iterator, MutableMapping, Sequence
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+
+import numpy as np
+
+from gzarr.errors import ReadOnlyError
+
+#: Host bytes: anything of bytes that supports the buffer protocol. NumPy arrays here are one-dimensional uint8.
+Buffer: TypeAlias = bytes | bytearray | memoryview | np.ndarray[Any, Any]
+
+
+class Request(NamedTuple):
+    """A whole object, or a range of its bytes.
+
+    Attributes:
+        key: key of the object.
+        start: first byte; negative counts from the end of the object (a suffix), None means the whole object.
+        length: number of bytes; None means up to the end.
+    """
+
+    key: str
+    start: int | None = None
+    length: int | None = None
+
+
+class Readable(Protocol):
+    """The one verb that reading chunks needs."""
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order; None where the key is missing."""
+        ...
+
+
+class Store(MutableMapping[str, Any]):
+    """Base class of all stores.
+
+    Attributes:
+        read_only: True if every call that would change the store raises `ReadOnlyError`.
+    """
+
+    read_only: bool = False
+
+    # -- required ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order; None where the key is missing."""
+
+    @abstractmethod
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair; each replaces its object atomically. Buffers may be reused afterwards."""
+
+    @abstractmethod
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys; missing ones are ignored."""
+
+    @abstractmethod
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys that lie under a path (``""`` is the root, ``"a/b"`` lists ``a/b/...``), in no given order."""
+
+    @abstractmethod
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        """Names directly under a path, sorted: (objects, sub-paths)."""
+
+    @abstractmethod
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+
+    @abstractmethod
+    def lock_name(self, key: str) -> Hashable:
+        """A name for the object that is the same for every store in this process that can reach it."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """A URL-like name: ``memory://140453554680576``, ``file://data/x.zarr``, ``zip://data.zip``."""
+
+    # -- with defaults -------------------------------------------------------------------------------------------
+
+    def get_one(self, request: Request) -> Buffer | None:
+        """Fetch one request."""
+        return self.get_many((request,))[0]
+
+    def set(self, key: str, value: Buffer) -> None:
+        """Store one object atomically."""
+        self.set_many(((key, value),))
+
+    def delete_prefix(self, path: str = "") -> None:
+        """Delete every key under a path."""
+        self.delete_many(list(self.list_prefix(path)))
+
+    def move_prefix(self, source: str, dest: str) -> None:
+        """Rename every key under ``source`` to lie under ``dest``, which must hold nothing."""
+        for key in list(self.list_prefix(source)):
+            value = self.get_one(Request(key))
+            if value is not None:
+                self.set(dest + key[len(source) :], value)
+        self.delete_prefix(source)
+
+    def nbytes_stored(self, path: str = "") -> int:
+        """Bytes stored under a path."""
+        return sum(self.getsize(key) or 0 for key in self.list_prefix(path))
+
+    def generation(self, key: str) -> object | None:
+        """A token that compares equal as long as the object has not been replaced; None if the store has none.
+
+        It lets callers keep what they derived from an object (a parsed shard index) and know when it is stale.
+        """
+        return None
+
+    def close(self) -> None:
+        """Release what the store holds. Stores that buffer writes (zip) finish them here."""
+
+    def check_writable(self) -> None:
+        """Raise `ReadOnlyError` if the store is read-only."""
+        if self.read_only:
+            raise ReadOnlyError(f"store {self} is read-only; open it for writing to change it")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # -- MutableMapping ------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: str) -> bytes:
+        value = self.get_one(Request(key))
+        if value is None:
+            raise KeyError(key)
+        return bytes(value)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.set(key, value)
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self.delete_many((key,))
+
+    def __iter__(self) -> Iterator[str]:
+        return self.list_prefix("")
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self.getsize(key) is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Store) and type(self) is type(other) and self.lock_name("") == other.lock_name("")
+
+    def __hash__(self) -> int:
+        return hash(self.lock_name(""))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
