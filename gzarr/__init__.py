@@ -1,1 +1,105 @@
-"""Zarr arrays straight into GPU memory, and the same code, files and answers on a machine with no GPU."""
+"""Zarr arrays straight into GPU memory, and the same code, files and answers on a machine with no GPU.
+
+``import gzarr as zarr`` reads and writes Zarr v2 and v3 in the call styles of zarr 2 and zarr-python 3.
+"""
+
+from gzarr import codecs, errors, storage
+from gzarr.api import (
+    array,
+    create,
+    create_array,
+    create_group,
+    empty,
+    empty_like,
+    from_array,
+    full,
+    full_like,
+    group,
+    load,
+    ones,
+    ones_like,
+    open,
+    open_array,
+    open_group,
+    open_like,
+    save,
+    save_array,
+    save_group,
+    tree,
+    zeros,
+    zeros_like,
+)
+from gzarr.array import Array
+from gzarr.codecs.registry import register_codec
+from gzarr.config import config
+from gzarr.dtypes import register_data_type
+from gzarr.errors import (
+    ArrayNotFoundError,
+    ChunkError,
+    ContainsArrayError,
+    ContainsGroupError,
+    CopyError,
+    DeviceError,
+    GroupNotFoundError,
+    GzarrError,
+    MetadataError,
+    NodeNotFoundError,
+    ReadOnlyError,
+    SelectionError,
+    StoreError,
+)
+from gzarr.group import Group
+from gzarr.storage import DirectoryStore, LocalStore, MemoryStore, ZipStore
+
+__version__ = "0.1.0"
+__all__ = [
+    "Array",
+    "ArrayNotFoundError",
+    "ChunkError",
+    "ContainsArrayError",
+    "ContainsGroupError",
+    "CopyError",
+    "DeviceError",
+    "DirectoryStore",
+    "Group",
+    "GroupNotFoundError",
+    "GzarrError",
+    "LocalStore",
+    "MemoryStore",
+    "MetadataError",
+    "NodeNotFoundError",
+    "ReadOnlyError",
+    "SelectionError",
+    "StoreError",
+    "ZipStore",
+    "__version__",
+    "array",
+    "codecs",
+    "config",
+    "create",
+    "create_array",
+    "create_group",
+    "empty",
+    "empty_like",
+    "errors",
+    "from_array",
+    "full",
+    "full_like",
+    "group",
+    "load",
+    "ones",
+    "ones_like",
+    "open",
+    "open_array",
+    "open_group",
+    "open_like",
+    "register_codec",
+    "register_data_type",
+    "save",
+    "save_array",
+    "save_group",
+    "storage",
+    "tree",
+    "zeros",
+    "zeros_like",
+]

@@ -1,0 +1,58 @@
+"""Codec specs: what each codec is called, how it is configured, and what it does to a chunk's dtype, shape and size."""
+
+from gzarr.codecs.blosc import BloscCodec
+from gzarr.codecs.bytes import BytesCodec
+from gzarr.codecs.cast_value import CastValueCodec
+from gzarr.codecs.crc32c import Crc32cCodec
+from gzarr.codecs.gzip import GzipCodec
+from gzarr.codecs.numcodecs import NumcodecsCodec
+from gzarr.codecs.registry import parse_codec, register_codec
+from gzarr.codecs.scale_offset import ScaleOffsetCodec
+from gzarr.codecs.sharding import ShardingCodec
+from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, CodecSpec, Step
+from gzarr.codecs.transpose import TransposeCodec
+from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
+from gzarr.codecs.zstd import ZstdCodec
+
+#: Names that zarr-python has for two of them.
+CastValue = CastValueCodec
+ScaleOffset = ScaleOffsetCodec
+
+for _spec_class in (
+    BloscCodec,
+    BytesCodec,
+    CastValueCodec,
+    Crc32cCodec,
+    GzipCodec,
+    ScaleOffsetCodec,
+    ShardingCodec,
+    TransposeCodec,
+    VLenBytesCodec,
+    VLenUTF8Codec,
+    ZstdCodec,
+):
+    register_codec(_spec_class)
+
+__all__ = [
+    "ArrayRepr",
+    "BloscCodec",
+    "BytesCodec",
+    "BytesRepr",
+    "CastValue",
+    "CastValueCodec",
+    "Codec",
+    "CodecSpec",
+    "Crc32cCodec",
+    "GzipCodec",
+    "NumcodecsCodec",
+    "ScaleOffset",
+    "ScaleOffsetCodec",
+    "ShardingCodec",
+    "Step",
+    "TransposeCodec",
+    "VLenBytesCodec",
+    "VLenUTF8Codec",
+    "ZstdCodec",
+    "parse_codec",
+    "register_codec",
+]

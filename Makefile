@@ -1,0 +1,33 @@
+# Needs Python >= 3.11 and make. Each target makes the virtual environment it needs, once.
+#   make demo    write, read, check, time and draw the relief of the Earth (output in demo-out/)
+#   make test    lint, types and tests
+#   make PYTHON=python3.12 test    with another Python
+
+PYTHON ?= python3
+
+.PHONY: demo test lint clean
+
+demo: .venv-demo/ready
+	.venv-demo/bin/python -m gzarr demo
+
+test: lint
+	.venv/bin/python -m pytest --cov=gzarr --cov-branch --cov-report=term:skip-covered
+
+lint: .venv/ready
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+
+# Remade when the dependencies change. The package is installed in place, so that edits need no new installation.
+.venv/ready: EXTRA = test
+.venv-demo/ready: EXTRA = demo
+.venv/ready .venv-demo/ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "gzarr needs Python 3.11 or newer, and $(PYTHON) is not; try: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRA)]'
+	touch $@
+
+clean:
+	rm -rf .venv .venv-demo demo-out build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	find gzarr tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,7 @@
+"""Makes ``python -m gzarr`` the same as the command ``gzarr``."""
+
+import sys
+
+from gzarr.cli import main
+
+sys.exit(main())

@@ -1,0 +1,412 @@
+"""The functions that users call first: open, create, save and load arrays and groups, in zarr's own call styles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from gzarr import arrays
+from gzarr.array import Array, open_node_array
+from gzarr.creation import new_group_meta
+from gzarr.devices import backend_for
+from gzarr.errors import ContainsArrayError, GroupNotFoundError, MetadataError
+from gzarr.group import Group, open_node
+from gzarr.info import Tree
+from gzarr.keys import join_path, normalize_path
+from gzarr.metadata.documents import read_node
+from gzarr.metadata.model import ArrayMeta
+from gzarr.storage import LocalStore, ZipStore, open_store
+from gzarr.storage.base import Store
+
+_MODES = {"r", "r+", "a", "w", "w-", "x"}
+
+
+# -- arrays ------------------------------------------------------------------------------------------------------
+
+
+def create_array(
+    store: Any = None,
+    *,
+    name: str | None = None,
+    shape: Any = None,
+    dtype: Any = None,
+    data: Any = None,
+    overwrite: bool = False,
+    path: str | None = None,
+    device: str | None = None,
+    **kwargs: Any,
+) -> Array:
+    """Create an array.
+
+    store: a store, path, URL or mapping; None for memory.
+    name: path of the array in the store (``path`` means the same).
+    shape: extents. dtype: element type, float64 by default. data: array-like to fill the array with.
+    overwrite: whether to delete what is stored there.
+    device: where reads give their results: "auto", "cpu", "cuda", "cuda:N".
+    kwargs: see `gzarr.creation.ArrayOptions` (chunks, shards, compressors, compressor, filters, codecs, fill_value, ...).
+    Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError, TypeError for unknown keywords.
+
+    >>> z = create_array(shape=(100, 100), chunks=(10, 10), dtype="i4")
+    >>> z[0, :3] = [1, 2, 3]
+    >>> z[0, :5]
+    array([1, 2, 3, 0, 0], dtype=int32)
+    """
+    opened, base = _opened(store, "w" if overwrite else "a")
+    where = join_path(base, normalize_path(name or path or ""))
+    backend = backend_for(device)
+    return arrays.make(opened, where, backend, data=data, overwrite=overwrite, shape=shape, dtype=dtype, **kwargs)
+
+
+def create(
+    shape: Any = None,
+    chunks: Any = True,
+    dtype: Any = None,
+    compressor: Any = "default",
+    fill_value: Any = 0,
+    order: str | None = None,
+    store: Any = None,
+    **kwargs: Any,
+) -> Array:
+    """Create an array, with the positional arguments of zarr 2. See `create_array`."""
+    given = {"shape": shape, "chunks": chunks, "dtype": dtype, "compressor": compressor, "order": order}
+    return create_array(store, fill_value=fill_value, **given, **kwargs)
+
+
+def empty(shape: Any, **kwargs: Any) -> Array:
+    """Create an array with nothing stored; what unwritten elements are is undefined in v2, the default in v3."""
+    return create_array(**{"fill_value": None, **kwargs, "shape": shape})
+
+
+def zeros(shape: Any, **kwargs: Any) -> Array:
+    """Create an array of zeros; nothing is stored for them. See `create_array`.
+
+    >>> zeros((10000, 10000), chunks=(1000, 1000), dtype="i4").nchunks
+    100
+    """
+    return create_array(**{"fill_value": 0, **kwargs, "shape": shape})
+
+
+def ones(shape: Any, **kwargs: Any) -> Array:
+    """Create an array of ones; nothing is stored for them. See `create_array`."""
+    return create_array(**{"fill_value": 1, **kwargs, "shape": shape})
+
+
+def full(shape: Any, fill_value: Any, **kwargs: Any) -> Array:
+    """Create an array filled with a value; nothing is stored for it. See `create_array`."""
+    return create_array(**{**kwargs, "shape": shape, "fill_value": fill_value})
+
+
+def array(data: Any, **kwargs: Any) -> Array:
+    """Create an array from data, by default with the chunks of a gzarr or h5py array. See `create_array`.
+
+    >>> array([[1, 2], [3, 4]])[:, 1]
+    array([2, 4])
+    """
+    chunks = getattr(data, "chunks", None)
+    if chunks is not None and kwargs.get("chunks") is None and "shards" not in kwargs:
+        kwargs["chunks"] = chunks
+    return create_array(data=data, **kwargs)
+
+
+def from_array(store: Any = None, *, data: Any, **kwargs: Any) -> Array:
+    """Create an array from data, like it where it is an array of gzarr. See `create_array`."""
+    return create_array(store, data=data, **arrays.like(data, kwargs))
+
+
+def empty_like(a: Any, **kwargs: Any) -> Array:
+    """`empty` with the shape, dtype, chunks and codecs of another array."""
+    return create_array(**arrays.like(a, {"fill_value": None, **kwargs}))
+
+
+def zeros_like(a: Any, **kwargs: Any) -> Array:
+    """`zeros` with the shape, dtype, chunks and codecs of another array."""
+    return create_array(**arrays.like(a, {"fill_value": 0, **kwargs}))
+
+
+def ones_like(a: Any, **kwargs: Any) -> Array:
+    """`ones` with the shape, dtype, chunks and codecs of another array."""
+    return create_array(**arrays.like(a, {"fill_value": 1, **kwargs}))
+
+
+def full_like(a: Any, **kwargs: Any) -> Array:
+    """`full` with the shape, dtype, chunks, codecs and (unless given) fill value of another array."""
+    return create_array(**arrays.like(a, kwargs))
+
+
+def open_like(a: Any, path: Any, **kwargs: Any) -> Array:
+    """Open an array at a path; if there is none, create it like another."""
+    return open_array(path, **arrays.like(a, {"fill_value": getattr(a, "fill_value", 0), **kwargs}))
+
+
+def open_array(
+    store: Any = None,
+    mode: str | None = None,
+    *,
+    path: str | None = None,
+    device: str | None = None,
+    write_empty_chunks: bool | None = None,
+    zarr_format: int | None = None,
+    **kwargs: Any,
+) -> Array:
+    """Open an array, creating it where the mode allows and ``shape`` is given.
+
+    store: a store, path, URL or mapping. path: path of the array in the store.
+    mode: "r" read; "r+" read and write; "a" (default) also create if missing; "w" create, deleting what is there;
+        "w-" or "x" create, failing if something is there.
+    kwargs: of `create_array`, used if the array is created.
+    Raises: ArrayNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError.
+    """
+    opened, where, mode = _located(store, path, mode)
+    backend = backend_for(device)
+    options = {"zarr_format": zarr_format, "write_empty_chunks": write_empty_chunks, **kwargs}
+    if mode in ("w", "w-", "x"):
+        if mode == "w":
+            kwargs.pop("overwrite", None)
+        return arrays.make(opened, where, backend, overwrite=mode == "w", **_without(options, "overwrite"))
+    meta = read_node(opened, where, _format(zarr_format))
+    if meta is None and mode == "a" and (kwargs.get("shape") is not None or kwargs.get("data") is not None):
+        return arrays.make(opened, where, backend, **_without(options, "overwrite"))
+    return open_node_array(opened, where, backend, read_only=mode == "r", write_empty_chunks=write_empty_chunks)
+
+
+# -- groups ------------------------------------------------------------------------------------------------------
+
+
+def group(
+    store: Any = None,
+    overwrite: bool = False,
+    *,
+    path: str | None = None,
+    zarr_format: int | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    device: str | None = None,
+    **ignored: Any,
+) -> Group:
+    """Open the group in a store, creating it if it is missing; a read-only store is only opened.
+
+    >>> root = group()
+    >>> foo = root.create_group("foo")
+    >>> baz = foo.zeros("bar/baz", shape=(100, 100), dtype="i4")
+    >>> root.tree()
+    /
+    └── foo
+        └── bar
+            └── baz (100, 100) int32
+    """
+    _check_ignored(ignored)
+    opened, base = _opened(store, "w" if overwrite else "a")
+    where = join_path(base, normalize_path(path or ""))
+    backend = backend_for(device)
+    if not overwrite:
+        meta = read_node(opened, where, _format(zarr_format))
+        if isinstance(meta, ArrayMeta):
+            raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(opened), where)!r}")
+        if meta is not None:
+            return Group(opened, where, meta, backend)
+        if opened.read_only:
+            raise GroupNotFoundError(f"no group at {join_path(str(opened), where)!r}, and the store is read-only")
+    made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=overwrite)
+    return Group(opened, where, made, backend)
+
+
+def create_group(
+    store: Any = None,
+    *,
+    path: str | None = None,
+    zarr_format: int | None = None,
+    overwrite: bool = False,
+    attributes: Mapping[str, Any] | None = None,
+    device: str | None = None,
+    **ignored: Any,
+) -> Group:
+    """Create a group. Raises: ContainsArrayError, ContainsGroupError if something is there."""
+    _check_ignored(ignored)
+    opened, base = _opened(store, "w" if overwrite else "a")
+    where = join_path(base, normalize_path(path or ""))
+    made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=overwrite)
+    return Group(opened, where, made, backend_for(device))
+
+
+def open_group(
+    store: Any = None,
+    mode: str | None = None,
+    *,
+    path: str | None = None,
+    zarr_format: int | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    device: str | None = None,
+    **ignored: Any,
+) -> Group:
+    """Open a group, creating it where the mode allows. For modes see `open_array`.
+
+    Raises: GroupNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError.
+    """
+    _check_ignored(ignored)
+    opened, where, mode = _located(store, path, mode)
+    backend = backend_for(device)
+    if mode in ("w", "w-", "x"):
+        made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=mode == "w")
+        return Group(opened, where, made, backend)
+    meta = read_node(opened, where, _format(zarr_format))
+    if isinstance(meta, ArrayMeta):
+        raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(opened), where)!r}")
+    if meta is None and mode == "a":
+        meta = new_group_meta(opened, where, attributes or {}, zarr_format)
+    if meta is None:
+        raise GroupNotFoundError(f"no group at {join_path(str(opened), where)!r}: nothing is there")
+    return Group(opened, where, meta, backend, read_only=mode == "r")
+
+
+def open(store: Any = None, mode: str | None = None, *, path: str | None = None, **kwargs: Any) -> Array | Group:
+    """Open an array or group, whichever is there; create an array if ``shape`` is given, else a group.
+
+    For modes see `open_array`; the default is "a". ``open(path="x.zarr")`` alone means ``open("x.zarr")``.
+    Raises: NodeNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError.
+    """
+    if store is None and path is not None:
+        store, path = path, None
+    wants_array = kwargs.get("shape") is not None or kwargs.get("data") is not None
+    if mode in ("w", "w-", "x"):
+        return open_array(store, mode, path=path, **kwargs) if wants_array else open_group(store, mode, path=path, **kwargs)
+    opened, where, mode = _located(store, path, mode)
+    meta = read_node(opened, where, _format(kwargs.get("zarr_format")))
+    if meta is None and mode == "a":
+        make = open_array if wants_array else open_group
+        return make(opened, mode, path=where, **kwargs)
+    return open_node(opened, where, backend_for(kwargs.get("device")), read_only=mode == "r")
+
+
+def tree(group_like: Any, level: int | None = None) -> Tree:
+    """The hierarchy of a group, drawn with lines; of an h5py group too."""
+    if isinstance(group_like, Group):
+        return group_like.tree(level=level)
+    label = getattr(group_like, "name", "/") or "/"
+    return _tree_of(group_like, label if label == "/" else label.rpartition("/")[2], level)
+
+
+# -- whole arrays in one call ------------------------------------------------------------------------------------
+
+
+def save(store: Any, *args: Any, path: str | None = None, **kwargs: Any) -> None:
+    """Save one array (as an array), or several (as a group: keywords by name, others as ``arr_0``, ``arr_1``, ...).
+
+    What is stored there is replaced.
+    """
+    if len(args) == 1 and not any(_is_array(v) for v in kwargs.values()):
+        save_array(store, args[0], path=path, **kwargs)
+    else:
+        save_group(store, *args, path=path, **kwargs)
+
+
+def save_array(store: Any, arr: Any, *, path: str | None = None, **kwargs: Any) -> None:
+    """Save an array. kwargs: of `create_array`."""
+    opened, base = _opened(store, "w")
+    create_array(opened, name=join_path(base, normalize_path(path or "")), data=arr, overwrite=True, **kwargs)
+    _close_if_ours(store, opened)
+
+
+def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int | None = None, **kwargs: Any) -> None:
+    """Save several arrays in a group: keywords by name, others as ``arr_0``, ``arr_1``, ..."""
+    if not args and not kwargs:
+        raise ValueError("at least one array must be given")
+    opened, base = _opened(store, "w")
+    where = join_path(base, normalize_path(path or ""))
+    root = open_group(opened, "w", path=where, zarr_format=zarr_format)
+    for name, value in {**{f"arr_{i}": a for i, a in enumerate(args)}, **kwargs}.items():
+        root.create_array(name, data=value)
+    _close_if_ours(store, opened)
+
+
+def load(store: Any, path: str | None = None, *, device: str | None = None) -> Any:
+    """Load an array into memory; of a group, a mapping that loads each array when it is asked for.
+
+    Raises: NodeNotFoundError.
+    """
+    node = open(store, "r", path=path, device=device) if store is not None else open(path, "r", device=device)
+    if isinstance(node, Group):
+        return LazyLoader(node)
+    data = node[...]
+    _close_if_ours(store, node.store)
+    return data
+
+
+class LazyLoader(Mapping[str, Any]):
+    """The arrays of a saved group, loaded when they are asked for, and kept."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = self._group[name][...]
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return self._group.array_keys()
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"<LazyLoader: {', '.join(self)}>"
+
+
+# -- inside ------------------------------------------------------------------------------------------------------
+
+
+def _opened(store: Any, mode: str) -> tuple[Store, str]:
+    if isinstance(store, (Array, Group)):
+        return store.store, store.path
+    return open_store(store, mode=mode)  # type: ignore[arg-type]
+
+
+def _located(store: Any, path: str | None, mode: str | None) -> tuple[Store, str, str]:
+    """(store, path in it, mode). A store given alone as ``path=`` is taken for the store."""
+    if store is None and path is not None:
+        store, path = path, None
+    if mode is None:
+        mode = "r" if isinstance(store, Store) and store.read_only else "a"
+    if mode not in _MODES:
+        raise ValueError(f"mode must be 'r', 'r+', 'a', 'w', 'w-' or 'x', got {mode!r}")
+    opened, base = _opened(store, mode)
+    return opened, join_path(base, normalize_path(path or "")), mode
+
+
+def _format(zarr_format: Any) -> Any:
+    if zarr_format not in (None, 2, 3):
+        raise MetadataError(f"zarr_format must be 2, 3 or None, got {zarr_format!r}")
+    return zarr_format
+
+
+def _without(options: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {k: v for k, v in options.items() if k != name}
+
+
+def _check_ignored(keywords: Mapping[str, Any]) -> None:
+    """Groups take a few keywords of zarr that change nothing; others are an error."""
+    for name, value in keywords.items():
+        if name not in ("cache_attrs", "synchronizer", "chunk_store", "storage_options", "meta_array", "use_consolidated"):
+            raise TypeError(f"unknown keyword {name!r}")
+        if value not in (None, True, False):
+            raise MetadataError(f"the keyword {name!r} is not supported by this version of gzarr; leave it out")
+
+
+def _close_if_ours(given: Any, opened: Store) -> None:
+    """Close a store that was made here from a path: a zip file is only complete once closed."""
+    if given is not opened and isinstance(opened, (ZipStore, LocalStore)):
+        opened.close()
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, (np.ndarray, list)) or (hasattr(value, "shape") and hasattr(value, "dtype"))
+
+
+def _tree_of(node: Any, label: str, level: int | None) -> Tree:
+    if not hasattr(node, "keys"):
+        return Tree(f"{label} {node.shape} {node.dtype}")
+    below = None if level is None else level - 1
+    children = [] if level == 0 else [_tree_of(node[name], name, below) for name in sorted(node.keys())]
+    return Tree(label, children)

@@ -1,0 +1,635 @@
+"""The array: NumPy-like reads and writes of chunks in a store, on the device that it was opened for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from gzarr import engine
+from gzarr.backend import Array as AnyArray
+from gzarr.backend import Backend, Fields
+from gzarr.bind import bind
+from gzarr.codecs.spec import CodecSpec
+from gzarr.codecs.v2 import to_numcodecs
+from gzarr.config import config
+from gzarr.devices import backend_for
+from gzarr.dtypes import cast_fill, parse_dtype
+from gzarr.errors import ArrayNotFoundError, GzarrError, MetadataError, SelectionError
+from gzarr.grid import is_regular, nchunks
+from gzarr.indexing import Blocks, OIndex, VIndex
+from gzarr.info import PlacementReport, Report, human_size
+from gzarr.keys import join_path
+from gzarr.locks import key_locks
+from gzarr.metadata.documents import document_key, documents, read_node, write_node
+from gzarr.metadata.model import ArrayMeta
+from gzarr.metadata.v2 import split_chain
+from gzarr.node import Node
+from gzarr.plan import make_plan
+from gzarr.resizing import clear_outside, objects_stored
+from gzarr.selection import (
+    Box,
+    Points,
+    Selection,
+    normalize,
+    normalize_basic,
+    normalize_blocks,
+    normalize_mask,
+    normalize_orthogonal,
+    normalize_vindex,
+    split_fields,
+)
+from gzarr.storage.base import Store
+
+
+class Array(Node[ArrayMeta]):
+    """A chunked, compressed, N-dimensional array.
+
+    ``array[selection]`` reads into a new NumPy (or, on a CUDA device, CuPy) array; ``array[selection] = value`` writes
+    at once. Made by the functions of `gzarr`, not by calling the class.
+
+    Attributes:
+        is_view: whether this is a view made by `astype` or `view`, whose metadata is not stored.
+        write_empty_chunks: whether chunks equal to the fill value are stored.
+    """
+
+    __slots__ = ("_io", "_out_dtype", "is_view", "write_empty_chunks")
+
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        metadata: ArrayMeta,
+        backend: Backend,
+        *,
+        read_only: bool = False,
+        write_empty_chunks: bool | None = None,
+        out_dtype: np.dtype[Any] | None = None,
+        is_view: bool = False,
+    ) -> None:
+        super().__init__(store, path, metadata, backend, read_only=read_only)
+        self._io = bind(metadata, store, path, backend)
+        self._out_dtype = metadata.data_type.dtype if out_dtype is None else out_dtype
+        self.is_view = is_view
+        setting = config.get("array.write_empty_chunks") if write_empty_chunks is None else write_empty_chunks
+        self.write_empty_chunks = bool(setting)
+
+    # -- what it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents; assigning to it resizes the array."""
+        return self.metadata.shape
+
+    @shape.setter
+    def shape(self, value: tuple[int, ...]) -> None:
+        self.resize(value)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.metadata.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        n = 1
+        for extent in self.metadata.shape:
+            n *= extent
+        return n
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy dtype of what reads give."""
+        return self._out_dtype
+
+    @property
+    def itemsize(self) -> int:
+        """Size of an element in bytes."""
+        return self._out_dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the whole array in memory, in bytes."""
+        return self.size * self._out_dtype.itemsize
+
+    @property
+    def fill_value(self) -> Any:
+        """What elements are that were never written; None if undefined."""
+        return self.metadata.fill_value
+
+    @property
+    def order(self) -> Literal["C", "F"]:
+        """Memory order of the elements in a chunk."""
+        return self.metadata.order
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Shape of the chunks: of those within a shard, if the array is sharded; of the first, if they vary."""
+        return self.metadata.chunks
+
+    @property
+    def chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """For every axis the lengths of its chunks within the array."""
+        edges = [axis.edges() for axis in self.metadata.chunk_grid]
+        return tuple(tuple(b - a for a, b in zip(e[:-1], e[1:], strict=True)) for e in edges)
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        """Shape of the shards, or None if the array is not sharded."""
+        return None if self.metadata.sharding is None else self.metadata.object_shape
+
+    @property
+    def cdata_shape(self) -> tuple[int, ...]:
+        """Number of chunks along every axis."""
+        return tuple(axis.nchunks for axis in self.metadata.chunk_grid)
+
+    @property
+    def nchunks(self) -> int:
+        """Number of chunks."""
+        return nchunks(self.metadata.chunk_grid)
+
+    @property
+    def dimension_names(self) -> tuple[str | None, ...] | None:
+        """A name or None for every axis, or None."""
+        return self.metadata.dimension_names
+
+    @property
+    def codecs(self) -> tuple[CodecSpec, ...]:
+        """The whole codec chain, in encoding order."""
+        return self.metadata.codecs
+
+    @property
+    def filters(self) -> Any:
+        """Codecs between the array and its bytes: a list of numcodecs objects or None for v2, a tuple of specs for v3."""
+        filters = split_codecs(self.metadata)[0]
+        if self.metadata.zarr_format == 2:
+            return [to_numcodecs(f) for f in filters] or None
+        return filters
+
+    @property
+    def serializer(self) -> CodecSpec | None:
+        """The codec that turns the array into bytes; None for v2 arrays."""
+        return split_codecs(self.metadata)[1]
+
+    @property
+    def compressors(self) -> tuple[Any, ...]:
+        """Codecs from bytes to bytes: numcodecs objects for v2, specs for v3."""
+        compressors = split_codecs(self.metadata)[2]
+        return tuple(map(to_numcodecs, compressors)) if self.metadata.zarr_format == 2 else compressors
+
+    @property
+    def compressor(self) -> Any:
+        """The compressor as a numcodecs object, or None. Raises: TypeError if there are several or it has no such form."""
+        compressors = split_codecs(self.metadata)[2]
+        if len(compressors) > 1:
+            raise TypeError(f"{self.store_path} has several compressors; use array.compressors")
+        return to_numcodecs(compressors[0]) if compressors else None
+
+    @property
+    def nbytes_stored(self) -> int:
+        """Bytes that the array occupies in its store, metadata included."""
+        return self.store.nbytes_stored(self.path)
+
+    @property
+    def nchunks_initialized(self) -> int:
+        """Number of chunks that are stored. Reads the index of every shard if the array is sharded."""
+        stored = objects_stored(self.metadata, self.store, self.path)
+        initialized = getattr(self._io.layout, "initialized", None)
+        return len(stored) if initialized is None else sum(initialized(self.store, coords) for coords in stored)
+
+    @property
+    def placement(self) -> PlacementReport:
+        """Where each step of reading the array runs, and why."""
+        return PlacementReport(self._io.chain((0,) * self.ndim).placement)
+
+    @property
+    def info(self) -> Report:
+        """A report of what the array is and what it occupies. Lists the array's objects in the store."""
+        meta = self.metadata
+        filters, serializer, compressors = split_codecs(meta)
+        as_shown = to_numcodecs if meta.zarr_format == 2 else (lambda codec: codec)
+        stored = self.nbytes_stored
+        return Report(
+            [
+                *([("Name", self.name)] if self.path else []),
+                ("Type", "gzarr.Array"),
+                ("Zarr format", str(meta.zarr_format)),
+                ("Data type", str(self.dtype)),
+                ("Shape", str(self.shape)),
+                ("Chunk shape", str(self.chunks if is_regular(meta.grid) else self.chunk_sizes)),
+                *([("Shard shape", str(self.shards))] if self.shards else []),
+                ("Order", self.order),
+                ("Read-only", str(self.read_only)),
+                *((f"Filter [{i}]", repr(as_shown(f))) for i, f in enumerate(filters)),
+                *([("Serializer", repr(serializer))] if serializer is not None else []),
+                *(("Compressor", repr(as_shown(c))) for c in compressors),
+                ("Store type", f"gzarr.storage.{type(self.store).__name__}"),
+                ("No. bytes", human_size(self.nbytes)),
+                ("No. bytes stored", human_size(stored)),
+                ("Storage ratio", f"{self.nbytes / stored:.1f}" if stored else "inf"),
+                ("Chunks initialized", f"{self.nchunks_initialized}/{self.nchunks}"),
+            ]
+        )
+
+    def info_complete(self) -> Report:
+        """The same as `info`."""
+        return self.info
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> AnyArray:
+        """Read a selection: integers, slices, ``...``, None, index lists, masks, field names.
+
+        Returns: a new array on the array's device; a scalar if every axis has an integer.
+        Raises: SelectionError, ChunkError, StoreError.
+        """
+        key, fields = split_fields(key)
+        return self._read(normalize(key, self.metadata.shape), fields, None)
+
+    def get_basic_selection(self, selection: Any = ..., *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
+        """Read integers and slices. ``out``: an array of the result's shape to read into."""
+        return self._read(normalize_basic(selection, self.shape), fields, out)
+
+    def get_orthogonal_selection(self, selection: Any, *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
+        """Read an integer, slice, index list or boolean list for each axis, independently."""
+        return self._read(normalize_orthogonal(selection, self.shape), fields, out)
+
+    def get_coordinate_selection(self, selection: Any, *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
+        """Read the points given by one index array per axis."""
+        return self._read(normalize_vindex(selection, self.shape), fields, out)
+
+    def get_mask_selection(self, selection: Any, *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
+        """Read the points where a boolean array of the array's shape is true."""
+        return self._read(normalize_mask(selection, self.shape), fields, out)
+
+    def get_block_selection(self, selection: Any, *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
+        """Read whole chunks by their coordinates in the chunk grid."""
+        return self._read(self._blocks(selection), fields, out)
+
+    @property
+    def vindex(self) -> VIndex:
+        """Points: ``array.vindex[[0, 2], [1, 3]]``, ``array.vindex[mask]``; also assignable."""
+        return VIndex(self)
+
+    @property
+    def oindex(self) -> OIndex:
+        """Rows and columns: ``array.oindex[[0, 2], 1:3]``; also assignable."""
+        return OIndex(self)
+
+    @property
+    def blocks(self) -> Blocks:
+        """Whole chunks: ``array.blocks[0, 1:3]``; also assignable."""
+        return Blocks(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """The whole array as a NumPy array on the host. Raises: ValueError for ``copy=False``."""
+        if copy is False:
+            raise ValueError("a gzarr array cannot become a NumPy array without a copy")
+        data = self._read(normalize_basic((), self.shape), None, None)
+        return np.asarray(data.get() if hasattr(data, "get") else data, dtype)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-dimensional array")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[AnyArray]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-dimensional array")
+        edges = self.metadata.chunk_grid[0].edges()
+        for start, stop in zip(edges[:-1], edges[1:], strict=True):
+            yield from self[start:stop]
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError("the truth value of an array with more than one element is ambiguous")
+        return bool(self._scalar())
+
+    def __int__(self) -> int:
+        return int(self._scalar())
+
+    def __float__(self) -> float:
+        return float(self._scalar())
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write a selection. ``value`` is broadcast; another gzarr array or h5py dataset is read piece by piece.
+
+        Raises: SelectionError, ValueError for a value of another shape, ReadOnlyError, ChunkError, StoreError.
+        """
+        key, fields = split_fields(key)
+        self._write(normalize(key, self.metadata.shape), value, fields)
+
+    def set_basic_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
+        """Write integers and slices."""
+        self._write(normalize_basic(selection, self.shape), value, fields)
+
+    def set_orthogonal_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
+        """Write an integer, slice, index list or boolean list for each axis, independently."""
+        self._write(normalize_orthogonal(selection, self.shape), value, fields)
+
+    def set_coordinate_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
+        """Write the points given by one index array per axis."""
+        self._write(normalize_vindex(selection, self.shape), value, fields)
+
+    def set_mask_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
+        """Write the points where a boolean array of the array's shape is true."""
+        self._write(normalize_mask(selection, self.shape), value, fields)
+
+    def set_block_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
+        """Write whole chunks by their coordinates in the chunk grid."""
+        self._write(self._blocks(selection), value, fields)
+
+    def resize(self, *args: Any) -> None:
+        """Change the shape: ``resize((20, 10))`` or ``resize(20, 10)``.
+
+        What lies outside the new shape is cleared for good: objects wholly outside are deleted, the outside part of
+        the others is set to the fill value, so that growing again shows the fill value.
+        Raises: MetadataError for a bad shape, ReadOnlyError.
+        """
+        shape = args[0] if len(args) == 1 and not isinstance(args[0], (int, np.integer)) else args
+        new = _checked_shape(tuple(shape), self.ndim)
+        self.check_writable()
+        with self._metadata_lock():
+            self._resize(new)
+
+    def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
+        """Add data at the end of an axis. Returns: the new shape.
+
+        data: array-like with the array's extents on all other axes.
+        Raises: ValueError for another shape, ReadOnlyError.
+        """
+        self.check_writable()
+        if not hasattr(data, "shape"):
+            data = self.backend.asarray(data, self.dtype)
+        if not 0 <= axis < self.ndim:
+            raise SelectionError(f"cannot append along axis {axis} of a {self.ndim}-dimensional array")
+        with self._metadata_lock():
+            old = self.shape
+            found = tuple(data.shape)
+            if len(found) != len(old) or any(a != b for i, (a, b) in enumerate(zip(old, found, strict=True)) if i != axis):
+                raise ValueError(
+                    f"cannot append data of shape {found} to an array of shape {old} along axis {axis}: "
+                    "all other axes must agree"
+                )
+            self._resize((*old[:axis], old[axis] + found[axis], *old[axis + 1 :]))
+        self[(*[slice(None)] * axis, slice(old[axis], None))] = data
+        return self.shape
+
+    # -- other forms of the same array ---------------------------------------------------------------------------
+
+    def astype(self, dtype: Any) -> Self:
+        """A read-only view whose reads are cast to another dtype, chunk by chunk."""
+        return self._with(self.metadata, read_only=True, out_dtype=parse_dtype(dtype).dtype, is_view=True)
+
+    def view(
+        self,
+        shape: tuple[int, ...] | None = None,
+        chunks: tuple[int, ...] | None = None,
+        dtype: Any = None,
+        fill_value: Any = None,
+        read_only: bool | None = None,
+    ) -> Self:
+        """The same stored chunks under other metadata, which is not stored.
+
+        dtype: a dtype of the same size. shape: an array with other extents, of the same chunks.
+        Raises: MetadataError if the chunks cannot be seen so.
+        """
+        meta = self.metadata
+        if chunks is not None and tuple(chunks) != self.chunks:
+            raise MetadataError(f"a view cannot change the chunks from {self.chunks} to {tuple(chunks)}: copy the array")
+        if shape is not None:
+            meta = meta.resized(_checked_shape(tuple(shape), self.ndim))
+        if dtype is not None:
+            data_type = parse_dtype(dtype)
+            if data_type.dtype.itemsize != self.itemsize or data_type.dtype.hasobject != self.dtype.hasobject:
+                raise MetadataError(f"a view needs a dtype of {self.itemsize} bytes, got {data_type.dtype}")
+            fill = fill_value
+            if fill is None and meta.fill_value is not None:
+                fill = np.asarray(meta.fill_value, meta.data_type.dtype).view(data_type.dtype)[()]
+            meta = replace(meta, data_type=data_type, fill_value=fill)
+        if fill_value is not None:
+            meta = replace(meta, fill_value=cast_fill(fill_value, meta.data_type))
+        return self._with(meta, read_only=self.read_only if read_only is None else read_only, is_view=True)
+
+    def to(self, device: str) -> Self:
+        """The same array with its reads on another device. Raises: DeviceError."""
+        return type(self)(
+            self.store,
+            self.path,
+            self.metadata,
+            backend_for(device),
+            read_only=self._read_only,
+            write_empty_chunks=self.write_empty_chunks,
+            out_dtype=self._out_dtype,
+            is_view=self.is_view,
+        )
+
+    def refresh(self) -> Self:
+        """Read the metadata from the store again. Returns: the array itself. Raises: ArrayNotFoundError."""
+        meta = read_node(self.store, self.path, self.metadata.zarr_format)
+        if not isinstance(meta, ArrayMeta):
+            raise ArrayNotFoundError(f"no array at {self.store_path} any more")
+        self._rebind(meta)
+        return self
+
+    def digest(self, hashname: str = "sha1") -> bytes:
+        """Hash of the stored chunks and metadata, without decoding: equal if the stored bytes are equal."""
+        digest = hashlib.new(hashname)
+        layout = self._io.layout
+        for coords in sorted(objects_stored(self.metadata, self.store, self.path)):
+            key = layout.key(coords)
+            digest.update(key[len(self.path) :].encode())
+            digest.update(self.store[key])
+        for _, data in documents(self.metadata, ""):
+            digest.update(data)
+        return digest.digest()
+
+    def hexdigest(self, hashname: str = "sha1") -> str:
+        """`digest` as hexadecimal digits."""
+        return self.digest(hashname).hex()
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Array)
+            and self.path == other.path
+            and self.read_only == other.read_only
+            and self.metadata.shape == other.metadata.shape
+            and self.dtype == other.dtype
+            and self.store == other.store
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.metadata.shape))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        options = (self._read_only, self.write_empty_chunks, self.is_view, self._out_dtype if self.is_view else None)
+        meta = self.metadata if self.is_view else None
+        return _reopen, (self.store, self.path, meta, self.device, options)
+
+    def __repr__(self) -> str:
+        return f"<Array {self.store_path} shape={self.shape} dtype={self.dtype}>"
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _read(self, selection: Selection, fields: Fields, out: AnyArray) -> AnyArray:
+        dtype = self._out_dtype if fields is None else _fields_dtype(self._out_dtype, fields)
+        result = self.backend.empty(selection.shape, dtype) if out is None else _checked_out(out, selection.shape, dtype)
+        target = _laid_out(result, selection)
+        io = self._io
+        engine.read((engine.ReadJob(io, make_plan(selection, io.layout.grid), target, fields),))
+        if out is not None:
+            if isinstance(selection, Points) and not np.shares_memory(target, out):
+                out[...] = target.reshape(out.shape)
+            return out
+        return result[()] if not selection.shape and io.backend.device == "cpu" else result
+
+    def _write(self, selection: Selection, value: Any, fields: Fields) -> None:
+        self.check_writable()
+        if self._out_dtype != self.metadata.data_type.dtype:
+            raise MetadataError(f"{self.store_path}: a view made by astype cannot be written")
+        dtype = self._out_dtype if fields is None else _fields_dtype(self._out_dtype, fields)
+        io = self._io
+        plan = make_plan(selection, io.layout.grid)
+        data = _laid_out(self._as_written(value, dtype, selection), selection)
+        engine.write(engine.WriteJob(io, plan, data, fields, self.write_empty_chunks))
+
+    def _as_written(self, value: Any, dtype: np.dtype[Any], selection: Selection) -> Any:
+        """The value as something of the selection's shape that can be indexed."""
+        shape = selection.shape + dtype.shape
+        sliceable = getattr(value, "shape", None) == shape and hasattr(value, "__getitem__") and len(shape) > 0
+        if sliceable and not isinstance(value, np.ndarray) and isinstance(selection, Box) and selection.view is None:
+            return value
+        if dtype.hasobject and not shape:
+            single = np.empty((), object)
+            single[()] = value
+            return single
+        array = self.backend.asarray(value, dtype.base)
+        if array.shape == shape:
+            return array
+        while array.ndim > len(shape) and array.shape[0] == 1:
+            array = array[0]
+        try:
+            return np.broadcast_to(array, shape)
+        except ValueError as error:
+            raise ValueError(f"cannot write a value of shape {array.shape} to a selection of shape {shape}") from error
+
+    def _blocks(self, selection: Any) -> Box:
+        return normalize_blocks(selection, self.shape, [axis.edges() for axis in self.metadata.chunk_grid])
+
+    def _scalar(self) -> Any:
+        if self.size != 1:
+            raise TypeError("only arrays of one element can be converted to a Python scalar")
+        return self[(0,) * self.ndim]
+
+    def _metadata_lock(self) -> Any:
+        return key_locks((self.store.lock_name(document_key(self.metadata, self.path)),))
+
+    def _resize(self, shape: tuple[int, ...]) -> None:
+        new = self.metadata.resized(shape)
+        clear_outside(self._io, self.metadata, self.store, self.path, shape)
+        if not self.is_view:
+            stored = read_node(self.store, self.path, self.metadata.zarr_format)
+            if isinstance(stored, ArrayMeta):
+                new = replace(new, attributes=stored.attributes)
+            write_node(self.store, self.path, new)
+        self._rebind(new)
+
+    def _rebind(self, meta: ArrayMeta) -> None:
+        self._io = bind(meta, self.store, self.path, self.backend)
+        if self._out_dtype == self.metadata.data_type.dtype:
+            self._out_dtype = meta.data_type.dtype
+        self.metadata = meta
+
+    def _with(self, meta: ArrayMeta, *, read_only: bool, is_view: bool, out_dtype: np.dtype[Any] | None = None) -> Self:
+        return type(self)(
+            self.store,
+            self.path,
+            meta,
+            self.backend,
+            read_only=read_only,
+            write_empty_chunks=self.write_empty_chunks,
+            out_dtype=out_dtype,
+            is_view=is_view,
+        )
+
+
+def open_node_array(
+    store: Store, path: str, backend: Backend, *, read_only: bool = False, write_empty_chunks: bool | None = None
+) -> Array:
+    """Open the array at a path. Raises: ArrayNotFoundError, MetadataError."""
+    meta = read_node(store, path)
+    if not isinstance(meta, ArrayMeta):
+        found = "nothing is there" if meta is None else "a group is there"
+        raise ArrayNotFoundError(f"no array at {join_path(str(store), path)!r}: {found}")
+    return Array(store, path, meta, backend, read_only=read_only, write_empty_chunks=write_empty_chunks)
+
+
+def split_codecs(meta: ArrayMeta) -> tuple[tuple[CodecSpec, ...], CodecSpec | None, tuple[CodecSpec, ...]]:
+    """(filters, serializer, compressors) of the chunks: of those within a shard, if the array is sharded."""
+    if meta.zarr_format == 2:
+        filters, compressor = split_chain(meta.codecs)
+        return filters, None, () if compressor is None else (compressor,)
+    specs = meta.codecs if meta.sharding is None else meta.sharding.codecs
+    at = next((i for i, s in enumerate(specs) if s.kind in ("array_bytes", "any")), len(specs) - 1)
+    return specs[:at], specs[at], specs[at + 1 :]
+
+
+def _reopen(store: Store, path: str, meta: ArrayMeta | None, device: str, options: tuple[Any, ...]) -> Array:
+    """Open a pickled array again: on its own device if this process has that, else on the best there is."""
+    read_only, write_empty, is_view, out_dtype = options
+    try:
+        backend = backend_for(device)
+    except GzarrError:
+        backend = backend_for("auto")
+    if meta is None:
+        return open_node_array(store, path, backend, read_only=read_only, write_empty_chunks=write_empty)
+    return Array(
+        store,
+        path,
+        meta,
+        backend,
+        read_only=read_only,
+        write_empty_chunks=write_empty,
+        out_dtype=out_dtype,
+        is_view=is_view,
+    )
+
+
+def _checked_shape(shape: Sequence[Any], ndim: int) -> tuple[int, ...]:
+    if len(shape) != ndim or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in shape):
+        raise MetadataError(f"a shape of {ndim} extents >= 0 is needed, got {tuple(shape)}")
+    return tuple(int(n) for n in shape)
+
+
+def _checked_out(out: AnyArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
+    if tuple(out.shape) != shape + dtype.shape:
+        raise ValueError(f"out has shape {tuple(out.shape)}, the selection {shape + dtype.shape}")
+    if not np.can_cast(dtype.base, out.dtype, "same_kind"):
+        raise TypeError(f"out has dtype {out.dtype}, which cannot take {dtype} without loss of kind")
+    if hasattr(out, "flags") and getattr(out.flags, "writeable", True) is False:
+        raise ValueError("out is read-only")
+    return out
+
+
+def _fields_dtype(dtype: np.dtype[Any], fields: Fields) -> np.dtype[Any]:
+    names = [fields] if isinstance(fields, str) else fields or []
+    missing = [name for name in names if dtype.names is None or name not in dtype.names]
+    if missing:
+        known = ", ".join(map(repr, dtype.names)) if dtype.names else "none: its dtype is not structured"
+        raise SelectionError(f"no field {missing[0]!r}; the array's fields are {known}")
+    if isinstance(fields, str):
+        return dtype[fields]
+    return np.dtype([(name, dtype[name]) for name in names])
+
+
+def _laid_out(value: Any, selection: Selection) -> Any:
+    """The value with an axis per array axis, or one for all points; axes of a subarray field stay behind."""
+    if isinstance(selection, Points):
+        return value.reshape(-1, *value.shape[len(selection.shape) :])
+    return value if selection.view is None else value[selection.view]

@@ -1,0 +1,147 @@
+"""The functions that make arrays: zeros, ones, full, from data, like another; shared by the top level and by groups.
+
+Each takes the keywords of `gzarr.creation.ArrayOptions`, in the style of zarr 2 or of zarr-python 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from gzarr.array import Array
+from gzarr.backend import Backend
+from gzarr.creation import UNSET, ArrayOptions, new_array
+from gzarr.errors import MetadataError
+from gzarr.storage.base import Store
+
+_OPTIONS = frozenset(f.name for f in fields(ArrayOptions))
+#: Keywords of zarr that change nothing in gzarr: metadata is always kept, dimensions are never renamed.
+_HARMLESS = frozenset({"cache_metadata", "cache_attrs", "cachesize", "cache_type", "write_data", "chunk_cache"})
+#: Keywords of zarr that gzarr does not have yet; None (or nothing) is accepted for them.
+_PLANNED = frozenset({"synchronizer", "chunk_store", "meta_array", "storage_options"})
+
+
+def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
+    """Sort a caller's keywords into `ArrayOptions`.
+
+    Raises: TypeError for a keyword that gzarr does not know, MetadataError for one that it does not have yet.
+    """
+    known: dict[str, Any] = {}
+    for name, value in keywords.items():
+        if name in _OPTIONS:
+            known[name] = value
+        elif name == "chunk_shape":
+            known.setdefault("chunks", value)
+        elif name == "config":
+            known.update(_runtime_config(value))
+        elif name in _PLANNED:
+            if value is not None:
+                raise MetadataError(f"the keyword {name!r} is not supported by this version of gzarr; leave it out")
+        elif name not in _HARMLESS:
+            raise TypeError(f"unknown keyword {name!r}; gzarr knows {', '.join(sorted(_OPTIONS))}")
+    if known.get("attributes") is None:
+        known.pop("attributes", None)
+    return ArrayOptions(**known)
+
+
+def _runtime_config(value: Any) -> dict[str, Any]:
+    """zarr-python's ``config={"order": ..., "write_empty_chunks": ...}`` of an array."""
+    if value is None:
+        return {}
+    items = dict(value) if isinstance(value, Mapping) else {k: getattr(value, k) for k in ("write_empty_chunks",)}
+    return {k: v for k, v in items.items() if k in ("write_empty_chunks", "order") and v is not None}
+
+
+def make(
+    store: Store, path: str, backend: Backend, *, data: Any = None, overwrite: bool = False, **keywords: Any
+) -> Array:
+    """Create an array, filled with ``data`` if that is given, whose shape and dtype are then the defaults.
+
+    Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError, TypeError for unknown keywords.
+    """
+    if data is not None:
+        if not hasattr(data, "shape") or not hasattr(data, "dtype"):
+            data = _from_python(data, keywords)
+        if keywords.get("shape") is None:
+            keywords["shape"] = data.shape
+        if keywords.get("dtype") is None:
+            keywords["dtype"] = _dtype_of(data, keywords)
+    array = new_array(store, path, options_from(keywords), backend, overwrite=overwrite)
+    if data is not None:
+        array[...] = data
+    return array
+
+
+def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords that make an array like another (a gzarr array, or anything with shape and dtype); given ones win."""
+    found: dict[str, Any] = {"shape": template.shape, "dtype": template.dtype}
+    if isinstance(template, Array):
+        meta = template.metadata
+        found |= {
+            "chunks": list(template.chunk_sizes) if any(hasattr(a, "lengths") for a in meta.grid) else template.chunks,
+            "shards": template.shards,
+            "fill_value": meta.fill_value,
+            "order": template.order,
+            "zarr_format": meta.zarr_format,
+            "dimension_names": meta.dimension_names,
+            "dtype": "string" if meta.data_type.variable == "string" else template.dtype,
+            "write_empty_chunks": template.write_empty_chunks,
+        }
+        if meta.data_type.variable == "bytes":
+            found["dtype"] = "variable_length_bytes"
+        if meta.zarr_format == 2:
+            found |= {"filters": template.filters, "compressor": template.compressor}
+            found["dimension_separator"] = meta.keys.separator
+        else:
+            found["codecs"] = meta.codecs if meta.sharding is None else meta.sharding.codecs
+            found["chunk_key_encoding"] = {"name": meta.keys.name, "separator": meta.keys.separator}
+        found = _without_overridden(found, keywords)
+    elif getattr(template, "chunks", None) is not None:
+        found["chunks"] = template.chunks
+    return {**found, **{k: v for k, v in keywords.items() if v is not UNSET}}
+
+
+def _without_overridden(found: dict[str, Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop what would not fit the keywords given: codecs of another dtype, format or shape."""
+    drop: set[str] = set()
+    if {"compressor", "compressors", "filters", "serializer", "codecs", "dtype"} & keywords.keys():
+        drop |= {"codecs", "filters", "compressor"}
+    if keywords.get("zarr_format") not in (None, found["zarr_format"]):
+        drop |= {"codecs", "filters", "compressor", "chunk_key_encoding", "dimension_separator", "dimension_names"}
+        drop |= {"shards"}
+    if "shape" in keywords:
+        drop |= {"dimension_names", "chunks", "shards"} if len(np.atleast_1d(keywords["shape"])) != len(
+            found["shape"]
+        ) else set()
+    if "dtype" in keywords:
+        drop.add("fill_value")
+    if "chunks" in keywords and "shards" not in keywords:
+        drop.add("shards")
+    return {k: v for k, v in found.items() if k not in drop}
+
+
+def _from_python(data: Any, keywords: Mapping[str, Any]) -> Any:
+    """Lists and scalars as an array, of the dtype asked for where NumPy has it."""
+    dtype = keywords.get("dtype")
+    if dtype in (str, bytes) or keywords.get("object_codec") is not None:
+        dtype = object
+    try:
+        return np.asarray(data, dtype)
+    except TypeError:  # a Zarr data type name that NumPy does not know
+        return np.asarray(data)
+
+
+def _dtype_of(data: Any, keywords: Mapping[str, Any]) -> Any:
+    dtype = data.dtype
+    if dtype == object and isinstance(data, Array):
+        return {"string": str, "bytes": bytes}.get(data.metadata.data_type.variable, object)
+    if dtype == object and keywords.get("object_codec") is None and isinstance(data, np.ndarray):
+        kinds = {type(item) for item in data.reshape(-1)[:1000].tolist()}
+        if kinds == {str}:
+            return str
+        if kinds == {bytes}:
+            return bytes
+    return dtype

@@ -1,0 +1,128 @@
+"""What the engine asks of a device: the one protocol that the CPU and the GPU implement.
+
+Everything takes batches (a *wave*): the CPU works through a wave chunk by chunk while each is in cache, a GPU decodes
+it in one call per codec. Encoded bytes go in, arrays on the device come out; shapes, dtypes and sizes were worked out
+when the array was opened (`Step`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from gzarr.codecs.spec import ArrayRepr, Codec, Step
+from gzarr.layout import Located
+from gzarr.plan import Part
+from gzarr.storage.base import Buffer, Store
+
+#: An array on the backend's device: numpy.ndarray or cupy.ndarray.
+Array: TypeAlias = Any
+#: Names of the fields of a structured dtype that a selection is limited to.
+Fields: TypeAlias = str | list[str] | None
+
+T = TypeVar("T")
+
+
+class Placement(NamedTuple):
+    """Where one step of an array's codec chain runs, and why there.
+
+    Attributes:
+        step: codec name, or "scatter" for the copy into the result.
+        where: "host" or the device's name.
+        why: one phrase.
+    """
+
+    step: str
+    where: str
+    why: str
+
+
+class Chain(NamedTuple):
+    """A prepared chain of codecs for chunks of one shape, made ready to run on one backend.
+
+    Attributes:
+        chunk: the decoded chunk.
+        codecs: in encoding order.
+        placement: where each runs.
+    """
+
+    chunk: ArrayRepr
+    codecs: tuple[Codec, ...]
+    placement: tuple[Placement, ...]
+
+    def decode(self, items: Sequence[Any]) -> list[Any]:
+        """Decode a batch. Raises: CodecError."""
+        for codec in reversed(self.codecs):
+            items = codec.decode(items)
+        return list(items)
+
+    def encode(self, items: Sequence[Any]) -> list[Any]:
+        """Encode a batch. Raises: CodecError."""
+        for codec in self.codecs:
+            items = codec.encode(items)
+        return list(items)
+
+
+class Backend(Protocol):
+    """A device that can decode, place, gather and encode chunks.
+
+    Attributes:
+        device: its name: "cpu", "cuda:0".
+        wave_nbytes: decoded bytes that one wave should hold at most.
+    """
+
+    device: str
+    wave_nbytes: int
+
+    def supports(self, name: str) -> bool:
+        """Whether the device itself runs the codec with a name."""
+        ...
+
+    def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
+        """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""
+        ...
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """An uninitialized array on the device; Python objects are None."""
+        ...
+
+    def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:
+        """A value to be written, as an array: as it is if it is an array, else made with the dtype."""
+        ...
+
+    def load(self, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
+        """Fetch what was located. Raises: CodecError with the index of an item that is shorter than its request."""
+        ...
+
+    def place(
+        self, chain: Chain, buffers: Sequence[Buffer | None], parts: Sequence[Part], out: Array, fields: Fields
+    ) -> None:
+        """Decode chunks and copy their parts into ``out``; a missing chunk gives its fill value.
+
+        Raises: CodecError with the index of the failing chunk.
+        """
+        ...
+
+    def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
+        """Decode whole chunks into arrays that the caller may change; a missing chunk is filled. Raises: CodecError."""
+        ...
+
+    def gather(
+        self, chain: Chain, value: Array, parts: Sequence[Part], old: Sequence[Array | None], fields: Fields
+    ) -> list[Array]:
+        """Make the new contents of chunks: ``value`` laid over the old contents, or over nothing where that is None."""
+        ...
+
+    def is_fill(self, chain: Chain, chunks: Sequence[Array]) -> list[bool]:
+        """Whether each chunk equals the fill value, bit for bit, everywhere."""
+        ...
+
+    def encode(self, chain: Chain, chunks: Sequence[Array]) -> list[Buffer]:
+        """Encode chunks into host bytes. Raises: CodecError with the index of the failing chunk."""
+        ...
+
+    def run(self, task: Callable[[T], None], waves: Iterable[T], nbytes: int) -> None:
+        """Carry out a task for every wave, several at once where that pays; ``nbytes`` is the decoded size of all."""
+        ...

@@ -1,0 +1,159 @@
+"""Makes an opened array ready to run: finds the shards in its codec chain, prepares every chain once.
+
+A chain ``[transpose*, sharding_indexed, bytes-to-bytes*]`` is addressed (`gzarr.layout.Sharded`), also nested. A
+sharding codec behind anything else (a delta over a whole shard, say) cannot be addressed: it runs as a codec, and the
+shard is read whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from gzarr.backend import Backend, Chain
+from gzarr.codecs.chain import prepare
+from gzarr.codecs.sharding import ShardingCodec
+from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Repr, Step
+from gzarr.codecs.transpose import TransposeCodec
+from gzarr.cpu.backend import CpuBackend
+from gzarr.engine import ArrayIO
+from gzarr.errors import MetadataError
+from gzarr.grid import Grid, chunk_shape, is_regular
+from gzarr.keys import Coords, join_path
+from gzarr.layout import Direct, Level, Sharded
+from gzarr.metadata.model import ArrayMeta
+from gzarr.storage.base import Store
+
+_HOST = CpuBackend()
+
+
+class _Sharding(NamedTuple):
+    """One sharding codec of a chain, in terms of the array's own axes."""
+
+    spec: ShardingCodec
+    chunk_shape: Coords
+    order: Coords
+    wrap: tuple[CodecSpec, ...]
+
+
+def bind(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayIO:
+    """Prepare an array's chains and layout.
+
+    Raises: MetadataError if the codecs do not fit the chunks, UnknownCodecError, MissingExtraError.
+    """
+    shardings, specs = _find_shardings(meta.codecs, len(meta.shape))
+    objects = meta.grid
+    grid: Grid = objects
+    for sharding in shardings:
+        _check_divides(grid, sharding.chunk_shape)
+        grid = tuple(axis.subdivided(n) for axis, n in zip(grid, sharding.chunk_shape, strict=True))
+
+    @lru_cache(maxsize=256)
+    def chain_for_shape(shape: Coords) -> Chain:
+        chunk = ArrayRepr(meta.data_type.dtype, shape, meta.fill_value)
+        return backend.prepare(prepare(specs, chunk), chunk)
+
+    uniform = is_regular(grid)
+    first = chain_for_shape(chunk_shape(grid, (0,) * len(grid)))
+    chain: Callable[[Coords], Chain] = (
+        (lambda _: first) if uniform else (lambda coords: chain_for_shape(chunk_shape(grid, coords)))
+    )
+    encode_key = meta.keys.encode
+
+    def key(coords: Coords) -> str:
+        return join_path(path, encode_key(coords))
+
+    layout = Sharded(grid, objects, key, _levels(shardings)) if shardings else Direct(objects, key)
+    nbytes = first.chunk.nbytes
+    return ArrayIO(
+        name=join_path(str(store), path),
+        store=store,
+        layout=layout,
+        backend=backend,
+        chain=chain,
+        uniform=uniform,
+        chunk_nbytes=16 * first.chunk.nelements if nbytes is None else nbytes,
+    )
+
+
+def _find_shardings(specs: Sequence[CodecSpec], ndim: int) -> tuple[list[_Sharding], tuple[CodecSpec, ...]]:
+    """Split a chain into its addressable levels of sharding and the codecs of the innermost chunks."""
+    found: list[_Sharding] = []
+    order = tuple(range(ndim))
+    while True:
+        at = next((i for i, spec in enumerate(specs) if isinstance(spec, ShardingCodec)), None)
+        if at is None or not all(isinstance(spec, TransposeCodec) for spec in specs[:at]):
+            break
+        for spec in specs[:at]:
+            if isinstance(spec, TransposeCodec):
+                order = tuple(order[axis] for axis in spec.order)
+        sharding = specs[at]
+        if not isinstance(sharding, ShardingCodec):
+            break
+        if len(sharding.chunk_shape) != ndim:
+            raise MetadataError(
+                f"codec 'sharding_indexed': chunk_shape {sharding.chunk_shape} does not have {ndim} dimensions"
+            )
+        shape = [0] * ndim
+        for axis, n in zip(order, sharding.chunk_shape, strict=True):
+            shape[axis] = n
+        found.append(_Sharding(sharding, tuple(shape), order, tuple(specs[at + 1 :])))
+        specs = sharding.codecs
+    if found and order != tuple(range(ndim)):
+        specs = (TransposeCodec(order), *specs)
+    return found, tuple(specs)
+
+
+def _check_divides(grid: Grid, inner: Coords) -> None:
+    for axis, (lengths, n) in enumerate(zip(grid, inner, strict=True)):
+        whole = {lengths.length} if hasattr(lengths, "length") else set(lengths.lengths)
+        bad = sorted(length for length in whole if length % n)
+        if bad:
+            raise MetadataError(
+                f"codec 'sharding_indexed': a shard of {bad[0]} elements on axis {axis} "
+                f"is not a whole number of chunks of {n}; choose shards that are multiples of chunks"
+            )
+
+
+def _levels(shardings: Sequence[_Sharding]) -> Callable[[Coords], Sequence[Level]]:
+    @lru_cache(maxsize=256)
+    def levels(shape: Coords) -> Sequence[Level]:
+        made = []
+        for sharding in shardings:
+            counts = tuple(n // c for n, c in zip(shape, sharding.chunk_shape, strict=True))
+            made.append(_level(sharding, counts))
+            shape = sharding.chunk_shape
+        return tuple(made)
+
+    return levels
+
+
+def _level(sharding: _Sharding, counts: Coords) -> Level:
+    shape = tuple(counts[axis] for axis in sharding.order)
+    index = ArrayRepr(np.dtype("uint64"), (*shape, 2), np.uint64(2**64 - 1))
+    steps = prepare(sharding.spec.index_codecs, index)
+    encoded: Repr = steps[-1].encoded if steps else index
+    if not isinstance(encoded, BytesRepr) or encoded.nbytes is None:
+        raise MetadataError("codec 'sharding_indexed': index_codecs must give an index of fixed size")
+    return Level(
+        chunk_shape=sharding.chunk_shape,
+        counts=counts,
+        order=None if sharding.order == tuple(range(len(counts))) else sharding.order,
+        index=_HOST.prepare(steps, index),
+        index_nbytes=encoded.nbytes,
+        location=sharding.spec.index_location,
+        wrap=_wrap(sharding.wrap, index) if sharding.wrap else None,
+    )
+
+
+def _wrap(specs: Sequence[CodecSpec], unused: ArrayRepr) -> Chain:
+    steps = []
+    current: Repr = BytesRepr()
+    for spec in specs:
+        resolved, encoded = spec.resolve(current)
+        steps.append(Step(resolved, current, encoded))
+        current = encoded
+    return _HOST.prepare(tuple(steps), unused)

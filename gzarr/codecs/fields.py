@@ -1,0 +1,116 @@
+"""Checks shared by the codec specs: one configuration field, one scalar, or what a codec is given to encode."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Repr
+from gzarr.errors import MetadataError
+
+
+def field_names(spec_class: type[CodecSpec]) -> tuple[str, ...]:
+    """Names of the fields of a spec, which are those of its configuration."""
+    return tuple(field.name for field in dataclasses.fields(cast("Any", spec_class)))
+
+
+def check_fields(
+    codec: str, configuration: Mapping[str, Any], allowed: Collection[str], required: Collection[str] = ()
+) -> None:
+    """Raise `MetadataError` if the configuration is not an object, has a field that is unknown, or lacks one."""
+    if not isinstance(configuration, Mapping):
+        raise MetadataError(f"codec {codec!r}: configuration must be an object, got {configuration!r}")
+    for field in configuration:
+        if field not in allowed:
+            known = ", ".join(repr(name) for name in sorted(allowed)) or "none"
+            raise MetadataError(f"codec {codec!r}: unknown configuration field {field!r}; known fields: {known}")
+    for field in required:
+        if field not in configuration:
+            raise MetadataError(f"codec {codec!r}: configuration field {field!r} is missing")
+
+
+def check_integer(codec: str, field: str, value: Any, low: int, high: int | None = None) -> int:
+    """The value as an int, if it is an integer (not a bool) within ``low`` and ``high`` inclusive."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise MetadataError(f"codec {codec!r}: {field} must be an integer, got {value!r}")
+    if value < low or (high is not None and value > high):
+        limits = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise MetadataError(f"codec {codec!r}: {field} must be {limits}, got {value!r}")
+    return int(value)
+
+
+def check_boolean(codec: str, field: str, value: Any) -> bool:
+    """The value as a bool, if it is one."""
+    if not isinstance(value, bool | np.bool_):
+        raise MetadataError(f"codec {codec!r}: {field} must be true or false, got {value!r}")
+    return bool(value)
+
+
+def check_choice(codec: str, field: str, value: Any, allowed: Sequence[str]) -> str:
+    """The value, if it is one of the allowed strings."""
+    if not isinstance(value, str) or value not in allowed:
+        names = ", ".join(repr(name) for name in allowed)
+        raise MetadataError(f"codec {codec!r}: {field} must be one of {names}; got {value!r}")
+    return value
+
+
+def check_integers(codec: str, field: str, value: Any, low: int) -> tuple[int, ...]:
+    """The value as a tuple of ints, if it is a sequence of integers of at least ``low``."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence | np.ndarray):
+        raise MetadataError(f"codec {codec!r}: {field} must be a list of integers, got {value!r}")
+    return tuple(check_integer(codec, f"{field}[{i}]", item, low) for i, item in enumerate(value))
+
+
+def need_array(codec: str, decoded: Repr) -> ArrayRepr:
+    """What the codec is to encode, if it is an array."""
+    if not isinstance(decoded, ArrayRepr):
+        raise MetadataError(
+            f"codec {codec!r} encodes arrays, but the codec before it makes bytes; move it before that codec"
+        )
+    return decoded
+
+
+def need_bytes(codec: str, decoded: Repr) -> BytesRepr:
+    """What the codec is to encode, if it is bytes."""
+    if not isinstance(decoded, BytesRepr):
+        raise MetadataError(f"codec {codec!r} encodes bytes, but it is given an array; put a 'bytes' codec before it")
+    return decoded
+
+
+def scalar_from_json(codec: str, field: str, value: Any, dtype: np.dtype[Any]) -> Any:
+    """A scalar of an integer or floating-point dtype, from Zarr v3's JSON form of fill values.
+
+    Args:
+        codec: name of the codec, for errors.
+        field: name of the field, for errors.
+        value: a JSON number, ``"NaN"``, ``"Infinity"``, ``"-Infinity"``, a decimal, or a hexadecimal bit pattern.
+        dtype: native integer or floating-point dtype.
+
+    Returns: the scalar.
+    Raises: MetadataError if the dtype has no such value.
+    """
+    number = isinstance(value, int | float | str | np.integer | np.floating) and not isinstance(value, bool)
+    try:
+        if not number:
+            raise TypeError("not a number")  # noqa: TRY301
+        if isinstance(value, str) and value.lower().startswith("0x"):
+            bits = bytes.fromhex(value[2:])
+            if len(bits) != dtype.itemsize:
+                raise ValueError("wrong number of hexadecimal digits")  # noqa: TRY301
+            return dtype.type(np.frombuffer(bits, dtype.newbyteorder(">"))[0])
+        if dtype.kind == "f":
+            return dtype.type(float(value))
+        integer = int(value)
+        if not isinstance(value, str) and integer != value:
+            raise ValueError("not an integer")  # noqa: TRY301
+        info = np.iinfo(dtype)
+        if not info.min <= integer <= info.max:
+            raise OverflowError("out of range")  # noqa: TRY301
+        return dtype.type(integer)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise MetadataError(
+            f"codec {codec!r}: {field} {value!r} is not a value of data type {dtype}: {error}"
+        ) from error

@@ -1,0 +1,186 @@
+"""Codecs of the numcodecs registry: ``numcodecs.<id>`` in Zarr v3, ``{"id": ...}`` in Zarr v2.
+
+A spec holds the id and the configuration and never asks the registry, so metadata that names a codec which is not
+installed can still be read and copied. What a codec does to a chunk's dtype and shape is known here for the codecs
+of numcodecs itself; any other is of kind "any": it gets an array if the chunk still is one, and makes bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from gzarr.codecs.fields import need_array
+from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Kind, Repr
+from gzarr.errors import MetadataError
+
+PREFIX = "numcodecs."
+
+ARRAY_ARRAY = ("delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "categorize")
+ARRAY_BYTES = ("zfpy", "pcodec", "vlen-utf8", "vlen-bytes", "vlen-array", "json2", "msgpack2", "pickle")
+#: Codecs that add four bytes.
+CHECKSUMS = ("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3")
+BYTES_BYTES = ("blosc", "zstd", "gzip", "bz2", "lzma", "lz4", "zlib", "shuffle", "base64", *CHECKSUMS)
+
+KINDS: dict[str, Kind] = {}
+KINDS.update(dict.fromkeys(ARRAY_ARRAY, "array_array"))
+KINDS.update(dict.fromkeys(ARRAY_BYTES, "array_bytes"))
+KINDS.update(dict.fromkeys(BYTES_BYTES, "bytes_bytes"))
+
+#: Which field says the dtype of what comes out of an array-to-array codec, and which that of what goes in.
+ENCODED_DTYPE = {
+    "delta": "astype",
+    "fixedscaleoffset": "astype",
+    "quantize": "astype",
+    "astype": "encode_dtype",
+    "categorize": "astype",
+}
+DECODED_DTYPE = {
+    "delta": "dtype",
+    "fixedscaleoffset": "dtype",
+    "quantize": "dtype",
+    "astype": "decode_dtype",
+    "categorize": "dtype",
+}
+
+#: What zfpy and pcodec can encode.
+DTYPES = {
+    "zfpy": ("int32", "int64", "float32", "float64"),
+    "pcodec": ("uint16", "uint32", "uint64", "int16", "int32", "int64", "float16", "float32", "float64"),
+}
+
+
+def _plain(value: Any) -> Any:
+    """JSON for the values that numcodecs configurations hold besides JSON."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.dtype):
+        return value.str
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NumcodecsCodec(CodecSpec):
+    """A codec of the numcodecs registry.
+
+    Attributes:
+        id: numcodecs' id, such as "delta".
+        config: configuration without the id, as JSON text in the order in which it was given; an object is accepted
+            too. Two specs are equal if their configurations are, in any order of fields.
+    """
+
+    id: str
+    config: str = field(default="{}", compare=False)
+    _canonical: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, str) or not self.id:
+            raise MetadataError(f"a numcodecs codec needs an id, got {self.id!r}")
+        config: Any = self.config
+        try:
+            if isinstance(config, str):
+                config = json.loads(config)
+            if not isinstance(config, Mapping):
+                raise TypeError(f"it is not an object but {config!r}")  # noqa: TRY301
+            config = dict(config)
+            if config.pop("id", self.id) != self.id:
+                raise ValueError(f"its id is {self.config['id']!r}")  # type: ignore[index]  # noqa: TRY301
+            object.__setattr__(self, "config", json.dumps(config, default=_plain))
+            object.__setattr__(self, "_canonical", json.dumps(config, default=_plain, sort_keys=True))
+        except (TypeError, ValueError) as error:
+            raise MetadataError(f"codec {PREFIX + self.id!r}: the configuration is malformed: {error}") from error
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(id={self.id!r}, config={self.configuration()!r})"
+
+    @property
+    def name(self) -> str:
+        """``numcodecs.<id>``."""
+        return PREFIX + self.id
+
+    @property
+    def kind(self) -> Kind:  # type: ignore[override]
+        """Depends on the id; "any" for codecs that numcodecs itself does not have."""
+        return KINDS.get(self.id, "any")
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, Any]) -> Self:
+        """Parse a configuration that contains its ``id``."""
+        return cls(configuration.get("id", ""), configuration)  # type: ignore[arg-type]
+
+    def configuration(self) -> dict[str, Any]:
+        """The configuration without the id, as it was given."""
+        result: dict[str, Any] = json.loads(self.config)
+        return result
+
+    def to_json(self) -> dict[str, Any]:
+        """The codec as Zarr v3 metadata; zarr-python requires ``configuration`` even if it is empty."""
+        return {"name": self.name, "configuration": self.configuration()}
+
+    def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
+        """Fill in missing dtypes and sizes of elements; say what comes out as far as it is known."""
+        kind = self.kind
+        if kind == "any":
+            return self, BytesRepr()
+        if kind == "bytes_bytes":
+            return self._resolve_bytes(decoded)
+        if kind == "array_bytes":
+            self._check_array(need_array(self.name, decoded))
+            return self, BytesRepr()
+        if isinstance(decoded, BytesRepr):
+            return self, BytesRepr()  # filters of Zarr v2 in an unusual order
+        return self._resolve_array(decoded)
+
+    def _with(self, **fields: Any) -> Self:
+        return type(self)(self.id, self.configuration() | fields)  # type: ignore[arg-type]
+
+    def _resolve_bytes(self, decoded: Repr) -> tuple[Self, Repr]:
+        size = decoded.nbytes
+        if self.id in CHECKSUMS:
+            return self, BytesRepr(None if size is None else size + 4)
+        if self.id == "base64":
+            return self, BytesRepr(None if size is None else (size + 2) // 3 * 4)
+        if self.id == "shuffle":
+            itemsize = decoded.itemsize if isinstance(decoded, BytesRepr) else decoded.dtype.itemsize
+            missing = self.configuration().get("elementsize") is None
+            return (self._with(elementsize=itemsize) if missing else self), BytesRepr(size)
+        return self, BytesRepr()
+
+    def _check_array(self, array: ArrayRepr) -> None:
+        names = DTYPES.get(self.id)
+        if names is not None and array.dtype.newbyteorder("=").name not in names:
+            raise MetadataError(f"codec {self.name!r} encodes {', '.join(names)}, not data type {array.dtype}")
+        if self.id == "zfpy" and not 1 <= len(array.shape) <= 4:
+            raise MetadataError(f"codec {self.name!r} encodes 1 to 4 dimensions, got shape {array.shape}")
+
+    def _resolve_array(self, array: ArrayRepr) -> tuple[Self, Repr]:
+        if self.id == "packbits":
+            if array.dtype != np.bool_:
+                raise MetadataError(f"codec {self.name!r} encodes booleans, not data type {array.dtype}")
+            # one byte for the number of padding bits, then eight elements a byte
+            return self, ArrayRepr(np.dtype("u1"), (1 + (array.nelements + 7) // 8,))
+        config = self.configuration()
+        spec = self
+        dtype = array.dtype
+        if self.id in DECODED_DTYPE:
+            own, other = DECODED_DTYPE[self.id], ENCODED_DTYPE[self.id]
+            if config.get(own) is None:
+                spec = self._with(**{own: array.dtype.str})
+                config = spec.configuration()
+            default = "|u1" if self.id == "categorize" else config[own]
+            dtype = self._dtype(other, config.get(other) or default)
+        fill = array.fill_value if dtype == array.dtype else None
+        return spec, ArrayRepr(dtype, array.shape, fill)
+
+    def _dtype(self, name: str, value: Any) -> np.dtype[Any]:
+        try:
+            dtype: np.dtype[Any] = np.dtype(value)
+        except TypeError as error:
+            raise MetadataError(f"codec {self.name!r}: {name} {value!r} is not a NumPy data type") from error
+        return dtype

@@ -1,0 +1,134 @@
+"""The names of codecs: from JSON and from other libraries' objects to specs, and registration by third parties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, cast
+
+import numcodecs.abc
+import numcodecs.registry
+
+from gzarr.codecs.numcodecs import PREFIX, NumcodecsCodec
+from gzarr.codecs.spec import CodecSpec, Factory
+from gzarr.codecs.v2 import from_numcodecs, from_v2
+from gzarr.errors import MetadataError, UnknownCodecError
+
+#: Spec classes by Zarr v3 name; `gzarr.codecs` fills in its own.
+_SPECS: dict[str, type[CodecSpec]] = {}
+
+#: Factories that third parties registered: backend -> name of the codec -> factory.
+_FACTORIES: dict[str, dict[str, Factory]] = {"cpu": {}, "gpu": {}}
+
+#: Names in drafts of the specification.
+_ALIASES = {"endian": "bytes"}
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def register_codec(
+    spec_class: _Class, *, name: str | None = None, cpu: Factory | None = None, gpu: Factory | None = None
+) -> _Class:
+    """Make a codec known, or replace what is known of it. Can be used as a decorator.
+
+    Args:
+        spec_class: a `CodecSpec` class, or a class of numcodecs codecs, which goes into the numcodecs registry.
+        name: Zarr v3 name of the codec; by default the class attribute ``name`` (numcodecs: ``codec_id``).
+        cpu: factory of its functions on the CPU.
+        gpu: factory of its functions on the GPU.
+
+    Returns: the class.
+    Raises: MetadataError if it is no codec class, or has no name.
+    """
+    if issubclass(spec_class, numcodecs.abc.Codec):
+        numcodecs.registry.register_codec(spec_class, codec_id=name)
+        name = PREFIX + (name or str(cast("Any", spec_class).codec_id))
+    elif issubclass(spec_class, CodecSpec):
+        name = name or spec_class.name  # type: ignore[assignment]
+        if not isinstance(name, str):
+            raise MetadataError(f"codec class {spec_class.__name__} has no class attribute 'name'; pass name=...")
+        _SPECS[name] = spec_class
+    else:
+        raise MetadataError(f"{spec_class!r} is neither a CodecSpec nor a numcodecs codec class")
+    for backend, factory in (("cpu", cpu), ("gpu", gpu)):
+        if factory is not None:
+            _FACTORIES[backend][name] = factory
+    return spec_class
+
+
+def registered_factory(backend: str, name: str) -> Factory | None:
+    """What a third party registered for a codec on a backend ("cpu" or "gpu"), if anything."""
+    return _FACTORIES[backend].get(name)
+
+
+def codec_names() -> tuple[str, ...]:
+    """Zarr v3 names of the codecs that have a spec, sorted."""
+    return tuple(sorted(_SPECS))
+
+
+def parse_codec(value: Any) -> CodecSpec:
+    """The spec of whatever names a codec.
+
+    Args:
+        value: a spec; Zarr v3 JSON, as an object or a bare name; a Zarr v2 configuration (``{"id": ...}``); a
+            numcodecs object; a codec object of zarr-python.
+
+    Returns: the spec.
+    Raises: UnknownCodecError if nobody registered the codec; MetadataError if it is malformed.
+    """
+    if isinstance(value, CodecSpec):
+        return value
+    if isinstance(value, str):
+        return _from_name(value, {})
+    if isinstance(value, Mapping):
+        return _from_json(value)
+    if hasattr(value, "get_config") and hasattr(value, "codec_id"):
+        return from_numcodecs(value)
+    if hasattr(value, "to_dict"):
+        return _from_zarr(value)
+    raise MetadataError(
+        f"{value!r} is not a codec; give a codec of gzarr.codecs, a numcodecs codec, or a JSON object with a name"
+    )
+
+
+def parse_codecs(values: Iterable[Any]) -> tuple[CodecSpec, ...]:
+    """`parse_codec` of each."""
+    return tuple(parse_codec(value) for value in values)
+
+
+def _from_json(value: Mapping[str, Any]) -> CodecSpec:
+    if "name" not in value and "id" in value:
+        return from_v2(value)
+    name = value.get("name")
+    if not isinstance(name, str):
+        raise MetadataError(f"a codec must have a 'name' that is a string, got {dict(value)!r}")
+    for field in value:
+        if field not in ("name", "configuration", "must_understand"):
+            raise MetadataError(f"codec {name!r}: unknown field {field!r} beside 'name' and 'configuration'")
+    configuration = value.get("configuration")
+    if configuration is None:
+        configuration = {}
+    if not isinstance(configuration, Mapping):
+        raise MetadataError(f"codec {name!r}: configuration must be an object, got {configuration!r}")
+    return _from_name(name, configuration)
+
+
+def _from_name(name: str, configuration: Mapping[str, Any]) -> CodecSpec:
+    spec_class = _SPECS.get(_ALIASES.get(name, name))
+    if spec_class is not None:
+        return spec_class.from_json(configuration)
+    if name.startswith(PREFIX):
+        return NumcodecsCodec(name.removeprefix(PREFIX), configuration)  # type: ignore[arg-type]
+    raise UnknownCodecError(
+        f"codec {name!r} is not known; known codecs: {', '.join(codec_names())} and {PREFIX}*. "
+        f"Register its spec with gzarr.register_codec"
+    )
+
+
+def _from_zarr(codec: Any) -> CodecSpec:
+    """A codec object of zarr-python. It notes in ``_tunable_attrs`` which fields nobody asked for."""
+    document = dict(codec.to_dict())
+    open_fields = getattr(codec, "_tunable_attrs", ())
+    if open_fields and isinstance(document.get("configuration"), Mapping):
+        fields = document["configuration"].items()
+        document["configuration"] = {field: value for field, value in fields if field not in open_fields}
+    return _from_json(document)

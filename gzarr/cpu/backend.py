@@ -1,0 +1,268 @@
+"""The CPU backend: decodes chunk by chunk while each is in cache, on a pool of threads where that pays.
+
+NumPy and the codecs release the interpreter lock while they work on large chunks, so threads gain there; for chunks of
+a few kilobytes the interpreter is the cost, and one thread is faster.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+import numpy as np
+
+from gzarr.backend import Array, Chain, Fields, Placement, T
+from gzarr.codecs.spec import ArrayRepr, Step
+from gzarr.config import config
+from gzarr.cpu.codecs import TABLE, factory_for
+from gzarr.errors import CodecError
+from gzarr.layout import Located
+from gzarr.plan import Part
+from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.coalesce import get_coalesced
+
+#: Waves of less than this many decoded bytes in all run on the caller's thread: handing work to a thread costs tens
+#: of microseconds, as much as decoding this much.
+MIN_THREADED_NBYTES = 1 << 20
+
+
+class CpuBackend:
+    """Decodes on the host into NumPy arrays.
+
+    Attributes:
+        device: "cpu".
+        wave_nbytes: decoded bytes of one wave: the chunks of one read request, or of one thread's turn.
+    """
+
+    device = "cpu"
+    wave_nbytes = 1 << 20
+
+    def supports(self, name: str) -> bool:
+        """Whether there is a CPU function for the codec with a name."""
+        return name in TABLE or name.startswith("numcodecs.")
+
+    def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
+        """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""
+        codecs = tuple(factory_for(step.spec)(step) for step in steps)
+        placement = tuple(Placement(step.spec.name, "host", "the array is on the CPU") for step in steps)
+        return Chain(chunk, codecs, placement)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """An uninitialized NumPy array."""
+        return np.empty(shape, dtype)
+
+    def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:
+        """A value to be written, as a NumPy array: arrays keep their dtype, other values are made with ``dtype``."""
+        return as_numpy(value, dtype)
+
+    def load(self, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
+        """Fetch what was located, ranges of one object together. Raises: CodecError(index) for a short item."""
+        return load_host(store, wanted)
+
+    def place(
+        self, chain: Chain, buffers: Sequence[Buffer | None], parts: Sequence[Part], out: Array, fields: Fields
+    ) -> None:
+        """Decode chunks one by one and copy their parts into ``out``. Raises: CodecError(index)."""
+        fill = fill_of(chain.chunk, fields)
+        for index, (buffer, part) in enumerate(zip(buffers, parts, strict=True)):
+            if buffer is None:
+                out[part.out] = fill
+                continue
+            chunk = _decode_one(chain, buffer, index)
+            if fields is not None:
+                chunk = chunk[fields]
+            out[part.out] = chunk[part.inside]
+
+    def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
+        """Decode whole chunks into arrays of their own; a missing chunk is filled. Raises: CodecError(index)."""
+        chunks: list[Array] = []
+        for index, buffer in enumerate(buffers):
+            if buffer is None:
+                chunks.append(np.full(chain.chunk.shape, fill_of(chain.chunk, None), chain.chunk.dtype))
+            else:
+                chunk = _decode_one(chain, buffer, index)
+                # A decoder may hand out a read-only view of stored bytes, or another byte order.
+                keep = chunk.flags.writeable and chunk.flags.owndata and chunk.dtype == chain.chunk.dtype
+                chunks.append(chunk if keep else chunk.astype(chain.chunk.dtype, copy=True))
+        return chunks
+
+    def gather(
+        self, chain: Chain, value: Array, parts: Sequence[Part], old: Sequence[Array | None], fields: Fields
+    ) -> list[Array]:
+        """Make the new contents of chunks: ``value`` laid over the old contents, or over nothing where that is None."""
+        return [_gather_one(chain.chunk, value, *item, fields) for item in zip(parts, old, strict=True)]
+
+    def is_fill(self, chain: Chain, chunks: Sequence[Array]) -> list[bool]:
+        """Whether each chunk equals the fill value, bit for bit, everywhere."""
+        if chain.chunk.fill_value is None:
+            return [False] * len(chunks)
+        return [_equals_fill(chunk, chain.chunk) for chunk in chunks]
+
+    def encode(self, chain: Chain, chunks: Sequence[Array]) -> list[Buffer]:
+        """Encode chunks one by one. Raises: CodecError(index)."""
+        encoded: list[Buffer] = []
+        for index, chunk in enumerate(chunks):
+            try:
+                encoded.append(chain.encode((chunk,))[0])
+            except CodecError as error:
+                error.index = index
+                raise
+        return encoded
+
+    def run(self, task: Callable[[T], None], waves: Iterable[T], nbytes: int) -> None:
+        """Carry out a task for every wave, on the pool if there is enough to do.
+
+        Raises: what the first failing task raised; notes on it tell of the others.
+        """
+        iterator = iter(waves)
+        n_threads = thread_count()
+        if nbytes < MIN_THREADED_NBYTES or n_threads == 1 or threading.current_thread() in _pool_threads:
+            for wave in iterator:
+                task(wave)
+            return
+        _run_threaded(task, iterator, n_threads)
+
+
+def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """A value to be written as a NumPy array. Python numbers and lists are checked against ``dtype``, as NumPy does."""
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "__cuda_array_interface__"):
+        return np.asarray(value.get())
+    if isinstance(value, (np.generic, str, bytes)) or not hasattr(value, "__array__"):
+        return np.asarray(value, dtype)
+    return np.asarray(value)
+
+
+def load_host(store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
+    """Fetch what was located into host memory, ranges of one object together. Raises: CodecError(index)."""
+    positions = [i for i, item in enumerate(wanted) if isinstance(item, Request)]
+    buffers: list[Any] = [None if isinstance(item, Request) else item for item in wanted]
+    requests: list[Any] = [wanted[i] for i in positions]
+    for i, request, buffer in zip(positions, requests, get_coalesced(store, requests), strict=True):
+        if request.length is not None:
+            size = None if buffer is None else memoryview(buffer).nbytes
+            if size != request.length:
+                raise CodecError(
+                    f"the shard index points outside the shard: bytes {request.start} to "
+                    f"{request.start + request.length}, of which {size or 0} are there",
+                    index=i,
+                    codec="sharding_indexed",
+                )
+        buffers[i] = buffer
+    return buffers
+
+
+def fill_of(chunk: ArrayRepr, fields: Fields) -> Any:
+    """The fill value of chunks, or of some of their fields; zeros where it is undefined."""
+    value = chunk.fill_value
+    if value is None:
+        value = 0 if chunk.dtype.hasobject else np.zeros((), chunk.dtype)[()]
+    return value if fields is None else value[fields]
+
+
+def thread_count() -> int:
+    """Number of threads that decode at once."""
+    return int(config.get("threading.max_workers") or os.cpu_count() or 1)
+
+
+def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:
+    item: Any = (buffer,)
+    try:
+        for codec in reversed(chain.codecs):
+            item = codec.decode(item)
+    except CodecError as error:
+        error.index = index
+        raise
+    return item[0]
+
+
+def _gather_one(chunk: ArrayRepr, value: Array, part: Part, old: Array | None, fields: Fields) -> Array:
+    piece = value[part.out]
+    if old is None:
+        if not isinstance(piece, np.ndarray):
+            piece = np.asarray(piece)
+        if piece.shape == chunk.shape and type(part.inside) is tuple and all(type(i) is slice for i in part.inside):
+            return np.ascontiguousarray(piece, chunk.dtype).reshape(chunk.shape)
+        old = np.full(chunk.shape, fill_of(chunk, None), chunk.dtype)
+    if fields is None:
+        old[part.inside] = piece
+    else:
+        old[fields][part.inside] = piece
+    return old
+
+
+def _equals_fill(chunk: Array, spec: ArrayRepr) -> bool:
+    if chunk.size == 0:
+        return True
+    if chunk.dtype.hasobject:
+        return bool(np.all(chunk == spec.fill_value))
+    bits = _bits(np.asarray(chunk, order="C"))
+    fill = _bits(np.full(1, spec.fill_value, chunk.dtype))
+    # Most chunks differ in their first element: no need to read the rest.
+    if not np.array_equal(bits[0], fill[0]) or not np.array_equal(bits[-1], fill[0]):
+        return False
+    return bool(np.all(bits == fill))
+
+
+def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The elements' bits, as one integer each or as rows of bytes: NaNs compare equal, -0.0 differs from 0.0."""
+    flat = array.reshape(-1)
+    size = flat.dtype.itemsize
+    return flat.view(f"u{size}") if size in (1, 2, 4, 8) else flat.view("u1").reshape(flat.size, size)
+
+
+_pool: ThreadPoolExecutor | None = None
+_pool_size = 0
+_pool_lock = threading.Lock()
+_pool_threads: set[threading.Thread] = set()
+
+
+def _executor(n_threads: int) -> ThreadPoolExecutor:
+    global _pool, _pool_size  # noqa: PLW0603 - one pool for the process
+    with _pool_lock:
+        if _pool is None or _pool_size < n_threads:
+            _pool = ThreadPoolExecutor(n_threads, "gzarr", lambda: _pool_threads.add(threading.current_thread()))
+            _pool_size = n_threads
+        return _pool
+
+
+def _forget_pool() -> None:
+    """After a fork the child has none of the parent's threads."""
+    global _pool, _pool_size, _pool_lock  # noqa: PLW0603 - one pool for the process
+    _pool, _pool_size, _pool_lock = None, 0, threading.Lock()
+    _pool_threads.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)
+
+
+def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int) -> None:
+    """Let threads pull waves from one iterator, so that no more than one wave a thread is alive."""
+    pull_lock = threading.Lock()
+    failed = threading.Event()
+
+    def pull() -> None:
+        while not failed.is_set():
+            with pull_lock:
+                wave = next(waves, None)
+            if wave is None:
+                return
+            try:
+                task(wave)
+            except BaseException:
+                failed.set()
+                raise
+
+    executor = _executor(n_threads)
+    futures: list[Future[None]] = [executor.submit(pull) for _ in range(n_threads)]
+    wait(futures)
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    if errors:
+        for other in errors[1:]:
+            errors[0].add_note(f"another chunk failed too: {other}")
+        raise errors[0]

@@ -1,0 +1,100 @@
+"""CPU functions of the codecs on arrays: bytes, transpose, cast_value, scale_offset."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from gzarr.codecs.scale_offset import scale, unscale
+from gzarr.codecs.spec import ArrayRepr, Codec, Step
+from gzarr.cpu.codecs.lift import Bytes, lift_both, wrong_size
+from gzarr.errors import CodecError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: ``np.dtype.isbuiltin`` of types that other packages define (ml_dtypes), whose byte order NumPy cannot swap.
+_USER_DEFINED = 2
+
+
+def array_repr(step: Step) -> ArrayRepr:
+    """What the step decodes to, which its spec made sure is an array."""
+    if not isinstance(step.decoded, ArrayRepr):
+        raise TypeError(f"codec {step.spec.name!r} was prepared for bytes")
+    return step.decoded
+
+
+def bytes_codec(step: Step) -> Codec:
+    """Views the bytes as an array (no copy, byte order as stored), and an array as bytes."""
+    chunk = array_repr(step)
+    spec: Any = step.spec
+    if chunk.dtype.isbuiltin == _USER_DEFINED and spec.endian not in (None, sys.byteorder):
+        return _swapped(chunk)
+    dtype, shape, nbytes = chunk.dtype, chunk.shape, chunk.nbytes or 0
+    if spec.endian is not None and chunk.dtype.isbuiltin != _USER_DEFINED:
+        dtype = dtype.newbyteorder(spec.endian)
+    ndarray = np.ndarray
+
+    def decode(data: Bytes) -> Array:
+        if len(data) != nbytes:
+            raise wrong_size("bytes", nbytes, len(data))
+        return ndarray(shape, dtype, data)
+
+    def encode(array: Array) -> Bytes:
+        if array.shape != shape:
+            raise CodecError(f"bytes: expected a chunk of shape {shape}, got {array.shape}")
+        if not nbytes:
+            return b""
+        return np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8)
+
+    return lift_both("bytes", decode, encode)
+
+
+def _swapped(chunk: ArrayRepr) -> Codec:
+    """The bytes codec for a type that another package defines, in the byte order that is not the machine's."""
+    raw = np.dtype(f"u{chunk.dtype.itemsize}")
+
+    def decode(data: Bytes) -> Array:
+        if len(data) != chunk.nbytes:
+            raise wrong_size("bytes", chunk.nbytes or 0, len(data))
+        return np.ndarray(chunk.shape, raw, data).byteswap().view(chunk.dtype)
+
+    def encode(array: Array) -> Bytes:
+        if not chunk.nbytes:
+            return b""
+        return np.ascontiguousarray(array, chunk.dtype).reshape(-1).view(raw).byteswap().view(np.uint8)
+
+    return lift_both("bytes", decode, encode)
+
+
+def transpose_codec(step: Step) -> Codec:
+    """Views with permuted dimensions."""
+    spec: Any = step.spec
+    order = spec.order
+    inverse = tuple(int(axis) for axis in np.argsort(order))
+    return lift_both("transpose", lambda array: array.transpose(inverse), lambda array: array.transpose(order))
+
+
+def cast_value_codec(step: Step) -> Codec:
+    """Casts by value with the rounding and range rules of the spec."""
+    spec: Any = step.spec
+    decoded = array_repr(step).dtype.newbyteorder("=")
+    encoded = np.dtype(spec.data_type)
+    return lift_both(
+        "cast_value",
+        lambda array: spec.cast("decode", array, decoded),
+        lambda array: spec.cast("encode", array, encoded),
+    )
+
+
+def scale_offset_codec(step: Step) -> Codec:
+    """Scales in the dtype of the array."""
+    spec: Any = step.spec
+    native = array_repr(step).dtype.newbyteorder("=")
+    offset, factor = spec.scalars(native)
+    return lift_both(
+        "scale_offset",
+        lambda array: unscale(array.astype(native, copy=False), offset, factor),
+        lambda array: scale(array.astype(native, copy=False), offset, factor),
+    )

@@ -1,0 +1,195 @@
+"""CPU functions of the compressors and of crc32c, with the claims of the data checked before memory is given to it."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import google_crc32c
+import numpy as np
+from numcodecs.blosc import Blosc
+from numcodecs.blosc import decompress as blosc_decompress
+from numcodecs.lz4 import decompress as lz4_decompress
+from numcodecs.zstd import Zstd
+from numcodecs.zstd import decompress as zstd_decompress
+
+from gzarr.codecs.blosc import SHUFFLES
+from gzarr.codecs.spec import Codec, Step
+from gzarr.cpu.codecs.frames import content_size_or_none, decode_frames
+from gzarr.cpu.codecs.lift import Bytes, Function, lift_both, wrong_size
+from gzarr.errors import CodecError
+
+#: Window bits of zlib that select its container (zlib's manual, inflateInit2): 15 zlib, 16 more gzip.
+ZLIB, GZIP = 15, 31
+#: blosc has one byte for the element size and takes larger ones as 1 (BLOSC_MAX_TYPESIZE).
+MAX_TYPESIZE = 255
+#: LZ4 cannot do better: a length byte stands for at most 255 bytes (LZ4 block format).
+LZ4_RATIO = 255
+
+_BLOSC_SIZES = struct.Struct("<4x3I").unpack_from
+
+
+def blosc_decoder(expected: int | None) -> Function:
+    """Decodes one blosc buffer of a known or unknown decoded size."""
+
+    def decode(data: Bytes) -> Bytes:
+        try:
+            nbytes, _, cbytes = _BLOSC_SIZES(data)
+        except struct.error as error:
+            raise ValueError(f"truncated: {len(data)} bytes are too few for a blosc header of 16") from error
+        # blosc itself trusts the header for the length of its input
+        if cbytes > len(data):
+            raise ValueError(f"truncated: expected {cbytes} encoded bytes, got {len(data)}")
+        if nbytes != expected and expected is not None:
+            raise wrong_size("blosc", expected, nbytes)
+        return blosc_decompress(data) if nbytes else b""
+
+    return decode
+
+
+def blosc_encoder(codec: Blosc, typesize: int) -> Function:
+    """Encodes bytes with a given element size, which numcodecs takes from the buffer."""
+    if typesize > MAX_TYPESIZE:
+        typesize = 1
+    dtype = np.dtype(f"V{typesize}")
+
+    def encode(data: Bytes) -> Bytes:
+        if typesize == 1 or len(data) % typesize or not len(data):
+            return codec.encode(np.frombuffer(data, np.uint8) if len(data) else b"")
+        return codec.encode(np.frombuffer(data, dtype))
+
+    return encode
+
+
+def blosc_codec(step: Step) -> Codec:
+    """Blosc; it uses its own threads only in the main thread."""
+    spec: Any = step.spec
+    codec = Blosc(spec.cname, spec.clevel, SHUFFLES.index(spec.shuffle), spec.blocksize)
+    return lift_both("blosc", blosc_decoder(step.decoded.nbytes), blosc_encoder(codec, spec.typesize))
+
+
+def zstd_decoder(expected: int | None) -> Function:
+    """Decodes Zstandard frames of a known or unknown decoded size."""
+    if expected is None:
+        # numcodecs takes a frame of nothing for damage
+        return lambda data: b"" if content_size_or_none(data) == 0 else zstd_decompress(data)
+    return lambda data: decode_frames(data, expected)
+
+
+def zstd_codec(step: Step) -> Codec:
+    """Zstandard."""
+    spec: Any = step.spec
+    codec = Zstd(spec.level, spec.checksum)
+    return lift_both("zstd", zstd_decoder(step.decoded.nbytes), codec.encode)
+
+
+def stream_decoder(codec: str, make: Callable[[], Any], expected: int | None, magic: bytes | None) -> Function:
+    """Decodes with one of the standard library's decompressor objects, no further than the expected size.
+
+    Args:
+        codec: name of the codec, for errors.
+        make: makes a decompressor of one stream.
+        expected: decoded size in bytes, None if unknown.
+        magic: how a further stream starts, None if there can be one only.
+    """
+    unlimited = 0 if codec in ("gzip", "zlib") else -1
+
+    def decode(data: Bytes) -> Bytes:
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            stream = make()
+            # one byte more than expected tells a stream that is too long from one that ends there
+            part = stream.decompress(data, unlimited if expected is None else expected - size + 1)
+            parts.append(part)
+            size += len(part)
+            if expected is not None and size > expected:
+                raise wrong_size(codec, expected, f"{size} or more")
+            if not stream.eof:
+                raise ValueError(f"truncated: the stream does not end after {len(data)} encoded bytes")
+            data = stream.unused_data
+            if not data or not data.strip(b"\0"):
+                break
+            if magic is None or not data.startswith(magic):
+                raise ValueError(f"{len(data)} bytes that are no stream follow the last one")
+        if expected is not None and size != expected:
+            raise wrong_size(codec, expected, size)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    return decode
+
+
+def gzip_decoder(expected: int | None) -> Function:
+    """Decodes gzip members."""
+    return stream_decoder("gzip", lambda: zlib.decompressobj(GZIP), expected, b"\x1f\x8b")
+
+
+def zlib_decoder(expected: int | None) -> Function:
+    """Decodes a zlib stream."""
+    return stream_decoder("zlib", lambda: zlib.decompressobj(ZLIB), expected, None)
+
+
+def bz2_decoder(expected: int | None) -> Function:
+    """Decodes bzip2 streams."""
+    return stream_decoder("bz2", bz2.BZ2Decompressor, expected, b"BZh")
+
+
+def lzma_decoder(expected: int | None, config: Mapping[str, Any]) -> Function:
+    """Decodes LZMA streams; filters are given only to raw ones, because containers record theirs."""
+    container = config.get("format", lzma.FORMAT_XZ)
+    if container == lzma.FORMAT_RAW:
+        return stream_decoder(
+            "lzma", lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=config.get("filters")), expected, None
+        )
+    return stream_decoder("lzma", lambda: lzma.LZMADecompressor(container), expected, b"\xfd7zXZ\0")
+
+
+def lz4_decoder(expected: int | None) -> Function:
+    """Decodes an LZ4 block after its size in four bytes, as numcodecs writes it."""
+
+    def decode(data: Bytes) -> Bytes:
+        if len(data) < 4:
+            raise ValueError(f"truncated: {len(data)} bytes are too few for the size, which takes 4")
+        size = int.from_bytes(data[:4], "little")
+        if expected is not None and size != expected:
+            raise wrong_size("lz4", expected, size)
+        if size > LZ4_RATIO * len(data):
+            raise ValueError(f"{len(data)} encoded bytes claim {size} decoded bytes, which is impossible")
+        return lz4_decompress(data) if size else b""
+
+    return decode
+
+
+def gzip_codec(step: Step) -> Codec:
+    """Gzip. The header has no time stamp, so equal chunks encode to equal bytes."""
+    spec: Any = step.spec
+    level = spec.level
+    return lift_both("gzip", gzip_decoder(step.decoded.nbytes), lambda data: zlib.compress(data, level, wbits=GZIP))
+
+
+def crc32c_codec(step: Step) -> Codec:
+    """CRC-32C after the data, verified on decoding; the decoded bytes are a view."""
+    expected = step.decoded.nbytes
+    value = google_crc32c.value
+
+    def decode(data: Bytes) -> Bytes:
+        size = len(data) - 4
+        if size < 0 or (expected is not None and size != expected):
+            raise wrong_size("crc32c", expected or 0, size)
+        # google_crc32c takes bytes and arrays, but neither memoryviews nor bytearrays
+        array = np.frombuffer(data, np.uint8)
+        payload = array[:size]
+        stored, computed = int.from_bytes(array[size:], "little"), value(payload)
+        if stored != computed:
+            raise CodecError(f"crc32c: stored checksum {stored:#010x}, computed {computed:#010x}: the data is damaged")
+        return payload
+
+    def encode(data: Bytes) -> Bytes:
+        array = np.frombuffer(data, np.uint8) if len(data) else b""
+        return b"".join((data, value(array).to_bytes(4, "little")))
+
+    return lift_both("crc32c", decode, encode)

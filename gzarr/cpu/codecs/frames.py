@@ -1,0 +1,165 @@
+"""Zstandard frames: how much they claim to decode to, before a byte of output is allocated.
+
+numcodecs gives every frame the memory it claims, and a frame that claims nothing as much as it turns out to need.
+Here a frame is read against the size that the chunk must have. Frames of one known size are the rule; the other
+functions serve encoders that stream (no size in the header) or write several frames.
+
+Source: RFC 8878, section 3.1.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+from numcodecs.zstd import decompress
+
+from gzarr.cpu.codecs.lift import Bytes, wrong_size
+
+MAGIC = 0xFD2FB528
+#: Sixteen magic numbers from here on start frames that are to be skipped.
+SKIPPABLE_MAGIC = 0x184D2A50
+#: Header field that says sizes of up to 2**64 - 1: content size flag 3 (RFC 8878, 3.1.1.1.1.1).
+SIZE_FLAG_8_BYTES = 3 << 6
+SINGLE_SEGMENT, CHECKSUM, DICTIONARY = 0x20, 0x04, 0x03
+
+_PREFIX = struct.Struct("<IB").unpack_from
+
+
+def _size_readers() -> list[tuple[int, Any, int] | None]:
+    """For each frame header descriptor: position of the content size, its reader, what to add; None if it has none."""
+    readers: list[tuple[int, Any, int] | None] = []
+    for descriptor in range(256):
+        flag = descriptor >> 6
+        position = header_fields(descriptor)
+        code = ("<B" if descriptor & SINGLE_SEGMENT else None, "<H", "<I", "<Q")[flag]
+        # sizes of two bytes start at 256
+        reader = None if code is None else (position, struct.Struct(code).unpack_from, 256 if flag == 1 else 0)
+        readers.append(reader)
+    return readers
+
+
+def header_fields(descriptor: int) -> int:
+    """Position of the content size in a frame, after magic, descriptor, window and dictionary."""
+    return 5 + (0 if descriptor & SINGLE_SEGMENT else 1) + (0, 1, 2, 4)[descriptor & DICTIONARY]
+
+
+_SIZE_READERS = _size_readers()
+
+
+def content_size(data: Bytes, start: int = 0) -> int | None:
+    """Decoded size that the frame at ``start`` claims, or None if it claims none. Raises ValueError if it is none."""
+    try:
+        magic, descriptor = _PREFIX(data, start)
+        if magic != MAGIC:
+            raise ValueError(f"not a Zstandard frame: expected magic number {MAGIC:#x}, got {magic:#x}")
+        reader = _SIZE_READERS[descriptor]
+        if reader is None:
+            return None
+        position, unpack, base = reader
+        (size,) = unpack(data, start + position)
+    except struct.error as error:
+        raise ValueError(f"truncated: {len(data) - start} bytes are too few for a Zstandard frame header") from error
+    return int(size + base)
+
+
+def decode_frames(data: Bytes, expected: int) -> Bytes:
+    """Decode frames that together must have the expected size.
+
+    Args:
+        data: one or more frames.
+        expected: decoded size in bytes.
+
+    Returns: bytes-like of the expected size.
+    Raises: CodecError if the frames claim another size, ValueError or RuntimeError if they are damaged.
+    """
+    if content_size_or_none(data) == expected and expected:
+        # a second frame would not fit the output, which numcodecs checks before it decodes
+        out: Bytes = decompress(data, np.empty(expected, np.uint8))
+        return out
+    return _decode_each(memoryview(data), expected)
+
+
+def content_size_or_none(data: Bytes) -> int | None:
+    """`content_size`, or None for a frame to be skipped."""
+    if (
+        len(data) >= 4
+        and data[3] == SKIPPABLE_MAGIC >> 24
+        and struct.unpack_from("<I", data)[0] & ~15 == SKIPPABLE_MAGIC
+    ):
+        return None
+    return content_size(data)
+
+
+class Frame(NamedTuple):
+    """Where a frame lies, and the size it claims."""
+
+    start: int
+    end: int
+    size: int | None
+
+
+def _decode_each(data: memoryview, expected: int) -> Bytes:
+    found = _frames(data)
+    known = sum(frame.size or 0 for frame in found)
+    unknown = sum(frame.size is None for frame in found)
+    if known > expected or (not unknown and known != expected):
+        raise wrong_size("zstd", expected, known)
+    if unknown > 1:
+        raise ValueError(f"{unknown} of {len(found)} Zstandard frames do not say their size; at most one may omit it")
+    out = np.empty(expected, np.uint8)
+    position = 0
+    for frame in found:
+        size = expected - known if frame.size is None else frame.size
+        source = data[frame.start : frame.end]
+        if size:
+            decompress(_with_size(source, size) if frame.size is None else source, out[position : position + size])
+        position += size
+    return out
+
+
+def _frames(data: memoryview) -> list[Frame]:
+    """Every frame except those to be skipped, found by walking the block headers."""
+    frames = []
+    start = 0
+    while start < len(data):
+        if len(data) - start >= 8 and struct.unpack_from("<I", data, start)[0] & ~15 == SKIPPABLE_MAGIC:
+            start += 8 + struct.unpack_from("<I", data, start + 4)[0]
+            continue
+        size = content_size(data, start)
+        end = _frame_end(data, start)
+        frames.append(Frame(start, end, size))
+        start = end
+    return frames
+
+
+def _frame_end(data: memoryview, start: int) -> int:
+    descriptor = data[start + 4]
+    reader = _SIZE_READERS[descriptor]
+    position = start + header_fields(descriptor) + (0 if reader is None else _size_field(descriptor))
+    last = False
+    while not last:
+        if position + 3 > len(data):
+            raise ValueError("truncated: a Zstandard frame ends before its last block")
+        header = int.from_bytes(data[position : position + 3], "little")
+        last = bool(header & 1)
+        # block type 1 repeats one byte
+        position += 3 + (1 if header >> 1 & 3 == 1 else header >> 3)
+    end = position + (4 if descriptor & CHECKSUM else 0)
+    if end > len(data):
+        raise ValueError(f"truncated: a Zstandard frame of {end - start} bytes, {len(data) - start} are there")
+    return end
+
+
+def _size_field(descriptor: int) -> int:
+    """Length of the content size field in bytes."""
+    return (1 if descriptor & SINGLE_SEGMENT else 0, 2, 4, 8)[descriptor >> 6]
+
+
+def _with_size(frame: memoryview, size: int) -> bytes:
+    """The frame with its size written into the header, so that libzstd decodes no more than that."""
+    descriptor = frame[4]
+    position = header_fields(descriptor)
+    changed = SIZE_FLAG_8_BYTES | descriptor & (CHECKSUM | DICTIONARY)
+    return b"".join((frame[:4], bytes((changed,)), frame[5:position], struct.pack("<Q", size), frame[position:]))

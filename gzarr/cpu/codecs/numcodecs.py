@@ -1,0 +1,210 @@
+"""CPU functions of the codecs of the numcodecs registry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NoReturn
+
+import numpy as np
+
+from gzarr.codecs.numcodecs import NumcodecsCodec
+from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, Step
+from gzarr.codecs.v2 import to_numcodecs
+from gzarr.cpu.codecs.compressors import (
+    blosc_decoder,
+    blosc_encoder,
+    bz2_decoder,
+    gzip_decoder,
+    lz4_decoder,
+    lzma_decoder,
+    zlib_decoder,
+    zstd_decoder,
+)
+from gzarr.cpu.codecs.lift import Bytes, Function, as_bytes, lift_both, reinterpret, wrong_size
+from gzarr.cpu.codecs.objects import as_objects, json_decoder, msgpack_decoder, vlen_decoder
+from gzarr.errors import CodecError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: Compressors whose claims are checked before they decode.
+_DECODERS: Mapping[str, Any] = {
+    "blosc": blosc_decoder,
+    "zstd": zstd_decoder,
+    "gzip": gzip_decoder,
+    "zlib": zlib_decoder,
+    "bz2": bz2_decoder,
+    "lz4": lz4_decoder,
+}
+
+#: Codecs that look at values and know only the machine's byte order.
+_NATIVE = frozenset(("bitround", "zfpy", "pcodec"))
+
+
+def numcodecs_codec(step: Step) -> Codec:
+    """Any codec of the numcodecs registry. The numcodecs object is made here, once.
+
+    Raises: UnknownCodecError, MissingExtraError, MetadataError: see `gzarr.codecs.v2.to_numcodecs`.
+    """
+    spec = step.spec
+    if not isinstance(spec, NumcodecsCodec):
+        raise TypeError(f"codec {spec.name!r} is not one of numcodecs")
+    if spec.id == "pickle":
+        return lift_both(spec.name, _refuse_pickle, _refuse_pickle)
+    codec = to_numcodecs(spec)
+    decode, encode = _functions(spec, codec, step)
+    return lift_both(spec.name, decode, encode)
+
+
+def _refuse_pickle(_: Any) -> NoReturn:
+    raise CodecError(
+        "pickle is neither decoded nor encoded, because loading a pickle can run any code; "
+        "convert the array with zarr 2 to an object codec such as VLenUTF8, JSON or MsgPack"
+    )
+
+
+def _functions(spec: NumcodecsCodec, codec: Any, step: Step) -> tuple[Function, Function]:
+    decoded, encoded = step.decoded, step.encoded
+    if spec.kind == "bytes_bytes":
+        return _bytes_decoder(spec, codec, decoded.nbytes), _bytes_encoder(spec, codec, decoded)
+    if isinstance(decoded, BytesRepr):
+        return _generic_decoder(spec.name, codec, decoded.nbytes), lambda data: as_bytes(codec.encode(_uint8(data)))
+    if isinstance(encoded, ArrayRepr):
+        return _filter(spec, codec, decoded, encoded)
+    if spec.kind == "any":
+        return (
+            lambda data: reinterpret(spec.name, codec.decode(data), decoded.dtype, decoded.shape),
+            lambda array: as_bytes(codec.encode(_contiguous(array, decoded.dtype))),
+        )
+    return _serializer(spec, codec, decoded)
+
+
+def _uint8(data: Bytes) -> Array:
+    return np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)
+
+
+def _contiguous(array: Array, dtype: np.dtype[Any]) -> Array:
+    return np.asarray(array, dtype, order="C")
+
+
+# -- bytes to bytes ----------------------------------------------------------------------------------------------
+
+
+def _bytes_decoder(spec: NumcodecsCodec, codec: Any, expected: int | None) -> Function:
+    if spec.id == "lzma":
+        return lzma_decoder(expected, spec.configuration())
+    if spec.id in _DECODERS:
+        decoder: Function = _DECODERS[spec.id](expected)
+        return decoder
+    if spec.id == "fletcher32" and expected == 0:
+        return _no_sums
+    return _generic_decoder(spec.name, codec, expected)
+
+
+def _no_sums(data: Bytes) -> Bytes:
+    if bytes(data) != bytes(4):
+        raise CodecError(f"fletcher32: expected the checksum of no data, four zero bytes, got {len(data)} bytes")
+    return b""
+
+
+def _generic_decoder(name: str, codec: Any, expected: int | None) -> Function:
+    def decode(data: Bytes) -> Bytes:
+        out = as_bytes(codec.decode(_uint8(data)))
+        if expected is not None and len(out) != expected:
+            raise wrong_size(name, expected, len(out))
+        return out
+
+    return decode
+
+
+def _bytes_encoder(spec: NumcodecsCodec, codec: Any, decoded: Any) -> Function:
+    if spec.id == "blosc":
+        return blosc_encoder(codec, decoded.itemsize)
+    if spec.id == "fletcher32":
+        # numcodecs cannot sum nothing; both sums of it are zero
+        return lambda data: as_bytes(codec.encode(_uint8(data))) if len(data) else bytes(4)
+    return lambda data: as_bytes(codec.encode(_uint8(data)))
+
+
+# -- array to array ----------------------------------------------------------------------------------------------
+
+
+def _filter(spec: NumcodecsCodec, codec: Any, decoded: ArrayRepr, encoded: ArrayRepr) -> tuple[Function, Function]:
+    name = spec.name
+    inner, outer = decoded.dtype, encoded.dtype
+    if spec.id in _NATIVE:
+        inner, outer = inner.newbyteorder("="), outer.newbyteorder("=")
+    if not decoded.nelements and spec.id != "packbits":
+        # numcodecs' filters look at the first element
+        return lambda _: np.empty(decoded.shape, inner), lambda _: np.empty(encoded.shape, outer)
+
+    def decode(array: Array) -> Array:
+        return reinterpret(name, codec.decode(_contiguous(array, outer)), inner, decoded.shape)
+
+    def encode(array: Array) -> Array:
+        return reinterpret(name, codec.encode(_contiguous(array, inner)), outer, encoded.shape)
+
+    return decode, encode
+
+
+# -- array to bytes ----------------------------------------------------------------------------------------------
+
+
+def _serializer(spec: NumcodecsCodec, codec: Any, chunk: ArrayRepr) -> tuple[Function, Function]:
+    match spec.id:
+        case "zfpy":
+            return _zfpy_decoder(chunk), lambda array: codec.encode(_contiguous(array, chunk.dtype.newbyteorder("=")))
+        case "pcodec":
+            native = chunk.dtype.newbyteorder("=")
+            return _pcodec_decoder(chunk), lambda array: codec.encode(_contiguous(array, native).reshape(-1))
+        case "json2":
+            return json_decoder(spec.configuration(), chunk), codec.encode
+        case "msgpack2":
+            # its encoder cannot take an array without dimensions
+            return msgpack_decoder(spec.configuration(), chunk), lambda array: codec.encode(np.atleast_1d(array))
+    return vlen_decoder(spec.name, codec, chunk), lambda array: codec.encode(as_objects(array))
+
+
+def _zfpy_decoder(chunk: ArrayRepr) -> Function:
+    zfpy: Any = import_module("zfpy")
+    native = chunk.dtype.newbyteorder("=")
+    # zfp reads its stream without looking for the end, so it gets as many bytes as a stream of this shape can have:
+    # 4**d values a block, each of at most all its bits and one for group tests, and a header of up to 19 bits
+    blocks = math.prod((length + 3) // 4 for length in chunk.shape)
+    values = 4 ** len(chunk.shape)
+    longest = 64 + blocks * ((values * (native.itemsize * 8 + 1) + 19 + 7) // 8)
+
+    def decode(data: Bytes) -> Array:
+        padded = bytes(data).ljust(longest, b"\0")
+        header = zfpy.header(padded)
+        # zfp counts dimensions from the fastest; those that are missing are 0
+        shape = tuple(int(header[axis]) for axis in ("nw", "nz", "ny", "nx") if header[axis])
+        if shape != chunk.shape or np.dtype(header["type"]) != native:
+            raise CodecError(
+                f"zfpy: expected shape {chunk.shape} of {native}, got {shape} of {np.dtype(header['type'])}"
+            )
+        return reinterpret("zfpy", zfpy.decompress_numpy(padded), native, chunk.shape)
+
+    return decode
+
+
+def _pcodec_decoder(chunk: ArrayRepr) -> Function:
+    standalone: Any = import_module("pcodec").standalone
+    native, n = chunk.dtype.newbyteorder("="), chunk.nelements
+
+    def decode(data: Bytes) -> Array:
+        out = np.empty(n, native)
+        try:
+            progress = standalone.simple_decompress_into(bytes(data), out)
+        except BaseException as error:
+            # pyo3 makes a Rust panic a BaseException
+            if type(error).__name__ == "PanicException":
+                raise CodecError(f"pcodec: damaged data: {error}") from error
+            raise
+        if progress.n_processed != n or not progress.finished:
+            more = "" if progress.finished else " or more"
+            raise CodecError(f"pcodec: expected {n} decoded elements, got {progress.n_processed}{more}")
+        return out.reshape(chunk.shape)
+
+    return decode

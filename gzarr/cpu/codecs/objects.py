@@ -1,0 +1,90 @@
+"""CPU functions of the codecs for Python objects: strings of varying length, JSON, MessagePack."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numcodecs.vlen import VLenBytes, VLenUTF8
+
+from gzarr.codecs.spec import ArrayRepr, Codec, Step
+from gzarr.cpu.codecs.arrays import array_repr
+from gzarr.cpu.codecs.lift import Bytes, Function, lift_both, reinterpret
+from gzarr.errors import CodecError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def as_objects(array: Array) -> Array:
+    """A flat array of objects in C order."""
+    return np.ascontiguousarray(array.astype(object, copy=False)).reshape(-1)
+
+
+def check_items(codec: str, data: Bytes, expected: int) -> None:
+    """Raise if a buffer of length-prefixed items does not hold the expected number of them."""
+    if len(data) < 4:
+        raise ValueError(f"truncated: {len(data)} bytes are too few for the number of items, which takes 4")
+    items = int.from_bytes(data[:4], "little")
+    if items != expected:
+        raise CodecError(f"{codec}: expected {expected} items, got {items}")
+    if len(data) < 4 + 4 * items:
+        raise ValueError(f"truncated: {len(data)} bytes are too few for the lengths of {items} items")
+
+
+def vlen_decoder(name: str, codec: Any, chunk: ArrayRepr) -> Function:
+    """Decodes items after their lengths. numcodecs checks each length against the end of the buffer."""
+    n = chunk.nelements
+
+    def decode(data: Bytes) -> Array:
+        check_items(name, data, n)
+        items = codec.decode(data)
+        if not isinstance(items, np.ndarray):
+            # numcodecs' VLenArray returns a list
+            flat = np.empty(n, object)
+            flat[:] = items
+            items = flat
+        return reinterpret(name, items, chunk.dtype, chunk.shape)
+
+    return decode
+
+
+def vlen_codec(step: Step) -> Codec:
+    """The codecs vlen-utf8 and vlen-bytes; None is stored as an empty string."""
+    codec = VLenUTF8() if step.spec.name == "vlen-utf8" else VLenBytes()
+    decode = vlen_decoder(step.spec.name, codec, array_repr(step))
+    return lift_both(step.spec.name, decode, lambda array: codec.encode(as_objects(array)))
+
+
+def json_decoder(config: Mapping[str, Any], chunk: ArrayRepr) -> Function:
+    """Decodes numcodecs' json2: the items, the dtype and the shape in one list."""
+    encoding, strict = config.get("encoding", "utf-8"), config.get("strict", True)
+
+    def decode(data: Bytes) -> Array:
+        return _listed("json2", json.loads(str(data, encoding), strict=strict), chunk)
+
+    return decode
+
+
+def msgpack_decoder(config: Mapping[str, Any], chunk: ArrayRepr) -> Function:
+    """Decodes numcodecs' msgpack2: the items, the dtype and the shape in one list."""
+    msgpack: Any = import_module("msgpack")
+    raw = config.get("raw", False)
+    return lambda data: _listed("msgpack2", msgpack.unpackb(data, raw=raw, strict_map_key=False), chunk)
+
+
+def _listed(codec: str, document: Any, chunk: ArrayRepr) -> Array:
+    if not isinstance(document, list) or len(document) < 2 or not isinstance(document[-1], list):
+        raise ValueError("the document is not a list of items, a data type and a shape")
+    items = document[:-2]
+    # lists inside the dimensions of the array are structure, those below are elements; no dimension: one item
+    for length in document[-1][1:]:
+        if not all(isinstance(item, list) and len(item) == length for item in items):
+            raise ValueError(f"the items do not fit the stored shape {document[-1]}")
+        items = [element for item in items for element in item]
+    flat = np.empty(len(items), object)
+    for i, item in enumerate(items):
+        flat[i] = item
+    return reinterpret(codec, flat, chunk.dtype, chunk.shape)

@@ -1,0 +1,338 @@
+"""Makes the metadata of new arrays out of the keywords of both zarr call styles, and puts new nodes into stores.
+
+The keywords of zarr 2 (``compressor filters object_codec dimension_separator``) and of zarr-python 3 (``compressors
+filters serializer codecs chunk_key_encoding shards``) are accepted together and for both formats: codecs are translated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gzarr import storage
+from gzarr.array import Array
+from gzarr.backend import Backend
+from gzarr.chunking import parse_grid
+from gzarr.codecs.blosc import BloscCodec
+from gzarr.codecs.bytes import BytesCodec
+from gzarr.codecs.chain import complete, prepare
+from gzarr.codecs.registry import parse_codec
+from gzarr.codecs.sharding import ShardingCodec
+from gzarr.codecs.spec import ArrayRepr, CodecSpec
+from gzarr.codecs.transpose import TransposeCodec
+from gzarr.codecs.v2 import from_v2
+from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
+from gzarr.codecs.zstd import ZstdCodec
+from gzarr.config import config
+from gzarr.dtypes import DataType, cast_fill, default_fill, parse_dtype, to_v3
+from gzarr.errors import ContainsArrayError, ContainsGroupError, MetadataError
+from gzarr.keys import KeyEncoding, join_path
+from gzarr.metadata.documents import NAMES, read_node, write_node
+from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
+from gzarr.metadata.v2 import chain as v2_chain
+from gzarr.metadata.v2 import is_compressor
+from gzarr.storage.base import Store
+
+
+class _Unset:
+    """Marks keywords that were not given, where None means something."""
+
+    def __repr__(self) -> str:
+        return "<default>"
+
+
+UNSET: Any = _Unset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayOptions:
+    """Everything that can be said of a new array; each field is a keyword of the creation functions.
+
+    Attributes:
+        shape: extents; an int for one dimension.
+        dtype: anything that `gzarr.dtypes.parse_dtype` takes; float64 if nothing is said.
+        chunks: see `gzarr.chunking.parse_chunks`.
+        shards: shape of the shards, "auto", or None for none.
+        compressor: one codec (numcodecs object, gzarr or zarr-python codec, dict), None for none, or "default".
+        compressors: one or several such codecs, None for none, or "auto".
+        filters: codecs between the array and its bytes.
+        serializer: the codec from array to bytes.
+        codecs: the whole chain instead of the four above; a missing serializer is put in.
+        object_codec: for ``dtype=object``: the numcodecs codec that turns objects into bytes.
+        fill_value: what unwritten elements are; None is "undefined" in v2 and the dtype's default in v3.
+        order: "C" or "F", the memory order in chunks.
+        zarr_format: 2 or 3.
+        attributes: user attributes.
+        dimension_names: names of the axes (v3).
+        dimension_separator: what stands between chunk coordinates in keys.
+        chunk_key_encoding: {"name": "default" or "v2", "separator": "/" or "."} (v3).
+        write_empty_chunks: whether chunks equal to the fill value are stored.
+    """
+
+    shape: Any = None
+    dtype: Any = None
+    chunks: Any = None
+    shards: Any = None
+    compressor: Any = UNSET
+    compressors: Any = UNSET
+    filters: Any = UNSET
+    serializer: Any = UNSET
+    codecs: Any = UNSET
+    object_codec: Any = None
+    fill_value: Any = UNSET
+    order: Any = None
+    zarr_format: Any = None
+    attributes: Mapping[str, Any] = dataclass_field(default_factory=dict)
+    dimension_names: Any = None
+    dimension_separator: Any = None
+    chunk_key_encoding: Any = None
+    write_empty_chunks: bool | None = None
+
+
+def new_array(store: Store, path: str, options: ArrayOptions, backend: Backend, *, overwrite: bool = False) -> Array:
+    """Create an array, and the groups above it that are missing.
+
+    Everything is checked before anything is written or deleted.
+    Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError.
+    """
+    meta = array_meta(options)
+    array = Array(store, path, meta, backend, write_empty_chunks=options.write_empty_chunks)
+    make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
+    write_node(store, path, meta)
+    return array
+
+
+def new_group_meta(
+    store: Store, path: str, attributes: Mapping[str, Any], zarr_format: Any, *, overwrite: bool = False
+) -> GroupMeta:
+    """Create a group, and the groups above it that are missing.
+
+    Raises: ContainsArrayError, ContainsGroupError, ReadOnlyError.
+    """
+    meta = GroupMeta(dict(attributes), checked_format(zarr_format))
+    make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
+    write_node(store, path, meta)
+    return meta
+
+
+def checked_format(zarr_format: Any) -> ZarrFormat:
+    """A Zarr format: 2, 3, or None for the configured default. Raises: MetadataError."""
+    found = config.get("default_zarr_format") if zarr_format is None else zarr_format
+    if found not in (2, 3):
+        raise MetadataError(f"zarr_format must be 2 or 3, got {found!r}")
+    return 2 if found == 2 else 3
+
+
+def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrFormat) -> None:
+    """Make sure that a node can be created at a path: nothing is there (or it is deleted), and its parents exist.
+
+    Raises: ContainsArrayError, ContainsGroupError, ReadOnlyError.
+    """
+    store.check_writable()
+    parts = path.split("/")[:-1] if path else []
+    missing = []
+    for depth in range(len(parts) + bool(path)):
+        parent = "/".join(parts[:depth])
+        node = read_node(store, parent)
+        if isinstance(node, ArrayMeta):
+            raise ContainsArrayError(f"an array is stored at {join_path(str(store), parent)!r}: nothing can lie below it")
+        if node is None:
+            missing.append(parent)
+    if overwrite:
+        clear(store, path)
+    else:
+        node = read_node(store, path)
+        if node is not None:
+            kind, error = ("array", ContainsArrayError) if isinstance(node, ArrayMeta) else ("group", ContainsGroupError)
+            where = join_path(str(store), path)
+            raise error(f"an {kind} is already stored at {where!r}; pass overwrite=True to replace it".replace("an g", "a g"))
+    for parent in missing:
+        write_node(store, parent, GroupMeta({}, zarr_format))
+
+
+def clear(store: Store, path: str) -> None:
+    """Delete everything at a path, which must be Zarr data: a folder of other files is never wiped.
+
+    Raises: ContainsGroupError if there are objects at the path but no Zarr metadata there or one level below.
+    """
+    objects, children = store.list_dir(path)
+    if not objects and not children:
+        return
+    zarr = any(name in objects for name in NAMES) or any(
+        set(store.list_dir(join_path(path, child))[0]) & set(NAMES) for child in children
+    )
+    if not zarr:
+        raise ContainsGroupError(
+            f"{join_path(str(store), path)!r} holds {(objects + children)[0]!r} and other things that are not Zarr data: "
+            "they are not deleted; remove them yourself or choose another path"
+        )
+    store.delete_prefix(path)
+
+
+def array_meta(options: ArrayOptions) -> ArrayMeta:
+    """The metadata of a new array. Raises: MetadataError naming the keyword."""
+    zarr_format = checked_format(options.zarr_format)
+    shape = parse_shape(options.shape)
+    asked = parse_dtype("float64" if options.dtype is None else options.dtype)
+    data_type = asked if zarr_format == 2 else _native(asked)
+    grid, inner = parse_grid(options.chunks, options.shards, shape, asked.dtype.itemsize)
+    fill_value = _fill_value(options.fill_value, data_type, zarr_format)
+    if zarr_format == 3:
+        to_v3(data_type)
+    elif inner is not None or any(not hasattr(axis, "length") for axis in grid):
+        raise MetadataError("shards and chunks of varying length need zarr_format=3")
+    elif options.dimension_names is not None or options.chunk_key_encoding is not None:
+        raise MetadataError("dimension_names and chunk_key_encoding need zarr_format=3; v2 has dimension_separator")
+    meta = ArrayMeta(
+        shape=shape,
+        data_type=data_type,
+        grid=grid,
+        keys=_keys(options, zarr_format),
+        fill_value=fill_value,
+        codecs=(),
+        attributes=dict(options.attributes or {}),
+        dimension_names=_names(options.dimension_names, len(shape)),
+        zarr_format=zarr_format,
+    )
+    order = options.order or config.get("array.order")
+    if order not in ("C", "F"):
+        raise MetadataError(f"order must be 'C' or 'F', got {order!r}")
+    if zarr_format == 2:
+        return replace(meta, codecs=_v2_codecs(options, meta, order))
+    return replace(meta, codecs=_v3_codecs(options, meta, asked, order, inner))
+
+
+def parse_shape(shape: Any) -> tuple[int, ...]:
+    """Extents from an int or a sequence of ints. Raises: MetadataError."""
+    if shape is None:
+        raise MetadataError("shape is missing: pass shape=..., or data=...")
+    items = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 0 for n in items):
+        raise MetadataError(f"shape must be ints >= 0, got {shape!r}")
+    return tuple(int(n) for n in items)
+
+
+def _native(data_type: DataType) -> DataType:
+    """v3 data types have no byte order: the bytes codec has it."""
+    return data_type if data_type.variable else DataType(data_type.dtype.newbyteorder("="), data_type.variable)
+
+
+def _fill_value(value: Any, data_type: DataType, zarr_format: ZarrFormat) -> Any:
+    if value is None and zarr_format == 2:
+        return None
+    return default_fill(data_type) if value is None or value is UNSET else cast_fill(value, data_type)
+
+
+def _keys(options: ArrayOptions, zarr_format: ZarrFormat) -> KeyEncoding:
+    separator = options.dimension_separator
+    encoding = options.chunk_key_encoding
+    name = "v2" if zarr_format == 2 else "default"
+    if isinstance(encoding, str):
+        name = encoding
+    elif isinstance(encoding, Mapping):
+        name = encoding.get("name", name)
+        separator = encoding.get("separator", encoding.get("configuration", {}).get("separator", separator))
+    elif encoding is not None:
+        name, separator = encoding.name, getattr(encoding, "separator", separator)
+    if name not in ("default", "v2") or separator not in (None, "/", "."):
+        raise MetadataError(
+            f"chunk keys are 'default' or 'v2' with the separator '/' or '.', got name {name!r}, separator {separator!r}"
+        )
+    default = "/" if name == "default" else "."
+    return KeyEncoding("default" if name == "default" else "v2", "/" if (separator or default) == "/" else ".")
+
+
+def _names(names: Any, ndim: int) -> tuple[str | None, ...] | None:
+    if names is None:
+        return None
+    if isinstance(names, str) or len(names) != ndim or not all(n is None or isinstance(n, str) for n in names):
+        raise MetadataError(f"dimension_names must be {ndim} names or None, got {names!r}")
+    return tuple(names)
+
+
+def _many(value: Any) -> list[Any]:
+    """One or several codecs as a list."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else [value]
+
+
+def _is_default(value: Any) -> bool:
+    return value is UNSET or (isinstance(value, str) and value in ("auto", "default"))
+
+
+def _compressors(options: ArrayOptions, default: CodecSpec) -> list[CodecSpec]:
+    """The compressors asked for, or the default one (`gzarr.storage.default_compressor` if it was set)."""
+    given = [v for v in (options.compressor, options.compressors) if not _is_default(v)]
+    if len(given) > 1:
+        raise MetadataError("pass compressor or compressors, not both")
+    if given:
+        return [parse_codec(c) for c in _many(given[0])]
+    chosen = storage.default_compressor
+    return [default] if _is_default(chosen) else [parse_codec(c) for c in _many(chosen)]
+
+
+def _filters(options: ArrayOptions) -> list[CodecSpec]:
+    return [] if _is_default(options.filters) else [parse_codec(f) for f in _many(options.filters)]
+
+
+def _object_codec(options: ArrayOptions, data_type: DataType) -> CodecSpec | None:
+    """The codec that turns Python objects into bytes. Raises: MetadataError if none is given for plain objects."""
+    if options.object_codec is not None:
+        return parse_codec(options.object_codec)
+    if data_type.variable == "object":
+        raise MetadataError(
+            "missing object_codec for object array: pass dtype=str or bytes for text, or object_codec=numcodecs.JSON()"
+        )
+    return None
+
+
+def _v2_codecs(options: ArrayOptions, meta: ArrayMeta, order: str) -> tuple[CodecSpec, ...]:
+    if not _is_default(options.serializer) or not _is_default(options.codecs):
+        raise MetadataError("serializer and codecs need zarr_format=3; v2 has filters and one compressor")
+    filters = _filters(options)
+    if meta.data_type.variable and not any(f.kind == "array_bytes" or "categorize" in f.name for f in filters):
+        vlen = {"string": {"id": "vlen-utf8"}, "bytes": {"id": "vlen-bytes"}}.get(meta.data_type.variable)
+        filters = [_object_codec(options, meta.data_type) or from_v2(vlen or {}), *filters]
+    default = BloscCodec(cname="lz4", clevel=5, shuffle="shuffle")
+    compressors = _compressors(options, default)
+    if len(compressors) > 1:
+        raise MetadataError(f"Zarr v2 arrays have one compressor, got {len(compressors)}; use filters or zarr_format=3")
+    if compressors and not is_compressor(compressors[0]):
+        raise MetadataError(f"{compressors[0]!r} is a filter, not a compressor: pass it in filters=")
+    return v2_chain((*filters, *compressors), meta.data_type, meta.object_shape, order)
+
+
+def _v3_codecs(
+    options: ArrayOptions, meta: ArrayMeta, asked: DataType, order: str, inner: tuple[int, ...] | None
+) -> tuple[CodecSpec, ...]:
+    chunk = ArrayRepr(meta.data_type.dtype, inner or meta.object_shape, meta.fill_value)
+    if _is_default(options.codecs):
+        serializer = [] if _is_default(options.serializer) else [parse_codec(c) for c in _many(options.serializer)]
+        specs = [*_filters(options), *serializer, *_compressors(options, ZstdCodec(level=0))]
+    else:
+        specs = [parse_codec(c) for c in _many(options.codecs)]
+    if order == "F" and not any(isinstance(s, TransposeCodec) for s in specs):
+        specs = [TransposeCodec(tuple(reversed(range(len(chunk.shape))))), *specs]
+    codecs = complete(tuple(specs), chunk, default_serializer=_serializer(options, meta.data_type, asked))
+    prepare(codecs, chunk)
+    if inner is None:
+        return codecs
+    location = options.shards.get("index_location", "end") if isinstance(options.shards, dict) else "end"
+    return (ShardingCodec(chunk_shape=inner, codecs=codecs, index_location=location),)
+
+
+def _serializer(options: ArrayOptions, data_type: DataType, asked: DataType) -> CodecSpec:
+    if data_type.variable == "string":
+        return VLenUTF8Codec()
+    if data_type.variable == "bytes":
+        return VLenBytesCodec()
+    custom = _object_codec(options, data_type)
+    if custom is not None:
+        return custom
+    return BytesCodec("big" if asked.dtype.byteorder == ">" else "little")

@@ -1,0 +1,230 @@
+"""A user's ``fill_value=`` -> a scalar of the array's type, refusing what the type cannot represent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gzarr.dtypes.datatype import DataType, quote
+from gzarr.dtypes.scalars import component, family, from_bytes, time_scalar, to_float
+from gzarr.errors import MetadataError
+
+
+def fill_error(got: Any, expected: str) -> MetadataError:
+    """The error for a fill value that does not fit."""
+    return MetadataError(f"fill_value: expected {expected}, got {quote(got)}")
+
+
+def default_fill(dt: DataType) -> Any:
+    """The fill value of a new array for which none was given: zero, False, an empty string; NaT for times.
+
+    Inside structs times are zero, too, as in zarr-python 3.
+    """
+    if dt.variable:
+        return {"string": "", "bytes": b"", "object": 0}[dt.variable]
+    if dt.dtype.names is not None:
+        return from_bytes(bytes(dt.dtype.itemsize), dt.dtype)
+    if dt.dtype.kind in "mM":
+        return np.array("NaT", dt.dtype)[()]
+    return np.zeros((), dt.dtype)[()]
+
+
+def cast_fill(value: Any, dt: DataType) -> Any:
+    """A user's fill value as a scalar of the data type.
+
+    Floating-point types round; everything else must be represented exactly. Zero given for strings, bytes and structs
+    means empty: it is the default of ``zeros``.
+
+    Args:
+        value: Python or NumPy scalar, also as an array without dimensions; text for numbers and times; tuples, lists
+            or dicts for structs. None means undefined and is returned.
+        dt: the array's data type.
+
+    Returns: a NumPy scalar of ``dt.dtype``; str, bytes or any object for variable lengths.
+
+    Raises: MetadataError if the type cannot represent the value.
+    """
+    if dt.variable == "object" or value is None:
+        return value
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if dt.variable:
+        return _VARIABLE_CASTS[dt.variable](value, dt.dtype)
+    return _CASTS[family(dt.dtype)](value, dt.dtype)
+
+
+def _cast_bool(value: Any, dtype: np.dtype[Any]) -> Any:
+    if isinstance(value, (bool, np.bool_, int, float, np.number)) and value in {0, 1}:
+        return np.bool_(value)
+    raise _misfit(value, dtype)
+
+
+def _cast_int(value: Any, dtype: np.dtype[Any]) -> Any:
+    if not isinstance(value, (np.datetime64, np.timedelta64)):
+        try:
+            number = int(value)
+            if isinstance(value, (str, bytes)) or number == value:
+                scalar = dtype.type(number)
+                if scalar == number:
+                    return scalar
+        except (TypeError, ValueError, OverflowError) as error:
+            raise _misfit(value, dtype) from error
+    raise _misfit(value, dtype)
+
+
+def _cast_float(value: Any, dtype: np.dtype[Any]) -> Any:
+    if type(value) is dtype.type:
+        return value
+    try:
+        if isinstance(value, (complex, np.complexfloating, np.datetime64, np.timedelta64)):
+            scalar = None
+        else:
+            scalar = to_float(value if isinstance(value, np.longdouble) else float(value), dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _misfit(value, dtype) from error
+    if scalar is None:
+        raise _misfit(value, dtype)
+    return scalar
+
+
+def _cast_complex(value: Any, dtype: np.dtype[Any]) -> Any:
+    if type(value) is dtype.type:
+        return value
+    part = component(dtype)
+    try:
+        number = value if isinstance(value, np.complexfloating) else complex(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _misfit(value, dtype) from error
+    raw = b"".join(_cast_float(item, part).tobytes() for item in (number.real, number.imag))
+    return from_bytes(raw, dtype.newbyteorder("="))
+
+
+def _cast_time(value: Any, dtype: np.dtype[Any]) -> Any:
+    kind = dtype.type
+    try:
+        if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64)):
+            scalar = time_scalar(int(value), dtype)
+        elif isinstance(value, (bool, np.bool_)):
+            scalar = None
+        else:
+            scalar = _convert_time(value if isinstance(value, kind) else kind(value), dtype.newbyteorder("="))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _misfit(value, dtype) from error
+    if scalar is None:
+        raise _misfit(value, dtype)
+    return scalar
+
+
+def _convert_time(given: Any, dtype: np.dtype[Any]) -> Any:
+    """Change the unit; None if that cuts something off (to a coarser unit) or overflows (to a finer one)."""
+    scalar = given.astype(dtype)
+    exact = np.isnat(given) or np.datetime_data(given.dtype)[0] == "generic" or scalar.astype(given.dtype) == given
+    return scalar if exact else None
+
+
+def _cast_bytes(value: Any, dtype: np.dtype[Any]) -> Any:
+    raw = _as_bytes(value, dtype)
+    if len(raw) > dtype.itemsize:
+        raise _misfit(value, dtype)
+    return np.array(raw, dtype)[()]
+
+
+def _as_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    try:
+        return _as_text(value, dtype).encode("ascii")
+    except UnicodeEncodeError as error:
+        raise _misfit(value, dtype) from error
+
+
+def _cast_str(value: Any, dtype: np.dtype[Any]) -> Any:
+    text = _as_text(value, dtype)
+    if 4 * len(text) > dtype.itemsize:
+        raise _misfit(value, dtype)
+    return np.array(text, dtype)[()]
+
+
+def _as_text(value: Any, dtype: np.dtype[Any]) -> str:
+    if isinstance(value, (bytes, str)):
+        try:
+            return str(value, "ascii") if isinstance(value, bytes) else str(value)
+        except UnicodeDecodeError as error:
+            raise _misfit(value, dtype) from error
+    if isinstance(value, (int, float, complex, np.number, np.bool_)):
+        return "" if value == 0 else str(value)
+    raise _misfit(value, dtype)
+
+
+def _cast_void(value: Any, dtype: np.dtype[Any]) -> Any:
+    if dtype.names is not None:
+        return _cast_struct(value, dtype)
+    if isinstance(value, (int, float, np.number)) and value == 0:
+        return np.zeros((), dtype)[()]
+    if isinstance(value, np.void) and value.dtype.names is None:
+        value = value.tobytes()
+    if not isinstance(value, (bytes, bytearray, memoryview)) or len(value) > dtype.itemsize:
+        raise _misfit(value, dtype)
+    return np.void(bytes(value).ljust(dtype.itemsize, b"\0"))
+
+
+def _cast_struct(value: Any, dtype: np.dtype[Any]) -> Any:
+    names = dtype.names or ()
+    if isinstance(value, np.void) and value.dtype.names is not None:
+        value = tuple(value[name] for name in value.dtype.names)
+    if isinstance(value, dict):
+        if set(value) != set(names):
+            raise _misfit(value, dtype)
+        value = [value[name] for name in names]
+    if not isinstance(value, (tuple, list)):
+        value = [value] * len(names)  # one value for every field
+    if len(value) != len(names):
+        raise _misfit(value, dtype)
+    struct = np.zeros((), dtype)
+    for name, item in zip(names, value, strict=True):
+        field = dtype.fields[name][0]  # type: ignore[index]
+        struct[name] = _cast_nested(item, field.base, field.shape)
+    return from_bytes(struct.tobytes(), dtype)
+
+
+def _cast_nested(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    if not shape:
+        return cast_fill(value, DataType(dtype))
+    array = np.empty(shape, dtype)
+    if isinstance(value, (list, np.ndarray)):
+        if len(value) != shape[0]:
+            raise fill_error(value, f"a list of length {shape[0]}")
+        for index, item in enumerate(value):
+            array[index] = _cast_nested(item, dtype, shape[1:])
+    else:
+        array[...] = cast_fill(value, DataType(dtype))  # one value for every element
+    return array
+
+
+def _cast_custom(value: Any, dtype: np.dtype[Any]) -> Any:
+    if type(value) is dtype.type:
+        return value
+    try:
+        return dtype.type(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _misfit(value, dtype) from error
+
+
+def _misfit(value: Any, dtype: np.dtype[Any]) -> MetadataError:
+    return fill_error(value, f"a value that {dtype} can represent")
+
+
+_CASTS: dict[str, Callable[[Any, np.dtype[Any]], Any]] = {
+    "bool": _cast_bool,
+    "int": _cast_int,
+    "float": _cast_float,
+    "complex": _cast_complex,
+    "time": _cast_time,
+    "bytes": _cast_bytes,
+    "str": _cast_str,
+    "void": _cast_void,
+    "custom": _cast_custom,
+}
+_VARIABLE_CASTS: dict[str, Callable[[Any, np.dtype[Any]], Any]] = {"string": _as_text, "bytes": _as_bytes}

@@ -1,0 +1,98 @@
+"""Data types that NumPy does not have itself: those of ml_dtypes, imported when first named, and registered ones.
+
+Both formats write them by name, as TensorStore does: ``"bfloat16"``. An element of a type of less than eight bits
+takes one byte in memory and in chunks, its value in the low bits.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from gzarr.dtypes.datatype import DataType
+from gzarr.errors import MissingExtraError, UnknownDataTypeError
+
+#: Zarr name -> name in ml_dtypes. The names are those of https://github.com/zarr-developers/zarr-extensions.
+ML_NAMES = {
+    "bfloat16": "bfloat16",
+    "complex_bfloat16": "bcomplex32",
+    "complex_float16": "complex32",
+    "float4_e2m1fn": "float4_e2m1fn",
+    "float6_e2m3fn": "float6_e2m3fn",
+    "float6_e3m2fn": "float6_e3m2fn",
+    "float8_e3m4": "float8_e3m4",
+    "float8_e4m3": "float8_e4m3",
+    "float8_e4m3b11fnuz": "float8_e4m3b11fnuz",
+    "float8_e4m3fn": "float8_e4m3fn",
+    "float8_e4m3fnuz": "float8_e4m3fnuz",
+    "float8_e5m2": "float8_e5m2",
+    "float8_e5m2fnuz": "float8_e5m2fnuz",
+    "float8_e8m0fnu": "float8_e8m0fnu",
+    "int2": "int2",
+    "int4": "int4",
+    "uint2": "uint2",
+    "uint4": "uint4",
+}
+
+_ML_ZARR_NAMES = {theirs: zarr for zarr, theirs in ML_NAMES.items()}
+
+# Filled by find_extension and add_extension.
+_by_name: dict[str, DataType] = {}
+_names: dict[type, str] = {}
+
+
+def add_extension(name: str, known: DataType) -> None:
+    """Enter a data type under a name; `gzarr.dtypes.register` has checked both."""
+    if is_extension(known.dtype):
+        _names[known.dtype.type] = name
+    _by_name[name] = known
+
+
+def is_extension(dtype: np.dtype[Any]) -> bool:
+    """Whether the dtype's scalar type is not one of NumPy's own."""
+    return dtype.type.__module__ != "numpy"
+
+
+def find_extension(name: str) -> DataType | None:
+    """The registered or ml_dtypes data type of that name, or None.
+
+    Raises: MissingExtraError if the name needs ml_dtypes, which is not installed or too old.
+    """
+    known = _by_name.get(name)
+    if known is None and name in ML_NAMES:
+        known = _by_name[name] = _load_ml(name)
+    return known
+
+
+def extension_name(dtype: np.dtype[Any]) -> str:
+    """Name of a dtype for which `is_extension` holds.
+
+    Raises: UnknownDataTypeError if nobody registered it.
+    """
+    kind = dtype.type
+    name = _names.get(kind)
+    if name is None and kind.__module__ == "ml_dtypes":
+        name = _ML_ZARR_NAMES.get(kind.__name__)
+    if name is None:
+        raise unknown(str(dtype))
+    return name
+
+
+def unknown(name: Any) -> UnknownDataTypeError:
+    """The error for a data type that nobody knows."""
+    return UnknownDataTypeError(
+        f"data type {name!r} is unknown; register the NumPy dtype that stands for it with "
+        "gzarr.register_data_type(name, dtype)"
+    )
+
+
+def _load_ml(name: str) -> DataType:
+    try:
+        kind = getattr(importlib.import_module("ml_dtypes"), ML_NAMES[name])
+    except (ImportError, AttributeError) as error:
+        raise MissingExtraError(
+            f"data type {name!r} needs a current ml_dtypes; install it with: pip install 'gzarr[ml]'"
+        ) from error
+    return DataType(np.dtype(kind))

@@ -1,0 +1,66 @@
+"""Everything that users pass as ``dtype=`` -> `DataType`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gzarr.dtypes.datatype import BYTES, OBJECT, STRING, DataType, canonical, quote
+from gzarr.dtypes.extension import extension_name, is_extension, unknown
+from gzarr.dtypes.v2 import from_v2
+from gzarr.dtypes.v3 import from_v3, is_standard_name
+from gzarr.errors import UnknownDataTypeError
+
+_OF_NO_LENGTH = {"U": STRING, "S": BYTES}
+_VARIABLE = {str: STRING, bytes: BYTES}
+
+
+def parse_dtype(like: Any) -> DataType:
+    """The data type that a user's ``dtype=`` means.
+
+    Args:
+        like: whatever `numpy.dtype` takes, byte orders kept; ``str``, "string" or a NumPy StringDType for strings and
+            ``bytes``, "bytes" for bytes of variable length; ``object`` for Zarr v2 object arrays; ml_dtypes types, also
+            by name; data types of Zarr v2 metadata (lists) and Zarr v3 metadata (names such as "r16", objects).
+
+    Returns: the data type. Padding of structs is kept; overlapping or unordered fields are packed.
+
+    Raises: UnknownDataTypeError if nothing of that name is known; MetadataError for what cannot be stored (titles,
+        objects in structs, subarrays outside structs); MissingExtraError if the name needs ml_dtypes.
+    """
+    if isinstance(like, DataType):
+        return like
+    if isinstance(like, str):
+        return _from_name(like)
+    if isinstance(like, dict) and "name" in like:
+        return from_v3(like)
+    if isinstance(like, list) and any(isinstance(field, list) for field in like):
+        return from_v2(like)
+    return _from_numpy(like)
+
+
+def _from_name(name: str) -> DataType:
+    if is_standard_name(name):
+        return from_v3(name)
+    try:
+        return _from_numpy(name)
+    except UnknownDataTypeError:
+        return from_v3(name)
+
+
+def _from_numpy(like: Any) -> DataType:
+    try:
+        dtype = np.dtype(like)
+    except (TypeError, ValueError, SyntaxError) as error:  # SyntaxError: "i4,,"
+        raise unknown(like if isinstance(like, str) else quote(like)) from error
+    if dtype.kind == "O":
+        # h5py marks its strings this way.
+        return _VARIABLE.get((dtype.metadata or {}).get("vlen"), OBJECT)  # type: ignore[arg-type]
+    if dtype.kind == "T":
+        return STRING
+    if dtype.itemsize == 0 and dtype.kind in _OF_NO_LENGTH and dtype.subdtype is None:
+        return _OF_NO_LENGTH[dtype.kind]
+    if is_extension(dtype) and dtype.names is None:
+        extension_name(dtype)  # raises if nobody registered it
+    return DataType(canonical(dtype))

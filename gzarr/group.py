@@ -1,0 +1,405 @@
+"""The group: a mapping of names to arrays and groups, with the calls of h5py, zarr 2 and zarr-python 3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any, Self
+
+import numpy as np
+
+from gzarr import arrays
+from gzarr.array import Array
+from gzarr.backend import Backend
+from gzarr.creation import new_group_meta
+from gzarr.devices import backend_for
+from gzarr.errors import ContainsArrayError, ContainsNodeError, GroupNotFoundError, GzarrError, NodeNotFoundError
+from gzarr.info import Report, Tree
+from gzarr.keys import join_path, normalize_path
+from gzarr.metadata.documents import members, read_node
+from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
+from gzarr.node import Node
+from gzarr.storage.base import Store
+
+
+class Group(Node[GroupMeta], MutableMapping[str, Any]):
+    """A group of arrays and groups. Names may be paths (``"foo/bar"``); a leading slash means the store's root.
+
+    Made by `gzarr.group`, `gzarr.open_group` and `Group.create_group`, not by calling the class.
+    """
+
+    __slots__ = ()
+
+    # -- mapping -------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Any:
+        """The array or group with a name or path. Raises: KeyError."""
+        path = self._path(name)
+        meta = read_node(self.store, path, self.metadata.zarr_format)
+        if meta is None:
+            raise KeyError(f"{name!r} is not in {self.store_path}")
+        return self._node(path, meta)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Store an array under a name, replacing an array that is there: data, or a copy of an array or group.
+
+        The copy of a gzarr or h5py array keeps chunks and dtype; that of a gzarr array also codecs and attributes.
+        """
+        if isinstance(value, Group):
+            self.check_writable()
+            copy = self.create_group(name, attributes=value.attrs.asdict())
+            for child, node in value.items():
+                copy[child] = node
+            return
+        keywords = arrays.like(value, {}) if hasattr(value, "shape") and hasattr(value, "dtype") else {}
+        attributes = value.attrs.asdict() if isinstance(value, Array) else None
+        self.create_array(name, data=value, overwrite=True, attributes=attributes, **keywords)
+
+    def __delitem__(self, name: str) -> None:
+        """Delete an array or group with all that is in it. Raises: KeyError."""
+        self.check_writable()
+        path = self._path(name)
+        if not path or read_node(self.store, path, self.metadata.zarr_format) is None:
+            raise KeyError(f"{name!r} is not in {self.store_path}")
+        self.store.delete_prefix(path)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self._members())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._members())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and read_node(self.store, self._path(name), self.metadata.zarr_format) is not None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(f"a group has no attribute or member {name!r}") from error
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *(name for name in self if name.isidentifier())})
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Group)
+            and self.path == other.path
+            and self.read_only == other.read_only
+            and self.store == other.store
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    # -- listing -------------------------------------------------------------------------------------------------
+
+    def arrays(self, recurse: bool = False) -> Iterator[tuple[str, Array]]:
+        """(name, array) of the arrays in the group; of those below it too if ``recurse``."""
+        for name, node in self._nodes(recurse):
+            if isinstance(node, Array):
+                yield name, node
+
+    def groups(self, recurse: bool = False) -> Iterator[tuple[str, Group]]:
+        """(name, group) of the groups in the group; of those below it too if ``recurse``."""
+        for name, node in self._nodes(recurse):
+            if isinstance(node, Group):
+                yield name, node
+
+    def array_keys(self, recurse: bool = False) -> Iterator[str]:
+        """Names of the arrays."""
+        return (name for name, _ in self.arrays(recurse))
+
+    def group_keys(self) -> Iterator[str]:
+        """Names of the groups."""
+        return (name for name, meta in self._members() if isinstance(meta, GroupMeta))
+
+    def array_values(self) -> Iterator[Array]:
+        """The arrays."""
+        return (array for _, array in self.arrays())
+
+    def group_values(self) -> Iterator[Group]:
+        """The groups."""
+        return (group for _, group in self.groups())
+
+    def members(self, max_depth: int | None = 0) -> tuple[tuple[str, Array | Group], ...]:
+        """(path, node) of everything down to a depth: 0 is the group's own members, None has no limit."""
+        found: list[tuple[str, Array | Group]] = []
+        for name, meta in self._members():
+            node = self._node(join_path(self.path, name), meta)
+            found.append((name, node))
+            if isinstance(node, Group) and (max_depth is None or max_depth > 0):
+                deeper = node.members(None if max_depth is None else max_depth - 1)
+                found += [(f"{name}/{below}", n) for below, n in deeper]
+        return tuple(found)
+
+    def nmembers(self, max_depth: int | None = 0) -> int:
+        """Number of `members`."""
+        return len(self.members(max_depth))
+
+    def visitvalues(self, function: Callable[[Any], Any]) -> Any:
+        """Call a function with every node below; stops at, and returns, the first result that is not None."""
+        return self.visititems(lambda _, node: function(node))
+
+    def visitkeys(self, function: Callable[[str], Any]) -> Any:
+        """Call a function with the path of every node below; stops at the first result that is not None."""
+        return self.visititems(lambda path, _: function(path))
+
+    visit = visitkeys
+
+    def visititems(self, function: Callable[[str, Any], Any]) -> Any:
+        """Call a function with path and node of everything below; stops at the first result that is not None."""
+        for path, node in self.members(None):
+            result = function(path, node)
+            if result is not None:
+                return result
+        return None
+
+    def tree(self, level: int | None = None, expand: bool = False) -> Tree:
+        """The hierarchy, drawn with lines; ``level`` limits its depth."""
+        return self._tree("/" if not self.path else self.basename, level)
+
+    @property
+    def info(self) -> Report:
+        """A report of what the group holds."""
+        found = [(name, isinstance(meta, ArrayMeta)) for name, meta in self._members()]
+        array_names = [name for name, is_array in found if is_array]
+        group_names = [name for name, is_array in found if not is_array]
+        return Report(
+            [
+                ("Name", self.name),
+                ("Type", "gzarr.Group"),
+                ("Zarr format", str(self.metadata.zarr_format)),
+                ("Read-only", str(self.read_only)),
+                ("Store type", f"gzarr.storage.{type(self.store).__name__}"),
+                ("No. members", str(len(found))),
+                ("No. arrays", str(len(array_names))),
+                ("No. groups", str(len(group_names))),
+                *([("Arrays", ", ".join(array_names))] if array_names else []),
+                *([("Groups", ", ".join(group_names))] if group_names else []),
+            ]
+        )
+
+    def info_complete(self) -> Report:
+        """The same as `info`."""
+        return self.info
+
+    # -- groups --------------------------------------------------------------------------------------------------
+
+    def create_group(self, name: str, *, overwrite: bool = False, attributes: Any = None) -> Group:
+        """Create a group, and missing groups above it. Raises: ContainsArrayError, ContainsGroupError."""
+        self.check_writable()
+        path = self._member_path(name)
+        meta = new_group_meta(self.store, path, attributes or {}, self.metadata.zarr_format, overwrite=overwrite)
+        return Group(self.store, path, meta, self.backend)
+
+    def create_groups(self, *names: str, **kwargs: Any) -> tuple[Group, ...]:
+        """Create several groups."""
+        return tuple(self.create_group(name, **kwargs) for name in names)
+
+    def require_group(self, name: str, overwrite: bool = False) -> Group:
+        """The group with a name, created if it is missing; always anew if ``overwrite``.
+
+        Raises: ContainsArrayError if an array has that name.
+        """
+        path = self._path(name)
+        if not overwrite:
+            meta = read_node(self.store, path, self.metadata.zarr_format)
+            if isinstance(meta, ArrayMeta):
+                raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(self.store), path)!r}")
+            if meta is not None:
+                return Group(self.store, path, meta, self.backend, read_only=self._read_only)
+        return self.create_group(name, overwrite=overwrite)
+
+    def require_groups(self, *names: str) -> tuple[Group, ...]:
+        """`require_group` for several names."""
+        return tuple(self.require_group(name) for name in names)
+
+    # -- arrays --------------------------------------------------------------------------------------------------
+
+    def create_array(self, name: str, shape: Any = None, dtype: Any = None, data: Any = None, **kwargs: Any) -> Array:
+        """Create an array, and missing groups above it, with the keywords of `gzarr.create_array`.
+
+        Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError.
+        """
+        self.check_writable()
+        kwargs.setdefault("zarr_format", self.metadata.zarr_format)
+        kwargs = {"shape": shape, "dtype": dtype, **{k: v for k, v in kwargs.items() if k != "device"}}
+        return arrays.make(self.store, self._member_path(name), self.backend, data=data, **kwargs)
+
+    def create_dataset(self, name: str, shape: Any = None, dtype: Any = None, data: Any = None, **kwargs: Any) -> Array:
+        """h5py's name for `create_array`."""
+        return self.create_array(name, shape, dtype, data, **kwargs)
+
+    def require_array(self, name: str, shape: Any, dtype: Any = None, exact: bool = False, **kwargs: Any) -> Array:
+        """The array with a name, created if it is missing.
+
+        Raises: TypeError if the array that is there has another shape, or a dtype that ``dtype`` cannot be cast to
+            safely (with ``exact``, another dtype); ContainsNodeError if a group is there.
+        """
+        path = self._member_path(name)
+        meta = read_node(self.store, path, self.metadata.zarr_format)
+        if meta is None:
+            return self.create_array(name, shape, dtype, **kwargs)
+        if isinstance(meta, GroupMeta):
+            raise ContainsNodeError(f"a group, not an array, is stored at {join_path(str(self.store), path)!r}")
+        array = Array(self.store, path, meta, self.backend, read_only=self._read_only)
+        wanted = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        if array.shape != wanted:
+            raise TypeError(f"shape do not match existing array; expected {wanted}, got {array.shape}")
+        found = np.dtype(dtype or "f8")
+        if found != array.dtype and (exact or not np.can_cast(found, array.dtype)):
+            cast = "differ exactly" if exact else "cannot be safely cast"
+            raise TypeError(f"dtypes ({found}, {array.dtype}) {cast}: existing array {array.store_path}")
+        return array
+
+    def require_dataset(self, name: str, shape: Any, dtype: Any = None, exact: bool = False, **kwargs: Any) -> Array:
+        """h5py's name for `require_array`."""
+        return self.require_array(name, shape, dtype, exact, **kwargs)
+
+    def create(self, name: str, **kwargs: Any) -> Array:
+        """zarr 2's name for `create_array`."""
+        return self.create_array(name, **kwargs)
+
+    def array(self, name: str, data: Any, **kwargs: Any) -> Array:
+        """Create an array from data."""
+        return self.create_array(name, data=data, **kwargs)
+
+    def empty(self, name: str, shape: Any = None, **kwargs: Any) -> Array:
+        """Create an array with nothing stored; what unwritten elements are is undefined in v2, the default in v3."""
+        return self.create_array(name, shape, **{"fill_value": None, **kwargs})
+
+    def zeros(self, name: str, shape: Any = None, **kwargs: Any) -> Array:
+        """Create an array of zeros; nothing is stored for them."""
+        return self.create_array(name, shape, **{"fill_value": 0, **kwargs})
+
+    def ones(self, name: str, shape: Any = None, **kwargs: Any) -> Array:
+        """Create an array of ones; nothing is stored for them."""
+        return self.create_array(name, shape, **{"fill_value": 1, **kwargs})
+
+    def full(self, name: str, shape: Any = None, fill_value: Any = None, **kwargs: Any) -> Array:
+        """Create an array filled with a value; nothing is stored for it."""
+        return self.create_array(name, shape, fill_value=fill_value, **kwargs)
+
+    def empty_like(self, name: str, data: Any, **kwargs: Any) -> Array:
+        """`empty` with the shape, dtype, chunks and codecs of another array."""
+        return self.create_array(name, **arrays.like(data, {"fill_value": None, **kwargs}))
+
+    def zeros_like(self, name: str, data: Any, **kwargs: Any) -> Array:
+        """`zeros` with the shape, dtype, chunks and codecs of another array."""
+        return self.create_array(name, **arrays.like(data, {"fill_value": 0, **kwargs}))
+
+    def ones_like(self, name: str, data: Any, **kwargs: Any) -> Array:
+        """`ones` with the shape, dtype, chunks and codecs of another array."""
+        return self.create_array(name, **arrays.like(data, {"fill_value": 1, **kwargs}))
+
+    def full_like(self, name: str, data: Any, fill_value: Any = None, **kwargs: Any) -> Array:
+        """`full` with the shape, dtype, chunks and codecs of another array, by default its fill value too."""
+        chosen = {} if fill_value is None else {"fill_value": fill_value}
+        return self.create_array(name, **arrays.like(data, {**chosen, **kwargs}))
+
+    # -- moving --------------------------------------------------------------------------------------------------
+
+    def move(self, source: str, dest: str) -> None:
+        """Rename an array or group, with all that is in it. Missing groups above ``dest`` are created.
+
+        Raises: KeyError if there is no ``source``, ContainsNodeError if there is something at ``dest``.
+        """
+        self.check_writable()
+        old, new = self._path(source), self._member_path(dest)
+        if not old or read_node(self.store, old, self.metadata.zarr_format) is None:
+            raise KeyError(f"{source!r} is not in {self.store_path}")
+        if new == old or new.startswith(old + "/"):
+            raise ContainsNodeError(f"cannot move {source!r} into itself ({dest!r})")
+        parent = new.rpartition("/")[0]
+        if read_node(self.store, new, self.metadata.zarr_format) is not None:
+            raise ContainsNodeError(f"cannot move {source!r}: something is already stored at {dest!r}")
+        if parent:
+            Group(self.store, "", GroupMeta({}, self.metadata.zarr_format), self.backend).require_group(parent)
+        self.store.move_prefix(old, new)
+
+    def to(self, device: str) -> Self:
+        """The same group with its arrays on another device. Raises: DeviceError."""
+        return type(self)(self.store, self.path, self.metadata, backend_for(device), read_only=self._read_only)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.store.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self.store, self.path, self.device, self._read_only)
+
+    def __repr__(self) -> str:
+        return f"<Group {self.store_path}>"
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _path(self, name: str) -> str:
+        if not isinstance(name, str):
+            raise TypeError(f"names of members are strings, got {name!r}")
+        path = normalize_path(name)
+        if name.startswith("/") or not path:
+            return path if name.startswith("/") else self.path
+        return join_path(self.path, path)
+
+    def _member_path(self, name: str) -> str:
+        path = self._path(name)
+        if path == self.path:
+            raise KeyError(f"{name!r} is not a name for a member of {self.store_path}")
+        return path
+
+    def _members(self) -> Iterator[tuple[str, NodeMeta]]:
+        return members(self.store, self.path, self.metadata.zarr_format)
+
+    def _node(self, path: str, meta: NodeMeta) -> Array | Group:
+        if isinstance(meta, ArrayMeta):
+            return Array(self.store, path, meta, self.backend, read_only=self._read_only)
+        return Group(self.store, path, meta, self.backend, read_only=self._read_only)
+
+    def _nodes(self, recurse: bool) -> tuple[tuple[str, Array | Group], ...]:
+        return tuple((name.rpartition("/")[2], node) for name, node in self.members(None if recurse else 0))
+
+    def _tree(self, label: str, level: int | None) -> Tree:
+        children = []
+        if level is None or level > 0:
+            for name, meta in self._members():
+                if isinstance(meta, ArrayMeta):
+                    children.append(Tree(f"{name} {meta.shape} {meta.data_type.dtype}"))
+                else:
+                    group = Group(self.store, join_path(self.path, name), meta, self.backend)
+                    children.append(group._tree(name, None if level is None else level - 1))  # noqa: SLF001 - its own
+        return Tree(label, children)
+
+
+def open_node_group(store: Store, path: str, backend: Backend, *, read_only: bool = False) -> Group:
+    """Open the group at a path. Raises: GroupNotFoundError, MetadataError."""
+    meta = read_node(store, path)
+    if not isinstance(meta, GroupMeta):
+        found = "nothing is there" if meta is None else "an array is there"
+        raise GroupNotFoundError(f"no group at {join_path(str(store), path)!r}: {found}")
+    return Group(store, path, meta, backend, read_only=read_only)
+
+
+def open_node(store: Store, path: str, backend: Backend, *, read_only: bool = False, **kwargs: Any) -> Array | Group:
+    """Open what is at a path. Raises: NodeNotFoundError, MetadataError."""
+    meta = read_node(store, path)
+    if meta is None:
+        raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(store), path)!r}")
+    if isinstance(meta, ArrayMeta):
+        return Array(store, path, meta, backend, read_only=read_only, **kwargs)
+    return Group(store, path, meta, backend, read_only=read_only)
+
+
+def _reopen(store: Store, path: str, device: str, read_only: bool) -> Group:
+    """Open a pickled group again: on its own device if this process has that, else on the best there is."""
+    try:
+        backend = backend_for(device)
+    except GzarrError:
+        backend = backend_for("auto")
+    return open_node_group(store, path, backend, read_only=read_only)

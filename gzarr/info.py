@@ -1,0 +1,87 @@
+"""Reports for people: ``array.info``, ``group.info``, ``array.placement``, the tree of a group."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from gzarr.backend import Placement
+
+_WIDTH = 80
+
+
+class Report:
+    """Lines of names and values, aligned. Prints itself in a terminal and as a table in a notebook."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Iterable[tuple[str, str]]) -> None:
+        self.items = tuple(items)
+
+    def __repr__(self) -> str:
+        width = max((len(name) for name, _ in self.items), default=0)
+        lines = []
+        for name, value in self.items:
+            wrapped = textwrap.wrap(value, _WIDTH - width - 3, break_long_words=False) or [""]
+            lines += [f"{label:<{width}} : {line}" for label, line in zip([name, *[""] * len(wrapped)], wrapped, strict=False)]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(k)}</th><td style='text-align:left'>{html.escape(v)}</td></tr>"
+            for k, v in self.items
+        )
+        return f"<table>{rows}</table>"
+
+
+class PlacementReport(tuple[Placement, ...]):
+    """Where each step of reading an array runs, and why. Prints as a table."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        rows = [("step", "runs on", "because"), *self]
+        widths = [max(len(row[i]) for row in rows) for i in range(3)]
+        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+class Tree:
+    """A hierarchy drawn with lines.
+
+    Attributes:
+        label: what stands at this node.
+        children: the trees below it.
+    """
+
+    __slots__ = ("children", "label")
+
+    def __init__(self, label: str, children: Sequence[Tree] = ()) -> None:
+        self.label = label
+        self.children = children
+
+    def __repr__(self) -> str:
+        return "\n".join([self.label, *self._lines()])
+
+    def _lines(self) -> list[str]:
+        lines: list[str] = []
+        for i, child in enumerate(self.children):
+            last = i == len(self.children) - 1
+            lines.append(("└── " if last else "├── ") + child.label)
+            lines += [("    " if last else "│   ") + line for line in child._lines()]  # noqa: SLF001 - its own kind
+        return lines
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+
+def human_size(nbytes: int) -> str:
+    """A size in bytes with the same in binary units: ``400000000 (381.5M)``."""
+    size = float(nbytes)
+    unit = ""
+    for letter in "KMGTPE":
+        if size < 1024:
+            break
+        size /= 1024
+        unit = letter
+    return f"{nbytes} ({size:.1f}{unit})" if unit else str(nbytes)

@@ -1,0 +1,65 @@
+"""Chunk coordinates to store keys and back, and the paths of arrays and groups.
+
+Source: Zarr v3 core, "chunk key encoding" (default, v2); Zarr v2, "chunks".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gzarr.errors import MetadataError
+
+Coords: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEncoding:
+    """How chunk coordinates become keys.
+
+    Attributes:
+        name: "default" (``c/0/1``) or "v2" (``0.1``).
+        separator: what stands between coordinates.
+    """
+
+    name: Literal["default", "v2"] = "default"
+    separator: Literal["/", "."] = "/"
+
+    def encode(self, coords: Coords) -> str:
+        """Key of a chunk, relative to its array."""
+        if self.name == "default":
+            return self.separator.join(("c", *map(str, coords)))
+        return self.separator.join(map(str, coords)) if coords else "0"
+
+    def decode(self, key: str, ndim: int) -> Coords | None:
+        """Coordinates of the chunk with a key, or None if the key is not a chunk's."""
+        parts = key.split(self.separator)
+        if self.name == "default":
+            if parts[0] != "c":
+                return None
+            parts = parts[1:]
+        elif ndim == 0:
+            return () if key == "0" else None
+        if len(parts) != ndim or not all(p.isascii() and p.isdigit() for p in parts):
+            return None
+        return tuple(map(int, parts))
+
+
+def normalize_path(path: str) -> str:
+    """Path of a node in its store: no leading, trailing or double slashes; "" is the root.
+
+    Raises: MetadataError for segments made of periods, which the Zarr specifications forbid.
+    """
+    text = str(path).replace("\\", "/").strip("/")
+    if not text:
+        return ""
+    segments = [s for s in text.split("/") if s]
+    for segment in segments:
+        if set(segment) == {"."}:
+            raise MetadataError(f"path {path!r}: a name must not consist of periods only")
+    return "/".join(segments)
+
+
+def join_path(base: str, name: str) -> str:
+    """Path or key of something below a node; either may be empty."""
+    return f"{base}/{name}" if base and name else base or name

@@ -1,0 +1,384 @@
+"""Where chunks lie: chunk coordinates to requests, and new chunks to stored objects. Sharding is addressing.
+
+Theory of operation. An *object* is what has a key in the store. In a `Direct` layout every chunk is an object. In a
+`Sharded` layout an object holds a grid of chunks and an index; levels nest, and the chunk grid of the array is that of
+the innermost level. ``locate`` turns the chunks wanted from one object into byte ranges, reading indexes as needed
+(they are kept, with the store's generation token, so that a replaced shard is never read with an old index).
+``build`` makes an object's new bytes out of its old ones and the chunks that change; the others are copied encoded.
+
+Codecs around a shard (bytes to bytes) make the whole object be fetched and decoded before it is addressed. A transpose
+before the sharding codec is folded: the shard's index is looked up in transposed order (``Level.order``) and the
+transpose joins the inner chunk's codecs.
+
+Rules: indexes live on the host; nothing here decodes chunks; every inconsistency raises CodecError.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.errors import CodecError
+from gzarr.grid import Grid, chunk_shape
+from gzarr.keys import Coords
+from gzarr.shard import MISSING, Coder, assemble, decode_index, entry, slice_entry, split_index
+from gzarr.storage.base import Buffer, Request, Store
+
+#: What ``locate`` says of a chunk: fetch this, here are its bytes, or it is missing.
+Located: TypeAlias = "Request | Buffer | None"
+
+#: Shard indexes kept per opened array. An index of 1,000 chunks has 16 kB.
+INDEX_CACHE_ENTRIES = 4096
+#: From this share of a shard's chunks on, the whole shard is read in one request instead of its index and then ranges.
+WHOLE_SHARD_SHARE = 0.5
+
+
+class Layout(Protocol):
+    """How the chunks of one array lie in its store.
+
+    Attributes:
+        grid: the chunk grid.
+        objects: the grid of stored objects; the same object as ``grid`` where every chunk is one.
+    """
+
+    grid: Grid
+    objects: Grid
+
+    def key(self, object_coords: Coords) -> str:
+        """Key of a stored object."""
+        ...
+
+    def locate(self, store: Store, object_coords: Coords, chunks: Sequence[Coords]) -> list[Located]:
+        """Say where the chunks of one object are. Raises: CodecError."""
+        ...
+
+    def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:
+        """Take chunks out of an object's bytes. Raises: CodecError."""
+        ...
+
+    def is_whole(self, object_coords: Coords, nchunks: int) -> bool:
+        """Whether that many distinct chunks are all that the object holds within the array."""
+        ...
+
+    def build(
+        self, stored: Buffer | None, object_coords: Coords, changed: Mapping[Coords, Buffer | None]
+    ) -> Buffer | None:
+        """An object's new bytes: the old ones with some chunks replaced or removed. None if nothing is left."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """Every chunk is a stored object."""
+
+    grid: Grid
+    key: Callable[[Coords], str]
+
+    @property
+    def objects(self) -> Grid:
+        """The grid of stored objects, which is the chunk grid."""
+        return self.grid
+
+    def locate(self, store: Store, object_coords: Coords, chunks: Sequence[Coords]) -> list[Located]:
+        """Say where the chunks of one object are."""
+        return [Request(self.key(object_coords))]
+
+    def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:
+        """Take chunks out of an object's bytes."""
+        return [stored]
+
+    def is_whole(self, object_coords: Coords, nchunks: int) -> bool:
+        """Whether that many distinct chunks are all that the object holds within the array."""
+        return nchunks == 1
+
+    def build(
+        self, stored: Buffer | None, object_coords: Coords, changed: Mapping[Coords, Buffer | None]
+    ) -> Buffer | None:
+        """An object's new bytes: those of its one chunk."""
+        return changed[object_coords]
+
+
+class Level(NamedTuple):
+    """One level of sharding, for shards of one shape.
+
+    Attributes:
+        chunk_shape: shape of the chunks of this level, in elements and array order.
+        counts: chunks per shard and axis, in array order.
+        order: permutation of the axes in which the index is laid out, or None.
+        index: codecs of the index.
+        index_nbytes: size of the encoded index.
+        location: where the index lies.
+        wrap: codecs around the shard, or None.
+    """
+
+    chunk_shape: Coords
+    counts: Coords
+    order: Coords | None
+    index: Coder
+    index_nbytes: int
+    location: Literal["start", "end"]
+    wrap: Coder | None
+
+    def place(self, coords: Coords) -> Coords:
+        """Coordinates of a chunk in the index."""
+        return coords if self.order is None else tuple(coords[axis] for axis in self.order)
+
+
+class _Source(NamedTuple):
+    """Where a shard's bytes are: in memory, or a range of a stored object."""
+
+    data: memoryview | None
+    key: str = ""
+    start: int = 0
+    length: int | None = None
+
+
+class Sharded:
+    """An object holds a grid of chunks, with an index.
+
+    Attributes:
+        grid: the grid of the innermost chunks.
+        objects: the grid of stored objects.
+        key: key of a stored object.
+        levels: from a shard's shape to its levels, outermost first.
+    """
+
+    def __init__(
+        self, grid: Grid, objects: Grid, key: Callable[[Coords], str], levels: Callable[[Coords], Sequence[Level]]
+    ) -> None:
+        self.grid = grid
+        self.objects = objects
+        self.key = key
+        self.levels = levels
+        self._indexes: OrderedDict[tuple[str, int], tuple[object, NDArray[np.uint64]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def locate(self, store: Store, object_coords: Coords, chunks: Sequence[Coords]) -> list[Located]:
+        """Say where the chunks of one object are, reading its indexes if they are not at hand. Raises: CodecError."""
+        levels, local = self._local(object_coords, chunks)
+        key = self.key(object_coords)
+        source = _Source(None, key)
+        first = levels[0]
+        if first.wrap is not None or self._wants_whole(store, key, levels, len(local)):
+            stored = store.get_one(Request(key))
+            if stored is None:
+                return [None] * len(local)
+            source = _Source(memoryview(stored).cast("B"), key)
+        return self._descend(store, source, levels, local)
+
+    def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:
+        """Take chunks out of an object's bytes. Raises: CodecError."""
+        levels, local = self._local(object_coords, chunks)
+        found = self._descend(None, _Source(memoryview(stored).cast("B")), levels, local)
+        return [item for item in found if not isinstance(item, Request)]
+
+    def is_whole(self, object_coords: Coords, nchunks: int) -> bool:
+        """Whether that many distinct chunks are all that the object holds within the array."""
+        n = 1
+        for axis, inner, coord in zip(self.objects, self.grid, object_coords, strict=True):
+            low, high = axis.bounds(coord)
+            n *= inner.locate(min(high, axis.extent) - 1) - inner.locate(low) + 1
+        return n == nchunks
+
+    def build(
+        self, stored: Buffer | None, object_coords: Coords, changed: Mapping[Coords, Buffer | None]
+    ) -> Buffer | None:
+        """An object's new bytes: the old ones with some chunks replaced or removed. None if nothing is left."""
+        levels, local = self._local(object_coords, list(changed))
+        updates = dict(zip(local, changed.values(), strict=True))
+        return _rebuild(levels, None if stored is None else memoryview(stored).cast("B"), updates)
+
+    def initialized(self, store: Store, object_coords: Coords) -> int:
+        """Number of innermost chunks that one object holds."""
+        levels = self.levels(chunk_shape(self.objects, object_coords))
+        total = 1
+        for level in levels:
+            total *= int(np.prod(level.counts, dtype=np.int64))
+        if len(levels) == 1 and levels[0].wrap is None:
+            index = self._index(store, _Source(None, self.key(object_coords)), levels[0])
+            return 0 if index is None else int(np.count_nonzero(index.reshape(-1, 2)[:, 0] != MISSING))
+        origin = tuple(
+            inner.locate(axis.bounds(c)[0])
+            for axis, inner, c in zip(self.objects, self.grid, object_coords, strict=True)
+        )
+        counts = np.prod([level.counts for level in levels], axis=0).tolist()
+        chunks = [tuple(o + i for o, i in zip(origin, index, strict=True)) for index in np.ndindex(*counts)]
+        return sum(1 for item in self.locate(store, object_coords, chunks) if item is not None)
+
+    def _local(self, object_coords: Coords, chunks: Sequence[Coords]) -> tuple[Sequence[Level], list[Coords]]:
+        """The object's levels, and the chunks' coordinates relative to the object."""
+        origin = [
+            inner.locate(axis.bounds(c)[0])
+            for axis, inner, c in zip(self.objects, self.grid, object_coords, strict=True)
+        ]
+        local = [tuple(c - o for c, o in zip(coords, origin, strict=True)) for coords in chunks]
+        return self.levels(chunk_shape(self.objects, object_coords)), local
+
+    def _wants_whole(self, store: Store, key: str, levels: Sequence[Level], wanted: int) -> bool:
+        total = 1
+        for level in levels:
+            for n in level.counts:
+                total *= n
+        if wanted < total * WHOLE_SHARD_SHARE:
+            return False
+        kept = self._indexes.get((key, 0))
+        return kept is None or kept[0] != store.generation(key)
+
+    def _descend(
+        self, store: Store | None, source: _Source, levels: Sequence[Level], chunks: Sequence[Coords]
+    ) -> list[Located]:
+        level = levels[0]
+        if level.wrap is not None:
+            source = _unwrapped(store, source, level.wrap)
+        index = self._index(store, source, level)
+        if index is None:
+            return [None] * len(chunks)
+        if len(levels) == 1:
+            return [_part_of(source, entry(index, level.place(c))) for c in chunks]
+        return self._descend_nested(store, source, levels, (index, chunks))
+
+    def _descend_nested(
+        self,
+        store: Store | None,
+        source: _Source,
+        levels: Sequence[Level],
+        wanted: tuple[NDArray[np.uint64], Sequence[Coords]],
+    ) -> list[Located]:
+        index, chunks = wanted
+        found: list[Located] = [None] * len(chunks)
+        for outer, members in _by_owner(levels[1:], chunks).items():
+            part = _part_of(source, entry(index, levels[0].place(outer)))
+            if part is None:
+                continue
+            if isinstance(part, Request):
+                inner = _Source(None, part.key, part.start or 0, part.length)
+            else:
+                inner = _Source(memoryview(part).cast("B"))
+            located = self._descend(store, inner, levels[1:], [local for _, local in members])
+            for (position, _), item in zip(members, located, strict=True):
+                found[position] = item
+        return found
+
+    def _index(self, store: Store | None, source: _Source, level: Level) -> NDArray[np.uint64] | None:
+        """A shard's index; None if the shard is missing."""
+        if source.data is not None:
+            return decode_index(split_index(source.data, level.index_nbytes, level.location), level.index)
+        if store is None:
+            raise CodecError("a shard's bytes are neither in memory nor in a store", codec="sharding_indexed")
+        # The token is taken before the index is read: if the shard is replaced in between, the token is already old.
+        generation = store.generation(source.key)
+        name = (source.key, source.start)
+        kept = self._indexes.get(name)
+        if kept is not None and generation is not None and kept[0] == generation:
+            return kept[1]
+        encoded = store.get_one(_index_request(source, level))
+        if encoded is None:
+            return None
+        size = memoryview(encoded).nbytes
+        if size != level.index_nbytes:
+            raise CodecError(
+                f"the shard is truncated: its index has {size} bytes, expected {level.index_nbytes}",
+                codec="sharding_indexed",
+            )
+        index = decode_index(encoded, level.index)
+        if generation is not None:
+            self._keep(name, generation, index)
+        return index
+
+    def _keep(self, name: tuple[str, int], generation: object, index: NDArray[np.uint64]) -> None:
+        with self._lock:
+            self._indexes[name] = (generation, index)
+            while len(self._indexes) > INDEX_CACHE_ENTRIES:
+                self._indexes.popitem(last=False)
+
+
+def _index_request(source: _Source, level: Level) -> Request:
+    n = level.index_nbytes
+    if level.location == "start":
+        return Request(source.key, source.start, n)
+    if source.length is None:
+        return Request(source.key, -n, n)
+    if source.length < n:
+        raise CodecError(f"a nested shard has {source.length} bytes, its index alone {n}", codec="sharding_indexed")
+    return Request(source.key, source.start + source.length - n, n)
+
+
+def _part_of(source: _Source, place: tuple[int, int] | None) -> Located:
+    if place is None:
+        return None
+    if source.data is not None:
+        return slice_entry(source.data, place)
+    offset, size = place
+    if source.length is not None and offset + size > source.length:
+        raise CodecError(
+            f"the index of a nested shard points outside of it: bytes {offset} to {offset + size} of {source.length}",
+            codec="sharding_indexed",
+        )
+    return Request(source.key, source.start + offset, size)
+
+
+def _unwrapped(store: Store | None, source: _Source, wrap: Coder) -> _Source:
+    """A shard that codecs are wrapped around: fetched whole and decoded."""
+    data: Buffer | None = source.data
+    if data is None:
+        if store is None or source.length is None:
+            raise CodecError("a wrapped shard must be read whole", codec="sharding_indexed")
+        data = store.get_one(Request(source.key, source.start, source.length))
+        if data is None or memoryview(data).nbytes != source.length:
+            raise CodecError("a nested shard lies outside its object", codec="sharding_indexed")
+    return _Source(memoryview(wrap.decode([data])[0]).cast("B"))
+
+
+def _by_owner(inner: Sequence[Level], chunks: Sequence[Coords]) -> dict[Coords, list[tuple[int, Coords]]]:
+    """Chunks, given by coordinates within a shard, by the chunk of its first level that holds them."""
+    counts = [1] * len(inner[0].counts)
+    for level in inner:
+        counts = [a * b for a, b in zip(counts, level.counts, strict=True)]
+    owners: dict[Coords, list[tuple[int, Coords]]] = {}
+    for position, coords in enumerate(chunks):
+        pairs = [divmod(c, n) for c, n in zip(coords, counts, strict=True)]
+        owners.setdefault(tuple(p[0] for p in pairs), []).append((position, tuple(p[1] for p in pairs)))
+    return owners
+
+
+def _rebuild(
+    levels: Sequence[Level], stored: memoryview | None, changed: Mapping[Coords, Buffer | None]
+) -> Buffer | None:
+    level = levels[0]
+    shape = level.place(level.counts)
+    entries: list[Buffer | None] = [None] * int(np.prod(shape, dtype=np.int64))
+    if stored is not None:
+        if level.wrap is not None:
+            stored = memoryview(level.wrap.decode([stored])[0]).cast("B")
+        index = decode_index(split_index(stored, level.index_nbytes, level.location), level.index)
+        for i, (offset, size) in enumerate(index.reshape(-1, 2).tolist()):
+            if offset != MISSING:
+                entries[i] = slice_entry(stored, (offset, size))
+    if len(levels) == 1:
+        for coords, data in changed.items():
+            entries[_ravel(level.place(coords), shape)] = data
+    else:
+        items = list(changed.items())
+        for outer, members in _by_owner(levels[1:], [coords for coords, _ in items]).items():
+            at = _ravel(level.place(outer), shape)
+            old = entries[at]
+            updates = {local: items[position][1] for position, local in members}
+            entries[at] = _rebuild(levels[1:], None if old is None else memoryview(old).cast("B"), updates)
+    shard = assemble(entries, shape, level.index, level.location)
+    if shard is None or level.wrap is None:
+        return shard
+    wrapped: Buffer = level.wrap.encode([shard])[0]
+    return wrapped
+
+
+def _ravel(coords: Coords, shape: Coords) -> int:
+    index = 0
+    for c, n in zip(coords, shape, strict=True):
+        index = index * n + c
+    return index

@@ -1,0 +1,93 @@
+"""Finds, reads and writes the metadata documents of a node in a store, in either format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gzarr.keys import join_path
+from gzarr.metadata import v2, v3
+from gzarr.metadata.fields import attributes_of, dump_json, parse_json
+from gzarr.metadata.model import ArrayMeta, NodeMeta, ZarrFormat
+from gzarr.storage.base import Buffer, Request, Store
+
+#: Names of all documents that describe a node.
+NAMES = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+
+
+def read_node(store: Store, path: str, zarr_format: ZarrFormat | None = None) -> NodeMeta | None:
+    """Read what is at a path: None if there is neither an array nor a group. v3 is looked for first.
+
+    Raises: MetadataError naming the store, the key and the field.
+    """
+    if zarr_format != 2:
+        key = join_path(path, "zarr.json")
+        data = store.get_one(Request(key))
+        if data is not None:
+            what = _what(store, key)
+            return v3.parse(parse_json(data, what), what)
+    return None if zarr_format == 3 else _read_v2(store, path)
+
+
+def _read_v2(store: Store, path: str) -> NodeMeta | None:
+    keys = [join_path(path, name) for name in (".zarray", ".zgroup", ".zattrs")]
+    array, group, attrs = store.get_many([Request(key) for key in keys])
+    if array is None and group is None:
+        return None
+    attributes = _attributes(attrs, _what(store, keys[2]))
+    what = _what(store, keys[0] if array is not None else keys[1])
+    if array is not None:
+        return v2.parse_array(parse_json(array, what), attributes, what)
+    return v2.parse_group(parse_json(group or b"", what), attributes, what)
+
+
+def _attributes(data: Buffer | None, what: str) -> dict[str, Any]:
+    return {} if data is None else attributes_of(parse_json(data, what), what)
+
+
+def documents(meta: NodeMeta, path: str) -> list[tuple[str, bytes]]:
+    """The documents of a node: (key, bytes), the one that makes the node exist last. Bytes are stable.
+
+    Raises: TypeError for attributes that JSON does not have.
+    """
+    if meta.zarr_format == 3:
+        return [(join_path(path, "zarr.json"), dump_json(v3.to_json(meta), 2))]
+    name = ".zarray" if isinstance(meta, ArrayMeta) else ".zgroup"
+    found = [(join_path(path, ".zattrs"), dump_json(meta.attributes, 4, sort_keys=True))] if meta.attributes else []
+    return [*found, (join_path(path, name), dump_json(v2.to_json(meta), 4, sort_keys=True))]
+
+
+def write_node(store: Store, path: str, meta: NodeMeta) -> None:
+    """Write a node's documents, all of them made before the first is written. Raises: TypeError, ReadOnlyError."""
+    store.check_writable()
+    store.set_many(documents(meta, path))
+
+
+def write_attributes(store: Store, path: str, meta: NodeMeta) -> None:
+    """Write a node's attributes, and for v3 the document that holds them. Raises: TypeError, ReadOnlyError."""
+    store.check_writable()
+    if meta.zarr_format == 3:
+        write_node(store, path, meta)
+        return
+    key = join_path(path, ".zattrs")
+    if meta.attributes:
+        store.set(key, dump_json(meta.attributes, 4, sort_keys=True))
+    else:
+        store.delete_many((key,))
+
+
+def document_key(meta: NodeMeta, path: str) -> str:
+    """Key of the document that holds a node's attributes: what read-modify-write of them locks."""
+    return join_path(path, "zarr.json" if meta.zarr_format == 3 else ".zattrs")
+
+
+def members(store: Store, path: str, zarr_format: ZarrFormat) -> Iterator[tuple[str, NodeMeta]]:
+    """The nodes directly under a group, sorted by name: (name, metadata)."""
+    for name in store.list_dir(path)[1]:
+        meta = read_node(store, join_path(path, name), zarr_format)
+        if meta is not None:
+            yield name, meta
+
+
+def _what(store: Store, key: str) -> str:
+    return f"{store}: {key}"

@@ -1,0 +1,73 @@
+"""Reads fields of JSON documents, and says which field is wrong and how."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gzarr.errors import MetadataError
+from gzarr.storage.base import Buffer
+
+
+def parse_json(data: Buffer, what: str) -> dict[str, Any]:
+    """Parse a document that must be a JSON object. Raises: MetadataError naming it."""
+    try:
+        document = json.loads(bytes(data))
+    except (ValueError, RecursionError) as error:
+        raise MetadataError(f"{what}: not valid JSON ({error}); restore the document") from error
+    if not isinstance(document, dict):
+        raise MetadataError(f"{what}: expected a JSON object, got {type(document).__name__}")
+    return document
+
+
+def dump_json(document: Mapping[str, Any], indent: int, *, sort_keys: bool = False) -> bytes:
+    """Write a document. NumPy scalars and arrays become numbers and lists; NaN and infinities stay Python's literals.
+
+    Raises: TypeError for values that JSON does not have.
+    """
+    return json.dumps(document, indent=indent, sort_keys=sort_keys, default=_plain).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
+def require(document: Mapping[str, Any], field: str, what: str) -> Any:
+    """A field that must be there. Raises: MetadataError."""
+    if field not in document:
+        raise MetadataError(f"{what}: field {field!r} is missing")
+    return document[field]
+
+
+def integers(value: Any, field: str, what: str, *, low: int) -> tuple[int, ...]:
+    """A list of integers, none below ``low``. Raises: MetadataError."""
+    if not isinstance(value, list) or not all(type(n) is int and n >= low for n in value):
+        raise MetadataError(f"{what}: field {field!r} must be a list of integers >= {low}, got {_short(value)}")
+    return tuple(value)
+
+
+def attributes_of(value: Any, what: str) -> dict[str, Any]:
+    """The user attributes. Raises: MetadataError."""
+    if not isinstance(value, dict):
+        raise MetadataError(f"{what}: field 'attributes' must be an object, got {_short(value)}")
+    return value
+
+
+def expect(value: Any, allowed: tuple[Any, ...], field: str, what: str) -> Any:
+    """A field that has one of a few values. Raises: MetadataError."""
+    if isinstance(value, bool) or value not in allowed:
+        names = " or ".join(map(repr, allowed))
+        raise MetadataError(f"{what}: field {field!r} must be {names}, got {_short(value)}")
+    return value
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

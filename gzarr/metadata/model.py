@@ -1,0 +1,106 @@
+"""What arrays and groups are, whatever the format of their documents: one immutable description for both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, TypeAlias
+
+from gzarr.codecs.sharding import ShardingCodec
+from gzarr.codecs.spec import CodecSpec
+from gzarr.codecs.transpose import TransposeCodec
+from gzarr.dtypes import DataType
+from gzarr.grid import Grid, chunk_shape
+from gzarr.keys import KeyEncoding
+
+ZarrFormat: TypeAlias = Literal[2, 3]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayMeta:
+    """An array's metadata.
+
+    Attributes:
+        shape: extents.
+        data_type: element type.
+        grid: the grid of stored objects: chunks, or shards.
+        keys: how their coordinates become keys.
+        fill_value: scalar of the data type; None if undefined (Zarr v2 only).
+        codecs: the complete chain, in encoding order.
+        attributes: user attributes, JSON values.
+        dimension_names: a name or None for every axis, or None.
+        zarr_format: 2 or 3.
+        extra: fields of the document that gzarr does not know and may ignore; written back as they were.
+    """
+
+    shape: tuple[int, ...]
+    data_type: DataType
+    grid: Grid
+    keys: KeyEncoding
+    fill_value: Any
+    codecs: tuple[CodecSpec, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    dimension_names: tuple[str | None, ...] | None = None
+    zarr_format: ZarrFormat = 3
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def object_shape(self) -> tuple[int, ...]:
+        """Shape of the first stored object (of every one, unless the grid is rectilinear)."""
+        return chunk_shape(self.grid, (0,) * len(self.grid))
+
+    @property
+    def sharding(self) -> ShardingCodec | None:
+        """The outermost sharding codec, if there is one."""
+        return next((c for c in self.codecs if isinstance(c, ShardingCodec)), None)
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Shape of the chunks: of those within a shard, if the array is sharded."""
+        sharding = self.sharding
+        if sharding is None:
+            return self.object_shape
+        shape = list(sharding.chunk_shape)
+        for codec in reversed(self.codecs[: self.codecs.index(sharding)]):
+            if isinstance(codec, TransposeCodec):
+                undone = [0] * len(shape)
+                for place, axis in enumerate(codec.order):
+                    undone[axis] = shape[place]
+                shape = undone
+        return tuple(shape)
+
+    @property
+    def chunk_grid(self) -> Grid:
+        """The grid of `chunks`."""
+        if self.sharding is None:
+            return self.grid
+        return tuple(axis.subdivided(n) for axis, n in zip(self.grid, self.chunks, strict=True))
+
+    @property
+    def order(self) -> Literal["C", "F"]:
+        """Memory order of the elements in a chunk."""
+        order = next((c.order for c in self.codecs if isinstance(c, TransposeCodec)), None)
+        return "F" if order is not None and order == tuple(reversed(range(len(self.shape)))) else "C"
+
+    def resized(self, shape: tuple[int, ...]) -> Self:
+        """The metadata of the array with another shape."""
+        grid = tuple(axis.resized(extent) for axis, extent in zip(self.grid, shape, strict=True))
+        return replace(self, shape=shape, grid=grid)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMeta:
+    """A group's metadata.
+
+    Attributes:
+        attributes: user attributes, JSON values.
+        zarr_format: 2 or 3.
+        extra: fields of the document that gzarr does not know and may ignore; written back as they were.
+    """
+
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    zarr_format: ZarrFormat = 3
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+NodeMeta: TypeAlias = ArrayMeta | GroupMeta

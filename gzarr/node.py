@@ -1,0 +1,165 @@
+"""What arrays and groups have in common: a place in a store, metadata, attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import replace
+from typing import Any, Generic, Self, TypeVar
+
+from gzarr.backend import Backend
+from gzarr.errors import NodeNotFoundError, ReadOnlyError
+from gzarr.keys import join_path
+from gzarr.locks import key_locks
+from gzarr.metadata.documents import document_key, read_node, write_attributes
+from gzarr.metadata.model import ArrayMeta, GroupMeta
+from gzarr.storage.base import Store
+
+M = TypeVar("M", ArrayMeta, GroupMeta)
+
+
+class Node(Generic[M]):
+    """An array or group opened in a store.
+
+    Attributes:
+        store: the store.
+        path: path of the node in the store; "" is the root.
+        metadata: what its documents say, as of when it was opened or last changed through this object.
+        read_only: whether writes through this object are refused.
+        backend: the device's backend.
+    """
+
+    __slots__ = ("__weakref__", "_read_only", "backend", "metadata", "path", "store")
+
+    def __init__(self, store: Store, path: str, metadata: M, backend: Backend, *, read_only: bool = False) -> None:
+        self.store = store
+        self.path = path
+        self.metadata = metadata
+        self.backend = backend
+        self._read_only = read_only
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writes through this object are refused."""
+        return self._read_only or self.store.read_only
+
+    @property
+    def name(self) -> str:
+        """Absolute path of the node in its store: "/" is the root."""
+        return "/" + self.path
+
+    @property
+    def basename(self) -> str:
+        """Last part of the path."""
+        return self.path.rsplit("/", 1)[-1]
+
+    @property
+    def store_path(self) -> str:
+        """Store and path, as printed: ``file://data/x.zarr/foo``."""
+        return join_path(str(self.store), self.path)
+
+    @property
+    def zarr_format(self) -> int:
+        """Zarr format of the node's documents: 2 or 3."""
+        return self.metadata.zarr_format
+
+    @property
+    def device(self) -> str:
+        """Name of the device that reads give their results on."""
+        return self.backend.device
+
+    @property
+    def attrs(self) -> Attributes:
+        """User attributes: a mutable mapping of JSON values, stored at once."""
+        return Attributes(self)
+
+    @attrs.setter
+    def attrs(self, values: Mapping[str, Any]) -> None:
+        self.attrs.put(values)
+
+    def update_attributes(self, values: Mapping[str, Any]) -> Self:
+        """Change some attributes. Returns: the node itself."""
+        self.attrs.update(values)
+        return self
+
+    def check_writable(self) -> None:
+        """Raise `ReadOnlyError` if the node was opened for reading."""
+        if self._read_only:
+            raise ReadOnlyError(f"{self.store_path} was opened read-only; open it with mode='r+' or 'a' to change it")
+        self.store.check_writable()
+
+
+class Attributes(MutableMapping[str, Any]):
+    """User attributes of a node. Reads come from memory; each change re-reads, changes and stores the document."""
+
+    __slots__ = ("_node",)
+
+    def __init__(self, node: Node[Any]) -> None:
+        self._node = node
+
+    def __getitem__(self, key: str) -> Any:
+        return self._node.metadata.attributes[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._node.metadata.attributes)
+
+    def __len__(self) -> int:
+        return len(self._node.metadata.attributes)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._node.metadata.attributes
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._change({key: value}, ())
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._change({}, (key,))
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set several attributes, stored once."""
+        self._change(dict(*args, **kwargs), ())
+
+    def put(self, values: Mapping[str, Any]) -> None:
+        """Replace all attributes, stored once."""
+        self._change(dict(values), None)
+
+    def clear(self) -> None:
+        """Remove all attributes."""
+        self.put({})
+
+    def asdict(self) -> dict[str, Any]:
+        """The attributes as a dict of their own."""
+        return dict(self._node.metadata.attributes)
+
+    def refresh(self) -> None:
+        """Read the attributes from the store again."""
+        self._set(self._stored())
+
+    def __repr__(self) -> str:
+        return f"Attributes({self.asdict()!r})"
+
+    def _stored(self) -> Any:
+        node = self._node
+        meta = read_node(node.store, node.path, node.metadata.zarr_format)
+        if meta is None:
+            raise NodeNotFoundError(f"{node.store_path} is gone: its metadata was deleted")
+        return meta
+
+    def _set(self, stored: Any) -> None:
+        self._node.metadata = replace(self._node.metadata, attributes=stored.attributes)
+
+    def _change(self, values: Mapping[str, Any], removed: tuple[str, ...] | None) -> None:
+        """Set values and remove names; ``removed=None`` removes all others."""
+        node = self._node
+        node.check_writable()
+        bad = next((k for k in values if not isinstance(k, str)), None)
+        if bad is not None:
+            raise TypeError(f"attribute names must be strings, got {bad!r}")
+        with key_locks((node.store.lock_name(document_key(node.metadata, node.path)),)):
+            stored = self._stored()
+            kept = {} if removed is None else {k: v for k, v in stored.attributes.items() if k not in removed}
+            changed = replace(stored, attributes={**kept, **values})
+            write_attributes(node.store, node.path, changed)
+        # What was stored, not what was given: NumPy scalars have become JSON values.
+        self._set(self._stored())

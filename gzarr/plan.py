@@ -1,0 +1,256 @@
+"""Cuts a normalized selection along a chunk grid: which elements of which chunks go where in the result.
+
+Theory of operation. For a `Box` every axis is cut on its own into `Span`s, and the parts are their product, made one at
+a time: a plan's memory is the sum of the axes, not the product. Backends that want tables read `BoxPlan.axes`. For
+`Points` the points are sorted by chunk once, and each part is a run of the sorted order. `Plan.groups` gathers parts by
+the stored object (the shard) that holds their chunks.
+
+Source: the partition idea is TensorStore's "grid partition": strided axes separate, index arrays form joint sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from gzarr.grid import Axis, Grid, chunk_shape
+from gzarr.selection import Box, Indices, Points, Range, Selection
+
+Coords: TypeAlias = tuple[int, ...]
+
+
+class Span(NamedTuple):
+    """The elements that one axis of a box takes from one chunk.
+
+    Attributes:
+        chunk: coordinate of the chunk on this axis.
+        inside: what is taken, relative to the chunk: a slice or an index array.
+        out: where it lies in the result: a slice or an index array.
+        full: whether it is every element of the chunk that lies within the array.
+    """
+
+    chunk: int
+    inside: slice | Indices
+    out: slice | Indices
+    full: bool
+
+
+class Part(NamedTuple):
+    """The elements that a selection takes from one chunk.
+
+    Attributes:
+        coords: coordinates of the chunk.
+        inside: index into the chunk.
+        out: index into the result (as a box, or the flat list of points).
+        full: whether every element of the chunk that lies within the array is taken.
+    """
+
+    coords: Coords
+    inside: Any
+    out: Any
+    full: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoxPlan:
+    """The plan of a separable selection.
+
+    Attributes:
+        axes: for every array axis its spans.
+        shape: shape of the result with one axis per array axis.
+        grid: the chunk grid that it was cut along.
+    """
+
+    axes: tuple[tuple[Span, ...], ...]
+    shape: tuple[int, ...]
+    grid: Grid
+
+    @property
+    def nparts(self) -> int:
+        """Number of chunks touched."""
+        n = 1
+        for spans in self.axes:
+            n *= len(spans)
+        return n
+
+    def parts(self) -> Iterator[Part]:
+        """Every part, in C order of the chunks."""
+        return _parts(self.axes)
+
+    def groups(self, objects: Grid) -> Iterator[tuple[Coords, list[Part]]]:
+        """Parts by stored object: (its coordinates in the grid of objects, the parts)."""
+        if objects is self.grid:
+            return ((part.coords, [part]) for part in _parts(self.axes))
+        grouped = [_by_object(*axis) for axis in zip(self.axes, self.grid, objects, strict=True)]
+        return (
+            (tuple(g[0] for g in combo), list(_parts(tuple(g[1] for g in combo))))  #
+            for combo in product(*grouped)
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PointPlan:
+    """The plan of a joint selection. The result is the flat list of points.
+
+    Attributes:
+        coords: for every array axis the coordinate of every point.
+        shape: (number of points,).
+        grid: the chunk grid that they lie in.
+    """
+
+    coords: tuple[Indices, ...]
+    shape: tuple[int, ...]
+    grid: Grid
+
+    @property
+    def nparts(self) -> int:
+        """Number of chunks touched, at most."""
+        return self.shape[0]
+
+    def parts(self) -> Iterator[Part]:
+        """Every part, in C order of the chunks."""
+        for _, parts in self.groups(self.grid):
+            yield from parts
+
+    def groups(self, objects: Grid) -> Iterator[tuple[Coords, list[Part]]]:
+        """Parts by stored object: (its coordinates in the grid of objects, the parts)."""
+        if not self.shape[0]:
+            return
+        chunks = [axis.locate_all(c) for axis, c in zip(self.grid, self.coords, strict=True)]
+        owners = [axis.locate_all(c) for axis, c in zip(objects, self.coords, strict=True)]
+        order, starts = _sort_by([*owners, *chunks])
+        chunk_rows = np.stack([c[order[starts]] for c in chunks], axis=-1).tolist() if chunks else [[]]
+        object_rows = np.stack([o[order[starts]] for o in owners], axis=-1).tolist() if chunks else [[]]
+        ordered = bool(np.all(order[1:] > order[:-1])) if order.size else True
+        ends = [*starts[1:].tolist(), order.size]
+        current: Coords | None = None
+        batch: list[Part] = []
+        for row, first, last, owner in zip(chunk_rows, starts.tolist(), ends, object_rows, strict=True):
+            if current != tuple(owner) and batch and current is not None:
+                yield current, batch
+                batch = []
+            current = tuple(owner)
+            batch.append(self._part(tuple(row), order[first:last], contiguous=ordered))
+        if current is not None:
+            yield current, batch
+
+    def _part(self, coords: Coords, points: Indices, *, contiguous: bool) -> Part:
+        lows = [axis.bounds(c)[0] for axis, c in zip(self.grid, coords, strict=True)]
+        inside = tuple(c[points] - low for c, low in zip(self.coords, lows, strict=True))
+        out = slice(int(points[0]), int(points[-1]) + 1) if contiguous else points
+        single = all(n == 1 for n in chunk_shape(self.grid, coords))
+        return Part(coords, inside, out, single)
+
+
+Plan: TypeAlias = BoxPlan | PointPlan
+
+
+def make_plan(selection: Selection, grid: Grid) -> Plan:
+    """Cut a selection, whose indices lie within the grid's extents, along the grid."""
+    if isinstance(selection, Points):
+        return PointPlan(selection.coords, (int(np.prod(selection.shape, dtype=np.int64)),), grid)
+    axes = tuple(
+        _range_spans(wanted, axis) if isinstance(wanted, Range) else _index_spans(wanted, axis)
+        for wanted, axis in zip(selection.axes, grid, strict=True)
+    )
+    return BoxPlan(axes, tuple(a.count if isinstance(a, Range) else a.size for a in selection.axes), grid)
+
+
+def box_between(lows: Sequence[int], highs: Sequence[int]) -> Box:
+    """The box of all elements with ``lows <= index < highs``."""
+    counts = tuple(max(high - low, 0) for low, high in zip(lows, highs, strict=True))
+    return Box(tuple(Range(low, 1, n) for low, n in zip(lows, counts, strict=True)), counts, None)
+
+
+def _parts(axes: tuple[tuple[Span, ...], ...]) -> Iterator[Part]:
+    if not axes:
+        yield Part((), (), (), full=True)
+        return
+    has_lists = any(type(s.inside) is not slice or type(s.out) is not slice for spans in axes for s in spans)
+    for combo in product(*axes):
+        coords, inside, out, full = zip(*combo, strict=True)
+        if has_lists:
+            yield Part(coords, _joint(inside), _joint(out), all(full))
+        else:
+            yield Part(coords, inside, out, all(full))
+
+
+def _joint(index: tuple[Any, ...]) -> tuple[Any, ...]:
+    """An index that NumPy takes axis by axis: several index arrays beside each other would be paired up as points."""
+    if sum(1 for i in index if not isinstance(i, slice)) < 2:
+        return index
+    return np.ix_(*[np.arange(i.start, i.stop, i.step) if isinstance(i, slice) else i for i in index])
+
+
+def _range_spans(wanted: Range, axis: Axis) -> tuple[Span, ...]:
+    start, step, count = wanted
+    spans = []
+    done = 0
+    chunk = axis.locate(start) if count else 0
+    while done < count:
+        low, high = axis.bounds(chunk)
+        first = start + done * step
+        n = min(count - done, (high - first + step - 1) // step)
+        if n > 0:
+            full = n == min(high, axis.extent) - low
+            inside = slice(first - low, first - low + (n - 1) * step + 1, step)
+            spans.append(Span(chunk, inside, slice(done, done + n), full))
+            done += n
+        # A step longer than the chunk may jump over several of them.
+        chunk = chunk + 1 if step <= high - low or done >= count else axis.locate(start + done * step)
+    return tuple(spans)
+
+
+def _index_spans(indices: Indices, axis: Axis) -> tuple[Span, ...]:
+    if not indices.size:
+        return ()
+    chunks = axis.locate_all(indices)
+    ordered = bool(np.all(chunks[1:] >= chunks[:-1]))
+    order = None if ordered else np.argsort(chunks, kind="stable")
+    if order is not None:
+        chunks, indices = chunks[order], indices[order]
+    cuts = [0, *(np.flatnonzero(chunks[1:] != chunks[:-1]) + 1).tolist(), len(chunks)]
+    spans = []
+    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
+        chunk = int(chunks[first])
+        low, high = axis.bounds(chunk)
+        inside = indices[first:last] - low
+        size = min(high, axis.extent) - low
+        full = last - first >= size and np.unique(inside).size == size
+        out: slice | Indices = slice(first, last) if order is None else _as_slice(order[first:last])
+        spans.append(Span(chunk, _as_slice(inside), out, full))
+    return tuple(spans)
+
+
+def _as_slice(indices: Indices) -> slice | Indices:
+    """The slice that selects the same, if the indices are evenly spaced and increasing; NumPy copies those faster."""
+    first = int(indices[0])
+    if indices.size == 1:
+        return slice(first, first + 1, 1)
+    step = int(indices[1]) - first
+    if step > 0 and bool(np.all(indices[1:] - indices[:-1] == step)):
+        return slice(first, int(indices[-1]) + 1, step)
+    return indices
+
+
+def _by_object(spans: tuple[Span, ...], chunks: Axis, objects: Axis) -> list[tuple[int, tuple[Span, ...]]]:
+    groups: dict[int, list[Span]] = {}
+    for span in spans:
+        groups.setdefault(objects.locate(chunks.bounds(span.chunk)[0]), []).append(span)
+    return [(owner, tuple(members)) for owner, members in groups.items()]
+
+
+def _sort_by(keys: list[Indices]) -> tuple[Indices, Indices]:
+    """Stable order that sorts points by their keys, and where in that order each distinct key begins."""
+    if not keys:
+        return np.zeros(1, np.int64), np.zeros(1, np.int64)
+    order = np.lexsort(keys[::-1])
+    changed = np.zeros(max(order.size - 1, 0), bool)
+    for key in keys:
+        in_order = key[order]
+        changed |= in_order[1:] != in_order[:-1]
+    return order, np.concatenate([np.zeros(1, np.int64), np.flatnonzero(changed) + 1])

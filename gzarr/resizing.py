@@ -1,0 +1,61 @@
+"""Clears what a shrinking array leaves outside: whole objects are deleted, the rest of the others becomes fill value.
+
+Without this, growing the array again would show old values in the chunks at the former edge.
+"""
+
+from __future__ import annotations
+
+
+import numpy as np
+
+from gzarr import engine
+from gzarr.backend import Chain
+from gzarr.cpu.backend import fill_of
+from gzarr.engine import ArrayIO
+from gzarr.keys import Coords
+from gzarr.metadata.model import ArrayMeta
+from gzarr.plan import box_between, make_plan
+from gzarr.storage.base import Store
+
+
+def objects_stored(meta: ArrayMeta, store: Store, path: str) -> list[Coords]:
+    """Coordinates of the stored objects of an array that lie in its grid. Lists the array's keys."""
+    ndim = len(meta.shape)
+    skip = len(path) + 1 if path else 0
+    found = []
+    for key in store.list_prefix(path):
+        coords = meta.keys.decode(key[skip:], ndim)
+        if coords is not None and all(c < axis.nchunks for c, axis in zip(coords, meta.grid, strict=True)):
+            found.append(coords)
+    return found
+
+
+def clear_outside(io: ArrayIO, meta: ArrayMeta, store: Store, path: str, shape: tuple[int, ...]) -> None:
+    """Clear all elements of an array that lie outside a smaller shape. Only stored objects are touched."""
+    shrunk = [axis for axis, (old, new) in enumerate(zip(meta.shape, shape, strict=True)) if new < old]
+    if not shrunk:
+        return
+    gone: list[str] = []
+    for coords in objects_stored(meta, store, path):
+        bounds = [axis.bounds(c) for axis, c in zip(meta.grid, coords, strict=True)]
+        if any(bounds[axis][0] >= shape[axis] for axis in shrunk):
+            gone.append(io.layout.key(coords))
+            continue
+        for axis in shrunk:
+            if bounds[axis][1] > shape[axis]:
+                _fill(io, meta, bounds, axis, shape[axis])
+    store.delete_many(gone)
+
+
+def _fill(io: ArrayIO, meta: ArrayMeta, bounds: list[tuple[int, int]], axis: int, start: int) -> None:
+    """Set the part of one object from ``start`` on an axis on to the fill value."""
+    lows = [low for low, _ in bounds]
+    highs = [min(high, extent) for (_, high), extent in zip(bounds, meta.shape, strict=True)]
+    lows[axis] = start
+    box = box_between(lows, highs)
+    chain: Chain = io.chain((0,) * len(lows))
+    fill = np.empty((), meta.data_type.dtype)
+    fill[()] = fill_of(chain.chunk, None)
+    engine.write(engine.WriteJob(io, make_plan(box, io.layout.grid), np.broadcast_to(fill, box.shape)))
+
+

@@ -1,0 +1,347 @@
+"""Objects as files under a directory.
+
+Writing is atomic: an object is written to a temporary file beside it, which then replaces it, so that a reader (in this
+process or another) sees all of the old bytes or all of the new. Nothing is forced to the disk, so the promise covers
+readers and failing writers, not a power cut.
+
+Directories appear with their first object and go with their last. Reads run one after the other: with the file in the
+page cache a read costs a few microseconds, and whoever wants several at a time calls from several threads.
+"""
+# Plain os calls: pathlib costs more than the system calls themselves on small files.
+# ruff: noqa: PTH100, PTH103, PTH104, PTH105, PTH106, PTH108, PTH112, PTH114, PTH116, PTH118, PTH120
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+from gzarr.errors import StoreError
+from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, byte_view, check_key, check_move, check_path
+
+_READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+# What the system says when there is no such file: no entry, or a file where a directory is needed.
+_MISSING = (FileNotFoundError, NotADirectoryError)
+
+# One system call moves at most 2 GiB (Linux read(2), NOTES; other systems refuse more); pieces stay well below.
+_PIECE_NBYTES = 1 << 28
+
+# Up to here a range is asked for without looking at the file's size first: allocating that much for a range that turns
+# out to be shorter is cheaper than a stat. Longer lengths may come from a damaged shard index and are checked.
+_UNCHECKED_NBYTES = 1 << 20
+_LAST_OFFSET = (1 << 63) - 1
+
+# How often a write is begun again because another thread removed the directory that it had just made.
+_ATTEMPTS = 100
+
+# Inode numbers are used again, and clocks of file systems tick every few milliseconds, so a replaced file can look like
+# the one before. Files that this process writes therefore also leave a number here, by inode.
+_written = [0] * 1024
+_writes = itertools.count(1)
+
+
+def _seek_and_read(fd: int, nbytes: int, offset: int) -> bytes:
+    """What os.pread does, for systems without it; the descriptor belongs to one thread."""
+    os.lseek(fd, offset, os.SEEK_SET)
+    return os.read(fd, nbytes)
+
+
+_pread = getattr(os, "pread", _seek_and_read)
+
+
+def _read_all(fd: int, nbytes: int, offset: int) -> Buffer:
+    """Read `nbytes` bytes at an offset, fewer only where the file ends."""
+    first: bytes = _pread(fd, min(nbytes, _PIECE_NBYTES), offset)
+    if len(first) == nbytes or not first:
+        return first
+    out = bytearray(nbytes)
+    done, piece = 0, first
+    while piece:
+        out[done : done + len(piece)] = piece
+        done += len(piece)
+        piece = _pread(fd, min(nbytes - done, _PIECE_NBYTES), offset + done)
+    del out[done:]
+    return out
+
+
+def _read_range(fd: int, start: int | None, length: int | None) -> Buffer:
+    """Read what a request means from an open file."""
+    if (
+        start is not None
+        and length is not None
+        and 0 <= start <= _LAST_OFFSET - _UNCHECKED_NBYTES
+        and 0 <= length <= _UNCHECKED_NBYTES
+    ):
+        return _read_all(fd, length, start)
+    begin, end = byte_range(start, length, os.fstat(fd).st_size)
+    return _read_all(fd, end - begin, begin)
+
+
+def _temporary(directory: str) -> str:
+    """An unused name in a directory that listings pass over."""
+    return os.path.join(directory, TEMPORARY_PREFIX + secrets.token_hex(8))
+
+
+def _write_atomically(path: str, view: bytes | memoryview) -> None:
+    """Replace one file; whatever fails, the old file stays and no temporary file does."""
+    temporary = _temporary(os.path.dirname(path))
+    fd = os.open(temporary, _WRITE_FLAGS, 0o666)
+    try:
+        try:
+            written = os.write(fd, view[:_PIECE_NBYTES])
+            while written < len(view):
+                written += os.write(fd, memoryview(view)[written : written + _PIECE_NBYTES])
+            _written[os.fstat(fd).st_ino % len(_written)] = next(_writes)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+class LocalStore(Store):
+    """A store of files under a directory, which is made when the first object is written.
+
+    Args:
+        root: the directory; relative to the working directory at this moment.
+        read_only: refuse to change anything.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], read_only: bool = False) -> None:
+        self._given = os.fsdecode(root)
+        self._root = os.path.abspath(self._given)
+        self._prefix = os.path.join(self._root, "")
+        self.read_only = read_only
+
+    @property
+    def root(self) -> str:
+        """Absolute path of the directory."""
+        return self._root
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def get_one(self, request: Request) -> Buffer | None:
+        """Fetch one request. Raises: StoreError naming the file if it is there and cannot be read."""
+        return self._get_ranges(request[0], (request,))[0]
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order. A file is opened once, so its ranges come from one version of it."""
+        by_key: dict[str, list[int]] = {}
+        for position, request in enumerate(requests):
+            by_key.setdefault(request[0], []).append(position)
+        found: list[Buffer | None] = [None] * len(requests)
+        for key, positions in by_key.items():
+            ranges = self._get_ranges(key, [requests[position] for position in positions])
+            for position, value in zip(positions, ranges, strict=True):
+                found[position] = value
+        return found
+
+    def _get_ranges(self, key: str, requests: Sequence[Request]) -> list[Buffer | None]:
+        path = self._path(key)
+        try:
+            fd = os.open(path, _READ_FLAGS)
+            try:
+                return [_read_range(fd, start, length) for _, start, length in requests]
+            finally:
+                os.close(fd)
+        except _MISSING:
+            return [None] * len(requests)
+        except OSError as error:
+            if os.path.isdir(path):
+                return [None] * len(requests)
+            raise self._failed("read", path, error) from error
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+        info = self._stat(key)
+        return None if info is None else info.st_size
+
+    def generation(self, key: str) -> object | None:
+        """What identifies a version of the file: inode, size, times of last change; None if it is missing."""
+        info = self._stat(key)
+        if info is None:
+            return None
+        inode = info.st_ino
+        return inode, info.st_size, info.st_mtime_ns, info.st_ctime_ns, _written[inode % len(_written)]
+
+    def lock_name(self, key: str) -> Hashable:
+        """The real absolute path of the file, so that stores with different roots agree."""
+        return os.path.normcase(os.path.realpath(self._prefix + key))
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path; what others add or remove meanwhile may or may not be among them."""
+        check_path(prefix)
+        return self._walk(prefix)
+
+    def _walk(self, path: str) -> Iterator[str]:
+        for name, is_dir in self._scan(path):
+            key = f"{path}/{name}" if path else name
+            if is_dir:
+                yield from self._walk(key)
+            else:
+                yield key
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        """Names directly under a path, sorted: (objects, sub-paths)."""
+        check_path(path)
+        entries = sorted(self._scan(path))
+        return [name for name, is_dir in entries if not is_dir], [name for name, is_dir in entries if is_dir]
+
+    def _scan(self, path: str) -> list[tuple[str, bool]]:
+        """(name, whether it is a directory) of everything in a directory that belongs to the store."""
+        directory = self._prefix + path
+        found: list[tuple[str, bool]] = []
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    if entry.name.startswith(TEMPORARY_PREFIX):
+                        continue
+                    if entry.is_dir():
+                        # A link to a directory above would be walked without end.
+                        if not (entry.is_symlink() and _leads_up(entry.path)):
+                            found.append((entry.name, True))
+                    elif entry.is_file():
+                        found.append((entry.name, False))
+        except _MISSING:
+            pass
+        except OSError as error:
+            raise self._failed("list", directory, error) from error
+        return found
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def set(self, key: str, value: Buffer) -> None:
+        """Store one object atomically. Raises: StoreError naming the file; the old object is then still there."""
+        self.check_writable()
+        path, view = self._path(key), byte_view(key, value)
+        try:
+            for _ in range(_ATTEMPTS):
+                try:
+                    return _write_atomically(path, view)
+                except FileNotFoundError:
+                    self._make_directory(os.path.dirname(path))
+            _write_atomically(path, view)
+        except OSError as error:
+            self._prune(os.path.dirname(path))
+            raise self._failed("write", path, error) from error
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair; each replaces its object atomically."""
+        for key, value in items:
+            self.set(key, value)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys, and directories that become empty; missing keys are ignored."""
+        self.check_writable()
+        emptied = set()
+        try:
+            for key in keys:
+                path = self._path(key)
+                try:
+                    os.unlink(path)
+                except _MISSING:
+                    continue
+                except OSError as error:
+                    if os.path.isdir(path):
+                        continue
+                    raise self._failed("delete", path, error) from error
+                emptied.add(os.path.dirname(path))
+        finally:
+            for directory in emptied:
+                self._prune(directory)
+
+    def clear(self) -> None:
+        """Delete everything; the root directory stays."""
+        self.delete_prefix()
+
+    def delete_prefix(self, path: str = "") -> None:
+        """Delete every key under a path, which vanishes in one step; the root itself loses its entries one by one."""
+        self.check_writable()
+        check_path(path)
+        if not path:
+            objects, paths = self.list_dir()
+            self.delete_many(objects)
+            for name in paths:
+                self.delete_prefix(name)
+            return
+        directory = self._prefix + path
+        if not os.path.isdir(directory):
+            return
+        doomed = _temporary(os.path.dirname(directory))
+        try:
+            os.rename(directory, doomed)
+            if os.path.islink(doomed):
+                os.unlink(doomed)
+            else:
+                shutil.rmtree(doomed)
+        except FileNotFoundError:
+            pass  # another thread was faster
+        except OSError as error:
+            raise self._failed("delete", directory, error) from error
+        self._prune(os.path.dirname(directory))
+
+    def move_prefix(self, source: str, dest: str) -> None:
+        """Rename the directory of a path. Raises: StoreError if anything lies at the destination."""
+        self.check_writable()
+        check_move(source, dest)
+        old, new = self._prefix + source, self._prefix + dest
+        if not os.path.isdir(old):
+            return
+        try:
+            self._make_directory(os.path.dirname(new))
+            os.rename(old, new)
+        except OSError as error:
+            self._prune(os.path.dirname(new))
+            raise self._failed(f"move {old!r} to", new, error) from error
+        self._prune(os.path.dirname(old))
+
+    def __str__(self) -> str:
+        return f"file://{self._given}"
+
+    # -- paths ---------------------------------------------------------------------------------------------------
+
+    def _path(self, key: str) -> str:
+        check_key(key)
+        return self._prefix + key
+
+    def _stat(self, key: str) -> os.stat_result | None:
+        path = self._path(key)
+        try:
+            info = os.stat(path)
+        except _MISSING:
+            return None
+        except OSError as error:
+            raise self._failed("look at", path, error) from error
+        return info if stat.S_ISREG(info.st_mode) else None
+
+    def _make_directory(self, directory: str) -> None:
+        # A parent may be removed meanwhile, which makedirs reports in two ways; the caller tries again.
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            os.makedirs(directory, exist_ok=True)
+
+    def _prune(self, directory: str) -> None:
+        """Remove a directory and its parents below the root as far as they are empty."""
+        while directory.startswith(self._prefix) and len(directory) > len(self._prefix):
+            try:
+                os.rmdir(directory)
+            except OSError:
+                return  # not empty, gone already, or not ours to remove: all of them fine
+            directory = os.path.dirname(directory)
+
+    def _failed(self, verb: str, path: str, error: OSError) -> StoreError:
+        return StoreError(f"store {self}: cannot {verb} {path!r}: {error.strerror or error}")
+
+
+def _leads_up(link: str) -> bool:
+    """Whether a symbolic link points to a directory that contains it."""
+    target = os.path.join(os.path.realpath(link), "")
+    return os.path.join(os.path.realpath(os.path.dirname(link)), "").startswith(target)

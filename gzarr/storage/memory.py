@@ -1,0 +1,159 @@
+"""Objects in memory: in a dict of its own, or in any mutable mapping that the user brings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping, Sequence
+from functools import partial
+from typing import Any
+from weakref import WeakValueDictionary
+
+from gzarr.errors import StoreError
+from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.rules import as_bytes, check_key, check_move, children, cut
+
+# Every store that is alive, so that its own name ("memory://140453554680576") finds it.
+_alive: WeakValueDictionary[int, MemoryStore] = WeakValueDictionary()
+
+
+def find_memory(identity: int) -> MemoryStore | None:
+    """The live store over the mapping with that ``id()``, or None if there is none any more."""
+    for store in list(_alive.values()):
+        if id(store._data) == identity:  # noqa: SLF001  # our own class
+            return store
+    return None
+
+
+def _lookup(data: MutableMapping[str, Any], key: str) -> Any:
+    """The value of a key, or None; unlike some ``get`` methods, safe against a deletion at the same time."""
+    try:
+        return data[key]
+    except KeyError:
+        return None
+
+
+class MemoryStore(Store):
+    """A store over a mapping from keys to bytes.
+
+    Written values are immutable `bytes` in the mapping itself, so its owner sees them. Whole objects are returned as
+    they are and ranges as views: nothing is copied on reading.
+
+    Args:
+        data: where to keep the objects: a dict, a ``UserDict``, an fsspec ``FSMap``, a store object of zarr 2, or any
+            other mapping with str keys and bytes-like values; None makes a new dict. It must allow the calls that
+            several threads will make at once (a dict does).
+        read_only: refuse to change the mapping.
+
+    Raises: TypeError if `data` is not a mutable mapping.
+    """
+
+    def __init__(self, data: MutableMapping[str, Any] | None = None, read_only: bool = False) -> None:
+        if data is None:
+            data = {}
+        elif not isinstance(data, MutableMapping):
+            raise TypeError(f"MemoryStore: data must be a MutableMapping or None; got {type(data).__name__}")
+        self._data = data
+        self._get: Callable[[str], Any] = data.get if isinstance(data, dict) else partial(_lookup, data)
+        self.read_only = read_only
+        _alive[id(self)] = self
+
+    def get_one(self, request: Request) -> Buffer | None:
+        """Fetch one request: the stored object itself, a view of a part of it, or None."""
+        key, start, length = request
+        value = self._get(key)
+        if type(value) is not bytes:
+            if value is None:
+                return None
+            value = as_bytes(key, value)
+        return value if start is None else cut(value, start, length)
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order; neighbours that name one key see one version of it."""
+        found: list[Buffer | None] = []
+        value: Any = None
+        last: str | None = None
+        for key, start, length in requests:
+            if key != last:
+                value = self._get(key)
+                if value is not None:
+                    value = as_bytes(key, value)
+                last = key
+            found.append(value if start is None or value is None else cut(value, start, length))
+        return found
+
+    def set(self, key: str, value: Buffer) -> None:
+        """Store one object; a buffer that could change is copied."""
+        self.check_writable()
+        check_key(key)
+        self._data[key] = as_bytes(key, value)
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair."""
+        self.check_writable()
+        for key, value in items:
+            check_key(key)
+            self._data[key] = as_bytes(key, value)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys; missing ones are ignored."""
+        self.check_writable()
+        for key in keys:
+            try:
+                del self._data[key]
+            except KeyError:
+                continue
+
+    def clear(self) -> None:
+        """Delete everything."""
+        self.delete_prefix()
+
+    def move_prefix(self, source: str, dest: str) -> None:
+        """Rename every key under `source` to lie under `dest`. Raises: StoreError if anything lies there."""
+        self.check_writable()
+        check_move(source, dest)
+        if next(self.list_prefix(dest), None) is not None:
+            raise StoreError(f"store {self}: cannot move {source!r} to {dest!r}, which is not empty; delete it first")
+        super().move_prefix(source, dest)
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path, as they were when listing began."""
+        # list() of the bare iterator: one step for a dict, so other threads cannot change it in between.
+        keys = list(iter(self._data))
+        if not prefix:
+            return iter(keys)
+        prefix += "/"
+        return (key for key in keys if key.startswith(prefix))
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        """Names directly under a path, sorted: (objects, sub-paths)."""
+        return children(self.list_prefix(path), path)
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+        value = self._get(key)
+        return None if value is None else len(as_bytes(key, value))
+
+    def generation(self, key: str) -> object | None:
+        """The stored bytes themselves: equal, at first sight by identity, exactly as long as they are unchanged.
+
+        Returns: None for mappings other than dicts, where asking may mean fetching, and for values that can change.
+        """
+        if not isinstance(self._data, dict):
+            return None
+        value = self._get(key)
+        return value if type(value) is bytes else None
+
+    def lock_name(self, key: str) -> Hashable:
+        """The identity of the mapping, with the key."""
+        return id(self._data), key
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __str__(self) -> str:
+        return f"memory://{id(self._data)}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MemoryStore, (self._data, self.read_only)

@@ -1,0 +1,121 @@
+"""What every store must agree on: which keys are allowed, which bytes a range means, what may be stored."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from gzarr.errors import StoreError
+
+#: Names that start like this are unfinished files of a `LocalStore`: never listed, never accepted as a key.
+TEMPORARY_PREFIX = ".__gzarr_tmp_"
+
+# An empty, "." or ".." segment (a leading or trailing slash makes an empty one), a NUL, or a temporary name. On Windows
+# a backslash separates directories and a colon names a drive or a stream, so both could leave the root.
+_BAD_KEY = re.compile(
+    r"(?:^|/)(?:\.{0,2}(?:/|$)|" + re.escape(TEMPORARY_PREFIX) + r")|\0" + (r"|[\\:]" if os.name == "nt" else "")
+)
+
+
+def check_key(key: str) -> None:
+    """Refuse a key that is not a plain relative path.
+
+    Raises: StoreError naming the key; TypeError if it is not a string.
+    """
+    if not isinstance(key, str):
+        raise TypeError(f"a store key must be a str; got {key!r} of type {type(key).__name__}")
+    if _BAD_KEY.search(key):
+        raise StoreError(
+            f"key {key!r} is not allowed: expected names joined by single slashes, none of them empty, '.' or '..'"
+            f" or beginning with {TEMPORARY_PREFIX!r}, and no NUL; rename the node or chunk"
+        )
+
+
+def check_path(path: str) -> None:
+    """Refuse a path (a key, or ``""`` for the root) that is not plain and relative. Raises: StoreError, TypeError."""
+    if path:
+        check_key(path)
+
+
+def check_move(source: str, dest: str) -> None:
+    """Refuse to move the root, onto the root, or a path into itself. Raises: StoreError, TypeError."""
+    if not source or not dest:
+        raise StoreError(f"cannot move {source!r} to {dest!r}: the root of a store stays where it is; name a path")
+    check_key(source)
+    check_key(dest)
+    if f"{dest}/".startswith(f"{source}/"):
+        raise StoreError(f"cannot move {source!r} to {dest!r}: the destination lies inside the source")
+
+
+def byte_range(start: int | None, length: int | None, nbytes: int) -> tuple[int, int]:
+    """Say which bytes of an object of `nbytes` bytes a `Request` means.
+
+    The range is cut to the object as a Python slice would be, so a suffix longer than the object is all of it.
+
+    Returns: (begin, end) with ``0 <= begin <= end <= nbytes``.
+    """
+    if start is None:
+        return 0, nbytes
+    begin = start if start >= 0 else nbytes + start
+    end = nbytes if length is None else min(begin + length, nbytes)
+    begin = min(max(begin, 0), nbytes)
+    return begin, max(begin, end)
+
+
+def cut(value: bytes, start: int | None, length: int | None) -> bytes | memoryview:
+    """The part of a whole object that a `Request` means; a view, not a copy."""
+    if start is None:
+        return value
+    begin, end = byte_range(start, length, len(value))
+    return memoryview(value)[begin:end]
+
+
+def byte_view(key: str, value: Any) -> bytes | memoryview:
+    """View what is to be stored as one-dimensional bytes, without a copy where it is that already.
+
+    Raises: TypeError naming the key if the value does not hold bytes (an int, a str, a list, a device array).
+    """
+    if type(value) is bytes:
+        return value
+    try:
+        view = memoryview(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"key {key!r}: expected bytes, bytearray, memoryview or a uint8 NumPy array; got {type(value).__name__}"
+        ) from error
+    if view.format == "B" and view.ndim == 1 and view.c_contiguous:
+        return view
+    return view.tobytes()
+
+
+def as_bytes(key: str, value: Any) -> bytes:
+    """Make immutable bytes of what is to be stored; `bytes` are not copied. Raises: TypeError naming the key."""
+    if type(value) is bytes:
+        return value
+    if isinstance(value, np.ndarray):
+        # Also what a buffer cannot describe, such as datetime64, which zarr 2 may have left in a user's dict.
+        return value.tobytes()
+    return bytes(byte_view(key, value))
+
+
+def children(keys: Iterable[str], path: str) -> tuple[list[str], list[str]]:
+    """Names directly under a path, among some keys of a store that has no directories.
+
+    Returns: (objects, sub-paths), both sorted.
+    """
+    nskip = len(path) + 1 if path else 0
+    prefix = f"{path}/" if path else ""
+    objects: list[str] = []
+    paths: set[str] = set()
+    for key in keys:
+        if key.startswith(prefix):
+            name, slash, _ = key[nskip:].partition("/")
+            if slash:
+                paths.add(name)
+            else:
+                objects.append(name)
+    return sorted(objects), sorted(paths)

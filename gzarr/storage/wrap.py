@@ -1,0 +1,207 @@
+"""Stores around other stores: a read-only view, and one that records what is asked of it.
+
+A wrapper answers for the store it wraps: same locks, same generations, same name.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+from gzarr.storage.base import Buffer, Request, Store
+
+
+def read_only(store: Store) -> Store:
+    """A view of a store that refuses every change with `ReadOnlyError`; the store itself if it is read-only already.
+
+    Closing the view does not close the store.
+    """
+    return store if store.read_only else _ReadOnlyStore(store)
+
+
+class _Wrapper(Store):
+    """Passes every verb on."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.read_only = store.read_only
+
+    def get_one(self, request: Request) -> Buffer | None:
+        return self._store.get_one(request)
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        return self._store.get_many(requests)
+
+    def set(self, key: str, value: Buffer) -> None:
+        self.check_writable()
+        self._store.set(key, value)
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        self.check_writable()
+        self._store.set_many(items)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        self.check_writable()
+        self._store.delete_many(keys)
+
+    def clear(self) -> None:
+        self.delete_prefix()
+
+    def delete_prefix(self, path: str = "") -> None:
+        self.check_writable()
+        self._store.delete_prefix(path)
+
+    def move_prefix(self, source: str, dest: str) -> None:
+        self.check_writable()
+        self._store.move_prefix(source, dest)
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        return self._store.list_prefix(prefix)
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        return self._store.list_dir(path)
+
+    def getsize(self, key: str) -> int | None:
+        return self._store.getsize(key)
+
+    def nbytes_stored(self, path: str = "") -> int:
+        return self._store.nbytes_stored(path)
+
+    def generation(self, key: str) -> object | None:
+        return self._store.generation(key)
+
+    def lock_name(self, key: str) -> Hashable:
+        return self._store.lock_name(key)
+
+    def close(self) -> None:
+        self._store.close()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._store
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    def __str__(self) -> str:
+        return str(self._store)
+
+
+class _ReadOnlyStore(_Wrapper):
+    """A view through which nothing can be changed."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.read_only = True
+
+    def close(self) -> None:
+        """Do nothing: the view does not own the store."""
+
+
+class CountingStore(_Wrapper):
+    """Passes everything on to a store and records it; may be used by several threads.
+
+    Args:
+        store: the store to watch.
+
+    Attributes:
+        requests: every `Request` made, in order.
+        nbatches: number of calls that made them (``get_one`` and ``get_many``).
+        written: keys written, and destinations of moves.
+        deleted: keys deleted, paths given to ``delete_prefix``, and sources of moves.
+        listed: paths given to ``list_prefix`` and ``list_dir``.
+        sized: keys whose size, existence or generation was asked for.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._lock = threading.Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was recorded."""
+        with self._lock:
+            self.nbatches = 0
+            self.requests: list[Request] = []
+            self.written: list[str] = []
+            self.deleted: list[str] = []
+            self.listed: list[str] = []
+            self.sized: list[str] = []
+
+    def get_one(self, request: Request) -> Buffer | None:
+        """Fetch one request."""
+        with self._lock:
+            self.nbatches += 1
+            self.requests.append(request)
+        return super().get_one(request)
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order; None where the key is missing."""
+        with self._lock:
+            self.nbatches += 1
+            self.requests.extend(requests)
+        return super().get_many(requests)
+
+    def set(self, key: str, value: Buffer) -> None:
+        """Store one object atomically."""
+        super().set(key, value)
+        with self._lock:
+            self.written.append(key)
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair; each replaces its object atomically."""
+        items = list(items)
+        super().set_many(items)
+        with self._lock:
+            self.written.extend(key for key, _ in items)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys; missing ones are ignored."""
+        keys = list(keys)
+        super().delete_many(keys)
+        with self._lock:
+            self.deleted.extend(keys)
+
+    def delete_prefix(self, path: str = "") -> None:
+        """Delete every key under a path."""
+        super().delete_prefix(path)
+        with self._lock:
+            self.deleted.append(path)
+
+    def move_prefix(self, source: str, dest: str) -> None:
+        """Rename every key under `source` to lie under `dest`."""
+        super().move_prefix(source, dest)
+        with self._lock:
+            self.deleted.append(source)
+            self.written.append(dest)
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys that lie under a path."""
+        with self._lock:
+            self.listed.append(prefix)
+        return super().list_prefix(prefix)
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        """Names directly under a path, sorted: (objects, sub-paths)."""
+        with self._lock:
+            self.listed.append(path)
+        return super().list_dir(path)
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+        with self._lock:
+            self.sized.append(key)
+        return super().getsize(key)
+
+    def generation(self, key: str) -> object | None:
+        """What the store says of the object's version."""
+        with self._lock:
+            self.sized.append(key)
+        return super().generation(key)
+
+    def __contains__(self, key: object) -> bool:
+        with self._lock:
+            self.sized.append(str(key))
+        return super().__contains__(key)
+
+    def __reduce__(self) -> tuple[type[CountingStore], tuple[Store]]:
+        return CountingStore, (self._store,)

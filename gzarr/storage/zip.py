@@ -1,0 +1,197 @@
+"""A store in one ZIP archive.
+
+How an archive is kept without duplicate entries and made valid at the end is told in `gzarr.storage.archive`.
+"""
+# os.path: the store takes what users call a path and gives it back unchanged.
+# ruff: noqa: PTH100
+
+from __future__ import annotations
+
+import os
+import weakref
+import zipfile
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import IO, Any
+
+from gzarr.errors import StoreError
+from gzarr.storage.archive import DAMAGE, Archive, ZipMode, open_archive, open_file
+from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.rules import as_bytes, byte_view, check_key, check_move, check_path, children, cut
+
+# Documents of Zarr v2 and v3 that describe a node; they are a few kilobytes at most and change with every attribute.
+_DOCUMENTS = frozenset({"zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"})
+
+
+class ZipStore(Store):
+    """A store in a ZIP archive; close it (or use ``with``) when writing is done.
+
+    Reads archives that zarr-python or ``zip -r`` made: directories in them are passed over, and of several entries with
+    one name the last counts. Only one store at a time may have an archive open for writing.
+
+    Args:
+        path: path of the archive, or a binary file object that can seek (and read, even for writing), such as
+            ``io.BytesIO``. The caller closes a file object, after the store.
+        mode: ``"r"`` reads an existing archive, ``"r+"`` also changes it, ``"a"`` makes it if it is missing, ``"w"``
+            begins an empty one, ``"x"`` does so where none exists.
+        compression: how new entries are compressed (``zipfile.ZIP_STORED`` and so on). Stored entries, the default, can
+            be read in parts; chunks are compressed by their codecs.
+        allowZip64: allow archives of more than 4 GiB.
+        read_only: refuse changes; None means exactly for mode ``"r"``.
+
+    Raises: NodeNotFoundError if there is no such file; ContainsNodeError for mode ``"x"`` if there is; StoreError if it
+        is not an archive, cannot be opened, or `mode` and `read_only` contradict each other.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | IO[bytes],
+        mode: ZipMode = "r",
+        compression: int = zipfile.ZIP_STORED,
+        allowZip64: bool = True,  # noqa: N803  # the name that zipfile and zarr use
+        read_only: bool | None = None,
+    ) -> None:
+        if mode not in ("r", "r+", "a", "w", "x"):
+            raise StoreError(f"ZipStore: mode must be one of 'r', 'r+', 'a', 'w', 'x'; got {mode!r}")
+        if read_only is not None and read_only != (mode == "r"):
+            raise StoreError(f"ZipStore: read_only={read_only} contradicts mode={mode!r}; leave read_only out")
+        self.read_only = mode == "r"
+        self._mode, self._compression, self._allow_zip64 = mode, compression, allowZip64
+        self._path: str | None = None
+        self._lock_root: Hashable = id(path)
+        if isinstance(path, (str, os.PathLike)):
+            self._name = f"zip://{os.fsdecode(path)}"
+            self._path = os.path.abspath(os.fsdecode(path))
+            self._lock_root = os.path.normcase(os.path.realpath(self._path))
+            file = open_file(self._path, mode, self._name)
+        else:
+            self._name = f"zip://<{type(path).__name__} at {id(path):#x}>"
+            file = path
+        try:
+            zip_file = open_archive(file, mode, self._name, compression, allowZip64)
+        except BaseException:
+            if self._path is not None:
+                file.close()
+            raise
+        self._archive = Archive(self._path, file, zip_file, self._name, compression)
+        self._finalizer = weakref.finalize(self, self._archive.close)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def get_one(self, request: Request) -> Buffer | None:
+        """Fetch one request. Raises: StoreError if the store is closed or the entry is damaged."""
+        archive = self._open()
+        key, start, length = request
+        document = archive.documents.get(key)
+        if document is not None:
+            return cut(document, start, length)
+        entry = archive.entries.get(key)
+        return None if entry is None else archive.read(key, entry, start, length)
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order."""
+        return [self.get_one(request) for request in requests]
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes (before compression), or None if it is missing."""
+        archive = self._open()
+        document = archive.documents.get(key)
+        if document is not None:
+            return len(document)
+        entry = archive.entries.get(key)
+        return None if entry is None else entry.info.file_size
+
+    def generation(self, key: str) -> object | None:
+        """A token of the entry, which changes with every write through this store."""
+        archive = self._open()
+        document = archive.documents.get(key)
+        return archive.entries.get(key) if document is None else document
+
+    def lock_name(self, key: str) -> Hashable:
+        """The real path of the archive (or the identity of the file object), with the key."""
+        return self._lock_root, key
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path, as they were when listing began."""
+        check_path(prefix)
+        archive = self._open()
+        with archive.lock:
+            keys = list(dict.fromkeys([*archive.entries, *archive.documents]))
+        prefix = f"{prefix}/" if prefix else ""
+        return (key for key in keys if key.startswith(prefix))
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        """Names directly under a path, sorted: (objects, sub-paths)."""
+        return children(self.list_prefix(path), path)
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def set(self, key: str, value: Buffer) -> None:
+        """Store one object. Raises: StoreError; the old object is then still there."""
+        archive = self._open()
+        self.check_writable()
+        check_key(key)
+        if key.rpartition("/")[2] in _DOCUMENTS:
+            data = as_bytes(key, value)
+            with archive.lock:
+                self._open().documents[key] = data
+            return
+        view = byte_view(key, value)
+        try:
+            with archive.lock:
+                self._open().append(key, view)
+        except StoreError:
+            raise
+        except (*DAMAGE, zipfile.LargeZipFile) as error:
+            raise StoreError(f"store {self}, key {key!r}: cannot write the entry: {error}") from error
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair; each replaces its object atomically."""
+        for key, value in items:
+            self.set(key, value)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys; missing ones are ignored. Their bytes leave the archive when it is written anew."""
+        archive = self._open()
+        self.check_writable()
+        for key in keys:
+            with archive.lock:
+                self._open().documents.pop(key, None)
+                archive.drop(key)
+
+    def clear(self) -> None:
+        """Delete everything."""
+        self.delete_prefix()
+
+    def move_prefix(self, source: str, dest: str) -> None:
+        """Copy every key under `source` to lie under `dest`, then delete it; entries have no other way to be renamed.
+
+        Raises: StoreError if anything lies at the destination.
+        """
+        self._open()
+        self.check_writable()
+        check_move(source, dest)
+        if next(self.list_prefix(dest), None) is not None:
+            raise StoreError(f"store {self}: cannot move {source!r} to {dest!r}, which is not empty; delete it first")
+        super().move_prefix(source, dest)
+
+    def close(self) -> None:
+        """Finish the archive: write the waiting documents and the directory. May be called again.
+
+        Raises: StoreError if that fails, for example because the disk is full.
+        """
+        self._finalizer.detach()
+        self._archive.close()
+
+    def _open(self) -> Archive:
+        archive = self._archive
+        if archive.closed:
+            raise StoreError(f"store {self} is closed; open it again to use it")
+        return archive
+
+    def __str__(self) -> str:
+        return self._name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._path is None or self._mode != "r":
+            raise StoreError(f"store {self} cannot be pickled: only a ZipStore of a path with mode 'r' can be")
+        return ZipStore, (self._path, "r", self._compression, self._allow_zip64)

@@ -1,0 +1,454 @@
+"""What every store must do, run over each kind of store; the rules are in the docstring of gzarr.storage.base."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections import UserDict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gzarr.errors import ReadOnlyError, StoreError
+from gzarr.storage import CountingStore, LocalStore, MemoryStore, Request, Store, ZipStore
+from gzarr.storage import read_only as read_only_view
+from gzarr.storage.coalesce import get_coalesced
+
+MAKERS: dict[str, Callable[[Path], Store]] = {
+    "memory": lambda _: MemoryStore(),
+    "memory over UserDict": lambda _: MemoryStore(UserDict()),
+    "local": lambda tmp: LocalStore(tmp / "data"),
+    "zip path": lambda tmp: ZipStore(tmp / "data.zip", mode="w"),
+    "zip file object": lambda _: ZipStore(io.BytesIO(), mode="w"),
+    "zip deflated": lambda tmp: ZipStore(tmp / "data.zip", mode="a", compression=8),
+    "counting": lambda tmp: CountingStore(LocalStore(tmp / "data")),
+}
+
+VALUE = bytes(range(200))
+
+
+@pytest.fixture(params=MAKERS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    made = MAKERS[request.param](tmp_path)
+    yield made
+    made.close()
+
+
+def fill(store: Store, *keys: str) -> None:
+    store.set_many((key, key.encode()) for key in keys)
+
+
+# -- reading and writing -------------------------------------------------------------------------------------------
+
+
+def test_a_missing_key_reads_as_none(store: Store) -> None:
+    fill(store, "a/b/c")
+    for request in (Request("nothing"), Request("a"), Request("a/b"), Request("a/b/c/d"), Request("x", 3, 5)):
+        assert store.get_one(request) is None
+        assert store.get_many([request, request]) == [None, None]
+        assert store.getsize(request.key) is None
+        assert request.key not in store
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        VALUE,
+        bytearray(VALUE),
+        memoryview(VALUE),
+        memoryview(VALUE)[3:77],
+        memoryview(VALUE)[::2],
+        np.arange(99, dtype="u1"),
+        np.arange(12, dtype=">u4").reshape(3, 4),
+        np.empty((0, 3)),
+    ],
+    ids=lambda value: f"{type(value).__name__}-{len(value)}",
+)
+@pytest.mark.parametrize("key", ["c/0/1", "group/zarr.json"])
+def test_what_was_set_is_read(store: Store, key: str, value: Any) -> None:
+    expected = value.tobytes() if hasattr(value, "tobytes") else bytes(value)
+    store.set(key, value)
+    assert store.get_one(Request(key)) == expected
+    assert store.getsize(key) == len(expected)
+    assert store[key] == expected
+    assert isinstance(store[key], bytes)
+
+
+@pytest.mark.parametrize("key", ["c/0", ".zattrs"])
+def test_a_buffer_may_be_reused_after_it_was_set(store: Store, key: str) -> None:
+    buffer = bytearray(VALUE)
+    store.set(key, buffer)
+    store.set_many([(key + "b", memoryview(buffer))])
+    buffer[:] = bytes(len(buffer))
+    assert store[key] == VALUE
+    assert store[key + "b"] == VALUE
+
+
+def test_setting_again_replaces_the_object(store: Store) -> None:
+    for key in ("c/0", "zarr.json"):
+        for value in (VALUE, b"short", b"", VALUE * 3):
+            store[key] = value
+            assert store[key] == value
+            assert store.getsize(key) == len(value)
+    assert sorted(store) == ["c/0", "zarr.json"]
+
+
+def test_a_held_answer_keeps_its_bytes(store: Store) -> None:
+    store["c/0"] = VALUE
+    whole, part = store.get_many([Request("c/0"), Request("c/0", 10, 20)])
+    store["c/0"] = bytes(200)
+    store.delete_many(["c/0"])
+    assert whole == VALUE
+    assert part == VALUE[10:30]
+
+
+@pytest.mark.parametrize("value", [5, "text", [1, 2], object(), None], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("key", ["c/0", "zarr.json"])
+def test_what_is_not_bytes_is_refused_by_name(store: Store, key: str, value: Any) -> None:
+    store[key] = b"old"
+    with pytest.raises(TypeError, match=key):
+        store.set(key, value)
+    with pytest.raises(TypeError, match=key):
+        store.set_many([(key, value)])
+    assert store[key] == b"old"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "/",
+        "/a",
+        "a/",
+        "a//b",
+        ".",
+        "..",
+        "../a",
+        "a/../b",
+        "a/..",
+        "./a",
+        "a/.",
+        "a\0b",
+        "a/.__gzarr_tmp_1",
+        "/etc/x",
+    ],
+)
+def test_bad_keys_are_refused(store: Store, key: str) -> None:
+    with pytest.raises(StoreError, match="not allowed"):
+        store.set(key, b"x")
+    with pytest.raises(StoreError, match="not allowed"):
+        store.set_many([(key, b"x")])
+    assert list(store) == []
+
+
+@pytest.mark.parametrize("key", ["...", "a/..b", "a..", ".zgroup", "a/.b/c", "a b", "ä/日本", "a:b"])
+def test_unusual_keys_are_fine(store: Store, key: str) -> None:
+    store[key] = b"x"
+    assert store[key] == b"x"
+    assert list(store) == [key]
+
+
+# -- ranges --------------------------------------------------------------------------------------------------------
+
+RANGES = [
+    (0, 0), (0, 10), (5, 1), (0, 200), (190, 10),
+    (0, None), (7, None), (199, None), (200, None), (1000, None),
+    (190, 100), (200, 1), (199, 2), (5000, 10), (0, 1 << 40), (10, 1 << 62), (1 << 62, 5), ((1 << 64) - 1, 5),
+    (-1, None), (-200, None), (-500, None), (-16, 4), (-16, 100), (-500, 4), (-202, 4), (-5, 0), (3, -2),
+    (None, None), (None, 5),
+]  # fmt: skip
+
+
+def expected_range(value: bytes, start: int | None, length: int | None) -> bytes:
+    if start is None:
+        return value
+    if start < 0:
+        start += len(value)
+    stop = len(value) if length is None else max(start + length, 0)
+    return value[max(start, 0) : stop] if stop > start else b""
+
+
+@pytest.mark.parametrize("key", ["c/0", "zarr.json"])
+@pytest.mark.parametrize(("start", "length"), RANGES)
+def test_a_range_gives_the_bytes_that_are_there(store: Store, key: str, start: int | None, length: int | None) -> None:
+    store[key] = VALUE
+    expected = expected_range(VALUE, start, length)
+    request = Request(key, start, length)
+    assert store.get_one(request) == expected
+    assert store.get_many([request]) == [expected]
+    assert store.get_many([Request(key), request, request]) == [VALUE, expected, expected]
+    store["empty" if key == "c/0" else ".zattrs"] = b""
+    assert store.get_one(Request("empty" if key == "c/0" else ".zattrs", start, length)) == b""
+
+
+def test_a_batch_is_answered_in_order(store: Store) -> None:
+    store.set_many((f"c/{i}", bytes([i]) * (i + 1)) for i in range(20))
+    rng = np.random.default_rng(0)
+    requests, expected = [], []
+    for i in rng.integers(0, 25, 200):
+        kind = rng.integers(3)
+        requests.append([Request(f"c/{i}"), Request(f"c/{i}", 0, 3), Request(f"c/{i}", -2)][kind])
+        whole = bytes([i]) * (i + 1)
+        expected.append(None if i >= 20 else [whole, whole[:3], whole[-2:]][kind])
+    assert store.get_many(requests) == expected
+    assert get_coalesced(store, requests) == expected
+    assert store.get_many([]) == []
+
+
+def test_large_objects_are_read_whole_and_in_parts(store: Store) -> None:
+    value = np.random.default_rng(1).integers(0, 256, 5_000_000, dtype="u1")
+    store.set("c/big", value)
+    assert store.get_one(Request("c/big")) == value.tobytes()
+    got = store.get_many([Request("c/big", 1_000_000, 3_000_000), Request("c/big", -1_500_000)])
+    assert got == [value[1_000_000:4_000_000].tobytes(), value[-1_500_000:].tobytes()]
+
+
+# -- deleting, listing, moving -------------------------------------------------------------------------------------
+
+TREE = ("zarr.json", "a/zarr.json", "a/c/0/0", "a/c/0/1", "a/c/1/0", "ab/zarr.json", "b/d/e/f")
+
+
+def test_deleting_ignores_what_is_missing(store: Store) -> None:
+    fill(store, *TREE)
+    store.delete_many(["a/c/0/0", "nothing", "a/c/0/0", "a/c", "a/zarr.json", "a/zarr.json/x"])
+    assert sorted(store) == sorted(set(TREE) - {"a/c/0/0", "a/zarr.json"})
+    store.delete_many([])
+    store["a/c/0/0"] = b"again"
+    assert store["a/c/0/0"] == b"again"
+
+
+@pytest.mark.parametrize("prefix", ["", "a", "a/c", "a/c/0", "ab", "b", "zarr.json", "a/c/0/0", "none", "a/none"])
+def test_listing(store: Store, prefix: str) -> None:
+    assert list(store.list_prefix(prefix)) == []
+    assert store.list_dir(prefix) == ([], [])
+    fill(store, *TREE)
+    start = f"{prefix}/" if prefix else ""
+    under = [key for key in TREE if key.startswith(start)]
+    assert sorted(store.list_prefix(prefix)) == sorted(under)
+    rest = [key[len(start) :] for key in under]
+    objects = sorted(name for name in rest if "/" not in name)
+    assert store.list_dir(prefix) == (objects, sorted({name.split("/")[0] for name in rest if "/" in name}))
+    assert store.nbytes_stored(prefix) == sum(map(len, under))
+
+
+def test_a_path_goes_with_its_last_object(store: Store) -> None:
+    fill(store, "a/b/c/d", "e")
+    store.delete_many(["a/b/c/d"])
+    assert store.list_dir() == (["e"], [])
+    assert store.list_dir("a") == ([], [])
+
+
+@pytest.mark.parametrize("path", ["", "a", "a/c", "ab", "b", "zarr.json", "none"])
+def test_deleting_a_prefix(store: Store, path: str) -> None:
+    fill(store, *TREE)
+    store.delete_prefix(path)
+    start = f"{path}/" if path else ""
+    left = sorted(key for key in TREE if not key.startswith(start))
+    assert sorted(store) == left
+    assert store.list_dir()[1] == sorted({key.split("/")[0] for key in left if "/" in key})
+    fill(store, *TREE)
+    assert sorted(store) == sorted(TREE)
+
+
+def test_clear_empties_the_store(store: Store) -> None:
+    fill(store, *TREE)
+    store.clear()
+    assert len(store) == 0
+    assert store.list_dir() == ([], [])
+
+
+@pytest.mark.parametrize(("source", "dest"), [("a", "x"), ("a/c", "x/y/z"), ("a", "ab/a"), ("b", "bb"), ("none", "x")])
+def test_moving(store: Store, source: str, dest: str) -> None:
+    fill(store, *TREE)
+    store.move_prefix(source, dest)
+    expected = {dest + k[len(source) :] if k.startswith(source + "/") else k: k.encode() for k in TREE}
+    assert dict(store) == expected
+    assert store.list_dir()[1] == sorted({key.split("/")[0] for key in expected if "/" in key})
+
+
+@pytest.mark.parametrize(
+    ("source", "dest"), [("a", "b"), ("a", "a/c"), ("a", "a/new"), ("", "x"), ("a", ""), ("a", "a")]
+)
+def test_a_move_that_would_lose_something_is_refused(store: Store, source: str, dest: str) -> None:
+    fill(store, *TREE)
+    with pytest.raises(StoreError, match="move"):
+        store.move_prefix(source, dest)
+    assert sorted(store) == sorted(TREE)
+
+
+# -- generations, names --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["c/0", "zarr.json"])
+def test_a_generation_says_whether_the_object_was_replaced(store: Store, key: str) -> None:
+    assert store.generation(key) is None
+    store[key] = b"one"
+    first = store.generation(key)
+    if first is None:
+        assert "memory" in str(store), "only a foreign mapping may have no generations"
+        return
+    assert store.generation(key) == first
+    store["other"] = b"x"
+    assert store[key] == b"one"
+    assert store.generation(key) == first
+    for value in (b"two", b"six", b"longer", b""):
+        before = store.generation(key)
+        store[key] = value
+        assert store.generation(key) != before
+        assert store.generation(key) != first
+    store.delete_many([key])
+    assert store.generation(key) is None
+
+
+def test_lock_names_tell_objects_apart(store: Store, tmp_path: Path) -> None:
+    names = [store.lock_name(key) for key in ("", "a", "a/b")]
+    assert len(set(names)) == 3
+    assert names == [store.lock_name(key) for key in ("", "a", "a/b")]
+    assert names == [read_only_view(store).lock_name(key) for key in ("", "a", "a/b")]
+    other = MAKERS["memory"](tmp_path)
+    assert other.lock_name("a") != store.lock_name("a")
+    assert other != store
+    assert store == store
+    assert hash(store) == hash(store)
+
+
+def test_the_name_looks_like_a_url(store: Store) -> None:
+    assert str(store).split("://")[0] in ("memory", "file", "zip")
+    assert str(store) in repr(store)
+
+
+# -- read-only, closed ---------------------------------------------------------------------------------------------
+
+
+def test_a_read_only_view_reads_and_refuses_changes(store: Store) -> None:
+    fill(store, *TREE)
+    view = read_only_view(store)
+    assert view.read_only
+    assert read_only_view(view) is view
+    assert dict(view) == dict(store)
+    assert view.list_dir("a") == store.list_dir("a")
+    assert str(view) == str(store)
+    changes: list[Callable[[], Any]] = [
+        lambda: view.set("x", b""),
+        lambda: view.set_many([("x", b"")]),
+        lambda: view.delete_many(["a/zarr.json"]),
+        lambda: view.delete_many([]),
+        lambda: view.delete_prefix("a"),
+        lambda: view.move_prefix("a", "z"),
+        lambda: view.__setitem__("x", b""),
+        lambda: view.__delitem__("a/zarr.json"),
+        view.clear,
+    ]
+    for change in changes:
+        with pytest.raises(ReadOnlyError, match="read-only"):
+            change()
+    view.close()
+    assert dict(store) == {key: key.encode() for key in TREE}
+
+
+def test_closing_twice_is_safe_and_a_closed_zip_says_so(store: Store) -> None:
+    fill(store, *TREE)
+    with store as entered:
+        assert entered is store
+    store.close()
+    if not isinstance(store, ZipStore):
+        assert sorted(store) == sorted(TREE)
+        return
+    uses: list[Callable[[], Any]] = [
+        lambda: store.get_one(Request("a/c/0/0")),
+        lambda: store.get_many([Request("none")]),
+        lambda: store.set("x", b""),
+        lambda: store.set("zarr.json", b""),
+        lambda: store.delete_many(["none"]),
+        lambda: store.delete_prefix("a"),
+        lambda: store.move_prefix("a", "b"),
+        lambda: list(store),
+        store.list_dir,
+        lambda: store.getsize("x"),
+        lambda: store.generation("x"),
+        lambda: "x" in store,
+    ]
+    for use in uses:
+        with pytest.raises(StoreError, match="is closed"):
+            use()
+    assert "zip" in str(store)
+
+
+# -- mapping -------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_a_mutable_mapping(store: Store) -> None:
+    model = {key: key.encode() for key in TREE}
+    store.update(model)
+    assert dict(store) == model
+    assert len(store) == len(model)
+    assert sorted(store.keys()) == sorted(model)
+    assert sorted(store.values()) == sorted(model.values())
+    assert sorted(store.items()) == sorted(model.items())
+    assert "a/c/0/0" in store
+    assert "a" not in store
+    assert 5 not in store
+    assert store.get("none") is None
+    assert store.get("none", b"d") == b"d"
+    assert store.pop("a/c/0/0") == b"a/c/0/0"
+    assert store.setdefault("a/c/0/0", b"new") == b"new"
+    with pytest.raises(KeyError, match="none"):
+        store["none"]
+    with pytest.raises(KeyError, match="none"):
+        del store["none"]
+    del store["zarr.json"]
+    assert "zarr.json" not in store
+
+
+# -- threads -------------------------------------------------------------------------------------------------------
+
+
+def test_many_threads_may_write_read_list_and_delete(store: Store) -> None:
+    def work(thread: int) -> None:
+        for i in range(12):
+            key, value = f"t{thread}/c/{i}", bytes([thread, i]) * 50
+            store.set(key, value)
+            store.set(f"t{thread}/zarr.json", value)
+            assert store.get_many([Request(key), Request(key, 2, 4)]) == [value, value[2:6]]
+            assert key in set(store.list_prefix(f"t{thread}"))
+            if i % 3 == 2:
+                store.delete_many([key])
+                assert store.get_one(Request(key)) is None
+        store.list_dir()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert len(store) == 8 * (8 + 1)
+
+
+@pytest.mark.parametrize("key", ["c/0", "zarr.json"])
+def test_a_reader_sees_old_or_new_bytes_and_never_a_mixture(store: Store, key: str) -> None:
+    values = [bytes([i]) * (3000 + 500 * i) for i in range(4)]
+    store[key] = values[0]
+    stop = threading.Event()
+
+    def read() -> int:
+        nread = 0
+        while not stop.is_set() or not nread:
+            whole, part = store.get_one(Request(key)), store.get_one(Request(key, 100, 2000))
+            assert whole is not None
+            assert bytes(whole) in values
+            assert part is not None
+            assert len(set(bytes(part))) == 1
+            assert len(part) == 2000
+            nread += 1
+        return nread
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read) for _ in range(3)]
+        try:
+            for i in range(60):
+                store[key] = values[i % 4]
+        finally:
+            stop.set()
+        assert all(reader.result() > 0 for reader in readers)

@@ -1,0 +1,155 @@
+"""Read-modify-write under locks: nothing is lost, nobody waits for ever."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from gzarr import locks
+from gzarr.locks import key_locks
+from gzarr.storage import LocalStore, MemoryStore, Store
+
+
+@pytest.mark.parametrize("kind", ["memory", "local"])
+def test_threads_that_change_one_object_lose_nothing(kind: str, tmp_path: Path) -> None:
+    data: dict[str, bytes] = {}
+
+    def make() -> Store:
+        return MemoryStore(data) if kind == "memory" else LocalStore(tmp_path)
+
+    make()["k"] = bytes(16)
+    start = threading.Barrier(16)
+
+    def work(thread: int) -> None:
+        store = make()
+        start.wait()
+        for _ in range(20):
+            with key_locks([store.lock_name("k")]):
+                value = bytearray(store["k"])
+                value[thread] += 1
+                store["k"] = value
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(work, range(16)))
+    assert make()["k"] == bytes([20] * 16)
+
+
+def test_crossing_sets_of_names_do_not_block_each_other() -> None:
+    names = [f"c/{i}" for i in range(12)]
+    counts = dict.fromkeys(names, 0)
+    start = threading.Barrier(8)
+
+    def work(seed: int) -> None:
+        rng = random.Random(seed)
+        start.wait()
+        for _ in range(200):
+            chosen = rng.sample(names, rng.randint(2, 6))
+            with key_locks(chosen):
+                for name in chosen:
+                    counts[name] += 1
+                    if rng.random() < 0.02:
+                        threading.Event().wait(0.0001)
+
+    threads = [threading.Thread(target=work, args=(seed,), daemon=True) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in threads), "deadlock"
+    expected = dict.fromkeys(names, 0)
+    for seed in range(8):
+        rng = random.Random(seed)
+        for _ in range(200):
+            chosen = rng.sample(names, rng.randint(2, 6))
+            for name in chosen:
+                expected[name] += 1
+                rng.random()
+    assert counts == expected
+
+
+def held_by_another(name: object) -> bool:
+    """Whether another thread would have to wait for the name."""
+    got = threading.Event()
+
+    def take() -> None:
+        with key_locks([name]):
+            got.set()
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    return not got.wait(0.05)
+
+
+def test_locks_are_held_and_released() -> None:
+    with key_locks(["a"]):
+        assert held_by_another("a")
+    assert not held_by_another("a")
+    several = key_locks(["a", "b", ("c", 1), "a"])
+    assert not held_by_another("b"), "nothing is locked before entering"
+    with several:
+        assert held_by_another("b")
+        assert held_by_another(("c", 1))
+    for name in ("a", "b", ("c", 1)):
+        assert not held_by_another(name)
+    with key_locks([]):
+        pass
+
+
+def test_one_thread_may_lock_a_name_again() -> None:
+    with key_locks(["a", "b"]), key_locks(["a"]), key_locks(["b", "a"]):
+        assert held_by_another("a")
+    assert not held_by_another("a")
+
+
+def test_an_error_releases_the_locks() -> None:
+    with pytest.raises(ValueError, match="inside"), key_locks(["a", "b"]):
+        raise ValueError("inside")
+    assert not held_by_another("a")
+    assert not held_by_another("b")
+
+
+def test_an_interrupt_while_waiting_releases_the_first_locks() -> None:
+    first, second = threading.RLock(), threading.RLock()
+
+    class Interrupted:
+        def __enter__(self) -> None:
+            raise KeyboardInterrupt
+
+        def __exit__(self, *_: object) -> None:
+            raise RuntimeError("released without being held")
+
+    with pytest.raises(KeyboardInterrupt), locks._Several([first, second, Interrupted()]):
+        pass
+    taken: list[bool] = []
+    thread = threading.Thread(target=lambda: taken.extend([first.acquire(timeout=1), second.acquire(timeout=1)]))
+    thread.start()
+    thread.join()
+    assert taken == [True, True]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_starts_with_free_locks() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with key_locks(["a", "b"]):
+            entered.set()
+            leave.wait(20)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert entered.wait(20)
+    child = os.fork()
+    if child == 0:
+        os._exit(1 if held_by_another("a") or held_by_another("b") else 0)
+    status = os.waitpid(child, 0)[1]
+    assert held_by_another("a"), "the parent's lock is still held"
+    leave.set()
+    holder.join()
+    assert status == 0

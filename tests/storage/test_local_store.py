@@ -1,0 +1,313 @@
+"""What is particular to files: atomic replacement, paths that must not leave the root, errors of the system."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gzarr.errors import ReadOnlyError, StoreError
+from gzarr.storage import LocalStore, Request
+from gzarr.storage import local as local_module
+
+
+def files_under(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_objects_are_plain_files(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "x.zarr")
+    assert not (tmp_path / "x.zarr").exists()
+    store["a/c/0"] = b"abc"
+    assert (tmp_path / "x.zarr" / "a" / "c" / "0").read_bytes() == b"abc"
+    assert files_under(tmp_path) == ["x.zarr/a/c/0"]
+
+
+def test_files_of_others_are_read_and_listed(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "zarr.json").write_bytes(b"{}")
+    store = LocalStore(tmp_path)
+    assert store["a/zarr.json"] == b"{}"
+    assert list(store) == ["a/zarr.json"]
+
+
+@pytest.mark.parametrize("call", ["write", "replace", "fstat"])
+@pytest.mark.parametrize("old", [None, b"old bytes"])
+def test_a_failing_write_leaves_the_old_bytes_and_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, old: bytes | None
+) -> None:
+    store = LocalStore(tmp_path / "x")
+    if old is not None:
+        store["a/b/c"] = old
+    real_write = os.write
+
+    def fail(*args: Any) -> None:
+        if call == "write":
+            real_write(args[0], bytes(args[1])[:3])  # the disk takes a little, then is full
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local_module.os, call, fail)
+        with pytest.raises(StoreError, match=r"cannot write '.*x/a/b/c': No space left on device") as caught:
+            store["a/b/c"] = b"new bytes"
+    assert isinstance(caught.value.__cause__, OSError)
+    assert store.get_one(Request("a/b/c")) == old
+    assert files_under(tmp_path) == ([] if old is None else ["x/a/b/c"])
+    assert store.list_dir() == ([], [] if old is None else ["a"]), "a failed first write leaves no directories"
+
+
+def test_an_interrupted_write_is_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path)
+    store["a"] = b"old"
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local_module.os, "replace", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            store["a"] = b"new"
+    assert files_under(tmp_path) == ["a"]
+    assert store["a"] == b"old"
+
+
+def test_short_writes_and_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_module, "_PIECE_NBYTES", 7)
+    store = LocalStore(tmp_path)
+    for value in (b"", b"1234567", bytes(range(100))):
+        store["k"] = value
+        assert store["k"] == value
+        assert store.get_one(Request("k", 3, 60)) == value[3:63]
+        assert store.get_one(Request("k", -30)) == value[-30:]
+
+
+def test_ranges_work_without_pread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path)
+    store["k"] = bytes(range(100))
+    monkeypatch.setattr(local_module, "_pread", local_module._seek_and_read)
+    assert store.get_many([Request("k", 5, 3), Request("k"), Request("k", -4, 2)]) == [
+        b"\5\6\7",
+        bytes(range(100)),
+        b"\x60\x61",
+    ]
+
+
+def test_unfinished_files_are_never_listed(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store["a/b"] = b"x"
+    (tmp_path / "a" / ".__gzarr_tmp_0123").write_bytes(b"left by a process that was killed")
+    (tmp_path / ".__gzarr_tmp_4567").mkdir()
+    assert list(store) == ["a/b"]
+    assert store.list_dir("a") == (["b"], [])
+    assert store.list_dir() == ([], ["a"])
+    assert store.nbytes_stored() == 1
+    store.delete_prefix("a")
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("key", ["../secret", "a/../../secret", "/etc/passwd", "..", "a//b", "a\0", "", "a/"])
+def test_nothing_outside_the_root_can_be_reached(tmp_path: Path, key: str) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    store = LocalStore(tmp_path / "x")
+    store["a/k"] = b"v"
+    for use in (
+        lambda: store.get_one(Request(key)),
+        lambda: store.get_many([Request("a/k"), Request(key)]),
+        lambda: store.set(key, b""),
+        lambda: store.delete_many([key]),
+        lambda: store.getsize(key),
+        lambda: store.generation(key),
+        lambda: store.move_prefix("a", key),
+        lambda: store.move_prefix(key, "b"),
+    ):
+        with pytest.raises(StoreError):
+            use()
+    if key:
+        for use in (
+            lambda: store.delete_prefix(key),
+            lambda: list(store.list_prefix(key)),
+            lambda: store.list_dir(key),
+        ):
+            with pytest.raises(StoreError, match="not allowed"):
+                use()
+    assert files_under(tmp_path) == ["secret", "x/a/k"]
+
+
+def test_a_file_where_a_directory_is_needed_is_named(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store["a"] = b"x"
+    store["d/e"] = b"y"
+    with pytest.raises(StoreError, match="a/b"):
+        store["a/b"] = b""
+    with pytest.raises(StoreError, match=r"/d'"):
+        store["d"] = b""
+    assert dict(store) == {"a": b"x", "d/e": b"y"}
+
+
+@pytest.mark.parametrize("call", ["open", "stat", "scandir", "unlink", "rename"])
+def test_errors_of_the_system_name_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    store = LocalStore(tmp_path)
+    store["a/k"] = b"x"
+    uses = {
+        "open": lambda: store["a/k"],
+        "stat": lambda: store.getsize("a/k"),
+        "scandir": lambda: list(store),
+        "unlink": lambda: store.delete_many(["a/k"]),
+        "rename": lambda: store.delete_prefix("a"),
+    }
+
+    def deny(*_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local_module.os, call, deny)
+        if call == "stat":  # os.path.isdir goes through it too
+            patch.setattr(local_module.os.path, "isdir", lambda _: False)
+        with pytest.raises(StoreError, match="Permission denied") as caught:
+            uses[call]()
+    assert str(tmp_path) in str(caught.value)
+    assert isinstance(caught.value.__cause__, PermissionError)
+    assert store["a/k"] == b"x"
+
+
+def test_moving_fails_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path)
+    store["a/k"] = b"x"
+
+    def deny(*_: Any) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local_module.os, "rename", deny)
+        with pytest.raises(StoreError, match="Invalid cross-device link"):
+            store.move_prefix("a", "b/c")
+    assert store.list_dir() == ([], ["a"])
+
+
+def test_empty_parents_go_but_never_the_root(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "x")
+    store["a/b/c"] = b""
+    store["a/k"] = b""
+    store.delete_prefix("a/b")
+    assert (tmp_path / "x" / "a").is_dir()
+    store.delete_prefix("a")
+    assert list((tmp_path / "x").iterdir()) == []
+    store.clear()
+    assert (tmp_path / "x").is_dir()
+
+
+def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "zarr.json").write_bytes(b"{}")
+    store = LocalStore(tmp_path / "x")
+    store["g/zarr.json"] = b"{}"
+    (tmp_path / "x" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "x" / "g" / "up").symlink_to(tmp_path / "x")
+    (tmp_path / "x" / "broken").symlink_to(tmp_path / "nothing")
+    assert sorted(store) == ["g/zarr.json", "linked/zarr.json"]
+    store.delete_prefix("linked")
+    assert files_under(tmp_path / "elsewhere") == ["zarr.json"], "deleting a link leaves what it points to"
+    assert list(store) == ["g/zarr.json"]
+
+
+def test_stores_with_different_roots_agree_on_lock_names(tmp_path: Path) -> None:
+    (tmp_path / "x" / "a").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "x")
+    stores = LocalStore(tmp_path / "x"), LocalStore(tmp_path / "x" / "a"), LocalStore(tmp_path / "link")
+    names = stores[0].lock_name("a/c/0"), stores[1].lock_name("c/0"), stores[2].lock_name("a/c/0")
+    assert len(set(names)) == 1
+    assert stores[0] == stores[2]
+    assert stores[0] != stores[1]
+
+
+def test_a_relative_root_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    store = LocalStore("data.zarr")
+    monkeypatch.chdir(tmp_path / "there")
+    store["k"] = b"v"
+    assert (tmp_path / "here" / "data.zarr" / "k").exists()
+    assert str(store) == "file://data.zarr"
+    assert store.root == str(tmp_path / "here" / "data.zarr")
+
+
+def test_a_read_only_store_makes_no_directory(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "x", read_only=True)
+    assert list(store) == []
+    with pytest.raises(ReadOnlyError, match="file://"):
+        store["a"] = b""
+    assert not (tmp_path / "x").exists()
+
+
+def test_pickling_keeps_place_and_mode(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, read_only=True)
+    (tmp_path / "k").write_bytes(b"v")
+    again = pickle.loads(pickle.dumps(store))
+    assert again == store
+    assert again["k"] == b"v"
+    assert again.read_only
+    assert str(again) == str(store)
+
+
+def test_several_ranges_of_a_file_open_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path)
+    store["a"], store["b"] = bytes(range(100)), b"bbb"
+    opened: list[str] = []
+    real_open = os.open
+
+    def counting_open(path: str, *args: Any) -> int:
+        opened.append(path)
+        return real_open(path, *args)
+
+    monkeypatch.setattr(local_module.os, "open", counting_open)
+    got = store.get_many([Request("a", 1, 2), Request("b"), Request("a", -1), Request("none"), Request("a", 50, 1)])
+    assert got == [b"\1\2", b"bbb", b"\x63", None, b"\x32"]
+    assert sorted(opened) == sorted([str(tmp_path / name) for name in ("a", "b", "none")])
+
+
+def test_the_size_is_checked_before_much_memory_is_asked_for(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store["k"] = b"abc"
+    assert store.get_one(Request("k", 1, 1 << 60)) == b"bc"
+    assert store.get_one(Request("k", 1 << 70, 5)) == b""
+
+
+def test_a_reused_inode_is_a_new_generation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path)
+    store["k"] = b"one"
+    same = os.stat(tmp_path / "k")
+    monkeypatch.setattr(local_module.LocalStore, "_stat", lambda *_: same)
+    monkeypatch.setattr(local_module.os, "fstat", lambda _: same)  # the next file gets the same inode
+    first = store.generation("k")
+    store["k"] = b"two"
+    assert store.generation("k") != first
+
+
+def test_writers_and_deleters_may_meet_in_one_directory(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    start = threading.Barrier(4)
+
+    def write(thread: int) -> None:
+        start.wait()
+        for i in range(100):
+            store.set(f"a/b/{thread}", bytes([i]))
+            store.delete_many([f"a/b/{thread}"])
+
+    def delete_all(_: int) -> None:
+        start.wait()
+        for _ in range(100):
+            store.delete_prefix("a")
+
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(write, 0), pool.submit(write, 1), pool.submit(write, 2), pool.submit(delete_all, 3)]
+        for job in jobs:
+            job.result()
+    store.delete_prefix("a")
+    assert list(tmp_path.iterdir()) == [], "no object, directory or temporary file is left"

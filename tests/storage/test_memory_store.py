@@ -1,0 +1,99 @@
+"""What is particular to memory: other people's mappings, values that could change, copies that are not made."""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict, UserDict, defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gzarr.errors import ReadOnlyError
+from gzarr.storage import KVStore, LocalStore, MemoryStore, Request
+
+
+@pytest.mark.parametrize("kind", [dict, UserDict, OrderedDict, lambda: defaultdict(bytes)])
+def test_writes_go_into_the_mapping_of_the_user(kind: Any) -> None:
+    data = kind()
+    store = MemoryStore(data)
+    store["a/b"] = bytearray(b"xyz")
+    assert data["a/b"] == b"xyz"
+    assert type(data["a/b"]) is bytes
+    data["c"] = b"theirs"
+    assert store["c"] == b"theirs"
+    assert store.get_one(Request("none")) is None
+    assert store.get_many([Request("none")]) == [None]
+    assert len(data) == 2, "asking for a missing key must not make one"
+    store.clear()
+    assert len(data) == 0
+
+
+def test_any_store_is_a_mapping_to_write_into(tmp_path: Any) -> None:
+    store = MemoryStore(LocalStore(tmp_path))
+    store["a/b"] = b"x"
+    assert (tmp_path / "a" / "b").read_bytes() == b"x"
+    assert store.list_dir("a") == (["b"], [])
+
+
+def test_values_that_could_change_are_given_as_copies() -> None:
+    array = np.array([[1, 2], [3, 4]], dtype="<u2")
+    days = np.array(["2020-01-01"], dtype="M8[D]")
+    data: dict[str, Any] = {"a": bytearray(b"abc"), "b": array, "c": memoryview(b"xyz")[::2], "d": days}
+    store = MemoryStore(data)
+    got = store.get_many([Request(key) for key in "abcd"])
+    assert got == [b"abc", array.tobytes(), b"xz", days.tobytes()]
+    assert store.get_one(Request("b", 2, 2)) == b"\2\0"
+    assert [store.getsize(key) for key in "abcd"] == [3, 8, 2, 8]
+    data["a"][0] = 0
+    assert got[0] == b"abc"
+    assert store.generation("a") is None, "a value that can change in place has no generation"
+
+
+def test_a_value_that_is_not_bytes_is_named() -> None:
+    store = MemoryStore({"a/zarr.json": "text"})
+    with pytest.raises(TypeError, match=r"a/zarr\.json"):
+        store.get_one(Request("a/zarr.json"))
+
+
+def test_reading_copies_nothing() -> None:
+    value = bytes(1000)
+    store = MemoryStore()
+    store["k"] = value
+    assert store.get_one(Request("k")) is value
+    part = store.get_one(Request("k", 10, 20))
+    assert isinstance(part, memoryview)
+    assert part.obj is value
+    assert store.generation("k") is value
+
+
+def test_two_stores_over_one_mapping_are_one() -> None:
+    data: dict[str, bytes] = {}
+    one, two = MemoryStore(data), MemoryStore(data)
+    assert one == two
+    assert hash(one) == hash(two)
+    assert one.lock_name("k") == two.lock_name("k")
+    assert str(one) == str(two) == f"memory://{id(data)}"
+    assert MemoryStore() != MemoryStore()
+
+
+def test_pickling_copies_the_objects() -> None:
+    store = MemoryStore({"a": b"1"}, read_only=True)
+    again = pickle.loads(pickle.dumps(store))
+    assert dict(again) == {"a": b"1"}
+    assert again.read_only
+    assert again != store
+
+
+def test_read_only() -> None:
+    store = MemoryStore({"a": b"1"}, read_only=True)
+    for change in (lambda: store.set("a", b""), lambda: store.delete_many(["a"]), lambda: store.move_prefix("a", "b")):
+        with pytest.raises(ReadOnlyError, match="memory://"):
+            change()
+    assert dict(store) == {"a": b"1"}
+
+
+def test_something_else_than_a_mapping_is_named() -> None:
+    with pytest.raises(TypeError, match="list"):
+        MemoryStore([])  # type: ignore[arg-type]
+    assert KVStore is MemoryStore

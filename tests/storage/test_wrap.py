@@ -1,0 +1,64 @@
+"""The counting store records what was asked, and changes nothing about the answers."""
+
+from __future__ import annotations
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from gzarr.errors import ReadOnlyError
+from gzarr.storage import CountingStore, MemoryStore, Request, read_only
+
+
+def test_everything_is_recorded() -> None:
+    store = CountingStore(MemoryStore())
+    store.set("a/b", b"1")
+    store.set_many([("a/c", b"2"), ("d", b"3")])
+    assert store.get_one(Request("a/b")) == b"1"
+    assert store.get_many([Request("d", 0, 1), Request("none")]) == [b"3", None]
+    store.getsize("d")
+    store.generation("d")
+    assert "e" not in store
+    list(store.list_prefix("a"))
+    store.list_dir()
+    store.move_prefix("a", "m")
+    store.delete_many(["d"])
+    store.delete_prefix("m")
+    assert store.requests == [Request("a/b"), Request("d", 0, 1), Request("none")]
+    assert store.nbatches == 2
+    assert store.written == ["a/b", "a/c", "d", "m"]
+    assert store.deleted == ["a", "d", "m"]
+    assert store.listed == ["a", ""]
+    assert store.sized == ["d", "d", "e"]
+    store.reset()
+    assert store.nbatches == 0
+    assert store.requests == store.written == store.deleted == store.listed == store.sized == []
+
+
+def test_failed_writes_are_not_recorded() -> None:
+    store = CountingStore(MemoryStore({"a": b""}, read_only=True))
+    for change in (lambda: store.set("a", b""), lambda: store.set_many([("a", b"")]), lambda: store.delete_many(["a"])):
+        with pytest.raises(ReadOnlyError):
+            change()
+    assert store.written == store.deleted == []
+
+
+def test_counting_is_safe_in_threads() -> None:
+    store = CountingStore(MemoryStore({"a": b""}))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: store.get_many([Request("a")] * 3), range(400)))
+    assert (store.nbatches, len(store.requests)) == (400, 1200)
+
+
+def test_wrappers_answer_for_the_store_inside() -> None:
+    inner = MemoryStore({"a": b"1"})
+    for store in (CountingStore(inner), read_only(inner)):
+        assert str(store) == str(inner)
+        assert store.lock_name("a") == inner.lock_name("a")
+        assert store.generation("a") is inner.generation("a")
+        assert len(store) == 1
+        assert store.nbytes_stored() == 1
+        again = pickle.loads(pickle.dumps(store))
+        assert dict(again) == {"a": b"1"}
+        assert again.read_only == store.read_only

@@ -1,0 +1,428 @@
+"""What is particular to archives: no duplicates, a valid file at the end, archives of other programs, damage."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import warnings
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gzarr.errors import ContainsNodeError, NodeNotFoundError, ReadOnlyError, StoreError
+from gzarr.storage import LocalStore, Request, ZipStore
+from gzarr.storage import archive as archive_module
+
+DATA = bytes(range(256)) * 4
+
+
+def names_in(path: Any) -> list[str]:
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        return archive.namelist()
+
+
+# -- no duplicates -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["w", "x", "a"])
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("as_object", [False, True])
+def test_overwriting_and_deleting_leave_no_duplicates(
+    tmp_path: Path, mode: Any, compression: int, as_object: bool
+) -> None:
+    target: Any = io.BytesIO() if as_object else tmp_path / "x.zip"
+    with ZipStore(target, mode=mode, compression=compression) as store:
+        for i in range(5):
+            store["zarr.json"] = b"%d" % i
+            store["c/0"] = DATA + b"%d" % i
+            store["c/1"] = b"doomed"
+        store.delete_many(["c/1"])
+    assert sorted(names_in(target)) == ["c/0", "zarr.json"]
+    with ZipStore(target, mode="a", compression=compression) as store:
+        store["zarr.json"] = b"new"
+        store["c/0"] = b"new"
+        store["c/2"] = b"more"
+    assert sorted(names_in(target)) == ["c/0", "c/2", "zarr.json"]
+    with ZipStore(target, mode="r+") as store:
+        store.delete_many(["c/2"])
+    with ZipStore(target) as store:
+        assert dict(store) == {"zarr.json": b"new", "c/0": b"new"}
+
+
+def test_a_small_archive_is_written_anew_without_dead_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with ZipStore(path, mode="w") as store:
+        store["keep"] = DATA
+    clean = path.stat().st_size
+    path.chmod(0o640)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.comment = b"remarks"
+    with ZipStore(path, mode="r+") as store:
+        store["big"] = bytes(100_000)
+        store.delete_many(["big"])
+    assert path.stat().st_size == clean + len(b"remarks")
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert names_in(path) == ["keep"]
+    with zipfile.ZipFile(path) as archive:
+        assert archive.comment == b"remarks"
+    assert os.listdir(tmp_path) == ["x.zip"]
+
+
+def test_a_large_archive_with_little_to_lose_is_left_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_module, "_SMALL_NBYTES", 1000)
+    path = tmp_path / "x.zip"
+    with ZipStore(path, mode="w") as store:
+        store["c/0"] = bytes(50_000)
+        store["c/1"] = b"old"
+    inode = path.stat().st_ino
+    with ZipStore(path, mode="a") as store:
+        store["c/1"] = b"new"
+    assert path.stat().st_ino == inode
+    assert sorted(names_in(path)) == ["c/0", "c/1"]
+    with ZipStore(path, mode="a") as store:
+        assert store["c/1"] == b"new"
+        store["c/0"] = b"short"
+    assert path.stat().st_size < 1000
+
+
+def test_if_writing_anew_fails_the_finished_archive_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.zip"
+    store = ZipStore(path, mode="w")
+    store["c/0"] = DATA
+    store["c/0"] = b"new"
+
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(archive_module.os, "replace", fail)
+        with pytest.raises(StoreError, match="No space left"):
+            store.close()
+    assert os.listdir(tmp_path) == ["x.zip"]
+    with ZipStore(path) as again:
+        assert dict(again) == {"c/0": b"new"}
+
+
+def test_entries_of_every_kind_survive_writing_anew(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for kind in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+            archive.writestr(zipfile.ZipInfo(f"c/{kind}"), DATA, kind)
+        archive.writestr("c/dead", bytes(5000))
+        with archive.open("c/größe", "w", force_zip64=True) as entry:
+            entry.write(DATA)
+        archive.writestr("folder/", b"")
+    # An entry whose sizes follow its data, as a program that cannot seek writes them.
+    stream = io.BytesIO()
+    stream.seekable = lambda: False  # type: ignore[method-assign]
+    stream.seek = stream.tell = None  # type: ignore[method-assign, assignment]
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("s/0", DATA)
+        archive.writestr("s/1", DATA * 2)
+        archive.writestr("dead", b"x" * 99)
+    (tmp_path / "s.zip").write_bytes(stream.getvalue())
+    for name, doomed in (("x.zip", "c/dead"), ("s.zip", "dead")):
+        with ZipStore(tmp_path / name) as store:
+            expected = {key: value for key, value in store.items() if key != doomed}
+        size = (tmp_path / name).stat().st_size
+        with ZipStore(tmp_path / name, mode="a") as store:
+            store.delete_many([doomed])
+        assert (tmp_path / name).stat().st_size < size
+        names_in(tmp_path / name)
+        with ZipStore(tmp_path / name) as store:
+            assert dict(store) == expected
+    assert "folder/" in names_in(path)
+
+
+# -- archives of others --------------------------------------------------------------------------------------------
+
+
+def test_directories_and_duplicates_of_other_programs_are_tolerated(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # zipfile warns of the duplicates that we want
+        archive.mkdir("a")
+        archive.writestr("a/zarr.json", b"old")
+        archive.writestr("a/c/0", DATA)
+        archive.writestr("a/zarr.json", b"new")
+    with ZipStore(path) as store:
+        assert dict(store) == {"a/zarr.json": b"new", "a/c/0": DATA}
+        assert store.list_dir("a") == (["zarr.json"], ["c"])
+    before = path.read_bytes()
+    ZipStore(path, mode="a").close()
+    assert path.read_bytes() == before, "an archive that nobody changed is not touched"
+    with ZipStore(path, mode="a") as store:
+        store["b"] = b""
+    assert sorted(names_in(path)) == ["a/", "a/c/0", "a/zarr.json", "b"]
+
+
+def test_an_archive_is_a_directory_zipped(tmp_path: Path) -> None:
+    local = LocalStore(tmp_path / "x")
+    local.update({"zarr.json": b"{}", "a/c/0": DATA})
+    with ZipStore(tmp_path / "x.zip", mode="w") as store:
+        store.update(local)
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        archive.extractall(tmp_path / "out")
+    assert dict(LocalStore(tmp_path / "out")) == dict(local)
+    assert (tmp_path / "out" / "zarr.json").stat().st_mode & 0o600 == 0o600
+
+
+# -- reading in place ----------------------------------------------------------------------------------------------
+
+
+def test_a_range_of_a_stored_entry_reads_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.BytesIO()
+    with ZipStore(file, mode="w") as store:
+        store["big"] = bytes(1_000_000)
+    store = ZipStore(file)
+    nread = 0
+    real_read = file.read
+
+    class Watched(io.BytesIO):
+        def read(self, nbytes: int | None = -1, /) -> bytes:
+            nonlocal nread
+            data = super().read(nbytes)
+            nread += len(data)
+            return data
+
+    watched = Watched(file.getvalue())
+    store = ZipStore(watched)
+    nread = 0
+    assert store.get_one(Request("big", 500_000, 100)) == bytes(100)
+    assert store.get_one(Request("big", -7)) == bytes(7)
+    assert nread < 300
+    assert real_read is not None
+
+
+def test_many_threads_read_one_archive(tmp_path: Path) -> None:
+    for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2):
+        file = io.BytesIO()
+        for target in (tmp_path / "x.zip", file):
+            with ZipStore(target, mode="w", compression=compression) as store:
+                store.update({f"c/{i}": bytes([i]) * 3000 for i in range(20)})
+            with ZipStore(target) as store, ThreadPoolExecutor(8) as pool:
+                requests = [Request(f"c/{i % 20}", i, 100) for i in range(200)]
+                assert list(pool.map(store.get_one, requests)) == [bytes([i % 20]) * 100 for i in range(200)]
+
+
+# -- closing -------------------------------------------------------------------------------------------------------
+
+
+def test_a_forgotten_store_is_finished_by_the_garbage_collector(tmp_path: Path) -> None:
+    store = ZipStore(tmp_path / "x.zip", mode="w")
+    store["zarr.json"], store["c/0"] = b"{}", DATA
+    del store
+    gc.collect()
+    assert sorted(names_in(tmp_path / "x.zip")) == ["c/0", "zarr.json"]
+
+
+def test_a_forgotten_store_is_finished_at_the_end_of_the_program(tmp_path: Path) -> None:
+    code = "import sys; from gzarr.storage import ZipStore; s = ZipStore(sys.argv[1], 'w'); s['zarr.json'] = b'{}'"
+    root = Path(archive_module.__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, str(tmp_path / "x.zip")], cwd=root, capture_output=True, check=True
+    )
+    assert done.stderr == b""
+    assert names_in(tmp_path / "x.zip") == ["zarr.json"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_does_not_finish_the_archive_of_its_parent(tmp_path: Path) -> None:
+    store = ZipStore(tmp_path / "x.zip", mode="w")
+    store["c/0"] = DATA
+    size = (tmp_path / "x.zip").stat().st_size
+    child = os.fork()
+    if child == 0:
+        store.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (tmp_path / "x.zip").stat().st_size == size
+    store["c/1"] = DATA
+    store.close()
+    assert names_in(tmp_path / "x.zip") == ["c/0", "c/1"]
+
+
+def test_an_empty_store_is_a_valid_archive(tmp_path: Path) -> None:
+    ZipStore(tmp_path / "x.zip", mode="a").close()
+    with ZipStore(tmp_path / "x.zip") as store:
+        assert list(store) == []
+
+
+def test_a_failing_write_keeps_the_old_bytes_and_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.zip"
+    store = ZipStore(path, mode="w")
+    store["c/0"] = DATA
+    real_write = zipfile._ZipWriteFile.write  # type: ignore[attr-defined]
+
+    def fail(self: Any, data: Any) -> None:
+        real_write(self, data[:100])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(zipfile._ZipWriteFile, "write", fail)  # type: ignore[attr-defined]
+        for key in ("c/0", "c/1"):
+            with pytest.raises(StoreError, match=f"{key}.*No space left"):
+                store[key] = bytes(5000)
+    assert dict(store) == {"c/0": DATA}
+    store["c/2"] = b"later"
+    store.close()
+    assert names_in(path) == ["c/0", "c/2"]
+    with ZipStore(path) as again:
+        assert dict(again) == {"c/0": DATA, "c/2": b"later"}
+
+
+# -- modes ---------------------------------------------------------------------------------------------------------
+
+
+def test_modes(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    for mode in ("r", "r+"):
+        with pytest.raises(NodeNotFoundError, match=r"x\.zip"):
+            ZipStore(path, mode=mode)  # type: ignore[arg-type]
+        assert not path.exists()
+    with ZipStore(path, mode="x") as store:
+        store["a"] = b"1"
+    with pytest.raises(ContainsNodeError, match="mode 'x'"):
+        ZipStore(path, mode="x")
+    with ZipStore(path) as store:
+        assert store.read_only
+        with pytest.raises(ReadOnlyError, match="zip://"):
+            store["a"] = b"2"
+    with ZipStore(path, mode="r+") as store:
+        assert not store.read_only
+        assert store["a"] == b"1"
+    with ZipStore(path, mode="w") as store:
+        assert list(store) == []
+    with pytest.raises(NodeNotFoundError, match="make its folder"):
+        ZipStore(tmp_path / "none" / "x.zip", mode="w")
+
+
+def test_modes_of_file_objects() -> None:
+    file = io.BytesIO()
+    with pytest.raises(StoreError, match="not a ZIP archive"):
+        ZipStore(file)
+    with ZipStore(file, mode="x") as store:
+        store["a"] = DATA
+    assert not file.closed, "the file object belongs to its owner"
+    with pytest.raises(ContainsNodeError, match="not empty"):
+        ZipStore(file, mode="x")
+    with ZipStore(file, mode="w") as store:
+        store["b"] = b""
+    assert names_in(file) == ["b"]
+    pipe = io.BytesIO()
+    pipe.seekable = lambda: False  # type: ignore[method-assign]
+    with pytest.raises(StoreError, match="cannot seek"):
+        ZipStore(pipe, mode="w")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mode": "w-"}, "mode must be one of"),
+        ({"mode": "r", "read_only": False}, "contradicts"),
+        ({"mode": "w", "read_only": True}, "contradicts"),
+        ({"mode": "w", "compression": 77}, "compression"),
+    ],
+)
+def test_impossible_arguments_are_refused(tmp_path: Path, arguments: Any, message: str) -> None:
+    with pytest.raises(StoreError, match=message):
+        ZipStore(tmp_path / "x.zip", **arguments)
+
+
+def test_what_is_not_an_archive_is_said_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    path.write_bytes(b"something else")
+    for mode in ("r", "r+", "a"):
+        with pytest.raises(StoreError, match="not a ZIP archive"):
+            ZipStore(path, mode=mode)  # type: ignore[arg-type]
+    assert path.read_bytes() == b"something else"
+    with pytest.raises(StoreError, match="cannot open"):
+        ZipStore(tmp_path)
+
+
+def test_pickling_opens_the_file_again(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with ZipStore(path, mode="w") as store:
+        store["a"] = DATA
+        with pytest.raises(StoreError, match="pickled"):
+            pickle.dumps(store)
+    with ZipStore(path) as store, pickle.loads(pickle.dumps(store)) as again:
+        assert again == store
+        assert dict(again) == {"a": DATA}
+    with pytest.raises(StoreError, match="pickled"):
+        pickle.dumps(ZipStore(io.BytesIO(path.read_bytes())))
+
+
+def test_lock_names_come_from_the_real_path(tmp_path: Path) -> None:
+    with ZipStore(tmp_path / "x.zip", mode="w") as store:
+        store["a"] = b""
+    (tmp_path / "link.zip").symlink_to(tmp_path / "x.zip")
+    with ZipStore(tmp_path / "x.zip") as one, ZipStore(tmp_path / "link.zip") as two:
+        assert one.lock_name("a") == two.lock_name("a")
+        assert one == two
+
+
+# -- damage --------------------------------------------------------------------------------------------------------
+
+
+def damaged(compression: int, change: Any) -> ZipStore:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        archive.writestr("c/0", DATA)
+    data = bytearray(file.getvalue())
+    change(data)
+    return ZipStore(io.BytesIO(bytes(data)))
+
+
+def flip_data(data: bytearray) -> None:
+    data[40] ^= 0xFF
+
+
+def flip_header(data: bytearray) -> None:
+    data[0] ^= 0xFF
+
+
+def encrypt(data: bytearray) -> None:
+    data[data.index(b"PK\1\2") + 8] |= 1
+
+
+def unknown_method(data: bytearray) -> None:
+    struct.pack_into("<H", data, data.index(b"PK\1\2") + 10, 55)
+
+
+def huge(data: bytearray) -> None:
+    struct.pack_into("<II", data, data.index(b"PK\1\2") + 20, 0xFFFFFF00, 0xFFFFFF00)
+
+
+def sizes_disagree(data: bytearray) -> None:
+    struct.pack_into("<I", data, data.index(b"PK\1\2") + 24, 77)
+
+
+@pytest.mark.parametrize("compression", [0, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("change", [flip_data, flip_header, encrypt, unknown_method, huge, sizes_disagree])
+def test_damage_is_an_error_that_names_the_key(compression: int, change: Any) -> None:
+    store = damaged(compression, change)
+    with pytest.raises(StoreError, match="key 'c/0'"):
+        store.get_one(Request("c/0"))
+    if change is not flip_data or compression:
+        with pytest.raises(StoreError, match="key 'c/0'"):
+            store.get_one(Request("c/0", 5, 5))
+
+
+def test_a_truncated_archive_is_refused(tmp_path: Path) -> None:
+    with ZipStore(tmp_path / "x.zip", mode="w") as store:
+        store["c/0"] = DATA
+    data = (tmp_path / "x.zip").read_bytes()
+    (tmp_path / "x.zip").write_bytes(data[:-30])
+    with pytest.raises(StoreError, match="not a ZIP archive"):
+        ZipStore(tmp_path / "x.zip")

@@ -1,0 +1,168 @@
+"""The floors of the house, checked on the syntax trees: who may import whom, and what only one place may name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "gzarr"
+
+#: Lowest first. An import goes to a lower floor, or sideways inside a folder. "__init__" is the package itself.
+FLOORS = (
+    {"errors", "config"},
+    {"dtypes", "selection", "grid", "keys", "locks", "storage"},
+    {"codecs", "shard", "plan"},
+    {"layout"},
+    {"metadata"},
+    {"backend"},
+    {"cpu"},
+    {"gpu"},  # above cpu: steps that the GPU lacks run there
+    {"engine"},
+    {"bind"},
+    {"attributes", "indexing"},
+    {"array"},
+    {"creation", "info"},
+    {"group"},
+    {"api"},
+    {"__init__"},
+    {"demo"},
+    {"cli"},
+    {"__main__"},
+)
+FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in names}
+GPU_LIBRARIES = {"cupy", "cupyx", "nvcomp", "nvidia", "kvikio"}
+#: Format differences end in metadata/ and in the JSON of fill values; creation and api take the format as an argument;
+#: the demo shows both.
+KNOWS_FORMATS = {"metadata", "dtypes", "creation", "api", "demo"}
+
+
+def imported_names(tree: ast.AST) -> Iterator[str]:
+    """Every dotted name that a module imports, at its top or inside functions, also through importlib."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                base = "." * level + (module or "")
+                yield from (f"{base}.{alias.name}" for alias in names)
+            case ast.Call(
+                func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                yield name
+
+
+def part_of(module: str) -> str:
+    """``gzarr.codecs.zstd`` -> ``codecs``; ``gzarr`` -> ``__init__``."""
+    return [*module.split("."), "__init__"][1]
+
+
+def compares_format(tree: ast.AST) -> bool:
+    """Whether a module asks which format it deals with."""
+    for node in ast.walk(tree):
+        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        sides += [node.subject] if isinstance(node, ast.Match) else []
+        if any(getattr(side, "attr", getattr(side, "id", "")) == "zarr_format" for side in sides):
+            return True
+    return False
+
+
+def find_violations(package: Path) -> list[str]:
+    """All that is wrong with a package, as sentences."""
+    trees = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        trees[".".join(parts).removesuffix(".__init__")] = ast.parse(path.read_text())
+    found, graph = [], {}
+    for module, tree in trees.items():
+        part = part_of(module)
+        if part not in FLOOR_OF:
+            found.append(f"{module} stands on no floor: add it to the table")
+            continue
+        names = list(imported_names(tree))
+        targets = {resolve(name, trees) for name in names if name.split(".")[0] == "gzarr"}
+        graph[module] = targets
+        found += [f"{module} imports {name}: write absolute imports" for name in names if name.startswith(".")]
+        for target in sorted(targets):
+            to = part_of(target)
+            if to != part and FLOOR_OF.get(to, 99) >= FLOOR_OF[part]:
+                found.append(f"{module} imports {target}, which does not lie below it")
+            if to == "gpu" and part not in ("gpu", "api"):
+                found.append(f"{module} names {target}: only api may")
+        if part != "gpu":
+            found += [f"{module} imports {name}" for name in names if name.split(".")[0] in GPU_LIBRARIES]
+        if part not in KNOWS_FORMATS and compares_format(tree):
+            found.append(f"{module} compares zarr_format: only {sorted(KNOWS_FORMATS)} may")
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        found.append("circle: " + " -> ".join(error.args[1]))
+    return found
+
+
+def resolve(name: str, modules: dict[str, ast.Module]) -> str:
+    """The module that an imported name lies in: ``gzarr.errors.GzarrError`` -> ``gzarr.errors``."""
+    while name not in modules and "." in name:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def test_the_package_keeps_to_its_floors() -> None:
+    assert find_violations(PACKAGE) == []
+
+
+def test_every_floor_is_named_once() -> None:
+    assert sum(len(names) for names in FLOORS) == len(FLOOR_OF)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"errors.py": "from gzarr.plan import Plan"}, "gzarr.errors imports gzarr.plan, which does not lie below it"),
+        ({"plan.py": "from gzarr import shard"}, "gzarr.plan imports gzarr.shard, which does not lie below it"),
+        ({"plan.py": "def f():\n    import gzarr"}, "gzarr.plan imports gzarr, which does not lie below it"),
+        ({"plan.py": "from .grid import Grid"}, "gzarr.plan imports .grid.Grid: write absolute imports"),
+        ({"codecs/a.py": "import gzarr.codecs.b"}, "circle: gzarr.codecs.a -> gzarr.codecs.b -> gzarr.codecs.a"),
+        ({"cpu/backend.py": "import cupy.cuda"}, "gzarr.cpu.backend imports cupy.cuda"),
+        ({"cpu/backend.py": "import importlib as i\ni.import_module('kvikio')"}, "gzarr.cpu.backend imports kvikio"),
+        ({"bind.py": "import gzarr.gpu.backend"}, "gzarr.bind names gzarr.gpu.backend: only api may"),
+        ({"engine.py": "x = meta.zarr_format == 2"}, "gzarr.engine compares zarr_format"),
+        ({"engine.py": "match zarr_format:\n    case 2: pass"}, "gzarr.engine compares zarr_format"),
+        ({"misc.py": ""}, "gzarr.misc stands on no floor"),
+    ],
+)
+def test_violations_are_found(tmp_path: Path, files: dict[str, str], expected: str) -> None:
+    sound = {
+        "__init__.py": "from gzarr.api import open",
+        "api.py": "def open():\n    import gzarr.gpu.backend\n    return zarr_format == 2",
+        "gpu/backend.py": "import cupy",
+        "cpu/backend.py": "from gzarr.plan import Plan",
+        "codecs/a.py": "",
+        "codecs/b.py": "from gzarr.codecs.a import A",
+        "errors.py": "",
+        "plan.py": "from gzarr.grid import Grid",
+        "shard.py": "",
+        "grid.py": "",
+    }
+    package = tmp_path / "gzarr"
+    write_tree(package, sound)
+    assert find_violations(package) == []
+    write_tree(package, files)
+    found = find_violations(package)
+    assert any(sentence.startswith(expected) or same_circle(sentence, expected) for sentence in found), found
+
+
+def write_tree(package: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = package / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def same_circle(one: str, other: str) -> bool:
+    """Whether two sentences name the same circle: the walk may begin anywhere on it."""
+    return one.startswith("circle: ") and set(one[8:].split(" -> ")) == set(other[8:].split(" -> "))
