@@ -45,7 +45,7 @@ def create_array(
     shape: extents. dtype: element type, float64 by default. data: array-like to fill the array with.
     overwrite: whether to delete what is stored there.
     device: where reads give their results: "auto", "cpu", "cuda", "cuda:N".
-    kwargs: see `gzarr.creation.ArrayOptions` (chunks, shards, compressors, compressor, filters, codecs, fill_value, ...).
+    kwargs: see `gzarr.creation.ArrayOptions` (chunks, shards, compressors, compressor, filters, codecs, ...).
     Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError, TypeError for unknown keywords.
 
     >>> z = create_array(shape=(100, 100), chunks=(10, 10), dtype="i4")
@@ -269,7 +269,11 @@ def open(store: Any = None, mode: str | None = None, *, path: str | None = None,
         store, path = path, None
     wants_array = kwargs.get("shape") is not None or kwargs.get("data") is not None
     if mode in ("w", "w-", "x"):
-        return open_array(store, mode, path=path, **kwargs) if wants_array else open_group(store, mode, path=path, **kwargs)
+        return (
+            open_array(store, mode, path=path, **kwargs)
+            if wants_array
+            else open_group(store, mode, path=path, **kwargs)
+        )
     opened, where, mode = _located(store, path, mode)
     meta = read_node(opened, where, _format(kwargs.get("zarr_format")))
     if meta is None and mode == "a":
@@ -388,7 +392,14 @@ def _without(options: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _check_ignored(keywords: Mapping[str, Any]) -> None:
     """Groups take a few keywords of zarr that change nothing; others are an error."""
     for name, value in keywords.items():
-        if name not in ("cache_attrs", "synchronizer", "chunk_store", "storage_options", "meta_array", "use_consolidated"):
+        if name not in (
+            "cache_attrs",
+            "synchronizer",
+            "chunk_store",
+            "storage_options",
+            "meta_array",
+            "use_consolidated",
+        ):
             raise TypeError(f"unknown keyword {name!r}")
         if value not in (None, True, False):
             raise MetadataError(f"the keyword {name!r} is not supported by this version of gzarr; leave it out")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -20,32 +21,26 @@ from gzarr.devices import backend_for
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.errors import ArrayNotFoundError, GzarrError, MetadataError, SelectionError
 from gzarr.grid import is_regular, nchunks
-from gzarr.indexing import Blocks, OIndex, VIndex
+from gzarr.indexing import Indexed
 from gzarr.info import PlacementReport, Report, human_size
 from gzarr.keys import join_path
 from gzarr.locks import key_locks
 from gzarr.metadata.documents import document_key, documents, read_node, write_node
 from gzarr.metadata.model import ArrayMeta
-from gzarr.metadata.v2 import split_chain
+from gzarr.metadata.parts import split_codecs
 from gzarr.node import Node
 from gzarr.plan import make_plan
 from gzarr.resizing import clear_outside, objects_stored
 from gzarr.selection import (
-    Box,
     Points,
     Selection,
-    normalize,
     normalize_basic,
-    normalize_blocks,
-    normalize_mask,
-    normalize_orthogonal,
-    normalize_vindex,
-    split_fields,
 )
 from gzarr.storage.base import Store
+from gzarr.values import as_written, checked_out, checked_shape, fields_dtype, laid_out
 
 
-class Array(Node[ArrayMeta]):
+class Array(Node[ArrayMeta], Indexed):
     """A chunked, compressed, N-dimensional array.
 
     ``array[selection]`` reads into a new NumPy (or, on a CUDA device, CuPy) array; ``array[selection] = value`` writes
@@ -135,7 +130,7 @@ class Array(Node[ArrayMeta]):
     def chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
         """For every axis the lengths of its chunks within the array."""
         edges = [axis.edges() for axis in self.metadata.chunk_grid]
-        return tuple(tuple(b - a for a, b in zip(e[:-1], e[1:], strict=True)) for e in edges)
+        return tuple(tuple(b - a for a, b in pairwise(e)) for e in edges)
 
     @property
     def shards(self) -> tuple[int, ...] | None:
@@ -164,7 +159,7 @@ class Array(Node[ArrayMeta]):
 
     @property
     def filters(self) -> Any:
-        """Codecs between the array and its bytes: a list of numcodecs objects or None for v2, a tuple of specs for v3."""
+        """Codecs between the array and its bytes: numcodecs objects or None for v2, a tuple of specs for v3."""
         filters = split_codecs(self.metadata)[0]
         if self.metadata.zarr_format == 2:
             return [to_numcodecs(f) for f in filters] or None
@@ -183,7 +178,7 @@ class Array(Node[ArrayMeta]):
 
     @property
     def compressor(self) -> Any:
-        """The compressor as a numcodecs object, or None. Raises: TypeError if there are several or it has no such form."""
+        """The compressor as a numcodecs object, or None. Raises: TypeError if there are several."""
         compressors = split_codecs(self.metadata)[2]
         if len(compressors) > 1:
             raise TypeError(f"{self.store_path} has several compressors; use array.compressors")
@@ -209,81 +204,13 @@ class Array(Node[ArrayMeta]):
     @property
     def info(self) -> Report:
         """A report of what the array is and what it occupies. Lists the array's objects in the store."""
-        meta = self.metadata
-        filters, serializer, compressors = split_codecs(meta)
-        as_shown = to_numcodecs if meta.zarr_format == 2 else (lambda codec: codec)
-        stored = self.nbytes_stored
-        return Report(
-            [
-                *([("Name", self.name)] if self.path else []),
-                ("Type", "gzarr.Array"),
-                ("Zarr format", str(meta.zarr_format)),
-                ("Data type", str(self.dtype)),
-                ("Shape", str(self.shape)),
-                ("Chunk shape", str(self.chunks if is_regular(meta.grid) else self.chunk_sizes)),
-                *([("Shard shape", str(self.shards))] if self.shards else []),
-                ("Order", self.order),
-                ("Read-only", str(self.read_only)),
-                *((f"Filter [{i}]", repr(as_shown(f))) for i, f in enumerate(filters)),
-                *([("Serializer", repr(serializer))] if serializer is not None else []),
-                *(("Compressor", repr(as_shown(c))) for c in compressors),
-                ("Store type", f"gzarr.storage.{type(self.store).__name__}"),
-                ("No. bytes", human_size(self.nbytes)),
-                ("No. bytes stored", human_size(stored)),
-                ("Storage ratio", f"{self.nbytes / stored:.1f}" if stored else "inf"),
-                ("Chunks initialized", f"{self.nchunks_initialized}/{self.nchunks}"),
-            ]
-        )
+        return array_report(self)
 
     def info_complete(self) -> Report:
         """The same as `info`."""
         return self.info
 
     # -- reading -------------------------------------------------------------------------------------------------
-
-    def __getitem__(self, key: Any) -> AnyArray:
-        """Read a selection: integers, slices, ``...``, None, index lists, masks, field names.
-
-        Returns: a new array on the array's device; a scalar if every axis has an integer.
-        Raises: SelectionError, ChunkError, StoreError.
-        """
-        key, fields = split_fields(key)
-        return self._read(normalize(key, self.metadata.shape), fields, None)
-
-    def get_basic_selection(self, selection: Any = ..., *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
-        """Read integers and slices. ``out``: an array of the result's shape to read into."""
-        return self._read(normalize_basic(selection, self.shape), fields, out)
-
-    def get_orthogonal_selection(self, selection: Any, *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
-        """Read an integer, slice, index list or boolean list for each axis, independently."""
-        return self._read(normalize_orthogonal(selection, self.shape), fields, out)
-
-    def get_coordinate_selection(self, selection: Any, *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
-        """Read the points given by one index array per axis."""
-        return self._read(normalize_vindex(selection, self.shape), fields, out)
-
-    def get_mask_selection(self, selection: Any, *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
-        """Read the points where a boolean array of the array's shape is true."""
-        return self._read(normalize_mask(selection, self.shape), fields, out)
-
-    def get_block_selection(self, selection: Any, *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
-        """Read whole chunks by their coordinates in the chunk grid."""
-        return self._read(self._blocks(selection), fields, out)
-
-    @property
-    def vindex(self) -> VIndex:
-        """Points: ``array.vindex[[0, 2], [1, 3]]``, ``array.vindex[mask]``; also assignable."""
-        return VIndex(self)
-
-    @property
-    def oindex(self) -> OIndex:
-        """Rows and columns: ``array.oindex[[0, 2], 1:3]``; also assignable."""
-        return OIndex(self)
-
-    @property
-    def blocks(self) -> Blocks:
-        """Whole chunks: ``array.blocks[0, 1:3]``; also assignable."""
-        return Blocks(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """The whole array as a NumPy array on the host. Raises: ValueError for ``copy=False``."""
@@ -301,7 +228,7 @@ class Array(Node[ArrayMeta]):
         if not self.shape:
             raise TypeError("iteration over a 0-dimensional array")
         edges = self.metadata.chunk_grid[0].edges()
-        for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        for start, stop in pairwise(edges):
             yield from self[start:stop]
 
     def __bool__(self) -> bool:
@@ -317,34 +244,6 @@ class Array(Node[ArrayMeta]):
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        """Write a selection. ``value`` is broadcast; another gzarr array or h5py dataset is read piece by piece.
-
-        Raises: SelectionError, ValueError for a value of another shape, ReadOnlyError, ChunkError, StoreError.
-        """
-        key, fields = split_fields(key)
-        self._write(normalize(key, self.metadata.shape), value, fields)
-
-    def set_basic_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
-        """Write integers and slices."""
-        self._write(normalize_basic(selection, self.shape), value, fields)
-
-    def set_orthogonal_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
-        """Write an integer, slice, index list or boolean list for each axis, independently."""
-        self._write(normalize_orthogonal(selection, self.shape), value, fields)
-
-    def set_coordinate_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
-        """Write the points given by one index array per axis."""
-        self._write(normalize_vindex(selection, self.shape), value, fields)
-
-    def set_mask_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
-        """Write the points where a boolean array of the array's shape is true."""
-        self._write(normalize_mask(selection, self.shape), value, fields)
-
-    def set_block_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
-        """Write whole chunks by their coordinates in the chunk grid."""
-        self._write(self._blocks(selection), value, fields)
-
     def resize(self, *args: Any) -> None:
         """Change the shape: ``resize((20, 10))`` or ``resize(20, 10)``.
 
@@ -353,7 +252,7 @@ class Array(Node[ArrayMeta]):
         Raises: MetadataError for a bad shape, ReadOnlyError.
         """
         shape = args[0] if len(args) == 1 and not isinstance(args[0], (int, np.integer)) else args
-        new = _checked_shape(tuple(shape), self.ndim)
+        new = checked_shape(tuple(shape), self.ndim)
         self.check_writable()
         with self._metadata_lock():
             self._resize(new)
@@ -372,7 +271,9 @@ class Array(Node[ArrayMeta]):
         with self._metadata_lock():
             old = self.shape
             found = tuple(data.shape)
-            if len(found) != len(old) or any(a != b for i, (a, b) in enumerate(zip(old, found, strict=True)) if i != axis):
+            if len(found) != len(old) or any(
+                a != b for i, (a, b) in enumerate(zip(old, found, strict=True)) if i != axis
+            ):
                 raise ValueError(
                     f"cannot append data of shape {found} to an array of shape {old} along axis {axis}: "
                     "all other axes must agree"
@@ -402,9 +303,11 @@ class Array(Node[ArrayMeta]):
         """
         meta = self.metadata
         if chunks is not None and tuple(chunks) != self.chunks:
-            raise MetadataError(f"a view cannot change the chunks from {self.chunks} to {tuple(chunks)}: copy the array")
+            raise MetadataError(
+                f"a view cannot change the chunks from {self.chunks} to {tuple(chunks)}: copy the array"
+            )
         if shape is not None:
-            meta = meta.resized(_checked_shape(tuple(shape), self.ndim))
+            meta = meta.resized(checked_shape(tuple(shape), self.ndim))
         if dtype is not None:
             data_type = parse_dtype(dtype)
             if data_type.dtype.itemsize != self.itemsize or data_type.dtype.hasobject != self.dtype.hasobject:
@@ -478,9 +381,9 @@ class Array(Node[ArrayMeta]):
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _read(self, selection: Selection, fields: Fields, out: AnyArray) -> AnyArray:
-        dtype = self._out_dtype if fields is None else _fields_dtype(self._out_dtype, fields)
-        result = self.backend.empty(selection.shape, dtype) if out is None else _checked_out(out, selection.shape, dtype)
-        target = _laid_out(result, selection)
+        dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
+        result = self.backend.empty(selection.shape, dtype) if out is None else checked_out(out, selection.shape, dtype)
+        target = laid_out(result, selection)
         io = self._io
         engine.read((engine.ReadJob(io, make_plan(selection, io.layout.grid), target, fields),))
         if out is not None:
@@ -493,34 +396,14 @@ class Array(Node[ArrayMeta]):
         self.check_writable()
         if self._out_dtype != self.metadata.data_type.dtype:
             raise MetadataError(f"{self.store_path}: a view made by astype cannot be written")
-        dtype = self._out_dtype if fields is None else _fields_dtype(self._out_dtype, fields)
+        dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
         io = self._io
         plan = make_plan(selection, io.layout.grid)
-        data = _laid_out(self._as_written(value, dtype, selection), selection)
+        data = laid_out(as_written(value, dtype, selection, self.backend), selection)
         engine.write(engine.WriteJob(io, plan, data, fields, self.write_empty_chunks))
 
-    def _as_written(self, value: Any, dtype: np.dtype[Any], selection: Selection) -> Any:
-        """The value as something of the selection's shape that can be indexed."""
-        shape = selection.shape + dtype.shape
-        sliceable = getattr(value, "shape", None) == shape and hasattr(value, "__getitem__") and len(shape) > 0
-        if sliceable and not isinstance(value, np.ndarray) and isinstance(selection, Box) and selection.view is None:
-            return value
-        if dtype.hasobject and not shape:
-            single = np.empty((), object)
-            single[()] = value
-            return single
-        array = self.backend.asarray(value, dtype.base)
-        if array.shape == shape:
-            return array
-        while array.ndim > len(shape) and array.shape[0] == 1:
-            array = array[0]
-        try:
-            return np.broadcast_to(array, shape)
-        except ValueError as error:
-            raise ValueError(f"cannot write a value of shape {array.shape} to a selection of shape {shape}") from error
-
-    def _blocks(self, selection: Any) -> Box:
-        return normalize_blocks(selection, self.shape, [axis.edges() for axis in self.metadata.chunk_grid])
+    def _edges(self) -> list[list[int]]:
+        return [axis.edges() for axis in self.metadata.chunk_grid]
 
     def _scalar(self) -> Any:
         if self.size != 1:
@@ -570,16 +453,6 @@ def open_node_array(
     return Array(store, path, meta, backend, read_only=read_only, write_empty_chunks=write_empty_chunks)
 
 
-def split_codecs(meta: ArrayMeta) -> tuple[tuple[CodecSpec, ...], CodecSpec | None, tuple[CodecSpec, ...]]:
-    """(filters, serializer, compressors) of the chunks: of those within a shard, if the array is sharded."""
-    if meta.zarr_format == 2:
-        filters, compressor = split_chain(meta.codecs)
-        return filters, None, () if compressor is None else (compressor,)
-    specs = meta.codecs if meta.sharding is None else meta.sharding.codecs
-    at = next((i for i, s in enumerate(specs) if s.kind in ("array_bytes", "any")), len(specs) - 1)
-    return specs[:at], specs[at], specs[at + 1 :]
-
-
 def _reopen(store: Store, path: str, meta: ArrayMeta | None, device: str, options: tuple[Any, ...]) -> Array:
     """Open a pickled array again: on its own device if this process has that, else on the best there is."""
     read_only, write_empty, is_view, out_dtype = options
@@ -601,35 +474,30 @@ def _reopen(store: Store, path: str, meta: ArrayMeta | None, device: str, option
     )
 
 
-def _checked_shape(shape: Sequence[Any], ndim: int) -> tuple[int, ...]:
-    if len(shape) != ndim or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in shape):
-        raise MetadataError(f"a shape of {ndim} extents >= 0 is needed, got {tuple(shape)}")
-    return tuple(int(n) for n in shape)
-
-
-def _checked_out(out: AnyArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
-    if tuple(out.shape) != shape + dtype.shape:
-        raise ValueError(f"out has shape {tuple(out.shape)}, the selection {shape + dtype.shape}")
-    if not np.can_cast(dtype.base, out.dtype, "same_kind"):
-        raise TypeError(f"out has dtype {out.dtype}, which cannot take {dtype} without loss of kind")
-    if hasattr(out, "flags") and getattr(out.flags, "writeable", True) is False:
-        raise ValueError("out is read-only")
-    return out
-
-
-def _fields_dtype(dtype: np.dtype[Any], fields: Fields) -> np.dtype[Any]:
-    names = [fields] if isinstance(fields, str) else fields or []
-    missing = [name for name in names if dtype.names is None or name not in dtype.names]
-    if missing:
-        known = ", ".join(map(repr, dtype.names)) if dtype.names else "none: its dtype is not structured"
-        raise SelectionError(f"no field {missing[0]!r}; the array's fields are {known}")
-    if isinstance(fields, str):
-        return dtype[fields]
-    return np.dtype([(name, dtype[name]) for name in names])
-
-
-def _laid_out(value: Any, selection: Selection) -> Any:
-    """The value with an axis per array axis, or one for all points; axes of a subarray field stay behind."""
-    if isinstance(selection, Points):
-        return value.reshape(-1, *value.shape[len(selection.shape) :])
-    return value if selection.view is None else value[selection.view]
+def array_report(array: Array) -> Report:
+    """What ``array.info`` shows."""
+    meta = array.metadata
+    filters, serializer, compressors = split_codecs(meta)
+    as_shown = to_numcodecs if meta.zarr_format == 2 else (lambda codec: codec)
+    stored = array.nbytes_stored
+    return Report(
+        [
+            *([("Name", array.name)] if array.path else []),
+            ("Type", "gzarr.Array"),
+            ("Zarr format", str(meta.zarr_format)),
+            ("Data type", str(array.dtype)),
+            ("Shape", str(array.shape)),
+            ("Chunk shape", str(array.chunks if is_regular(meta.grid) else array.chunk_sizes)),
+            *([("Shard shape", str(array.shards))] if array.shards else []),
+            ("Order", array.order),
+            ("Read-only", str(array.read_only)),
+            *((f"Filter [{i}]", repr(as_shown(f))) for i, f in enumerate(filters)),
+            *([("Serializer", repr(serializer))] if serializer is not None else []),
+            *(("Compressor", repr(as_shown(c))) for c in compressors),
+            ("Store type", f"gzarr.storage.{type(array.store).__name__}"),
+            ("No. bytes", human_size(array.nbytes)),
+            ("No. bytes stored", human_size(stored)),
+            ("Storage ratio", f"{array.nbytes / stored:.1f}" if stored else "inf"),
+            ("Chunks initialized", f"{array.nchunks_initialized}/{array.nchunks}"),
+        ]
+    )

@@ -113,9 +113,11 @@ def _without_overridden(found: dict[str, Any], keywords: Mapping[str, Any]) -> d
         drop |= {"codecs", "filters", "compressor", "chunk_key_encoding", "dimension_separator", "dimension_names"}
         drop |= {"shards"}
     if "shape" in keywords:
-        drop |= {"dimension_names", "chunks", "shards"} if len(np.atleast_1d(keywords["shape"])) != len(
-            found["shape"]
-        ) else set()
+        drop |= (
+            {"dimension_names", "chunks", "shards"}
+            if len(np.atleast_1d(keywords["shape"])) != len(found["shape"])
+            else set()
+        )
     if "dtype" in keywords:
         drop.add("fill_value")
     if "chunks" in keywords and "shards" not in keywords:
@@ -140,8 +142,8 @@ def _dtype_of(data: Any, keywords: Mapping[str, Any]) -> Any:
         return {"string": str, "bytes": bytes}.get(data.metadata.data_type.variable, object)
     if dtype == object and keywords.get("object_codec") is None and isinstance(data, np.ndarray):
         kinds = {type(item) for item in data.reshape(-1)[:1000].tolist()}
-        if kinds == {str}:
+        if kinds and all(kind is str for kind in kinds):
             return str
-        if kinds == {bytes}:
+        if kinds and all(kind is bytes for kind in kinds):
             return bytes
     return dtype

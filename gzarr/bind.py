@@ -142,7 +142,7 @@ def _level(sharding: _Sharding, counts: Coords) -> Level:
         chunk_shape=sharding.chunk_shape,
         counts=counts,
         order=None if sharding.order == tuple(range(len(counts))) else sharding.order,
-        index=_HOST.prepare(steps, index),
+        coder=_HOST.prepare(steps, index),
         index_nbytes=encoded.nbytes,
         location=sharding.spec.index_location,
         wrap=_wrap(sharding.wrap, index) if sharding.wrap else None,

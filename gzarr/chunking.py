@@ -51,11 +51,13 @@ def parse_chunks(chunks: Any, shape: tuple[int, ...], itemsize: int) -> tuple[in
         chunks = -1
     if _is_int(chunks):
         chunks = (chunks,) * len(shape)
-    if isinstance(chunks, str) or not isinstance(chunks, (Sequence, range)) and not hasattr(chunks, "__iter__"):
+    if isinstance(chunks, str) or (not isinstance(chunks, (Sequence, range)) and not hasattr(chunks, "__iter__")):
         raise MetadataError(f"chunks must be an int, a tuple of ints, True, False, None or 'auto', got {chunks!r}")
     lengths = list(chunks)
     if len(lengths) > len(shape):
-        raise MetadataError(f"chunks {tuple(lengths)} have {len(lengths)} dimensions, the shape {shape} has {len(shape)}")
+        raise MetadataError(
+            f"chunks {tuple(lengths)} have {len(lengths)} dimensions, the shape {shape} has {len(shape)}"
+        )
     lengths += [None] * (len(shape) - len(lengths))
     return tuple(_length(n, extent, lengths) for n, extent in zip(lengths, shape, strict=True))
 
@@ -131,7 +133,7 @@ def _varying(axes: Sequence[Any], shape: tuple[int, ...], what: str) -> Grid:
 
 
 def _guess_shards(chunks: tuple[int, ...], shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Whole multiples of the chunks, doubled axis by axis while they are below the target size and the array's extent."""
+    """Whole multiples of the chunks, doubled axis by axis up to the target size and the array's extent."""
     shards = list(chunks)
     grew = True
     while grew:

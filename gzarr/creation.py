@@ -1,15 +1,14 @@
 """Makes the metadata of new arrays out of the keywords of both zarr call styles, and puts new nodes into stores.
 
 The keywords of zarr 2 (``compressor filters object_codec dimension_separator``) and of zarr-python 3 (``compressors
-filters serializer codecs chunk_key_encoding shards``) are accepted together and for both formats: codecs are translated.
+filters serializer codecs chunk_key_encoding shards``) are accepted together, for both formats: codecs are translated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -140,7 +139,9 @@ def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrForm
         parent = "/".join(parts[:depth])
         node = read_node(store, parent)
         if isinstance(node, ArrayMeta):
-            raise ContainsArrayError(f"an array is stored at {join_path(str(store), parent)!r}: nothing can lie below it")
+            raise ContainsArrayError(
+                f"an array is stored at {join_path(str(store), parent)!r}: nothing can lie below it"
+            )
         if node is None:
             missing.append(parent)
     if overwrite:
@@ -148,9 +149,13 @@ def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrForm
     else:
         node = read_node(store, path)
         if node is not None:
-            kind, error = ("array", ContainsArrayError) if isinstance(node, ArrayMeta) else ("group", ContainsGroupError)
+            kind, error = (
+                ("array", ContainsArrayError) if isinstance(node, ArrayMeta) else ("group", ContainsGroupError)
+            )
             where = join_path(str(store), path)
-            raise error(f"an {kind} is already stored at {where!r}; pass overwrite=True to replace it".replace("an g", "a g"))
+            raise error(
+                f"an {kind} is already stored at {where!r}; pass overwrite=True to replace it".replace("an g", "a g")
+            )
     for parent in missing:
         write_node(store, parent, GroupMeta({}, zarr_format))
 

@@ -157,9 +157,7 @@ def _locate(io: ArrayIO, object_coords: Coords, parts: Sequence[Part]) -> list[L
     try:
         return io.layout.locate(io.store, object_coords, [part.coords for part in parts])
     except CodecError as error:
-        raise ChunkError(
-            str(error), path=io.name, key=io.layout.key(object_coords), codec=error.codec
-        ) from error
+        raise ChunkError(str(error), path=io.name, key=io.layout.key(object_coords), codec=error.codec) from error
 
 
 def _write_wave(job: WriteJob, wave: Wave) -> None:

@@ -159,7 +159,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
                 return result
         return None
 
-    def tree(self, level: int | None = None, expand: bool = False) -> Tree:
+    def tree(self, level: int | None = None) -> Tree:
         """The hierarchy, drawn with lines; ``level`` limits its depth."""
         return self._tree("/" if not self.path else self.basename, level)
 
@@ -262,7 +262,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         return self.require_array(name, shape, dtype, exact, **kwargs)
 
     def create(self, name: str, **kwargs: Any) -> Array:
-        """zarr 2's name for `create_array`."""
+        """Zarr 2's name for `create_array`."""
         return self.create_array(name, **kwargs)
 
     def array(self, name: str, data: Any, **kwargs: Any) -> Array:
@@ -373,7 +373,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
                     children.append(Tree(f"{name} {meta.shape} {meta.data_type.dtype}"))
                 else:
                     group = Group(self.store, join_path(self.path, name), meta, self.backend)
-                    children.append(group._tree(name, None if level is None else level - 1))  # noqa: SLF001 - its own
+                    children.append(group._tree(name, None if level is None else level - 1))
         return Tree(label, children)
 
 

@@ -24,7 +24,9 @@ class Report:
         lines = []
         for name, value in self.items:
             wrapped = textwrap.wrap(value, _WIDTH - width - 3, break_long_words=False) or [""]
-            lines += [f"{label:<{width}} : {line}" for label, line in zip([name, *[""] * len(wrapped)], wrapped, strict=False)]
+            lines += [
+                f"{label:<{width}} : {line}" for label, line in zip([name, *[""] * len(wrapped)], wrapped, strict=False)
+            ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

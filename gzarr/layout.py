@@ -28,7 +28,7 @@ from gzarr.errors import CodecError
 from gzarr.grid import Grid, chunk_shape
 from gzarr.keys import Coords
 from gzarr.shard import MISSING, Coder, assemble, decode_index, entry, slice_entry, split_index
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.base import Buffer, Request, Store, host_view
 
 #: What ``locate`` says of a chunk: fetch this, here are its bytes, or it is missing.
 Located: TypeAlias = "Request | Buffer | None"
@@ -42,13 +42,18 @@ WHOLE_SHARD_SHARE = 0.5
 class Layout(Protocol):
     """How the chunks of one array lie in its store.
 
-    Attributes:
-        grid: the chunk grid.
-        objects: the grid of stored objects; the same object as ``grid`` where every chunk is one.
+    A layout whose ``objects`` is the same object as its ``grid`` stores every chunk by itself.
     """
 
-    grid: Grid
-    objects: Grid
+    @property
+    def grid(self) -> Grid:
+        """The chunk grid."""
+        ...
+
+    @property
+    def objects(self) -> Grid:
+        """The grid of stored objects."""
+        ...
 
     def key(self, object_coords: Coords) -> str:
         """Key of a stored object."""
@@ -78,18 +83,22 @@ class Direct:
     """Every chunk is a stored object."""
 
     grid: Grid
-    key: Callable[[Coords], str]
+    encode_key: Callable[[Coords], str]
 
     @property
     def objects(self) -> Grid:
         """The grid of stored objects, which is the chunk grid."""
         return self.grid
 
-    def locate(self, store: Store, object_coords: Coords, chunks: Sequence[Coords]) -> list[Located]:
+    def key(self, object_coords: Coords) -> str:
+        """Key of a stored object."""
+        return self.encode_key(object_coords)
+
+    def locate(self, store: Store, object_coords: Coords, chunks: Sequence[Coords]) -> list[Located]:  # noqa: ARG002
         """Say where the chunks of one object are."""
         return [Request(self.key(object_coords))]
 
-    def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:
+    def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:  # noqa: ARG002
         """Take chunks out of an object's bytes."""
         return [stored]
 
@@ -111,7 +120,7 @@ class Level(NamedTuple):
         chunk_shape: shape of the chunks of this level, in elements and array order.
         counts: chunks per shard and axis, in array order.
         order: permutation of the axes in which the index is laid out, or None.
-        index: codecs of the index.
+        coder: codecs of the index.
         index_nbytes: size of the encoded index.
         location: where the index lies.
         wrap: codecs around the shard, or None.
@@ -120,7 +129,7 @@ class Level(NamedTuple):
     chunk_shape: Coords
     counts: Coords
     order: Coords | None
-    index: Coder
+    coder: Coder
     index_nbytes: int
     location: Literal["start", "end"]
     wrap: Coder | None
@@ -169,13 +178,13 @@ class Sharded:
             stored = store.get_one(Request(key))
             if stored is None:
                 return [None] * len(local)
-            source = _Source(memoryview(stored).cast("B"), key)
+            source = _Source(host_view(stored), key)
         return self._descend(store, source, levels, local)
 
     def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:
         """Take chunks out of an object's bytes. Raises: CodecError."""
         levels, local = self._local(object_coords, chunks)
-        found = self._descend(None, _Source(memoryview(stored).cast("B")), levels, local)
+        found = self._descend(None, _Source(host_view(stored)), levels, local)
         return [item for item in found if not isinstance(item, Request)]
 
     def is_whole(self, object_coords: Coords, nchunks: int) -> bool:
@@ -192,7 +201,7 @@ class Sharded:
         """An object's new bytes: the old ones with some chunks replaced or removed. None if nothing is left."""
         levels, local = self._local(object_coords, list(changed))
         updates = dict(zip(local, changed.values(), strict=True))
-        return _rebuild(levels, None if stored is None else memoryview(stored).cast("B"), updates)
+        return _rebuild(levels, None if stored is None else host_view(stored), updates)
 
     def initialized(self, store: Store, object_coords: Coords) -> int:
         """Number of innermost chunks that one object holds."""
@@ -259,7 +268,7 @@ class Sharded:
             if isinstance(part, Request):
                 inner = _Source(None, part.key, part.start or 0, part.length)
             else:
-                inner = _Source(memoryview(part).cast("B"))
+                inner = _Source(host_view(part))
             located = self._descend(store, inner, levels[1:], [local for _, local in members])
             for (position, _), item in zip(members, located, strict=True):
                 found[position] = item
@@ -268,7 +277,7 @@ class Sharded:
     def _index(self, store: Store | None, source: _Source, level: Level) -> NDArray[np.uint64] | None:
         """A shard's index; None if the shard is missing."""
         if source.data is not None:
-            return decode_index(split_index(source.data, level.index_nbytes, level.location), level.index)
+            return decode_index(split_index(source.data, level.index_nbytes, level.location), level.coder)
         if store is None:
             raise CodecError("a shard's bytes are neither in memory nor in a store", codec="sharding_indexed")
         # The token is taken before the index is read: if the shard is replaced in between, the token is already old.
@@ -280,13 +289,13 @@ class Sharded:
         encoded = store.get_one(_index_request(source, level))
         if encoded is None:
             return None
-        size = memoryview(encoded).nbytes
+        size = host_view(encoded).nbytes
         if size != level.index_nbytes:
             raise CodecError(
                 f"the shard is truncated: its index has {size} bytes, expected {level.index_nbytes}",
                 codec="sharding_indexed",
             )
-        index = decode_index(encoded, level.index)
+        index = decode_index(encoded, level.coder)
         if generation is not None:
             self._keep(name, generation, index)
         return index
@@ -330,9 +339,9 @@ def _unwrapped(store: Store | None, source: _Source, wrap: Coder) -> _Source:
         if store is None or source.length is None:
             raise CodecError("a wrapped shard must be read whole", codec="sharding_indexed")
         data = store.get_one(Request(source.key, source.start, source.length))
-        if data is None or memoryview(data).nbytes != source.length:
+        if data is None or host_view(data).nbytes != source.length:
             raise CodecError("a nested shard lies outside its object", codec="sharding_indexed")
-    return _Source(memoryview(wrap.decode([data])[0]).cast("B"))
+    return _Source(host_view(wrap.decode([data])[0]))
 
 
 def _by_owner(inner: Sequence[Level], chunks: Sequence[Coords]) -> dict[Coords, list[tuple[int, Coords]]]:
@@ -355,8 +364,8 @@ def _rebuild(
     entries: list[Buffer | None] = [None] * int(np.prod(shape, dtype=np.int64))
     if stored is not None:
         if level.wrap is not None:
-            stored = memoryview(level.wrap.decode([stored])[0]).cast("B")
-        index = decode_index(split_index(stored, level.index_nbytes, level.location), level.index)
+            stored = host_view(level.wrap.decode([stored])[0])
+        index = decode_index(split_index(stored, level.index_nbytes, level.location), level.coder)
         for i, (offset, size) in enumerate(index.reshape(-1, 2).tolist()):
             if offset != MISSING:
                 entries[i] = slice_entry(stored, (offset, size))
@@ -369,8 +378,8 @@ def _rebuild(
             at = _ravel(level.place(outer), shape)
             old = entries[at]
             updates = {local: items[position][1] for position, local in members}
-            entries[at] = _rebuild(levels[1:], None if old is None else memoryview(old).cast("B"), updates)
-    shard = assemble(entries, shape, level.index, level.location)
+            entries[at] = _rebuild(levels[1:], None if old is None else host_view(old), updates)
+    shard = assemble(entries, shape, level.coder, level.location)
     if shard is None or level.wrap is None:
         return shard
     wrapped: Buffer = level.wrap.encode([shard])[0]

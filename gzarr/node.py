@@ -29,6 +29,7 @@ class Node(Generic[M]):
     """
 
     __slots__ = ("__weakref__", "_read_only", "backend", "metadata", "path", "store")
+    metadata: M
 
     def __init__(self, store: Store, path: str, metadata: M, backend: Backend, *, read_only: bool = False) -> None:
         self.store = store

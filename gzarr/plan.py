@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -86,10 +86,7 @@ class BoxPlan:
         if objects is self.grid:
             return ((part.coords, [part]) for part in _parts(self.axes))
         grouped = [_by_object(*axis) for axis in zip(self.axes, self.grid, objects, strict=True)]
-        return (
-            (tuple(g[0] for g in combo), list(_parts(tuple(g[1] for g in combo))))  #
-            for combo in product(*grouped)
-        )
+        return ((tuple(g[0] for g in combo), list(_parts(tuple(g[1] for g in combo)))) for combo in product(*grouped))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,7 +154,7 @@ def make_plan(selection: Selection, grid: Grid) -> Plan:
         _range_spans(wanted, axis) if isinstance(wanted, Range) else _index_spans(wanted, axis)
         for wanted, axis in zip(selection.axes, grid, strict=True)
     )
-    return BoxPlan(axes, tuple(a.count if isinstance(a, Range) else a.size for a in selection.axes), grid)
+    return BoxPlan(axes, tuple(a.size for a in selection.axes), grid)
 
 
 def box_between(lows: Sequence[int], highs: Sequence[int]) -> Box:
@@ -215,7 +212,7 @@ def _index_spans(indices: Indices, axis: Axis) -> tuple[Span, ...]:
         chunks, indices = chunks[order], indices[order]
     cuts = [0, *(np.flatnonzero(chunks[1:] != chunks[:-1]) + 1).tolist(), len(chunks)]
     spans = []
-    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
+    for first, last in pairwise(cuts):
         chunk = int(chunks[first])
         low, high = axis.bounds(chunk)
         inside = indices[first:last] - low

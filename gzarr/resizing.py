@@ -5,7 +5,6 @@ Without this, growing the array again would show old values in the chunks at the
 
 from __future__ import annotations
 
-
 import numpy as np
 
 from gzarr import engine
@@ -57,5 +56,3 @@ def _fill(io: ArrayIO, meta: ArrayMeta, bounds: list[tuple[int, int]], axis: int
     fill = np.empty((), meta.data_type.dtype)
     fill[()] = fill_of(chain.chunk, None)
     engine.write(engine.WriteJob(io, make_plan(box, io.layout.grid), np.broadcast_to(fill, box.shape)))
-
-

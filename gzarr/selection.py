@@ -26,11 +26,11 @@ Indices: TypeAlias = NDArray[np.int64]
 
 
 class Range(NamedTuple):
-    """An arithmetic progression of indices: ``count`` of them from ``start``, ``step`` >= 1 apart."""
+    """An arithmetic progression of indices: ``size`` of them from ``start``, ``step`` >= 1 apart."""
 
     start: int
     step: int
-    count: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +129,9 @@ def normalize_coordinates(key: Any, shape: tuple[int, ...]) -> Points:
         arrays = list(np.broadcast_arrays(*arrays))
     except ValueError as error:
         shapes = ", ".join(str(a.shape) for a in arrays)
-        raise SelectionError(f"the index arrays of a coordinate selection do not broadcast together: {shapes}") from error
+        raise SelectionError(
+            f"the index arrays of a coordinate selection do not broadcast together: {shapes}"
+        ) from error
     flat = tuple(_wrap(a.reshape(-1), n, axis) for axis, (a, n) in enumerate(zip(arrays, shape, strict=True)))
     return Points(flat, arrays[0].shape if arrays else ())
 
@@ -174,7 +176,7 @@ def normalize_blocks(key: Any, shape: tuple[int, ...], bounds: Sequence[Sequence
             first = _integer(item, n_blocks, axis, what="block")
             last = first + 1
         axes.append(Range(edges[first], 1, edges[last] - edges[first]))
-    return Box(tuple(axes), tuple(a.count for a in axes if isinstance(a, Range)), None)
+    return Box(tuple(axes), tuple(a.size for a in axes), None)
 
 
 def _box(items: tuple[Any, ...], shape: tuple[int, ...], *, lists: bool) -> Box:

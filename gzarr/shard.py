@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.errors import CodecError
-from gzarr.storage.base import Buffer
+from gzarr.storage.base import Buffer, host_view
 
 MISSING = 2**64 - 1
 
@@ -87,18 +87,18 @@ def assemble(
     position = 0
     for i, item in enumerate(entries):
         if item is not None:
-            size = memoryview(item).nbytes
+            size = host_view(item).nbytes
             index[i] = position, size
             position += size
     head: Buffer = b""
     if location == "start":
-        index_nbytes = memoryview(coder.encode([index.reshape(*counts, 2)])[0]).nbytes
+        index_nbytes = host_view(coder.encode([index.reshape(*counts, 2)])[0]).nbytes
         index[index[:, 0] != MISSING, 0] += np.uint64(index_nbytes)
         head = coder.encode([index.reshape(*counts, 2)])[0]
     shard = bytearray(head)
     for item in entries:
         if item is not None:
-            shard += memoryview(item).cast("B") if not isinstance(item, (bytes, bytearray)) else item
+            shard += host_view(item)
     if location == "end":
         shard += coder.encode([index.reshape(*counts, 2)])[0]
     return shard

@@ -21,7 +21,7 @@ from gzarr.demo.relief import load_relief, unpack_heights
 from gzarr.demo.shading import hillshade, shaded_relief, tint
 from gzarr.demo.throughput import median_s, wait_for
 from gzarr.demo.windows import HIMALAYA, PLACES, Answers, cell_col, cell_row, make_windows
-from gzarr.errors import GzarrError, NodeNotFoundError
+from gzarr.errors import DeviceError, GzarrError, NodeNotFoundError
 
 RELIEF = load_relief()
 
@@ -189,14 +189,14 @@ def test_dimensions_are_named_as_each_format_does_it(told: SimpleNamespace) -> N
 
 def test_a_second_run_replaces_the_first(told: SimpleNamespace) -> None:
     for form in story.make_forms():
-        story.write_form(told.out / form.filename, form, RELIEF)
+        story.write_form(told.out / form.filename, form, RELIEF, "cpu")
         story.read_form(told.out / form.filename, "cpu", RELIEF.heights)
 
 
 def test_a_difference_stops_the_demo_and_is_named(tmp_path: Path) -> None:
     form = story.make_forms()[0]
     path = tmp_path / form.filename
-    story.write_form(path, form, RELIEF)
+    story.write_form(path, form, RELIEF, "cpu")
     gzarr.open_group(path, mode="r+")["relief"][350, 760] = 9999
     with pytest.raises(GzarrError, match=r"relief-v3\.zarr, relief\[\.\.\.\]: 1 of 583200 .* first at \(350, 760\)"):
         story.read_form(path, "cpu", RELIEF.heights)
@@ -231,6 +231,12 @@ def test_the_clock_waits_for_the_device_and_takes_the_median() -> None:
     calls = []
     assert median_s(lambda: calls.append(1), 3) >= 0
     assert len(calls) == 4
+
+
+def test_an_impossible_device_stops_the_demo_before_it_writes(tmp_path: Path) -> None:
+    with pytest.raises(DeviceError):
+        story.run_demo(tmp_path, "abacus", tiles=1, say=lambda _: None)
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_unreadable_place_is_an_error_of_gzarr(tmp_path: Path) -> None:

@@ -17,11 +17,12 @@ import numpy as np
 from gzarr.backend import Array, Chain, Fields, Placement, T
 from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.config import config
-from gzarr.cpu.codecs import TABLE, factory_for
+from gzarr.cpu.codecs import TABLE
+from gzarr.cpu.sharding import codecs_for
 from gzarr.errors import CodecError
 from gzarr.layout import Located
 from gzarr.plan import Part
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.base import Buffer, Request, Store, host_view
 from gzarr.storage.coalesce import get_coalesced
 
 #: Waves of less than this many decoded bytes in all run on the caller's thread: handing work to a thread costs tens
@@ -42,13 +43,12 @@ class CpuBackend:
 
     def supports(self, name: str) -> bool:
         """Whether there is a CPU function for the codec with a name."""
-        return name in TABLE or name.startswith("numcodecs.")
+        return name in TABLE or name == "sharding_indexed" or name.startswith("numcodecs.")
 
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
         """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""
-        codecs = tuple(factory_for(step.spec)(step) for step in steps)
         placement = tuple(Placement(step.spec.name, "host", "the array is on the CPU") for step in steps)
-        return Chain(chunk, codecs, placement)
+        return Chain(chunk, codecs_for(steps), placement)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An uninitialized NumPy array."""
@@ -144,7 +144,7 @@ def load_host(store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
     requests: list[Any] = [wanted[i] for i in positions]
     for i, request, buffer in zip(positions, requests, get_coalesced(store, requests), strict=True):
         if request.length is not None:
-            size = None if buffer is None else memoryview(buffer).nbytes
+            size = None if buffer is None else host_view(buffer).nbytes
             if size != request.length:
                 raise CodecError(
                     f"the shard index points outside the shard: bytes {request.start} to "
@@ -232,7 +232,7 @@ def _executor(n_threads: int) -> ThreadPoolExecutor:
 
 def _forget_pool() -> None:
     """After a fork the child has none of the parent's threads."""
-    global _pool, _pool_size, _pool_lock  # noqa: PLW0603 - one pool for the process
+    global _pool, _pool_size, _pool_lock
     _pool, _pool_size, _pool_lock = None, 0, threading.Lock()
     _pool_threads.clear()
 

@@ -59,7 +59,7 @@ def run_demo(out: Path, device: str = "auto", *, tiles: int = 8, say: Say = prin
 
     Args:
         out: directory for the arrays and the picture; made if it is missing, older output in it is replaced.
-        device: where windows are read to: "auto", "cpu", "cuda", "cuda:1".
+        device: the device of the opened arrays, where reads arrive: "auto", "cpu", "cuda", "cuda:1".
         tiles: throughput is measured on a grid of ``tiles`` x ``tiles`` copies of the relief.
         say: takes each line of the report.
 
@@ -72,7 +72,7 @@ def run_demo(out: Path, device: str = "auto", *, tiles: int = 8, say: Say = prin
     _say_source(relief, say)
     say("\n2. Written as Zarr, twice")
     for form in forms:
-        write_form(out / form.filename, form, relief)
+        write_form(out / form.filename, form, relief, device)
         _say_form(out, form, say)
     say("\n3. Windows read back")
     answers = [read_form(out / form.filename, device, relief.heights) for form in forms]
@@ -84,9 +84,9 @@ def run_demo(out: Path, device: str = "auto", *, tiles: int = 8, say: Say = prin
     return answers[0]
 
 
-def write_form(path: Path, form: Form, relief: Relief) -> None:
+def write_form(path: Path, form: Form, relief: Relief, device: str) -> None:
     """Write the heights, their coordinates and what they mean as one group, replacing what is there."""
-    root = gzarr.open_group(path, mode="w", zarr_format=form.zarr_format)
+    root = gzarr.open_group(path, mode="w", zarr_format=form.zarr_format, device=device)
     root.attrs["title"] = "Relief of the surface of the Earth"
     root.attrs["source"] = "NOAA ETOPO20, 20 arc-minutes"
     arrays: tuple[tuple[str, npt.NDArray[Any], tuple[str, ...], str, dict[str, Any]], ...] = (

@@ -22,7 +22,9 @@ from gzarr.errors import MetadataError
 _OBJECT_CODECS = {"vlen-utf8": STRING, "vlen-bytes": BYTES}
 
 # What numpy.dtype may be asked about; it would also take "i4,f8", "O" and much else.
-_TYPESTR = re.compile(r"[<>|=]?(\?|[biufcSUV]\d{1,10}|[mM]8(\[\d{0,9}[a-zA-Zμ]{1,7}(/\d{1,9})?\])?|[a-z]{3,10}\d{0,3})")
+_TYPESTR = re.compile(
+    r"[<>|=]?(\?|[biufcSUV]\d{1,10}|[mM]8(\[\d{0,10}[a-zA-Zμ]{1,7}(/\d{1,9})?\])?|[a-z]{3,10}\d{0,3})"
+)
 
 _CODES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")
 _PLAIN = {order + code: DataType(np.dtype(order + code)) for order in "<>|" for code in _CODES}

@@ -24,7 +24,10 @@ from gzarr.metadata.fields import expect, integers, require
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 
 _ARRAY_FIELDS = frozenset(
-    "zarr_format shape chunks dtype compressor fill_value order filters dimension_separator".split()
+    {
+        *("zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters"),
+        "dimension_separator",
+    }
 )
 
 

@@ -19,8 +19,10 @@ from gzarr.metadata.fields import attributes_of, expect, integers, require
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 
 _ARRAY_FIELDS = frozenset(
-    "zarr_format node_type shape data_type chunk_grid chunk_key_encoding fill_value codecs attributes "
-    "dimension_names storage_transformers".split()
+    {
+        *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
+        *("attributes", "dimension_names", "storage_transformers"),
+    }
 )
 _GROUP_FIELDS = frozenset({"zarr_format", "node_type", "attributes"})
 #: Inline consolidated metadata: written by zarr-python, some versions without "must_understand": false.

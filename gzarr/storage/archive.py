@@ -247,7 +247,7 @@ class Archive:
             data = zlib.decompressobj(-15).decompress(self._read_raw(entry, 0, info.compress_size), info.file_size + 1)
         else:
             with self.lock:
-                return self.zip.read(info)
+                data = self.zip.read(info)
         if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
             raise zipfile.BadZipFile(f"its checksum is wrong ({len(data)} of {info.file_size} bytes)")
         return data

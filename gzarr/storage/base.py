@@ -40,6 +40,12 @@ class Request(NamedTuple):
     length: int | None = None
 
 
+def host_view(buffer: Buffer) -> memoryview:
+    """A buffer as a flat view of its bytes, without a copy."""
+    view = memoryview(buffer)  # type: ignore[arg-type]  # NumPy arrays are buffers, which their stubs say from 3.12 on
+    return view if view.ndim == 1 and view.format == "B" else view.cast("B")
+
+
 class Readable(Protocol):
     """The one verb that reading chunks needs."""
 

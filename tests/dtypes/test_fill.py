@@ -173,6 +173,7 @@ def test_padding_never_holds_what_was_in_memory():
     assert fill_to_json(dirty, dt, 3) == b64(b"\xff" * 9)
     assert cast_fill(dirty, dt).tobytes() == b"\xff" + bytes(7) + b"\xff" * 8
     assert default_fill(dt).tobytes() == bytes(16)
+    assert fill_from_json(b64(b"\xff" * 9), dt, 3).tobytes() == b"\xff" + bytes(7) + b"\xff" * 8
 
 
 @pytest.mark.parametrize(

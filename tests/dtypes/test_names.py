@@ -227,7 +227,23 @@ def test_parse_dtype_of_unknown_names(like):
 
 @pytest.mark.parametrize(
     "text",
-    ["|b1", "<i4", ">i4", "|u1", "<f2", ">c16", "|S6", "<U4", ">U4", "<M8[D]", ">m8[10us]", "<M8", "|V5", "<f16"],
+    [
+        "|b1",
+        "<i4",
+        ">i4",
+        "|u1",
+        "<f2",
+        ">c16",
+        "|S6",
+        "<U4",
+        ">U4",
+        "<M8[D]",
+        ">m8[10us]",
+        "<M8[2147483647Y]",
+        "<M8",
+        "|V5",
+        "<f16",
+    ],
 )
 def test_v2_names_round_trip(text):
     dt = from_v2(text)
@@ -404,6 +420,7 @@ def deep_v3(depth, name="struct"):
         named("numpy.datetime64", unit="s"),
         named("numpy.datetime64", unit="s", scale_factor=0),
         named("numpy.datetime64", unit="parsec", scale_factor=1),
+        named("numpy.datetime64", unit="pc", scale_factor=1),
         named("numpy.datetime64", unit="s]", scale_factor=1),
         named("numpy.datetime64", unit="generic", scale_factor=2),
         named("struct"),

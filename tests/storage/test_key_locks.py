@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def test_threads_that_change_one_object_lose_nothing(kind: str, tmp_path: Path) 
             with key_locks([store.lock_name("k")]):
                 value = bytearray(store["k"])
                 value[thread] += 1
+                time.sleep(0)  # lets another thread in, if anything does
                 store["k"] = value
 
     with ThreadPoolExecutor(16) as pool:
@@ -72,45 +74,52 @@ def test_crossing_sets_of_names_do_not_block_each_other() -> None:
     assert counts == expected
 
 
-def held_by_another(name: object) -> bool:
-    """Whether another thread would have to wait for the name."""
+def taken_within(name: object, timeout_s: float) -> bool:
+    """Whether another thread gets the lock of the name in time."""
     got = threading.Event()
 
     def take() -> None:
         with key_locks([name]):
             got.set()
 
-    thread = threading.Thread(target=take, daemon=True)
-    thread.start()
-    return not got.wait(0.05)
+    threading.Thread(target=take, daemon=True).start()
+    return got.wait(timeout_s)
+
+
+def is_held(name: object) -> bool:
+    return not taken_within(name, 0.05)
+
+
+def is_free(name: object) -> bool:
+    return taken_within(name, 10)
 
 
 def test_locks_are_held_and_released() -> None:
     with key_locks(["a"]):
-        assert held_by_another("a")
-    assert not held_by_another("a")
+        assert is_held("a")
+    assert is_free("a")
     several = key_locks(["a", "b", ("c", 1), "a"])
-    assert not held_by_another("b"), "nothing is locked before entering"
+    assert is_free("b"), "nothing is locked before entering"
     with several:
-        assert held_by_another("b")
-        assert held_by_another(("c", 1))
+        assert is_held("b")
+        assert is_held(("c", 1))
     for name in ("a", "b", ("c", 1)):
-        assert not held_by_another(name)
+        assert is_free(name)
     with key_locks([]):
         pass
 
 
 def test_one_thread_may_lock_a_name_again() -> None:
     with key_locks(["a", "b"]), key_locks(["a"]), key_locks(["b", "a"]):
-        assert held_by_another("a")
-    assert not held_by_another("a")
+        assert is_held("a")
+    assert is_free("a")
 
 
 def test_an_error_releases_the_locks() -> None:
     with pytest.raises(ValueError, match="inside"), key_locks(["a", "b"]):
         raise ValueError("inside")
-    assert not held_by_another("a")
-    assert not held_by_another("b")
+    assert is_free("a")
+    assert is_free("b")
 
 
 def test_an_interrupt_while_waiting_releases_the_first_locks() -> None:
@@ -147,9 +156,9 @@ def test_a_forked_child_starts_with_free_locks() -> None:
     assert entered.wait(20)
     child = os.fork()
     if child == 0:
-        os._exit(1 if held_by_another("a") or held_by_another("b") else 0)
+        os._exit(0 if is_free("a") and is_free("b") else 1)
     status = os.waitpid(child, 0)[1]
-    assert held_by_another("a"), "the parent's lock is still held"
+    assert is_held("a"), "the parent's lock is still held"
     leave.set()
     holder.join()
     assert status == 0

@@ -282,7 +282,7 @@ def test_the_size_is_checked_before_much_memory_is_asked_for(tmp_path: Path) -> 
 def test_a_reused_inode_is_a_new_generation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = LocalStore(tmp_path)
     store["k"] = b"one"
-    same = os.stat(tmp_path / "k")
+    same = (tmp_path / "k").stat()
     monkeypatch.setattr(local_module.LocalStore, "_stat", lambda *_: same)
     monkeypatch.setattr(local_module.os, "fstat", lambda _: same)  # the next file gets the same inode
     first = store.generation("k")

@@ -80,7 +80,7 @@ def test_anything_else_is_named(given: Any) -> None:
     "url", ["s3://bucket/x.zarr", "https://host/x.zip", "gs://b", "simplecache::s3://b", "zip::x.zip"]
 )
 def test_other_urls_say_what_is_supported(url: str) -> None:
-    with pytest.raises(StoreError, match="file://.*planned"):
+    with pytest.raises(StoreError, match=r"file://.*planned"):
         open_store(url)
 
 

@@ -30,6 +30,19 @@ def names_in(path: Any) -> list[str]:
         return archive.namelist()
 
 
+class Pipe(io.BytesIO):
+    """A file object that can only be written from begin to end."""
+
+    def seekable(self) -> bool:
+        return False
+
+    def seek(self, *_: Any) -> int:
+        raise io.UnsupportedOperation("seek")
+
+    def tell(self) -> int:
+        raise io.UnsupportedOperation("tell")
+
+
 # -- no duplicates -------------------------------------------------------------------------------------------------
 
 
@@ -74,7 +87,7 @@ def test_a_small_archive_is_written_anew_without_dead_bytes(tmp_path: Path) -> N
     assert names_in(path) == ["keep"]
     with zipfile.ZipFile(path) as archive:
         assert archive.comment == b"remarks"
-    assert os.listdir(tmp_path) == ["x.zip"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.zip"]
 
 
 def test_a_large_archive_with_little_to_lose_is_left_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +120,7 @@ def test_if_writing_anew_fails_the_finished_archive_stays(tmp_path: Path, monkey
         patch.setattr(archive_module.os, "replace", fail)
         with pytest.raises(StoreError, match="No space left"):
             store.close()
-    assert os.listdir(tmp_path) == ["x.zip"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.zip"]
     with ZipStore(path) as again:
         assert dict(again) == {"c/0": b"new"}
 
@@ -122,9 +135,7 @@ def test_entries_of_every_kind_survive_writing_anew(tmp_path: Path) -> None:
             entry.write(DATA)
         archive.writestr("folder/", b"")
     # An entry whose sizes follow its data, as a program that cannot seek writes them.
-    stream = io.BytesIO()
-    stream.seekable = lambda: False  # type: ignore[method-assign]
-    stream.seek = stream.tell = None  # type: ignore[method-assign, assignment]
+    stream = Pipe()
     with zipfile.ZipFile(stream, "w") as archive:
         archive.writestr("s/0", DATA)
         archive.writestr("s/1", DATA * 2)
@@ -179,13 +190,11 @@ def test_an_archive_is_a_directory_zipped(tmp_path: Path) -> None:
 # -- reading in place ----------------------------------------------------------------------------------------------
 
 
-def test_a_range_of_a_stored_entry_reads_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_of_a_stored_entry_reads_only_that() -> None:
     file = io.BytesIO()
     with ZipStore(file, mode="w") as store:
         store["big"] = bytes(1_000_000)
-    store = ZipStore(file)
     nread = 0
-    real_read = file.read
 
     class Watched(io.BytesIO):
         def read(self, nbytes: int | None = -1, /) -> bytes:
@@ -200,7 +209,6 @@ def test_a_range_of_a_stored_entry_reads_only_that(monkeypatch: pytest.MonkeyPat
     assert store.get_one(Request("big", 500_000, 100)) == bytes(100)
     assert store.get_one(Request("big", -7)) == bytes(7)
     assert nread < 300
-    assert real_read is not None
 
 
 def test_many_threads_read_one_archive(tmp_path: Path) -> None:
@@ -319,10 +327,8 @@ def test_modes_of_file_objects() -> None:
     with ZipStore(file, mode="w") as store:
         store["b"] = b""
     assert names_in(file) == ["b"]
-    pipe = io.BytesIO()
-    pipe.seekable = lambda: False  # type: ignore[method-assign]
     with pytest.raises(StoreError, match="cannot seek"):
-        ZipStore(pipe, mode="w")
+        ZipStore(Pipe(), mode="w")
 
 
 @pytest.mark.parametrize(
@@ -385,7 +391,7 @@ def damaged(compression: int, change: Any) -> ZipStore:
 
 
 def flip_data(data: bytearray) -> None:
-    data[40] ^= 0xFF
+    data[50] ^= 0xFF  # in the data of the entry, past any header of the compression
 
 
 def flip_header(data: bytearray) -> None:

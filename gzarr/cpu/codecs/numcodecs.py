@@ -139,11 +139,12 @@ def _filter(spec: NumcodecsCodec, codec: Any, decoded: ArrayRepr, encoded: Array
         # numcodecs' filters look at the first element
         return lambda _: np.empty(decoded.shape, inner), lambda _: np.empty(encoded.shape, outer)
 
+    # flat, because NumPy makes scalars in the machine's byte order of arrays without dimensions
     def decode(array: Array) -> Array:
-        return reinterpret(name, codec.decode(_contiguous(array, outer)), inner, decoded.shape)
+        return reinterpret(name, codec.decode(_contiguous(array, outer).reshape(-1)), inner, decoded.shape)
 
     def encode(array: Array) -> Array:
-        return reinterpret(name, codec.encode(_contiguous(array, inner)), outer, encoded.shape)
+        return reinterpret(name, codec.encode(_contiguous(array, inner).reshape(-1)), outer, encoded.shape)
 
     return decode, encode
 

@@ -1,0 +1,81 @@
+"""Sharding as a computing codec: encodes and decodes whole shards, where a shard cannot be addressed.
+
+That is only so where another codec than a transpose stands before ``sharding_indexed`` (a delta over a whole shard,
+say); elsewhere `gzarr.layout.Sharded` reads just the chunks that are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gzarr.codecs.chain import prepare
+from gzarr.codecs.sharding import ShardingCodec
+from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, Step
+from gzarr.cpu.codecs import factory_for
+from gzarr.cpu.codecs.lift import lift_both
+from gzarr.errors import MetadataError
+from gzarr.shard import assemble, decode_index, entry, slice_entry, split_index
+
+
+def codecs_for(steps: Sequence[Step]) -> tuple[Codec, ...]:
+    """The CPU functions of a prepared chain. Raises: UnknownCodecError, MissingExtraError."""
+    return tuple(
+        sharding_codec(step) if isinstance(step.spec, ShardingCodec) else factory_for(step.spec)(step) for step in steps
+    )
+
+
+class _Coder:
+    """A prepared chain of codecs, as `gzarr.shard` wants it."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._codecs = codecs_for(steps)
+
+    def decode(self, buffers: Sequence[Any]) -> list[Any]:
+        """Decode a batch."""
+        for codec in reversed(self._codecs):
+            buffers = codec.decode(buffers)
+        return list(buffers)
+
+    def encode(self, chunks: Sequence[Any]) -> list[Any]:
+        """Encode a batch."""
+        for codec in self._codecs:
+            chunks = codec.encode(chunks)
+        return list(chunks)
+
+
+def sharding_codec(step: Step) -> Codec:
+    """The factory of ``sharding_indexed``. Raises: MetadataError if the index has no fixed size."""
+    spec, shard = step.spec, step.decoded
+    if not isinstance(spec, ShardingCodec) or not isinstance(shard, ArrayRepr):
+        raise MetadataError(f"codec 'sharding_indexed' encodes arrays, got {shard}")
+    counts = tuple(n // c for n, c in zip(shard.shape, spec.chunk_shape, strict=True))
+    index_steps = prepare(spec.index_codecs, ArrayRepr(np.dtype("uint64"), (*counts, 2)))
+    index_repr = index_steps[-1].encoded
+    if not isinstance(index_repr, BytesRepr) or index_repr.nbytes is None:
+        raise MetadataError("codec 'sharding_indexed': index_codecs must give an index of fixed size")
+    index_nbytes = index_repr.nbytes
+    index_coder = _Coder(index_steps)
+    inner = _Coder(prepare(spec.codecs, ArrayRepr(shard.dtype, spec.chunk_shape, shard.fill_value)))
+    boxes = [
+        tuple(slice(i * n, (i + 1) * n) for i, n in zip(coords, spec.chunk_shape, strict=True))
+        for coords in np.ndindex(*counts)
+    ]
+
+    def decode(encoded: Any) -> np.ndarray[Any, Any]:
+        data = memoryview(encoded).cast("B")
+        index = decode_index(split_index(data, index_nbytes, spec.index_location), index_coder)
+        out = np.empty(shard.shape, shard.dtype)
+        for coords, box in zip(np.ndindex(*counts), boxes, strict=True):
+            place = entry(index, coords)
+            fill = np.zeros((), shard.dtype)[()] if shard.fill_value is None else shard.fill_value
+            out[box] = fill if place is None else inner.decode((slice_entry(data, place),))[0]
+        return out
+
+    def encode(chunk: np.ndarray[Any, Any]) -> bytes:
+        entries = [inner.encode((np.ascontiguousarray(chunk[box]).reshape(spec.chunk_shape),))[0] for box in boxes]
+        return bytes(assemble(entries, counts, index_coder, spec.index_location) or b"")
+
+    return lift_both(spec.name, decode, encode)

@@ -1,0 +1,68 @@
+"""What goes into and comes out of a selection: values to write and arrays to read into, checked and brought into shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gzarr.backend import Array as AnyArray
+from gzarr.backend import Backend, Fields
+from gzarr.errors import MetadataError, SelectionError
+from gzarr.selection import Box, Points, Selection
+
+
+def as_written(value: Any, dtype: np.dtype[Any], selection: Selection, backend: Backend) -> Any:
+    """The value as something of the selection's shape that can be indexed."""
+    shape = selection.shape + dtype.shape
+    sliceable = getattr(value, "shape", None) == shape and hasattr(value, "__getitem__") and len(shape) > 0
+    if sliceable and not isinstance(value, np.ndarray) and isinstance(selection, Box) and selection.view is None:
+        return value
+    if dtype.hasobject and not shape:
+        single = np.empty((), object)
+        single[()] = value
+        return single
+    array = backend.asarray(value, dtype.base)
+    if array.shape == shape:
+        return array
+    while array.ndim > len(shape) and array.shape[0] == 1:
+        array = array[0]
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError as error:
+        raise ValueError(f"cannot write a value of shape {array.shape} to a selection of shape {shape}") from error
+
+
+def checked_shape(shape: Sequence[Any], ndim: int) -> tuple[int, ...]:
+    if len(shape) != ndim or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in shape):
+        raise MetadataError(f"a shape of {ndim} extents >= 0 is needed, got {tuple(shape)}")
+    return tuple(int(n) for n in shape)
+
+
+def checked_out(out: AnyArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
+    if tuple(out.shape) != shape + dtype.shape:
+        raise ValueError(f"out has shape {tuple(out.shape)}, the selection {shape + dtype.shape}")
+    if not np.can_cast(dtype.base, out.dtype, "same_kind"):
+        raise TypeError(f"out has dtype {out.dtype}, which cannot take {dtype} without loss of kind")
+    if hasattr(out, "flags") and getattr(out.flags, "writeable", True) is False:
+        raise ValueError("out is read-only")
+    return out
+
+
+def fields_dtype(dtype: np.dtype[Any], fields: Fields) -> np.dtype[Any]:
+    names = [fields] if isinstance(fields, str) else fields or []
+    missing = [name for name in names if dtype.names is None or name not in dtype.names]
+    if missing:
+        known = ", ".join(map(repr, dtype.names)) if dtype.names else "none: its dtype is not structured"
+        raise SelectionError(f"no field {missing[0]!r}; the array's fields are {known}")
+    if isinstance(fields, str):
+        return dtype[fields]
+    return np.dtype([(name, dtype[name]) for name in names])
+
+
+def laid_out(value: Any, selection: Selection) -> Any:
+    """The value with an axis per array axis, or one for all points; axes of a subarray field stay behind."""
+    if isinstance(selection, Points):
+        return value.reshape(-1, *value.shape[len(selection.shape) :])
+    return value if selection.view is None else value[selection.view]
