@@ -59,7 +59,7 @@ def create_array(
     return arrays.make(opened, where, backend, data=data, overwrite=overwrite, shape=shape, dtype=dtype, **kwargs)
 
 
-def create(
+def create(  # noqa: PLR0917  the positional arguments of zarr 2
     shape: Any = None,
     chunks: Any = True,
     dtype: Any = None,

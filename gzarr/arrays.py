@@ -138,12 +138,11 @@ def _from_python(data: Any, keywords: Mapping[str, Any]) -> Any:
 
 def _dtype_of(data: Any, keywords: Mapping[str, Any]) -> Any:
     dtype = data.dtype
-    if dtype == object and isinstance(data, Array):
+    if dtype.kind == "O" and isinstance(data, Array):
         return {"string": str, "bytes": bytes}.get(data.metadata.data_type.variable, object)
-    if dtype == object and keywords.get("object_codec") is None and isinstance(data, np.ndarray):
-        kinds = {type(item) for item in data.reshape(-1)[:1000].tolist()}
-        if kinds and all(kind is str for kind in kinds):
-            return str
-        if kinds and all(kind is bytes for kind in kinds):
-            return bytes
+    if dtype.kind == "O" and keywords.get("object_codec") is None and isinstance(data, np.ndarray):
+        sample = data.reshape(-1)[:1000].tolist()
+        for kind in (str, bytes):
+            if sample and all(isinstance(item, kind) for item in sample):
+                return kind
     return dtype

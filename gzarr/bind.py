@@ -89,7 +89,7 @@ def _find_shardings(specs: Sequence[CodecSpec], ndim: int) -> tuple[list[_Shardi
             break
         for spec in specs[:at]:
             if isinstance(spec, TransposeCodec):
-                order = tuple(order[axis] for axis in spec.order)
+                order = tuple(order[axis] for axis in spec.permutation(ndim))
         sharding = specs[at]
         if not isinstance(sharding, ShardingCodec):
             break

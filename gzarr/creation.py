@@ -28,7 +28,7 @@ from gzarr.codecs.v2 import from_v2
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
 from gzarr.codecs.zstd import ZstdCodec
 from gzarr.config import config
-from gzarr.dtypes import DataType, cast_fill, default_fill, parse_dtype, to_v3
+from gzarr.dtypes import DataType, cast_fill, default_fill, from_v3, parse_dtype, to_v3
 from gzarr.errors import ContainsArrayError, ContainsGroupError, MetadataError
 from gzarr.keys import KeyEncoding, join_path
 from gzarr.metadata.documents import NAMES, read_node, write_node
@@ -173,7 +173,7 @@ def clear(store: Store, path: str) -> None:
     )
     if not zarr:
         raise ContainsGroupError(
-            f"{join_path(str(store), path)!r} holds {(objects + children)[0]!r} and other things that are not Zarr data: "
+            f"{join_path(str(store), path)!r} holds {(objects + children)[0]!r} and others that are not Zarr data: "
             "they are not deleted; remove them yourself or choose another path"
         )
     store.delete_prefix(path)
@@ -223,8 +223,10 @@ def parse_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _native(data_type: DataType) -> DataType:
-    """v3 data types have no byte order: the bytes codec has it."""
-    return data_type if data_type.variable else DataType(data_type.dtype.newbyteorder("="), data_type.variable)
+    """v3 data types have no byte order: the bytes codec has it. Structures lose their padding too."""
+    if data_type.variable or (data_type.dtype.isnative and data_type.dtype.names is None):
+        return data_type
+    return from_v3(to_v3(data_type))
 
 
 def _fill_value(value: Any, data_type: DataType, zarr_format: ZarrFormat) -> Any:
@@ -246,7 +248,7 @@ def _keys(options: ArrayOptions, zarr_format: ZarrFormat) -> KeyEncoding:
         name, separator = encoding.name, getattr(encoding, "separator", separator)
     if name not in ("default", "v2") or separator not in (None, "/", "."):
         raise MetadataError(
-            f"chunk keys are 'default' or 'v2' with the separator '/' or '.', got name {name!r}, separator {separator!r}"
+            f"chunk keys are 'default' or 'v2' with the separator '/' or '.', got {name!r} with {separator!r}"
         )
     default = "/" if name == "default" else "."
     return KeyEncoding("default" if name == "default" else "v2", "/" if (separator or default) == "/" else ".")
@@ -328,7 +330,7 @@ def _v3_codecs(
     prepare(codecs, chunk)
     if inner is None:
         return codecs
-    location = options.shards.get("index_location", "end") if isinstance(options.shards, dict) else "end"
+    location: Any = options.shards.get("index_location", "end") if isinstance(options.shards, dict) else "end"
     return (ShardingCodec(chunk_shape=inner, codecs=codecs, index_location=location),)
 
 

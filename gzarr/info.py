@@ -24,15 +24,14 @@ class Report:
         lines = []
         for name, value in self.items:
             wrapped = textwrap.wrap(value, _WIDTH - width - 3, break_long_words=False) or [""]
-            lines += [
-                f"{label:<{width}} : {line}" for label, line in zip([name, *[""] * len(wrapped)], wrapped, strict=False)
-            ]
+            labels = [name, *[""] * (len(wrapped) - 1)]
+            lines += [f"{label:<{width}} : {line}" for label, line in zip(labels, wrapped, strict=True)]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(k)}</th><td style='text-align:left'>{html.escape(v)}</td></tr>"
-            for k, v in self.items
+            f"<tr><th align='left'>{html.escape(name)}</th><td align='left'>{html.escape(value)}</td></tr>"
+            for name, value in self.items
         )
         return f"<table>{rows}</table>"
 

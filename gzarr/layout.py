@@ -94,11 +94,11 @@ class Direct:
         """Key of a stored object."""
         return self.encode_key(object_coords)
 
-    def locate(self, store: Store, object_coords: Coords, chunks: Sequence[Coords]) -> list[Located]:  # noqa: ARG002
+    def locate(self, store: Store, object_coords: Coords, chunks: Sequence[Coords]) -> list[Located]:
         """Say where the chunks of one object are."""
         return [Request(self.key(object_coords))]
 
-    def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:  # noqa: ARG002
+    def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:
         """Take chunks out of an object's bytes."""
         return [stored]
 

@@ -1,4 +1,4 @@
-"""What goes into and comes out of a selection: values to write and arrays to read into, checked and brought into shape."""
+"""What goes into and comes out of a selection: values to write and arrays to read into, checked and shaped."""
 
 from __future__ import annotations
 
@@ -35,12 +35,14 @@ def as_written(value: Any, dtype: np.dtype[Any], selection: Selection, backend: 
 
 
 def checked_shape(shape: Sequence[Any], ndim: int) -> tuple[int, ...]:
+    """New extents of an array. Raises: MetadataError."""
     if len(shape) != ndim or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in shape):
         raise MetadataError(f"a shape of {ndim} extents >= 0 is needed, got {tuple(shape)}")
     return tuple(int(n) for n in shape)
 
 
 def checked_out(out: AnyArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
+    """An array to read into. Raises: ValueError for its shape, TypeError for its dtype."""
     if tuple(out.shape) != shape + dtype.shape:
         raise ValueError(f"out has shape {tuple(out.shape)}, the selection {shape + dtype.shape}")
     if not np.can_cast(dtype.base, out.dtype, "same_kind"):
@@ -51,6 +53,7 @@ def checked_out(out: AnyArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
 
 
 def fields_dtype(dtype: np.dtype[Any], fields: Fields) -> np.dtype[Any]:
+    """The dtype of some fields of a structured dtype. Raises: SelectionError naming the fields there are."""
     names = [fields] if isinstance(fields, str) else fields or []
     missing = [name for name in names if dtype.names is None or name not in dtype.names]
     if missing:

@@ -21,7 +21,7 @@ FLOORS = (
     {"backend"},
     {"cpu", "indexing", "info", "node"},
     {"gpu"},  # above cpu: steps that the GPU lacks run there
-    {"devices", "engine"},
+    {"devices", "engine", "values"},
     {"bind", "resizing"},
     {"array"},
     {"attributes", "creation"},

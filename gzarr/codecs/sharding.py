@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class ShardingCodec(CodecSpec):
     chunk_shape: tuple[int, ...]
     codecs: tuple[CodecSpec, ...] = (BytesCodec(),)
     index_codecs: tuple[CodecSpec, ...] = (BytesCodec("little"), Crc32cCodec())
-    index_location: str = "end"
+    index_location: Literal["start", "end"] = "end"
 
     name = "sharding_indexed"
     kind: ClassVar[Kind] = "array_bytes"

@@ -45,14 +45,18 @@ class TransposeCodec(CodecSpec):
         """``{"order": [...]}``."""
         return {"order": self.order if isinstance(self.order, str) else list(self.order)}
 
-    def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
-        """Permute the shape; "C" and "F" become permutations."""
-        array = need_array(self.name, decoded)
-        ndim = len(array.shape)
+    def permutation(self, ndim: int) -> tuple[int, ...]:
+        """``order`` for a number of dimensions. Raises: MetadataError if it is for another."""
         order = self.order
         if isinstance(order, str):
             order = tuple(range(ndim)) if order == "C" else tuple(reversed(range(ndim)))
         if len(order) != ndim:
             raise MetadataError(f"codec 'transpose': order {list(order)} is for {len(order)} dimensions, got {ndim}")
+        return order
+
+    def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
+        """Permute the shape; "C" and "F" become permutations."""
+        array = need_array(self.name, decoded)
+        order = self.permutation(len(array.shape))
         shape = tuple(array.shape[axis] for axis in order)
         return replace(self, order=order), ArrayRepr(array.dtype, shape, array.fill_value)

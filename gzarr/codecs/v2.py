@@ -40,7 +40,7 @@ def from_v2(config: Mapping[str, Any]) -> CodecSpec:
         case "blosc" if fields.keys() <= {"cname", "clevel", "shuffle", "blocksize"}:
             return BloscCodec(**(defaults | fields))
         case "zstd" if fields.keys() <= {"level", "checksum"}:
-            return ZstdCodec(**{"level": 1} | fields)
+            return ZstdCodec(**fields)
         case "gzip" if fields.keys() <= {"level"}:
             return GzipCodec(**{"level": 1} | fields)
         case "vlen-utf8" if not fields:

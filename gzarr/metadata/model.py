@@ -64,7 +64,7 @@ class ArrayMeta:
         for codec in reversed(self.codecs[: self.codecs.index(sharding)]):
             if isinstance(codec, TransposeCodec):
                 undone = [0] * len(shape)
-                for place, axis in enumerate(codec.order):
+                for place, axis in enumerate(codec.permutation(len(shape))):
                     undone[axis] = shape[place]
                 shape = undone
         return tuple(shape)
@@ -79,8 +79,9 @@ class ArrayMeta:
     @property
     def order(self) -> Literal["C", "F"]:
         """Memory order of the elements in a chunk."""
-        order = next((c.order for c in self.codecs if isinstance(c, TransposeCodec)), None)
-        return "F" if order is not None and order == tuple(reversed(range(len(self.shape)))) else "C"
+        ndim = len(self.shape)
+        order = next((c.permutation(ndim) for c in self.codecs if isinstance(c, TransposeCodec)), None)
+        return "F" if order is not None and order == tuple(reversed(range(ndim))) else "C"
 
     def resized(self, shape: tuple[int, ...]) -> Self:
         """The metadata of the array with another shape."""

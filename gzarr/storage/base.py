@@ -112,7 +112,10 @@ class Store(MutableMapping[str, Any]):
         self.delete_many(list(self.list_prefix(path)))
 
     def move_prefix(self, source: str, dest: str) -> None:
-        """Rename every key under ``source`` to lie under ``dest``, which must hold nothing."""
+        """Rename every key under the path ``source`` to lie under the path ``dest``, which must hold nothing.
+
+        Neither may be the root or lie within the other.
+        """
         for key in list(self.list_prefix(source)):
             value = self.get_one(Request(key))
             if value is not None:

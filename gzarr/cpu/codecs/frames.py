@@ -113,10 +113,19 @@ def _decode_each(data: memoryview, expected: int) -> Bytes:
     for frame in found:
         size = expected - known if frame.size is None else frame.size
         source = data[frame.start : frame.end]
-        if size:
+        if frame.size is None and not size:
+            _check_empty(source, expected)
+        elif size:
             decompress(_with_size(source, size) if frame.size is None else source, out[position : position + size])
         position += size
     return out
+
+
+def _check_empty(frame: memoryview, expected: int) -> None:
+    """Raise unless a frame that does not say its size is one last block of nothing."""
+    position = header_fields(frame[4])
+    if bytes(frame[position : position + 3]) != b"\1\0\0":
+        raise wrong_size("zstd", expected, "more")
 
 
 def _frames(data: memoryview) -> list[Frame]:

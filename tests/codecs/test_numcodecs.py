@@ -1,0 +1,425 @@
+"""The numcodecs registry: Zarr v2 configurations, objects, third parties, and what is missing."""
+
+import json
+import lzma
+import zlib
+
+import numcodecs
+import numcodecs.abc
+import numcodecs.registry
+import numpy as np
+import pytest
+
+from gzarr.codecs import (
+    ArrayRepr,
+    BloscCodec,
+    BytesCodec,
+    BytesRepr,
+    CodecSpec,
+    Crc32cCodec,
+    GzipCodec,
+    NumcodecsCodec,
+    VLenBytesCodec,
+    VLenUTF8Codec,
+    ZstdCodec,
+    parse_codec,
+    register_codec,
+)
+from gzarr.codecs.registry import _FACTORIES, _SPECS
+from gzarr.codecs.v2 import from_numcodecs, from_v2, to_numcodecs, to_v2
+from gzarr.cpu.codecs import TABLE, factory_for
+from gzarr.cpu.codecs.lift import lift_both
+from gzarr.errors import CodecError, MetadataError, MissingExtraError, UnknownCodecError
+from tests.codecs.chains import chain_for, codec_for, sample
+
+
+@pytest.fixture
+def registries():
+    """Puts every registry back as it was."""
+    kept = [(d, dict(d)) for d in (_SPECS, _FACTORIES["cpu"], _FACTORIES["gpu"], numcodecs.registry.codec_registry)]
+    yield
+    for registry, content in kept:
+        registry.clear()
+        registry.update(content)
+
+
+# -- configurations of Zarr v2 -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        (
+            '{"blocksize": 0, "clevel": 5, "cname": "lz4", "id": "blosc", "shuffle": 1}',
+            BloscCodec("lz4", 5, "shuffle"),
+        ),
+        ('{"blocksize": 64, "clevel": 1, "cname": "zstd", "id": "blosc", "shuffle": -1}', BloscCodec("zstd", 1, None, None, 64)),
+        ('{"checksum": false, "id": "zstd", "level": 1}', ZstdCodec(1)),
+        ('{"id": "gzip", "level": 9}', GzipCodec(9)),
+        ('{"id": "vlen-utf8"}', VLenUTF8Codec()),
+        ('{"id": "vlen-bytes"}', VLenBytesCodec()),
+        ('{"id": "zlib", "level": 9}', NumcodecsCodec("zlib", {"level": 9})),
+        ('{"id": "crc32c"}', NumcodecsCodec("crc32c")),
+        ('{"id": "nobody", "what": {"ever": [1, null]}}', NumcodecsCodec("nobody", {"what": {"ever": [1, None]}})),
+        ('{"id": "gzip", "level": 9, "new": true}', NumcodecsCodec("gzip", {"level": 9, "new": True})),
+    ],
+)
+def test_configurations_round_trip_byte_for_byte(text: str, spec: CodecSpec) -> None:
+    assert from_v2(json.loads(text)) == spec
+    assert json.dumps(to_v2(spec), sort_keys=True) == text
+
+
+@pytest.mark.parametrize(
+    ("config", "spec"),
+    [
+        ({"id": "blosc"}, BloscCodec("lz4", 5, "shuffle")),
+        ({"id": "zstd"}, ZstdCodec(0)),
+        ({"id": "gzip"}, GzipCodec(1)),
+    ],
+)
+def test_missing_fields_mean_what_numcodecs_takes_for_them(config: dict, spec: CodecSpec) -> None:
+    assert from_v2(config) == spec
+    assert numcodecs.get_codec(config) == to_numcodecs(spec)
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [
+        numcodecs.Blosc("zstd", 3, numcodecs.Blosc.BITSHUFFLE),
+        numcodecs.Zstd(1),
+        numcodecs.GZip(2),
+        numcodecs.Delta("<i4", "<i2"),
+        numcodecs.FixedScaleOffset(np.float64(1.5), np.int64(10), "f8", "u1"),
+        numcodecs.LZMA(filters=[{"id": lzma.FILTER_DELTA, "dist": 4}, {"id": lzma.FILTER_LZMA2, "preset": 1}]),
+        numcodecs.Categorize(["a", "b"], "O"),
+        numcodecs.JSON(),
+        numcodecs.VLenUTF8(),
+    ],
+    ids=repr,
+)
+def test_objects_round_trip(codec) -> None:
+    spec = from_numcodecs(codec)
+    again = parse_codec(json.loads(json.dumps(spec.to_json())))
+    assert repr(to_numcodecs(again)) == repr(codec)
+
+
+def test_numcodecs_objects_read_as_zarr_users_know_them() -> None:
+    assert repr(to_numcodecs(BloscCodec("zstd", 3, "bitshuffle", 8))) == (
+        "Blosc(cname='zstd', clevel=3, shuffle=BITSHUFFLE, blocksize=0)"
+    )
+    assert repr(to_numcodecs(ZstdCodec(1))) == "Zstd(level=1)"
+    assert to_v2(Crc32cCodec()) == {"id": "crc32c"}
+
+
+# -- bytes that numcodecs writes and reads -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["<i4", ">f8", "u1", "<M8[s]", "S300", [("a", "<i2"), ("b", "u1")]])
+@pytest.mark.parametrize("shuffle", [-1, 0, 1, 2])
+def test_blosc_of_zarr_v2_is_byte_for_byte_that_of_numcodecs(dtype, shuffle: int) -> None:
+    array = sample(dtype, (40, 5))
+    codec = numcodecs.Blosc("lz4", 5, shuffle)
+    chain = chain_for([from_numcodecs(codec)], array, serializer=BytesCodec(None))
+    assert chain.encode([array]) == [codec.encode(array)]
+
+
+@pytest.mark.parametrize("cname", ["lz4", "lz4hc", "blosclz", "zlib", "zstd", "snappy"])
+@pytest.mark.parametrize("shuffle", ["noshuffle", "shuffle", "bitshuffle"])
+@pytest.mark.parametrize("dtype", ["u1", ">i2", "<f8"])
+def test_every_blosc_compressor_and_shuffle(cname: str, shuffle: str, dtype: str) -> None:
+    array = sample(dtype, (60, 50))
+    chain = chain_for([BytesCodec(None), BloscCodec(cname, 5, shuffle)], array)
+    if cname not in numcodecs.blosc.list_compressors():
+        with pytest.raises(CodecError, match=cname):
+            chain.encode([array])
+        return
+    (data,) = chain.encode([array])
+    assert data[3] == array.itemsize
+    assert (data[2] & 1, data[2] >> 2 & 1) == (shuffle == "shuffle", shuffle == "bitshuffle")
+    assert numcodecs.Blosc().decode(data) == array.tobytes()
+    assert np.array_equal(chain.decode([numcodecs.Blosc(cname, 1, 2).encode(array)])[0], array)
+
+
+def test_the_element_size_of_blosc_is_that_of_the_spec() -> None:
+    for typesize, written in ((1, 1), (2, 2), (8, 8), (3, 1), (255, 1), (256, 1)):
+        codec = codec_for(BloscCodec(typesize=typesize), BytesRepr(1000, 4))
+        assert codec.encode([bytes(1000)])[0][3] == written  # 3 and 255 do not divide 1000
+    codec = codec_for(BloscCodec(typesize=255), BytesRepr(510, 4))
+    assert codec.encode([bytes(510)])[0][3] == 255
+
+
+@pytest.mark.parametrize("config", [{}, {"format": lzma.FORMAT_ALONE}, {"format": lzma.FORMAT_RAW}])
+def test_lzma_with_filters_round_trips(config: dict) -> None:
+    # zarr-python 435, numcodecs 188: numcodecs itself cannot read what it writes so
+    filters = [{"id": lzma.FILTER_DELTA, "dist": 4}, {"id": lzma.FILTER_LZMA2, "preset": 1}]
+    if config.get("format") == lzma.FORMAT_ALONE:
+        filters = [{"id": lzma.FILTER_LZMA1, "preset": 1}]
+    array = sample("<i4", (100,))
+    spec = NumcodecsCodec("lzma", config | {"filters": filters})
+    chain = chain_for([spec], array)
+    (data,) = chain.encode([array])
+    assert bytes(data) == to_numcodecs(spec).encode(array)
+    assert np.array_equal(chain.decode([data])[0], array)
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [
+        numcodecs.Zlib(3),
+        numcodecs.BZ2(3),
+        numcodecs.LZMA(),
+        numcodecs.LZ4(),
+        numcodecs.Shuffle(4),
+        numcodecs.CRC32(),
+        numcodecs.CRC32(location="end"),
+        numcodecs.Adler32(),
+        numcodecs.Fletcher32(),
+        numcodecs.JenkinsLookup3(),
+        numcodecs.Base64(),
+        numcodecs.Delta("<i4"),
+        numcodecs.AsType("<f8", "<i4"),
+        numcodecs.PCodec(),
+    ],
+    ids=repr,
+)
+def test_numcodecs_reads_what_is_written_and_the_reverse(codec) -> None:
+    array = sample("<i4", (40, 5))
+    chain = chain_for([from_numcodecs(codec)], array)
+    (data,) = chain.encode([array])
+    theirs = bytes(np.asarray(codec.encode(array)).data if not isinstance(codec.encode(array), bytes) else codec.encode(array))
+    assert bytes(data) == theirs
+    if codec.codec_id not in ("delta", "astype"):
+        assert bytes(np.asarray(codec.decode(bytes(data)))) == array.tobytes()
+    assert np.array_equal(chain.decode([theirs])[0], array)
+
+
+# -- objects -------------------------------------------------------------------------------------------------------
+
+
+def objects(*items) -> np.ndarray:
+    array = np.empty(len(items), object)
+    array[:] = items
+    return array
+
+
+def round_trip(spec: CodecSpec, array: np.ndarray) -> np.ndarray:
+    chain = chain_for([spec], array)
+    return chain.decode([bytes(chain.encode([array])[0])])[0]
+
+
+def test_missing_strings_become_empty() -> None:
+    assert round_trip(VLenUTF8Codec(), objects("a", None, "ß", 0)).tolist() == ["a", "", "ß", ""]
+    assert round_trip(VLenBytesCodec(), objects(b"a", None, b"\0\xff")).tolist() == [b"a", b"", b"\0\xff"]
+
+
+def test_strings_of_other_dtypes_are_taken() -> None:
+    assert round_trip(VLenUTF8Codec(), np.array(["a", "bß"])).tolist() == ["a", "bß"]
+    assert round_trip(VLenBytesCodec(), np.array([b"a", b"bc"])).tolist() == [b"a", b"bc"]
+    array = np.array(["a", "", "東京" * 20], np.dtypes.StringDType())
+    chain = chain_for([VLenUTF8Codec()], array.astype(object))
+    assert chain.encode([array]) == chain.encode([array.astype(object)])
+    assert round_trip(VLenUTF8Codec(), array).dtype == array.dtype
+
+
+@pytest.mark.parametrize(("spec", "item"), [(VLenUTF8Codec(), b"a"), (VLenBytesCodec(), "a"), (VLenUTF8Codec(), 3)])
+def test_what_is_no_string_is_refused(spec, item) -> None:
+    chain = chain_for([spec], objects(item))
+    with pytest.raises(CodecError, match="(?i)expected (unicode|byte|str)"):
+        chain.encode([objects(item)])
+
+
+def test_ragged_arrays() -> None:
+    array = objects(np.array([1, 3, 5]), np.array([4]), np.array([], int), None).reshape(2, 2)
+    again = round_trip(NumcodecsCodec("vlen-array", {"dtype": "<i8"}), array)
+    assert [item.tolist() for item in again.reshape(-1)] == [[1, 3, 5], [4], [], []]
+    equal = objects(np.array([1, 3]), np.array([4, 5]))
+    assert [item.tolist() for item in round_trip(NumcodecsCodec("vlen-array", {"dtype": "<i2"}), equal)] == [[1, 3], [4, 5]]
+
+
+@pytest.mark.parametrize("id", ["json2", "msgpack2"])
+@pytest.mark.parametrize("shape", [(6,), (2, 3), (1, 6), (3, 1, 2)])
+def test_python_objects_of_any_structure(id: str, shape: tuple[int, ...]) -> None:
+    # lists of one length tempt NumPy to make them dimensions
+    array = objects(42, "foo", [1, 2], [3, 4], {"a": 1, "b": 2.2}, None).reshape(shape)
+    again = round_trip(NumcodecsCodec(id), array)
+    assert again.shape == shape
+    assert again.tolist() == array.tolist()
+
+
+def test_json_reads_what_numcodecs_writes() -> None:
+    array = objects("a", {"b": [1]}, None)
+    chain = chain_for([NumcodecsCodec("json2")], array)
+    assert chain.decode([numcodecs.JSON().encode(array)])[0].tolist() == array.tolist()
+    assert numcodecs.JSON().decode(bytes(chain.encode([array])[0])).tolist() == array.tolist()
+
+
+def test_categories_not_in_the_list_become_empty() -> None:
+    spec = NumcodecsCodec("categorize", {"labels": ["male", "female"], "dtype": "|O", "astype": "|u1"})
+    assert round_trip(spec, objects("female", "other", "male")).tolist() == ["female", "", "male"]
+    text = NumcodecsCodec("categorize", {"labels": ["male", "female"], "dtype": "<U6"})
+    assert round_trip(text, np.array(["male", "female"])).tolist() == ["male", "female"]
+
+
+# -- third parties -------------------------------------------------------------------------------------------------
+
+
+class Tiles(numcodecs.abc.Codec):
+    """Like an image codec: needs the dtype and the shape, and returns an array."""
+
+    codec_id = "test_tiles"
+
+    def __init__(self, level=1):
+        self.level = level
+
+    def encode(self, buf):
+        assert isinstance(buf, np.ndarray)
+        head = json.dumps([buf.dtype.str, buf.shape]).encode()
+        return bytearray(len(head).to_bytes(4, "little") + head + zlib.compress(buf.tobytes(), self.level))
+
+    def decode(self, buf, out=None):
+        raw = bytes(buf)
+        n = int.from_bytes(raw[:4], "little")
+        dtype, shape = json.loads(raw[4 : 4 + n])
+        return np.frombuffer(zlib.decompress(raw[4 + n :]), dtype).reshape(shape)
+
+
+@pytest.mark.usefixtures("registries")
+@pytest.mark.parametrize("dtype", ["u1", ">i2", "<f4"])
+def test_a_registered_codec_gets_the_array_with_its_dtype_and_shape(dtype: str) -> None:
+    numcodecs.register_codec(Tiles)
+    array = sample(dtype, (1, 5, 6, 3))
+    spec = from_numcodecs(Tiles(level=3))
+    assert spec == NumcodecsCodec("test_tiles", {"level": 3})
+    chain = chain_for([spec], array, serializer=BytesCodec(None))
+    assert [step.spec for step in chain.steps] == [spec]
+    (data,) = chain.encode([array])
+    assert Tiles().decode(data).shape == array.shape
+    (got,) = chain.decode([bytes(data)])
+    assert (got.dtype, got.shape) == (array.dtype, array.shape)
+    assert np.array_equal(got, array)
+    with pytest.raises(CodecError, match="expected"):
+        chain.decode([Tiles().encode(array[:, :4])])
+
+
+@pytest.mark.usefixtures("registries")
+def test_a_registered_codec_after_bytes_gets_bytes() -> None:
+    register_codec(Tiles)
+    array = sample("<i4", (5, 6))
+    chain = chain_for([BytesCodec(), NumcodecsCodec("test_tiles"), Crc32cCodec()], array)
+    assert np.array_equal(chain.decode(chain.encode([array]))[0], array)
+
+
+@pytest.mark.parametrize(
+    ("id", "words"),
+    [
+        ("imagecodecs_jpegxl", r"'imagecodecs_jpegxl'.*imagecodecs\.numcodecs\.register_codecs\(\)"),
+        ("nobody", r"'nobody'.*numcodecs\.register_codec or gzarr\.register_codec"),
+    ],
+)
+def test_a_codec_that_nobody_registered_is_named_when_it_is_needed(id: str, words: str) -> None:
+    spec = from_v2({"id": id, "level": 3})
+    assert to_v2(spec) == {"id": id, "level": 3}
+    with pytest.raises(UnknownCodecError, match=words):
+        chain_for([spec], sample("u1", (4,)))
+
+
+@pytest.mark.usefixtures("registries")
+@pytest.mark.parametrize(("id", "extra"), [("zfpy", "zfp"), ("pcodec", "pcodec"), ("msgpack2", "msgpack")])
+def test_a_missing_extra_is_named(id: str, extra: str) -> None:
+    del numcodecs.registry.codec_registry[id]
+    with pytest.raises(MissingExtraError, match=rf"gzarr\[{extra}\]"):
+        chain_for([NumcodecsCodec(id)], sample("<f4", (4,)))
+
+
+def test_a_configuration_that_numcodecs_refuses_is_a_metadata_error() -> None:
+    with pytest.raises(MetadataError, match=r"'zlib'.*speed"):
+        chain_for([NumcodecsCodec("zlib", {"speed": 1})], sample("<f4", (4,)))
+
+
+class Xor(CodecSpec):
+    """The smallest spec that a third party could write."""
+
+    kind = "bytes_bytes"
+    name = "test_xor"
+
+    @classmethod
+    def from_json(cls, configuration):
+        return cls()
+
+    def configuration(self):
+        return {}
+
+    def resolve(self, decoded):
+        return self, decoded
+
+
+def xor_codec(step):
+    def flip(data):
+        return bytes(byte ^ 255 for byte in bytes(data))
+
+    return lift_both("test_xor", flip, flip)
+
+
+@pytest.mark.usefixtures("registries")
+def test_third_parties_register_a_spec_and_its_functions() -> None:
+    with pytest.raises(UnknownCodecError, match="test_xor"):
+        parse_codec("test_xor")
+    assert register_codec(Xor) is Xor
+    spec = parse_codec({"name": "test_xor"})
+    with pytest.raises(UnknownCodecError, match=r"'test_xor'.*on the CPU"):
+        factory_for(spec)
+    register_codec(Xor, cpu=xor_codec)
+    array = sample("u1", (4,))
+    chain = chain_for([spec], array)
+    assert bytes(chain.encode([array])[0]) == (array ^ 255).tobytes()
+    assert np.array_equal(chain.decode(chain.encode([array]))[0], array)
+
+
+@pytest.mark.usefixtures("registries")
+def test_third_parties_can_replace_a_function() -> None:
+    register_codec(GzipCodec, cpu=xor_codec)
+    assert factory_for(GzipCodec()) is xor_codec
+    assert TABLE["gzip"] is not xor_codec
+
+
+def test_only_codec_classes_with_a_name_can_be_registered() -> None:
+    with pytest.raises(MetadataError, match="neither"):
+        register_codec(int)
+    with pytest.raises(MetadataError, match="name"):
+        register_codec(NumcodecsCodec)
+
+
+# -- byte orders ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "int4"])
+@pytest.mark.parametrize("endian", ["little", "big", None])
+def test_types_of_ml_dtypes_are_stored_in_either_byte_order(name: str, endian) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    array = np.arange(-4, 4).astype(dtype).reshape(2, 4)
+    chain = chain_for([BytesCodec(endian)], array)
+    (data,) = chain.encode([array])
+    raw = array.view(f"u{dtype.itemsize}")
+    assert bytes(data) == (raw.byteswap() if endian == "big" else raw).tobytes()
+    (got,) = chain.decode([bytes(data)])
+    assert got.dtype == dtype
+    assert np.array_equal(got, array)
+
+
+def test_structured_dtypes_of_mixed_byte_order_are_kept_as_they_are() -> None:
+    array = np.array([(1, 2), (3, 4)], [("a", "<i4"), ("b", ">i4")])
+    kept = chain_for([BytesCodec(None)], array)
+    assert bytes(kept.encode([array])[0]) == array.tobytes()
+    big = chain_for([BytesCodec("big")], array)
+    (data,) = big.encode([array])
+    assert np.frombuffer(bytes(data), ">i4").tolist() == [1, 2, 3, 4]
+    assert big.decode([data])[0].tolist() == array.tolist()
+
+
+def test_bytes_are_viewed_and_not_copied() -> None:
+    array = sample("<i4", (4, 6))
+    codec = codec_for(BytesCodec(), ArrayRepr(array.dtype, array.shape))
+    (data,) = codec.encode([array])
+    assert np.shares_memory(data, array)
+    assert np.shares_memory(codec.decode([data])[0], array)
