@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from gzarr import arrays
-from gzarr.array import Array, open_node_array
+from gzarr.array import Array
 from gzarr.creation import new_group_meta
 from gzarr.devices import backend_for
-from gzarr.errors import ContainsArrayError, GroupNotFoundError, MetadataError
-from gzarr.group import Group, open_node
+from gzarr.errors import ArrayNotFoundError, ContainsArrayError, GroupNotFoundError, MetadataError, NodeNotFoundError
+from gzarr.group import Group
 from gzarr.info import Tree
 from gzarr.keys import join_path, normalize_path
 from gzarr.metadata.documents import read_node
-from gzarr.metadata.model import ArrayMeta
+from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage import LocalStore, ZipStore, open_store
 from gzarr.storage.base import Store
 
@@ -168,7 +168,10 @@ def open_array(
     meta = read_node(opened, where, _format(zarr_format))
     if meta is None and mode == "a" and (kwargs.get("shape") is not None or kwargs.get("data") is not None):
         return arrays.make(opened, where, backend, **_without(options, "overwrite"))
-    return open_node_array(opened, where, backend, read_only=mode == "r", write_empty_chunks=write_empty_chunks)
+    if not isinstance(meta, ArrayMeta):
+        found = "nothing is there" if meta is None else "a group is there"
+        raise ArrayNotFoundError(f"no array at {join_path(str(opened), where)!r}: {found}")
+    return Array(opened, where, meta, backend, read_only=mode == "r", write_empty_chunks=write_empty_chunks)
 
 
 # -- groups ------------------------------------------------------------------------------------------------------
@@ -279,7 +282,13 @@ def open(store: Any = None, mode: str | None = None, *, path: str | None = None,
     if meta is None and mode == "a":
         make = open_array if wants_array else open_group
         return make(opened, mode, path=where, **kwargs)
-    return open_node(opened, where, backend_for(kwargs.get("device")), read_only=mode == "r")
+    if meta is None:
+        raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
+    backend = backend_for(kwargs.get("device"))
+    if isinstance(meta, GroupMeta):
+        return Group(opened, where, meta, backend, read_only=mode == "r")
+    empty_too = kwargs.get("write_empty_chunks")
+    return Array(opened, where, meta, backend, read_only=mode == "r", write_empty_chunks=empty_too)
 
 
 def tree(group_like: Any, level: int | None = None) -> Tree:

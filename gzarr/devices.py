@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from functools import cache
 
 from gzarr.backend import Backend
 from gzarr.config import config
@@ -32,5 +33,6 @@ def backend_for(device: str | Backend | None = None) -> Backend:
     )
 
 
+@cache
 def _has_gpu() -> bool:
     return importlib.util.find_spec("gzarr.gpu") is not None

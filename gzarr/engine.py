@@ -134,8 +134,8 @@ def _load_wave(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | 
         before = [store.generation(key) for key in keys]
         try:
             located: list[Located] = []
-            for coords, members in wave:
-                located += _locate(io, coords, members)
+            for (coords, members), generation in zip(wave, before, strict=True):
+                located += _locate(io, coords, members, generation)
             buffers = io.backend.load(store, located)
         except (CodecError, ChunkError) as error:
             if [store.generation(key) for key in keys] != before:
@@ -153,9 +153,9 @@ def _load_wave(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | 
     )
 
 
-def _locate(io: ArrayIO, object_coords: Coords, parts: Sequence[Part]) -> list[Located]:
+def _locate(io: ArrayIO, object_coords: Coords, parts: Sequence[Part], generation: object | None) -> list[Located]:
     try:
-        return io.layout.locate(io.store, object_coords, [part.coords for part in parts])
+        return io.layout.locate(io.store, object_coords, [part.coords for part in parts], generation)
     except CodecError as error:
         raise ChunkError(str(error), path=io.name, key=io.layout.key(object_coords), codec=error.codec) from error
 

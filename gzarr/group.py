@@ -12,7 +12,7 @@ from gzarr.array import Array
 from gzarr.backend import Backend
 from gzarr.creation import new_group_meta
 from gzarr.devices import backend_for
-from gzarr.errors import ContainsArrayError, ContainsNodeError, GroupNotFoundError, GzarrError, NodeNotFoundError
+from gzarr.errors import ContainsArrayError, ContainsNodeError, GroupNotFoundError, GzarrError
 from gzarr.info import Report, Tree
 from gzarr.keys import join_path, normalize_path
 from gzarr.metadata.documents import members, read_node
@@ -383,16 +383,6 @@ def open_node_group(store: Store, path: str, backend: Backend, *, read_only: boo
     if not isinstance(meta, GroupMeta):
         found = "nothing is there" if meta is None else "an array is there"
         raise GroupNotFoundError(f"no group at {join_path(str(store), path)!r}: {found}")
-    return Group(store, path, meta, backend, read_only=read_only)
-
-
-def open_node(store: Store, path: str, backend: Backend, *, read_only: bool = False, **kwargs: Any) -> Array | Group:
-    """Open what is at a path. Raises: NodeNotFoundError, MetadataError."""
-    meta = read_node(store, path)
-    if meta is None:
-        raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(store), path)!r}")
-    if isinstance(meta, ArrayMeta):
-        return Array(store, path, meta, backend, read_only=read_only, **kwargs)
     return Group(store, path, meta, backend, read_only=read_only)
 
 

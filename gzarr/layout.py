@@ -59,8 +59,14 @@ class Layout(Protocol):
         """Key of a stored object."""
         ...
 
-    def locate(self, store: Store, object_coords: Coords, chunks: Sequence[Coords]) -> list[Located]:
-        """Say where the chunks of one object are. Raises: CodecError."""
+    def locate(
+        self, store: Store, object_coords: Coords, chunks: Sequence[Coords], generation: object | None = None
+    ) -> list[Located]:
+        """Say where the chunks of one object are.
+
+        generation: the object's token (`Store.generation`), taken just before; None if the store has none.
+        Raises: CodecError.
+        """
         ...
 
     def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:
@@ -94,7 +100,9 @@ class Direct:
         """Key of a stored object."""
         return self.encode_key(object_coords)
 
-    def locate(self, store: Store, object_coords: Coords, chunks: Sequence[Coords]) -> list[Located]:
+    def locate(
+        self, store: Store, object_coords: Coords, chunks: Sequence[Coords], generation: object | None = None
+    ) -> list[Located]:
         """Say where the chunks of one object are."""
         return [Request(self.key(object_coords))]
 
@@ -146,6 +154,7 @@ class _Source(NamedTuple):
     key: str = ""
     start: int = 0
     length: int | None = None
+    generation: object | None = None
 
 
 class Sharded:
@@ -168,13 +177,15 @@ class Sharded:
         self._indexes: OrderedDict[tuple[str, int], tuple[object, NDArray[np.uint64]]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def locate(self, store: Store, object_coords: Coords, chunks: Sequence[Coords]) -> list[Located]:
+    def locate(
+        self, store: Store, object_coords: Coords, chunks: Sequence[Coords], generation: object | None = None
+    ) -> list[Located]:
         """Say where the chunks of one object are, reading its indexes if they are not at hand. Raises: CodecError."""
         levels, local = self._local(object_coords, chunks)
         key = self.key(object_coords)
-        source = _Source(None, key)
+        source = _Source(None, key, generation=generation)
         first = levels[0]
-        if first.wrap is not None or self._wants_whole(store, key, levels, len(local)):
+        if first.wrap is not None or self._wants_whole(key, levels, len(local), generation):
             stored = store.get_one(Request(key))
             if stored is None:
                 return [None] * len(local)
@@ -210,7 +221,8 @@ class Sharded:
         for level in levels:
             total *= int(np.prod(level.counts, dtype=np.int64))
         if len(levels) == 1 and levels[0].wrap is None:
-            index = self._index(store, _Source(None, self.key(object_coords)), levels[0])
+            key = self.key(object_coords)
+            index = self._index(store, _Source(None, key, generation=store.generation(key)), levels[0])
             return 0 if index is None else int(np.count_nonzero(index.reshape(-1, 2)[:, 0] != MISSING))
         origin = tuple(
             inner.locate(axis.bounds(c)[0])
@@ -229,7 +241,7 @@ class Sharded:
         local = [tuple(c - o for c, o in zip(coords, origin, strict=True)) for coords in chunks]
         return self.levels(chunk_shape(self.objects, object_coords)), local
 
-    def _wants_whole(self, store: Store, key: str, levels: Sequence[Level], wanted: int) -> bool:
+    def _wants_whole(self, key: str, levels: Sequence[Level], wanted: int, generation: object | None) -> bool:
         total = 1
         for level in levels:
             for n in level.counts:
@@ -237,7 +249,7 @@ class Sharded:
         if wanted < total * WHOLE_SHARD_SHARE:
             return False
         kept = self._indexes.get((key, 0))
-        return kept is None or kept[0] != store.generation(key)
+        return kept is None or kept[0] != generation
 
     def _descend(
         self, store: Store | None, source: _Source, levels: Sequence[Level], chunks: Sequence[Coords]
@@ -266,7 +278,7 @@ class Sharded:
             if part is None:
                 continue
             if isinstance(part, Request):
-                inner = _Source(None, part.key, part.start or 0, part.length)
+                inner = _Source(None, part.key, part.start or 0, part.length, source.generation)
             else:
                 inner = _Source(host_view(part))
             located = self._descend(store, inner, levels[1:], [local for _, local in members])
@@ -280,8 +292,8 @@ class Sharded:
             return decode_index(split_index(source.data, level.index_nbytes, level.location), level.coder)
         if store is None:
             raise CodecError("a shard's bytes are neither in memory nor in a store", codec="sharding_indexed")
-        # The token is taken before the index is read: if the shard is replaced in between, the token is already old.
-        generation = store.generation(source.key)
+        # The token was taken before the index is read: if the shard is replaced in between, the token is already old.
+        generation = source.generation
         name = (source.key, source.start)
         kept = self._indexes.get(name)
         if kept is not None and generation is not None and kept[0] == generation:

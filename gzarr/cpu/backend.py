@@ -117,13 +117,13 @@ class CpuBackend:
 
         Raises: what the first failing task raised; notes on it tell of the others.
         """
-        iterator = iter(waves)
-        n_threads = thread_count()
-        if nbytes < MIN_THREADED_NBYTES or n_threads == 1 or threading.current_thread() in _pool_threads:
-            for wave in iterator:
-                task(wave)
+        threaded = nbytes >= MIN_THREADED_NBYTES and threading.current_thread() not in _pool_threads
+        n_threads = thread_count() if threaded else 1
+        if n_threads > 1:
+            _run_threaded(task, iter(waves), n_threads)
             return
-        _run_threaded(task, iterator, n_threads)
+        for wave in waves:
+            task(wave)
 
 
 def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
