@@ -6,6 +6,7 @@ filters serializer codecs chunk_key_encoding shards``) are accepted together, fo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
@@ -24,7 +25,7 @@ from gzarr.codecs.registry import parse_codec
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.codecs.transpose import TransposeCodec
-from gzarr.codecs.v2 import from_v2
+from gzarr.codecs.v2 import from_v2, to_v2
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
 from gzarr.codecs.zstd import ZstdCodec
 from gzarr.config import config
@@ -312,7 +313,13 @@ def _v2_codecs(options: ArrayOptions, meta: ArrayMeta, order: str) -> tuple[Code
         raise MetadataError(f"Zarr v2 arrays have one compressor, got {len(compressors)}; use filters or zarr_format=3")
     if compressors and not is_compressor(compressors[0]):
         raise MetadataError(f"{compressors[0]!r} is a filter, not a compressor: pass it in filters=")
-    return v2_chain((*filters, *compressors), meta.data_type, meta.object_shape, order)
+    specs = tuple(map(_as_stored, (*filters, *compressors)))
+    return v2_chain(specs, meta.data_type, meta.object_shape, order)
+
+
+def _as_stored(spec: CodecSpec) -> CodecSpec:
+    """The codec that a v2 document, whose fields are sorted, gives back: an array says the same when reopened."""
+    return from_v2(json.loads(json.dumps(to_v2(spec), sort_keys=True)))
 
 
 def _v3_codecs(

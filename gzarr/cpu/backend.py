@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gzarr.backend import Array, Chain, Fields, Placement, T
+from gzarr.codecs.registry import registered_factory
 from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.config import config
 from gzarr.cpu.codecs import TABLE
@@ -43,7 +44,8 @@ class CpuBackend:
 
     def supports(self, name: str) -> bool:
         """Whether there is a CPU function for the codec with a name."""
-        return name in TABLE or name == "sharding_indexed" or name.startswith("numcodecs.")
+        known = name in TABLE or name == "sharding_indexed" or name.startswith("numcodecs.")
+        return known or registered_factory("cpu", name) is not None
 
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
         """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""

@@ -77,8 +77,10 @@ def chain(
     """The complete chain of an array: a transpose for order "F", filters, compressor, and what joins them."""
     if order == "F":
         specs = (TransposeCodec(tuple(reversed(range(len(chunks))))), *specs)
-    chunk = ArrayRepr(data_type.dtype, chunks, None)
-    return complete(specs, chunk, default_serializer=BytesCodec(None))
+    resolved = complete(specs, ArrayRepr(data_type.dtype, chunks, None), default_serializer=BytesCodec(None))
+    # Only the serializer is taken over: the others stay as they are written (blosc's automatic shuffle, say).
+    given = list(specs)
+    return tuple(given.pop(0) if given and given[0].name == spec.name else spec for spec in resolved)
 
 
 def to_json(meta: NodeMeta) -> dict[str, Any]:

@@ -169,7 +169,7 @@ def test_stored_integers_that_are_no_multiple_of_the_scale_are_refused() -> None
 
 def test_stored_integers_that_decode_out_of_range_are_refused() -> None:
     codec = codec_for(ScaleOffsetCodec(100, 1), ArrayRepr(np.dtype("u1"), (1,)))
-    with pytest.raises(CodecError, match="300.*out of range"):
+    with pytest.raises(CodecError, match=r"300.*out of range"):
         codec.decode([np.array([200], "u1")])
 
 

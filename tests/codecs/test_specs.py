@@ -238,7 +238,8 @@ def test_reprs_read_like_constructor_calls() -> None:
 
 def test_sharding_accepts_codecs_in_every_form() -> None:
     spec = ShardingCodec(
-        chunk_shape=[2, 3], codecs=[BytesCodec("big"), {"name": "gzip", "configuration": {"level": 1}}, numcodecs.BZ2(2)]
+        chunk_shape=[2, 3],
+        codecs=[BytesCodec("big"), {"name": "gzip", "configuration": {"level": 1}}, numcodecs.BZ2(2)],
     )
     assert spec.chunk_shape == (2, 3)
     assert spec.codecs == (BytesCodec("big"), GzipCodec(1), NumcodecsCodec("bz2", {"level": 2}))
@@ -338,13 +339,20 @@ def test_numcodecs_announce_what_comes_out(spec, dtype: str, encoded) -> None:
 
 def test_numcodecs_fill_in_what_zarr_python_fills_in() -> None:
     chunk = ArrayRepr(np.dtype(">f4"), (4,))
-    for id, field in (("delta", "dtype"), ("quantize", "dtype"), ("fixedscaleoffset", "dtype"), ("astype", "decode_dtype")):
+    for id, field in (
+        ("delta", "dtype"),
+        ("quantize", "dtype"),
+        ("fixedscaleoffset", "dtype"),
+        ("astype", "decode_dtype"),
+    ):
         given = {"encode_dtype": "<f8"} if id == "astype" else {}
         assert NumcodecsCodec(id, given).resolve(chunk)[0].configuration() == given | {field: ">f4"}
     spec, encoded = NumcodecsCodec("shuffle").resolve(BytesRepr(16, 4))
     assert spec.configuration() == {"elementsize": 4}
     assert encoded == BytesRepr(16)
-    assert NumcodecsCodec("shuffle", {"elementsize": 2}).resolve(BytesRepr(16, 4))[0].configuration() == {"elementsize": 2}
+    assert NumcodecsCodec("shuffle", {"elementsize": 2}).resolve(BytesRepr(16, 4))[0].configuration() == {
+        "elementsize": 2
+    }
 
 
 def test_numcodecs_compare_by_content_and_write_in_the_order_given() -> None:
@@ -359,3 +367,33 @@ def test_numcodecs_compare_by_content_and_write_in_the_order_given() -> None:
 def test_hexadecimal_scalars_are_bit_patterns() -> None:
     spec = ScaleOffsetCodec("0x3fc00000", "2")
     assert spec.scalars(np.dtype("<f4")) == (np.float32(1.5), np.float32(2))
+
+
+@pytest.mark.parametrize(
+    "data_type", ["uint8", np.uint8, np.dtype("u1"), {"name": "uint8"}, {"name": "uint8", "configuration": {}}]
+)
+def test_cast_value_takes_every_spelling_of_a_data_type(data_type) -> None:
+    assert CastValueCodec(data_type).configuration() == {"data_type": "uint8"}
+
+
+@pytest.mark.parametrize(
+    "data_type", [3.5, {"name": "uint8", "configuration": {"a": 1}}, {"id": "uint8"}, "S3", np.bool_]
+)
+def test_cast_value_refuses_what_is_no_number_type(data_type) -> None:
+    with pytest.raises(MetadataError, match="cast_value"):
+        CastValueCodec(data_type)
+
+
+def test_scalars_of_numpy_are_stored_as_json() -> None:
+    assert ScaleOffsetCodec(np.float32(0.5), np.int64(3)).configuration() == {"offset": 0.5, "scale": 3}
+    assert ShardingCodec(np.int64(4)).configuration()["chunk_shape"] == [4]
+
+
+@pytest.mark.parametrize("spec", [VLenUTF8Codec(), NumcodecsCodec("zfpy")])
+def test_codecs_of_one_sort_of_array_refuse_others(spec) -> None:
+    dtype = "<f4" if isinstance(spec, VLenUTF8Codec) else "<c8"
+    with pytest.raises(MetadataError, match=dtype[1]):
+        spec.resolve(ArrayRepr(np.dtype(dtype), (3,)))
+    if isinstance(spec, NumcodecsCodec):
+        with pytest.raises(MetadataError, match="1 to 4 dimensions"):
+            spec.resolve(ArrayRepr(np.dtype("<f4"), ()))

@@ -5,7 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from gzarr.codecs import ArrayRepr, BloscCodec, BytesCodec, CodecSpec, GzipCodec, NumcodecsCodec, ShardingCodec, parse_codec
+from gzarr.codecs import (
+    ArrayRepr,
+    BloscCodec,
+    BytesCodec,
+    CodecSpec,
+    GzipCodec,
+    NumcodecsCodec,
+    ShardingCodec,
+    parse_codec,
+)
 from gzarr.codecs.chain import complete
 from tests.codecs.chains import CpuChain, sample
 
@@ -42,7 +51,9 @@ def document(dtype: str, shape: tuple[int, ...], codecs: list[dict], fill_value)
     ).encode()
 
 
-def check_both_ways(specs: list[CodecSpec], array: np.ndarray, data_type: str, fill_value=0, equal=np.array_equal) -> None:
+def check_both_ways(
+    specs: list[CodecSpec], array: np.ndarray, data_type: str, fill_value=0, equal=np.array_equal
+) -> None:
     fill = array.dtype.type(fill_value) if array.dtype.kind not in "OT" else fill_value
     chunk = ArrayRepr(array.dtype, array.shape, fill)
     specs = complete(specs, chunk)
@@ -166,15 +177,19 @@ def test_text(compressor: list) -> None:
         lambda: zarr.codecs.GzipCodec(level=3),
         lambda: zarr.codecs.BytesCodec(endian="big"),
         lambda: zarr.codecs.TransposeCodec(order=(1, 0)),
-        lambda: zarr.codecs.Crc32cCodec(),
-        lambda: zarr.codecs.VLenUTF8Codec(),
+        zarr.codecs.Crc32cCodec,
+        zarr.codecs.VLenUTF8Codec,
         lambda: zarr.codecs.numcodecs.Delta(dtype="<i4"),
-        lambda: zarr.codecs.ShardingCodec(chunk_shape=(2, 2), codecs=[zarr.codecs.BytesCodec(), zarr.codecs.GzipCodec()]),
+        lambda: zarr.codecs.ShardingCodec(
+            chunk_shape=(2, 2), codecs=[zarr.codecs.BytesCodec(), zarr.codecs.GzipCodec()]
+        ),
     ],
 )
 def test_codec_objects_are_taken_as_they_are(codec) -> None:
     theirs = codec()
     want = json.loads(json.dumps(theirs.to_dict()))
+    if want.get("configuration") == {}:
+        del want["configuration"]  # they write an empty one for the vlen codecs only
     assert parse_codec(theirs).to_json() == want
     assert parse_codec(want).to_json() == want
 
@@ -193,7 +208,9 @@ def test_blosc_resolves_like_theirs(dtype: str) -> None:
 
 
 def test_shard_metadata_is_written_like_theirs() -> None:
-    array = zarr.create_array({}, shape=(8, 8), chunks=(2, 4), shards=(8, 8), dtype="int16", compressors=[zarr.codecs.BloscCodec()])
+    array = zarr.create_array(
+        {}, shape=(8, 8), chunks=(2, 4), shards=(8, 8), dtype="int16", compressors=[zarr.codecs.BloscCodec()]
+    )
     (want,) = json.loads(json.dumps([codec.to_dict() for codec in array.metadata.codecs]))
     (ours,) = complete([ShardingCodec((2, 4), codecs=[BloscCodec()])], ArrayRepr(np.dtype("i2"), (8, 8)))
     assert ours.to_json() == want

@@ -142,7 +142,7 @@ def test_json_round_trips_byte_for_byte(case: Case) -> None:
 
 @each_case
 def test_resolved_spec_round_trips_and_leaves_nothing_open(case: Case) -> None:
-    array, chain = first_run(case)
+    _, chain = first_run(case)
     for step in chain.steps:
         again = parse_codec(json.loads(json.dumps(step.spec.to_json())))
         assert again == step.spec

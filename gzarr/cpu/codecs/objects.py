@@ -40,13 +40,7 @@ def vlen_decoder(name: str, codec: Any, chunk: ArrayRepr) -> Function:
 
     def decode(data: Bytes) -> Array:
         check_items(name, data, n)
-        items = codec.decode(data)
-        if not isinstance(items, np.ndarray):
-            # numcodecs' VLenArray returns a list
-            flat = np.empty(n, object)
-            flat[:] = items
-            items = flat
-        return reinterpret(name, items, chunk.dtype, chunk.shape)
+        return reinterpret(name, codec.decode(data), chunk.dtype, chunk.shape)
 
     return decode
 
