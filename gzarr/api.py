@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,7 +12,14 @@ from gzarr import arrays
 from gzarr.array import Array
 from gzarr.creation import new_group_meta
 from gzarr.devices import backend_for
-from gzarr.errors import ArrayNotFoundError, ContainsArrayError, GroupNotFoundError, MetadataError, NodeNotFoundError
+from gzarr.errors import (
+    ArrayNotFoundError,
+    ContainsArrayError,
+    GroupNotFoundError,
+    MetadataError,
+    NodeNotFoundError,
+    StoreError,
+)
 from gzarr.group import Group
 from gzarr.info import Tree
 from gzarr.keys import join_path, normalize_path
@@ -54,6 +62,8 @@ def create_array(
     array([1, 2, 3, 0, 0], dtype=int32)
     """
     opened, base = _opened(store, "w" if overwrite else "a")
+    if name and path:
+        raise MetadataError(f"name={name!r} and path={path!r} mean the same; give one of them")
     where = join_path(base, normalize_path(name or path or ""))
     backend = backend_for(device)
     return arrays.make(opened, where, backend, data=data, overwrite=overwrite, shape=shape, dtype=dtype, **kwargs)
@@ -155,9 +165,10 @@ def open_array(
     store: a store, path, URL or mapping. path: path of the array in the store.
     mode: "r" read; "r+" read and write; "a" (default) also create if missing; "w" create, deleting what is there;
         "w-" or "x" create, failing if something is there.
-    kwargs: of `create_array`, used if the array is created.
-    Raises: ArrayNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError.
+    kwargs: of `create_array`, used if the array is created; ``read_only=True`` means mode "r".
+    Raises: ArrayNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError, TypeError for unknown keywords.
     """
+    mode = _asked_mode(mode, kwargs)
     opened, where, mode = _located(store, path, mode)
     backend = backend_for(device)
     options = {"zarr_format": zarr_format, "write_empty_chunks": write_empty_chunks, **kwargs}
@@ -270,6 +281,7 @@ def open(store: Any = None, mode: str | None = None, *, path: str | None = None,
     """
     if store is None and path is not None:
         store, path = path, None
+    mode = _asked_mode(mode, kwargs)
     wants_array = kwargs.get("shape") is not None or kwargs.get("data") is not None
     if mode in ("w", "w-", "x"):
         return (
@@ -373,6 +385,12 @@ class LazyLoader(Mapping[str, Any]):
 def _opened(store: Any, mode: str) -> tuple[Store, str]:
     if isinstance(store, (Array, Group)):
         return store.store, store.path
+    if mode == "w" and isinstance(store, (str, os.PathLike)):
+        # Not "w" at once, which begins a ZIP archive anew: nothing may be lost before the call has passed its checks.
+        try:
+            return open_store(store, mode="a")
+        except StoreError:  # a damaged archive: nothing to lose
+            pass
     return open_store(store, mode=mode)  # type: ignore[arg-type]
 
 
@@ -386,6 +404,19 @@ def _located(store: Any, path: str | None, mode: str | None) -> tuple[Store, str
         raise ValueError(f"mode must be 'r', 'r+', 'a', 'w', 'w-' or 'x', got {mode!r}")
     opened, base = _opened(store, mode)
     return opened, join_path(base, normalize_path(path or "")), mode
+
+
+def _asked_mode(mode: str | None, keywords: dict[str, Any]) -> str | None:
+    """The mode, "r" for ``read_only=True``; the keywords must be of those that creation knows.
+
+    Raises: TypeError for unknown keywords, also where an array exists and none of them would be used.
+    """
+    if keywords.pop("read_only", False):
+        if mode not in (None, "r"):
+            raise ValueError(f"read_only=True and mode={mode!r} contradict each other")
+        mode = "r"
+    arrays.options_from(_without(_without(_without(keywords, "data"), "overwrite"), "device"))
+    return mode
 
 
 def _format(zarr_format: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Literal, Self
@@ -19,17 +19,28 @@ from gzarr.codecs.v2 import to_numcodecs
 from gzarr.config import config
 from gzarr.devices import backend_for
 from gzarr.dtypes import cast_fill, parse_dtype
-from gzarr.errors import ArrayNotFoundError, GzarrError, MetadataError, SelectionError
-from gzarr.grid import is_regular, nchunks
+from gzarr.engine import ArrayIO
+from gzarr.errors import (
+    ArrayNotFoundError,
+    ChunkError,
+    CodecError,
+    GzarrError,
+    MetadataError,
+    MissingExtraError,
+    ReadOnlyError,
+    SelectionError,
+    UnknownCodecError,
+)
+from gzarr.grid import RegularAxis, is_regular, nchunks
 from gzarr.indexing import Indexed
 from gzarr.info import PlacementReport, Report, human_size
 from gzarr.keys import join_path
-from gzarr.locks import key_locks
+from gzarr.locks import node_lock
 from gzarr.metadata.documents import document_key, documents, read_node, write_node
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
-from gzarr.node import Node
-from gzarr.plan import make_plan
+from gzarr.node import Node, same_objects
+from gzarr.plan import box_between, make_plan
 from gzarr.resizing import clear_outside, objects_stored
 from gzarr.selection import (
     Points,
@@ -37,6 +48,7 @@ from gzarr.selection import (
     normalize_basic,
 )
 from gzarr.storage.base import Store
+from gzarr.storage.wrap import type_name
 from gzarr.values import as_written, checked_out, checked_shape, fields_dtype, laid_out
 
 
@@ -51,7 +63,7 @@ class Array(Node[ArrayMeta], Indexed):
         write_empty_chunks: whether chunks equal to the fill value are stored.
     """
 
-    __slots__ = ("_io", "_out_dtype", "is_view", "write_empty_chunks")
+    __slots__ = ("_bound", "_out_dtype", "is_view", "write_empty_chunks")
 
     def __init__(
         self,
@@ -66,7 +78,12 @@ class Array(Node[ArrayMeta], Indexed):
         is_view: bool = False,
     ) -> None:
         super().__init__(store, path, metadata, backend, read_only=read_only)
-        self._io = bind(metadata, store, path, backend)
+        self._bound: ArrayIO | GzarrError
+        try:
+            self._bound = bind(metadata, store, path, backend)
+        except (UnknownCodecError, MissingExtraError) as error:
+            # What the array is can be asked all the same; reading and writing it raises this error.
+            self._bound = type(error)(f"{self.store_path}: {error}")
         self._out_dtype = metadata.data_type.dtype if out_dtype is None else out_dtype
         self.is_view = is_view
         setting = config.get("array.write_empty_chunks") if write_empty_chunks is None else write_empty_chunks
@@ -178,8 +195,13 @@ class Array(Node[ArrayMeta], Indexed):
 
     @property
     def compressor(self) -> Any:
-        """The compressor as a numcodecs object, or None. Raises: TypeError if there are several."""
-        compressors = split_codecs(self.metadata)[2]
+        """The compressor as a numcodecs object, or None. Raises: TypeError if there are several.
+
+        Of v3 arrays also a codec that turns the array into bytes by itself, as image codecs do.
+        """
+        _, serializer, compressors = split_codecs(self.metadata)
+        if not compressors and serializer is not None and serializer.kind == "any":
+            compressors = (serializer,)
         if len(compressors) > 1:
             raise TypeError(f"{self.store_path} has several compressors; use array.compressors")
         return to_numcodecs(compressors[0]) if compressors else None
@@ -194,7 +216,16 @@ class Array(Node[ArrayMeta], Indexed):
         """Number of chunks that are stored. Reads the index of every shard if the array is sharded."""
         stored = objects_stored(self.metadata, self.store, self.path)
         initialized = getattr(self._io.layout, "initialized", None)
-        return len(stored) if initialized is None else sum(initialized(self.store, coords) for coords in stored)
+        if initialized is None:
+            return len(stored)
+        total = 0
+        for coords in stored:
+            try:
+                total += initialized(self.store, coords)
+            except CodecError as error:
+                key = self._io.layout.key(coords)
+                raise ChunkError(str(error), path=self.store_path, key=key, codec=error.codec) from error
+        return total
 
     @property
     def placement(self) -> PlacementReport:
@@ -217,7 +248,7 @@ class Array(Node[ArrayMeta], Indexed):
         if copy is False:
             raise ValueError("a gzarr array cannot become a NumPy array without a copy")
         data = self._read(normalize_basic((), self.shape), None, None)
-        return np.asarray(data.get() if hasattr(data, "get") else data, dtype)
+        return np.asarray(data.get() if hasattr(data, "get") else data, self.dtype if dtype is None else dtype)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -227,9 +258,9 @@ class Array(Node[ArrayMeta], Indexed):
     def __iter__(self) -> Iterator[AnyArray]:
         if not self.shape:
             raise TypeError("iteration over a 0-dimensional array")
-        edges = self.metadata.chunk_grid[0].edges()
-        for start, stop in pairwise(edges):
-            yield from self[start:stop]
+        axis = self.metadata.chunk_grid[0]
+        bounds = map(axis.bounds, range(axis.nchunks))
+        return (row for start, stop in bounds for row in self[start : min(stop, axis.extent)])
 
     def __bool__(self) -> bool:
         if self.size != 1:
@@ -253,8 +284,9 @@ class Array(Node[ArrayMeta], Indexed):
         """
         shape = args[0] if len(args) == 1 and not isinstance(args[0], (int, np.integer)) else args
         new = checked_shape(tuple(shape), self.ndim)
-        self.check_writable()
+        self._check_resizable()
         with self._metadata_lock():
+            self._catch_up()
             self._resize(new)
 
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
@@ -263,12 +295,15 @@ class Array(Node[ArrayMeta], Indexed):
         data: array-like with the array's extents on all other axes.
         Raises: ValueError for another shape, ReadOnlyError.
         """
-        self.check_writable()
+        self._check_resizable()
+        if data is self:
+            data = self[...]  # before it grows
         if not hasattr(data, "shape"):
             data = self.backend.asarray(data, self.dtype)
         if not 0 <= axis < self.ndim:
             raise SelectionError(f"cannot append along axis {axis} of a {self.ndim}-dimensional array")
         with self._metadata_lock():
+            self._catch_up()
             old = self.shape
             found = tuple(data.shape)
             if len(found) != len(old) or any(
@@ -278,15 +313,23 @@ class Array(Node[ArrayMeta], Indexed):
                     f"cannot append data of shape {found} to an array of shape {old} along axis {axis}: "
                     "all other axes must agree"
                 )
+            data = as_written(data, self.dtype, box_between((0,) * self.ndim, found), self.backend)
             self._resize((*old[:axis], old[axis] + found[axis], *old[axis + 1 :]))
-        self[(*[slice(None)] * axis, slice(old[axis], None))] = data
-        return self.shape
+            # Written under the lock: to who appends next, the last chunk must not look as if it ended here.
+            self[(*[slice(None)] * axis, slice(old[axis], None))] = data
+            return self.shape
 
     # -- other forms of the same array ---------------------------------------------------------------------------
 
     def astype(self, dtype: Any) -> Self:
-        """A read-only view whose reads are cast to another dtype, chunk by chunk."""
-        return self._with(self.metadata, read_only=True, out_dtype=parse_dtype(dtype).dtype, is_view=True)
+        """A read-only view whose reads are cast to another dtype, chunk by chunk.
+
+        Raises: MetadataError for variable-length types, to which nothing is cast.
+        """
+        wanted = parse_dtype(dtype)
+        if wanted.variable != self.metadata.data_type.variable:
+            raise MetadataError(f"{self.store_path}: cannot cast {self.dtype} to {dtype!r}; give a dtype of fixed size")
+        return self._with(self.metadata, read_only=True, out_dtype=wanted.dtype, is_view=True)
 
     def view(
         self,
@@ -296,12 +339,17 @@ class Array(Node[ArrayMeta], Indexed):
         fill_value: Any = None,
         read_only: bool | None = None,
     ) -> Self:
-        """The same stored chunks under other metadata, which is not stored.
+        """The same stored chunks under other metadata, which is not stored. A view cannot be resized.
 
-        dtype: a dtype of the same size. shape: an array with other extents, of the same chunks.
+        dtype: a dtype of the same size and byte order. shape: other extents over the same chunks; such a view is
+            read-only, as what it wrote at its edge would be lost or hidden in the array.
         Raises: MetadataError if the chunks cannot be seen so.
         """
         meta = self.metadata
+        if shape is not None:
+            if read_only is False:
+                raise MetadataError("a view with another shape is read-only; resize the array, or leave shape out")
+            read_only = True
         if chunks is not None and tuple(chunks) != self.chunks:
             raise MetadataError(
                 f"a view cannot change the chunks from {self.chunks} to {tuple(chunks)}: copy the array"
@@ -312,6 +360,8 @@ class Array(Node[ArrayMeta], Indexed):
             data_type = parse_dtype(dtype)
             if data_type.dtype.itemsize != self.itemsize or data_type.dtype.hasobject != self.dtype.hasobject:
                 raise MetadataError(f"a view needs a dtype of {self.itemsize} bytes, got {data_type.dtype}")
+            if data_type.dtype.isnative != self.dtype.isnative and self.itemsize > 1:
+                raise MetadataError(f"a view needs the byte order of {self.dtype}, got {data_type.dtype}")
             fill = fill_value
             if fill is None and meta.fill_value is not None:
                 fill = np.asarray(meta.fill_value, meta.data_type.dtype).view(data_type.dtype)[()]
@@ -364,7 +414,7 @@ class Array(Node[ArrayMeta], Indexed):
             and self.read_only == other.read_only
             and self.metadata.shape == other.metadata.shape
             and self.dtype == other.dtype
-            and self.store == other.store
+            and same_objects(self.store, other.store)
         )
 
     def __hash__(self) -> int:
@@ -380,6 +430,16 @@ class Array(Node[ArrayMeta], Indexed):
 
     # -- inside --------------------------------------------------------------------------------------------------
 
+    @property
+    def _io(self) -> ArrayIO:
+        if isinstance(self._bound, GzarrError):
+            raise self._bound
+        return self._bound
+
+    def require_codecs(self) -> None:
+        """Raise what reading would raise if a codec is missing: UnknownCodecError, MissingExtraError."""
+        _ = self._io
+
     def _read(self, selection: Selection, fields: Fields, out: AnyArray) -> AnyArray:
         dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
         result = self.backend.empty(selection.shape, dtype) if out is None else checked_out(out, selection.shape, dtype)
@@ -387,10 +447,10 @@ class Array(Node[ArrayMeta], Indexed):
         io = self._io
         engine.read((engine.ReadJob(io, make_plan(selection, io.layout.grid), target, fields),))
         if out is not None:
-            if isinstance(selection, Points) and not np.shares_memory(target, out):
+            if isinstance(selection, Points) and not np.may_share_memory(target, out):
                 out[...] = target.reshape(out.shape)
             return out
-        return result[()] if not selection.shape and io.backend.device == "cpu" else result
+        return result[()] if not selection.shape and isinstance(result, np.ndarray) else result
 
     def _write(self, selection: Selection, value: Any, fields: Fields) -> None:
         self.check_writable()
@@ -402,8 +462,17 @@ class Array(Node[ArrayMeta], Indexed):
         data = laid_out(as_written(value, dtype, selection, self.backend), selection)
         engine.write(engine.WriteJob(io, plan, data, fields, self.write_empty_chunks))
 
-    def _edges(self) -> list[list[int]]:
-        return [axis.edges() for axis in self.metadata.chunk_grid]
+    def _edges(self) -> list[Sequence[int]]:
+        # Ranges, which take no memory however many chunks there are; the last may end past the extent.
+        return [
+            range(0, axis.nchunks * axis.length + 1, axis.length) if isinstance(axis, RegularAxis) else axis.edges()
+            for axis in self.metadata.chunk_grid
+        ]
+
+    def _check_resizable(self) -> None:
+        self.check_writable()
+        if self.is_view:
+            raise ReadOnlyError(f"{self.store_path}: a view cannot be resized; resize the array that it shows")
 
     def _scalar(self) -> Any:
         if self.size != 1:
@@ -411,20 +480,23 @@ class Array(Node[ArrayMeta], Indexed):
         return self[(0,) * self.ndim]
 
     def _metadata_lock(self) -> Any:
-        return key_locks((self.store.lock_name(document_key(self.metadata, self.path)),))
+        return node_lock(self.store.lock_name(document_key(self.metadata, self.path)))
+
+    def _catch_up(self) -> None:
+        """Take over the stored metadata: another array object may have changed shape or attributes."""
+        if not self.is_view:
+            self.refresh()
 
     def _resize(self, shape: tuple[int, ...]) -> None:
         new = self.metadata.resized(shape)
+        io = bind(new, self.store, self.path, self.backend)  # fails, if it does, before anything is changed
         clear_outside(self._io, self.metadata, self.store, self.path, shape)
         if not self.is_view:
-            stored = read_node(self.store, self.path, self.metadata.zarr_format)
-            if isinstance(stored, ArrayMeta):
-                new = replace(new, attributes=stored.attributes)
             write_node(self.store, self.path, new)
-        self._rebind(new)
+        self._bound, self.metadata = io, new
 
     def _rebind(self, meta: ArrayMeta) -> None:
-        self._io = bind(meta, self.store, self.path, self.backend)
+        self._bound = bind(meta, self.store, self.path, self.backend)
         if self._out_dtype == self.metadata.data_type.dtype:
             self._out_dtype = meta.data_type.dtype
         self.metadata = meta
@@ -494,7 +566,7 @@ def array_report(array: Array) -> Report:
             *((f"Filter [{i}]", repr(as_shown(f))) for i, f in enumerate(filters)),
             *([("Serializer", repr(serializer))] if serializer is not None else []),
             *(("Compressor", repr(as_shown(c))) for c in compressors),
-            ("Store type", f"gzarr.storage.{type(array.store).__name__}"),
+            ("Store type", f"gzarr.storage.{type_name(array.store)}"),
             ("No. bytes", human_size(array.nbytes)),
             ("No. bytes stored", human_size(stored)),
             ("Storage ratio", f"{array.nbytes / stored:.1f}" if stored else "inf"),

@@ -13,8 +13,14 @@ import numpy as np
 
 from gzarr.array import Array
 from gzarr.backend import Backend
+from gzarr.codecs.bytes import BytesCodec
+from gzarr.codecs.transpose import TransposeCodec
+from gzarr.codecs.v2 import to_v2
+from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
 from gzarr.creation import UNSET, ArrayOptions, new_array
 from gzarr.errors import MetadataError
+from gzarr.metadata.model import ArrayMeta
+from gzarr.metadata.parts import split_codecs
 from gzarr.storage.base import Store
 
 _OPTIONS = frozenset(f.name for f in fields(ArrayOptions))
@@ -69,10 +75,7 @@ def make(
             keywords["shape"] = data.shape
         if keywords.get("dtype") is None:
             keywords["dtype"] = _dtype_of(data, keywords)
-    array = new_array(store, path, options_from(keywords), backend, overwrite=overwrite)
-    if data is not None:
-        array[...] = data
-    return array
+    return new_array(store, path, options_from(keywords), backend, data=data, overwrite=overwrite)
 
 
 def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,7 +85,7 @@ def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
         meta = template.metadata
         found |= {
             "chunks": list(template.chunk_sizes) if any(hasattr(a, "lengths") for a in meta.grid) else template.chunks,
-            "shards": template.shards,
+            "shards": _shards_of(meta),
             "fill_value": meta.fill_value,
             "order": template.order,
             "zarr_format": meta.zarr_format,
@@ -92,11 +95,17 @@ def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
         }
         if meta.data_type.variable == "bytes":
             found["dtype"] = "variable_length_bytes"
-        if meta.zarr_format == 2:
+        if keywords.get("zarr_format") not in (None, meta.zarr_format):
+            found |= _codecs_of_other_format(meta)
+        elif meta.zarr_format == 2:
             found |= {"filters": template.filters, "compressor": template.compressor}
             found["dimension_separator"] = meta.keys.separator
         else:
-            found["codecs"] = meta.codecs if meta.sharding is None else meta.sharding.codecs
+            if {"compressor", "compressors", "filters"} & keywords.keys():
+                filters, serializer, compressors = split_codecs(meta)
+                found |= {"filters": filters, "serializer": serializer, "compressors": compressors}
+            else:
+                found["codecs"] = meta.codecs if meta.sharding is None else meta.sharding.codecs
             found["chunk_key_encoding"] = {"name": meta.keys.name, "separator": meta.keys.separator}
         found = _without_overridden(found, keywords)
     elif getattr(template, "chunks", None) is not None:
@@ -104,14 +113,21 @@ def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, **{k: v for k, v in keywords.items() if v is not UNSET}}
 
 
+def _shards_of(meta: ArrayMeta) -> Any:
+    if meta.sharding is None:
+        return None
+    return {"shape": meta.object_shape, "index_location": meta.sharding.index_location}
+
+
 def _without_overridden(found: dict[str, Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Drop what would not fit the keywords given: codecs of another dtype, format or shape."""
     drop: set[str] = set()
-    if {"compressor", "compressors", "filters", "serializer", "codecs", "dtype"} & keywords.keys():
-        drop |= {"codecs", "filters", "compressor"}
+    if {"serializer", "codecs", "dtype"} & keywords.keys():
+        drop |= {"codecs", "filters", "serializer", "compressor", "compressors"}
+    if {"compressor", "compressors"} & keywords.keys():
+        drop |= {"compressor", "compressors"}
     if keywords.get("zarr_format") not in (None, found["zarr_format"]):
-        drop |= {"codecs", "filters", "compressor", "chunk_key_encoding", "dimension_separator", "dimension_names"}
-        drop |= {"shards"}
+        drop |= {"shards", "dimension_names"}
     if "shape" in keywords:
         drop |= (
             {"dimension_names", "chunks", "shards"}
@@ -123,6 +139,23 @@ def _without_overridden(found: dict[str, Any], keywords: Mapping[str, Any]) -> d
     if "chunks" in keywords and "shards" not in keywords:
         drop.add("shards")
     return {k: v for k, v in found.items() if k not in drop}
+
+
+def _codecs_of_other_format(meta: ArrayMeta) -> dict[str, Any]:
+    """Filters and compressors as keywords for the other format; none, for its defaults, where it cannot have them."""
+    filters, serializer, compressors = split_codecs(meta)
+    kept = [spec for spec in filters if not isinstance(spec, TransposeCodec)]  # the keyword "order" stands for it
+    if serializer is not None and not isinstance(serializer, BytesCodec | VLenUTF8Codec | VLenBytesCodec):
+        compressors = (serializer, *compressors)
+    if meta.zarr_format == 3:
+        try:
+            for spec in (*kept, *compressors):
+                to_v2(spec)
+        except MetadataError:
+            return {}
+        if len(compressors) > 1:
+            return {}
+    return {"filters": kept or None, "compressors": list(compressors)}
 
 
 def _from_python(data: Any, keywords: Mapping[str, Any]) -> Any:

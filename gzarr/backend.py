@@ -46,11 +46,13 @@ class Chain(NamedTuple):
         chunk: the decoded chunk.
         codecs: in encoding order.
         placement: where each runs.
+        device_plan: what a backend whose device is not the host has prepared besides.
     """
 
     chunk: ArrayRepr
     codecs: tuple[Codec, ...]
     placement: tuple[Placement, ...]
+    device_plan: Any = None
 
     def decode(self, items: Sequence[Any]) -> list[Any]:
         """Decode a batch. Raises: CodecError."""
@@ -71,10 +73,12 @@ class Backend(Protocol):
     Attributes:
         device: its name: "cpu", "cuda:0".
         wave_nbytes: decoded bytes that one wave should hold at most.
+        wave_nchunks: chunks that one wave should hold at most; a wave has at least one object, though.
     """
 
     device: str
     wave_nbytes: int
+    wave_nchunks: int
 
     def supports(self, name: str) -> bool:
         """Whether the device itself runs the codec with a name."""

@@ -24,6 +24,7 @@ from gzarr.errors import MetadataError
 from gzarr.grid import Grid, chunk_shape, is_regular
 from gzarr.keys import Coords, join_path
 from gzarr.layout import Direct, Level, Sharded
+from gzarr.metadata.documents import codecs_in_errors
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
 
@@ -44,6 +45,13 @@ def bind(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayIO:
 
     Raises: MetadataError if the codecs do not fit the chunks, UnknownCodecError, MissingExtraError.
     """
+    try:
+        return _bound(meta, store, path, backend)
+    except MetadataError as error:
+        raise type(error)(f"{codecs_in_errors(meta, store, path)}: {error}") from error
+
+
+def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayIO:
     shardings, specs = _find_shardings(meta.codecs, len(meta.shape))
     objects = meta.grid
     grid: Grid = objects
@@ -56,7 +64,8 @@ def bind(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayIO:
         chunk = ArrayRepr(meta.data_type.dtype, shape, meta.fill_value)
         return backend.prepare(prepare(specs, chunk), chunk)
 
-    uniform = is_regular(grid)
+    # Shards of any length are cut into chunks of one length.
+    uniform = is_regular(grid) or bool(shardings)
     first = chain_for_shape(chunk_shape(grid, (0,) * len(grid)))
     chain: Callable[[Coords], Chain] = (
         (lambda _: first) if uniform else (lambda coords: chain_for_shape(chunk_shape(grid, coords)))
@@ -66,7 +75,10 @@ def bind(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayIO:
     def key(coords: Coords) -> str:
         return join_path(path, encode_key(coords))
 
-    layout = Sharded(grid, objects, key, _levels(shardings)) if shardings else Direct(objects, key)
+    levels = _levels(shardings)
+    if shardings:
+        levels(chunk_shape(objects, (0,) * len(objects)))  # what is wrong with an index is said now, not at a read
+    layout = Sharded(grid, objects, key, levels) if shardings else Direct(objects, key)
     nbytes = first.chunk.nbytes
     return ArrayIO(
         name=join_path(str(store), path),
@@ -83,7 +95,8 @@ def _find_shardings(specs: Sequence[CodecSpec], ndim: int) -> tuple[list[_Shardi
     """Split a chain into its addressable levels of sharding and the codecs of the innermost chunks."""
     found: list[_Sharding] = []
     order = tuple(range(ndim))
-    while True:
+    # A shard without axes holds one chunk: there is nothing to address, and sharding runs as a codec.
+    while ndim:
         at = next((i for i, spec in enumerate(specs) if isinstance(spec, ShardingCodec)), None)
         if at is None or not all(isinstance(spec, TransposeCodec) for spec in specs[:at]):
             break

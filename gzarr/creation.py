@@ -29,14 +29,16 @@ from gzarr.codecs.v2 import from_v2, to_v2
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
 from gzarr.codecs.zstd import ZstdCodec
 from gzarr.config import config
-from gzarr.dtypes import DataType, cast_fill, default_fill, from_v3, parse_dtype, to_v3
+from gzarr.dtypes import DataType, cast_fill, default_fill, fill_from_json, fill_to_json, from_v3, parse_dtype, to_v3
 from gzarr.errors import ContainsArrayError, ContainsGroupError, MetadataError
 from gzarr.keys import KeyEncoding, join_path
-from gzarr.metadata.documents import NAMES, read_node, write_node
+from gzarr.metadata.documents import NAMES, documents, read_node, write_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.metadata.v2 import chain as v2_chain
 from gzarr.metadata.v2 import is_compressor
+from gzarr.selection import normalize_basic
 from gzarr.storage.base import Store
+from gzarr.values import as_written
 
 
 class _Unset:
@@ -70,7 +72,7 @@ class ArrayOptions:
         attributes: user attributes.
         dimension_names: names of the axes (v3).
         dimension_separator: what stands between chunk coordinates in keys.
-        chunk_key_encoding: {"name": "default" or "v2", "separator": "/" or "."} (v3).
+        chunk_key_encoding: {"name": "default" or "v2", "separator": "/" or "."}; v2 arrays have "v2".
         write_empty_chunks: whether chunks equal to the fill value are stored.
     """
 
@@ -94,17 +96,32 @@ class ArrayOptions:
     write_empty_chunks: bool | None = None
 
 
-def new_array(store: Store, path: str, options: ArrayOptions, backend: Backend, *, overwrite: bool = False) -> Array:
-    """Create an array, and the groups above it that are missing.
+def new_array(
+    store: Store, path: str, options: ArrayOptions, backend: Backend, *, data: Any = None, overwrite: bool = False
+) -> Array:
+    """Create an array, filled with ``data`` if that is given, and the groups above it that are missing.
 
     Everything is checked before anything is written or deleted.
-    Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError.
+    Raises: MetadataError, ValueError for data of another shape, ContainsArrayError, ContainsGroupError, ReadOnlyError.
     """
     meta = array_meta(options)
     array = Array(store, path, meta, backend, write_empty_chunks=options.write_empty_chunks)
+    array.require_codecs()
+    if data is not None:
+        if overwrite and isinstance(data, Array) and _is_below(data, store, path):
+            data = data[...]
+        data = as_written(data, array.dtype, normalize_basic((), array.shape), backend)
+    made = documents(meta, path)
     make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
-    write_node(store, path, meta)
+    store.set_many(made)
+    if data is not None:
+        array[...] = data
     return array
+
+
+def _is_below(array: Array, store: Store, path: str) -> bool:
+    """Whether an array would be deleted together with a path."""
+    return array.store.lock_name("") == store.lock_name("") and f"{array.path}/".startswith(path and f"{path}/")
 
 
 def new_group_meta(
@@ -115,8 +132,9 @@ def new_group_meta(
     Raises: ContainsArrayError, ContainsGroupError, ReadOnlyError.
     """
     meta = GroupMeta(dict(attributes), checked_format(zarr_format))
+    made = documents(meta, path)
     make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
-    write_node(store, path, meta)
+    store.set_many(made)
     return meta
 
 
@@ -164,19 +182,20 @@ def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrForm
 def clear(store: Store, path: str) -> None:
     """Delete everything at a path, which must be Zarr data: a folder of other files is never wiped.
 
-    Raises: ContainsGroupError if there are objects at the path but no Zarr metadata there or one level below.
+    Raises: ContainsGroupError unless there is Zarr metadata at the path, or nothing but Zarr nodes one level below.
     """
     objects, children = store.list_dir(path)
     if not objects and not children:
         return
-    zarr = any(name in objects for name in NAMES) or any(
-        set(store.list_dir(join_path(path, child))[0]) & set(NAMES) for child in children
-    )
-    if not zarr:
-        raise ContainsGroupError(
-            f"{join_path(str(store), path)!r} holds {(objects + children)[0]!r} and others that are not Zarr data: "
-            "they are not deleted; remove them yourself or choose another path"
-        )
+    if not any(name in objects for name in NAMES):
+        foreign = objects + [
+            child for child in children if not set(store.list_dir(join_path(path, child))[0]) & set(NAMES)
+        ]
+        if foreign:
+            raise ContainsGroupError(
+                f"{join_path(str(store), path)!r} holds {foreign[0]!r}, which is not Zarr data: "
+                "it is not deleted; remove it yourself or choose another path"
+            )
     store.delete_prefix(path)
 
 
@@ -185,6 +204,8 @@ def array_meta(options: ArrayOptions) -> ArrayMeta:
     zarr_format = checked_format(options.zarr_format)
     shape = parse_shape(options.shape)
     asked = parse_dtype("float64" if options.dtype is None else options.dtype)
+    if zarr_format == 3 and asked.variable == "object":
+        asked = _text_or_bytes(options) or asked
     data_type = asked if zarr_format == 2 else _native(asked)
     grid, inner = parse_grid(options.chunks, options.shards, shape, asked.dtype.itemsize)
     fill_value = _fill_value(options.fill_value, data_type, zarr_format)
@@ -192,8 +213,8 @@ def array_meta(options: ArrayOptions) -> ArrayMeta:
         to_v3(data_type)
     elif inner is not None or any(not hasattr(axis, "length") for axis in grid):
         raise MetadataError("shards and chunks of varying length need zarr_format=3")
-    elif options.dimension_names is not None or options.chunk_key_encoding is not None:
-        raise MetadataError("dimension_names and chunk_key_encoding need zarr_format=3; v2 has dimension_separator")
+    elif options.dimension_names is not None:
+        raise MetadataError("dimension_names need zarr_format=3")
     meta = ArrayMeta(
         shape=shape,
         data_type=data_type,
@@ -223,6 +244,14 @@ def parse_shape(shape: Any) -> tuple[int, ...]:
     return tuple(int(n) for n in items)
 
 
+def _text_or_bytes(options: ArrayOptions) -> DataType | None:
+    """What zarr 2 users mean by objects with one of two codecs: data types that v3 has."""
+    spec = None if options.object_codec is None else parse_codec(options.object_codec)
+    if isinstance(spec, VLenUTF8Codec):
+        return parse_dtype(str)
+    return parse_dtype(bytes) if isinstance(spec, VLenBytesCodec) else None
+
+
 def _native(data_type: DataType) -> DataType:
     """v3 data types have no byte order: the bytes codec has it. Structures lose their padding too."""
     if data_type.variable or (data_type.dtype.isnative and data_type.dtype.names is None):
@@ -233,7 +262,11 @@ def _native(data_type: DataType) -> DataType:
 def _fill_value(value: Any, data_type: DataType, zarr_format: ZarrFormat) -> Any:
     if value is None and zarr_format == 2:
         return None
-    return default_fill(data_type) if value is None or value is UNSET else cast_fill(value, data_type)
+    found = default_fill(data_type) if value is None or value is UNSET else cast_fill(value, data_type)
+    if zarr_format == 3 or data_type.variable:
+        return found
+    # Zarr v2 has one NaN: chunks of another must not be taken for chunks of the fill value, which is what comes back.
+    return fill_from_json(fill_to_json(found, data_type, 2), data_type, 2)
 
 
 def _keys(options: ArrayOptions, zarr_format: ZarrFormat) -> KeyEncoding:
@@ -251,6 +284,8 @@ def _keys(options: ArrayOptions, zarr_format: ZarrFormat) -> KeyEncoding:
         raise MetadataError(
             f"chunk keys are 'default' or 'v2' with the separator '/' or '.', got {name!r} with {separator!r}"
         )
+    if zarr_format == 2 and name != "v2":
+        raise MetadataError(f"chunk_key_encoding {name!r} needs zarr_format=3; Zarr v2 has 'v2' keys")
     default = "/" if name == "default" else "."
     return KeyEncoding("default" if name == "default" else "v2", "/" if (separator or default) == "/" else ".")
 
@@ -292,7 +327,10 @@ def _filters(options: ArrayOptions) -> list[CodecSpec]:
 def _object_codec(options: ArrayOptions, data_type: DataType) -> CodecSpec | None:
     """The codec that turns Python objects into bytes. Raises: MetadataError if none is given for plain objects."""
     if options.object_codec is not None:
-        return parse_codec(options.object_codec)
+        spec = parse_codec(options.object_codec)
+        if spec.name == "numcodecs.pickle":
+            raise MetadataError("object_codec: gzarr never loads pickles, which can run any code; use numcodecs.JSON()")
+        return spec
     if data_type.variable == "object":
         raise MetadataError(
             "missing object_codec for object array: pass dtype=str or bytes for text, or object_codec=numcodecs.JSON()"

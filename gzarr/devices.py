@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from functools import cache
 
@@ -17,22 +16,38 @@ _CPU = CpuBackend()
 def backend_for(device: str | Backend | None = None) -> Backend:
     """The backend of a device.
 
-    device: "cpu"; "cuda" or "cuda:N"; "auto" for the first usable CUDA device, else the CPU; None for the setting
-        ``device`` (environment ``GZARR_DEVICE``), which is "auto" unless changed.
-    Raises: DeviceError saying what is missing.
+    device: "cpu"; "cuda" or "cuda:N"; "auto", which is the CPU as long as the GPU backend has not run on hardware;
+        None for the setting ``device`` (environment ``GZARR_DEVICE``), which is "auto" unless changed; a backend is
+        taken as it is.
+    Raises: DeviceError saying what is missing, and which extra installs it.
     """
-    if device is not None and not isinstance(device, str):
-        return device
-    name = str(device or config.get("device")).lower()
-    if name == "cpu" or (name == "auto" and not _has_gpu()):
+    asked = config["device"] if device is None else device
+    if not isinstance(asked, str):
+        backend: Backend = asked
+        return backend
+    name = asked.lower()
+    if name in ("cpu", "auto"):
         return _CPU
-    if re.fullmatch(r"cuda(:\d+)?|auto", name) is None:
-        raise DeviceError(f"no device {device!r}; use 'cpu', 'cuda', 'cuda:N' or 'auto'")
-    raise DeviceError(
-        f"device {name!r} cannot be used: this version of gzarr has no GPU backend yet; use device='cpu' or 'auto'"
-    )
+    if re.fullmatch(r"cuda(:\d+)?", name) is None:
+        raise DeviceError(f"no device {name!r}; use 'cpu', 'cuda', 'cuda:N' or 'auto'")
+    reason = _why_no_gpu()
+    if reason is not None:
+        raise DeviceError(f"device {name!r} cannot be used: {reason}; use device='cpu' or 'auto'")
+    _, _, number = name.partition(":")
+    return _cuda_backend(int(number or 0))
 
 
 @cache
-def _has_gpu() -> bool:
-    return importlib.util.find_spec("gzarr.gpu") is not None
+def _why_no_gpu() -> str | None:
+    """What is missing for a GPU to be used; None if nothing is."""
+    from gzarr.gpu.probe import find_missing
+
+    return find_missing()
+
+
+@cache
+def _cuda_backend(number: int) -> Backend:
+    from gzarr.gpu.backend import GpuBackend
+    from gzarr.gpu.cuda import CudaDevice
+
+    return GpuBackend(CudaDevice(number))

@@ -12,9 +12,10 @@ the reading of its index and of its chunks is read again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 from gzarr.backend import Array, Backend, Chain, Fields
 from gzarr.errors import ChunkError, CodecError
@@ -23,6 +24,8 @@ from gzarr.layout import Layout, Located
 from gzarr.locks import key_locks
 from gzarr.plan import Part, Plan
 from gzarr.storage.base import Buffer, Request, Store
+
+T = TypeVar("T")
 
 #: How often a read starts over because a shard was replaced under it, before it gives up.
 MAX_RETRIES = 100
@@ -81,8 +84,7 @@ def read(jobs: Sequence[ReadJob]) -> None:
     """Carry out reads. Raises: ChunkError for damaged chunks, StoreError."""
     for job in jobs:
         io = job.io
-        nbytes = job.plan.nparts * io.chunk_nbytes
-        io.backend.run(lambda wave, job=job: _read_wave(job, wave), _waves(io, job.plan), nbytes)  # type: ignore[misc]
+        io.backend.run(partial(_read_wave, job), _waves(io, job.plan), job.plan.nparts * io.chunk_nbytes)
 
 
 def write(job: WriteJob) -> None:
@@ -90,38 +92,50 @@ def write(job: WriteJob) -> None:
 
     Raises: ChunkError for damaged old chunks or values that a codec refuses, ReadOnlyError, StoreError.
     """
-    job.io.store.check_writable()
-    nbytes = job.plan.nparts * job.io.chunk_nbytes
-    job.io.backend.run(lambda wave: _write_wave(job, wave), _waves(job.io, job.plan), nbytes)
+    io = job.io
+    io.store.check_writable()
+    io.backend.run(partial(_write_wave, job), _waves(io, job.plan), job.plan.nparts * io.chunk_nbytes)
 
 
 def _waves(io: ArrayIO, plan: Plan) -> Iterator[Wave]:
-    """Cut a plan into waves of whole objects, each of chunks of one shape."""
-    limit = max(io.backend.wave_nbytes // max(io.chunk_nbytes, 1), 1)
+    """Cut a plan into waves of whole objects."""
+    limit = min(max(io.backend.wave_nbytes // max(io.chunk_nbytes, 1), 1), io.backend.wave_nchunks)
     wave: Wave = []
     count = 0
     for group in plan.groups(io.layout.objects):
         wave.append(group)
         count += len(group[1])
-        if count >= limit or not io.uniform:
+        if count >= limit:
             yield wave
             wave, count = [], 0
     if wave:
         yield wave
 
 
+def _by_chain(io: ArrayIO, parts: Sequence[Part]) -> Iterable[tuple[Chain, Sequence[int]]]:
+    """The parts of a wave by the chain of their chunks: (chain, positions). One chain unless chunks differ in shape."""
+    if io.uniform:
+        return ((io.chain(parts[0].coords), range(len(parts))),)
+    found: dict[int, tuple[Chain, list[int]]] = {}
+    for position, part in enumerate(parts):
+        chain = io.chain(part.coords)
+        found.setdefault(id(chain), (chain, []))[1].append(position)
+    return found.values()
+
+
+def _taken(items: Sequence[T], positions: Sequence[int]) -> Sequence[T]:
+    return items if len(positions) == len(items) else [items[i] for i in positions]
+
+
 def _read_wave(job: ReadJob, wave: Wave) -> None:
     io = job.io
-    if not io.uniform and len(wave[0][1]) > 1:
-        for part in wave[0][1]:
-            _read_wave(job, [(wave[0][0], [part])])
-        return
     parts = wave[0][1] if len(wave) == 1 else [part for _, members in wave for part in members]
     buffers = _load_wave(io, wave, parts)
-    try:
-        io.backend.place(io.chain(parts[0].coords), buffers, parts, job.out, job.fields)
-    except CodecError as error:
-        raise _chunk_error(io, wave, error) from error
+    for chain, positions in _by_chain(io, parts):
+        try:
+            io.backend.place(chain, _taken(buffers, positions), _taken(parts, positions), job.out, job.fields)
+        except CodecError as error:
+            raise _chunk_error(io, wave, error, positions) from error
 
 
 def _load_wave(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | None]:
@@ -142,7 +156,7 @@ def _load_wave(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | 
                 continue
             if isinstance(error, ChunkError):
                 raise
-            raise _chunk_error(io, wave, error) from error
+            raise _chunk_error(io, wave, error, range(len(parts))) from error
         # Ranges and the index they came from must be of one version of the shard.
         if not any(isinstance(item, Request) for item in located):
             return buffers
@@ -165,7 +179,7 @@ def _write_wave(job: WriteJob, wave: Wave) -> None:
     keys = [io.layout.key(coords) for coords, _ in wave]
     with key_locks([io.store.lock_name(key) for key in keys]):
         stored = _load_old(job, wave, keys)
-        changed = [_new_chunks(job, coords, parts, old) for (coords, parts), old in zip(wave, stored, strict=True)]
+        changed = _new_chunks(job, wave, stored)
         items: list[tuple[str, Buffer]] = []
         emptied: list[str] = []
         for (coords, _), key, old, chunks in zip(wave, keys, stored, changed, strict=True):
@@ -196,53 +210,58 @@ def _load_old(job: WriteJob, wave: Wave, keys: Sequence[str]) -> list[Buffer | N
     return [None if whole else next(found) for whole in covered]
 
 
-def _new_chunks(
-    job: WriteJob, object_coords: Coords, parts: Sequence[Part], stored: Buffer | None
-) -> dict[Coords, Buffer | None]:
-    """The new encoded contents of an object's chunks; None for those that are now empty."""
+def _new_chunks(job: WriteJob, wave: Wave, stored: Sequence[Buffer | None]) -> list[dict[Coords, Buffer | None]]:
+    """The new encoded contents of the chunks of each object; None for those that are now empty."""
     io = job.io
-    changed: dict[Coords, Buffer | None] = {}
-    batches = [parts] if io.uniform else [[part] for part in parts]
-    for batch in batches:
-        chain = io.chain(batch[0].coords)
+    parts = [part for _, members in wave for part in members]
+    owners = [number for number, (_, members) in enumerate(wave) for _ in members]
+    before = _old_chunks(job, wave, stored)
+    changed: list[dict[Coords, Buffer | None]] = [{} for _ in wave]
+    for chain, positions in _by_chain(io, parts):
+        members = _taken(parts, positions)
         try:
-            old = _old_chunks(job, chain, object_coords, batch, stored)
-            chunks = io.backend.gather(chain, job.value, batch, old, job.fields)
-            empty = [False] * len(chunks) if job.write_empty else io.backend.is_fill(chain, chunks)
-            kept = [i for i, is_empty in enumerate(empty) if not is_empty]
-            encoded = io.backend.encode(chain, [chunks[i] for i in kept])
+            there = [i for i, position in enumerate(positions) if before[position] is not None]
+            decoded = io.backend.decode(chain, [before[positions[i]] for i in there])
         except CodecError as error:
-            raise _chunk_error(io, [(object_coords, list(batch))], error) from error
-        changed.update(dict.fromkeys((part.coords for part in batch), None))
-        changed.update({batch[i].coords: data for i, data in zip(kept, encoded, strict=True)})
+            error.index = there[error.index]
+            raise _chunk_error(io, wave, error, positions) from error
+        old: list[Array | None] = [None] * len(members)
+        for i, chunk in zip(there, decoded, strict=True):
+            old[i] = chunk
+        chunks = io.backend.gather(chain, job.value, members, old, job.fields)
+        empty = [False] * len(chunks) if job.write_empty else io.backend.is_fill(chain, chunks)
+        kept = [i for i, is_empty in enumerate(empty) if not is_empty]
+        try:
+            encoded = dict(zip(kept, io.backend.encode(chain, [chunks[i] for i in kept]), strict=True))
+        except CodecError as error:
+            error.index = kept[error.index]
+            raise _chunk_error(io, wave, error, positions) from error
+        for i, (part, position) in enumerate(zip(members, positions, strict=True)):
+            changed[owners[position]][part.coords] = encoded.get(i)
     return changed
 
 
-def _old_chunks(
-    job: WriteJob, chain: Chain, object_coords: Coords, parts: Sequence[Part], stored: Buffer | None
-) -> list[Array | None]:
-    """The decoded old contents of chunks that are only partly covered; None for the others."""
-    old: list[Array | None] = [None] * len(parts)
-    if stored is None:
-        return old
-    partial = [i for i, part in enumerate(parts) if not part.full or job.fields is not None]
-    if not partial:
-        return old
-    buffers = job.io.layout.extract(stored, object_coords, [parts[i].coords for i in partial])
-    there = [(i, buffer) for i, buffer in zip(partial, buffers, strict=True) if buffer is not None]
-    try:
-        decoded = job.io.backend.decode(chain, [buffer for _, buffer in there])
-    except CodecError as error:
-        error.index = there[error.index][0]
-        raise
-    for (i, _), chunk in zip(there, decoded, strict=True):
-        old[i] = chunk
-    return old
+def _old_chunks(job: WriteJob, wave: Wave, stored: Sequence[Buffer | None]) -> list[Buffer | None]:
+    """The encoded old contents of the chunks that are only partly covered; None for the others."""
+    found: list[Buffer | None] = []
+    for (object_coords, parts), data in zip(wave, stored, strict=True):
+        partial_ones = [i for i, part in enumerate(parts) if not part.full or job.fields is not None]
+        old: list[Buffer | None] = [None] * len(parts)
+        if data is not None and partial_ones:
+            try:
+                taken = job.io.layout.extract(data, object_coords, [parts[i].coords for i in partial_ones])
+            except CodecError as error:
+                key = job.io.layout.key(object_coords)
+                raise ChunkError(str(error), path=job.io.name, key=key, codec=error.codec) from error
+            for i, buffer in zip(partial_ones, taken, strict=True):
+                old[i] = buffer
+        found += old
+    return found
 
 
-def _chunk_error(io: ArrayIO, wave: Wave, error: CodecError) -> ChunkError:
-    """Name the chunk that an item of a batch is."""
+def _chunk_error(io: ArrayIO, wave: Wave, error: CodecError, positions: Sequence[int]) -> ChunkError:
+    """Name the chunk that an item of a batch is. positions: where the batch's items stand in the wave."""
     owners: list[tuple[Any, Part]] = [(coords, part) for coords, parts in wave for part in parts]
-    object_coords, part = owners[min(error.index, len(owners) - 1)]
+    object_coords, part = owners[positions[min(error.index, len(positions) - 1)]]
     key = io.layout.key(object_coords)
     return ChunkError(str(error), path=io.name, key=key, chunk_coords=part.coords, codec=error.codec)

@@ -6,6 +6,8 @@ found, where, and what to do; the fields carry the same facts for programs.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class GzarrError(Exception):
     """Base of all errors raised by gzarr."""
@@ -96,6 +98,16 @@ class ChunkError(GzarrError, ValueError):
         self.key = key
         self.chunk_coords = chunk_coords
         self.codec = codec
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are unpickled by position; without this a pool of processes hangs on the error of a worker.
+        return _unpickled, (type(self), str(self), vars(self))
+
+
+def _unpickled(kind: type[ChunkError], message: str, fields: dict[str, Any]) -> ChunkError:
+    error = kind.__new__(kind, message)
+    vars(error).update(fields)
+    return error
 
 
 class DeviceError(GzarrError, RuntimeError):

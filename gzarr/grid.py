@@ -49,8 +49,8 @@ class RegularAxis:
         """The axis with every chunk cut into chunks of ``length``."""
         return RegularAxis(self.extent, length)
 
-    def resized(self, extent: int) -> RegularAxis:
-        """The axis with another extent."""
+    def resized(self, extent: int, multiple: int = 1) -> RegularAxis:
+        """The axis with another extent; its chunks stay as long as they are."""
         return RegularAxis(extent, self.length)
 
 
@@ -90,10 +90,13 @@ class VaryingAxis:
         """The axis with every chunk cut into chunks of ``length``, which divides them all."""
         return VaryingAxis(self.extent, tuple(length for n in self.lengths for _ in range(n // length)))
 
-    def resized(self, extent: int) -> VaryingAxis:
-        """The axis with another extent: growing past the last chunk adds one, shrinking drops those left empty."""
+    def resized(self, extent: int, multiple: int = 1) -> VaryingAxis:
+        """The axis with another extent: growing past the last chunk adds one, shrinking drops those left empty.
+
+        multiple: what the length of a chunk that is added must be a multiple of.
+        """
         if extent > self.starts[-1]:
-            return VaryingAxis(extent, (*self.lengths, extent - self.starts[-1]))
+            return VaryingAxis(extent, (*self.lengths, -(-(extent - self.starts[-1]) // multiple) * multiple))
         keep = max(bisect_right(self.starts, extent - 1), 1) if extent else 1
         return VaryingAxis(extent, self.lengths[:keep])
 

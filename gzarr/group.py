@@ -12,13 +12,14 @@ from gzarr.array import Array
 from gzarr.backend import Backend
 from gzarr.creation import new_group_meta
 from gzarr.devices import backend_for
-from gzarr.errors import ContainsArrayError, ContainsNodeError, GroupNotFoundError, GzarrError
+from gzarr.errors import ContainsArrayError, ContainsNodeError, GroupNotFoundError, GzarrError, MetadataError
 from gzarr.info import Report, Tree
 from gzarr.keys import join_path, normalize_path
 from gzarr.metadata.documents import members, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
-from gzarr.node import Node
+from gzarr.node import Node, same_objects
 from gzarr.storage.base import Store
+from gzarr.storage.wrap import type_name
 
 
 class Group(Node[GroupMeta], MutableMapping[str, Any]):
@@ -46,19 +47,21 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         """
         if isinstance(value, Group):
             self.check_writable()
+            if value.store == self.store and f"{self._path(name)}/".startswith(value.path and f"{value.path}/"):
+                raise ContainsNodeError(f"cannot copy {value.store_path} into itself ({name!r})")
             copy = self.create_group(name, attributes=value.attrs.asdict())
             for child, node in value.items():
                 copy[child] = node
             return
-        keywords = arrays.like(value, {}) if hasattr(value, "shape") and hasattr(value, "dtype") else {}
+        keywords = self._like(value, {}) if hasattr(value, "shape") and hasattr(value, "dtype") else {}
         attributes = value.attrs.asdict() if isinstance(value, Array) else None
         self.create_array(name, data=value, overwrite=True, attributes=attributes, **keywords)
 
     def __delitem__(self, name: str) -> None:
         """Delete an array or group with all that is in it. Raises: KeyError."""
         self.check_writable()
-        path = self._path(name)
-        if not path or read_node(self.store, path, self.metadata.zarr_format) is None:
+        path = self._member_path(name)
+        if read_node(self.store, path, self.metadata.zarr_format) is None:
             raise KeyError(f"{name!r} is not in {self.store_path}")
         self.store.delete_prefix(path)
 
@@ -69,7 +72,12 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         return sum(1 for _ in self._members())
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and read_node(self.store, self._path(name), self.metadata.zarr_format) is not None
+        try:
+            return (
+                isinstance(name, str) and read_node(self.store, self._path(name), self.metadata.zarr_format) is not None
+            )
+        except MetadataError:  # a name that no member can have
+            return False
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -78,6 +86,13 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
             return self[name]
         except KeyError as error:
             raise AttributeError(f"a group has no attribute or member {name!r}") from error
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
+    def close(self) -> None:
+        """Close the store: a zip archive is complete only then."""
+        self.store.close()
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *(name for name in self if name.isidentifier())})
@@ -90,7 +105,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
             isinstance(other, Group)
             and self.path == other.path
             and self.read_only == other.read_only
-            and self.store == other.store
+            and same_objects(self.store, other.store)
         )
 
     def __hash__(self) -> int:
@@ -112,7 +127,9 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
     def array_keys(self, recurse: bool = False) -> Iterator[str]:
         """Names of the arrays."""
-        return (name for name, _ in self.arrays(recurse))
+        if recurse:
+            return (name for name, _ in self.arrays(recurse=True))
+        return (name for name, meta in self._members() if isinstance(meta, ArrayMeta))
 
     def group_keys(self) -> Iterator[str]:
         """Names of the groups."""
@@ -175,7 +192,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
                 ("Type", "gzarr.Group"),
                 ("Zarr format", str(self.metadata.zarr_format)),
                 ("Read-only", str(self.read_only)),
-                ("Store type", f"gzarr.storage.{type(self.store).__name__}"),
+                ("Store type", f"gzarr.storage.{type_name(self.store)}"),
                 ("No. members", str(len(found))),
                 ("No. arrays", str(len(array_names))),
                 ("No. groups", str(len(group_names))),
@@ -227,7 +244,12 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError.
         """
         self.check_writable()
-        kwargs.setdefault("zarr_format", self.metadata.zarr_format)
+        if kwargs.setdefault("zarr_format", self.metadata.zarr_format) not in (None, self.metadata.zarr_format):
+            raise MetadataError(
+                f"zarr_format={kwargs['zarr_format']!r} cannot lie in {self.store_path}, which has format "
+                f"{self.metadata.zarr_format}; leave it out"
+            )
+        kwargs["zarr_format"] = self.metadata.zarr_format
         kwargs = {"shape": shape, "dtype": dtype, **{k: v for k, v in kwargs.items() if k != "device"}}
         return arrays.make(self.store, self._member_path(name), self.backend, data=data, **kwargs)
 
@@ -287,20 +309,20 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
     def empty_like(self, name: str, data: Any, **kwargs: Any) -> Array:
         """`empty` with the shape, dtype, chunks and codecs of another array."""
-        return self.create_array(name, **arrays.like(data, {"fill_value": None, **kwargs}))
+        return self.create_array(name, **self._like(data, {"fill_value": None, **kwargs}))
 
     def zeros_like(self, name: str, data: Any, **kwargs: Any) -> Array:
         """`zeros` with the shape, dtype, chunks and codecs of another array."""
-        return self.create_array(name, **arrays.like(data, {"fill_value": 0, **kwargs}))
+        return self.create_array(name, **self._like(data, {"fill_value": 0, **kwargs}))
 
     def ones_like(self, name: str, data: Any, **kwargs: Any) -> Array:
         """`ones` with the shape, dtype, chunks and codecs of another array."""
-        return self.create_array(name, **arrays.like(data, {"fill_value": 1, **kwargs}))
+        return self.create_array(name, **self._like(data, {"fill_value": 1, **kwargs}))
 
     def full_like(self, name: str, data: Any, fill_value: Any = None, **kwargs: Any) -> Array:
         """`full` with the shape, dtype, chunks and codecs of another array, by default its fill value too."""
         chosen = {} if fill_value is None else {"fill_value": fill_value}
-        return self.create_array(name, **arrays.like(data, {**chosen, **kwargs}))
+        return self.create_array(name, **self._like(data, {**chosen, **kwargs}))
 
     # -- moving --------------------------------------------------------------------------------------------------
 
@@ -353,6 +375,10 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         if path == self.path:
             raise KeyError(f"{name!r} is not a name for a member of {self.store_path}")
         return path
+
+    def _like(self, template: Any, keywords: dict[str, Any]) -> dict[str, Any]:
+        """Keywords that make a member like another array, in the format of the group."""
+        return arrays.like(template, {"zarr_format": self.metadata.zarr_format, **keywords})
 
     def _members(self) -> Iterator[tuple[str, NodeMeta]]:
         return members(self.store, self.path, self.metadata.zarr_format)

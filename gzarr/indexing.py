@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 from gzarr.backend import Array as AnyArray
@@ -31,7 +32,7 @@ class Indexed(ABC):
         """Extents."""
 
     @abstractmethod
-    def _edges(self) -> list[list[int]]:
+    def _edges(self) -> list[Sequence[int]]:
         """For every axis the chunk boundaries, from 0 to the extent."""
 
     @abstractmethod

@@ -3,7 +3,7 @@
 Theory of operation. An *object* is what has a key in the store. In a `Direct` layout every chunk is an object. In a
 `Sharded` layout an object holds a grid of chunks and an index; levels nest, and the chunk grid of the array is that of
 the innermost level. ``locate`` turns the chunks wanted from one object into byte ranges, reading indexes as needed
-(they are kept, with the store's generation token, so that a replaced shard is never read with an old index).
+(they are kept, with the token of the store, so that a replaced shard is never read with an old index).
 ``build`` makes an object's new bytes out of its old ones and the chunks that change; the others are copied encoded.
 
 Codecs around a shard (bytes to bytes) make the whole object be fetched and decoded before it is addressed. A transpose
@@ -33,8 +33,8 @@ from gzarr.storage.base import Buffer, Request, Store, host_view
 #: What ``locate`` says of a chunk: fetch this, here are its bytes, or it is missing.
 Located: TypeAlias = "Request | Buffer | None"
 
-#: Shard indexes kept per opened array. An index of 1,000 chunks has 16 kB.
-INDEX_CACHE_ENTRIES = 4096
+#: Bytes of shard indexes kept per opened array. An index of 1,000 chunks has 16 kB.
+INDEX_CACHE_NBYTES = 64 << 20
 #: From this share of a shard's chunks on, the whole shard is read in one request instead of its index and then ranges.
 WHOLE_SHARD_SHARE = 0.5
 
@@ -147,6 +147,10 @@ class Level(NamedTuple):
         return coords if self.order is None else tuple(coords[axis] for axis in self.order)
 
 
+#: Where a shard begins and how long it is: (key, start, length), None for the whole of a stored object.
+_Place: TypeAlias = tuple[str, int, int | None]
+
+
 class _Source(NamedTuple):
     """Where a shard's bytes are: in memory, or a range of a stored object."""
 
@@ -174,7 +178,8 @@ class Sharded:
         self.objects = objects
         self.key = key
         self.levels = levels
-        self._indexes: OrderedDict[tuple[str, int], tuple[object, NDArray[np.uint64]]] = OrderedDict()
+        self._indexes: OrderedDict[_Place, tuple[object, NDArray[np.uint64]]] = OrderedDict()
+        self._kept_nbytes = 0
         self._lock = threading.Lock()
 
     def locate(
@@ -215,22 +220,17 @@ class Sharded:
         return _rebuild(levels, None if stored is None else host_view(stored), updates)
 
     def initialized(self, store: Store, object_coords: Coords) -> int:
-        """Number of innermost chunks that one object holds."""
-        levels = self.levels(chunk_shape(self.objects, object_coords))
-        total = 1
-        for level in levels:
-            total *= int(np.prod(level.counts, dtype=np.int64))
-        if len(levels) == 1 and levels[0].wrap is None:
-            key = self.key(object_coords)
-            index = self._index(store, _Source(None, key, generation=store.generation(key)), levels[0])
-            return 0 if index is None else int(np.count_nonzero(index.reshape(-1, 2)[:, 0] != MISSING))
-        origin = tuple(
-            inner.locate(axis.bounds(c)[0])
-            for axis, inner, c in zip(self.objects, self.grid, object_coords, strict=True)
-        )
-        counts = np.prod([level.counts for level in levels], axis=0).tolist()
-        chunks = [tuple(o + i for o, i in zip(origin, index, strict=True)) for index in np.ndindex(*counts)]
-        return sum(1 for item in self.locate(store, object_coords, chunks) if item is not None)
+        """Number of chunks that one object holds; of nested shards, of those at the first level."""
+        level = self.levels(chunk_shape(self.objects, object_coords))[0]
+        key = self.key(object_coords)
+        source = _Source(None, key, generation=store.generation(key))
+        if level.wrap is not None:
+            stored = store.get_one(Request(key))
+            if stored is None:
+                return 0
+            source = _unwrapped(store, _Source(host_view(stored), key), level.wrap)
+        index = self._index(store, source, level)
+        return 0 if index is None else int(np.count_nonzero(index.reshape(-1, 2)[:, 0] != MISSING))
 
     def _local(self, object_coords: Coords, chunks: Sequence[Coords]) -> tuple[Sequence[Level], list[Coords]]:
         """The object's levels, and the chunks' coordinates relative to the object."""
@@ -242,13 +242,16 @@ class Sharded:
         return self.levels(chunk_shape(self.objects, object_coords)), local
 
     def _wants_whole(self, key: str, levels: Sequence[Level], wanted: int, generation: object | None) -> bool:
+        if generation is None:
+            # Nothing would tell if the shard were replaced between the reading of its index and of its chunks.
+            return True
         total = 1
         for level in levels:
             for n in level.counts:
                 total *= n
         if wanted < total * WHOLE_SHARD_SHARE:
             return False
-        kept = self._indexes.get((key, 0))
+        kept = self._indexes.get((key, 0, None))
         return kept is None or kept[0] != generation
 
     def _descend(
@@ -292,14 +295,15 @@ class Sharded:
             return decode_index(split_index(source.data, level.index_nbytes, level.location), level.coder)
         if store is None:
             raise CodecError("a shard's bytes are neither in memory nor in a store", codec="sharding_indexed")
-        # The token was taken before the index is read: if the shard is replaced in between, the token is already old.
         generation = source.generation
-        name = (source.key, source.start)
+        # A shard and the first shard within it may begin at the same byte, but they differ in length.
+        name = (source.key, source.start, source.length)
         kept = self._indexes.get(name)
         if kept is not None and generation is not None and kept[0] == generation:
             return kept[1]
         encoded = store.get_one(_index_request(source, level))
         if encoded is None:
+            self._forget(name)
             return None
         size = host_view(encoded).nbytes
         if size != level.index_nbytes:
@@ -308,15 +312,24 @@ class Sharded:
                 codec="sharding_indexed",
             )
         index = decode_index(encoded, level.coder)
-        if generation is not None:
+        # The token was taken before the index was read: only if it still holds does the index belong to it.
+        if generation is not None and store.generation(source.key) == generation:
             self._keep(name, generation, index)
         return index
 
-    def _keep(self, name: tuple[str, int], generation: object, index: NDArray[np.uint64]) -> None:
+    def _keep(self, name: _Place, generation: object, index: NDArray[np.uint64]) -> None:
+        self._forget(name)
         with self._lock:
             self._indexes[name] = (generation, index)
-            while len(self._indexes) > INDEX_CACHE_ENTRIES:
-                self._indexes.popitem(last=False)
+            self._kept_nbytes += index.nbytes
+            while self._kept_nbytes > INDEX_CACHE_NBYTES and len(self._indexes) > 1:
+                _, (_, oldest) = self._indexes.popitem(last=False)
+                self._kept_nbytes -= oldest.nbytes
+
+    def _forget(self, name: _Place) -> None:
+        with self._lock:
+            kept = self._indexes.pop(name, None)
+            self._kept_nbytes -= 0 if kept is None else kept[1].nbytes
 
 
 def _index_request(source: _Source, level: Level) -> Request:
@@ -353,6 +366,8 @@ def _unwrapped(store: Store | None, source: _Source, wrap: Coder) -> _Source:
         data = store.get_one(Request(source.key, source.start, source.length))
         if data is None or host_view(data).nbytes != source.length:
             raise CodecError("a nested shard lies outside its object", codec="sharding_indexed")
+        if store.generation(source.key) != source.generation:
+            raise CodecError("the shard was replaced between its index and its contents", codec="sharding_indexed")
     return _Source(host_view(wrap.decode([data])[0]))
 
 

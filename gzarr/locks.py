@@ -2,7 +2,8 @@
 
 The locks are a fixed table, and a name picks its lock by hash: nothing grows with the number of chunks, and two names
 that meet in one lock only wait for each other needlessly. Several names are locked in the order of the table, so
-callers with crossing sets of names cannot block each other.
+callers with crossing sets of names cannot block each other. Nodes have a table of their own: who resizes an array holds
+its node while objects are locked, also by other threads that work for it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from typing import Any
 _NLOCKS = 1024
 
 _locks: list[AbstractContextManager[Any]] = []
+_node_locks: list[AbstractContextManager[Any]] = []
 
 
 def _reset() -> None:
     """Start with fresh locks: in a forked child, the threads that held the old ones do not exist."""
-    _locks[:] = [threading.RLock() for _ in range(_NLOCKS)]
+    for table in (_locks, _node_locks):
+        table[:] = [threading.RLock() for _ in range(_NLOCKS)]
 
 
 _reset()
@@ -52,6 +55,19 @@ def key_locks(names: Iterable[Hashable]) -> AbstractContextManager[Any]:
     if len(positions) == 1:
         return _locks[positions.pop()]
     return _Several([_locks[position] for position in sorted(positions)])
+
+
+def node_lock(name: Hashable) -> AbstractContextManager[Any]:
+    """Lock the metadata of an array or group against read-modify-write by other threads of this process.
+
+    Objects may be locked (`key_locks`) while a node is; a node must not be locked while objects or another node are.
+
+    Args:
+        name: what `Store.lock_name` says of the metadata document.
+
+    Returns: a context manager that holds the lock; the same thread may lock the node again.
+    """
+    return _node_locks[hash(name) % _NLOCKS]
 
 
 class _Several(AbstractContextManager[None]):

@@ -5,6 +5,8 @@ Without this, growing the array again would show old values in the chunks at the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from gzarr import engine
@@ -19,14 +21,21 @@ from gzarr.storage.base import Store
 
 def objects_stored(meta: ArrayMeta, store: Store, path: str) -> list[Coords]:
     """Coordinates of the stored objects of an array that lie in its grid. Lists the array's keys."""
+    return [coords for coords in _all_objects(meta, store, path) if _in_grid(meta, coords)]
+
+
+def _all_objects(meta: ArrayMeta, store: Store, path: str) -> Iterator[Coords]:
+    """Coordinates of all stored objects, those too that an earlier, larger shape has left behind."""
     ndim = len(meta.shape)
     skip = len(path) + 1 if path else 0
-    found = []
     for key in store.list_prefix(path):
         coords = meta.keys.decode(key[skip:], ndim)
-        if coords is not None and all(c < axis.nchunks for c, axis in zip(coords, meta.grid, strict=True)):
-            found.append(coords)
-    return found
+        if coords is not None:
+            yield coords
+
+
+def _in_grid(meta: ArrayMeta, coords: Coords) -> bool:
+    return all(c < axis.nchunks for c, axis in zip(coords, meta.grid, strict=True))
 
 
 def clear_outside(io: ArrayIO, meta: ArrayMeta, store: Store, path: str, shape: tuple[int, ...]) -> None:
@@ -35,7 +44,10 @@ def clear_outside(io: ArrayIO, meta: ArrayMeta, store: Store, path: str, shape: 
     if not shrunk:
         return
     gone: list[str] = []
-    for coords in objects_stored(meta, store, path):
+    for coords in list(_all_objects(meta, store, path)):
+        if not _in_grid(meta, coords):
+            gone.append(io.layout.key(coords))
+            continue
         bounds = [axis.bounds(c) for axis, c in zip(meta.grid, coords, strict=True)]
         if any(bounds[axis][0] >= shape[axis] for axis in shrunk):
             gone.append(io.layout.key(coords))

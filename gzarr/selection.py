@@ -143,7 +143,8 @@ def normalize_mask(key: Any, shape: tuple[int, ...]) -> Points:
     if mask is None or mask.dtype != np.bool_ or mask.shape != shape:
         found = "several items" if mask is None else f"{mask.dtype} of shape {mask.shape}"
         raise SelectionError(f"a mask selection needs one boolean array of shape {shape}, got {found}")
-    coords = tuple(c.astype(np.int64, copy=False) for c in np.nonzero(mask))
+    found = np.nonzero(mask) if shape else ()  # NumPy refuses to look for the True of an array without axes
+    coords = tuple(c.astype(np.int64, copy=False) for c in found)
     return Points(coords, (int(coords[0].size),) if coords else (int(mask),))
 
 
@@ -161,7 +162,7 @@ def normalize_blocks(key: Any, shape: tuple[int, ...], bounds: Sequence[Sequence
     """Normalize a selection of whole chunks by their coordinates in the chunk grid.
 
     key: integers and slices of step 1; every axis keeps its place in the result.
-    bounds: for every axis the chunk boundaries in elements, from 0 to the array's extent.
+    bounds: for every axis the chunk boundaries in elements, from 0 to the array's extent or past it.
     """
     items = _expand(key if isinstance(key, tuple) else (key,), len(shape))
     axes: list[Range | Indices] = []
@@ -175,7 +176,8 @@ def normalize_blocks(key: Any, shape: tuple[int, ...], bounds: Sequence[Sequence
         else:
             first = _integer(item, n_blocks, axis, what="block")
             last = first + 1
-        axes.append(Range(edges[first], 1, edges[last] - edges[first]))
+        low, high = min(edges[first], shape[axis]), min(edges[last], shape[axis])
+        axes.append(Range(low, 1, high - low))
     return Box(tuple(axes), tuple(a.size for a in axes), None)
 
 
@@ -216,7 +218,8 @@ def _box(items: tuple[Any, ...], shape: tuple[int, ...], *, lists: bool) -> Box:
             view.append(None)
             plain = False
         axis += 1
-    return Box(tuple(axes), tuple(out_shape), None if plain else tuple(view))
+    # With an ellipsis the index never turns a result without axes into a scalar.
+    return Box(tuple(axes), tuple(out_shape), None if plain else (*view, ...))
 
 
 def _expand(items: tuple[Any, ...], ndim: int) -> list[Any]:

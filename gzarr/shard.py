@@ -100,5 +100,6 @@ def assemble(
         if item is not None:
             shard += host_view(item)
     if location == "end":
-        shard += coder.encode([index.reshape(*counts, 2)])[0]
+        # as a view: NumPy would take "+=" of an array for an element-wise sum
+        shard += host_view(coder.encode([index.reshape(*counts, 2)])[0])
     return shard

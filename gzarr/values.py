@@ -10,20 +10,26 @@ import numpy as np
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
 from gzarr.errors import MetadataError, SelectionError
-from gzarr.selection import Box, Points, Selection
+from gzarr.selection import Box, Points, Range, Selection
 
 
 def as_written(value: Any, dtype: np.dtype[Any], selection: Selection, backend: Backend) -> Any:
     """The value as something of the selection's shape that can be indexed."""
     shape = selection.shape + dtype.shape
+    in_memory = isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__")
     sliceable = getattr(value, "shape", None) == shape and hasattr(value, "__getitem__") and len(shape) > 0
-    if sliceable and not isinstance(value, np.ndarray) and isinstance(selection, Box) and selection.view is None:
+    if sliceable and not in_memory and _is_of_slices(selection):
         return value
     if dtype.hasobject and not shape:
-        single = np.empty((), object)
-        single[()] = value
-        return single
+        single = np.empty(1, object)
+        single[0] = value[()] if isinstance(value, np.ndarray) and not value.shape else value
+        return single.reshape(())
     array = backend.asarray(value, dtype.base)
+    if array.dtype.kind in "OSU" and dtype.base.kind not in (array.dtype.kind, "O"):
+        # Whether such elements can be cast is known only by casting them: all of them, before any is written.
+        array = array.astype(dtype.base)
+    elif array.dtype != dtype.base and not np.can_cast(array.dtype, dtype.base, "unsafe"):
+        raise TypeError(f"cannot write a value of dtype {array.dtype} to an array of dtype {dtype.base}")
     if array.shape == shape:
         return array
     while array.ndim > len(shape) and array.shape[0] == 1:
@@ -32,6 +38,13 @@ def as_written(value: Any, dtype: np.dtype[Any], selection: Selection, backend: 
         return np.broadcast_to(array, shape)
     except ValueError as error:
         raise ValueError(f"cannot write a value of shape {array.shape} to a selection of shape {shape}") from error
+
+
+def _is_of_slices(selection: Selection) -> bool:
+    """Whether each part of a selection is taken from a value by slices alone, which everything with a shape knows."""
+    if not isinstance(selection, Box) or selection.view is not None:
+        return False
+    return all(isinstance(axis, Range) for axis in selection.axes)
 
 
 def checked_shape(shape: Sequence[Any], ndim: int) -> tuple[int, ...]:

@@ -67,6 +67,8 @@ def to_v2(spec: CodecSpec) -> dict[str, Any]:
                 "shuffle": shuffle,
                 "blocksize": spec.blocksize,
             }
+        case ZstdCodec(checksum=False):  # readers older than the field refuse it
+            return {"id": "zstd", "level": spec.level}
         case ZstdCodec() | GzipCodec() | VLenUTF8Codec() | VLenBytesCodec() | Crc32cCodec():
             return {"id": spec.name} | spec.configuration()
     raise MetadataError(f"codec {spec.name!r} cannot be stored in Zarr v2; use zarr_format=3")

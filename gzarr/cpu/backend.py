@@ -37,10 +37,12 @@ class CpuBackend:
     Attributes:
         device: "cpu".
         wave_nbytes: decoded bytes of one wave: the chunks of one read request, or of one thread's turn.
+        wave_nchunks: chunks of one wave; all their objects are locked while it is written.
     """
 
     device = "cpu"
     wave_nbytes = 1 << 20
+    wave_nchunks = 64
 
     def supports(self, name: str) -> bool:
         """Whether there is a CPU function for the codec with a name."""
@@ -69,6 +71,9 @@ class CpuBackend:
     ) -> None:
         """Decode chunks one by one and copy their parts into ``out``. Raises: CodecError(index)."""
         fill = fill_of(chain.chunk, fields)
+        if fields is None and out.dtype != chain.chunk.dtype and not chain.chunk.dtype.hasobject:
+            with np.errstate(all="ignore"):  # a NaN that becomes an integer, as in the chunks that are there
+                fill = np.asarray(fill).astype(out.dtype)[()]
         for index, (buffer, part) in enumerate(zip(buffers, parts, strict=True)):
             if buffer is None:
                 out[part.out] = fill
@@ -117,15 +122,20 @@ class CpuBackend:
     def run(self, task: Callable[[T], None], waves: Iterable[T], nbytes: int) -> None:
         """Carry out a task for every wave, on the pool if there is enough to do.
 
+        A run within a task stays on its thread: the task may hold locks that the pool's threads wait for.
         Raises: what the first failing task raised; notes on it tell of the others.
         """
-        threaded = nbytes >= MIN_THREADED_NBYTES and threading.current_thread() not in _pool_threads
+        threaded = nbytes >= MIN_THREADED_NBYTES and not _in_task.active
         n_threads = thread_count() if threaded else 1
         if n_threads > 1:
             _run_threaded(task, iter(waves), n_threads)
-            return
-        for wave in waves:
-            task(wave)
+        elif _in_task.active:
+            for wave in waves:
+                task(wave)
+        else:
+            with _in_task:
+                for wave in waves:
+                    task(wave)
 
 
 def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -159,10 +169,10 @@ def load_host(store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
 
 
 def fill_of(chunk: ArrayRepr, fields: Fields) -> Any:
-    """The fill value of chunks, or of some of their fields; zeros where it is undefined."""
+    """The fill value of chunks, or of some of their fields; where it is undefined zero, and None among objects."""
     value = chunk.fill_value
-    if value is None:
-        value = 0 if chunk.dtype.hasobject else np.zeros((), chunk.dtype)[()]
+    if value is None and not chunk.dtype.hasobject:
+        value = np.zeros((), chunk.dtype)[()]
     return value if fields is None else value[fields]
 
 
@@ -185,9 +195,8 @@ def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:
 def _gather_one(chunk: ArrayRepr, value: Array, part: Part, old: Array | None, fields: Fields) -> Array:
     piece = value[part.out]
     if old is None:
-        if not isinstance(piece, np.ndarray):
-            piece = np.asarray(piece)
-        if piece.shape == chunk.shape and type(part.inside) is tuple and all(type(i) is slice for i in part.inside):
+        whole = fields is None and isinstance(piece, np.ndarray) and piece.shape == chunk.shape
+        if whole and type(part.inside) is tuple and all(type(i) is slice for i in part.inside):
             return np.ascontiguousarray(piece, chunk.dtype).reshape(chunk.shape)
         old = np.full(chunk.shape, fill_of(chunk, None), chunk.dtype)
     if fields is None:
@@ -201,7 +210,9 @@ def _equals_fill(chunk: Array, spec: ArrayRepr) -> bool:
     if chunk.size == 0:
         return True
     if chunk.dtype.hasobject:
-        return bool(np.all(chunk == spec.fill_value))
+        # Of one type too: False equals 0, and an element may be an array, which has no single answer to "==".
+        fill_value, kind = spec.fill_value, type(spec.fill_value)
+        return all(type(item) is kind and bool(item == fill_value) for item in chunk.flat)
     bits = _bits(np.asarray(chunk, order="C"))
     fill = _bits(np.full(1, spec.fill_value, chunk.dtype))
     # Most chunks differ in their first element: no need to read the rest.
@@ -220,14 +231,28 @@ def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 _pool: ThreadPoolExecutor | None = None
 _pool_size = 0
 _pool_lock = threading.Lock()
-_pool_threads: set[threading.Thread] = set()
+
+
+class _InTask(threading.local):
+    """Whether the current thread carries out a task of `CpuBackend.run`."""
+
+    active = False
+
+    def __enter__(self) -> None:
+        self.active = True
+
+    def __exit__(self, *exc: object) -> None:
+        self.active = False
+
+
+_in_task = _InTask()
 
 
 def _executor(n_threads: int) -> ThreadPoolExecutor:
     global _pool, _pool_size  # noqa: PLW0603 - one pool for the process
     with _pool_lock:
         if _pool is None or _pool_size < n_threads:
-            _pool = ThreadPoolExecutor(n_threads, "gzarr", lambda: _pool_threads.add(threading.current_thread()))
+            _pool = ThreadPoolExecutor(n_threads, "gzarr")
             _pool_size = n_threads
         return _pool
 
@@ -236,7 +261,6 @@ def _forget_pool() -> None:
     """After a fork the child has none of the parent's threads."""
     global _pool, _pool_size, _pool_lock
     _pool, _pool_size, _pool_lock = None, 0, threading.Lock()
-    _pool_threads.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -255,14 +279,20 @@ def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int)
             if wave is None:
                 return
             try:
-                task(wave)
+                with _in_task:
+                    task(wave)
             except BaseException:
                 failed.set()
                 raise
 
     executor = _executor(n_threads)
     futures: list[Future[None]] = [executor.submit(pull) for _ in range(n_threads)]
-    wait(futures)
+    try:
+        wait(futures)
+    except BaseException:  # an interrupt: nothing may go on behind the caller's back
+        failed.set()
+        wait(futures)
+        raise
     errors = [error for future in futures if (error := future.exception()) is not None]
     if errors:
         for other in errors[1:]:

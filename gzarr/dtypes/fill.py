@@ -84,11 +84,10 @@ def _read_int(value: Any, dtype: np.dtype[Any], _zarr_format: int) -> Any:
     if type(number) is int:
         try:
             scalar = dtype.type(number)
+            if int(scalar) == number:  # the small integers of ml_dtypes wrap instead of overflowing
+                return scalar
         except OverflowError:
             pass
-        else:
-            if scalar == number:  # the small integers of ml_dtypes wrap instead of overflowing
-                return scalar
     raise fill_error(value, f"an integer in the range of {dtype}")
 
 

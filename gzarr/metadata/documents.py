@@ -81,6 +81,13 @@ def document_key(meta: NodeMeta, path: str) -> str:
     return join_path(path, "zarr.json" if meta.zarr_format == 3 else ".zattrs")
 
 
+def codecs_in_errors(meta: ArrayMeta, store: Store, path: str) -> str:
+    """Where an array's codecs are written, to begin an error with: store, key, field."""
+    if meta.zarr_format == 3:
+        return f"{_what(store, join_path(path, 'zarr.json'))}: codecs"
+    return f"{_what(store, join_path(path, '.zarray'))}: filters or compressor"
+
+
 def members(store: Store, path: str, zarr_format: ZarrFormat) -> Iterator[tuple[str, NodeMeta]]:
     """The nodes directly under a group, sorted by name: (name, metadata)."""
     for name in store.list_dir(path)[1]:

@@ -53,6 +53,13 @@ def integers(value: Any, field: str, what: str, *, low: int) -> tuple[int, ...]:
     return tuple(value)
 
 
+def no_others(document: Mapping[str, Any], known: tuple[str, ...], field: str, what: str) -> None:
+    """Refuse fields that are not known, which could change the meaning of the others. Raises: MetadataError."""
+    for name in document:
+        if name not in known:
+            raise MetadataError(f"{what}: field {field!r} has an unknown field {name!r}; known are {', '.join(known)}")
+
+
 def attributes_of(value: Any, what: str) -> dict[str, Any]:
     """The user attributes. Raises: MetadataError."""
     if not isinstance(value, dict):

@@ -85,7 +85,8 @@ class ArrayMeta:
 
     def resized(self, shape: tuple[int, ...]) -> Self:
         """The metadata of the array with another shape."""
-        grid = tuple(axis.resized(extent) for axis, extent in zip(self.grid, shape, strict=True))
+        whole = self.chunks if self.sharding is not None else (1,) * len(shape)
+        grid = tuple(axis.resized(extent, n) for axis, extent, n in zip(self.grid, shape, whole, strict=True))
         return replace(self, shape=shape, grid=grid)
 
 

@@ -39,17 +39,22 @@ def parse_array(document: Mapping[str, Any], attributes: Mapping[str, Any], what
     if len(chunks) != len(shape):
         raise MetadataError(f"{what}: field 'chunks' has {len(chunks)} dimensions, the shape {len(shape)}")
     order = expect(document.get("order", "C"), ("C", "F"), "order", what)
-    separator = expect(document.get("dimension_separator") or ".", (".", "/"), "dimension_separator", what)
-    filters = document.get("filters") or []
+    separator = document.get("dimension_separator")
+    separator = "." if separator is None else expect(separator, (".", "/"), "dimension_separator", what)
+    filters = document.get("filters")
+    if filters is None:
+        filters = []
     if not isinstance(filters, list):
         raise MetadataError(f"{what}: field 'filters' must be a list or null, got {filters!r}")
+    dtype = require(document, "dtype", what)
+    compressor = document.get("compressor")
     try:
-        filter_specs = [codec_from_v2(f) for f in filters]
-        compressor = document.get("compressor")
-        specs = (*filter_specs, *([] if compressor is None else [codec_from_v2(compressor)]))
+        specs = tuple(_codec(f, f"filters[{i}]") for i, f in enumerate(filters))
+        specs += () if compressor is None else (_codec(compressor, "compressor"),)
         object_codec = next((f["id"] for f in [*filters, compressor] if isinstance(f, dict)), None)
-        data_type = from_v2(require(document, "dtype", what), object_codec)
+        data_type = from_v2(dtype, object_codec)
         fill_value = fill_from_json(document.get("fill_value"), data_type, 2)
+        codecs = chain(specs, data_type, chunks, order)
     except MetadataError as error:
         raise type(error)(f"{what}: {error}") from error
     return ArrayMeta(
@@ -58,11 +63,18 @@ def parse_array(document: Mapping[str, Any], attributes: Mapping[str, Any], what
         grid=tuple(RegularAxis(extent, length) for extent, length in zip(shape, chunks, strict=True)),
         keys=KeyEncoding("v2", separator),
         fill_value=fill_value,
-        codecs=chain(specs, data_type, chunks, order),
+        codecs=codecs,
         attributes=attributes,
         zarr_format=2,
         extra={k: v for k, v in document.items() if k not in _ARRAY_FIELDS},
     )
+
+
+def _codec(config: Any, field: str) -> CodecSpec:
+    try:
+        return codec_from_v2(config)
+    except MetadataError as error:
+        raise type(error)(f"{field}: {error}") from error
 
 
 def parse_group(document: Mapping[str, Any], attributes: Mapping[str, Any], what: str) -> GroupMeta:

@@ -15,7 +15,7 @@ from gzarr.dtypes import fill_from_json, fill_to_json, from_v3, to_v3
 from gzarr.errors import MetadataError
 from gzarr.grid import Axis, Grid, RegularAxis, VaryingAxis
 from gzarr.keys import KeyEncoding
-from gzarr.metadata.fields import attributes_of, expect, integers, require
+from gzarr.metadata.fields import attributes_of, expect, integers, no_others, require
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 
 _ARRAY_FIELDS = frozenset(
@@ -27,6 +27,8 @@ _ARRAY_FIELDS = frozenset(
 _GROUP_FIELDS = frozenset({"zarr_format", "node_type", "attributes"})
 #: Inline consolidated metadata: written by zarr-python, some versions without "must_understand": false.
 _IGNORABLE = frozenset({"consolidated_metadata"})
+#: Chunks that a rectilinear axis may have: a short run-length code can stand for more than any memory holds.
+_MAX_VARYING_CHUNKS = 10_000_000
 
 
 def parse(document: Mapping[str, Any], what: str) -> NodeMeta:
@@ -60,14 +62,17 @@ def to_json(meta: NodeMeta) -> dict[str, Any]:
 
 def _parse_array(document: Mapping[str, Any], what: str) -> ArrayMeta:
     shape = integers(require(document, "shape", what), "shape", what, low=0)
-    transformers = document.get("storage_transformers") or []
+    transformers = document.get("storage_transformers")
+    if transformers is not None and not isinstance(transformers, list):
+        raise MetadataError(f"{what}: field 'storage_transformers' must be a list or null, got {transformers!r}")
     if transformers:
         names = ", ".join(repr(t.get("name", t) if isinstance(t, dict) else t) for t in transformers)
         raise MetadataError(f"{what}: storage transformer {names} is not supported; gzarr cannot read this array")
+    types, fill, chain = (require(document, field, what) for field in ("data_type", "fill_value", "codecs"))
     try:
-        data_type = from_v3(require(document, "data_type", what))
-        fill_value = fill_from_json(require(document, "fill_value", what), data_type, 3)
-        codecs = _codecs(require(document, "codecs", what))
+        data_type = from_v3(types)
+        fill_value = fill_from_json(fill, data_type, 3)
+        codecs = _codecs(chain)
     except MetadataError as error:
         raise type(error)(f"{what}: {error}") from error
     return ArrayMeta(
@@ -87,7 +92,15 @@ def _parse_array(document: Mapping[str, Any], what: str) -> ArrayMeta:
 def _codecs(value: Any) -> tuple[CodecSpec, ...]:
     if not isinstance(value, list) or not value:
         raise MetadataError(f"field 'codecs' must be a list of at least one codec, got {value!r}")
-    return tuple(parse_codec(item) for item in value)
+    specs = []
+    for i, item in enumerate(value):
+        try:
+            specs.append(parse_codec(item))
+        except MetadataError as error:
+            raise type(error)(f"codecs[{i}]: {error}") from error
+        except RecursionError as error:
+            raise MetadataError("field 'codecs' is nested too deep") from error
+    return tuple(specs)
 
 
 def _extra_fields(document: Mapping[str, Any], known: frozenset[str], what: str) -> dict[str, Any]:
@@ -109,6 +122,7 @@ def _named(value: Any, field: str, what: str) -> tuple[str, Mapping[str, Any]]:
         return value, {}
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         raise MetadataError(f"{what}: field {field!r} must be an object with a 'name', got {value!r}")
+    no_others(value, ("name", "configuration", "must_understand"), field, what)
     configuration = value.get("configuration", {})
     if not isinstance(configuration, dict):
         raise MetadataError(f"{what}: field '{field}.configuration' must be an object, got {configuration!r}")
@@ -118,6 +132,7 @@ def _named(value: Any, field: str, what: str) -> tuple[str, Mapping[str, Any]]:
 def _keys_from_json(value: Any, what: str) -> KeyEncoding:
     name, configuration = _named(value, "chunk_key_encoding", what)
     expect(name, ("default", "v2"), "chunk_key_encoding.name", what)
+    no_others(configuration, ("separator",), "chunk_key_encoding.configuration", what)
     separator = configuration.get("separator", "/" if name == "default" else ".")
     expect(separator, ("/", "."), "chunk_key_encoding.configuration.separator", what)
     return KeyEncoding("default" if name == "default" else "v2", separator)
@@ -135,12 +150,14 @@ def _grid_from_json(value: Any, shape: tuple[int, ...], what: str) -> Grid:
     name, configuration = _named(value, "chunk_grid", what)
     if name == "regular":
         field = "chunk_grid.configuration.chunk_shape"
+        no_others(configuration, ("chunk_shape",), "chunk_grid.configuration", what)
         chunks = integers(require(configuration, "chunk_shape", what), field, what, low=1)
         if len(chunks) != len(shape):
             raise MetadataError(f"{what}: field {field!r} has {len(chunks)} dimensions, the shape {len(shape)}")
         return tuple(RegularAxis(extent, length) for extent, length in zip(shape, chunks, strict=True))
     if name != "rectilinear":
         raise MetadataError(f"{what}: chunk grid {name!r} is not supported; gzarr knows 'regular' and 'rectilinear'")
+    no_others(configuration, ("kind", "chunk_shapes"), "chunk_grid.configuration", what)
     expect(configuration.get("kind", "inline"), ("inline",), "chunk_grid.configuration.kind", what)
     field = "chunk_grid.configuration.chunk_shapes"
     axes = require(configuration, "chunk_shapes", what)
@@ -157,9 +174,11 @@ def _axis(extent: int, lengths: Any, field: str, what: str) -> Axis:
         length, count = item if isinstance(item, list) and len(item) == 2 else (item, 1)
         if type(length) is not int or type(count) is not int or length < 1 or count < 1:
             raise MetadataError(f"{what}: field {field!r} must hold lengths >= 1 or [length, count], got {item!r}")
-        if count > extent:
-            count = max(-(-extent // length), 1) if length * count >= extent else count
+        if len(expanded) + count > _MAX_VARYING_CHUNKS:
+            raise MetadataError(f"{what}: field {field!r} lists more than {_MAX_VARYING_CHUNKS} chunks on an axis")
         expanded += [length] * count
+    if not expanded and not extent:
+        raise MetadataError(f"{what}: field {field!r} must hold at least one length for every axis")
     if sum(expanded) < extent:
         raise MetadataError(f"{what}: field {field!r}: chunks cover {sum(expanded)} of {extent} elements of an axis")
     return VaryingAxis(extent, tuple(expanded))

@@ -80,10 +80,19 @@ def _open_path(path: str, read_only: bool, mode: Mode | Literal["x"] | None) -> 
         raise StoreError(f"cannot open {path!r}: expected {_SUPPORTED}; stores across a network are planned")
     if match:
         path = path[match.end() :]
+    _check_path(path)
     archive, inner = _split_archive(path, anything=scheme == "zip")
     if archive is None:
         return LocalStore(path, read_only), ""
     return ZipStore(archive, _zip_mode(mode, inner, read_only)), inner
+
+
+def _check_path(path: str) -> None:
+    """Refuse paths that mean something else than a directory of Zarr data."""
+    if not path:
+        raise StoreError("the path of a store is empty; use '.' for the current directory")
+    if path.rstrip("/").lower().endswith(".n5"):
+        raise StoreError(f"{path!r} is N5, which this version of gzarr does not read or write")
 
 
 def _split_archive(path: str, *, anything: bool) -> tuple[str | None, str]:

@@ -31,6 +31,24 @@ def _lookup(data: MutableMapping[str, Any], key: str) -> Any:
         return None
 
 
+class _Generation:
+    """One bytes object, kept alive, so that no other can be mistaken for it.
+
+    Contents would not do: they may come back, and what was read of another version in between would pass for theirs.
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Generation and self._value is other._value  # noqa: SLF001  # our own class
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+
 class MemoryStore(Store):
     """A store over a mapping from keys to bytes.
 
@@ -133,14 +151,14 @@ class MemoryStore(Store):
         return None if value is None else len(as_bytes(key, value))
 
     def generation(self, key: str) -> object | None:
-        """The stored bytes themselves: equal, at first sight by identity, exactly as long as they are unchanged.
+        """A token for the stored bytes object: another one is another generation, even with the same contents.
 
         Returns: None for mappings other than dicts, where asking may mean fetching, and for values that can change.
         """
         if not isinstance(self._data, dict):
             return None
         value = self._get(key)
-        return value if type(value) is bytes else None
+        return _Generation(value) if type(value) is bytes else None
 
     def lock_name(self, key: str) -> Hashable:
         """The identity of the mapping, with the key."""

@@ -19,6 +19,11 @@ def read_only(store: Store) -> Store:
     return store if store.read_only else _ReadOnlyStore(store)
 
 
+def type_name(store: Store) -> str:
+    """Name of a store's class, as reports show it: of a read-only view, that of the store seen through it."""
+    return type_name(store._store) if isinstance(store, _ReadOnlyStore) else type(store).__name__  # noqa: SLF001
+
+
 class _Wrapper(Store):
     """Passes every verb on."""
 

@@ -204,9 +204,7 @@ def test_changing_the_default_compressor(monkeypatch):
     z = zarr.zeros(100000000, chunks=1000000)
     assert repr(z.compressor) == "Zstd(level=1)"
     monkeypatch.setattr(zarr.storage, "default_compressor", Blosc())
-    assert repr(zarr.zeros(100, chunks=10).compressor) == (
-        "Blosc(cname='lz4', clevel=5, shuffle=SHUFFLE, blocksize=0)"
-    )
+    assert repr(zarr.zeros(100, chunks=10).compressor) == ("Blosc(cname='lz4', clevel=5, shuffle=SHUFFLE, blocksize=0)")
 
 
 @pytest.mark.usefixtures("zarr_format")
@@ -255,11 +253,7 @@ def test_groups():
     assert root["foo/bar/baz"] == z1
     assert repr(root["foo/bar"]).endswith("/foo/bar>")
     assert repr(root.tree()) == (
-        "/\n"
-        "└── foo\n"
-        "    └── bar\n"
-        "        ├── baz (10000, 10000) int32\n"
-        "        └── quux (10000, 10000) int32"
+        "/\n└── foo\n    └── bar\n        ├── baz (10000, 10000) int32\n        └── quux (10000, 10000) int32"
     )
 
 
@@ -393,11 +387,7 @@ def rows():
     return zarr.array(np.arange(15).reshape(3, 5))
 
 
-CHANGED = (
-    "array([[ 0, -1,  2,  3,  4],\n"
-    "       [ 5,  6,  7,  8,  9],\n"
-    "       [10, 11, 12, -2, 14]])"
-)
+CHANGED = "array([[ 0, -1,  2,  3,  4],\n       [ 5,  6,  7,  8,  9],\n       [10, 11, 12, -2, 14]])"
 CHANGED_AGAIN = CHANGED.replace("-1", "-3").replace("-2", "-4")
 
 
@@ -453,11 +443,7 @@ def test_mask_selection_of_two_dimensions(request):
 ROWS_0_2 = "array([[ 0,  1,  2,  3,  4],\n       [10, 11, 12, 13, 14]])"
 COLUMNS_1_3 = "array([[ 1,  3],\n       [ 6,  8],\n       [11, 13]])"
 CROSSINGS = "array([[ 1,  3],\n       [11, 13]])"
-CROSSINGS_SET = (
-    "array([[ 0, -1,  2, -2,  4],\n"
-    "       [ 5,  6,  7,  8,  9],\n"
-    "       [10, -3, 12, -4, 14]])"
-)
+CROSSINGS_SET = "array([[ 0, -1,  2, -2,  4],\n       [ 5,  6,  7,  8,  9],\n       [10, -3, 12, -4, 14]])"
 
 
 @pytest.mark.usefixtures("zarr_format")
@@ -494,9 +480,7 @@ def test_block_selection():
     assert repr(z[3:6]) == rows
     assert repr(z.blocks[1]) == rows
     assert repr(z.blocks[0, 1:3]) == (
-        "array([[ 3,  4,  5,  6,  7,  8],\n"
-        "       [13, 14, 15, 16, 17, 18],\n"
-        "       [23, 24, 25, 26, 27, 28]])"
+        "array([[ 3,  4,  5,  6,  7,  8],\n       [13, 14, 15, 16, 17, 18],\n       [23, 24, 25, 26, 27, 28]])"
     )
 
 

@@ -64,7 +64,16 @@ def test_reading_copies_nothing() -> None:
     part = store.get_one(Request("k", 10, 20))
     assert isinstance(part, memoryview)
     assert part.obj is value
-    assert store.generation("k") is value
+
+
+def test_the_same_contents_in_another_object_are_another_generation() -> None:
+    store = MemoryStore({"k": bytes(1000)})
+    first = store.generation("k")
+    assert store.generation("k") == first
+    assert hash(store.generation("k")) == hash(first)
+    store["k"] = bytearray(1000)
+    assert store["k"] == bytes(1000)
+    assert store.generation("k") != first
 
 
 def test_two_stores_over_one_mapping_are_one() -> None:

@@ -42,8 +42,9 @@ def blosc_decoder(expected: int | None) -> Function:
         except struct.error as error:
             raise ValueError(f"truncated: {len(data)} bytes are too few for a blosc header of 16") from error
         # blosc itself trusts the header for the length of its input
-        if cbytes > len(data):
-            raise ValueError(f"truncated: expected {cbytes} encoded bytes, got {len(data)}")
+        if cbytes != len(data):
+            what = "truncated" if cbytes > len(data) else "too long"
+            raise ValueError(f"{what}: expected {cbytes} encoded bytes, got {len(data)}")
         if nbytes != expected and expected is not None:
             raise wrong_size("blosc", expected, nbytes)
         return blosc_decompress(data) if nbytes else b""

@@ -19,8 +19,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def as_objects(array: Array) -> Array:
-    """A flat array of objects in C order."""
-    return np.ascontiguousarray(array.astype(object, copy=False)).reshape(-1)
+    """A flat array of objects in C order, which numcodecs demands to be writable."""
+    flat = np.ascontiguousarray(array.astype(object, copy=False)).reshape(-1)
+    return flat if flat.flags.writeable else flat.copy()
 
 
 def check_items(codec: str, data: Bytes, expected: int) -> None:

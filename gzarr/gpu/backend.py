@@ -1,0 +1,294 @@
+"""The GPU backend: whole waves of chunks are decoded on the device and placed in the caller's array by one kernel.
+
+Theory of operation. Encoded chunks arrive on the host, are gathered in staging memory and uploaded in one copy; every
+codec step is one call for all of them; one kernel then copies the wanted elements, unshuffling, reversing bytes and
+transposing on the way, and fills what is missing. Steps that the device lacks run on the host before the upload. What
+CuPy has no dtype for (objects, strings, structures, times) is read by the CPU backend and comes back as NumPy arrays.
+Writing takes arrays of either kind and encodes on the host.
+
+Rules: a wave's device memory stays under the cap; nothing is kept after a wave; results of decoders are looked at once,
+when the wave is done, and a failure names its chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gzarr.backend import Array, Chain, Fields, Placement, T
+from gzarr.codecs.spec import ArrayRepr, Step
+from gzarr.cpu.backend import CpuBackend, fill_of
+from gzarr.errors import CodecError, DeviceError
+from gzarr.gpu.batch import Chunks, Shuffle, Wave
+from gzarr.gpu.codecs import TABLE
+from gzarr.gpu.device import Device
+from gzarr.gpu.dtypes import has_dtype
+from gzarr.gpu.placing import box_tables, is_box, point_tables
+from gzarr.gpu.plan import DevicePlan, make_device_plan, reversed_units
+from gzarr.gpu.streams import plain_shuffle, unshuffled, upload_rows, upload_streams, upload_tables
+from gzarr.layout import Located
+from gzarr.plan import Part
+from gzarr.storage.base import Buffer, Store
+
+#: Share of the free device memory that waves may use if the caller does not say: the rest is the caller's.
+DEFAULT_MEMORY_SHARE = 0.125
+#: Waves larger than this gain nothing: every batched decoder is saturated (nvCOMP's guide: some thousand streams).
+MAX_WAVE_NBYTES = 1 << 30
+#: Chunks beyond this in one wave gain nothing either, and their tables grow.
+MAX_WAVE_NCHUNKS = 1 << 16
+
+
+class GpuBackend:
+    """Decodes on a device into arrays in its memory.
+
+    Attributes:
+        device: name of the device.
+        wave_nbytes: decoded bytes of one wave: what its slabs, tables and scratch leave of the cap.
+        wave_nchunks: chunks of one wave.
+        strict: whether a codec that the device lacks is an error, instead of running on the host.
+    """
+
+    def __init__(self, device: Device, *, max_device_nbytes: int | None = None, strict: bool = False) -> None:
+        self.device = device.name
+        self.strict = strict
+        self._device = device
+        self._host = CpuBackend()
+        self._cap = int(max_device_nbytes or device.free_nbytes() * DEFAULT_MEMORY_SHARE)
+        # Encoded bytes, decoded bytes, and up to four bytes of scratch and copies for each decoded byte.
+        self.wave_nbytes = max(min(self._cap // 6, MAX_WAVE_NBYTES), 1)
+        self.wave_nchunks = MAX_WAVE_NCHUNKS
+
+    def supports(self, name: str) -> bool:
+        """Whether the device itself runs the codec with a name."""
+        return name in TABLE or name == "transpose"
+
+    def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
+        """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError, DeviceError in strict mode."""
+        host = self._host.prepare(steps, chunk)
+        if chunk.nbytes is None:
+            why = "Python objects live on the host"
+            return host._replace(placement=tuple(Placement(step.spec.name, "host", why) for step in steps))
+        plan, placement = make_device_plan(steps, chunk, host.codecs, self._device, strict=self.strict)
+        if not has_dtype(chunk.dtype) and chunk.dtype.names is None:
+            why = f"arrays on {self.device} cannot have dtype {chunk.dtype}"
+            placement = tuple(Placement(step.spec.name, "host", why) for step in steps)
+        return host._replace(placement=placement, device_plan=plan)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """An uninitialized array on the device, in native byte order; on the host if the device lacks the dtype."""
+        if has_dtype(dtype):
+            return self._device.xp.empty(shape, dtype.newbyteorder("="))
+        return self._host.empty(shape, dtype)
+
+    def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:
+        """A value to be written, as a NumPy array: what lies on the device is downloaded."""
+        return self._host.asarray(value, dtype)
+
+    def load(self, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
+        """Fetch what was located into host memory. Raises: CodecError(index) for a short item."""
+        return self._host.load(store, wanted)
+
+    def place(
+        self, chain: Chain, buffers: Sequence[Buffer | None], parts: Sequence[Part], out: Array, fields: Fields
+    ) -> None:
+        """Decode chunks on the device and copy their parts into ``out``. Raises: CodecError(index), DeviceError."""
+        plan: DevicePlan | None = chain.device_plan
+        if plan is None or not self._device.owns(out):
+            self._host.place(chain, buffers, parts, out, fields)
+            return
+        if not _places(plan, out, fields):
+            self._place_from_host(chain, buffers, parts, out, fields)
+            return
+        size = self._fitting(plan)
+        for start in range(0, len(parts), size):
+            piece = slice(start, start + size)
+            try:
+                with self._device.stream():
+                    self._place_wave(plan, buffers[piece], parts[piece], out, fields)
+            except CodecError as error:
+                error.index += start
+                raise
+
+    def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
+        """Decode whole chunks on the host, where writes are put together. Raises: CodecError(index)."""
+        return self._host.decode(chain, buffers)
+
+    def gather(
+        self, chain: Chain, value: Array, parts: Sequence[Part], old: Sequence[Array | None], fields: Fields
+    ) -> list[Array]:
+        """Make the new contents of chunks, on the host."""
+        return self._host.gather(chain, value, parts, old, fields)
+
+    def is_fill(self, chain: Chain, chunks: Sequence[Array]) -> list[bool]:
+        """Whether each chunk equals the fill value, bit for bit, everywhere."""
+        return self._host.is_fill(chain, chunks)
+
+    def encode(self, chain: Chain, chunks: Sequence[Array]) -> list[Buffer]:
+        """Encode chunks on the host. Raises: CodecError(index)."""
+        return self._host.encode(chain, chunks)
+
+    def run(self, task: Callable[[T], None], waves: Iterable[T], nbytes: int) -> None:
+        """Carry out a task for every wave, one after the other."""
+        for wave in waves:
+            task(wave)
+
+    def _place_from_host(
+        self, chain: Chain, buffers: Sequence[Buffer | None], parts: Sequence[Part], out: Array, fields: Fields
+    ) -> None:
+        """Decode on the host what the placement kernels do not read, and upload the parts."""
+        on_host = np.empty(out.shape, out.dtype)
+        self._host.place(chain, buffers, parts, on_host, fields)
+        for part in parts:
+            out[part.out] = self._device.xp.asarray(on_host[part.out])
+
+    def _fitting(self, plan: DevicePlan) -> int:
+        """How many chunks a wave can hold under the cap. Raises: DeviceError if not even one."""
+        nbytes = plan.chunk.nbytes or 1
+        each = nbytes * (2 + plan.scratch)
+        if each > self._cap:
+            raise DeviceError(
+                f"one chunk of shape {plan.chunk.shape} takes {each} bytes of device memory to decode, "
+                f"the cap is {self._cap}; raise max_device_nbytes or read it with device='cpu'"
+            )
+        return max(self._cap // each, 1)
+
+    def _place_wave(
+        self, plan: DevicePlan, buffers: Sequence[Buffer | None], parts: Sequence[Part], out: Array, fields: Fields
+    ) -> None:
+        wave = Wave(self._device)
+        present = [i for i, buffer in enumerate(buffers) if buffer is not None]
+        try:
+            chunks = self._decoded(wave, plan, [buffers[i] for i in present]) if present else None
+            _launch_placement(wave, plan, chunks, present, parts, out, fields)
+            wave.finish()
+        except CodecError as error:
+            wave.device.synchronize()
+            error.index = present[error.index]
+            raise
+
+    def _decoded(self, wave: Wave, plan: DevicePlan, buffers: Sequence[Any]) -> Chunks:
+        items: Sequence[Any] = buffers
+        for codec in reversed(plan.host):
+            items = codec.decode(items)
+        if isinstance(items[0], np.ndarray) and (not plan.device or items[0].ndim != 1 or items[0].dtype != np.uint8):
+            batch: Any = upload_rows(wave, items, plan.encoded)
+        else:
+            batch = upload_streams(wave, items)
+        for decode in plan.device:
+            batch = decode(wave, batch)
+        if not isinstance(batch, Chunks):
+            raise DeviceError("a chain of codecs on the device did not end in chunks")
+        return batch
+
+
+def _places(plan: DevicePlan, out: Array, fields: Fields) -> bool:
+    """Whether the placement kernels can read what is wanted: numbers, or one field of numbers into its own dtype."""
+    if fields is None:
+        return has_dtype(out.dtype) and has_dtype(plan.chunk.dtype)
+    if isinstance(fields, list) or plan.chunk.dtype.fields is None:
+        return False
+    element = plan.chunk.dtype.fields[fields][0]
+    return has_dtype(element) and bool(out.dtype == element.newbyteorder("="))
+
+
+def _launch_placement(
+    wave: Wave,
+    plan: DevicePlan,
+    chunks: Chunks | None,
+    present: Sequence[int],
+    parts: Sequence[Part],
+    out: Array,
+    fields: Fields,
+) -> None:
+    """Copy the parts of decoded chunks, and the fill value of missing ones, into the caller's array."""
+    source = plan.chunk.dtype
+    offset, element = (0, source) if fields is None else _field(source, fields)
+    native = element.newbyteorder("=")
+    fill = np.array(fill_of(plan.chunk, fields)).astype(native)
+    itemsize, swap = source.itemsize, plan.swap
+    if fields is not None:
+        swap = 0 if element.isnative else element.itemsize // (2 if element.kind == "c" else 1)
+    if out.dtype != native:
+        chunks = None if chunks is None else _cast(wave, plan, chunks, native, out.dtype)
+        native, swap, itemsize = out.dtype, 0, out.dtype.itemsize
+        fill = fill.astype(native)
+    sources = np.zeros(len(parts), np.uint64)
+    shuffle = plain_shuffle(len(parts), 1)
+    nbytes = np.ones(len(parts), np.int64)
+    if chunks is not None:
+        sources[present] = chunks.addresses.astype(np.uint64)
+        nbytes[present] = chunks.nbytes
+        shuffle = _spread(chunks.shuffle or plain_shuffle(len(chunks), chunks.nbytes), present, len(parts))
+    info = (shuffle.mode, shuffle.typesize, shuffle.blocksize, nbytes)
+    tail = (itemsize, offset, native.itemsize, swap)
+    if is_box(parts[0]):
+        _launch_box(wave, plan, parts, out, (sources, info, tail, fill))
+    else:
+        _launch_points(wave, plan, parts, out, (sources, info, tail, fill))
+
+
+def _launch_box(wave: Wave, plan: DevicePlan, parts: Sequence[Part], out: Array, common: tuple[Any, ...]) -> None:
+    sources, info, (itemsize, offset, copied, swap), fill = common
+    ndim = len(plan.chunk.shape)
+    tables = box_tables(parts, ndim)
+    columns = [np.ascontiguousarray(tables.spans[:, i]) for i in range(7)]
+    strides = np.array(plan.strides, np.int64), np.array(out.strides, np.int64)
+    places = upload_tables(
+        wave,
+        sources,
+        tables.part_span,
+        tables.axis_base,
+        *columns,
+        tables.pool,
+        tables.elem_start.astype(np.int64),
+        *strides,
+        np.frombuffer(fill.tobytes(), np.uint8),
+        *info,
+    )
+    source_at, span_at, base_at, *rest = places
+    columns_at, (pool_at, elem_at, chunk_stride_at, out_stride_at, fill_at), info_at = rest[:7], rest[7:12], rest[12:]
+    args = (len(parts), ndim, source_at, span_at, base_at, *columns_at, pool_at, elem_at, chunk_stride_at)
+    args += (wave.device.address(out), out_stride_at, itemsize, offset, copied, swap, fill_at, *info_at)
+    wave.device.launch("place_box", int(tables.elem_start[-1]), args)
+
+
+def _launch_points(wave: Wave, plan: DevicePlan, parts: Sequence[Part], out: Array, common: tuple[Any, ...]) -> None:
+    sources, info, (itemsize, offset, copied, swap), fill = common
+    tables = point_tables(parts, plan.strides)
+    positions = tables.position * out.strides[0]
+    fill_bytes = np.frombuffer(fill.tobytes(), np.uint8)
+    places = upload_tables(wave, tables.part, tables.element, positions, sources, fill_bytes, *info)
+    part_at, element_at, out_at, source_at, fill_at, *info_at = places
+    args = (tables.part.size, part_at, element_at, out_at, source_at, wave.device.address(out))
+    args += (itemsize, offset, copied, swap, fill_at, *info_at)
+    wave.device.launch("place_points", tables.part.size, args)
+
+
+def _field(dtype: np.dtype[Any], field: Any) -> tuple[int, np.dtype[Any]]:
+    """(offset, dtype) of a field of a structured dtype."""
+    if dtype.fields is None:
+        raise DeviceError(f"dtype {dtype} has no field {field!r}")
+    found = dtype.fields[field]
+    return int(found[1]), found[0]
+
+
+def _cast(wave: Wave, plan: DevicePlan, chunks: Chunks, native: np.dtype[Any], wanted: np.dtype[Any]) -> Chunks:
+    """The chunks as numbers of another dtype."""
+    rows: Array = unshuffled(wave, chunks).rows
+    if plan.swap:
+        rows = reversed_units(wave, rows, plan.swap)
+    rows = wave.device.xp.ascontiguousarray(rows.view(native).astype(wanted)).view(np.uint8)
+    wave.kept.append(rows)
+    n, nbytes = rows.shape
+    return Chunks(rows, wave.device.address(rows) + np.arange(n, dtype=np.int64) * nbytes, nbytes, rows)
+
+
+def _spread(shuffle: Shuffle, present: Sequence[int], n: int) -> Shuffle:
+    """The description of the chunks that are there, among all parts of a wave."""
+    spread = plain_shuffle(n, 1)
+    spread.mode[present] = shuffle.mode
+    spread.typesize[present] = shuffle.typesize
+    spread.blocksize[present] = shuffle.blocksize
+    return spread

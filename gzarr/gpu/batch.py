@@ -1,0 +1,129 @@
+"""What goes from step to step while a wave is decoded on the device: encoded streams, or decoded chunks of one size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.backend import Array
+from gzarr.errors import CodecError
+from gzarr.gpu.device import Device, Outcome, Table
+
+#: How the bytes of a chunk are shuffled, in the words of the placement kernels.
+PLAIN, BYTE_SHUFFLE, BIT_SHUFFLE = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shuffle:
+    """How the bytes of each chunk are still shuffled, Blosc block by Blosc block.
+
+    Attributes:
+        mode: uint8, one of PLAIN, BYTE_SHUFFLE, BIT_SHUFFLE for each chunk.
+        typesize: int32, bytes of an element as the shuffle saw it.
+        blocksize: int64, bytes of a block.
+    """
+
+    mode: NDArray[np.uint8]
+    typesize: NDArray[np.int32]
+    blocksize: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Streams:
+    """Encoded chunks in one slab, which the host has a copy of.
+
+    Attributes:
+        host: uint8, the slab on the host: headers are read here.
+        slab: uint8, the same on the device.
+        offsets: int64, where each chunk begins.
+        sizes: int64, bytes of each chunk.
+    """
+
+    host: NDArray[np.uint8]
+    slab: Array
+    offsets: Table
+    sizes: Table
+
+    def __len__(self) -> int:
+        return self.offsets.size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunks:
+    """Decoded chunks of one size.
+
+    Attributes:
+        owner: the device array that holds them; kept alive by this.
+        addresses: int64, address of each chunk.
+        nbytes: bytes of each chunk.
+        rows: the chunks as a uint8 device array (n, nbytes), if they lie one behind the other; else None.
+        shuffle: how they are still shuffled; None if they are not.
+    """
+
+    owner: Array
+    addresses: Table
+    nbytes: int
+    rows: Array | None = None
+    shuffle: Shuffle | None = None
+
+    def __len__(self) -> int:
+        return self.addresses.size
+
+
+@dataclass(slots=True)
+class Wave:
+    """One wave under way.
+
+    Attributes:
+        device: where it runs.
+        checks: what must still be looked at when the wave is done: results of decoders, and what to make of them.
+        kept: device and staging memory that must live until the wave is done.
+    """
+
+    device: Device
+    checks: list[tuple[Array, Callable[[NDArray[Any]], None]]] = field(default_factory=list)
+    kept: list[Any] = field(default_factory=list)
+
+    def expect(self, codec: str, outcome: Outcome, items: Table, sizes: Table) -> None:
+        """Demand that a batched decoder succeeded and wrote the right number of bytes.
+
+        items: which chunk of the wave each stream belongs to. sizes: bytes that each stream must give.
+        """
+
+        def statuses(found: NDArray[Any]) -> None:
+            bad = np.flatnonzero(found != 0)
+            if bad.size:
+                raise CodecError(
+                    f"{codec}: the stream is damaged (decoder status {int(found[bad[0]])})",
+                    index=int(items[bad[0]]),
+                    codec=codec,
+                )
+
+        def written(found: NDArray[Any]) -> None:
+            bad = np.flatnonzero(found.astype(np.int64) != sizes)
+            if bad.size:
+                raise CodecError(
+                    f"{codec}: expected {int(sizes[bad[0]])} decoded bytes, got {int(found[bad[0]])}",
+                    index=int(items[bad[0]]),
+                    codec=codec,
+                )
+
+        self.checks += [(outcome.statuses, statuses), (outcome.sizes, written)]
+
+    def finish(self) -> None:
+        """Wait for the wave and look at all results. Raises: CodecError for the first chunk that failed."""
+        errors: list[CodecError] = []
+        for array, check in self.checks:
+            try:
+                check(self.device.download(array))
+            except CodecError as error:
+                errors.append(error)
+        self.device.synchronize()
+        self.checks.clear()
+        self.kept.clear()
+        if errors:
+            raise min(errors, key=lambda error: error.index)

@@ -1,0 +1,227 @@
+"""The device's table of codecs: from the name of a spec to what decodes a whole wave of chunks on the device.
+
+A function takes a wave and a batch (`Streams` or `Chunks`) and returns the next one. A factory returns None where the
+device cannot run the step for chunks like these; the step then runs on the host (`gzarr.gpu.plan`).
+Source: the framings are those of `gzarr.gpu.frames` and `gzarr.gpu.blosc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gzarr.codecs.bytes import BytesCodec
+from gzarr.codecs.numcodecs import NumcodecsCodec
+from gzarr.codecs.spec import Step
+from gzarr.cpu.codecs import factory_for
+from gzarr.errors import CodecError
+from gzarr.gpu import blosc, frames
+from gzarr.gpu.batch import BYTE_SHUFFLE, Chunks, Shuffle, Streams, Wave
+from gzarr.gpu.device import Device
+from gzarr.gpu.filters import filter_for
+from gzarr.gpu.streams import copy_streams, decode_on_host, decompress, new_rows, unshuffled
+
+Batch: TypeAlias = Streams | Chunks
+#: Decodes a whole wave on the device.
+WaveDecoder: TypeAlias = Callable[[Wave, Any], Batch]
+WaveFactory: TypeAlias = Callable[[Step, Device], WaveDecoder | None]
+#: Reads the framing of all chunks of a slab: (slab, offsets, sizes, decoded size) -> where the bare streams are.
+FrameParser: TypeAlias = Callable[..., frames.StreamTable]
+
+#: Largest stream that every decoder takes (nvCOMP counts some sizes in 31 bits).
+MAX_STREAM_NBYTES = 2**31 - 1
+
+
+def decoded_nbytes(step: Step) -> int | None:
+    """Decoded size of a step's chunks, if the device can hold such a stream."""
+    nbytes = step.decoded.nbytes
+    return nbytes if nbytes is not None and 0 < nbytes <= MAX_STREAM_NBYTES else None
+
+
+def _framed(decoder: str, parse: FrameParser) -> WaveFactory:
+    """The factory of a codec whose chunks are one stream each in some envelope."""
+
+    def factory(step: Step, device: Device) -> WaveDecoder | None:
+        nbytes = decoded_nbytes(step)
+        if nbytes is None or decoder not in device.decoders():
+            return None
+        on_host = factory_for(step.spec)(step).decode
+        name = step.spec.name
+
+        def decode(wave: Wave, batch: Streams) -> Chunks:
+            table = parse(batch.host, batch.offsets, batch.sizes, nbytes)
+            rows, addresses = new_rows(wave, len(batch), nbytes)
+            here = np.flatnonzero(~table.to_host)
+            source = wave.device.address(batch.slab) + table.source[here]
+            streams = (source, table.nbytes[here], addresses[here], np.full(here.size, nbytes, np.int64))
+            decompress(wave, name, decoder, here, streams)
+            decode_on_host(wave, batch, rows, np.flatnonzero(table.to_host), on_host)
+            return Chunks(rows, addresses, nbytes, rows)
+
+        return decode
+
+    return factory
+
+
+def _blosc(step: Step, device: Device) -> WaveDecoder | None:
+    nbytes = decoded_nbytes(step)
+    if nbytes is None:
+        return None
+    on_host = factory_for(step.spec)(step).decode
+    decoders = {blosc.LZ4: "lz4", blosc.SNAPPY: "snappy", blosc.DEFLATE: "deflate", blosc.ZSTD: "zstd"}
+    missing = [number for number, name in decoders.items() if name not in device.decoders()]
+
+    def decode(wave: Wave, batch: Streams) -> Chunks:
+        table = blosc.parse_frames(batch.host, batch.offsets, batch.sizes, nbytes)
+        rows, addresses = new_rows(wave, len(batch), nbytes)
+        base = wave.device.address(batch.slab)
+        to_host = table.to_host.copy()
+        to_host[table.streams.frame[np.isin(table.streams.decoder, missing)]] = True
+        for number, name in {blosc.RAW: "", **decoders}.items():
+            streams = table.streams.take(table.group(number))
+            streams = streams.take(~to_host[streams.frame])
+            source, target = base + streams.source, addresses[streams.frame] + streams.dest
+            if number == blosc.RAW:
+                copy_streams(wave, source, target, streams.csize)
+            else:
+                decompress(wave, "blosc", name, streams.frame, (source, streams.csize, target, streams.nbytes))
+        decode_on_host(wave, batch, rows, np.flatnonzero(to_host), on_host)
+        mode = np.where(to_host, 0, table.shuffle).astype(np.uint8)
+        shuffle = Shuffle(mode, table.typesize, table.blocksize) if mode.any() else None
+        return Chunks(rows, addresses, nbytes, rows, shuffle)
+
+    return decode
+
+
+def _crc32c(step: Step, device: Device) -> WaveDecoder | None:
+    if isinstance(step.spec, NumcodecsCodec) and step.spec.configuration().get("location", "end") != "end":
+        return None
+
+    def decode(wave: Wave, batch: Batch) -> Batch:
+        if isinstance(batch, Chunks):
+            return _crc32c_of_chunks(wave, unshuffled(wave, batch))
+        short = np.flatnonzero(batch.sizes < 4)
+        if short.size:
+            size = int(batch.sizes[short[0]])
+            raise CodecError(f"crc32c: {size} bytes are too few for a checksum", index=int(short[0]), codec="crc32c")
+        sizes = batch.sizes - 4
+        stored = frames.read(batch.host, "<u4", batch.offsets + sizes)
+        # Before anything is decoded: damaged streams may make decoders read and write out of bounds.
+        found = wave.device.download(wave.device.crc32c(wave.device.address(batch.slab) + batch.offsets, sizes))
+        _compare_checksums(stored, found)
+        return Streams(batch.host, batch.slab, batch.offsets, sizes)
+
+    return decode
+
+
+def _crc32c_of_chunks(wave: Wave, chunks: Chunks) -> Chunks:
+    """The checksum within another codec: the bytes are on the device only."""
+    if chunks.rows is None or chunks.nbytes < 4:
+        raise CodecError(f"crc32c: {chunks.nbytes} bytes are too few for a checksum", codec="crc32c")
+    nbytes = chunks.nbytes - 4
+    tails = wave.device.download(wave.device.xp.ascontiguousarray(chunks.rows[:, nbytes:]))
+    found = wave.device.download(wave.device.crc32c(chunks.addresses, np.full(len(chunks), nbytes, np.int64)))
+    _compare_checksums(tails.reshape(-1).view("<u4"), found)
+    return Chunks(chunks.owner, chunks.addresses, nbytes)
+
+
+def _compare_checksums(stored: Any, found: Any) -> None:
+    bad = np.flatnonzero(found != stored)
+    if bad.size:
+        i = int(bad[0])
+        text = f"crc32c: expected checksum {int(stored[i]):#010x}, got {int(found[i]):#010x}"
+        raise CodecError(text, index=i, codec="crc32c")
+
+
+def _bytes(step: Step, device: Device) -> WaveDecoder | None:
+    nbytes = decoded_nbytes(step)
+    if nbytes is None or not isinstance(step.spec, BytesCodec):
+        return None
+
+    def decode(wave: Wave, batch: Batch) -> Chunks:
+        if isinstance(batch, Chunks):
+            return batch
+        bad = np.flatnonzero(batch.sizes != nbytes)
+        if bad.size:
+            got = int(batch.sizes[bad[0]])
+            raise CodecError(f"bytes: expected {nbytes} bytes, got {got}", index=int(bad[0]), codec="bytes")
+        return Chunks(batch.slab, wave.device.address(batch.slab) + batch.offsets, nbytes)
+
+    return decode
+
+
+def _shuffle(step: Step, device: Device) -> WaveDecoder | None:
+    """The shuffle of numcodecs is Blosc's byte shuffle with one block."""
+    nbytes = decoded_nbytes(step)
+    if nbytes is None or not isinstance(step.spec, NumcodecsCodec):
+        return None
+    typesize = int(step.spec.configuration().get("elementsize", 4))
+    if nbytes % typesize:
+        return None
+
+    def decode(wave: Wave, batch: Batch) -> Chunks:
+        chunks = _as_chunks(wave, batch, nbytes, "shuffle")
+        chunks = unshuffled(wave, chunks) if chunks.shuffle is not None else chunks
+        n = len(chunks)
+        mode, sizes = np.full(n, BYTE_SHUFFLE, np.uint8), np.full(n, typesize, np.int32)
+        shuffle = Shuffle(mode, sizes, np.full(n, nbytes, np.int64)) if typesize > 1 else None
+        return Chunks(chunks.owner, chunks.addresses, nbytes, chunks.rows, shuffle)
+
+    return decode
+
+
+def _filter(step: Step, device: Device) -> WaveDecoder | None:
+    function = filter_for(step)
+    nbytes, encoded = decoded_nbytes(step), step.encoded.nbytes
+    if function is None or nbytes is None or encoded is None:
+        return None
+    name = step.spec.name
+
+    def decode(wave: Wave, batch: Batch) -> Chunks:
+        chunks = unshuffled(wave, _as_chunks(wave, batch, encoded, name))
+        rows = function(wave.device.xp, chunks.rows)
+        wave.kept.append(rows)
+        n, size = rows.shape
+        if size != nbytes:
+            raise CodecError(f"{name}: expected {nbytes} decoded bytes, got {size}", codec=name)
+        return Chunks(rows, wave.device.address(rows) + np.arange(n, dtype=np.int64) * size, size, rows)
+
+    return decode
+
+
+def _as_chunks(wave: Wave, batch: Batch, nbytes: int, codec: str) -> Chunks:
+    if isinstance(batch, Chunks):
+        return batch
+    bad = np.flatnonzero(batch.sizes != nbytes)
+    if bad.size:
+        got = int(batch.sizes[bad[0]])
+        raise CodecError(f"{codec}: expected {nbytes} bytes, got {got}", index=int(bad[0]), codec=codec)
+    return Chunks(batch.slab, wave.device.address(batch.slab) + batch.offsets, nbytes)
+
+
+_ZSTD = _framed("zstd", frames.parse_zstd)
+_GZIP = _framed("deflate", frames.parse_gzip)
+
+#: Codecs that read the framing of chunks, which must be on the host.
+FRAMED = frozenset({"blosc", "gzip", "numcodecs.lz4", "numcodecs.zlib", "zstd"})
+
+#: Name of a codec -> factory. What is not here runs on the host.
+TABLE: dict[str, WaveFactory] = {
+    "blosc": _blosc,
+    "bytes": _bytes,
+    "crc32c": _crc32c,
+    "gzip": _GZIP,
+    "numcodecs.astype": _filter,
+    "numcodecs.bitround": _filter,
+    "numcodecs.crc32c": _crc32c,
+    "numcodecs.delta": _filter,
+    "numcodecs.fixedscaleoffset": _filter,
+    "numcodecs.lz4": _framed("lz4", frames.parse_lz4),
+    "numcodecs.packbits": _filter,
+    "numcodecs.quantize": _filter,
+    "numcodecs.shuffle": _shuffle,
+    "numcodecs.zlib": _framed("deflate", frames.parse_zlib),
+    "zstd": _ZSTD,
+}

@@ -1,0 +1,103 @@
+"""The seam between the GPU pipeline and hardware: what a device must do. Everything above it runs on any device.
+
+`gzarr.gpu.cuda.CudaDevice` does it with CuPy and nvCOMP; `gzarr.gpu.emulated.EmulatedDevice` with NumPy memory, host
+codecs for the batched calls and the same kernel sources compiled by g++. Tables (addresses, sizes) are made on the
+host as int64 NumPy arrays and handed over; results that the host must see (statuses, sizes) stay on the device until
+`Device.download`, which is the one place that waits.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.backend import Array
+
+#: Addresses, sizes and offsets, made on the host.
+Table: TypeAlias = NDArray[np.int64]
+
+
+class Outcome(NamedTuple):
+    """What a batched decoder said, on the device: int32 statuses (0 is success) and int64 sizes of what it wrote."""
+
+    statuses: Array
+    sizes: Array
+
+
+class Device(Protocol):
+    """A device with memory of its own, kernels and batched decoders.
+
+    Attributes:
+        name: "cuda:0", or "emulated".
+        xp: the array module of the device's memory: cupy or numpy.
+    """
+
+    name: str
+    xp: Any
+
+    def owns(self, array: Any) -> bool:
+        """Whether an array lies in the device's memory."""
+        ...
+
+    def stream(self) -> AbstractContextManager[Any]:
+        """A context in which work goes to a stream of its own, and at whose end the caller's stream waits for it."""
+        ...
+
+    def empty(self, nbytes: int) -> Array:
+        """Device memory: a flat uint8 array."""
+        ...
+
+    def staging(self, nbytes: int) -> NDArray[np.uint8]:
+        """Host memory from which copies to the device are fast (pinned)."""
+        ...
+
+    def upload(self, host: NDArray[Any]) -> Array:
+        """Copy a host array to the device, in stream order. The host array must not change before `synchronize`."""
+        ...
+
+    def download(self, array: Array) -> NDArray[Any]:
+        """Copy a device array to the host; waits for the work before it."""
+        ...
+
+    def synchronize(self) -> None:
+        """Wait for the stream."""
+        ...
+
+    def address(self, array: Array) -> int:
+        """Address of an array's first byte."""
+        ...
+
+    def launch(self, kernel: str, n_threads: int, args: tuple[Any, ...]) -> None:
+        """Run a kernel of `gzarr.gpu.kernels` with at least ``n_threads`` threads; device arrays pass as addresses."""
+        ...
+
+    def decoders(self) -> frozenset[str]:
+        """The batched decoders that the device has."""
+        ...
+
+    def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
+        """Decode many streams in one call.
+
+        source, nbytes: addresses and sizes of the encoded streams. target, capacity: where the decoded bytes go, and
+            how many may be written. All on the host; at least one stream.
+        """
+        ...
+
+    def scratch_nbytes(self, decoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
+        """Temporary device memory that `decompress` takes for a batch."""
+        ...
+
+    def alignment(self, decoder: str) -> int:
+        """Alignment that `decompress` needs of its sources."""
+        ...
+
+    def crc32c(self, source: Table, nbytes: Table) -> Array:
+        """crc32c of many byte ranges: uint32, on the device."""
+        ...
+
+    def free_nbytes(self) -> int:
+        """Device memory that is free."""
+        ...

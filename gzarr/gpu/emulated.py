@@ -1,0 +1,158 @@
+"""A device without hardware: NumPy for memory, host codecs for the batched calls, the kernels compiled by g++.
+
+It is for tests, and for trying the GPU pipeline on a machine without a GPU; it is slow. It refuses what nvCOMP would
+refuse (empty batches, misaligned sources, streams that are too large), so that code which passes here is called right.
+What it cannot show: races, warp-level behaviour, the order of streams, speed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import google_crc32c
+import numpy as np
+from numcodecs.lz4 import decompress as lz4_decompress
+from numcodecs.zstd import decompress as zstd_decompress
+from numpy.typing import NDArray
+
+from gzarr.errors import DeviceError
+from gzarr.gpu import nvcomp
+from gzarr.gpu.device import Outcome, Table
+from gzarr.gpu.hostbuild import HostKernels
+
+#: What nvCOMP says of a damaged stream (nvcompErrorCannotDecompress).
+_DAMAGED = 12
+
+
+class EmulatedDevice:
+    """A device whose memory is the host's.
+
+    Attributes:
+        name: "emulated".
+        xp: numpy.
+        launches: names of the kernels launched and decoders called, in order; tests count them.
+        free: device memory that it claims to have, in bytes.
+    """
+
+    name = "emulated"
+    xp = np
+
+    def __init__(self, *, free: int = 1 << 30) -> None:
+        self.launches: list[str] = []
+        self.free = free
+        self._kernels = HostKernels()
+
+    def owns(self, array: Any) -> bool:
+        """Whether an array lies in the device's memory: any NumPy array of a dtype that a GPU has."""
+        return isinstance(array, np.ndarray) and not array.dtype.hasobject
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """Nothing runs by itself here."""
+        yield
+
+    def empty(self, nbytes: int) -> NDArray[np.uint8]:
+        """Memory filled with a pattern, so that what is read before it is written shows."""
+        return np.full(nbytes, 0xA5, np.uint8)
+
+    def staging(self, nbytes: int) -> NDArray[np.uint8]:
+        """Host memory."""
+        return np.empty(nbytes, np.uint8)
+
+    def upload(self, host: NDArray[Any]) -> NDArray[Any]:
+        """A copy."""
+        return np.array(host, order="C", copy=True)
+
+    def download(self, array: NDArray[Any]) -> NDArray[Any]:
+        """A copy."""
+        return np.array(array, copy=True)
+
+    def synchronize(self) -> None:
+        """Everything is done as soon as it is called."""
+
+    def address(self, array: NDArray[Any]) -> int:
+        """Address of an array's first element."""
+        return int(array.__array_interface__["data"][0])
+
+    def launch(self, kernel: str, n_threads: int, args: tuple[Any, ...]) -> None:
+        """Run a kernel, thread after thread."""
+        self.launches.append(kernel)
+        plain = tuple(self.address(a) if isinstance(a, np.ndarray) else a for a in args)
+        self._kernels.launch(kernel, n_threads, plain)
+
+    def decoders(self) -> frozenset[str]:
+        """LZ4, Zstandard and Deflate: what host libraries decode as raw streams."""
+        return frozenset(_DECODE)
+
+    def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
+        """Decode stream after stream. Raises: DeviceError for calls that nvCOMP refuses."""
+        self.launches.append(decoder)
+        self._check(decoder, source, capacity)
+        statuses = np.zeros(source.size, np.int32)
+        sizes = np.zeros(source.size, np.int64)
+        decode = _DECODE[decoder]
+        table = zip(source.tolist(), nbytes.tolist(), target.tolist(), capacity.tolist(), strict=True)
+        for i, (src, n, dst, room) in enumerate(table):
+            try:
+                data = decode(ctypes.string_at(src, n), room)
+            except Exception:  # noqa: BLE001  any library's complaint is a damaged stream
+                statuses[i] = _DAMAGED
+                continue
+            if len(data) > room:
+                statuses[i] = _DAMAGED
+                continue
+            ctypes.memmove(dst, bytes(data), len(data))
+            sizes[i] = len(data)
+        return Outcome(statuses, sizes)
+
+    def scratch_nbytes(self, decoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
+        """What nvCOMP would need."""
+        return nvcomp.decompress_temp_nbytes(decoder, n, max_nbytes, total_nbytes)
+
+    def alignment(self, decoder: str) -> int:
+        """What nvCOMP needs."""
+        return nvcomp.decompress_alignment(decoder).input
+
+    def crc32c(self, source: Table, nbytes: Table) -> NDArray[np.uint32]:
+        """crc32c of many byte ranges."""
+        self.launches.append("crc32c")
+        pairs = zip(source.tolist(), nbytes.tolist(), strict=True)
+        return np.array([google_crc32c.value(ctypes.string_at(src, n)) for src, n in pairs], np.uint32)
+
+    def free_nbytes(self) -> int:
+        """Device memory that is free."""
+        return self.free
+
+    def _check(self, decoder: str, source: Table, capacity: Table) -> None:
+        if source.size == 0:
+            raise DeviceError(f"{decoder}: an empty batch (nvCOMP status 10)")
+        need = self.alignment(decoder)
+        if (source % need).any():
+            raise DeviceError(f"{decoder}: a stream is not aligned to {need} bytes (nvCOMP status 17)")
+        limit = nvcomp.CODECS[decoder].max_decompressed_nbytes
+        if capacity.size and int(capacity.max()) > limit:
+            raise DeviceError(f"{decoder}: a stream of {int(capacity.max())} bytes, above {limit} (nvCOMP status 18)")
+
+
+def _lz4(data: bytes, room: int) -> Any:
+    # numcodecs' LZ4 has the decoded size in front; a raw block does not say it, so the room is tried.
+    return lz4_decompress(room.to_bytes(4, "little") + data) if room else b""
+
+
+def _zstd(data: bytes, room: int) -> Any:  # noqa: ARG001  one signature for all
+    return zstd_decompress(data)
+
+
+def _deflate(data: bytes, room: int) -> Any:
+    decoder = zlib.decompressobj(-15)
+    decoded = decoder.decompress(data, room + 1)
+    if not decoder.eof:
+        raise zlib.error("the stream does not end")
+    return decoded
+
+
+_DECODE: dict[str, Callable[[bytes, int], Any]] = {"lz4": _lz4, "zstd": _zstd, "deflate": _deflate}

@@ -1,0 +1,150 @@
+"""The CUDA kernels: their names, argument types, sources and launch sizes, the same on a device and on the host.
+
+Sources are CUDA C++ without any #include but their own ``.cuh`` files, which `source` writes in place, so that NVRTC,
+nvcc and g++ all compile one self-contained text. Arguments are flat: 64-bit integers, pointers to tables, and
+addresses of raw memory. Kernels step by the grid: any number of threads is right, the functions below say the best.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Bytes that one thread reads and writes at once: the widest memory access of a GPU.
+UNIT_NBYTES = 16
+#: Threads of a block. Kernels use neither shared memory nor barriers, so any multiple of a warp is right; 256 lets
+#: eight blocks fill a multiprocessor of 2048 threads, and rounding up wastes few threads on small launches.
+BLOCK_THREADS = 256
+
+#: Values of ``mode``: how the bytes of a decoded chunk still lie (Blosc's filters).
+PLAIN, BYTE_SHUFFLED, BIT_SHUFFLED = 0, 1, 2
+
+#: What blosc_parse writes into ``stream_error``, as the end of a sentence that begins "the Blosc frame".
+BLOSC_ERRORS = {
+    0: "is sound",
+    1: "is truncated",
+    2: "has a bad header",
+    3: "does not have the blocks that its header was counted to have",
+    4: "has a block that begins outside it",
+    5: "has a stream that reaches past its end",
+}
+
+
+class Argument(NamedTuple):
+    """One argument of a kernel.
+
+    Attributes:
+        name: as in the source.
+        type: as in the source: "i64"; "const i32*", a table that is read; "u64*", one that is written; "void*" or
+            "const void*", the address of raw memory.
+    """
+
+    name: str
+    type: str
+
+
+_SOURCE_TABLES = "const u8* {0}mode, const i32* {0}typesize, const i64* {0}blocksize, const i64* {0}nbytes"
+_SIGNATURES = {
+    "place_box": "i64 n_parts, i64 ndim, const u64* part_src, const i32* part_span, const i64* axis_base, "
+    "const i64* in_start, const i64* in_step, const i64* out_start, const i64* out_step, const i64* count, "
+    "const i64* in_list, const i64* out_list, const i64* index_pool, const i64* elem_start, "
+    "const i64* chunk_stride, void* out, const i64* out_stride, i64 src_itemsize, i64 field_offset, "
+    "i64 copy_nbytes, i64 swap_unit, const void* fill, " + _SOURCE_TABLES.format("part_"),
+    "place_points": "i64 n_points, const i32* point_part, const i64* point_elem, const i64* point_out, "
+    "const u64* part_src, void* out, i64 src_itemsize, i64 field_offset, i64 copy_nbytes, i64 swap_unit, "
+    "const void* fill, " + _SOURCE_TABLES.format("part_"),
+    "unshuffle": "i64 n_chunks, const u64* src, const u64* dst, const i64* unit_start, " + _SOURCE_TABLES.format(""),
+    "copy_streams": "i64 n_streams, const u64* src, const u64* dst, const i64* nbytes, const i64* unit_start",
+    "blosc_parse": "i64 n_frames, const u64* frame, const i64* frame_nbytes, const i64* block_start, "
+    "const i64* stream_start, u64* stream_address, i64* stream_csize, u8* stream_raw, u8* stream_error",
+}
+
+
+def _arguments(signature: str) -> tuple[Argument, ...]:
+    pairs = (argument.rpartition(" ") for argument in signature.split(", "))
+    return tuple(Argument(name, type_) for type_, _, name in pairs)
+
+
+#: Every kernel by name, with its arguments in order.
+KERNELS: dict[str, tuple[Argument, ...]] = {name: _arguments(text) for name, text in _SIGNATURES.items()}
+
+#: NumPy type of a table's elements.
+TABLE_DTYPES: dict[str, np.dtype[Any]] = {
+    "u8": np.dtype(np.uint8),
+    "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64),
+    "u64": np.dtype(np.uint64),
+}
+
+
+@cache
+def source(name: str) -> str:
+    """The self-contained CUDA C++ text of a kernel. Raises: KeyError if there is no such kernel."""
+    if name not in KERNELS:
+        raise KeyError(f"no kernel {name!r}; there are {', '.join(KERNELS)}")
+    return "\n".join([f"#define UNIT_NBYTES {UNIT_NBYTES}", *_expanded(f"{name}.cu", set())]) + "\n"
+
+
+def all_sources() -> str:
+    """The text of all kernels together, each shared file once. Their names do not clash: one namespace for each."""
+    done: set[str] = set()
+    shared = [line for name in ("common.cuh", "unit.cuh", "source.cuh") for line in _expanded(name, done)]
+    lines = [f"#define UNIT_NBYTES {UNIT_NBYTES}", *shared]
+    for name in KERNELS:
+        lines += [f"namespace in_{name} {{", *_expanded(f"{name}.cu", done), "}"]
+    return "\n".join(lines) + "\n"
+
+
+def shim() -> str:
+    """The text that comes before the kernels where they are compiled for the host."""
+    return _text("host_shim.h")
+
+
+def box_threads(n_elements: int, copy_nbytes: int) -> int:
+    """Threads for place_box: one for each unit of elements of 1, 2, 4 or 8 bytes, else for each piece of an element."""
+    if copy_nbytes in (1, 2, 4, 8):
+        return -(-n_elements * copy_nbytes // UNIT_NBYTES)
+    return n_elements * -(-copy_nbytes // UNIT_NBYTES)
+
+
+def point_threads(n_points: int, copy_nbytes: int) -> int:
+    """Threads for place_points: one for each 16-byte piece of each element."""
+    return n_points * -(-copy_nbytes // UNIT_NBYTES)
+
+
+def prefix_sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each row begins if rows of the given lengths follow each other, and where the last ends: int64[n + 1]."""
+    starts = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
+
+
+def unit_starts(nbytes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``unit_start`` of unshuffle and copy_streams for rows of ``nbytes``; its last entry is the number of threads."""
+    return prefix_sums(-(-np.asarray(nbytes, np.int64) // UNIT_NBYTES))
+
+
+def _expanded(name: str, done: set[str]) -> Iterator[str]:
+    """The lines of a source file with its includes in place; #line keeps the compilers' messages true."""
+    if name in done:
+        return
+    done.add(name)
+    yield f'#line 1 "{name}"'
+    for number, line in enumerate(_text(name).splitlines(), start=1):
+        include = re.fullmatch(r'#include "([a-z_]+\.cuh)"', line)
+        if include:
+            yield from _expanded(include[1], done)
+            yield f'#line {number + 1} "{name}"'
+        elif line != "#pragma once":  # a warning in a main file; `done` does its work
+            yield line
+
+
+@cache
+def _text(name: str) -> str:
+    return (files(__package__) / name).read_text(encoding="utf-8")

@@ -1,0 +1,72 @@
+// place_points: copies single elements of decoded chunks, sorted by chunk, to given places in the caller's array.
+//
+// One thread makes one unit: an element of up to 16 bytes, or one 16-byte piece of a larger one.
+//
+// Traffic for an element of s bytes: 20 bytes of tables, read in order; one 32-byte sector of the chunk (s sectors if
+// byte-shuffled, 8 s if bit-shuffled), shared with neighbours where the points lie close; s bytes written, coalesced
+// where the sorted points are in result order.
+#include "source.cuh"
+
+struct Points {
+    const i32 *part;
+    const i64 *elem, *out_offset;
+    i64 src_itemsize, field_offset, copy_nbytes, swap_unit;
+    u8 *out;
+    const u8 *fill;
+};
+
+// An element of 1, 2, 4 or 8 bytes.
+GPU void place_number(const Points &points, const Sources &sources, i64 point) {
+    Source source = source_of(sources, points.part[point]);
+    int size = (int)points.copy_nbytes;
+    Unit unit = {0, 0};
+    if (source.data == nullptr) {
+        unit.low = load_number(points.fill, size);
+    } else {
+        unit.low = plain_number(source, points.elem[point] * points.src_itemsize + points.field_offset, size);
+        swap_bytes(unit, points.swap_unit);
+    }
+    store_number(points.out + points.out_offset[point], unit.low, size);
+}
+
+// Bytes [begin, begin + 16) of one element, or as many as it has.
+GPU void place_piece(const Points &points, const Sources &sources, i64 point, i64 begin) {
+    Source source = source_of(sources, points.part[point]);
+    i64 n = points.copy_nbytes - begin < 16 ? points.copy_nbytes - begin : 16;
+    u8 *to = points.out + points.out_offset[point] + begin;
+    Unit unit;
+    if (source.data == nullptr) {
+        unit = load_bytes(points.fill + begin, n);
+    } else {
+        i64 position = points.elem[point] * points.src_itemsize + points.field_offset + begin;
+        unit = n == 16 ? plain_unit(source, position) : plain_bytes(source, position, n);
+        swap_bytes(unit, points.swap_unit);
+    }
+    if (n == 16) {
+        store_unit(to, unit);
+    } else {
+        store_bytes(to, unit, n);
+    }
+}
+
+// copy_nbytes is a multiple of swap_unit. The fill value is in the byte order of out: it is not swapped.
+extern "C" __global__ void place_points(i64 n_points, const i32 *point_part, const i64 *point_elem,
+                                        const i64 *point_out, const u64 *part_src, void *out, i64 src_itemsize,
+                                        i64 field_offset, i64 copy_nbytes, i64 swap_unit, const void *fill,
+                                        const u8 *part_mode, const i32 *part_typesize, const i64 *part_blocksize,
+                                        const i64 *part_nbytes) {
+    Sources sources = {part_src, part_mode, part_typesize, part_blocksize, part_nbytes};
+    Points points = {point_part, point_elem, point_out, src_itemsize,      field_offset,
+                     copy_nbytes, swap_unit, (u8 *)out, (const u8 *)fill};
+    bool is_number = copy_nbytes == 1 || copy_nbytes == 2 || copy_nbytes == 4 || copy_nbytes == 8;
+    i64 pieces = (copy_nbytes + 15) / 16;
+    i64 total = n_points * pieces;
+    for (i64 unit = thread_index(); unit < total; unit += thread_count()) {
+        i64 point = (i64)divide((u64)unit, (u64)pieces);
+        if (is_number) {
+            place_number(points, sources, point);
+        } else {
+            place_piece(points, sources, point, (unit - point * pieces) * 16);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+// A decoded chunk whose bytes may still be shuffled as Blosc left them, read as if they were plain.
+//
+// Source: c-blosc 1.x shuffle.c and bitshuffle, as described by the frame format of Blosc 1. A chunk is cut into blocks
+// of blocksize bytes, the last of which may be short; each block is shuffled on its own. A block of n whole items of
+// typesize bytes keeps byte j of item i at j * n + i (byte shuffle), or bit b of that byte as bit i % 8 of byte
+// (8 j + b) * (n / 8) + i / 8 (bit shuffle). What follows the whole items is plain. A block whose n is no multiple of
+// eight is not bit-shuffled at all.
+#pragma once
+#include "unit.cuh"
+
+enum { PLAIN = 0, BYTE_SHUFFLED = 1, BIT_SHUFFLED = 2 };
+
+struct Source {
+    const u8 *data; // null: the chunk is missing
+    i64 nbytes;
+    i64 blocksize;
+    u32 typesize;
+    u32 mode;
+};
+
+// Where one byte lies: in which block, and how much of the block is shuffled.
+struct Place {
+    const u8 *block;
+    i64 at;   // of the byte, in the plain block
+    i64 n;    // whole items in the block
+    i64 body; // bytes of the block that are shuffled
+};
+
+// The tables that describe chunks, one row each. typesize and blocksize are >= 1 where the mode is not PLAIN.
+struct Sources {
+    const u64 *address;
+    const u8 *mode;
+    const i32 *typesize;
+    const i64 *blocksize;
+    const i64 *nbytes;
+};
+
+GPU Source source_of(const Sources &sources, i64 row) {
+    Source source;
+    source.data = at_address(sources.address[row]);
+    source.nbytes = sources.nbytes[row];
+    source.blocksize = sources.blocksize[row];
+    source.typesize = (u32)sources.typesize[row];
+    source.mode = sources.mode[row];
+    // Single bytes are the same shuffled and not.
+    if (source.mode == BYTE_SHUFFLED && source.typesize < 2) source.mode = PLAIN;
+    return source;
+}
+
+// The source must be shuffled. Blosc chunks are shorter than 2 GiB, so these divisions are 32-bit ones.
+GPU Place locate(const Source &source, i64 position) {
+    Place place;
+    i64 start = (i64)divide((u64)position, (u64)source.blocksize) * source.blocksize;
+    i64 rest = source.nbytes - start;
+    i64 size = rest < source.blocksize ? rest : source.blocksize;
+    place.block = source.data + start;
+    place.at = position - start;
+    place.n = (i64)divide((u64)size, source.typesize);
+    place.body = source.mode == BIT_SHUFFLED && place.n % 8 != 0 ? 0 : place.n * source.typesize;
+    return place;
+}
+
+// Byte j of item i of a block.
+GPU u32 shuffled_byte(const Source &source, const Place &place, i64 i, u32 j) {
+    if (source.mode == BYTE_SHUFFLED) return place.block[j * place.n + i];
+    i64 row_nbytes = place.n / 8;
+    const u8 *row = place.block + 8 * j * row_nbytes + i / 8;
+    u32 value = 0;
+#pragma unroll
+    for (int b = 0; b < 8; b++) {
+        value |= ((u32)row[b * row_nbytes] >> (i & 7) & 1) << b;
+    }
+    return value;
+}
+
+GPU u32 plain_byte(const Source &source, i64 position) {
+    if (source.mode == PLAIN) return source.data[position];
+    Place place = locate(source, position);
+    if (place.at >= place.body) return place.block[place.at];
+    i64 i = (i64)divide((u64)place.at, source.typesize);
+    return shuffled_byte(source, place, i, (u32)(place.at - i * source.typesize));
+}
+
+// n <= 16 plain bytes, one by one: right for every chunk, and what is left for tails, odd sizes and odd places. The
+// loop stays a loop, because unrolled it is a hundred times the rest of a kernel.
+GPU Unit plain_bytes(const Source &source, i64 position, i64 n) {
+    Unit unit = {0, 0};
+#pragma unroll 1
+    for (int k = 0; k < n; k++) put(unit, k, plain_byte(source, position + k));
+    return unit;
+}
+
+// n = 1, 2, 4 or 8 plain bytes as a number. Fast if they are plain, or if they are bytes of one byte-shuffled item.
+GPU u64 plain_number(const Source &source, i64 position, int n) {
+    if (source.mode == PLAIN) return load_number(source.data + position, n);
+    if (source.mode == BYTE_SHUFFLED) {
+        Place place = locate(source, position);
+        i64 i = (i64)divide((u64)place.at, source.typesize);
+        i64 j = place.at - i * source.typesize;
+        if (place.at + n <= place.body && j + n <= source.typesize) {
+            const u8 *from = place.block + j * place.n + i;
+            u64 value = 0;
+#pragma unroll
+            for (int k = 0; k < 8; k++) {
+                if (k < n) value |= (u64)from[k * place.n] << (8 * k);
+            }
+            return value;
+        }
+    }
+    return plain_bytes(source, position, n).low;
+}
+
+// Sixteen plain bytes of a byte-shuffled body, beginning with an item: 16 / T bytes of each of the T planes.
+template <int T> GPU Unit join_planes(const Place &place) {
+    const int K = 16 / T;
+    Unit unit = {0, 0};
+    const u8 *plane = place.block + place.at / T;
+#pragma unroll
+    for (int j = 0; j < T; j++) {
+        u64 bytes = load_number(plane + j * place.n, K);
+#pragma unroll
+        for (int k = 0; k < K; k++) put(unit, k * T + j, bytes >> (8 * k) & 0xff);
+    }
+    return unit;
+}
+
+// Transpose 8 x 8 bits: bit c of byte r goes to bit r of byte c. Source: Hacker's Delight, 7-3.
+GPU u64 transpose_bits(u64 x) {
+    u64 t = (x ^ x >> 7) & 0x00aa00aa00aa00aaull;
+    x ^= t ^ t << 7;
+    t = (x ^ x >> 14) & 0x0000cccc0000ccccull;
+    x ^= t ^ t << 14;
+    t = (x ^ x >> 28) & 0x00000000f0f0f0f0ull;
+    return x ^ t ^ t << 28;
+}
+
+// Sixteen plain bytes of a bit-shuffled body, beginning with an item. Items come in groups of eight; the 16 / T items
+// of the unit lie in one group, or for T = 1 fill two.
+template <int T> GPU Unit join_bits(const Place &place) {
+    const int K = 16 / T;
+    const int GROUPS = K > 8 ? K / 8 : 1;
+    const int TAKEN = K > 8 ? 8 : K;
+    Unit unit = {0, 0};
+    i64 row_nbytes = place.n / 8;
+    i64 i = place.at / T;
+    const u8 *row = place.block + i / 8;
+    // Two at once keep 16 loads under way; more would be code that takes longer to fetch than the bytes.
+#pragma unroll 2
+    for (int j = 0; j < T; j++) {
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            u64 bits = 0;
+#pragma unroll
+            for (int b = 0; b < 8; b++) bits |= (u64)row[group + (8 * j + b) * row_nbytes] << (8 * b);
+            bits = transpose_bits(bits) >> (8 * (i & 7));
+#pragma unroll
+            for (int k = 0; k < TAKEN; k++) put(unit, (group * 8 + k) * T + j, bits >> (8 * k) & 0xff);
+        }
+    }
+    return unit;
+}
+
+// How a unit of a shuffled chunk can be read: by planes or bit rows of items of typesize bytes, or byte by byte.
+GPU bool begins_item(const Source &source, const Place &place) {
+    i64 typesize = source.typesize;
+    if (typesize > 16 || (typesize & (typesize - 1)) != 0 || place.at + 16 > place.body) return false;
+    if ((place.at & (typesize - 1)) != 0) return false;
+    if (source.mode == BYTE_SHUFFLED) return true;
+    // All items of the unit are in the same byte of each bit row, or for single bytes in two whole ones.
+    i64 together = typesize == 1 ? 8 : 16 / typesize;
+    return (place.at / typesize & (together - 1)) == 0;
+}
+
+// Sixteen plain bytes of a chunk. Fast where items have 1, 2, 4, 8 or 16 bytes and the unit begins with one.
+GPU Unit plain_unit(const Source &source, i64 position) {
+    if (source.mode == PLAIN) {
+        return load_unit(source.data + position, source.data, source.data + source.nbytes);
+    }
+    Place place = locate(source, position);
+    if (begins_item(source, place)) {
+        if (source.mode == BYTE_SHUFFLED) {
+            switch (source.typesize) {
+            case 2: return join_planes<2>(place);
+            case 4: return join_planes<4>(place);
+            case 8: return join_planes<8>(place);
+            default: return join_planes<16>(place);
+            }
+        }
+        switch (source.typesize) {
+        case 1: return join_bits<1>(place);
+        case 2: return join_bits<2>(place);
+        case 4: return join_bits<4>(place);
+        case 8: return join_bits<8>(place);
+        default: return join_bits<16>(place);
+        }
+    }
+    return plain_bytes(source, position, 16);
+}

@@ -1,0 +1,260 @@
+"""What nvCOMP 6 demands of each codec, as data: alignments, limits, scratch, options. Needs neither nvCOMP nor a GPU.
+
+The emulated device refuses by these tables what nvCOMP refuses, and waves are planned with them. Where the tests find
+the library, they ask it for the same numbers. Values come from its query functions where it has them, else from its
+headers (release 6.0.0.12).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from gzarr.errors import DeviceError
+
+#: The decoder that runs as CUDA kernels (nvcompDecompressBackend_t). Always this one: the hardware engine and the
+#: default, which may choose it, report success for damaged input.
+CUDA_BACKEND = 2
+
+#: nvcompType_t: "any type" to decoders, which read it from the stream.
+TYPE_BITS = 0xFF
+
+#: Bytes of an option struct; all are passed by value, and bytes that mean nothing must be zero.
+OPTIONS_NBYTES = 64
+
+#: Decompressed bytes that Zstandard's scratch is counted in.
+PIECE_NBYTES = 1 << 16
+
+#: nvcompStatus_t in words.
+STATUS_TEXT: Mapping[int, str] = MappingProxyType(
+    {
+        0: "success",
+        10: "invalid argument (a null pointer, an empty batch, or a value out of range)",
+        11: "not supported (an unknown option, or one that this codec lacks)",
+        12: "cannot decompress: the data are damaged, not of this format, or larger than the output",
+        13: "wrong checksum: the data are damaged",
+        14: "the checksum cannot be verified",
+        15: "output buffer too small",
+        16: "wrong header length",
+        17: "a buffer is not aligned as the codec needs",
+        18: "chunk larger than the codec allows",
+        19: "cannot compress with these options",
+        20: "wrong input length",
+        21: "too many chunks in the batch",
+        22: "too many sub-chunks in a chunk",
+        23: "too few sub-chunks in a chunk",
+        24: "output alignment too small for the data type",
+        1000: "CUDA error: no usable device or driver, or work queued earlier has failed",
+        10000: "internal error of nvCOMP",
+    }
+)
+
+
+def status_text(status: int) -> str:
+    """A status of nvCOMP in words, with its number."""
+    return f"{STATUS_TEXT.get(status, 'a status that is not documented')} (nvCOMP status {status})"
+
+
+def codec_of(name: str) -> NvcompCodec:
+    """The table of a codec. Raises: DeviceError for a name that nvCOMP does not have."""
+    try:
+        return CODECS[name]
+    except KeyError:
+        raise DeviceError(f"nvCOMP has no codec {name!r}; it has {', '.join(sorted(CODECS))}") from None
+
+
+def decompress_alignment(codec: str) -> Alignment:
+    """The alignment that decompression needs, in bytes."""
+    return codec_of(codec).alignment
+
+
+def decompress_temp_nbytes(codec: str, n: int, max_chunk: int, total: int) -> int:
+    """Scratch that decompression needs for a batch, in bytes.
+
+    n: streams. max_chunk: decompressed bytes of the largest. total: decompressed bytes of all.
+    Raises: DeviceError for a batch that is empty or beyond the codec's limits.
+    """
+    table = codec_of(codec)
+    check_batch(codec, n, max_chunk, total)
+    pieces = max(table.temp_min_pieces * n, total // PIECE_NBYTES)
+    return table.temp_fixed + table.temp_per_byte * total + table.temp_per_piece * pieces
+
+
+def check_batch(codec: str, n: int, max_chunk: int = 0, total: int = 0) -> None:
+    """Refuse a batch that nvCOMP refuses, or answers wrongly. Raises: DeviceError."""
+    table = codec_of(codec)
+    if not 1 <= n <= table.max_batch:
+        raise DeviceError(
+            f"nvCOMP {codec}: a batch of {n} streams; it takes 1 to {table.max_batch}: "
+            "skip empty batches, split large ones"
+        )
+    if not 0 <= max_chunk <= table.max_decompressed_nbytes:
+        raise DeviceError(
+            f"nvCOMP {codec}: a chunk of {max_chunk} decompressed bytes; the limit is {table.max_decompressed_nbytes}: "
+            "decode it on the host"
+        )
+    if total < 0:
+        raise DeviceError(f"nvCOMP {codec}: a batch of {total} decompressed bytes; expected 0 or more")
+
+
+def _options(layout: str = "", *values: float) -> bytes:
+    """An option struct: little-endian fields, then zeros."""
+    return struct.pack("<" + layout, *values).ljust(OPTIONS_NBYTES, b"\0")
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Alignment of device addresses, in bytes.
+
+    Attributes:
+        input: of every stream read.
+        output: of every stream written.
+        temp: of the scratch.
+    """
+
+    input: int
+    output: int
+    temp: int
+
+
+@dataclass(frozen=True, slots=True)
+class NvcompCodec:
+    """One batched codec of nvCOMP.
+
+    Attributes:
+        symbol: the codec's part of the C names: "LZ4" of nvcompBatchedLZ4DecompressAsync.
+        alignment: what decompression needs.
+        max_decompressed_nbytes: largest chunk that can be decompressed.
+        hides_corruption: damaged input may decode "successfully" or read and write out of bounds; only codecs where
+            this is False promise a status. Verify a checksum first where the format has one.
+        decompress_options: the 64 bytes passed to decompression.
+        compress_alignment: what compression needs with the default options.
+        max_compress_nbytes: largest chunk that can be compressed.
+        compress_options: the 64 bytes passed to compression unless others are given: the library's defaults.
+        max_batch: most streams in one call.
+        temp_fixed: scratch for decompression, in bytes: once per call.
+        temp_per_byte: and for each decompressed byte.
+        temp_per_piece: and for each 64 KiB of decompressed bytes.
+        temp_min_pieces: pieces counted for a stream at least, however small.
+    """
+
+    symbol: str
+    alignment: Alignment
+    max_decompressed_nbytes: int
+    hides_corruption: bool
+    decompress_options: bytes
+    compress_alignment: Alignment
+    max_compress_nbytes: int
+    compress_options: bytes
+    max_batch: int = (1 << 31) - 1
+    temp_fixed: int = 0
+    temp_per_byte: int = 0
+    temp_per_piece: int = 0
+    temp_min_pieces: int = 0
+
+
+#: By gzarr's names. Deflate is the raw stream, without the envelope of zlib or gzip; LZ4 the raw block.
+CODECS: Mapping[str, NvcompCodec] = MappingProxyType(
+    {
+        "lz4": NvcompCodec(
+            symbol="LZ4",
+            alignment=Alignment(1, 1, 1),
+            max_decompressed_nbytes=(1 << 32) - 1,
+            hides_corruption=False,
+            decompress_options=_options("4i", CUDA_BACKEND, 0, 0, 0),  # backend, sort, type, bitshuffle
+            compress_alignment=Alignment(1, 1, 2),
+            max_compress_nbytes=1 << 24,
+            compress_options=_options("2i", 0, 0),  # type, bitshuffle
+        ),
+        "snappy": NvcompCodec(
+            symbol="Snappy",
+            alignment=Alignment(1, 1, 1),
+            max_decompressed_nbytes=(1 << 31) - 1,
+            hides_corruption=True,
+            decompress_options=_options("2i", CUDA_BACKEND, 0),  # backend, sort
+            compress_alignment=Alignment(1, 1, 1),
+            max_compress_nbytes=1 << 24,
+            compress_options=_options(),
+        ),
+        "zstd": NvcompCodec(
+            symbol="Zstd",
+            alignment=Alignment(1, 1, 8),
+            max_decompressed_nbytes=(1 << 31) - 1,
+            hides_corruption=True,
+            decompress_options=_options("i", CUDA_BACKEND),
+            compress_alignment=Alignment(4, 1, 1),
+            max_compress_nbytes=1 << 24,  # the constant says 2 GiB, the function that compresses 16 MB
+            compress_options=_options(),
+            max_batch=(1 << 30) - 1,  # beyond, its scratch query overflows and still reports success
+            temp_per_byte=3,
+            temp_per_piece=3468,
+            temp_min_pieces=2,
+        ),
+        "deflate": NvcompCodec(
+            symbol="Deflate",
+            alignment=Alignment(4, 1, 1),
+            max_decompressed_nbytes=(1 << 32) - 1,
+            hides_corruption=True,
+            decompress_options=_options("2i", CUDA_BACKEND, 0),  # backend, sort
+            compress_alignment=Alignment(1, 8, 8),
+            max_compress_nbytes=1 << 16,  # the constant says 2 GiB, the function that compresses 64 KiB
+            compress_options=_options("i", 1),  # algorithm
+        ),
+        "gdeflate": NvcompCodec(
+            symbol="Gdeflate",
+            alignment=Alignment(4, 1, 1),
+            max_decompressed_nbytes=(1 << 32) + 288,
+            hides_corruption=True,
+            decompress_options=_options("i", CUDA_BACKEND),
+            compress_alignment=Alignment(1, 4, 8),
+            max_compress_nbytes=1 << 16,  # as for Deflate
+            compress_options=_options("i", 1),  # algorithm
+        ),
+        "gzip": NvcompCodec(
+            symbol="Gzip",
+            alignment=Alignment(1, 1, 1),
+            max_decompressed_nbytes=(1 << 32) - 1,
+            hides_corruption=True,
+            # backend, algorithm, sort. Algorithm 0 decodes each stream by itself; 1 needs a device to size its scratch.
+            decompress_options=_options("3i", CUDA_BACKEND, 0, 0),
+            compress_alignment=Alignment(1, 8, 8),
+            max_compress_nbytes=((1 << 31) - 1) << 15,
+            compress_options=_options("i", 1),  # algorithm
+        ),
+        "bitcomp": NvcompCodec(
+            symbol="Bitcomp",
+            alignment=Alignment(8, 8, 4),
+            max_decompressed_nbytes=1 << 25,
+            hides_corruption=True,
+            decompress_options=_options("i", CUDA_BACKEND),
+            compress_alignment=Alignment(1, 8, 1),
+            max_compress_nbytes=1 << 24,
+            compress_options=_options("2idi", 0, 1, 0.0, 0),  # algorithm, type (uint8), delta, lossless
+            temp_fixed=20,
+        ),
+        "ans": NvcompCodec(
+            symbol="ANS",
+            alignment=Alignment(16, 16, 1),
+            max_decompressed_nbytes=1 << 25,
+            hides_corruption=False,
+            decompress_options=_options("2i", CUDA_BACKEND, TYPE_BITS),
+            compress_alignment=Alignment(16, 16, 1),
+            max_compress_nbytes=1 << 24,
+            compress_options=_options("2i", 0, 0),  # kind, type
+        ),
+        "cascaded": NvcompCodec(
+            symbol="Cascaded",
+            alignment=Alignment(4, 8, 1),
+            max_decompressed_nbytes=(1 << 24) + 8,
+            hides_corruption=True,
+            # backend, padding, type, mode (0: whatever the stream says)
+            decompress_options=_options("i4x2i", CUDA_BACKEND, TYPE_BITS, 0),
+            compress_alignment=Alignment(4, 4, 1),
+            max_compress_nbytes=1 << 24,
+            # type (uint32), mode (asymmetric), terminal codec, coarse and fine encodings, level
+            compress_options=_options("2i3QB", 5, 1, 1, 0, 7, 3),
+        ),
+    }
+)

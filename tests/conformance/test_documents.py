@@ -1,0 +1,276 @@
+"""Fill values, attributes, names, unknown fields and hierarchies in documents of peers, and the reverse."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import gzarr
+from tests.conformance.cases import Case, sample
+from tests.conformance.codec_chains import CODECS_V2, CODECS_V3
+from tests.conformance.layouts import Layout
+from tests.conformance.limits import possible
+from tests.conformance.peers import Gzarr, TensorStore, ZarrPython, as_bytes, bits, exchange, fill_bits, quiet
+from tests.conformance.samples import DTYPES_V2, DTYPES_V3, ML, as_dtype, fill_of, fills
+
+RAW = {3: next(c for c in CODECS_V3 if c.name == "raw"), 2: next(c for c in CODECS_V2 if c.name == "raw")}
+LINE = Layout("line", (5,), {"chunks": (2,)})
+ATTRIBUTES = {"units": "µm", "list": [1, 2.5, None, True], "deep": {"a": {"b": []}}, "big": 2**60, "": "empty name"}
+
+
+@pytest.fixture
+def zarr_python():
+    pytest.importorskip("zarr")
+    with quiet():
+        yield ZarrPython()
+
+
+@pytest.fixture
+def tensorstore():
+    pytest.importorskip("tensorstore")
+    return TensorStore()
+
+
+# -- fill values -----------------------------------------------------------------------------------------------------
+
+
+def bits_of_five(case: Case):
+    """What five elements are that were never written."""
+    values = np.empty(5, as_dtype(case.dtype))
+    for i in range(5):
+        values[i] = case.extra["fill_value"]
+    return bits(values)
+
+
+def fill_cases(zarr_format: int, dtypes) -> list[Case]:
+    return [
+        Case(dtype, RAW[zarr_format], LINE, zarr_format, 0, {"fill_value": fill})
+        for dtype in dtypes
+        for fill in fills(dtype)
+    ]
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_fill_values_pass_both_ways_with_zarr_python(zarr_python: ZarrPython, zarr_format: int) -> None:
+    ours, problems, left_out = Gzarr(), [], []
+    for case in fill_cases(zarr_format, DTYPES_V2 if zarr_format == 2 else DTYPES_V3):
+        if not possible(zarr_python, case):
+            continue
+        fill = fill_bits(case.extra["fill_value"], as_dtype(case.dtype))
+        for writer, reader in ((ours, zarr_python), (zarr_python, ours)):
+            try:
+                stored = {k: v for k, v in writer.create(case).items() if not k.startswith("c/") and "." in k}
+            except (ValueError, TypeError, OverflowError) as error:
+                found = left_out if writer is zarr_python else problems
+                found.append(f"{case} {case.extra}: {writer.name}: {error!r}")
+                continue
+            seen = reader.read(stored)
+            if seen.facts["fill_value"] != fill or bits(seen.values) != bits_of_five(case):
+                problems.append(f"{case} {case.extra}: {writer.name} -> {reader.name}: {seen.facts['fill_value']}")
+    assert not problems, "\n".join(problems)
+    assert len(left_out) < 3, "\n".join(left_out)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_fill_values_pass_both_ways_with_tensorstore(tensorstore: TensorStore, zarr_format: int) -> None:
+    numbers = [d for d in DTYPES_V3 if as_dtype(d).kind in "biufc"]
+    ml = [d for d in ML if d != "float8_e8m0fnu"]  # it gets those wrong itself
+    cases = fill_cases(zarr_format, numbers)
+    cases += [
+        Case(d, RAW[zarr_format], LINE, zarr_format, 0, {"fill_value": f}) for d in ml for f in (0, 1, fill_of(d))
+    ]
+    ours = Gzarr()
+    problems = [p for c in cases for pair in ((ours, tensorstore), (tensorstore, ours)) for p in exchange(*pair, c)]
+    assert not problems, "\n".join(problems[:20])
+
+
+@pytest.mark.parametrize(
+    ("data_type", "form", "expected"),
+    [
+        ("float32", "NaN", b"\x00\x00\xc0\x7f"),
+        ("float32", "0x7fc00001", b"\x01\x00\xc0\x7f"),
+        ("float32", "0x80000000", b"\x00\x00\x00\x80"),
+        ("float64", "-Infinity", np.float64(-np.inf).tobytes()),
+        ("float64", "0x7ff8000000000001", b"\x01\0\0\0\0\0\xf8\x7f"),
+        ("float16", "0x7e01", b"\x01\x7e"),
+        ("float32", 1, np.float32(1).tobytes()),
+        ("complex64", ["NaN", "Infinity"], b"\x00\x00\xc0\x7f\x00\x00\x80\x7f"),
+        ("complex64", ["0x7fc00001", 1.5], b"\x01\x00\xc0\x7f\x00\x00\xc0\x3f"),
+        ("int8", -128, b"\x80"),
+        ("uint64", 2**64 - 1, b"\xff" * 8),
+    ],
+)
+def test_both_json_forms_mean_the_same_here_and_there(zarr_python, tensorstore, data_type, form, expected) -> None:
+    document = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [1],
+        "data_type": data_type,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1]}},
+        "chunk_key_encoding": {"name": "default"},
+        "fill_value": form,
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    }
+    stored = {"zarr.json": json.dumps(document).encode()}
+    peers = (Gzarr(), tensorstore, zarr_python)
+    if form == "0x7e01":
+        peers = peers[:2]  # zarr-python loses the payload of a float16 NaN
+    for peer in peers:
+        assert peer.read(stored).values.tobytes() == expected, peer.name
+    rewritten = dict(stored)
+    gzarr.open_array(rewritten, "r+").attrs["a"] = 1
+    for peer in peers:
+        assert peer.read(rewritten).values.tobytes() == expected, peer.name
+
+
+# -- attributes, names, unknown fields ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_attributes_and_names_pass_both_ways(zarr_python: ZarrPython, zarr_format: int) -> None:
+    extra = {"attributes": ATTRIBUTES}
+    if zarr_format == 3:
+        extra["dimension_names"] = ["x"]
+    case = Case("<i4", RAW[zarr_format], LINE, zarr_format, 1, extra)
+    ours = Gzarr()
+    problems = exchange(ours, zarr_python, case) + exchange(zarr_python, ours, case)
+    assert not problems, "\n".join(problems)
+    assert gzarr.open_array(zarr_python.create(case)).attrs.asdict() == ATTRIBUTES
+
+
+def test_attributes_that_are_no_strict_json_are_read_as_written(zarr_python: ZarrPython) -> None:
+    case = Case("<i4", RAW[3], LINE, 3, 0, {"attributes": {"a": math.nan, "b": [math.inf, -math.inf]}})
+    ours = Gzarr()
+    for stored in (ours.create(case), zarr_python.create(case)):
+        for peer in (ours, zarr_python):
+            found = peer.read(stored).facts["attributes"]
+            assert math.isnan(found["a"])
+            assert found["b"] == [math.inf, -math.inf]
+
+
+def test_fields_that_need_not_be_understood_survive_a_change_of_attributes(
+    zarr_python: ZarrPython, tensorstore
+) -> None:
+    case = Case("<i4", RAW[3], LINE, 3)
+    for writer in (zarr_python, tensorstore):
+        stored = writer.create(case)
+        document = json.loads(stored["zarr.json"])
+        document["future"] = {"must_understand": False, "anything": [1, {"x": None}]}
+        stored["zarr.json"] = json.dumps(document).encode()
+        array = gzarr.open_array(stored, "r+")
+        array.attrs.update(ATTRIBUTES)
+        array.resize(7)
+        written = json.loads(stored["zarr.json"])
+        assert written["future"] == document["future"]
+        assert written["attributes"] == ATTRIBUTES
+        # nothing that was there is gone or changed, but for what was asked for, and empty fields
+        changed = {k for k, v in document.items() if v and written.get(k) != v} - {"attributes", "shape"}
+        assert not changed - same_meaning(document, written, changed), f"{writer.name}: {changed}"
+        assert tensorstore.read(stored).facts["shape"] == (7,)
+
+
+@pytest.mark.parametrize("name", ["zarr-python", "tensorstore"])
+def test_documents_of_peers_survive_a_change_of_attributes(zarr_python, tensorstore, name: str) -> None:
+    peer = zarr_python if name == "zarr-python" else tensorstore
+    ours, problems = Gzarr(), []
+    for zarr_format in (2, 3):
+        for case in sample(zarr_format, name, 11):
+            if not possible(peer, case):
+                continue
+            stored = peer.create(case)
+            before, key = dict(stored), "zarr.json" if zarr_format == 3 else ".zarray"
+            gzarr.open_array(stored, "r+").attrs["added"] = 1
+            old, new = json.loads(before[key]), json.loads(stored[key])
+            changed = {k for k in old if k != "attributes" and old[k] and old[k] != new.get(k)}
+            changed -= same_meaning(old, new, changed)
+            problems += [f"{case}: {k}: {old[k]} became {new.get(k)}" for k in sorted(changed)]
+            if bits(peer.read(stored).values) != bits(peer.read(before).values):
+                problems.append(f"{case}: {peer.name} reads other values")
+            if ours.read(stored).facts["attributes"] != {"added": 1}:
+                problems.append(f"{case}: the attribute is not there")
+    assert not problems, f"{len(problems)}\n" + "\n".join(problems[:20])
+
+
+def same_meaning(old: dict, new: dict, changed: set[str]) -> set[str]:
+    """Fields of a v3 document that were only put in other words: gzarr parses the old ones to the same."""
+    same = set()
+    for field in changed & {"codecs", "data_type", "fill_value", "chunk_key_encoding"}:
+        # the form of a fill value depends on the data type's
+        together = ("data_type", "fill_value") if field in ("data_type", "fill_value") else (field,)
+        documents = (new | {name: old[name] for name in together}, new)
+        a, b = (gzarr.open_array({"zarr.json": json.dumps(d).encode()}).metadata for d in documents)
+        facts = [(m.codecs, m.data_type, m.keys, fill_bits(m.fill_value, m.data_type.dtype)) for m in (a, b)]
+        if facts[0] == facts[1]:
+            same.add(field)
+    return same
+
+
+# -- hierarchies -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_hierarchies_of_zarr_python_are_read_here(zarr_python: ZarrPython, zarr_format: int) -> None:
+    from zarr.storage import MemoryStore
+
+    store: dict = {}
+    root = zarr_python.zarr.create_group(MemoryStore(store), zarr_format=zarr_format, attributes={"root": 1})
+    group = root.create_group("a").create_group("b", attributes=ATTRIBUTES)
+    group.create_array("x", shape=(4,), dtype="i4", attributes={"x": 2})[...] = [1, 2, 3, 4]
+    root.create_array("y", shape=(), dtype="f8")[...] = 0.5
+    stored = as_bytes(store)
+    found = gzarr.open_group(stored, "r")
+    assert found.attrs.asdict() == {"root": 1}
+    assert sorted(path for path, _ in found.members(None)) == ["a", "a/b", "a/b/x", "y"]
+    assert found["a/b"].attrs.asdict() == ATTRIBUTES
+    assert found["a/b/x"][...].tolist() == [1, 2, 3, 4]
+    assert found["a/b/x"].attrs.asdict() == {"x": 2}
+    assert float(found["y"][...]) == 0.5
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_hierarchies_made_here_are_read_by_zarr_python(zarr_python: ZarrPython, zarr_format: int) -> None:
+    from zarr.core.buffer import cpu
+    from zarr.storage import MemoryStore
+
+    stored: dict = {}
+    root = gzarr.create_group(stored, zarr_format=zarr_format, attributes={"root": 1})
+    group = root.create_group("a/b", attributes=ATTRIBUTES)
+    group.create_array("x", shape=(4,), dtype="i4", attributes={"x": 2})[...] = [1, 2, 3, 4]
+    root.create_array("deep/er/y", shape=(), dtype="f8")[...] = 0.5
+    theirs = {k: cpu.Buffer.from_bytes(v) for k, v in stored.items()}
+    found = zarr_python.zarr.open_group(MemoryStore(theirs), mode="r", zarr_format=zarr_format)
+    assert dict(found.attrs) == {"root": 1}
+    assert sorted(path for path, _ in found.members(max_depth=None)) == [
+        "a",
+        "a/b",
+        "a/b/x",
+        "deep",
+        "deep/er",
+        "deep/er/y",
+    ]
+    assert dict(found["a/b"].attrs) == ATTRIBUTES
+    assert found["a/b/x"][...].tolist() == [1, 2, 3, 4]
+    assert dict(found["a/b/x"].attrs) == {"x": 2}
+    assert float(found["deep/er/y"][...]) == 0.5
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_consolidated_metadata_of_zarr_python_survives_a_change_of_attributes(zarr_python, zarr_format: int) -> None:
+    from zarr.storage import MemoryStore
+
+    store: dict = {}
+    memory = MemoryStore(store)
+    root = zarr_python.zarr.create_group(memory, zarr_format=zarr_format)
+    root.create_array("x", shape=(2,), dtype="i4")[...] = [1, 2]
+    zarr_python.zarr.consolidate_metadata(memory)
+    stored = as_bytes(store)
+    key, field = ("zarr.json", "consolidated_metadata") if zarr_format == 3 else (".zmetadata", "metadata")
+    before = json.loads(stored[key])[field]
+    assert "x" in json.dumps(before)
+    found = gzarr.open_group(stored, "r+")
+    found.attrs["a"] = 1
+    assert found["x"][...].tolist() == [1, 2]
+    assert json.loads(stored[key])[field] == before

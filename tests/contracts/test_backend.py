@@ -1,0 +1,571 @@
+"""What every backend must do, run over each of them; the rules are in the docstrings of gzarr.backend.Backend."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gzarr.backend import Backend, Chain
+from gzarr.codecs import (
+    BloscCodec,
+    BytesCodec,
+    Crc32cCodec,
+    GzipCodec,
+    NumcodecsCodec,
+    ShardingCodec,
+    TransposeCodec,
+    VLenBytesCodec,
+    VLenUTF8Codec,
+    ZstdCodec,
+)
+from gzarr.codecs.chain import prepare
+from gzarr.codecs.spec import ArrayRepr, CodecSpec
+from gzarr.config import config
+from gzarr.cpu.backend import CpuBackend
+from gzarr.errors import CodecError, UnknownCodecError
+from gzarr.grid import RegularAxis
+from gzarr.plan import Part, make_plan
+from gzarr.selection import Selection, normalize_basic, normalize_coordinates, normalize_orthogonal
+from gzarr.storage import CountingStore, MemoryStore, Request
+from gzarr.storage.base import host_view
+
+BACKENDS: dict[str, Callable[[], Backend]] = {"cpu": CpuBackend}
+
+STRUCT = np.dtype([("a", "<i4"), ("b", "<f4"), ("c", "u1", (2,))])
+DTYPES = ("|b1", "|i1", ">u2", "<i4", "<u8", "<f2", ">f4", "<f8", "<c8", "<M8[s]", ">m8[D]", "|S3", "<U2", STRUCT)
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> Backend:
+    return BACKENDS[request.param]()
+
+
+def chain_for(
+    backend: Backend, shape: tuple[int, ...], dtype: Any = "<i4", fill: Any = 0, codecs: Sequence[CodecSpec] = ()
+) -> Chain:
+    dtype = np.dtype(dtype)
+    if fill is not None and not dtype.hasobject:
+        fill = np.asarray(fill, dtype)[()]
+    chunk = ArrayRepr(dtype, shape, fill)
+    endian: Any = "big" if dtype.byteorder == ">" else "little"
+    return backend.prepare(prepare(codecs or (BytesCodec(endian),), chunk), chunk)
+
+
+def sample(dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+    numbers = np.arange(1, 1 + int(np.prod(shape, dtype=int))).reshape(shape)
+    dtype = np.dtype(dtype)
+    if dtype.names is not None:
+        out = np.zeros(shape, dtype)
+        for name in dtype.names:
+            out[name] = numbers.reshape(numbers.shape + (1,) * len(dtype[name].shape)) % 100
+        return out
+    return (numbers % 100).astype(dtype)
+
+
+def host(array: Any) -> np.ndarray:
+    return np.asarray(array.get() if hasattr(array, "get") else array)
+
+
+def parts_of(selection: Selection, shape: tuple[int, ...], chunk: tuple[int, ...]) -> list[Part]:
+    return list(make_plan(selection, tuple(RegularAxis(n, c) for n, c in zip(shape, chunk, strict=True))).parts())
+
+
+def whole(shape: tuple[int, ...], chunk: tuple[int, ...]) -> list[Part]:
+    return parts_of(normalize_basic((), shape), shape, chunk)
+
+
+def encoded(backend: Backend, chain: Chain, *chunks: np.ndarray) -> list[bytes]:
+    given = [backend.asarray(chunk, chunk.dtype) for chunk in chunks]
+    return [bytes(host_view(data)) for data in backend.encode(chain, given)]
+
+
+# -- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def test_it_says_what_it_is(backend: Backend) -> None:
+    assert backend.device.partition(":")[0] in ("cpu", "cuda", "emulated")
+    assert backend.wave_nbytes >= 1
+    assert backend.wave_nchunks >= 1
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (2, 3, 4)])
+@pytest.mark.parametrize("dtype", ["<i4", "<f8", "|b1", "<c8"])
+def test_empty_arrays_have_their_shape_and_dtype(backend: Backend, shape: tuple[int, ...], dtype: str) -> None:
+    made = backend.empty(shape, np.dtype(dtype))
+    assert made.shape == shape
+    assert made.dtype == dtype
+    made[...] = 1
+    assert (host(made) == 1).all()
+
+
+def test_empty_arrays_of_objects_hold_none(backend: Backend) -> None:
+    assert backend.empty((3,), np.dtype(object)).tolist() == [None] * 3
+
+
+def test_values_become_arrays(backend: Backend) -> None:
+    dtype = np.dtype("<i2")
+    assert host(backend.asarray([1, 2], dtype)).dtype == dtype
+    assert host(backend.asarray(7, dtype)).tolist() == 7
+    array = np.arange(3, dtype="<f8")
+    assert host(backend.asarray(array, dtype)).dtype == array.dtype
+    assert host(backend.asarray("1999-12-31", np.dtype("M8[D]"))) == np.datetime64("1999-12-31")
+    assert host(backend.asarray((1, 2.5, [3, 4]), STRUCT)).dtype == STRUCT
+    with pytest.raises(OverflowError):
+        backend.asarray(40000, dtype)
+    with pytest.raises(ValueError):
+        backend.asarray("seven", dtype)
+
+
+# -- chains ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_chain_says_where_each_codec_runs(backend: Backend) -> None:
+    chain = chain_for(backend, (4,), codecs=[BytesCodec(), ZstdCodec(1), Crc32cCodec()])
+    assert [p.step for p in chain.placement][:3] == ["bytes", "zstd", "crc32c"]
+    assert all(p.where and p.why for p in chain.placement)
+    assert chain.chunk.shape == (4,)
+
+
+def test_supports_knows_its_table(backend: Backend) -> None:
+    assert isinstance(backend.supports("zstd"), bool)
+    assert not backend.supports("no-such-codec")
+
+
+def test_an_unknown_codec_is_refused(backend: Backend) -> None:
+    class Unknown(BytesCodec):
+        name = "no-such-codec"
+
+    with pytest.raises(UnknownCodecError, match="no-such-codec"):
+        chain_for(backend, (4,), codecs=[Unknown("little")])
+
+
+# -- loading ---------------------------------------------------------------------------------------------------------
+
+
+def test_load_fetches_requests_and_passes_bytes_on(backend: Backend) -> None:
+    store = CountingStore(MemoryStore({"a": b"0123456789", "b": b"xyz"}))
+    wanted = [Request("b"), None, b"here", Request("a", 2, 3), Request("missing"), Request("a", 6, 4)]
+    found = backend.load(store, wanted)
+    assert [None if item is None else bytes(host_view(item)) for item in found] == [
+        b"xyz", None, b"here", b"234", None, b"6789"
+    ]  # fmt: skip
+    assert store.nbatches == 1
+    assert backend.load(store, []) == []
+
+
+@pytest.mark.parametrize("short", [Request("a", 8, 3), Request("a", 20, 1), Request("missing", 0, 1)])
+def test_load_names_the_item_that_is_short(backend: Backend, short: Request) -> None:
+    store = MemoryStore({"a": b"0123456789"})
+    with pytest.raises(CodecError, match="outside the shard") as caught:
+        backend.load(store, [Request("a"), None, short])
+    assert caught.value.index == 2
+
+
+# -- decoding and encoding -------------------------------------------------------------------------------------------
+
+CHAINS: dict[str, list[CodecSpec]] = {
+    "bytes": [BytesCodec()],
+    "transposed": [TransposeCodec((1, 0)), BytesCodec()],
+    "zstd": [BytesCodec(), ZstdCodec(1)],
+    "gzip, checked": [BytesCodec(), GzipCodec(1), Crc32cCodec()],
+    "blosc": [BytesCodec(), BloscCodec("lz4", 5, "shuffle", 4)],
+    "lz4": [BytesCodec(), NumcodecsCodec("lz4")],
+    "delta": [NumcodecsCodec("delta", {"dtype": "<i4"}), BytesCodec(), NumcodecsCodec("zlib")],
+    "shards as a codec": [ShardingCodec((2, 3))],
+}
+
+
+@pytest.mark.parametrize("codecs", CHAINS.values(), ids=CHAINS)
+def test_batches_come_back(backend: Backend, codecs: list[CodecSpec]) -> None:
+    chain = chain_for(backend, (4, 6), codecs=codecs)
+    chunks = [sample("<i4", (4, 6)) * factor for factor in (1, -3, 1000)]
+    for n in (0, 1, 3):
+        data = encoded(backend, chain, *chunks[:n])
+        assert len(data) == n
+        found = backend.decode(chain, data)
+        assert [host(chunk).tolist() for chunk in found] == [chunk.tolist() for chunk in chunks[:n]]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3, 2)])
+def test_every_dtype_comes_back(backend: Backend, dtype: Any, shape: tuple[int, ...]) -> None:
+    chain = chain_for(backend, shape, dtype, None)
+    chunk = sample(dtype, shape)
+    (found,) = backend.decode(chain, encoded(backend, chain, chunk))
+    assert host(found).shape == shape
+    assert host(found).astype(chunk.dtype).tobytes() == chunk.tobytes()
+
+
+def test_objects_come_back(backend: Backend) -> None:
+    chunk = np.empty((2, 2), object)
+    for items, codec in ((["a", "żółć", "", "b\0"], VLenUTF8Codec()), ([b"a", b"\0", b"", b"bb"], VLenBytesCodec())):
+        chunk[...] = np.array(items, object).reshape(2, 2)
+        chain = chain_for(backend, (2, 2), object, items[2], codecs=[codec])
+        (found,) = backend.decode(chain, encoded(backend, chain, chunk))
+        assert host(found).tolist() == chunk.tolist()
+
+
+def test_decoded_chunks_may_be_changed(backend: Backend) -> None:
+    for codecs in CHAINS.values():
+        chain = chain_for(backend, (4, 6), codecs=codecs)
+        (data,) = encoded(backend, chain, sample("<i4", (4, 6)))
+        first, second = backend.decode(chain, [data, data])
+        first[...] = 0
+        assert host(second).tolist() == sample("<i4", (4, 6)).tolist()
+        assert host(backend.decode(chain, [data])[0]).tolist() == sample("<i4", (4, 6)).tolist()
+
+
+def test_decoding_a_missing_chunk_gives_its_fill_value(backend: Backend) -> None:
+    chain = chain_for(backend, (2,), "<f4", np.nan)
+    (data,) = encoded(backend, chain, sample("<f4", (2,)))
+    missing, there = backend.decode(chain, [None, data])
+    assert np.isnan(host(missing)).all()
+    missing[...] = 1
+    assert host(there).tolist() == [1, 2]
+    assert host(backend.decode(chain_for(backend, (2,), "<f4", None), [None])[0]).tolist() == [0, 0]
+    objects = chain_for(backend, (2,), object, None, codecs=[VLenUTF8Codec()])
+    assert host(backend.decode(objects, [None])[0]).tolist() == [None, None]
+
+
+def test_encoding_leaves_the_chunk_as_it_is(backend: Backend) -> None:
+    for codecs in CHAINS.values():
+        chain = chain_for(backend, (4, 6), codecs=codecs)
+        given = backend.asarray(sample("<i4", (4, 6)), np.dtype("<i4"))
+        backend.encode(chain, [given])
+        assert host(given).tolist() == sample("<i4", (4, 6)).tolist()
+
+
+def test_chunks_that_are_views_are_encoded_by_value(backend: Backend) -> None:
+    chain = chain_for(backend, (2, 3))
+    wanted = encoded(backend, chain, sample("<i4", (2, 3)))
+    backwards = sample("<i4", (2, 3))[::-1].copy()[::-1]
+    read_only = np.broadcast_to(np.int32(5), (2, 3))
+    assert encoded(backend, chain, np.asfortranarray(sample("<i4", (2, 3))), backwards) == wanted * 2
+    assert encoded(backend, chain, read_only) == [np.full(6, 5, "<i4").tobytes()]
+    words = chain_for(backend, (2, 3), object, "", codecs=[VLenUTF8Codec()])
+    single = np.empty((), object)
+    single[()] = "word"
+    (found,) = backend.decode(words, encoded(backend, words, np.broadcast_to(single, (2, 3))))
+    assert host(found).tolist() == [["word"] * 3] * 2
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_a_damaged_chunk_is_named_by_its_position(backend: Backend, position: int) -> None:
+    damage: list[tuple[list[CodecSpec], Callable[[bytes], bytes]]] = [
+        ([BytesCodec()], lambda data: data[:-1]),
+        ([BytesCodec()], lambda data: data + b"\0"),
+        ([BytesCodec(), Crc32cCodec()], lambda data: bytes([data[0] ^ 1]) + data[1:]),
+        ([BytesCodec(), ZstdCodec(1)], lambda data: data[: len(data) // 2]),
+        ([BytesCodec(), GzipCodec(1)], lambda _: zlib.compress(b"not this")),
+        ([BytesCodec(), BloscCodec("lz4", 5, "shuffle", 4)], lambda _: b""),
+    ]
+    for codecs, harm in damage:
+        chain = chain_for(backend, (4, 6), codecs=codecs)
+        data: list[Any] = encoded(backend, chain, *[sample("<i4", (4, 6))] * 3)
+        data[position] = harm(data[position])
+        with pytest.raises(CodecError) as caught:
+            backend.decode(chain, data)
+        assert caught.value.index == position
+        assert caught.value.codec in {spec.name for spec in codecs}
+        parts = whole((12, 6), (4, 6))
+        with pytest.raises(CodecError) as caught:
+            backend.place(chain, data, parts, backend.empty((12, 6), np.dtype("<i4")), None)
+        assert caught.value.index == position
+
+
+def test_a_chunk_that_cannot_be_encoded_is_named_by_its_position(backend: Backend) -> None:
+    chain = chain_for(backend, (1,), object, "", codecs=[VLenUTF8Codec()])
+    good, bad = np.array(["a"], object), np.array([b"\xff"], object)
+    with pytest.raises(CodecError) as caught:
+        backend.encode(chain, [good, good, bad])
+    assert caught.value.index == 2
+    assert caught.value.codec == "vlen-utf8"
+
+
+# -- placing ---------------------------------------------------------------------------------------------------------
+
+SHAPE, CHUNK = (7, 5), (3, 2)
+SELECTIONS: dict[str, Selection] = {
+    "everything": normalize_basic((), SHAPE),
+    "a box": normalize_basic((slice(1, 6), slice(1, 4)), SHAPE),
+    "steps": normalize_basic((slice(0, None, 2), slice(1, None, 3)), SHAPE),
+    "an element": normalize_basic((6, 4), SHAPE),
+    "nothing": normalize_basic((slice(3, 3), slice(None)), SHAPE),
+    "lists": normalize_orthogonal(([6, 0, 3, 3], [4, 1]), SHAPE),
+    "a list": normalize_orthogonal(([6, 0, 3], slice(None)), SHAPE),
+    "points": normalize_coordinates(([6, 0, 3, 0], [4, 1, 1, 1]), SHAPE),
+    "one point": normalize_coordinates((6, 4), SHAPE),
+}
+
+
+def taken(selection: Selection, data: np.ndarray) -> np.ndarray:
+    """What a plan's parts should bring together, element by element."""
+    if hasattr(selection, "coords"):
+        return data[selection.coords]
+    rows = [np.arange(a.start, a.start + a.step * a.size, a.step) if hasattr(a, "step") else a for a in selection.axes]
+    return data[np.ix_(*rows)]
+
+
+@pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS)
+@pytest.mark.parametrize("dtype", ["|b1", "<i4", ">f8", "<c8", "|S3", STRUCT], ids=str)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_parts_are_placed(backend: Backend, selection: Selection, dtype: Any, order: str) -> None:
+    data, chain, buffers = stored_array(backend, dtype, order)
+    wanted = taken(selection, data)
+    out = backend.empty(wanted.shape, data.dtype)
+    parts = parts_of(selection, SHAPE, CHUNK)
+    backend.place(chain, [buffers[part.coords] for part in parts], parts, out, None)
+    np.testing.assert_array_equal(host(out), wanted)
+
+
+def stored_array(backend: Backend, dtype: Any, order: str = "C") -> tuple[np.ndarray, Chain, dict[Any, bytes | None]]:
+    """An array of 7 x 5, its chain, and its encoded chunks of 3 x 2, the second of which is missing."""
+    data = sample(dtype, SHAPE)
+    endian: Any = "big" if data.dtype.byteorder == ">" else "little"
+    fill = sample(dtype, (50,))[49]
+    codecs = [*([TransposeCodec((1, 0))] if order == "F" else []), BytesCodec(endian), ZstdCodec(1)]
+    chain = chain_for(backend, CHUNK, dtype, fill, codecs)
+    data[0:3, 2:4] = fill
+    buffers: dict[Any, bytes | None] = {}
+    for part in whole(SHAPE, CHUNK):
+        chunk = np.full(CHUNK, fill, data.dtype)
+        chunk[part.inside] = data[part.out]
+        (buffers[part.coords],) = encoded(backend, chain, chunk)
+    buffers[0, 1] = None
+    return data, chain, buffers
+
+
+@pytest.mark.parametrize("fields", ["a", "c", ["b"], ["c", "a"]])
+@pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS)
+def test_fields_are_placed(backend: Backend, selection: Selection, fields: Any) -> None:
+    data, chain, buffers = stored_array(backend, STRUCT)
+    wanted = taken(selection, data)[fields]
+    names = [(name, STRUCT[name]) for name in fields]
+    shape = wanted.shape[: -len(STRUCT[fields].shape) or None] if isinstance(fields, str) else wanted.shape
+    out = backend.empty(shape, STRUCT[fields] if isinstance(fields, str) else np.dtype(names))
+    parts = parts_of(selection, SHAPE, CHUNK)
+    backend.place(chain, [buffers[part.coords] for part in parts], parts, out, fields)
+    for name in [fields] if isinstance(fields, str) else fields:
+        whole_field = isinstance(fields, str)
+        np.testing.assert_array_equal(*(host(a) if whole_field else host(a)[name] for a in (out, wanted)))
+
+
+def test_results_of_another_dtype_are_cast(backend: Backend) -> None:
+    data, chain, buffers = stored_array(backend, "<i4")
+    parts = whole(SHAPE, CHUNK)
+    for dtype in ("<f8", "<i2", "<c8"):
+        out = backend.empty(SHAPE, np.dtype(dtype))
+        backend.place(chain, [buffers[part.coords] for part in parts], parts, out, None)
+        assert host(out).tolist() == data.astype(dtype).tolist()
+
+
+def test_results_may_be_views(backend: Backend) -> None:
+    data, chain, buffers = stored_array(backend, "<i4")
+    parts = whole(SHAPE, CHUNK)
+    around = backend.empty((20, 15), np.dtype("<i4"))
+    around[...] = -1
+    out = around[13::-2, 2:12:2]
+    backend.place(chain, [buffers[part.coords] for part in parts], parts, out, None)
+    assert host(out).tolist() == data.tolist()
+    assert int((host(around) == -1).sum()) == 20 * 15 - 35
+
+
+def test_arrays_without_axes(backend: Backend) -> None:
+    chain = chain_for(backend, (), "<f4", 2.5)
+    (data,) = encoded(backend, chain, np.array(7, "<f4"))
+    (part,) = parts_of(normalize_basic((), ()), (), ())
+    for buffer, wanted in ((data, 7), (None, 2.5)):
+        out = backend.empty((), np.dtype("<f4"))
+        backend.place(chain, [buffer], [part], out, None)
+        assert host(out)[()] == wanted
+
+
+# -- gathering -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS)
+@pytest.mark.parametrize("dtype", ["<i4", ">f8", "|S3", STRUCT], ids=str)
+@pytest.mark.parametrize("there", [True, False])
+def test_gathering_lays_a_value_over_chunks(backend: Backend, selection: Selection, dtype: Any, there: bool) -> None:
+    data, chain, buffers = stored_array(backend, dtype)
+    wanted = data if there else np.full(SHAPE, chain.chunk.fill_value, data.dtype)
+    wanted = wanted.copy()
+    value = sample(dtype, taken(selection, data).shape)[..., ::-1]
+    before = value.copy()
+    parts = parts_of(selection, SHAPE, CHUNK)
+    old = [backend.decode(chain, [buffers[part.coords]])[0] if there else None for part in parts]
+    chunks = backend.gather(chain, backend.asarray(value, value.dtype), parts, old, None)
+    assert len(chunks) == len(parts)
+    for part, chunk in zip(parts, chunks, strict=True):
+        low = tuple(c * n for c, n in zip(part.coords, CHUNK, strict=True))
+        region = wanted[tuple(slice(start, start + n) for start, n in zip(low, CHUNK, strict=True))]
+        expected = np.full(CHUNK, chain.chunk.fill_value, data.dtype)
+        expected[tuple(slice(n) for n in region.shape)] = region
+        expected[part.inside] = value[part.out]
+        assert host(chunk).shape == CHUNK
+        assert host(chunk).dtype == chain.chunk.dtype
+        np.testing.assert_array_equal(host(chunk), expected)
+    np.testing.assert_array_equal(value, before)
+
+
+@pytest.mark.parametrize("fields", ["a", "c", ["b"], ["c", "a"]])
+@pytest.mark.parametrize("there", [True, False])
+def test_gathering_fields_leaves_the_others_alone(backend: Backend, fields: Any, there: bool) -> None:
+    fill = np.array((7, 8.5, [9, 10]), STRUCT)[()]
+    chain = chain_for(backend, (3,), STRUCT, fill)
+    expected = sample(STRUCT, (3,)) if there else np.full(3, fill, STRUCT)
+    old = backend.asarray(expected.copy(), STRUCT) if there else None
+    value = sample(STRUCT, (13,))[10:][fields]
+    (part,) = whole((3,), (3,))
+    (chunk,) = backend.gather(chain, backend.asarray(value, value.dtype), [part], [old], fields)
+    for name in [fields] if isinstance(fields, str) else fields:
+        expected[name] = value if isinstance(fields, str) else value[name]
+    np.testing.assert_array_equal(host(chunk), expected)
+
+
+def test_gathering_pads_edges_with_the_fill_value(backend: Backend) -> None:
+    chain = chain_for(backend, (4,), "<i4", 9)
+    parts = whole((6,), (4,))
+    chunks = backend.gather(chain, backend.asarray(np.arange(6), np.dtype("i8")), parts, [None, None], None)
+    assert [host(chunk).tolist() for chunk in chunks] == [[0, 1, 2, 3], [4, 5, 9, 9]]
+
+
+def test_gathering_takes_objects_as_they_are(backend: Backend) -> None:
+    chain = chain_for(backend, (), object, b"", codecs=[VLenBytesCodec()])
+    value = np.empty((), object)
+    value[()] = b"\0"
+    (part,) = whole((), ())
+    (chunk,) = backend.gather(chain, value, [part], [None], None)
+    assert chunk[()] == b"\0"
+
+
+# -- fill values -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill", "other"),
+    [
+        ("|b1", True, False),
+        ("|u1", 0, 1),
+        (">i2", 300, 301),
+        ("<f2", np.nan, 0.0),
+        ("<f4", 0.0, -0.0),
+        ("<f8", np.nan, -np.nan),
+        ("<c8", complex(0, np.nan), 0),
+        ("<c16", 0, complex(0, -0.0)),
+        ("<M8[s]", "NaT", 0),
+        ("|S3", b"ab", b"ac"),
+        (">U2", "a", "b"),
+        ("|V5", b"12345", b"12340"),
+        (STRUCT, (1, np.nan, [0, 0]), (1, np.nan, [0, 1])),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("shape", [(), (1,), (3, 4)])
+def test_is_fill_compares_bits(backend: Backend, dtype: Any, fill: Any, other: Any, shape: tuple[int, ...]) -> None:
+    dtype = np.dtype(dtype)
+    chain = chain_for(backend, shape, dtype, fill)
+    full = np.full(shape, chain.chunk.fill_value, dtype)
+    different = np.full(shape, np.asarray(other, dtype), dtype)
+    inside = full.copy()
+    inside.reshape(-1)[inside.size // 2] = np.asarray(other, dtype)
+    at_the_end = full.copy()
+    at_the_end.reshape(-1)[-1] = np.asarray(other, dtype)
+    chunks = [full, different, inside, at_the_end, np.asfortranarray(full)]
+    assert backend.is_fill(chain, [backend.asarray(c, dtype) for c in chunks]) == [True, False, False, False, True]
+    assert backend.is_fill(chain, []) == []
+
+
+def test_nothing_is_fill_where_it_is_undefined(backend: Backend) -> None:
+    chain = chain_for(backend, (2,), "<i4", None)
+    assert backend.is_fill(chain, [np.zeros(2, "<i4")] * 2) == [False, False]
+
+
+def test_is_fill_of_objects(backend: Backend) -> None:
+    chain = chain_for(backend, (2,), object, "", codecs=[VLenUTF8Codec()])
+    chunks = [np.array(items, object) for items in (["", ""], ["", "a"], ["a", ""])]
+    assert backend.is_fill(chain, chunks) == [True, False, False]
+
+
+# -- running ---------------------------------------------------------------------------------------------------------
+
+SIZES = pytest.mark.parametrize("nbytes", [0, 1 << 30])
+
+
+@SIZES
+def test_every_wave_is_run_once(backend: Backend, nbytes: int) -> None:
+    done: list[int] = []
+    backend.run(done.append, iter(range(1000)), nbytes)
+    assert sorted(done) == list(range(1000))
+    backend.run(done.append, [], nbytes)
+    assert len(done) == 1000
+
+
+@SIZES
+def test_waves_are_pulled_as_they_are_needed(backend: Backend, nbytes: int) -> None:
+    """A plan may have more waves than memory: they are made a few at a time."""
+    pulled = done = furthest = 0
+    lock = threading.Lock()
+
+    def waves() -> Any:
+        nonlocal pulled
+        for number in range(500):
+            pulled += 1
+            yield number
+
+    def task(_: int) -> None:
+        nonlocal done, furthest
+        with lock:
+            furthest = max(furthest, pulled - done)
+            done += 1
+
+    backend.run(task, waves(), nbytes)
+    assert done == 500
+    assert furthest < 100
+
+
+@SIZES
+def test_a_failure_stops_the_run_and_is_raised(backend: Backend, nbytes: int) -> None:
+    done: list[int] = []
+
+    def task(number: int) -> None:
+        if number == 5:
+            raise KeyError("the fifth")
+        done.append(number)
+
+    with pytest.raises(KeyError, match="the fifth"):
+        backend.run(task, iter(range(100_000)), nbytes)
+    assert len(done) < 50_000
+    backend.run(done.append, [-1], nbytes)
+    assert done[-1] == -1
+
+
+def test_failures_beside_the_first_are_told_of() -> None:
+    """Of the CPU backend, which runs waves side by side."""
+    both = threading.Barrier(2)
+
+    def task(number: int) -> None:
+        both.wait(timeout=10)
+        raise ValueError(f"wave {number}")
+
+    with config.set(threading__max_workers=2), pytest.raises(ValueError, match="wave") as caught:
+        CpuBackend().run(task, iter(range(10)), 1 << 30)
+    assert len(caught.value.__notes__) == 1
+    assert "wave" in caught.value.__notes__[0]
+
+
+@SIZES
+def test_a_run_within_a_run_ends(backend: Backend, nbytes: int) -> None:
+    """Copying one array to another reads the one within the tasks that write the other."""
+    done: list[tuple[int, int]] = []
+
+    def outer(number: int) -> None:
+        backend.run(lambda inner: done.append((number, inner)), range(3), nbytes)
+
+    backend.run(outer, range(50), nbytes)
+    assert sorted(done) == [(i, j) for i in range(50) for j in range(3)]

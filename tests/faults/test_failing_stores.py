@@ -1,0 +1,349 @@
+"""Stores that refuse, run full, or hold something unexpected: a clear error, and nothing that was stored is lost."""
+
+import collections
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import MetadataError, ReadOnlyError, StoreError
+
+DATA = np.arange(48, dtype="i4").reshape(6, 8)
+
+
+@pytest.fixture(params=["v2", "v3", "sharded"])
+def made(request, tmp_path):
+    options = {
+        "v2": {"zarr_format": 2, "chunks": (2, 4)},
+        "v3": {"chunks": (2, 4)},
+        "sharded": {"chunks": (2, 2), "shards": (2, 4)},
+    }[request.param]
+    return gzarr.create_array(tmp_path / "x.zarr", name="a", data=DATA, **options)
+
+
+def files(path):
+    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+def chunk_file(z, tmp_path, coords):
+    key = "{}.{}" if z.zarr_format == 2 else "c/{}/{}"
+    return tmp_path / "x.zarr" / "a" / key.format(*coords)
+
+
+# -- writes that fail --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        ("replace", OSError(errno.ENOSPC, "No space left on device")),
+        ("replace", PermissionError(errno.EACCES, "Permission denied")),
+        ("write", OSError(errno.ENOSPC, "No space left on device")),
+        ("write", OSError(errno.EDQUOT, "Disk quota exceeded")),
+        ("write", OSError(errno.EIO, "Input/output error")),
+        ("open", PermissionError(errno.EACCES, "Permission denied")),
+        ("open", OSError(errno.EROFS, "Read-only file system")),
+        ("open", OSError(errno.EMFILE, "Too many open files")),
+    ],
+    ids=lambda v: v if isinstance(v, str) else v.strerror,
+)
+def test_a_write_that_fails_leaves_the_old_chunk(made, tmp_path, monkeypatch, function, error):
+    before = files(tmp_path)
+    real = getattr(os, function)
+
+    def failing(*args, **kwargs):
+        if function == "open" and not args[1] & os.O_WRONLY:
+            return real(*args, **kwargs)
+        raise error
+
+    monkeypatch.setattr(os, function, failing)
+    for selection in (np.s_[0, 0], np.s_[:2, :4], np.s_[:]):
+        with pytest.raises(StoreError, match=rf"x\.zarr.*{error.strerror}") as caught:
+            made[selection] = -1
+        assert caught.value.__cause__ is error
+        assert "/a/" in str(caught.value)
+    with pytest.raises(StoreError, match=error.strerror):
+        made.attrs["x"] = 1
+    with pytest.raises(StoreError, match=error.strerror):
+        made.resize(20, 20)
+    with pytest.raises(StoreError, match=error.strerror):
+        gzarr.zeros(3, store=tmp_path / "x.zarr", path="b")
+    monkeypatch.undo()
+    assert files(tmp_path) == before
+    assert np.array_equal(made[:], DATA)
+    assert gzarr.open(tmp_path / "x.zarr")["a"].shape == (6, 8)
+
+
+def test_a_disk_that_fills_up_in_the_middle(made, tmp_path, monkeypatch):
+    """Each object is old or new, whole, and none is missing."""
+    real = os.replace
+    count = iter(range(100))
+
+    def filling(source, target):
+        if next(count) >= 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", filling)
+    with pytest.raises(StoreError, match="No space left"):
+        made[:] = -1
+    monkeypatch.undo()
+    found = made[:]
+    assert np.all((found == -1) | (found == DATA))
+    assert (found == -1).sum() == 3 * 8
+    assert not [name for name in files(tmp_path) if "tmp" in name.lower() or "partial" in name.lower()]
+    assert len(files(tmp_path)) == 2 + 6
+
+
+def test_short_writes_are_continued(made, monkeypatch):
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data)[:7]))
+    made[:] = -DATA
+    monkeypatch.undo()
+    assert np.array_equal(made[:], -DATA)
+
+
+def test_a_mapping_that_refuses():
+    class Full(collections.UserDict):
+        full = False
+
+        def __setitem__(self, key, value):
+            if self.full:
+                raise OSError(errno.ENOSPC, "full")
+            super().__setitem__(key, value)
+
+    data = Full()
+    z = gzarr.array(DATA, chunks=(2, 4), store=data)
+    before = dict(data)
+    data.full = True
+    with pytest.raises(OSError, match="full"):
+        z[:] = 1
+    with pytest.raises(OSError, match="full"):
+        z[0, 0] = 1
+    assert dict(data) == before
+
+
+def test_a_zip_archive_that_runs_full(tmp_path):
+    z = gzarr.create_array(tmp_path / "x.zip", data=DATA, chunks=(2, 4))
+    z.store.close()
+    store = gzarr.ZipStore(tmp_path / "x.zip", mode="a")
+    z = gzarr.open(store)
+    real = store._archive.zip.writestr
+
+    def failing(info, data):
+        real(info, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    store._archive.zip.writestr = failing
+    with pytest.raises(StoreError, match=r"x\.zip.*key 'c/0/0'.*No space left"):
+        z[:2, :4] = -1
+    del store._archive.zip.writestr
+    assert np.array_equal(z[:], DATA)
+    store.close()
+    assert np.array_equal(gzarr.load(tmp_path / "x.zip"), DATA)
+
+
+# -- reads that fail ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(errno.EACCES, "Permission denied"), OSError(errno.EIO, "Input/output error")], ids=str
+)
+def test_a_read_that_fails_is_no_missing_chunk(made, tmp_path, monkeypatch, error):
+    before = files(tmp_path)
+    real = os.open
+
+    def failing(path, *args, **kwargs):
+        if Path(path).parent.as_posix().endswith("c/0") or Path(path).name.startswith("0."):
+            raise error
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", failing)
+    for call in (lambda: made[0, 0], lambda: made[:], lambda: made.__setitem__((0, 0), 1)):
+        with pytest.raises(StoreError, match=rf"cannot read .*{error.strerror}"):
+            call()
+    assert np.array_equal(made[2:], DATA[2:])
+    monkeypatch.undo()
+    assert files(tmp_path) == before
+
+
+def test_unreadable_metadata_is_no_missing_node(made, tmp_path, monkeypatch):
+    real = os.open
+
+    def failing(path, *args, **kwargs):
+        if Path(path).name in ("zarr.json", ".zarray", ".zgroup"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path, *args, **kwargs)
+
+    before = files(tmp_path)
+    monkeypatch.setattr(os, "open", failing)
+    for mode in ("r", "r+", "a", "w-"):
+        with pytest.raises(StoreError, match="Permission denied"):
+            gzarr.open(tmp_path / "x.zarr", mode=mode)
+        with pytest.raises(StoreError, match="Permission denied"):
+            gzarr.open_array(tmp_path / "x.zarr" / "a", mode=mode, shape=3)
+    monkeypatch.undo()
+    assert files(tmp_path) == before
+
+
+# -- things in the way -------------------------------------------------------------------------------------------
+
+
+def test_a_directory_where_a_chunk_should_be(made, tmp_path):
+    """A directory is no object: the chunk is missing and reads as fill; writing it fails and says where."""
+    file = chunk_file(made, tmp_path, (0, 0))
+    file.unlink()
+    file.mkdir()
+    (file / "inside").write_text("keep me")
+    assert not np.any(made[:2, :4])
+    assert np.array_equal(made[2:], DATA[2:])
+    with pytest.raises(StoreError, match=r"cannot write .*0.0"):
+        made[0, 0] = 1
+    assert (file / "inside").read_text() == "keep me"
+    assert made.nchunks_initialized == made.nchunks - (1 if made.shards is None else 2)
+
+
+def test_a_file_where_a_directory_should_be(tmp_path):
+    (tmp_path / "file").write_text("keep me")
+    for call in (
+        lambda: gzarr.zeros(3, store=tmp_path / "file"),
+        lambda: gzarr.open(tmp_path / "file", mode="a", shape=3),
+        lambda: gzarr.open(tmp_path / "file", mode="w", shape=3),
+        lambda: gzarr.open_group(tmp_path / "file" / "below", mode="w"),
+    ):
+        with pytest.raises(StoreError, match="cannot"):
+            call()
+    with pytest.raises(gzarr.NodeNotFoundError):
+        gzarr.open(tmp_path / "file", mode="r")
+    assert (tmp_path / "file").read_text() == "keep me"
+
+
+def test_missing_directories_read_as_nothing_and_are_made_by_writing(made, tmp_path):
+    with pytest.raises(gzarr.NodeNotFoundError, match="nowhere"):
+        gzarr.open(tmp_path / "nowhere" / "x.zarr", mode="r")
+    assert not (tmp_path / "nowhere").exists()
+    if made.zarr_format == 3:
+        shutil.rmtree(tmp_path / "x.zarr" / "a" / "c")
+        assert not np.any(made[:])
+        made[0, 0] = 5
+        assert made[0, 0] == 5
+    shutil.rmtree(tmp_path / "x.zarr")
+    assert not np.any(made[:])
+    with pytest.raises(gzarr.NodeNotFoundError):
+        made.refresh()
+
+
+def test_a_dangling_link(made, tmp_path):
+    file = chunk_file(made, tmp_path, (0, 0))
+    file.unlink()
+    file.symlink_to(tmp_path / "gone")
+    assert not np.any(made[:2, :4])
+    made[:2, :4] = DATA[:2, :4]
+    assert np.array_equal(made[:], DATA)
+
+
+def test_foreign_files_beside_the_chunks_are_ignored(made, tmp_path):
+    folder = tmp_path / "x.zarr" / "a"
+    for name in ("README.txt", "0.0.0", "9.9", "c.0", "x.y", ".DS_Store"):
+        (folder / name).write_bytes(b"foreign")
+    (folder / "sub").mkdir()
+    (folder / "sub" / "0.0").write_bytes(b"foreign")
+    assert np.array_equal(made[:], DATA)
+    initialized = made.nchunks_initialized
+    assert initialized == made.nchunks
+    made.resize(2, 4)
+    assert np.array_equal(made[:], DATA[:2, :4])
+    assert (folder / "README.txt").read_bytes() == b"foreign"
+    assert list(gzarr.open(tmp_path / "x.zarr")) == ["a"]
+
+
+# -- read-only ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["memory", "local", "zip", "mode"])
+def test_read_only_stores_refuse_everything(kind, tmp_path):
+    if kind == "zip":
+        gzarr.save(tmp_path / "x.zip", a=DATA)
+        store = gzarr.ZipStore(tmp_path / "x.zip", mode="r")
+    elif kind == "local":
+        gzarr.save(tmp_path / "x.zarr", a=DATA)
+        store = gzarr.LocalStore(tmp_path / "x.zarr", read_only=True)
+    else:
+        data = {}
+        gzarr.save(data, a=DATA)
+        store = gzarr.MemoryStore(data, read_only=kind == "memory")
+    root = gzarr.open_group(store, mode="r")
+    assert root.read_only
+    z = root["a"]
+    before = {key: store[key] for key in store}
+    calls = [
+        lambda: z.__setitem__((0, 0), 1),
+        lambda: z.__setitem__(slice(None), DATA),
+        lambda: z.set_mask_selection(DATA > 3, 1),
+        lambda: z.set_coordinate_selection(([0], [0]), 1),
+        lambda: z.resize(1, 1),
+        lambda: z.append(DATA),
+        lambda: z.attrs.update(a=1),
+        lambda: root.create_group("g"),
+        lambda: root.create_array("b", shape=3),
+        lambda: root.create_array("a", shape=3, overwrite=True),
+        lambda: root.require_array("b", shape=3),
+        lambda: root.__setitem__("b", 1),
+        lambda: root.__delitem__("a"),
+        lambda: root.pop("a"),
+        root.clear,
+        lambda: root.move("a", "b"),
+        root.attrs.clear,
+    ]
+    if kind != "mode":
+        calls += [
+            lambda: gzarr.zeros(3, store=store, path="b"),
+            lambda: gzarr.open(store, mode="w"),
+            lambda: gzarr.save(store, DATA),
+            lambda: gzarr.group(store, overwrite=True),
+        ]
+    for call in calls:
+        with pytest.raises(ReadOnlyError, match="read-only"):
+            call()
+    assert {key: store[key] for key in store} == before
+    assert np.array_equal(z[:], DATA)
+    store.close()
+
+
+# -- metadata ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"null", b"[]", b"3", b"\xff\xfe", b'{"zarr_format": 3}', b"[" * 100000])
+@pytest.mark.parametrize("name", ["zarr.json", ".zarray", ".zgroup"])
+def test_damaged_documents_are_named_and_never_replaced(tmp_path, name, text):
+    path = tmp_path / "x.zarr"
+    path.mkdir()
+    (path / name).write_bytes(text)
+    for mode in ("r", "r+", "a"):
+        with pytest.raises(MetadataError, match=rf"x\.zarr: {name}"):
+            gzarr.open(path, mode=mode)
+    with pytest.raises(MetadataError, match=name):
+        gzarr.zeros(3, store=path)
+    with pytest.raises(MetadataError, match=name):
+        gzarr.group(path)
+    assert files(path) == {name: text}
+    # To start afresh is what mode="w" is for.
+    assert gzarr.open(path, mode="w", shape=3).shape == (3,)
+
+
+def test_a_damaged_member_does_not_hide_the_others():
+    root = gzarr.group()
+    root["a"] = DATA
+    root["b"] = DATA
+    root.store["b/zarr.json"] = b"{"
+    assert np.array_equal(root["a"][:], DATA)
+    with pytest.raises(MetadataError, match=r"b/zarr\.json"):
+        root["b"]
+    with pytest.raises(MetadataError, match=r"b/zarr\.json"):
+        list(root.values())
+    with pytest.raises(MetadataError, match=r"b/zarr\.json"):
+        root.tree()

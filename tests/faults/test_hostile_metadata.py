@@ -1,0 +1,239 @@
+"""Documents that promise too much: opening stays fast and small, and what cannot be done is refused by name.
+
+Each runs in a process of its own whose memory is limited, so that a document that fills it fails here and nowhere else.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import MetadataError
+
+
+def document(**fields):
+    """A store with one array of ten elements, with some fields of its document replaced."""
+    store = {}
+    gzarr.zeros((10,), chunks=(5,), store=store)
+    store["zarr.json"] = json.dumps({**json.loads(store["zarr.json"]), **fields}).encode()
+    return store
+
+
+def sharding(chunk, inner):
+    return {
+        "name": "sharding_indexed",
+        "configuration": {"chunk_shape": [chunk], "codecs": [inner], "index_codecs": [BYTES]},
+    }
+
+
+BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
+
+
+def regular(*chunks):
+    return {"name": "regular", "configuration": {"chunk_shape": list(chunks)}}
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_an_array_of_ten_petabytes_is_opened_and_read_in_no_memory(zarr_format):
+    store = {}
+    gzarr.zeros((10**9, 10**7), chunks=(10, 10), dtype="u1", store=store, zarr_format=zarr_format)
+    tracemalloc.start()
+    try:
+        z = gzarr.open(store)
+        assert z.nbytes == 10**16
+        assert z.nchunks == 10**14
+        assert z[10**9 - 1, 10**7 - 1] == 0
+        z[123456789, 1234567] = 7
+        assert z[123456789, 1234560:1234570].tolist() == [0] * 7 + [7] + [0] * 2
+        assert z[123456789, :: 10**6].tolist() == [0] * 10
+        assert z.oindex[[1, 123456789], [1234567]].tolist() == [[0], [7]]
+        assert z.vindex[[1, 123456789], [0, 1234567]].tolist() == [0, 7]
+        assert z.blocks[12345678, 123456].sum() == 7
+        assert z.blocks[-1, -1].shape == (10, 10)
+        assert next(iter(z.view(shape=(10**9, 3)))).tolist() == [0, 0, 0]
+        assert z.nchunks_initialized == 1
+        assert "Chunks initialized : 1/100000000000000" in str(z.info)
+        z.resize(200, 200)
+        assert z.nchunks_initialized == 0
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+def test_what_is_too_large_for_memory_is_refused_at_once():
+    z = gzarr.zeros((10**9, 10**9), chunks=(10, 10))
+    with pytest.raises((MemoryError, ValueError)):
+        z[:]
+
+
+def test_chunks_larger_than_any_memory():
+    z = gzarr.zeros((2**62, 2**62), chunks=(2**40, 2**40), store={}, fill_value=3)
+    assert z[2**61, 2**61] == 3
+    assert z[2**61 : 2**61 + 3, 0].tolist() == [3] * 3
+    assert z.vindex[[2**61], [2**61]].tolist() == [3]
+    before = dict(z.store)
+    with pytest.raises((MemoryError, ValueError)):
+        z[0, 0] = 1
+    assert dict(z.store) == before
+
+
+@pytest.mark.parametrize("key", ["0", "1"])
+def test_a_small_object_that_claims_to_be_a_large_chunk(key):
+    store = document(shape=[2**40], chunk_grid=regular(2**40), codecs=[BYTES, {"name": "zstd"}])
+    store["c/0"] = gzarr.array(np.zeros(10), compressors=gzarr.codecs.ZstdCodec(), store={}).store.get("c/0") or b"x"
+    with pytest.raises((gzarr.ChunkError, MemoryError)):
+        gzarr.open(store)[int(key)]
+
+
+LIMITED = """
+import json, resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+import gzarr
+store = {key: value.encode() for key, value in json.loads(sys.stdin.read()).items()}
+try:
+    print("read", gzarr.open(store)[5])
+except gzarr.MetadataError as error:
+    print("refused", error)
+"""
+
+
+def deep(depth):
+    inner = BYTES
+    for _ in range(depth):
+        inner = sharding(5, inner)
+    return [inner]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"shape": [10**12], "chunk_grid": regular(10**12), "codecs": [sharding(1, BYTES)]}, "read 0.0"),
+        (
+            {
+                "shape": [10**12],
+                "chunk_grid": {
+                    "name": "rectilinear",
+                    "configuration": {"kind": "inline", "chunk_shapes": [[[1, 10**12]]]},
+                },
+            },
+            "refused .*chunk_grid.configuration.chunk_shapes.*more than 10000000",
+        ),
+        ({"codecs": deep(200)}, "refused .*'codecs' is nested too deep"),
+        (
+            {"data_type": {"name": "fixed_length_utf32", "configuration": {"length_bytes": 2**40}}, "fill_value": ""},
+            "refused .*data_type.*length_bytes",
+        ),
+        (
+            {
+                "data_type": {"name": "null_terminated_bytes", "configuration": {"length_bytes": 2**62}},
+                "fill_value": "",
+            },
+            "refused .*data_type.*length_bytes",
+        ),
+        ({"shape": [2**80], "chunk_grid": regular(2**70)}, "read 0.0"),
+    ],
+    ids=["huge shard", "run-length bomb", "deep codecs", "wide text", "wide bytes", "beyond 64 bits"],
+)
+def test_in_limited_memory(fields, expected):
+    pytest.importorskip("resource", reason="memory can be limited on Unix only")
+    store = {key: value.decode() for key, value in document(**fields).items()}
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED],
+        input=json.dumps(store),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert re.match(expected, done.stdout), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("fields", "match"),
+    [
+        ({"shape": [-1]}, "shape"),
+        ({"shape": [1.5]}, "shape"),
+        ({"shape": "10"}, "shape"),
+        ({"shape": [True]}, "shape"),
+        ({"shape": [10, 10]}, "chunk_shape"),
+        ({"chunk_grid": regular(0)}, "chunk_shape"),
+        ({"chunk_grid": regular(-5)}, "chunk_shape"),
+        ({"chunk_grid": regular(5, 5)}, "chunk_shape"),
+        ({"chunk_grid": {"name": "spiral"}}, "spiral"),
+        ({"data_type": "float1"}, "float1"),
+        ({"data_type": 3}, "data_type|data type"),
+        ({"fill_value": "zero"}, "fill_value"),
+        ({"codecs": []}, "codecs"),
+        ({"codecs": [{"name": "unheard-of"}]}, "unheard-of.*register"),
+        ({"codecs": [{"name": "zstd"}]}, "codec|serializer|bytes"),
+        ({"codecs": [sharding(3, BYTES)]}, "sharding_indexed"),
+        ({"codecs": [sharding(0, BYTES)]}, "sharding_indexed|chunk_shape"),
+        ({"storage_transformers": [{"name": "magic"}]}, "storage transformer 'magic'"),
+        ({"surprise": 1}, "surprise"),
+        ({"zarr_format": 4}, "zarr_format"),
+        ({"node_type": "tree"}, "node_type"),
+        ({"attributes": [1]}, "attributes"),
+        ({"dimension_names": ["a", "b"]}, "dimension_names"),
+        ({"chunk_key_encoding": {"name": "default", "configuration": {"separator": ":"}}}, "separator"),
+    ],
+    ids=str,
+)
+def test_malformed_fields_are_named(fields, match):
+    store = document(**fields)
+    before = dict(store)
+    for mode in ("r", "r+", "a"):
+        with pytest.raises(MetadataError, match=match):
+            gzarr.open(store, mode=mode)
+    assert store == before
+
+
+@pytest.mark.parametrize(
+    ("fields", "match"),
+    [
+        ({"shape": [-1]}, "shape"),
+        ({"chunks": [0]}, "chunks"),
+        ({"chunks": [5, 5]}, "chunks"),
+        ({"dtype": "<q9"}, "dtype|data type|q9"),
+        ({"dtype": None}, "dtype|data type"),
+        ({"order": "Z"}, "order"),
+        ({"filters": 3}, "filters"),
+        ({"filters": [{"level": 1}]}, "id"),
+        ({"compressor": "zstd"}, "compressor|codec"),
+        ({"fill_value": "zero"}, "fill_value"),
+        ({"zarr_format": 3}, "zarr_format"),
+        ({"dimension_separator": ":"}, "dimension_separator"),
+    ],
+    ids=str,
+)
+def test_malformed_fields_of_format_2_are_named(fields, match):
+    store = {}
+    gzarr.zeros((10,), chunks=(5,), store=store, zarr_format=2)
+    store[".zarray"] = json.dumps({**json.loads(store[".zarray"]), **fields}).encode()
+    before = dict(store)
+    for mode in ("r", "r+", "a"):
+        with pytest.raises(MetadataError, match=match):
+            gzarr.open(store, mode=mode)
+    assert store == before
+
+
+def test_an_array_with_a_missing_codec_can_be_looked_at_but_not_read():
+    store = gzarr.MemoryStore()
+    group = gzarr.group(store, zarr_format=2)
+    group.zeros("good", shape=3)
+    group.zeros("bad", shape=(4, 5), attributes={"a": 1})
+    document = json.loads(store["bad/.zarray"])
+    store["bad/.zarray"] = json.dumps(document | {"compressor": {"id": "unheard-of"}}).encode()
+    assert sorted(group.array_keys()) == ["bad", "good"]
+    bad = group["bad"]
+    assert (bad.shape, bad.attrs.asdict()) == ((4, 5), {"a": 1})
+    with pytest.raises(gzarr.errors.UnknownCodecError, match=r"memory://\d+/bad: .*unheard-of.*register"):
+        bad[:]
+    with pytest.raises(gzarr.errors.UnknownCodecError, match="unheard-of"):
+        bad[0, 0] = 1

@@ -1,0 +1,241 @@
+"""Every kind of selection reads and writes what NumPy does, in every layout, for every dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gzarr
+from tests.properties.cases import (
+    Case,
+    as_array,
+    basic_keys,
+    block_keys,
+    coordinate_keys,
+    filled,
+    masks,
+    orthogonal_index,
+    orthogonal_keys,
+    same,
+    sample,
+    values_for,
+)
+
+Filled = tuple[Case, gzarr.Array, np.ndarray]
+
+
+def check_scalar(found: Any, dtype: np.dtype[Any]) -> None:
+    """What has no dimensions is a NumPy scalar, or the Python object that it holds."""
+    assert isinstance(found, (str, bytes) if dtype.kind == "O" else np.generic)
+
+
+def check_stored(case: Case, array: gzarr.Array, model: np.ndarray) -> None:
+    """The array, and the array opened anew, hold what the model holds."""
+    same(np.asarray(array), model)
+    same(np.asarray(gzarr.open_array(array.store, mode="r")), model)
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+@given(filled(), st.data())
+def test_basic_reads(drawn: Filled, data: st.DataObject) -> None:
+    case, array, model = drawn
+    for _ in range(3):
+        key = data.draw(basic_keys(case.shape))
+        found, wanted = array[key], model[key]
+        same(found, wanted)
+        same(array.get_basic_selection(key), wanted)
+        if np.asarray(wanted).shape == ():
+            check_scalar(found, model.dtype)
+
+
+@given(filled(), st.data())
+def test_orthogonal_reads(drawn: Filled, data: st.DataObject) -> None:
+    case, array, model = drawn
+    for _ in range(3):
+        key = data.draw(orthogonal_keys(case.shape))
+        index, shape = orthogonal_index(key, case.shape)
+        found = array.oindex[key]
+        same(found, as_array(model[index]).reshape(shape))
+        same(array.get_orthogonal_selection(key), found)
+        if shape == ():
+            check_scalar(found, model.dtype)
+
+
+@given(filled(min_ndim=1), st.data())
+def test_coordinate_reads(drawn: Filled, data: st.DataObject) -> None:
+    case, array, model = drawn
+    for _ in range(3):
+        key = data.draw(coordinate_keys(case.shape))
+        found, wanted = array.vindex[key], model[tuple(np.asarray(i) for i in key)]
+        same(found, wanted)
+        same(array.get_coordinate_selection(key), wanted)
+        if np.ndim(wanted) == 0:
+            check_scalar(found, model.dtype)
+
+
+@given(filled(), st.data())
+def test_mask_reads(drawn: Filled, data: st.DataObject) -> None:
+    case, array, model = drawn
+    mask = data.draw(masks(case.shape))
+    same(array.get_mask_selection(mask), model[mask])
+    same(array.vindex[mask], model[mask])
+    if case.shape:
+        same(array[mask], model[mask])
+
+
+@given(filled(), st.data())
+def test_block_reads(drawn: Filled, data: st.DataObject) -> None:
+    _, array, model = drawn
+    key, means = data.draw(block_keys(array))
+    same(array.blocks[key], model[means])
+    same(array.get_block_selection(key), model[means])
+
+
+@given(filled(min_ndim=1), st.data())
+def test_bracket_reads_fall_back(drawn: Filled, data: st.DataObject) -> None:
+    """Index lists for every axis are points; a single list beside slices and integers is orthogonal."""
+    case, array, model = drawn
+    points = data.draw(coordinate_keys(case.shape))
+    if any(np.ndim(i) for i in points):
+        same(array[points], model[tuple(np.asarray(i) for i in points)])
+    key = data.draw(orthogonal_keys(case.shape))
+    if sum(not isinstance(i, (int, slice)) for i in key) == 1:
+        index, shape = orthogonal_index(key, case.shape)
+        found = array[key]
+        # A list and integers for all other axes are points; a list of integers gives the same either way.
+        same(found, model[index].reshape(shape))
+
+
+@given(filled(), st.data())
+def test_reads_into_a_buffer(drawn: Filled, data: st.DataObject) -> None:
+    case, array, model = drawn
+    key = data.draw(basic_keys(case.shape))
+    index, shape = orthogonal_index(lists := data.draw(orthogonal_keys(case.shape)), case.shape)
+    blocks, means = data.draw(block_keys(array))
+    mask = data.draw(masks(case.shape))
+    reads = [
+        (array.get_basic_selection, key, model[key]),
+        (array.get_orthogonal_selection, lists, as_array(model[index]).reshape(shape)),
+        (array.get_block_selection, blocks, model[means]),
+        (array.get_mask_selection, mask, model[mask]),
+    ]
+    if case.shape:
+        points = data.draw(coordinate_keys(case.shape))
+        reads.append((array.get_coordinate_selection, points, model[tuple(np.asarray(i) for i in points)]))
+    for read, selection, wanted in reads:
+        for out in buffers(as_array(wanted)):
+            assert read(selection, out=out) is out
+            same(out, wanted)
+
+
+def buffers(like: np.ndarray) -> list[np.ndarray]:
+    """Buffers to read into: contiguous, of every other element, backwards, transposed, and one field of a struct."""
+    shape, dtype = like.shape, like.dtype
+    made = [np.empty(shape, dtype), np.empty(shape, dtype, order="F")]
+    if shape:
+        made.append(np.empty((*shape[:-1], 2 * shape[-1]), dtype)[..., ::2])
+        made.append(np.empty(shape, dtype)[::-1])
+        made.append(np.empty((shape[-1], *shape[:-1]), dtype).transpose([*range(1, len(shape)), 0]))
+    if dtype.kind != "O":
+        made.append(np.empty(shape, [("pad", "u1"), ("it", dtype)])["it"])
+    return made
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+@given(filled(), st.data())
+def test_basic_writes(drawn: Filled, data: st.DataObject) -> None:
+    case, array, model = drawn
+    for method in (array.__setitem__, array.set_basic_selection):
+        key = data.draw(basic_keys(case.shape))
+        value, equal = data.draw(values_for(case.dtype, np.shape(model[key])))
+        method(key, value)
+        model[key] = equal
+    check_stored(case, array, model)
+
+
+@given(filled(), st.data())
+def test_orthogonal_writes(drawn: Filled, data: st.DataObject) -> None:
+    case, array, model = drawn
+    for method in (array.oindex.__setitem__, array.set_orthogonal_selection):
+        key = data.draw(orthogonal_keys(case.shape))
+        index, shape = orthogonal_index(key, case.shape)
+        value, equal = data.draw(values_for(case.dtype, shape))
+        method(key, value)
+        # With an ellipsis NumPy takes the one object out of an array without axes.
+        model[(*index, ...)] = np.broadcast_to(as_array(equal), shape).reshape(np.shape(model[index]))
+    check_stored(case, array, model)
+
+
+@given(filled(min_ndim=1), st.data())
+def test_coordinate_writes(drawn: Filled, data: st.DataObject) -> None:
+    """Of points that are given twice the last wins, as in NumPy."""
+    case, array, model = drawn
+    for method in (array.vindex.__setitem__, array.set_coordinate_selection):
+        key = data.draw(coordinate_keys(case.shape))
+        index = tuple(np.asarray(i) for i in key)
+        value, equal = data.draw(values_for(case.dtype, np.shape(model[index])))
+        method(key, value)
+        model[index] = equal
+    check_stored(case, array, model)
+
+
+@given(filled(), st.data())
+def test_mask_writes(drawn: Filled, data: st.DataObject) -> None:
+    case, array, model = drawn
+    for method in (array.vindex.__setitem__, array.set_mask_selection):
+        mask = data.draw(masks(case.shape))
+        value, equal = data.draw(values_for(case.dtype, model[mask].shape))
+        method(mask, value)
+        model[mask] = equal
+    check_stored(case, array, model)
+
+
+@given(filled(), st.data())
+def test_block_writes(drawn: Filled, data: st.DataObject) -> None:
+    case, array, model = drawn
+    for method in (array.blocks.__setitem__, array.set_block_selection):
+        key, means = data.draw(block_keys(array))
+        value, equal = data.draw(values_for(case.dtype, np.shape(model[means])))
+        method(key, value)
+        model[means] = equal
+    check_stored(case, array, model)
+
+
+@given(filled(min_ndim=1), st.data())
+def test_bracket_writes_fall_back(drawn: Filled, data: st.DataObject) -> None:
+    case, array, model = drawn
+    points = data.draw(coordinate_keys(case.shape))
+    if any(np.ndim(i) for i in points):
+        index = tuple(np.asarray(i) for i in points)
+        value, equal = data.draw(values_for(case.dtype, np.shape(model[index])))
+        array[points] = value
+        model[index] = equal
+    mask = data.draw(masks(case.shape))
+    array[mask] = value = sample(case.dtype, (1,), np.random.default_rng(0))
+    model[mask] = value
+    check_stored(case, array, model)
+
+
+@given(filled(), st.data())
+def test_values_of_another_shape_are_refused_and_nothing_is_written(drawn: Filled, data: st.DataObject) -> None:
+    case, array, model = drawn
+    key = data.draw(basic_keys(case.shape))
+    shape = np.shape(model[key])
+    # One more than fits along the last axis (3 where there is none), so that it never broadcasts.
+    wrong = (*shape[:-1], max(shape[-1], 1) + 1) if shape else (3,)
+    before = dict(array.store)
+    try:
+        array[key] = sample(case.dtype, wrong, np.random.default_rng(0))
+    except ValueError as error:
+        # A single object may be anything; it is the codec that refuses an array.
+        assert (not shape and model.dtype == object) or (str(wrong) in str(error) and str(shape) in str(error))
+    else:
+        raise AssertionError(f"a value of shape {wrong} was written to a selection of shape {shape}")
+    assert dict(array.store) == before

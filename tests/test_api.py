@@ -1,0 +1,465 @@
+"""Opening, saving and loading: what each mode does to what is there, and how stores are named."""
+
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import (
+    ArrayNotFoundError,
+    ContainsArrayError,
+    ContainsGroupError,
+    GroupNotFoundError,
+    MetadataError,
+    NodeNotFoundError,
+    ReadOnlyError,
+    StoreError,
+)
+
+
+@pytest.fixture(params=[2, 3], ids=["v2", "v3"])
+def zarr_format(request):
+    with gzarr.config.set(default_zarr_format=request.param):
+        yield request.param
+
+
+@pytest.fixture(params=["memory", "local", "zip"])
+def place(request, tmp_path):
+    """Something that names the same store each time it is opened."""
+    return {"memory": {}, "local": tmp_path / "x.zarr", "zip": tmp_path / "x.zip"}[request.param]
+
+
+def close(node):
+    node.store.close()
+
+
+# -- the public names --------------------------------------------------------------------------------------------
+
+
+def test_public_names():
+    for name in gzarr.__all__:
+        assert hasattr(gzarr, name), name
+    assert isinstance(gzarr.zeros(3), gzarr.Array)
+    assert isinstance(gzarr.group(), gzarr.Group)
+    for name in (
+        "BloscCodec",
+        "BytesCodec",
+        "Crc32cCodec",
+        "GzipCodec",
+        "ShardingCodec",
+        "TransposeCodec",
+        "ZstdCodec",
+    ):
+        assert isinstance(getattr(gzarr.codecs, name), type)
+    for name in ("LocalStore", "DirectoryStore", "MemoryStore", "KVStore", "ZipStore"):
+        assert isinstance(getattr(gzarr.storage, name), type)
+    for name in (
+        "ArrayNotFoundError",
+        "ContainsArrayError",
+        "ContainsGroupError",
+        "GroupNotFoundError",
+        "ReadOnlyError",
+    ):
+        assert issubclass(getattr(gzarr.errors, name), gzarr.GzarrError)
+
+
+def test_import_takes_nothing_along():
+    """A program that reads arrays must not pay for codecs, devices or drawing that it does not use."""
+    heavy = ("zarr", "cupy", "PIL", "ml_dtypes", "tensorstore", "kvikio", "asyncio", "fsspec", "torch", "dask")
+    code = f"import sys, gzarr; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# -- modes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("zarr_format")
+@pytest.mark.parametrize("opener", [gzarr.open, gzarr.open_array])
+def test_modes_of_arrays_that_are_missing(opener, place):
+    for mode in ("r", "r+"):
+        with pytest.raises(NodeNotFoundError):
+            opener(place, mode=mode, shape=(3,))
+    z = opener(place, mode="a", shape=(3,))
+    z[0] = 1
+    close(z)
+    z = opener(place, mode="r")
+    assert z[0] == 1
+    close(z)
+
+
+@pytest.mark.usefixtures("zarr_format")
+@pytest.mark.parametrize("opener", [gzarr.open, gzarr.open_array])
+def test_modes_of_arrays_that_are_there(opener, place):
+    close(gzarr.save_array(place, np.arange(3)) or gzarr.open(place, mode="a"))
+    z = opener(place, mode="r")
+    assert z.read_only
+    for change in (
+        lambda: z.__setitem__(0, 9),
+        lambda: z.resize(5),
+        lambda: z.append([1]),
+        lambda: z.attrs.put({"a": 1}),
+    ):
+        with pytest.raises(ReadOnlyError):
+            change()
+    close(z)
+    for mode in ("r+", "a", None):
+        z = opener(place, mode=mode, shape=(7,))
+        assert z.shape == (3,)
+        z[0] += 1
+        close(z)
+    z = opener(place, mode="r")
+    assert z[:].tolist() == [3, 1, 2]
+    close(z)
+    for mode in ("w-", "x"):
+        with pytest.raises((ContainsArrayError, FileExistsError)):
+            opener(place, mode=mode, shape=(7,))
+    z = opener(place, mode="w", shape=(7,))
+    assert z[:].tolist() == [0] * 7
+    close(z)
+
+
+@pytest.mark.usefixtures("zarr_format")
+@pytest.mark.parametrize("opener", [gzarr.open, gzarr.open_group])
+def test_modes_of_groups(opener, place):
+    for mode in ("r", "r+"):
+        with pytest.raises(NodeNotFoundError):
+            opener(place, mode=mode)
+    g = opener(place, mode="a")
+    g["a"] = np.arange(3)
+    close(g)
+    g = opener(place, mode="r")
+    assert list(g) == ["a"]
+    for change in (
+        lambda: g.create_group("b"),
+        lambda: g.require_group("b"),
+        lambda: g.create_array("b", shape=3),
+        lambda: g.__setitem__("b", 1),
+        lambda: g.__delitem__("a"),
+        lambda: g.move("a", "b"),
+        lambda: g.attrs.update(x=1),
+        lambda: g["a"].__setitem__(0, 1),
+    ):
+        with pytest.raises(ReadOnlyError):
+            change()
+    assert list(g) == ["a"]
+    assert g.require_group("/") == g
+    close(g)
+    for mode in ("r+", "a", None):
+        g = opener(place, mode=mode)
+        assert list(g) == ["a"]
+        assert not g.read_only
+        close(g)
+    for mode in ("w-", "x"):
+        with pytest.raises((ContainsGroupError, FileExistsError)):
+            opener(place, mode=mode)
+    g = opener(place, mode="w")
+    assert list(g) == []
+    close(g)
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_open_finds_what_is_there(place):
+    g = gzarr.group(place)
+    g["a/b"] = np.arange(3)
+    close(g)
+    for path, kind in (("", gzarr.Group), ("a", gzarr.Group), ("a/b", gzarr.Array), ("/a/b/", gzarr.Array)):
+        node = gzarr.open(place, mode="r", path=path)
+        assert type(node) is kind
+        close(node)
+    with pytest.raises(NodeNotFoundError, match="a/c"):
+        gzarr.open(place, mode="r", path="a/c")
+    with pytest.raises(ArrayNotFoundError, match="a group is there"):
+        gzarr.open_array(place, mode="r", path="a")
+    with pytest.raises(ContainsArrayError, match="an array, not a group"):
+        gzarr.open_group(place, mode="r", path="a/b")
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_open_array_where_nothing_is_and_no_shape_is_given(tmp_path):
+    with pytest.raises(ArrayNotFoundError, match="nothing is there"):
+        gzarr.open_array(tmp_path / "x.zarr")
+    with pytest.raises(MetadataError, match="shape"):
+        gzarr.open_array(tmp_path / "x.zarr", mode="w")
+    with pytest.raises(GroupNotFoundError, match="nothing is there"):
+        gzarr.open_group(tmp_path / "x.zarr", mode="r+")
+    assert not (tmp_path / "x.zarr").exists()
+
+
+@pytest.mark.parametrize("opener", [gzarr.open, gzarr.open_array, gzarr.open_group])
+@pytest.mark.parametrize("mode", ["rw", "", "R", 3])
+def test_unknown_modes_are_named(opener, mode, tmp_path):
+    with pytest.raises(ValueError, match="mode"):
+        opener(tmp_path / "x.zarr", mode=mode)
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_mode_w_replaces_an_array_by_a_group_and_back(tmp_path):
+    path = tmp_path / "x.zarr"
+    gzarr.save(path, np.arange(3))
+    assert list(gzarr.open(path, mode="w")) == []
+    gzarr.open(path)["sub"] = np.arange(3)
+    assert gzarr.open(path, mode="w", shape=4).shape == (4,)
+    assert not (path / "sub").exists()
+
+
+def test_mode_w_never_deletes_what_is_not_zarr(tmp_path):
+    folder = tmp_path / "photos"
+    (folder / "2024").mkdir(parents=True)
+    (folder / "2024" / "cat.jpg").write_bytes(b"cat")
+    (folder / "notes.txt").write_text("keep me")
+    for call in (
+        lambda: gzarr.open(folder, mode="w"),
+        lambda: gzarr.open(folder, mode="w", shape=3),
+        lambda: gzarr.open_group(folder, mode="w"),
+        lambda: gzarr.group(folder, overwrite=True),
+        lambda: gzarr.create_group(folder, overwrite=True),
+        lambda: gzarr.create_array(folder, shape=3, overwrite=True),
+        lambda: gzarr.save(folder, np.arange(3)),
+        lambda: gzarr.save(folder, a=np.arange(3)),
+    ):
+        with pytest.raises(ContainsGroupError, match=r"notes\.txt.*not Zarr data"):
+            call()
+    assert (folder / "2024" / "cat.jpg").read_bytes() == b"cat"
+    assert sorted(p.name for p in folder.iterdir()) == ["2024", "notes.txt"]
+
+
+def test_mode_w_never_deletes_a_folder_that_holds_zarr_among_other_things(tmp_path):
+    gzarr.save(tmp_path / "a.zarr", np.arange(3))
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_bytes(b"cat")
+    with pytest.raises(ContainsGroupError, match="'photos', which is not Zarr data"):
+        gzarr.open(tmp_path, mode="w")
+    (tmp_path / "photos" / "cat.jpg").rename(tmp_path / "cat.jpg")
+    (tmp_path / "photos").rmdir()
+    with pytest.raises(ContainsGroupError, match=r"'cat\.jpg', which is not Zarr data"):
+        gzarr.save(tmp_path, np.arange(3))
+    assert gzarr.load(tmp_path / "a.zarr").tolist() == [0, 1, 2]
+    (tmp_path / "cat.jpg").unlink()
+    assert list(gzarr.open(tmp_path, mode="w")) == []
+
+
+def test_mode_w_never_deletes_a_zip_archive_of_other_files(tmp_path):
+    path = tmp_path / "photos.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("2024/cat.jpg", b"cat")
+    for call in (
+        lambda: gzarr.open(path, mode="w"),
+        lambda: gzarr.open(path, mode="w", shape=3),
+        lambda: gzarr.save(path, np.arange(3)),
+        lambda: gzarr.create_array(path, shape=3, overwrite=True),
+    ):
+        with pytest.raises(ContainsGroupError, match="not Zarr data"):
+            call()
+        assert zipfile.ZipFile(path).read("2024/cat.jpg") == b"cat"
+
+
+def test_failing_to_replace_a_zip_archive_keeps_it(tmp_path):
+    path = tmp_path / "x.zip"
+    gzarr.save(path, np.arange(3))
+    with pytest.raises(MetadataError, match="shape"):
+        gzarr.open(path, mode="w", shape=(-1,))
+    with pytest.raises(ValueError, match="shape"):
+        gzarr.create_array(path, shape=(2,), data=np.arange(3), overwrite=True)
+    assert gzarr.load(path).tolist() == [0, 1, 2]
+
+
+def test_mode_w_replaces_a_damaged_zip_archive(tmp_path):
+    path = tmp_path / "x.zip"
+    path.write_bytes(b"PK\x03\x04 of a writer that never closed it")
+    with pytest.raises(StoreError, match="not a ZIP archive"):
+        gzarr.open(path, mode="a")
+    gzarr.save(path, np.arange(3))
+    assert gzarr.load(path).tolist() == [0, 1, 2]
+
+
+def test_mode_a_leaves_foreign_files_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("keep me")
+    gzarr.open(tmp_path, mode="a")["a"] = np.arange(3)
+    assert (tmp_path / "notes.txt").read_text() == "keep me"
+    assert list(gzarr.open(tmp_path)) == ["a"]
+
+
+# -- formats -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opener", [gzarr.open, gzarr.open_array])
+def test_zarr_format_of_what_is_opened(opener):
+    store = {}
+    gzarr.zeros(3, store=store, zarr_format=2)
+    assert opener(store).zarr_format == 2
+    assert opener(store, zarr_format=2).shape == (3,)
+    with pytest.raises(NodeNotFoundError):
+        opener(store, mode="r", zarr_format=3)
+    with pytest.raises(MetadataError, match="zarr_format"):
+        opener(store, zarr_format=4)
+
+
+def test_format_of_members_is_that_of_the_group():
+    for zarr_format, name in ((2, "a/.zarray"), (3, "a/zarr.json")):
+        store = {}
+        gzarr.group(store, zarr_format=zarr_format).create_array("a", shape=3)
+        assert name in store
+
+
+# -- stores ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_ways_to_name_a_store(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    gzarr.save("x.zarr", np.arange(3))
+    for store in (
+        "x.zarr",
+        "x.zarr/",
+        tmp_path / "x.zarr",
+        str(tmp_path / "x.zarr"),
+        f"file://{tmp_path}/x.zarr",
+        gzarr.LocalStore("x.zarr"),
+        gzarr.DirectoryStore(tmp_path / "x.zarr"),
+        gzarr.open("x.zarr"),
+    ):
+        assert gzarr.open(store, mode="r")[:].tolist() == [0, 1, 2]
+    for bad in (3, 2.5, [], object()):
+        with pytest.raises(TypeError, match="store"):
+            gzarr.open(bad)
+    for bad in ("s3://bucket/key", "http://x/y", "gs://a"):
+        with pytest.raises(StoreError, match=r"cannot open.*planned"):
+            gzarr.open(bad)
+
+
+def test_memory_urls():
+    z = gzarr.zeros(3, store="memory://shared-by-name/a")
+    z[:] = 5
+    assert gzarr.open("memory://shared-by-name/a")[:].tolist() == [5, 5, 5]
+    other = gzarr.zeros(3)
+    assert gzarr.open(str(other.store)) == other
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_nodes_as_stores():
+    root = gzarr.group()
+    inner = root.create_group("a")
+    gzarr.zeros(3, store=inner, path="b")
+    assert "a/b" in root
+    assert gzarr.open(inner, path="b").name == "/a/b"
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_zip_archives(tmp_path):
+    path = tmp_path / "x.zip"
+    gzarr.save(path, np.arange(1000))
+    names = zipfile.ZipFile(path).namelist()
+    assert len(names) == len(set(names))
+    assert gzarr.load(path).sum() == 499500
+    gzarr.save(path, a=np.arange(3), b=np.arange(4))
+    loaded = gzarr.load(path)
+    assert sorted(loaded) == ["a", "b"]
+    assert loaded["b"].tolist() == [0, 1, 2, 3]
+    assert gzarr.load(path, path="a").tolist() == [0, 1, 2]
+    assert gzarr.load(f"{path}/b").tolist() == [0, 1, 2, 3]
+
+
+# -- save and load -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_save_one_array(place):
+    assert gzarr.save(place, np.arange(4)) is None
+    assert gzarr.load(place).tolist() == [0, 1, 2, 3]
+    gzarr.save(place, [[1.5, 2.5]])
+    assert gzarr.load(place).tolist() == [[1.5, 2.5]]
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_save_several_arrays(place):
+    gzarr.save(place, np.arange(2), np.arange(3), named=np.arange(4))
+    loaded = gzarr.load(place)
+    assert sorted(loaded) == ["arr_0", "arr_1", "named"]
+    assert len(loaded) == 3
+    assert "named" in loaded
+    assert loaded["arr_1"].tolist() == [0, 1, 2]
+    assert loaded["arr_1"] is loaded["arr_1"]
+    assert repr(loaded) == "<LazyLoader: arr_0, arr_1, named>"
+    with pytest.raises(KeyError, match="nope"):
+        loaded["nope"]
+    gzarr.save(place, only=np.arange(4))
+    assert list(gzarr.load(place)) == ["only"]
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_save_with_options_and_below_a_path():
+    store = {}
+    gzarr.save(store, np.arange(10), path="deep/er", chunks=3)
+    assert gzarr.open(store)["deep/er"].chunks == (3,)
+    gzarr.save(store, a=np.arange(2), path="other")
+    assert sorted(gzarr.open(store)) == ["deep", "other"]
+    assert gzarr.load(store, path="other/a").tolist() == [0, 1]
+    gzarr.save_array(store, np.arange(2), path="deep/er")
+    gzarr.save_group(store, x=np.arange(2), path="deep")
+    assert list(gzarr.open(store)["deep"]) == ["x"]
+    with pytest.raises(ValueError, match="at least one array"):
+        gzarr.save(store)
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_save_onto_the_array_itself(place):
+    gzarr.save(place, np.arange(10))
+    z = gzarr.open(place, mode="r")
+    gzarr.save(place, z)
+    assert gzarr.load(place).tolist() == list(range(10))
+
+
+def test_load_what_is_not_there(tmp_path):
+    with pytest.raises(NodeNotFoundError, match=r"x\.zarr"):
+        gzarr.load(tmp_path / "x.zarr")
+    assert not (tmp_path / "x.zarr").exists()
+
+
+# -- groups, like ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_group_opens_or_creates():
+    store = {}
+    g = gzarr.group(store, attributes={"a": 1})
+    g["x"] = np.arange(3)
+    assert list(gzarr.group(store)) == ["x"]
+    assert gzarr.group(store).attrs["a"] == 1
+    assert list(gzarr.group(store, overwrite=True)) == []
+    assert gzarr.group(store, path="a/b").name == "/a/b"
+    with pytest.raises(ContainsGroupError, match="overwrite=True"):
+        gzarr.create_group(store)
+    assert gzarr.create_group(store, overwrite=True, attributes={"b": 2}).attrs.asdict() == {"b": 2}
+    assert gzarr.open_group(store, path="made", attributes={"c": 3}).attrs["c"] == 3
+    read_only = gzarr.MemoryStore(store, read_only=True)
+    assert gzarr.group(read_only).read_only
+    with pytest.raises(GroupNotFoundError, match="read-only"):
+        gzarr.group(read_only, path="missing")
+    with pytest.raises(TypeError, match="'attribute'"):
+        gzarr.group(store, attribute={})
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_open_like():
+    store = {}
+    template = gzarr.full((4, 6), 7, chunks=(2, 3), dtype="i4")
+    z = gzarr.open_like(template, store)
+    assert (z.shape, z.chunks, z.dtype, z.fill_value) == ((4, 6), (2, 3), np.int32, 7)
+    z[0, 0] = 1
+    assert gzarr.open_like(template, store)[0, 0] == 1
+
+
+def test_tree_of_anything_like_h5py():
+    class Dataset:
+        shape = (100,)
+        dtype = np.dtype("i8")
+
+    class File(dict):
+        name = "/"
+
+    source = File(foo=File(bar=File(baz=Dataset())), spam=Dataset())
+    assert repr(gzarr.tree(source)) == ("/\n├── foo\n│   └── bar\n│       └── baz (100,) int64\n└── spam (100,) int64")

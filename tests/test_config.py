@@ -1,0 +1,115 @@
+"""Settings: defaults, the environment over them, `config.set` over both."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.config import DEFAULTS, Config
+
+
+@pytest.fixture(autouse=True)
+def _back_to_defaults():
+    yield
+    gzarr.config.reset()
+
+
+def test_defaults():
+    assert gzarr.config["default_zarr_format"] == 3
+    assert gzarr.config.get("array.order") == "C"
+    assert gzarr.config.get("array.write_empty_chunks") is False
+    assert gzarr.config.get("nope", 5) == 5
+    assert set(gzarr.config) == set(DEFAULTS)
+    assert len(gzarr.config) == len(DEFAULTS)
+    assert repr(gzarr.config).startswith("Config({'default_zarr_format': 3")
+    with pytest.raises(KeyError):
+        gzarr.config["nope"]
+
+
+def test_set_for_good():
+    gzarr.config.set({"default_zarr_format": 2})
+    assert gzarr.zeros(3).zarr_format == 2
+    gzarr.config["default_zarr_format"] = 3
+    assert gzarr.zeros(3).zarr_format == 3
+    assert gzarr.group().zarr_format == 3
+
+
+def test_set_for_a_block():
+    with gzarr.config.set({"array.order": "F"}) as config:
+        assert config is gzarr.config
+        assert gzarr.zeros((2, 2)).order == "F"
+        with gzarr.config.set(array__order="C"):
+            assert gzarr.zeros((2, 2)).order == "C"
+        assert gzarr.config["array.order"] == "F"
+    assert gzarr.config["array.order"] == "C"
+    with pytest.raises(RuntimeError, match="stop"), gzarr.config.set({"array.order": "F"}):
+        raise RuntimeError("stop")
+    assert gzarr.config["array.order"] == "C"
+
+
+def test_forms_of_names():
+    for values, keywords in (
+        ({"array": {"order": "F"}}, {}),
+        ({"array.order": "F"}, {}),
+        (None, {"array__order": "F"}),
+    ):
+        with gzarr.config.set(values, **keywords):
+            assert gzarr.config["array.order"] == "F"
+
+
+def test_unknown_settings_are_named_and_change_nothing():
+    with pytest.raises(KeyError, match=r"no setting 'array\.ordre'; there are .*array\.order"):
+        gzarr.config.set({"array.order": "F", "array.ordre": "F"})
+    assert gzarr.config["array.order"] == "C"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "key", "value"),
+    [
+        ("GZARR_DEFAULT_ZARR_FORMAT", "2", "default_zarr_format", 2),
+        ("GZARR_ARRAY__ORDER", "F", "array.order", "F"),
+        ("GZARR_ARRAY__WRITE_EMPTY_CHUNKS", "true", "array.write_empty_chunks", True),
+        ("GZARR_DEVICE", "cpu", "device", "cpu"),
+        ("GZARR_THREADING__MAX_WORKERS", "3", "threading.max_workers", 3),
+    ],
+)
+def test_environment(monkeypatch, name, text, key, value):
+    monkeypatch.setenv(name, text)
+    assert Config()[key] == value
+
+
+def test_environment_in_a_new_process(monkeypatch):
+    monkeypatch.setenv("GZARR_DEFAULT_ZARR_FORMAT", "2")
+    code = "import gzarr; print(gzarr.zeros(3).zarr_format)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "2\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "call"),
+    [
+        ({"default_zarr_format": 4}, lambda: gzarr.zeros(3)),
+        ({"default_zarr_format": 4}, gzarr.group),
+        ({"array.order": "K"}, lambda: gzarr.zeros(3)),
+        ({"device": "toaster"}, lambda: gzarr.zeros(3)),
+    ],
+    ids=str,
+)
+def test_bad_settings_are_refused_where_they_matter(settings, call):
+    with gzarr.config.set(settings), pytest.raises((ValueError, gzarr.DeviceError), match=r"4|K|toaster"):
+        call()
+
+
+def test_device_default():
+    with gzarr.config.set(device="cpu"):
+        assert gzarr.zeros(3).device == "cpu"
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_max_workers(workers):
+    data = np.random.default_rng(1).integers(0, 9, (512, 1024))
+    with gzarr.config.set({"threading.max_workers": workers}):
+        z = gzarr.array(data, chunks=(64, 64))
+        assert np.array_equal(z[:], data)

@@ -1,0 +1,180 @@
+"""Resizing and appending: growth shows the fill value, shrinking clears for good, and bad shapes change nothing."""
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import MetadataError, ReadOnlyError
+from gzarr.storage import CountingStore
+
+
+@pytest.fixture(params=["v2", "v3", "sharded", "rectilinear"])
+def make(request):
+    """Makes an array of shape (n, m) with small chunks, in every layout."""
+    extra = {
+        "v2": {"zarr_format": 2, "chunks": (3, 4)},
+        "v3": {"chunks": (3, 4)},
+        "sharded": {"chunks": (3, 2), "shards": (6, 4)},
+        "rectilinear": None,
+    }[request.param]
+
+    def make(data, **keywords):
+        data = np.asarray(data)
+        options = {"chunks": [[2, 1, data.shape[0]], [4, data.shape[1]]]} if extra is None else extra
+        return gzarr.array(data, **{**options, "store": {}, **keywords})
+
+    return make
+
+
+DATA = np.arange(1, 71).reshape(7, 10)
+
+
+@pytest.mark.parametrize(
+    "call", [lambda z, *s: z.resize(s), lambda z, *s: z.resize(*s), lambda z, *s: z.resize(list(s))]
+)
+def test_forms(make, call):
+    z = make(DATA)
+    call(z, 4, 12)
+    assert z.shape == gzarr.open(z.store).shape == (4, 12)
+    z.shape = (5, 5)
+    assert z.shape == (5, 5)
+    assert gzarr.zeros(5, store={}).resize(7) is None
+
+
+@pytest.mark.parametrize("middle", [(7, 10), (1, 1), (4, 5), (3, 4), (6, 10), (7, 3), (20, 2), (0, 5), (0, 0)])
+@pytest.mark.parametrize("fill_value", [0, 9])
+def test_shrinking_and_growing_shows_the_fill_value(make, middle, fill_value):
+    z = make(DATA, fill_value=fill_value)
+    z.resize(middle)
+    kept = tuple(slice(min(a, b)) for a, b in zip(middle, DATA.shape, strict=True))
+    want = np.full((12, 12), fill_value)
+    want[kept] = DATA[kept]
+    z.resize(12, 12)
+    assert np.array_equal(z[:], want)
+    assert np.array_equal(gzarr.open(z.store)[:], want)
+
+
+def test_objects_outside_are_deleted(make):
+    z = make(DATA)
+    z.resize(0, 10)
+    assert [key for key in z.store if "zarr" not in key] == []
+    z.resize(7, 10)
+    assert not np.any(z[:])
+
+
+def test_growing_writes_metadata_only():
+    store = CountingStore(gzarr.MemoryStore())
+    z = gzarr.array(DATA, chunks=(3, 4), store=store)
+    store.reset()
+    z.resize(10**9, 10**9)
+    assert store.written == ["zarr.json"]
+    assert store.deleted == []
+    assert z[10**9 - 1, 5] == 0
+    assert z[6, 9] == 70
+
+
+def test_shrinking_touches_only_what_is_stored():
+    store = CountingStore(gzarr.MemoryStore())
+    z = gzarr.zeros((10**9, 10**9), chunks=(10, 10), store=store)
+    z[0, 0] = 1
+    z[500, 500] = 2
+    z.resize(501, 501)
+    assert z[500, 500] == 2
+    z.resize(3, 3)
+    assert z[0, 0] == 1
+    assert z.nchunks_initialized == 1
+
+
+@pytest.mark.parametrize(
+    "bad", [((5,),), (5,), (1, 2, 3), ((-1, 10),), ((2.5, 10),), ("ab",), ((None, 10),), ((7, "10"),)], ids=repr
+)
+def test_bad_shapes_change_nothing(make, bad):
+    z = make(DATA)
+    before = dict(z.store)
+    with pytest.raises((MetadataError, TypeError)):
+        z.resize(*bad)
+    assert dict(z.store) == before
+    assert z.shape == (7, 10)
+    assert np.array_equal(z[:], DATA)
+
+
+# -- appending ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_append(make, axis):
+    z = make(DATA)
+    more = DATA[:2] if axis == 0 else DATA[:, :5]
+    assert z.append(-more, axis=axis) == z.shape
+    want = np.concatenate([DATA, -more], axis=axis)
+    assert z.append(more.tolist(), axis=axis) == z.shape
+    want = np.concatenate([want, more], axis=axis)
+    assert np.array_equal(z[:], want)
+    assert np.array_equal(gzarr.open(z.store)[:], want)
+
+
+def test_append_after_shrinking(make):
+    z = make(DATA)
+    z.resize(4, 10)
+    z.append(DATA[:1])
+    assert np.array_equal(z[:], np.concatenate([DATA[:4], DATA[:1]]))
+
+
+def test_append_nothing_and_to_nothing(make):
+    z = make(DATA)
+    assert z.append(DATA[:0]) == (7, 10)
+    z = gzarr.zeros((0,), chunks=3, dtype="i8", store={})
+    for i in range(7):
+        assert z.append([i]) == (i + 1,)
+    assert z[:].tolist() == list(range(7))
+
+
+def test_append_an_array():
+    z = gzarr.array(DATA, chunks=(3, 4))
+    assert z.append(gzarr.array(DATA)) == (14, 10)
+    assert z.append(z) == (28, 10)
+    assert np.array_equal(z[:], np.concatenate([DATA] * 4))
+
+
+@pytest.mark.parametrize(
+    ("data", "axis", "error"),
+    [
+        (np.zeros((2, 9)), 0, ValueError),
+        (np.zeros((2, 10)), 1, ValueError),
+        (np.zeros(10), 0, ValueError),
+        (np.zeros((1, 2, 10)), 0, ValueError),
+        (5, 0, ValueError),
+        (np.zeros((2, 10)), 2, IndexError),
+        (np.array([["x"] * 10]), 0, ValueError),
+        (np.array([[1] * 9 + [{}]], object), 0, TypeError),
+        ([["x"] * 10], 0, ValueError),
+        (np.zeros((1, 10), [("a", "i4"), ("b", "i4")]), 0, TypeError),
+    ],
+    ids=lambda v: f"{np.shape(v)}" if not isinstance(v, type) else v.__name__,
+)
+def test_bad_appends_change_nothing(make, data, axis, error):
+    z = make(DATA)
+    before = dict(z.store)
+    with pytest.raises(error):
+        z.append(data, axis=axis)
+    assert dict(z.store) == before
+    assert z.shape == (7, 10)
+    assert gzarr.open(z.store).shape == (7, 10)
+
+
+def test_read_only(make):
+    z = gzarr.open(make(DATA).store, mode="r")
+    for change in (lambda: z.resize(1, 1), lambda: z.append(DATA), lambda: setattr(z, "shape", (1, 1))):
+        with pytest.raises(ReadOnlyError):
+            change()
+    assert np.array_equal(z[:], DATA)
+
+
+def test_resizing_keeps_everything_else():
+    z = gzarr.create_array(
+        {}, shape=(4, 4), chunks=(2, 2), shards=(4, 4), dimension_names=["y", "x"], attributes={"a": 1}, fill_value=3
+    )
+    before = gzarr.open(z.store).metadata
+    z.resize(8, 8)
+    z.resize(4, 4)
+    assert gzarr.open(z.store).metadata == before

@@ -1,0 +1,260 @@
+"""What stands between brackets: which normal form it takes, and what is said of what does not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import SelectionError
+from gzarr.selection import (
+    Box,
+    Points,
+    Range,
+    normalize,
+    normalize_basic,
+    normalize_blocks,
+    normalize_coordinates,
+    normalize_mask,
+    normalize_orthogonal,
+    normalize_vindex,
+    split_fields,
+)
+
+SHAPE = (6, 5, 4)
+
+
+# -- fields ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "rest", "fields"),
+    [
+        ("a", (), "a"),
+        (["a", "b"], (), ["a", "b"]),
+        (("a", 0), (0,), "a"),
+        ((0, slice(2), "a", "b"), (0, slice(2)), ["a", "b"]),
+        (("a", "b"), (), ["a", "b"]),
+        ([0, 1], [0, 1], None),
+        ([], [], None),
+        (..., ..., None),
+    ],
+)
+def test_names_are_taken_out_of_keys(key: Any, rest: Any, fields: Any) -> None:
+    assert split_fields(key) == (rest, fields)
+
+
+# -- normal forms ----------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_box_needs_no_view() -> None:
+    box = normalize_basic((slice(1, 5, 2), ...), SHAPE)
+    assert box.axes == (Range(1, 2, 2), Range(0, 1, 5), Range(0, 1, 4))
+    assert box.shape == (2, 5, 4)
+    assert box.view is None
+
+
+def test_negative_steps_become_increasing_ranges_seen_backwards() -> None:
+    box = normalize_basic((slice(None, None, -2), slice(3, 0, -1)), SHAPE)
+    assert box.axes[:2] == (Range(1, 2, 3), Range(1, 1, 3))
+    assert box.shape == (3, 3, 4)
+    backwards = slice(None, None, -1)
+    assert box.view == (backwards, backwards, slice(None), ...)
+
+
+def test_integers_lose_their_axis_and_new_axes_have_none() -> None:
+    box = normalize_basic((2, None, slice(1, 3), -1), SHAPE)
+    assert box.axes == (Range(2, 1, 1), Range(1, 1, 2), Range(3, 1, 1))
+    assert box.shape == (1, 2)
+    assert np.empty(box.shape)[box.view].shape == (1, 2, 1)
+
+
+def test_boxes_of_no_elements_have_no_negative_size() -> None:
+    for item in (slice(4, 2), slice(9, 20), slice(2, 4, -1), slice(-1, -3)):
+        assert normalize_basic(item, SHAPE).shape == (0, 5, 4)
+
+
+@pytest.mark.parametrize("index", [2, np.int8(2), np.uint64(2), np.array(2), -4])
+def test_whatever_counts_as_an_integer(index: Any) -> None:
+    assert normalize_basic(index, SHAPE).axes[0] == Range(2, 1, 1)
+
+
+def test_lists_wrap_and_keep_their_order() -> None:
+    box = normalize_orthogonal(([3, -1, 3], slice(None), np.array([True, False, True, False])), SHAPE)
+    assert np.asarray(box.axes[0]).tolist() == [3, 5, 3]
+    assert np.asarray(box.axes[2]).tolist() == [0, 2]
+    assert box.shape == (3, 5, 2)
+
+
+def test_the_given_index_array_is_not_changed() -> None:
+    given = np.array([-1, 2])
+    normalize_orthogonal((given,), SHAPE)
+    normalize_coordinates((given, given, given), SHAPE)
+    assert given.tolist() == [-1, 2]
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "shape"),
+    [
+        (3, Box, (5, 4)),
+        ((), Box, SHAPE),
+        (None, Box, (1, *SHAPE)),
+        ([0, 2], Box, (2, 5, 4)),
+        (range(3), Box, (3, 5, 4)),
+        (np.array([0, 2]), Box, (2, 5, 4)),
+        ((slice(2), [0, 1]), Box, (2, 2, 4)),
+        ((..., [0, 1]), Box, (6, 5, 2)),
+        (([0, 1], 2), Box, (2, 4)),
+        ([True, False] * 3, Box, (3, 5, 4)),
+        ((0, [True, False, True, True, False]), Box, (3, 4)),
+        (np.ones(SHAPE, bool), Points, (120,)),
+        (np.ones(SHAPE, bool).tolist(), Points, (120,)),
+        ((np.zeros(SHAPE, bool),), Points, (0,)),
+        (([0, 1], [0, 1], [0, 1]), Points, (2,)),
+        ((1, [0, 1], [2, 3]), Points, (2,)),
+        ((1, 2, [2, 3]), Points, (2,)),
+        ((np.array([[0], [1]]), [0, 1], 2), Points, (2, 2)),
+    ],
+)
+def test_brackets_fall_back(key: Any, kind: type, shape: tuple[int, ...]) -> None:
+    found = normalize(key, SHAPE)
+    assert isinstance(found, kind)
+    assert found.shape == shape
+
+
+@pytest.mark.parametrize(
+    ("key", "shape"),
+    [([0, 2], (2,)), (np.array([[0, 1], [2, 3]]), (2, 2)), ([True, False, True, False], (2,)), ([], (0,))],
+)
+def test_one_list_for_one_axis_is_points(key: Any, shape: tuple[int, ...]) -> None:
+    found = normalize(key, (4,))
+    assert isinstance(found, Points)
+    assert found.shape == shape
+
+
+def test_masks_of_arrays_without_axes() -> None:
+    assert normalize_mask(np.array(True), ()).shape == (1,)
+    assert normalize_mask(np.array(False), ()).shape == (0,)
+
+
+def test_blocks_are_ranges_of_elements() -> None:
+    box = normalize_blocks((-1, slice(0, 2)), (10, 9), [[0, 4, 8, 10], [0, 3, 6, 9]])
+    assert box.axes == (Range(8, 1, 2), Range(0, 1, 6))
+    assert normalize_blocks(slice(2, 1), (10,), [[0, 4, 8, 10]]).shape == (0,)
+    assert normalize_blocks((), (10,), [[0, 4, 8, 10]]).shape == (10,)
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------
+
+TOO_MANY = "too many indices: the array has 3 dimensions, got 4"
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (6, "index 6 is out of bounds for axis 0 with size 6"),
+        ((0, -6), "index -6 is out of bounds for axis 1 with size 5"),
+        ((0, 0, 0, 0), TOO_MANY),
+        ((..., ...), "only have a single ellipsis"),
+        (slice(None, None, 0), "axis 0: slice step cannot be zero"),
+        (slice("a"), "bad slice"),
+        (1.5, "cannot index axis 0 with float 1.5; use integers, slices"),
+        ((0, object), "cannot index axis 1 with type"),
+        (True, "a boolean is not an index"),
+        (np.True_, "a boolean is not an index"),
+        ([0, 6], "index 6 is out of bounds for axis 0 with size 6"),
+        ([-7, 0], "index -7 is out of bounds for axis 0 with size 6"),
+        ([0.5], "axis 0 must hold integers, got float64"),
+        ((slice(None), [True, False]), "boolean list for axis 1 must have length 5, got 2"),
+        (([0, 1], [0, 1]), "2 index lists beside slices are ambiguous.*oindex.*vindex"),
+        (([0, 1], [0, 1], slice(None)), "2 index lists beside slices are ambiguous"),
+        ((slice(None), [[0, 1]]), "one-dimensional lists, got 2 on axis 1"),
+        (([0, 1], [0, 1, 2], 0), r"do not broadcast together: \(2,\), \(3,\), \(\)"),
+        (([0], [0], [4]), "index 4 is out of bounds for axis 2 with size 4"),
+        (np.ones((2, 2), bool), "one-dimensional lists, got 2 on axis 0"),
+    ],
+)
+def test_brackets_say_what_does_not_fit(key: Any, message: str) -> None:
+    with pytest.raises(SelectionError, match=message):
+        normalize(key, SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("function", "key", "message"),
+    [
+        (normalize_basic, [0, 1], "cannot index axis 0 with list"),
+        (normalize_coordinates, ([0],), "one index array per axis: 3, got 1"),
+        (normalize_coordinates, ([0], [0], ["a"]), "axis 2 must hold integers"),
+        (normalize_vindex, ([0], slice(2), [0]), "use oindex for slices"),
+        (normalize_vindex, ([0], ..., [0]), "use oindex for slices"),
+        (normalize_mask, np.ones((6, 5), bool), r"boolean array of shape \(6, 5, 4\), got bool of shape \(6, 5\)"),
+        (normalize_mask, np.ones(SHAPE), "got float64"),
+        (normalize_mask, (np.ones(6, bool), np.ones(5, bool)), "got several items"),
+    ],
+)
+def test_methods_say_what_does_not_fit(function: Any, key: Any, message: str) -> None:
+    with pytest.raises(SelectionError, match=message):
+        function(key, SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [(3, "block 3 is out of bounds for axis 0 with size 3"), (slice(None, None, 2), "step 1 only"), ([0], "list")],
+)
+def test_blocks_say_what_does_not_fit(key: Any, message: str) -> None:
+    with pytest.raises(SelectionError, match=message):
+        normalize_blocks(key, (10,), [[0, 4, 8, 10]])
+
+
+def test_a_selection_error_is_an_index_error_and_nothing_was_written() -> None:
+    array = gzarr.array(np.arange(4), chunks=2)
+    before = dict(array.store)
+    for write in (
+        lambda: array.__setitem__(4, 1),
+        lambda: array.oindex.__setitem__([0, 9], 1),
+        lambda: array.vindex.__setitem__([0, -9], 1),
+        lambda: array.blocks.__setitem__(2, 1),
+        lambda: array.set_mask_selection(np.ones(3, bool), 1),
+    ):
+        with pytest.raises(IndexError):
+            write()
+    assert dict(array.store) == before
+
+
+# -- out= and scalars ------------------------------------------------------------------------------------------------
+
+
+def test_out_must_fit() -> None:
+    array = gzarr.array(np.arange(6).reshape(2, 3), chunks=2)
+    with pytest.raises(ValueError, match=r"out has shape \(3, 2\), the selection \(2, 3\)"):
+        array.get_basic_selection(out=np.empty((3, 2), "i8"))
+    with pytest.raises(TypeError, match="out has dtype int64, which cannot take float64"):
+        gzarr.array([0.5]).get_basic_selection(out=np.empty(1, "i8"))
+    read_only = np.empty((2, 3), "i8")
+    read_only.flags.writeable = False
+    with pytest.raises(ValueError, match="out is read-only"):
+        array.get_basic_selection(out=read_only)
+
+
+def test_out_of_another_width_is_cast() -> None:
+    out = np.empty(3, "f8")
+    gzarr.array(np.arange(3, dtype="i2")).get_basic_selection(out=out)
+    assert out.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", ">u4", "f4", "c16", "M8[D]", "m8[s]", "S3", "U3", "i4,f4"])
+def test_single_elements_are_numpy_scalars(dtype: str) -> None:
+    array = gzarr.zeros((3, 4), dtype=dtype, chunks=2)
+    kind = type(np.zeros((), array.dtype)[()])
+    for element in (
+        array[1, 2],
+        array[-1, -1],
+        array.oindex[1, 2],
+        array.vindex[1, 2],
+        array.get_basic_selection((0, 0)),
+        array.get_coordinate_selection((0, 0)),
+    ):
+        assert type(element) is kind
+    assert type(gzarr.zeros((), dtype=dtype)[()]) is kind
