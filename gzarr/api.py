@@ -69,7 +69,7 @@ def create_array(
     return arrays.make(opened, where, backend, data=data, overwrite=overwrite, shape=shape, dtype=dtype, **kwargs)
 
 
-def create(  # noqa: PLR0917  the positional arguments of zarr 2
+def create(
     shape: Any = None,
     chunks: Any = True,
     dtype: Any = None,

@@ -315,6 +315,8 @@ class Sharded:
         # The token was taken before the index was read: only if it still holds does the index belong to it.
         if generation is not None and store.generation(source.key) == generation:
             self._keep(name, generation, index)
+        elif source.length is not None:
+            raise CodecError("the shard was replaced between its index and a nested one", codec="sharding_indexed")
         return index
 
     def _keep(self, name: _Place, generation: object, index: NDArray[np.uint64]) -> None:

@@ -143,8 +143,9 @@ def normalize_mask(key: Any, shape: tuple[int, ...]) -> Points:
     if mask is None or mask.dtype != np.bool_ or mask.shape != shape:
         found = "several items" if mask is None else f"{mask.dtype} of shape {mask.shape}"
         raise SelectionError(f"a mask selection needs one boolean array of shape {shape}, got {found}")
-    found = np.nonzero(mask) if shape else ()  # NumPy refuses to look for the True of an array without axes
-    coords = tuple(c.astype(np.int64, copy=False) for c in found)
+    # NumPy refuses to look for the True of an array without axes.
+    where = np.nonzero(mask) if shape else ()
+    coords = tuple(c.astype(np.int64, copy=False) for c in where)
     return Points(coords, (int(coords[0].size),) if coords else (int(mask),))
 
 

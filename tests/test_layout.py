@@ -199,7 +199,7 @@ def test_an_index_that_points_outside_is_refused(location: str, entry: tuple[int
     stored = bytearray(shard_of(layout))
     at = 0 if location == "start" else len(stored) - 16 * 24
     stored[at : at + 16] = np.array(entry, "<u8").tobytes()
-    with pytest.raises(CodecError, match="points outside|impossible entry"):
+    with pytest.raises(CodecError, match=r"points outside|impossible entry"):
         layout.extract(bytes(stored), (0, 0), COORDS)
     with pytest.raises(CodecError):
         find_all(layout, bytes(stored))

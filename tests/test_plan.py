@@ -1,4 +1,4 @@
-"""Plans against a brute force over all elements: each selected element once, from the right chunk, to the right place."""
+"""Plans against a brute force over all elements: each element once, from the right chunk, to the right place."""
 
 from __future__ import annotations
 
@@ -59,11 +59,10 @@ def elements_of(selection: Selection) -> dict[tuple[int, ...], tuple[int, ...]]:
     if isinstance(selection, Points):
         n = int(np.prod(selection.shape, dtype=int))
         return {(i,): tuple(int(c[i]) for c in selection.coords) for i in range(n)}
-    rows = []
-    for axis in selection.axes:
-        rows.append(
-            [axis.start + i * axis.step for i in range(axis.size)] if isinstance(axis, Range) else axis.tolist()
-        )
+    rows = [
+        [axis.start + i * axis.step for i in range(axis.size)] if isinstance(axis, Range) else axis.tolist()
+        for axis in selection.axes
+    ]
     places = product(*(range(len(row)) for row in rows))
     return {place: tuple(row[i] for row, i in zip(rows, place, strict=True)) for place in places}
 

@@ -60,7 +60,7 @@ def sharding_codec(step: Step) -> Codec:
     index_coder = _Coder(index_steps)
     inner = _Coder(prepare(spec.codecs, ArrayRepr(shard.dtype, spec.chunk_shape, shard.fill_value)))
     # The ellipsis keeps arrays arrays: an object taken out of an array without axes would become what NumPy guesses.
-    boxes = [
+    boxes: list[tuple[Any, ...]] = [
         (..., *(slice(i * n, (i + 1) * n) for i, n in zip(coords, spec.chunk_shape, strict=True)))
         for coords in np.ndindex(*counts)
     ]

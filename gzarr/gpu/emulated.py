@@ -143,7 +143,7 @@ def _lz4(data: bytes, room: int) -> Any:
     return lz4_decompress(room.to_bytes(4, "little") + data) if room else b""
 
 
-def _zstd(data: bytes, room: int) -> Any:  # noqa: ARG001  one signature for all
+def _zstd(data: bytes, room: int) -> Any:
     return zstd_decompress(data)
 
 

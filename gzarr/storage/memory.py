@@ -43,7 +43,7 @@ class _Generation:
         self._value = value
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is _Generation and self._value is other._value  # noqa: SLF001  # our own class
+        return type(other) is _Generation and self._value is other._value  # our own class
 
     def __hash__(self) -> int:
         return id(self._value)

@@ -28,13 +28,15 @@ from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.config import config
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import CodecError, UnknownCodecError
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.grid import RegularAxis
 from gzarr.plan import Part, make_plan
 from gzarr.selection import Selection, normalize_basic, normalize_coordinates, normalize_orthogonal
 from gzarr.storage import CountingStore, MemoryStore, Request
 from gzarr.storage.base import host_view
 
-BACKENDS: dict[str, Callable[[], Backend]] = {"cpu": CpuBackend}
+BACKENDS: dict[str, Callable[[], Backend]] = {"cpu": CpuBackend, "emulated": lambda: GpuBackend(EmulatedDevice())}
 
 STRUCT = np.dtype([("a", "<i4"), ("b", "<f4"), ("c", "u1", (2,))])
 DTYPES = ("|b1", "|i1", ">u2", "<i4", "<u8", "<f2", ">f4", "<f8", "<c8", "<M8[s]", ">m8[D]", "|S3", "<U2", STRUCT)

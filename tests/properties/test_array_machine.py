@@ -1,4 +1,4 @@
-"""Random lives of arrays: writes, resizes, appends, attributes, second handles; NumPy and a dict must agree throughout."""
+"""Random lives of arrays: writes, resizes, appends, attributes, new handles; NumPy and a dict agree throughout."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ attributes = st.none() | st.integers(-9, 9) | st.text(max_size=3) | st.lists(st.
 
 
 class ArrayMachine(RuleBasedStateMachine):
-    """Two handles on one array: one writes, each in turn; the other reads."""
+    """One handle writes, and is opened anew now and then; another reads after every step."""
 
     local = False
 

@@ -95,7 +95,7 @@ def test_writes_of_fields_leave_the_others_alone(drawn: Filled, data: st.DataObj
     same(np.asarray(array), model)
 
     lists = data.draw(orthogonal_keys(case.shape))
-    index, shape = orthogonal_index(lists, case.shape)
+    index, _ = orthogonal_index(lists, case.shape)
     value = np.atleast_1d(sample(model.dtype, (1,), rng))[fields][0]
     array.set_orthogonal_selection(lists, value, fields=fields)
     put(model, index, fields, value)
@@ -171,7 +171,7 @@ def test_a_whole_element_is_a_tuple(foo: gzarr.Array) -> None:
 
 def test_an_unknown_name_is_refused(foo: gzarr.Array) -> None:
     for key in ("qux", ["foo", "qux"], (0, "qux")):
-        with pytest.raises(SelectionError, match="no field 'qux'.*'foo', 'bar', 'baz'"):
+        with pytest.raises(SelectionError, match=r"no field 'qux'.*'foo', 'bar', 'baz'"):
             foo[key]
         with pytest.raises(SelectionError, match="no field 'qux'"):
             foo[key] = 1
