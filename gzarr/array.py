@@ -83,7 +83,7 @@ class Array(Node[ArrayMeta], Indexed):
             self._bound = bind(metadata, store, path, backend)
         except (UnknownCodecError, MissingExtraError) as error:
             # What the array is can be asked all the same; reading and writing it raises this error.
-            self._bound = type(error)(f"{self.store_path}: {error}")
+            self._bound = type(error)(str(error))
         self._out_dtype = metadata.data_type.dtype if out_dtype is None else out_dtype
         self.is_view = is_view
         setting = config.get("array.write_empty_chunks") if write_empty_chunks is None else write_empty_chunks
@@ -433,7 +433,7 @@ class Array(Node[ArrayMeta], Indexed):
     @property
     def _io(self) -> ArrayIO:
         if isinstance(self._bound, GzarrError):
-            raise self._bound
+            raise type(self._bound)(str(self._bound))
         return self._bound
 
     def require_codecs(self) -> None:

@@ -20,7 +20,7 @@ from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Repr, Step
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.cpu.backend import CpuBackend
 from gzarr.engine import ArrayIO
-from gzarr.errors import MetadataError
+from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.grid import Grid, chunk_shape, is_regular
 from gzarr.keys import Coords, join_path
 from gzarr.layout import Direct, Level, Sharded
@@ -47,7 +47,7 @@ def bind(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayIO:
     """
     try:
         return _bound(meta, store, path, backend)
-    except MetadataError as error:
+    except (MetadataError, MissingExtraError) as error:
         raise type(error)(f"{codecs_in_errors(meta, store, path)}: {error}") from error
 
 

@@ -137,8 +137,7 @@ class PointPlan:
 
     def _part(self, coords: Coords, points: Indices, *, contiguous: bool) -> Part:
         lows = [axis.bounds(c)[0] for axis, c in zip(self.grid, coords, strict=True)]
-        # Without axes there is nothing to index; the new axis makes of the one element a list of one point.
-        inside = tuple(c[points] - low for c, low in zip(self.coords, lows, strict=True)) or (None,)
+        inside = tuple(c[points] - low for c, low in zip(self.coords, lows, strict=True))
         out = slice(int(points[0]), int(points[-1]) + 1) if contiguous else points
         single = all(n == 1 for n in chunk_shape(self.grid, coords))
         return Part(coords, inside, out, single)

@@ -94,7 +94,7 @@ def moves_of(parts: list[Part], plan: Plan) -> list[tuple[tuple[int, ...], tuple
             inside[place] = place
         taken, put = inside[part.inside], places[part.out]
         if not isinstance(taken, np.ndarray):  # without axes NumPy takes the element itself
-            taken, put = as_single(taken), as_single(put if not isinstance(put, np.ndarray) else put[()])
+            taken, put = as_single(taken), as_single(put.reshape(-1)[0] if isinstance(put, np.ndarray) else put)
         assert taken.shape == put.shape
         moves += [(out, part.coords, into) for out, into in zip(put.reshape(-1), taken.reshape(-1), strict=True)]
     return moves

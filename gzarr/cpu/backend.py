@@ -199,10 +199,12 @@ def _gather_one(chunk: ArrayRepr, value: Array, part: Part, old: Array | None, f
         if whole and type(part.inside) is tuple and all(type(i) is slice for i in part.inside):
             return np.ascontiguousarray(piece, chunk.dtype).reshape(chunk.shape)
         old = np.full(chunk.shape, fill_of(chunk, None), chunk.dtype)
+    # A point of an array without axes: with a new axis its one element takes a list of one value.
+    inside = part.inside if chunk.shape or isinstance(part.out, tuple) else (None,)
     if fields is None:
-        old[part.inside] = piece
+        old[inside] = piece
     else:
-        old[fields][part.inside] = piece
+        old[fields][inside] = piece
     return old
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gzarr.backend import Chain
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, Step
@@ -27,23 +28,8 @@ def codecs_for(steps: Sequence[Step]) -> tuple[Codec, ...]:
     )
 
 
-class _Coder:
-    """A prepared chain of codecs, as `gzarr.shard` wants it."""
-
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self._codecs = codecs_for(steps)
-
-    def decode(self, buffers: Sequence[Any]) -> list[Any]:
-        """Decode a batch."""
-        for codec in reversed(self._codecs):
-            buffers = codec.decode(buffers)
-        return list(buffers)
-
-    def encode(self, chunks: Sequence[Any]) -> list[Any]:
-        """Encode a batch."""
-        for codec in self._codecs:
-            chunks = codec.encode(chunks)
-        return list(chunks)
+def _coder(steps: Sequence[Step], chunk: ArrayRepr) -> Chain:
+    return Chain(chunk, codecs_for(steps), ())
 
 
 def sharding_codec(step: Step) -> Codec:
@@ -52,13 +38,15 @@ def sharding_codec(step: Step) -> Codec:
     if not isinstance(spec, ShardingCodec) or not isinstance(shard, ArrayRepr):
         raise MetadataError(f"codec 'sharding_indexed' encodes arrays, got {shard}")
     counts = tuple(n // c for n, c in zip(shard.shape, spec.chunk_shape, strict=True))
-    index_steps = prepare(spec.index_codecs, ArrayRepr(np.dtype("uint64"), (*counts, 2)))
+    index_chunk = ArrayRepr(np.dtype("uint64"), (*counts, 2))
+    index_steps = prepare(spec.index_codecs, index_chunk)
     index_repr = index_steps[-1].encoded
     if not isinstance(index_repr, BytesRepr) or index_repr.nbytes is None:
         raise MetadataError("codec 'sharding_indexed': index_codecs must give an index of fixed size")
     index_nbytes = index_repr.nbytes
-    index_coder = _Coder(index_steps)
-    inner = _Coder(prepare(spec.codecs, ArrayRepr(shard.dtype, spec.chunk_shape, shard.fill_value)))
+    index_coder = _coder(index_steps, index_chunk)
+    inner_chunk = ArrayRepr(shard.dtype, spec.chunk_shape, shard.fill_value)
+    inner = _coder(prepare(spec.codecs, inner_chunk), inner_chunk)
     # The ellipsis keeps arrays arrays: an object taken out of an array without axes would become what NumPy guesses.
     boxes: list[tuple[Any, ...]] = [
         (..., *(slice(i * n, (i + 1) * n) for i, n in zip(coords, spec.chunk_shape, strict=True)))

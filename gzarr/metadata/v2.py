@@ -39,7 +39,7 @@ def parse_array(document: Mapping[str, Any], attributes: Mapping[str, Any], what
     if len(chunks) != len(shape):
         raise MetadataError(f"{what}: field 'chunks' has {len(chunks)} dimensions, the shape {len(shape)}")
     order = expect(document.get("order", "C"), ("C", "F"), "order", what)
-    separator = document.get("dimension_separator")
+    separator: Any = document.get("dimension_separator")
     separator = "." if separator is None else expect(separator, (".", "/"), "dimension_separator", what)
     filters = document.get("filters")
     if filters is None:

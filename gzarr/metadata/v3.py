@@ -28,7 +28,7 @@ _GROUP_FIELDS = frozenset({"zarr_format", "node_type", "attributes"})
 #: Inline consolidated metadata: written by zarr-python, some versions without "must_understand": false.
 _IGNORABLE = frozenset({"consolidated_metadata"})
 #: Chunks that a rectilinear axis may have: a short run-length code can stand for more than any memory holds.
-_MAX_VARYING_CHUNKS = 10_000_000
+_MAX_VARYING_CHUNKS = 1_000_000
 
 
 def parse(document: Mapping[str, Any], what: str) -> NodeMeta:

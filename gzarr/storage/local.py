@@ -13,6 +13,7 @@ page cache a read costs a few microseconds, and whoever wants several at a time 
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import secrets
@@ -40,6 +41,8 @@ _LAST_OFFSET = (1 << 63) - 1
 
 # How often a write is begun again because another thread removed the directory that it had just made.
 _ATTEMPTS = 100
+#: How often a directory is emptied again because a late writer put a file into it.
+_REMOVE_ATTEMPTS = 20
 
 # Inode numbers are used again, and clocks of file systems tick every few milliseconds, so a replaced file can look like
 # the one before. Files that this process writes therefore also leave a number here, by inode.
@@ -82,6 +85,19 @@ def _read_range(fd: int, start: int | None, length: int | None) -> Buffer:
         return _read_all(fd, length, start)
     begin, end = byte_range(start, length, os.fstat(fd).st_size)
     return _read_all(fd, end - begin, begin)
+
+
+def _remove_tree(directory: str) -> None:
+    """Delete a directory that has just been renamed: a writer that was on its way in may still put a file there."""
+    for _ in range(_REMOVE_ATTEMPTS):
+        try:
+            shutil.rmtree(directory)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+        else:
+            return
+    shutil.rmtree(directory)
 
 
 def _temporary(directory: str) -> str:
@@ -282,7 +298,7 @@ class LocalStore(Store):
             if os.path.islink(doomed):
                 os.unlink(doomed)
             else:
-                shutil.rmtree(doomed)
+                _remove_tree(doomed)
         except FileNotFoundError:
             pass  # another thread was faster
         except OSError as error:

@@ -32,7 +32,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.grid import RegularAxis
 from gzarr.plan import Part, make_plan
-from gzarr.selection import Selection, normalize_basic, normalize_coordinates, normalize_orthogonal
+from gzarr.selection import Selection, normalize_basic, normalize_coordinates, normalize_mask, normalize_orthogonal
 from gzarr.storage import CountingStore, MemoryStore, Request
 from gzarr.storage.base import host_view
 
@@ -381,10 +381,18 @@ def test_arrays_without_axes(backend: Backend) -> None:
     chain = chain_for(backend, (), "<f4", 2.5)
     (data,) = encoded(backend, chain, np.array(7, "<f4"))
     (part,) = parts_of(normalize_basic((), ()), (), ())
+    (point,) = parts_of(normalize_mask(np.array(True), ()), (), ())
     for buffer, wanted in ((data, 7), (None, 2.5)):
         out = backend.empty((), np.dtype("<f4"))
         backend.place(chain, [buffer], [part], out, None)
         assert host(out)[()] == wanted
+        points = backend.empty((1,), np.dtype("<f4"))
+        backend.place(chain, [buffer], [point], points, None)
+        assert host(points).tolist() == [wanted]
+    for old in (None, backend.decode(chain, [data])[0]):
+        value = np.array([9], "<f4")
+        (chunk,) = backend.gather(chain, backend.asarray(value, value.dtype), [point], [old], None)
+        assert host(chunk)[()] == 9
 
 
 # -- gathering -------------------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def deep(depth):
                     "configuration": {"kind": "inline", "chunk_shapes": [[[1, 10**12]]]},
                 },
             },
-            "refused .*chunk_grid.configuration.chunk_shapes.*more than 10000000",
+            "refused .*chunk_grid.configuration.chunk_shapes.*more than 1000000",
         ),
         ({"codecs": deep(200)}, "refused .*'codecs' is nested too deep"),
         (
@@ -233,7 +233,7 @@ def test_an_array_with_a_missing_codec_can_be_looked_at_but_not_read():
     assert sorted(group.array_keys()) == ["bad", "good"]
     bad = group["bad"]
     assert (bad.shape, bad.attrs.asdict()) == ((4, 5), {"a": 1})
-    with pytest.raises(gzarr.errors.UnknownCodecError, match=r"memory://\d+/bad: .*unheard-of.*register"):
+    with pytest.raises(gzarr.errors.UnknownCodecError, match=r"memory://\d+: bad/\.zarray: .*unheard-of.*register"):
         bad[:]
     with pytest.raises(gzarr.errors.UnknownCodecError, match="unheard-of"):
         bad[0, 0] = 1

@@ -15,7 +15,7 @@ from tests.kernels.reference import Shuffle
 
 DEVICE = hostbuild.HostKernels()
 
-#: Whether the test marked with it can run: every other machine skips it and says why.
+#: Why tests that launch kernels are skipped where nothing compiles them.
 NO_COMPILER = "no C++ compiler (g++ or $CXX) on this machine"
 HAS_COMPILER = hostbuild.find_compiler() is not None
 
@@ -114,7 +114,7 @@ class Layout:
         memory = np.full(self.offset + nbytes, 0xA5, np.uint8)
         wide = memory[self.offset :].view(dtype).reshape(spread) if nbytes else np.empty(spread, dtype)
         back = [self.order.index(axis) for axis in range(len(shape))]
-        return wide.transpose(back)[tuple(slice(None, None, step) for step in self.steps) + (...,)], memory
+        return wide.transpose(back)[(*(slice(None, None, step) for step in self.steps), ...)], memory
 
 
 @st.composite

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -31,8 +32,9 @@ def run(frames: list[bytes], counts: list[Counts], n_threads: int | None = None)
     threads = int(blocks[-1]) if n_threads is None else n_threads
     DEVICE.launch("blosc_parse", threads, (len(frames), address, nbytes, blocks, streams, found, csize, raw, error))
     rows = []
-    for i, (first, last) in enumerate(zip(streams[:-1], streams[1:], strict=True)):
-        table = zip(found[first:last].tolist(), csize[first:last].tolist(), raw[first:last], error[first:last])
+    for i, (first, last) in enumerate(pairwise(streams)):
+        columns = (column[first:last].tolist() for column in (found, csize, raw, error))
+        table = zip(*columns, strict=True)
         rows.append([Stream(a - int(address[i]) if a else 0, n, bool(r), int(e)) for a, n, r, e in table])
         assert set(raw[first:last].tolist()) <= {0, 1}
     return rows

@@ -60,8 +60,10 @@ def test_unknown_kernels_are_named() -> None:
 
 @pytest.mark.parametrize(
     ("n", "nbytes", "box", "points"),
-    [(0, 4, 0, 0), (1, 1, 1, 1), (16, 1, 1, 16), (17, 1, 2, 17), (5, 4, 2, 5), (5, 8, 3, 5), (5, 16, 5, 5)]
-    + [(5, 3, 5, 5), (5, 12, 5, 5), (5, 17, 10, 10), (5, 300, 95, 95)],
+    [
+        *[(0, 4, 0, 0), (1, 1, 1, 1), (16, 1, 1, 16), (17, 1, 2, 17), (5, 4, 2, 5), (5, 8, 3, 5), (5, 16, 5, 5)],
+        *[(5, 3, 5, 5), (5, 12, 5, 5), (5, 17, 10, 10), (5, 300, 95, 95)],
+    ],
 )
 def test_threads(n: int, nbytes: int, box: int, points: int) -> None:
     assert (kernels.box_threads(n, nbytes), kernels.point_threads(n, nbytes)) == (box, points)
@@ -180,7 +182,7 @@ def test_nvcc_compiles_for_every_architecture(name: str, tmp_path: Path) -> None
     targets = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in ARCHITECTURES]
     strict = ["-Werror", "all-warnings", "-Xptxas", "-warn-spills", "-Xptxas", "-warn-lmem-usage"]
     command = [str(NVCC), "-std=c++17", "-fatbin", "--threads", "0", *strict, *targets, str(file)]
-    result = subprocess.run([*command, "-o", str(tmp_path / "made")], capture_output=True, text=True, timeout=300)
+    result = subprocess.run([*command, "-o", str(tmp_path / "made")], check=False, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout + result.stderr == ""
     assert (tmp_path / "made").stat().st_size > 0
@@ -214,7 +216,7 @@ def sanitized() -> dict[str, str]:
 
 
 def run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    return subprocess.run(command, env=environment, cwd=ROOT, check=False, capture_output=True, text=True, timeout=600)
 
 
 def test_kernels_pass_under_sanitizers(sanitized: dict[str, str]) -> None:

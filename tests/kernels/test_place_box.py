@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, box_threads
 from gzarr.grid import RegularAxis
-from gzarr.plan import BoxPlan, make_plan
+from gzarr.plan import BoxPlan, Span, make_plan
 from gzarr.selection import Box, normalize_basic, normalize_orthogonal
 from tests.kernels.launching import (
     DEVICE,
@@ -131,11 +131,21 @@ def chunkings(draw: st.DrawFn, max_ndim: int = 4, min_ndim: int = 0) -> Chunking
 
 
 @st.composite
+def wide_chunkings(draw: st.DrawFn) -> Chunking:
+    """Rows of several units of small elements, of which a chunk holds many."""
+    shape = draw(st.integers(1, 3)), draw(st.integers(40, 150))
+    lengths = draw(st.sampled_from([1, 3])), draw(st.sampled_from([33, 48, 64, 160]))
+    dtype = draw(st.sampled_from([*(np.dtype(d) for d in ("u1", "<i2", "<f4", "<f8")), RECORD]))
+    field = draw(st.sampled_from(["flag", "low", "high"])) if dtype is RECORD else None
+    return Chunking(shape, lengths, dtype, field, 0, draw(st.sampled_from([(0, 1), (0, 1), (1, 0)])))
+
+
+@st.composite
 def filled(draw: st.DrawFn, case: Chunking, plan: BoxPlan) -> tuple[Sources, np.ndarray, np.ndarray]:
     """(the chunks that a plan touches, some of them missing; what the array then holds; the fill value)."""
     rng = np.random.default_rng(draw(st.integers(0, 1 << 32)))
     model = random_array(rng, case.shape, case.dtype)
-    offset, copied = case.copied
+    _, copied = case.copied
     fill = random_array(rng, (1,), copied)
     stored, shuffle_rows = [], []
     result = (model if case.field is None else model[case.field]).copy()
@@ -210,6 +220,22 @@ def test_orthogonal_selections(case: Chunking, data: st.DataObject) -> None:
     check(data, case, selection, wanted)
 
 
+@given(wide_chunkings(), st.sampled_from(["all", "step", "back", "sorted", "any"]), st.data())
+def test_wide_rows(case: Chunking, kind: str, data: st.DataObject) -> None:
+    """Units of elements that are far apart, or in index lists, beside units that are whole runs of bytes."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
+    extent = case.shape[1]
+    index = {
+        "all": slice(None),
+        "step": slice(data.draw(st.integers(0, 3)), None, 2),
+        "back": slice(None, None, -1),
+        "sorted": np.sort(rng.integers(0, extent, 70)),
+        "any": rng.integers(0, extent, 70),
+    }[kind]
+    selection = normalize_orthogonal((slice(None), index), case.shape)
+    check(data, case, selection, lambda model: model[:, index])
+
+
 @pytest.mark.parametrize("mode", [PLAIN, BYTE_SHUFFLED, BIT_SHUFFLED])
 @pytest.mark.parametrize(
     ("dtype", "unit"),
@@ -237,6 +263,22 @@ def test_no_parts_write_nothing() -> None:
     out = np.full(4, 7, np.float32)
     place(case, plan, make_sources([], []), out[:0].reshape(4, 0), np.zeros(1, np.float32), n_threads=64)
     assert (out == 7).all()
+
+
+def test_parts_without_elements() -> None:
+    """Rows of the tables may select nothing; those after them are found, also by a thread that began before them."""
+    case = Chunking((4,), (4,), np.dtype("<u2"), None, 0, (0,))
+    spans = [
+        (slice(0, 3), slice(0, 3)),
+        (slice(0, 0), slice(0, 0)),
+        (slice(2, 2), slice(3, 3)),
+        (slice(1, 3), slice(3, 5)),
+    ]
+    plan = BoxPlan((tuple(Span(i, *span, full=False) for i, span in enumerate(spans)),), (5,), case.grid)
+    chunks = [np.arange(10 * i, 10 * i + 4, dtype="<u2").view(np.uint8) for i in range(4)]
+    out = np.zeros(5, "<u2")
+    place(case, plan, make_sources(chunks, [Shuffle()] * 4), out, np.zeros(1, "<u2"))
+    assert out.tolist() == [0, 1, 2, 31, 32]
 
 
 def test_no_dimensions() -> None:

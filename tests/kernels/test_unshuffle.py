@@ -36,7 +36,9 @@ def test_any_sizes(data: st.DataObject) -> None:
         n = data.draw(st.one_of(st.integers(0, 40), st.integers(0, 3000)))
         plain.append(noise(n, data.draw(st.integers(0, 99))))
         how.append(data.draw(shuffles(n, data.draw(st.sampled_from([1, 2, 3, 4, 8, 16])))))
-    stored = [at_offset(shuffled(p, h), data.draw(st.sampled_from([0, 0, 1, 8]))) for p, h in zip(plain, how)]
+    stored = [
+        at_offset(shuffled(p, h), data.draw(st.sampled_from([0, 0, 1, 8]))) for p, h in zip(plain, how, strict=True)
+    ]
     found = unshuffle(stored, how, data.draw(st.sampled_from([0, 0, 2, 3])))
     assert [f.tobytes() for f in found] == [p.tobytes() for p in plain]
 
@@ -49,7 +51,7 @@ def test_each_item_size_in_one_launch(mode: int, typesize: int) -> None:
     lengths = [typesize * items + tail for items in (0, 1, 7, 8, 16, 40, 129) for tail in (0, typesize // 2)]
     plain = [noise(n, n) for n in lengths for _ in range(3)]
     how = [Shuffle(mode, typesize, size) for n in lengths for size in (max(n, 1), 16 * typesize, 24 * typesize + 1)]
-    found = unshuffle([shuffled(p, h) for p, h in zip(plain, how)], how)
+    found = unshuffle([shuffled(p, h) for p, h in zip(plain, how, strict=True)], how)
     assert [f.tobytes() for f in found] == [p.tobytes() for p in plain]
 
 

@@ -186,7 +186,7 @@ def test_reading_with_a_codec_that_nobody_registered(registered):
     codec = numcodecs.registry.codec_registry.pop(XorCodec.codec_id)
     unread = zarr.open("x.zarr", mode="r")
     assert unread.shape == (4, 8)
-    with pytest.raises(zarr.errors.UnknownCodecError, match=r"x\.zarr.*xor_of_the_notes.*register"):
+    with pytest.raises(zarr.errors.UnknownCodecError, match=r"xor_of_the_notes.*register"):
         unread[:]
     numcodecs.register_codec(codec)
     assert zarr.open("x.zarr", mode="r")[0, 0] == 1

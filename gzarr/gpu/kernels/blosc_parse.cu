@@ -7,7 +7,7 @@
 // Streams of a frame are numbered block after block, each block having `splits` of them but a short last block, which
 // has one. A frame that was stored whole ("memcpy") counts as one block of one raw stream; one of no bytes has none.
 //
-// Traffic for each block: 16 bytes of header and 4 of block table (cached), 4 bytes a stream, 18 bytes written a stream.
+// Traffic for each block: 16 bytes of header and 4 of block table (cached); for each stream 4 read and 18 written.
 // The stream sizes of a block form a chain, hence one thread: there are at most 16 of them.
 //
 // Source: c-blosc 1.x, README_CHUNK_FORMAT.rst and blosc.c; offsets count from the beginning of the frame.

@@ -4,10 +4,11 @@
 // 16 / copy_nbytes consecutive elements of 1, 2, 4 or 8 bytes, or one of the 16-byte pieces of a larger (or odd)
 // element. Where out is in C order, consecutive threads write consecutive units.
 //
-// Traffic for an element of s bytes: s read, s written; byte shuffle too reads each byte once (from s planes, each of
-// them contiguous over the warp). Bit shuffle loads each byte 8 s / 16 times for s < 8 but from L1, and once from
-// memory. A transposed chunk or a step reads a 32-byte sector for each element and counts on L2 for the elements beside
-// it. A missing chunk reads nothing. Tables cost log2(n_parts) + 8 ndim cached loads for each unit.
+// Traffic for an element of s bytes: s read, s written. Byte shuffle too reads each byte once, from s planes, each of
+// them contiguous over the warp. Bit shuffle reads each byte once from memory, and for s > 2 some times more from L1
+// (a thread loads 8 bytes for each 16 / s it takes). A transposed chunk or a step reads a 32-byte sector for each
+// element and counts on L2 for the elements beside it. A missing chunk reads nothing. Each unit makes log2(n_parts) + 8
+// ndim loads from tables that stay in cache.
 #include "source.cuh"
 
 struct Box {
