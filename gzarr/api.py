@@ -10,7 +10,7 @@ import numpy as np
 
 from gzarr import arrays
 from gzarr.array import Array
-from gzarr.creation import new_group_meta
+from gzarr.creation import UNSET, new_group_meta
 from gzarr.devices import backend_for
 from gzarr.errors import (
     ArrayNotFoundError,
@@ -41,6 +41,19 @@ def create_array(
     shape: Any = None,
     dtype: Any = None,
     data: Any = None,
+    chunks: Any = None,
+    shards: Any = None,
+    compressor: Any = UNSET,
+    compressors: Any = UNSET,
+    filters: Any = UNSET,
+    serializer: Any = UNSET,
+    codecs: Any = UNSET,
+    fill_value: Any = UNSET,
+    order: str | None = None,
+    zarr_format: int | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    dimension_names: Any = None,
+    chunk_key_encoding: Any = None,
     overwrite: bool = False,
     path: str | None = None,
     device: str | None = None,
@@ -51,9 +64,16 @@ def create_array(
     store: a store, path, URL or mapping; None for memory.
     name: path of the array in the store (``path`` means the same).
     shape: extents. dtype: element type, float64 by default. data: array-like to fill the array with.
+    chunks: an int, a tuple (None or -1 for a whole axis), False for one chunk, None or "auto" for a guess, or a list of
+        chunk lengths for every axis. shards: shape of the shards, "auto", or None for none.
+    compressor, compressors: one or several codecs from bytes to bytes (of numcodecs, gzarr.codecs or zarr), None for
+        none. filters: codecs before them. serializer: the codec from array to bytes. codecs: the whole chain instead.
+    fill_value: what unwritten elements are. order: "C" or "F" in chunks.
+    zarr_format: 2 or 3. attributes: user attributes. dimension_names: a name for every axis (v3).
+    chunk_key_encoding: {"name": "default" or "v2", "separator": "/" or "."}.
     overwrite: whether to delete what is stored there.
     device: where reads give their results: "auto", "cpu", "cuda", "cuda:N".
-    kwargs: see `gzarr.creation.ArrayOptions` (chunks, shards, compressors, compressor, filters, codecs, ...).
+    kwargs: the rest of `gzarr.creation.ArrayOptions`: object_codec, dimension_separator, write_empty_chunks.
     Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError, TypeError for unknown keywords.
 
     >>> z = create_array(shape=(100, 100), chunks=(10, 10), dtype="i4")
@@ -61,12 +81,15 @@ def create_array(
     >>> z[0, :5]
     array([1, 2, 3, 0, 0], dtype=int32)
     """
-    opened, base = _opened(store, "w" if overwrite else "a")
     if name and path:
         raise MetadataError(f"name={name!r} and path={path!r} mean the same; give one of them")
+    given = {"shape": shape, "dtype": dtype, "chunks": chunks, "shards": shards, "order": order, **kwargs}
+    given |= {"compressor": compressor, "compressors": compressors, "filters": filters, "serializer": serializer}
+    given |= {"codecs": codecs, "fill_value": fill_value, "zarr_format": zarr_format, "attributes": attributes}
+    given |= {"dimension_names": dimension_names, "chunk_key_encoding": chunk_key_encoding}
+    opened, base = _opened(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(name or path or ""))
-    backend = backend_for(device)
-    return arrays.make(opened, where, backend, data=data, overwrite=overwrite, shape=shape, dtype=dtype, **kwargs)
+    return arrays.make(opened, where, backend_for(device), data=data, overwrite=overwrite, **given)
 
 
 def create(

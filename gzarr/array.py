@@ -36,7 +36,7 @@ from gzarr.indexing import Indexed
 from gzarr.info import PlacementReport, Report, human_size
 from gzarr.keys import join_path
 from gzarr.locks import node_lock
-from gzarr.metadata.documents import document_key, documents, read_node, write_node
+from gzarr.metadata.documents import document_key, documents, read_node, write_shape
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 from gzarr.node import Node, same_objects
@@ -491,8 +491,7 @@ class Array(Node[ArrayMeta], Indexed):
         new = self.metadata.resized(shape)
         io = bind(new, self.store, self.path, self.backend)  # fails, if it does, before anything is changed
         clear_outside(self._io, self.metadata, self.store, self.path, shape)
-        if not self.is_view:
-            write_node(self.store, self.path, new)
+        write_shape(self.store, self.path, new)
         self._bound, self.metadata = io, new
 
     def _rebind(self, meta: ArrayMeta) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -40,14 +41,17 @@ def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
         if name in _OPTIONS:
             known[name] = value
         elif name == "chunk_shape":
-            known.setdefault("chunks", value)
+            if known.get("chunks") is None:
+                known["chunks"] = value
         elif name == "config":
             known.update(_runtime_config(value))
         elif name in _PLANNED:
             if value is not None:
                 raise MetadataError(f"the keyword {name!r} is not supported by this version of gzarr; leave it out")
         elif name not in _HARMLESS:
-            raise TypeError(f"unknown keyword {name!r}; gzarr knows {', '.join(sorted(_OPTIONS))}")
+            near = get_close_matches(name, _OPTIONS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"gzarr knows {', '.join(sorted(_OPTIONS))}"
+            raise TypeError(f"unknown keyword {name!r}; {hint}")
     if known.get("attributes") is None:
         known.pop("attributes", None)
     return ArrayOptions(**known)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gzarr.errors import NodeNotFoundError
 from gzarr.keys import join_path
 from gzarr.metadata import v2, v3
 from gzarr.metadata.fields import attributes_of, dump_json, parse_json
@@ -63,11 +64,30 @@ def write_node(store: Store, path: str, meta: NodeMeta) -> None:
     store.set_many(documents(meta, path))
 
 
+def write_shape(store: Store, path: str, meta: ArrayMeta) -> None:
+    """Write an array's new shape and chunk grid; everything else in its document stays as whoever wrote it."""
+    if meta.zarr_format == 3:
+        _change(store, join_path(path, "zarr.json"), {k: v3.to_json(meta)[k] for k in ("shape", "chunk_grid")}, 2)
+    else:
+        _change(store, join_path(path, ".zarray"), {"shape": list(meta.shape)}, 4)
+
+
+def _change(store: Store, key: str, fields: Mapping[str, Any], indent: int) -> None:
+    """Replace fields of a stored document."""
+    store.check_writable()
+    what = _what(store, key)
+    stored = store.get_one(Request(key))
+    if stored is None:
+        raise NodeNotFoundError(f"{what} is gone: it was deleted")
+    document = {**parse_json(stored, what), **fields}
+    store.set(key, dump_json(document, indent, sort_keys=key.endswith(".zarray")))
+
+
 def write_attributes(store: Store, path: str, meta: NodeMeta) -> None:
-    """Write a node's attributes, and for v3 the document that holds them. Raises: TypeError, ReadOnlyError."""
+    """Write a node's attributes; all else in its documents stays. Raises: TypeError, ReadOnlyError."""
     store.check_writable()
     if meta.zarr_format == 3:
-        write_node(store, path, meta)
+        _change(store, join_path(path, "zarr.json"), {"attributes": dict(meta.attributes)}, 2)
         return
     key = join_path(path, ".zattrs")
     if meta.attributes:

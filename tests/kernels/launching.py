@@ -76,7 +76,8 @@ def box_tables(axes: Sequence[Sequence[tuple]]) -> BoxTables:
             numbers = range(index.start, index.stop, index.step or 1)
             return numbers.start, numbers.step, len(numbers), -1
         pool.extend(index.tolist())
-        return 0, 0, index.size, len(pool) - index.size
+        # Where there is a list, start and step mean nothing: these would be taken for a run of bytes.
+        return 7, 1, index.size, len(pool) - index.size
 
     rows = []
     for spans in axes:

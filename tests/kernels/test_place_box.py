@@ -257,6 +257,21 @@ def test_whole_chunks_in_c_order_take_the_fast_path(dtype: str, mode: int, unit:
     assert same_bytes(out, model)
 
 
+@pytest.mark.parametrize("field", RECORD.names)
+@pytest.mark.parametrize("mode", [PLAIN, BYTE_SHUFFLED, BIT_SHUFFLED])
+def test_fields_of_wide_rows(mode: int, field: str) -> None:
+    """Elements that follow each other in the chunk and in the result, but not byte for byte in the chunk."""
+    case = Chunking((2, 64), (1, 64), RECORD, field, 0, (0, 1))
+    rng = np.random.default_rng(8)
+    model = random_array(rng, case.shape, RECORD)
+    how = Shuffle(mode, RECORD.itemsize, 32 * RECORD.itemsize)
+    chunks = [shuffled(chunk_bytes(model, case, (i, 0), rng), how) for i in range(2)]
+    out = np.zeros(case.shape, case.copied[1])
+    plan = make_plan(normalize_basic((), case.shape), case.grid)
+    place(case, plan, make_sources(chunks, [how] * 2), out, np.zeros(1, case.copied[1]))
+    assert same_bytes(out, model[field])
+
+
 def test_no_parts_write_nothing() -> None:
     case = Chunking((4, 0), (2, 3), np.dtype("f4"), None, 0, (0, 1))
     plan = make_plan(normalize_basic((), case.shape), case.grid)
