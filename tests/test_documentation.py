@@ -34,7 +34,6 @@ def test_links_of_the_documentation_lead_somewhere() -> None:
     pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CORRECTNESS.md", *(ROOT / "docs").glob("*.md")]
     broken = []
     for page in pages:
-        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
-            if not link.startswith("http") and not (page.parent / link).exists():
-                broken.append(f"{page.name}: {link}")
+        links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+        broken += [f"{page.name}: {k}" for k in links if not k.startswith("http") and not (page.parent / k).exists()]
     assert not broken

@@ -25,6 +25,7 @@ from gzarr.gpu.batch import Chunks, Shuffle, Wave
 from gzarr.gpu.codecs import TABLE
 from gzarr.gpu.device import Device
 from gzarr.gpu.dtypes import has_dtype
+from gzarr.gpu.kernels import box_threads, point_threads
 from gzarr.gpu.placing import box_tables, is_box, point_tables
 from gzarr.gpu.plan import DevicePlan, make_device_plan, reversed_units
 from gzarr.gpu.streams import plain_shuffle, unshuffled, upload_rows, upload_streams, upload_tables
@@ -251,7 +252,7 @@ def _launch_box(wave: Wave, plan: DevicePlan, parts: Sequence[Part], out: Array,
     columns_at, (pool_at, elem_at, chunk_stride_at, out_stride_at, fill_at), info_at = rest[:7], rest[7:12], rest[12:]
     args = (len(parts), ndim, source_at, span_at, base_at, *columns_at, pool_at, elem_at, chunk_stride_at)
     args += (wave.device.address(out), out_stride_at, itemsize, offset, copied, swap, fill_at, *info_at)
-    wave.device.launch("place_box", int(tables.elem_start[-1]), args)
+    wave.device.launch("place_box", box_threads(int(tables.elem_start[-1]), copied), args)
 
 
 def _launch_points(wave: Wave, plan: DevicePlan, parts: Sequence[Part], out: Array, common: tuple[Any, ...]) -> None:
@@ -263,7 +264,7 @@ def _launch_points(wave: Wave, plan: DevicePlan, parts: Sequence[Part], out: Arr
     part_at, element_at, out_at, source_at, fill_at, *info_at = places
     args = (tables.part.size, part_at, element_at, out_at, source_at, wave.device.address(out))
     args += (itemsize, offset, copied, swap, fill_at, *info_at)
-    wave.device.launch("place_points", tables.part.size, args)
+    wave.device.launch("place_points", point_threads(tables.part.size, copied), args)
 
 
 def _field(dtype: np.dtype[Any], field: Any) -> tuple[int, np.dtype[Any]]:

@@ -12,11 +12,10 @@ from gzarr.backend import Array
 from gzarr.errors import CodecError
 from gzarr.gpu.batch import PLAIN, Chunks, Shuffle, Streams, Wave
 from gzarr.gpu.device import Table
+from gzarr.gpu.kernels import unit_starts
 
 #: Tables and streams begin at multiples of this many bytes: what the most demanding kernel and decoder want.
 ALIGNMENT = 16
-#: Bytes that one thread of the copy and unshuffle kernels moves.
-UNIT = 16
 
 
 def upload_tables(wave: Wave, *tables: NDArray[Any]) -> list[int]:
@@ -74,7 +73,7 @@ def copy_streams(wave: Wave, source: Table, target: Table, nbytes: Table) -> Non
     """Copy byte ranges from one place of the device to another."""
     if not source.size:
         return
-    starts = np.concatenate([[0], np.cumsum(-(-nbytes // UNIT))]).astype(np.int64)
+    starts = unit_starts(nbytes)
     tables = upload_tables(wave, source, target, nbytes, starts)
     wave.device.launch("copy_streams", int(starts[-1]), (source.size, *tables))
 
@@ -126,7 +125,7 @@ def unshuffled(wave: Wave, chunks: Chunks) -> Chunks:
     rows, addresses = new_rows(wave, n, chunks.nbytes)
     shuffle = chunks.shuffle or plain_shuffle(n, chunks.nbytes)
     nbytes = np.full(n, chunks.nbytes, np.int64)
-    starts = np.arange(n + 1, dtype=np.int64) * -(-chunks.nbytes // UNIT)
+    starts = unit_starts(nbytes)
     info = (shuffle.mode, shuffle.typesize, shuffle.blocksize, nbytes)
     source, target, starts_at, *info_at = upload_tables(wave, chunks.addresses, addresses, starts, *info)
     wave.device.launch("unshuffle", int(starts[-1]), (n, source, target, starts_at, *info_at))
