@@ -42,7 +42,8 @@ class Request(NamedTuple):
 
 def host_view(buffer: Buffer) -> memoryview:
     """A buffer as a flat view of its bytes, without a copy."""
-    view = memoryview(buffer)  # type: ignore[arg-type]  # NumPy arrays are buffers, which their stubs say from 3.12 on
+    exported: Any = buffer  # NumPy arrays are buffers, which their stubs say from Python 3.12 on only
+    view = memoryview(exported)
     return view if view.ndim == 1 and view.format == "B" else view.cast("B")
 
 
