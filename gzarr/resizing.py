@@ -11,7 +11,7 @@ import numpy as np
 
 from gzarr import engine
 from gzarr.backend import Chain
-from gzarr.cpu.backend import fill_of
+from gzarr.codecs.spec import fill_of
 from gzarr.engine import ArrayIO
 from gzarr.keys import Coords
 from gzarr.metadata.model import ArrayMeta

@@ -62,6 +62,14 @@ class BytesRepr:
 Repr: TypeAlias = ArrayRepr | BytesRepr
 
 
+def fill_of(chunk: ArrayRepr, fields: str | list[str] | None = None) -> Any:
+    """The fill value of chunks, or of some of their fields; where it is undefined zero, and None among objects."""
+    value = chunk.fill_value
+    if value is None and not chunk.dtype.hasobject:
+        value = np.zeros((), chunk.dtype)[()]
+    return value if fields is None else value[fields]
+
+
 class CodecSpec(ABC):
     """A codec's name and configuration: a frozen, slotted dataclass that is validated when it is made.
 

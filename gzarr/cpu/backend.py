@@ -16,7 +16,7 @@ import numpy as np
 
 from gzarr.backend import Array, Chain, Fields, Placement, T
 from gzarr.codecs.registry import registered_factory
-from gzarr.codecs.spec import ArrayRepr, Step
+from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.config import config
 from gzarr.cpu.codecs import TABLE
 from gzarr.cpu.sharding import codecs_for
@@ -166,14 +166,6 @@ def load_host(store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
                 )
         buffers[i] = buffer
     return buffers
-
-
-def fill_of(chunk: ArrayRepr, fields: Fields) -> Any:
-    """The fill value of chunks, or of some of their fields; where it is undefined zero, and None among objects."""
-    value = chunk.fill_value
-    if value is None and not chunk.dtype.hasobject:
-        value = np.zeros((), chunk.dtype)[()]
-    return value if fields is None else value[fields]
 
 
 def thread_count() -> int:

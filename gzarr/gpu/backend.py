@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from gzarr.backend import Array, Chain, Fields, Placement, T
-from gzarr.codecs.spec import ArrayRepr, Step
-from gzarr.cpu.backend import CpuBackend, fill_of
+from gzarr.codecs.spec import ArrayRepr, Step, fill_of
+from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.batch import Chunks, Shuffle, Wave
 from gzarr.gpu.codecs import TABLE
