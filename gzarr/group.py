@@ -12,7 +12,14 @@ from gzarr.array import Array
 from gzarr.backend import Backend
 from gzarr.creation import new_group_meta
 from gzarr.devices import backend_for
-from gzarr.errors import ContainsArrayError, ContainsNodeError, GroupNotFoundError, GzarrError, MetadataError
+from gzarr.errors import (
+    ContainsArrayError,
+    ContainsGroupError,
+    ContainsNodeError,
+    GroupNotFoundError,
+    GzarrError,
+    MetadataError,
+)
 from gzarr.info import Report, Tree
 from gzarr.keys import join_path, normalize_path
 from gzarr.metadata.documents import members, read_node
@@ -41,7 +48,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         return self._node(path, meta)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Store an array under a name, replacing an array that is there: data, or a copy of an array or group.
+        """Store an array under a name, replacing an array (not a group): data, or a copy of an array or group.
 
         The copy of a gzarr or h5py array keeps chunks and dtype; that of a gzarr array also codecs and attributes.
         """
@@ -53,6 +60,10 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
             for child, node in value.items():
                 copy[child] = node
             return
+        if isinstance(read_node(self.store, self._member_path(name), self.metadata.zarr_format), GroupMeta):
+            raise ContainsGroupError(
+                f"{name!r} is a group in {self.store_path}; delete it before storing an array there"
+            )
         keywords = self._like(value, {}) if hasattr(value, "shape") and hasattr(value, "dtype") else {}
         attributes = value.attrs.asdict() if isinstance(value, Array) else None
         self.create_array(name, data=value, overwrite=True, attributes=attributes, **keywords)

@@ -222,8 +222,9 @@ def test_assigning_to_itself_loses_nothing(root):
     root["a"] = root["a"]
     assert root["a"][3, 5] == 23
     assert root["a"].chunks == (2, 3)
-    root["foo"] = root["foo/x"]
-    assert root["foo"][:].tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(ContainsGroupError, match="is a group"):
+        root["foo"] = root["foo/x"]
+    assert root["foo/x"][:].tolist() == [0, 1, 2, 3, 4]
 
 
 def test_assigning_a_group_into_itself_is_refused(root):
@@ -412,3 +413,11 @@ def test_a_deep_tree():
     g.create_group("/".join(["d"] * 200))
     assert g.nmembers(None) == 200
     assert len(repr(g.tree()).splitlines()) == 201
+
+
+def test_an_array_does_not_replace_a_group() -> None:
+    root = gzarr.group()
+    root.create_group("a").zeros("b", shape=3)
+    with pytest.raises(gzarr.errors.ContainsGroupError, match=r"'a' is a group.*delete it"):
+        root["a"] = np.arange(3)
+    assert root["a/b"].shape == (3,)
