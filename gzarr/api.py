@@ -10,7 +10,7 @@ import numpy as np
 
 from gzarr import arrays
 from gzarr.array import Array
-from gzarr.creation import UNSET, new_group_meta
+from gzarr.creation import UNSET, ArrayOptions, array_meta, new_group_meta
 from gzarr.devices import backend_for
 from gzarr.errors import (
     ArrayNotFoundError,
@@ -262,8 +262,9 @@ def create_group(
     _check_ignored(ignored)
     opened, base = _opened(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(path or ""))
+    backend = backend_for(device)
     made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=overwrite)
-    return Group(opened, where, made, backend_for(device))
+    return Group(opened, where, made, backend)
 
 
 def open_group(
@@ -361,8 +362,14 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
         raise ValueError("at least one array must be given")
     opened, base = _opened(store, "w")
     where = join_path(base, normalize_path(path or ""))
+    values = {**{f"arr_{i}": a for i, a in enumerate(args)}, **kwargs}
+    # Before anything is replaced: arrays may lie where they are to be saved, and values must be storable.
+    values = {name: value if hasattr(value, "shape") else np.asarray(value) for name, value in values.items()}
+    values = {name: value[...] if isinstance(value, Array) else value for name, value in values.items()}
+    for value in values.values():
+        array_meta(ArrayOptions(shape=value.shape, dtype=arrays.dtype_of(value, {}), zarr_format=zarr_format))
     root = open_group(opened, "w", path=where, zarr_format=zarr_format)
-    for name, value in {**{f"arr_{i}": a for i, a in enumerate(args)}, **kwargs}.items():
+    for name, value in values.items():
         root.create_array(name, data=value)
     _close_if_ours(store, opened)
 

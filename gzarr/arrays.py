@@ -78,7 +78,7 @@ def make(
         if keywords.get("shape") is None:
             keywords["shape"] = data.shape
         if keywords.get("dtype") is None:
-            keywords["dtype"] = _dtype_of(data, keywords)
+            keywords["dtype"] = dtype_of(data, keywords)
     return new_array(store, path, options_from(keywords), backend, data=data, overwrite=overwrite)
 
 
@@ -173,7 +173,8 @@ def _from_python(data: Any, keywords: Mapping[str, Any]) -> Any:
         return np.asarray(data)
 
 
-def _dtype_of(data: Any, keywords: Mapping[str, Any]) -> Any:
+def dtype_of(data: Any, keywords: Mapping[str, Any]) -> Any:
+    """The dtype of an array made from data: text and bytes are recognized in arrays of objects."""
     dtype = data.dtype
     if dtype.kind == "O" and isinstance(data, Array):
         return {"string": str, "bytes": bytes}.get(data.metadata.data_type.variable, object)

@@ -36,6 +36,7 @@ from gzarr.metadata.documents import NAMES, documents, read_node, write_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.metadata.v2 import chain as v2_chain
 from gzarr.metadata.v2 import is_compressor
+from gzarr.node import lies_within
 from gzarr.selection import normalize_basic
 from gzarr.storage.base import Store
 from gzarr.values import as_written
@@ -121,7 +122,7 @@ def new_array(
 
 def _is_below(array: Array, store: Store, path: str) -> bool:
     """Whether an array would be deleted together with a path."""
-    return array.store.lock_name("") == store.lock_name("") and f"{array.path}/".startswith(path and f"{path}/")
+    return lies_within(array.store, array.path, store, path)
 
 
 def new_group_meta(

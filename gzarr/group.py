@@ -24,7 +24,7 @@ from gzarr.info import Report, Tree
 from gzarr.keys import join_path, normalize_path
 from gzarr.metadata.documents import members, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
-from gzarr.node import Node, same_objects
+from gzarr.node import Node, lies_within, same_objects
 from gzarr.storage.base import Store
 from gzarr.storage.wrap import type_name
 
@@ -54,7 +54,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         """
         if isinstance(value, Group):
             self.check_writable()
-            if value.store == self.store and f"{self._path(name)}/".startswith(value.path and f"{value.path}/"):
+            if lies_within(self.store, self._path(name), value.store, value.path):
                 raise ContainsNodeError(f"cannot copy {value.store_path} into itself ({name!r})")
             copy = self.create_group(name, attributes=value.attrs.asdict())
             for child, node in value.items():
@@ -383,7 +383,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
     def _member_path(self, name: str) -> str:
         path = self._path(name)
-        if path == self.path:
+        if not path or path == self.path:
             raise KeyError(f"{name!r} is not a name for a member of {self.store_path}")
         return path
 

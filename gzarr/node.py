@@ -23,6 +23,15 @@ def same_objects(one: Store, two: Store) -> bool:
     return one == two or (type_name(one) == type_name(two) == "MemoryStore" and dict(one) == dict(two))
 
 
+def lies_within(store: Store, path: str, outer_store: Store, outer_path: str) -> bool:
+    """Whether one place is the same as another or below it, also if the stores have different roots."""
+    inner, outer = store.lock_name(path), outer_store.lock_name(outer_path)
+    if isinstance(inner, str) and isinstance(outer, str):  # real paths of files
+        return f"{inner.rstrip('/')}/".startswith(f"{outer.rstrip('/')}/")
+    same_store = store.lock_name("") == outer_store.lock_name("")
+    return same_store and f"{path}/".startswith(f"{outer_path}/" if outer_path else "")
+
+
 class Node(Generic[M]):
     """An array or group opened in a store.
 

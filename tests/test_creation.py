@@ -555,3 +555,25 @@ def test_device():
     with pytest.raises(gzarr.DeviceError):
         gzarr.zeros(3, device="toaster", store=store)
     assert store == {}
+
+
+def test_overwriting_with_itself_through_another_root_loses_nothing(tmp_path) -> None:
+    root = gzarr.open_group(tmp_path / "r", mode="w")
+    root.create_array("q/b", data=np.arange(1, 5))
+    inner = gzarr.open_array(tmp_path / "r/q/b", mode="r")
+    assert root.create_array("q/b", data=inner, chunks=2, overwrite=True)[:].tolist() == [1, 2, 3, 4]
+    root["q/b"] = gzarr.open_array(tmp_path / "r/q/b", mode="r")
+    assert root["q/b"][:].tolist() == [1, 2, 3, 4]
+    gzarr.save(tmp_path / "s", a=np.arange(3))
+    gzarr.save(tmp_path / "s", a=gzarr.open_group(tmp_path / "s", mode="r")["a"])
+    assert gzarr.load(tmp_path / "s")["a"].tolist() == [0, 1, 2]
+    with pytest.raises(gzarr.MetadataError):
+        gzarr.save(tmp_path / "s", a=np.ones(2), b=object())
+    assert gzarr.load(tmp_path / "s")["a"].tolist() == [0, 1, 2]
+    with pytest.raises(gzarr.DeviceError):
+        gzarr.create_group(tmp_path / "s", overwrite=True, device="nonsense")
+    assert gzarr.load(tmp_path / "s")["a"].tolist() == [0, 1, 2]
+    with pytest.raises(KeyError):
+        del root["/"]
+    with pytest.raises(gzarr.errors.ContainsNodeError, match="into itself"):
+        gzarr.open_group(tmp_path / "r/sub", mode="w")["k"] = gzarr.open_group(tmp_path / "r")
