@@ -88,10 +88,13 @@ def _read_range(fd: int, start: int | None, length: int | None) -> Buffer:
 
 
 def _remove_tree(directory: str) -> None:
-    """Delete a directory that has just been renamed: a writer that was on its way in may still put a file there."""
+    """Delete a directory that has just been renamed: a writer that was on its way in may still add or remove a file."""
     for _ in range(_REMOVE_ATTEMPTS):
         try:
             shutil.rmtree(directory)
+        except FileNotFoundError:
+            if not os.path.isdir(directory):
+                return
         except OSError as error:
             if error.errno != errno.ENOTEMPTY:
                 raise
