@@ -445,7 +445,8 @@ def _asked_mode(mode: str | None, keywords: dict[str, Any]) -> str | None:
         if mode not in (None, "r"):
             raise ValueError(f"read_only=True and mode={mode!r} contradict each other")
         mode = "r"
-    arrays.options_from(_without(_without(_without(keywords, "data"), "overwrite"), "device"))
+    elsewhere = ("data", "overwrite", "device", "write_data")
+    arrays.options_from({name: value for name, value in keywords.items() if name not in elsewhere})
     return mode
 
 

@@ -26,7 +26,7 @@ from gzarr.storage.base import Store
 
 _OPTIONS = frozenset(f.name for f in fields(ArrayOptions))
 #: Keywords of zarr that change nothing in gzarr: metadata is always kept, dimensions are never renamed.
-_HARMLESS = frozenset({"cache_metadata", "cache_attrs", "cachesize", "cache_type", "write_data", "chunk_cache"})
+_HARMLESS = frozenset({"cache_metadata", "cache_attrs", "cachesize", "cache_type", "chunk_cache"})
 #: Keywords of zarr that gzarr does not have yet; None (or nothing) is accepted for them.
 _PLANNED = frozenset({"synchronizer", "chunk_store", "meta_array", "storage_options"})
 
@@ -70,6 +70,8 @@ def make(
 ) -> Array:
     """Create an array, filled with ``data`` if that is given, whose shape and dtype are then the defaults.
 
+    With ``write_data=False`` data only says shape and dtype.
+
     Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError, TypeError for unknown keywords.
     """
     if data is not None:
@@ -79,7 +81,8 @@ def make(
             keywords["shape"] = data.shape
         if keywords.get("dtype") is None:
             keywords["dtype"] = dtype_of(data, keywords)
-    return new_array(store, path, options_from(keywords), backend, data=data, overwrite=overwrite)
+    filling = data if keywords.pop("write_data", True) else None
+    return new_array(store, path, options_from(keywords), backend, data=filling, overwrite=overwrite)
 
 
 def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:

@@ -577,3 +577,11 @@ def test_overwriting_with_itself_through_another_root_loses_nothing(tmp_path) ->
         del root["/"]
     with pytest.raises(gzarr.errors.ContainsNodeError, match="into itself"):
         gzarr.open_group(tmp_path / "r/sub", mode="w")["k"] = gzarr.open_group(tmp_path / "r")
+
+
+def test_write_data_false_takes_only_shape_and_dtype_from_the_data() -> None:
+    made = gzarr.from_array(data=np.arange(6, dtype="i2").reshape(2, 3), write_data=False)
+    assert (made.shape, made.dtype, made.nchunks_initialized) == ((2, 3), np.dtype("i2"), 0)
+    assert gzarr.from_array(data=np.arange(3), write_data=True)[:].tolist() == [0, 1, 2]
+    with pytest.raises(TypeError, match="write_dat"):
+        gzarr.zeros(3, write_dat=False)

@@ -22,7 +22,7 @@ from gzarr.errors import DeviceError
 from gzarr.gpu.batch import Chunks, Wave
 from gzarr.gpu.codecs import FRAMED, TABLE, WaveDecoder
 from gzarr.gpu.device import Device
-from gzarr.gpu.dtypes import has_dtype, swap_unit
+from gzarr.gpu.dtypes import swap_unit
 from gzarr.gpu.streams import unshuffled
 
 
@@ -176,8 +176,3 @@ def _placements(
             )
             found.append(Placement(step.spec.name, "host", why))
     return (*found, Placement("place", device.name, "the result lies there"))
-
-
-def usable_result(dtype: np.dtype[Any]) -> bool:
-    """Whether results of a dtype can lie on a device."""
-    return has_dtype(dtype)
