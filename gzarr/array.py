@@ -35,7 +35,6 @@ from gzarr.grid import RegularAxis, is_regular, nchunks
 from gzarr.indexing import Indexed
 from gzarr.info import PlacementReport, Report, human_size
 from gzarr.keys import join_path
-from gzarr.locks import node_lock
 from gzarr.metadata.documents import document_key, documents, read_node, write_shape
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
@@ -480,7 +479,7 @@ class Array(Node[ArrayMeta], Indexed):
         return self[(0,) * self.ndim]
 
     def _metadata_lock(self) -> Any:
-        return node_lock(self.store.lock_name(document_key(self.metadata, self.path)))
+        return self.store.node_locked(document_key(self.metadata, self.path))
 
     def _catch_up(self) -> None:
         """Take over the stored metadata: another array object may have changed shape or attributes."""

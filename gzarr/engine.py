@@ -21,7 +21,6 @@ from gzarr.backend import Array, Backend, Chain, Fields
 from gzarr.errors import ChunkError, CodecError
 from gzarr.keys import Coords
 from gzarr.layout import Layout, Located
-from gzarr.locks import key_locks
 from gzarr.plan import Part, Plan
 from gzarr.storage.base import Buffer, Request, Store
 
@@ -177,7 +176,7 @@ def _locate(io: ArrayIO, object_coords: Coords, parts: Sequence[Part], generatio
 def _write_wave(job: WriteJob, wave: Wave) -> None:
     io = job.io
     keys = [io.layout.key(coords) for coords, _ in wave]
-    with key_locks([io.store.lock_name(key) for key in keys]):
+    with io.store.locked(keys):
         stored = _load_old(job, wave, keys)
         changed = _new_chunks(job, wave, stored)
         items: list[tuple[str, Buffer]] = []

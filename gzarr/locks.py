@@ -3,7 +3,8 @@
 The locks are a fixed table, and a name picks its lock by hash: nothing grows with the number of chunks, and two names
 that meet in one lock only wait for each other needlessly. Several names are locked in the order of the table, so
 callers with crossing sets of names cannot block each other. Nodes have a table of their own: who resizes an array holds
-its node while objects are locked, also by other threads that work for it.
+its node while objects are locked, also by other threads that work for it. So have metadata documents: who holds a node
+rewrites its document and those above it, one at a time.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ _NLOCKS = 1024
 
 _locks: list[AbstractContextManager[Any]] = []
 _node_locks: list[AbstractContextManager[Any]] = []
+_document_locks: list[AbstractContextManager[Any]] = []
 
 
 def _reset() -> None:
     """Start with fresh locks: in a forked child, the threads that held the old ones do not exist."""
-    for table in (_locks, _node_locks):
+    for table in (_locks, _node_locks, _document_locks):
         table[:] = [threading.RLock() for _ in range(_NLOCKS)]
 
 
@@ -39,8 +41,8 @@ def key_locks(names: Iterable[Hashable]) -> AbstractContextManager[Any]:
     The same thread may lock a name again while it holds it, but must not lock *further* names then: it should ask for
     all names in one call, or two threads can block each other.
 
-    This is the one place where read-modify-write is protected. It covers the threads of this process; protection
-    between processes will be added at this point.
+    It covers the threads of this process; `Store.locked` is where stores with a synchronizer add protection between
+    processes.
 
     Args:
         names: what `Store.lock_name` says of each object, in any order; names may repeat.
@@ -68,6 +70,17 @@ def node_lock(name: Hashable) -> AbstractContextManager[Any]:
     Returns: a context manager that holds the lock; the same thread may lock the node again.
     """
     return _node_locks[hash(name) % _NLOCKS]
+
+
+def document_lock(name: Hashable) -> AbstractContextManager[Any]:
+    """Lock one metadata document while it is read, changed and stored; hold nothing else of this kind meanwhile.
+
+    Args:
+        name: what `Store.lock_name` says of the document.
+
+    Returns: a context manager that holds the lock.
+    """
+    return _document_locks[hash(name) % _NLOCKS]
 
 
 class _Several(AbstractContextManager[None]):

@@ -9,7 +9,6 @@ from typing import Any, Generic, Self, TypeVar
 from gzarr.backend import Backend
 from gzarr.errors import NodeNotFoundError, ReadOnlyError
 from gzarr.keys import join_path
-from gzarr.locks import node_lock
 from gzarr.metadata.documents import document_key, read_node, write_attributes
 from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.base import Store
@@ -172,7 +171,7 @@ class Attributes(MutableMapping[str, Any]):
         bad = next((k for k in values if not isinstance(k, str)), None)
         if bad is not None:
             raise TypeError(f"attribute names must be strings, got {bad!r}")
-        with node_lock(node.store.lock_name(document_key(node.metadata, node.path))):
+        with node.store.node_locked(document_key(node.metadata, node.path)):
             stored = self._stored()
             kept = {} if removed is None else {k: v for k, v in stored.attributes.items() if k not in removed}
             changed = replace(stored, attributes={**kept, **values})

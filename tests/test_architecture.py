@@ -13,8 +13,8 @@ PACKAGE = Path(__file__).parents[1] / "gzarr"
 
 #: Lowest first. An import goes to a lower floor, or sideways inside a folder. "__init__" is the package itself.
 FLOORS = (
-    {"errors", "config"},
-    {"dtypes", "selection", "grid", "keys", "locks", "storage"},
+    {"errors", "config", "locks"},
+    {"dtypes", "selection", "grid", "keys", "storage"},
     {"codecs", "shard", "plan", "chunking"},
     {"layout"},
     {"metadata"},

@@ -11,9 +11,10 @@ from gzarr.metadata import v2, v3
 from gzarr.metadata.fields import attributes_of, dump_json, parse_json
 from gzarr.metadata.model import ArrayMeta, NodeMeta, ZarrFormat
 from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.rules import DOCUMENTS
 
 #: Names of all documents that describe a node.
-NAMES = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+NAMES = tuple(sorted(DOCUMENTS, reverse=True))
 
 
 def read_node(store: Store, path: str, zarr_format: ZarrFormat | None = None) -> NodeMeta | None:

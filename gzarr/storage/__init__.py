@@ -12,8 +12,11 @@ from typing import Any, Literal, TypeAlias
 from gzarr.errors import StoreError
 from gzarr.storage.archive import ZipMode
 from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.cache import LRUStoreCache
 from gzarr.storage.local import LocalStore
 from gzarr.storage.memory import MemoryStore, find_memory
+from gzarr.storage.split import SplitStore
+from gzarr.storage.synchronizers import ProcessSynchronizer, ThreadSynchronizer, synchronized
 from gzarr.storage.wrap import CountingStore, read_only
 from gzarr.storage.zip import ZipStore
 
@@ -141,13 +144,18 @@ __all__ = [
     "CountingStore",
     "DirectoryStore",
     "KVStore",
+    "LRUStoreCache",
     "LocalStore",
     "MemoryStore",
+    "ProcessSynchronizer",
     "Request",
+    "SplitStore",
     "Store",
     "StoreLike",
+    "ThreadSynchronizer",
     "ZipStore",
     "default_compressor",
     "open_store",
     "read_only",
+    "synchronized",
 ]

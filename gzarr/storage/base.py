@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, MutableMapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 
 from gzarr.errors import ReadOnlyError
+from gzarr.locks import document_lock, key_locks, node_lock
 
 #: Host bytes: anything of bytes that supports the buffer protocol. NumPy arrays here are one-dimensional uint8.
 Buffer: TypeAlias = bytes | bytearray | memoryview | np.ndarray[Any, Any]
@@ -134,6 +136,26 @@ class Store(MutableMapping[str, Any]):
         """
         return None
 
+    def live(self) -> Store:
+        """The store whose metadata are what is stored now: another one only for a store that shows a copy of them."""
+        return self
+
+    def enclosing(self) -> tuple[Store, str] | None:
+        """A store one level up that holds this one, and the path of this one in it; None if there is none to see."""
+        return None
+
+    def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
+        """Hold objects against read-modify-write by others (`gzarr.locks.key_locks`)."""
+        return key_locks([self.lock_name(key) for key in keys])
+
+    def node_locked(self, key: str) -> AbstractContextManager[Any]:
+        """Hold a node, named by one of its documents, against changes by others (`gzarr.locks.node_lock`)."""
+        return node_lock(self.lock_name(key))
+
+    def document_locked(self, key: str) -> AbstractContextManager[Any]:
+        """Hold one document against read-modify-write by others (`gzarr.locks.document_lock`)."""
+        return document_lock(self.lock_name(key))
+
     def close(self) -> None:
         """Release what the store holds. Stores that buffer writes (zip) finish them here."""
 
@@ -141,6 +163,10 @@ class Store(MutableMapping[str, Any]):
         """Raise `ReadOnlyError` if the store is read-only."""
         if self.read_only:
             raise ReadOnlyError(f"store {self} is read-only; open it for writing to change it")
+
+    def check_metadata_writable(self) -> None:
+        """Raise `ReadOnlyError` if nodes cannot be made, changed or deleted; chunks may be writable all the same."""
+        self.check_writable()
 
     def __enter__(self) -> Self:
         return self

@@ -196,6 +196,11 @@ class LocalStore(Store):
         """The real absolute path of the file, so that stores with different roots agree."""
         return os.path.normcase(os.path.realpath(self._prefix + key))
 
+    def enclosing(self) -> tuple[Store, str] | None:
+        """A store over the directory above, and the name of this one's in it."""
+        above, name = os.path.split(self._root)
+        return (LocalStore(above), name) if name else None
+
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path; what others add or remove meanwhile may or may not be among them."""
         check_path(prefix)

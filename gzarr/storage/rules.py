@@ -11,6 +11,9 @@ import numpy as np
 
 from gzarr.errors import StoreError
 
+#: Documents of Zarr v2 and v3 that describe a node; most are a few kilobytes and change with every attribute.
+DOCUMENTS = frozenset({"zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"})
+
 #: Names that start like this are unfinished files of a `LocalStore`: never listed, never accepted as a key.
 TEMPORARY_PREFIX = ".__gzarr_tmp_"
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 from gzarr.storage.base import Buffer, Request, Store
 
@@ -25,7 +27,7 @@ def type_name(store: Store) -> str:
 
 
 class _Wrapper(Store):
-    """Passes every verb on."""
+    """Passes every verb on; the base of all stores around another store, here and in other modules."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -77,6 +79,26 @@ class _Wrapper(Store):
 
     def lock_name(self, key: str) -> Hashable:
         return self._store.lock_name(key)
+
+    def live(self) -> Store:
+        live = self._store.live()
+        return self if live is self._store else live
+
+    def enclosing(self) -> tuple[Store, str] | None:
+        return self._store.enclosing()
+
+    def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
+        return self._store.locked(keys)
+
+    def node_locked(self, key: str) -> AbstractContextManager[Any]:
+        return self._store.node_locked(key)
+
+    def document_locked(self, key: str) -> AbstractContextManager[Any]:
+        return self._store.document_locked(key)
+
+    def check_metadata_writable(self) -> None:
+        self.check_writable()
+        self._store.check_metadata_writable()
 
     def close(self) -> None:
         self._store.close()

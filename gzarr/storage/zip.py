@@ -16,10 +16,7 @@ from typing import IO, Any
 from gzarr.errors import StoreError
 from gzarr.storage.archive import DAMAGE, Archive, ZipMode, open_archive, open_file
 from gzarr.storage.base import Buffer, Request, Store
-from gzarr.storage.rules import as_bytes, byte_view, check_key, check_move, check_path, children, cut
-
-# Documents of Zarr v2 and v3 that describe a node; they are a few kilobytes at most and change with every attribute.
-_DOCUMENTS = frozenset({"zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"})
+from gzarr.storage.rules import DOCUMENTS, as_bytes, byte_view, check_key, check_move, check_path, children, cut
 
 
 class ZipStore(Store):
@@ -130,7 +127,7 @@ class ZipStore(Store):
         archive = self._open()
         self.check_writable()
         check_key(key)
-        if key.rpartition("/")[2] in _DOCUMENTS:
+        if key.rpartition("/")[2] in DOCUMENTS:
             data = as_bytes(key, value)
             with archive.lock:
                 self._open().documents[key] = data

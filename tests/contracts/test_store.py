@@ -14,7 +14,18 @@ import numpy as np
 import pytest
 
 from gzarr.errors import ReadOnlyError, StoreError
-from gzarr.storage import CountingStore, LocalStore, MemoryStore, Request, Store, ZipStore
+from gzarr.storage import (
+    CountingStore,
+    LocalStore,
+    LRUStoreCache,
+    MemoryStore,
+    Request,
+    SplitStore,
+    Store,
+    ThreadSynchronizer,
+    ZipStore,
+    synchronized,
+)
 from gzarr.storage import read_only as read_only_view
 from gzarr.storage.coalesce import get_coalesced
 
@@ -26,6 +37,10 @@ MAKERS: dict[str, Callable[[Path], Store]] = {
     "zip file object": lambda _: ZipStore(io.BytesIO(), mode="w"),
     "zip deflated": lambda tmp: ZipStore(tmp / "data.zip", mode="a", compression=8),
     "counting": lambda tmp: CountingStore(LocalStore(tmp / "data")),
+    "cache": lambda tmp: LRUStoreCache(LocalStore(tmp / "data"), 10_000),
+    "cache, no tokens": lambda _: LRUStoreCache(MemoryStore(UserDict()), None),
+    "split": lambda tmp: SplitStore(MemoryStore(), LocalStore(tmp / "data")),
+    "synchronized": lambda _: synchronized(MemoryStore(), ThreadSynchronizer()),
 }
 
 VALUE = bytes(range(200))

@@ -1,0 +1,251 @@
+"""A store that keeps the bytes it has fetched from a slower one, up to a limit: `LRUStoreCache` of zarr 2.
+
+Theory of operation. What is kept are whole objects and ranges of objects, least recently used first out. A range is
+answered from the whole object or from any kept range that covers it. Every entry carries the token that the store gave
+for the object before it was fetched (`Store.generation`); where stores have tokens, an entry whose object has been
+replaced by anybody is never used. Where they have none, it is the caller who knows that nobody else writes: changes
+through the cache drop what they touch, changes past it are not seen until `invalidate`.
+
+A fetch that overlaps a change is not kept: each change counts twice, before and after, and an entry made under another
+count than the one it was asked under could hold the old bytes.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from gzarr.storage.base import Buffer, Request, Store, host_view
+from gzarr.storage.memory import MemoryStore
+from gzarr.storage.rules import cut
+from gzarr.storage.wrap import _Wrapper
+
+
+class _Entry(NamedTuple):
+    """Bytes of an object, from ``request.start`` on, and the object's token when they were fetched."""
+
+    request: Request
+    token: object | None
+    data: bytes
+
+
+class LRUStoreCache(_Wrapper):
+    """Keeps what is read from a store in memory. May be used by several threads.
+
+    Args:
+        store: the slow store; a mapping is taken for one.
+        max_size: bytes to keep at most; None for no limit. Objects and ranges that are larger are not kept.
+
+    Attributes:
+        hits: requests answered from memory.
+        misses: requests that went to the store.
+
+    Pickled, it starts empty.
+    """
+
+    def __init__(self, store: Store | MutableMapping[str, Any], max_size: int | None) -> None:
+        if not isinstance(store, Store):
+            store = MemoryStore(store)
+        if max_size is not None and (not isinstance(max_size, int) or max_size < 0):
+            raise TypeError(f"LRUStoreCache: max_size must be a number of bytes or None, got {max_size!r}")
+        super().__init__(store)
+        self.hits = 0
+        self.misses = 0
+        self._max_nbytes = max_size
+        self._nbytes = 0
+        self._guard = threading.Lock()
+        self._entries: OrderedDict[Request, _Entry] = OrderedDict()
+        # By key: starts and ends of the kept ranges of known place, both ascending, none inside another.
+        self._ranges: dict[str, list[tuple[int, int]]] = {}
+        self._requests: dict[str, set[Request]] = {}
+        self._listings: dict[str, tuple[list[str], list[str]]] = {}
+        self._changes = 0
+        self._has_tokens = False
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def get_one(self, request: Request) -> Buffer | None:
+        """Fetch one request, from memory if it is there."""
+        return self.get_many((request,))[0]
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order; what is not in memory comes in one call from the store."""
+        requests = [Request(*request) for request in requests]
+        tokens = {key: self._store.generation(key) for key in dict.fromkeys(request.key for request in requests)}
+        with self._guard:
+            changes = self._changes
+            found: list[Buffer | None] = [self._held(request, tokens[request.key]) for request in requests]
+            missing = [i for i, value in enumerate(found) if value is None]
+            self.hits += len(requests) - len(missing)
+            self.misses += len(missing)
+            self._has_tokens |= any(token is not None for token in tokens.values())
+        if not missing:
+            return found
+        fetched = self._store.get_many([requests[i] for i in missing])
+        # Bytes that others may change, or of which only a part of a large read is wanted, are copied.
+        kept = [value if value is None or type(value) is bytes else bytes(host_view(value)) for value in fetched]
+        after = {key: self._store.generation(key) for key in {requests[i].key for i in missing}}
+        with self._guard:
+            for i, value in zip(missing, kept, strict=True):
+                found[i] = value
+                key = requests[i].key
+                if value is not None and self._changes == changes and tokens[key] == after[key]:
+                    self._keep(_Entry(requests[i], tokens[key], value))
+        return found
+
+    def _held(self, request: Request, token: object | None) -> Buffer | None:
+        """The answer to a request, if what is kept has it and is not known to be old."""
+        for name in self._covering(request):
+            entry = self._entries.get(name)
+            if entry is None:
+                continue
+            if entry.token != token:
+                self._drop(name)
+                continue
+            self._entries.move_to_end(name)
+            if name == request:
+                return entry.data
+            return cut(entry.data, (request.start or 0) - (name.start or 0), request.length)
+        return None
+
+    def _covering(self, request: Request) -> Iterator[Request]:
+        """What could hold the answer: the request itself, the whole object, a range around."""
+        key, start, length = request
+        yield request
+        if start is not None:
+            yield Request(key)
+            if start >= 0 and length is not None:
+                ranges = self._ranges.get(key, [])
+                at = bisect_right(ranges, start, key=lambda bounds: bounds[0]) - 1
+                if at >= 0 and ranges[at][1] >= start + length:
+                    low, high = ranges[at]
+                    yield Request(key, low, high - low)
+
+    def _keep(self, entry: _Entry) -> None:
+        name, nbytes = entry.request, len(entry.data)
+        if self._max_nbytes is not None and nbytes > self._max_nbytes:
+            return
+        self._drop(name)
+        key, start, length = name
+        if start is not None and start >= 0 and length is not None:
+            if nbytes != length:
+                return  # past the end of the object: what is there today may grow
+            self._drop_inside(key, start, start + length)
+            ranges = self._ranges.setdefault(key, [])
+            ranges.insert(bisect_right(ranges, start, key=lambda bounds: bounds[0]), (start, start + length))
+        self._entries[name] = entry
+        self._requests.setdefault(key, set()).add(name)
+        self._nbytes += nbytes
+        while self._max_nbytes is not None and self._nbytes > self._max_nbytes:
+            self._drop(next(iter(self._entries)))
+
+    def _drop_inside(self, key: str, low: int, high: int) -> None:
+        """Drop the kept ranges that lie inside a new one, and the one around it: ranges stay in order of both ends."""
+        for begin, end in list(self._ranges.get(key, ())):
+            if (low <= begin and end <= high) or (begin <= low and high <= end):
+                self._drop(Request(key, begin, end - begin))
+
+    def _drop(self, name: Request) -> None:
+        entry = self._entries.pop(name, None)
+        if entry is None:
+            return
+        self._nbytes -= len(entry.data)
+        key, start, length = name
+        self._requests[key].discard(name)
+        if not self._requests[key]:
+            del self._requests[key]
+        if start is not None and start >= 0 and length is not None:
+            self._ranges[key].remove((start, start + length))
+            if not self._ranges[key]:
+                del self._ranges[key]
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        """Names directly under a path, sorted: (objects, sub-paths). Kept only if the store has no tokens."""
+        with self._guard:
+            changes = self._changes
+            kept = None if self._has_tokens else self._listings.get(path)
+        if kept is None:
+            kept = self._store.list_dir(path)
+            with self._guard:
+                if self._changes == changes and not self._has_tokens:
+                    self._listings[path] = kept
+        return list(kept[0]), list(kept[1])
+
+    # -- changes -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _changing(self, keys: Iterable[str] = (), paths: Iterable[str] = ()) -> Iterator[None]:
+        """Drop keys, and all keys under paths, once they are changed, whether or not that succeeds."""
+        self.check_writable()
+        with self._guard:
+            self._changes += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._changes += 1
+                self._listings.clear()
+                under = [key for key in self._requests for path in paths if _lies_under(key, path)]
+                for key in (*keys, *under):
+                    for name in list(self._requests.get(key, ())):
+                        self._drop(name)
+
+    def set(self, key: str, value: Buffer) -> None:
+        """Store one object atomically."""
+        with self._changing((key,)):
+            self._store.set(key, value)
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair; each replaces its object atomically."""
+        items = list(items)
+        with self._changing([key for key, _ in items]):
+            self._store.set_many(items)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys; missing ones are ignored."""
+        doomed = set(keys)
+        with self._changing(doomed):
+            self._store.delete_many(doomed)
+
+    def delete_prefix(self, path: str = "") -> None:
+        """Delete every key under a path."""
+        with self._changing(paths=(path,)):
+            self._store.delete_prefix(path)
+
+    def move_prefix(self, source: str, dest: str) -> None:
+        """Rename every key under `source` to lie under `dest`."""
+        with self._changing(paths=(source, dest)):
+            self._store.move_prefix(source, dest)
+
+    # -- forgetting ----------------------------------------------------------------------------------------------
+
+    def invalidate(self) -> None:
+        """Forget everything: someone else may have changed the store."""
+        self.invalidate_values()
+        self.invalidate_keys()
+
+    def invalidate_values(self) -> None:
+        """Forget the bytes of all objects."""
+        with self._guard:
+            self._changes += 1
+            self._entries.clear()
+            self._ranges.clear()
+            self._requests.clear()
+            self._nbytes = 0
+
+    def invalidate_keys(self) -> None:
+        """Forget which objects there are."""
+        with self._guard:
+            self._changes += 1
+            self._listings.clear()
+
+    def __reduce__(self) -> tuple[type[LRUStoreCache], tuple[Store, int | None]]:
+        return LRUStoreCache, (self._store, self._max_nbytes)
+
+
+def _lies_under(key: str, path: str) -> bool:
+    return not path or key.startswith(f"{path}/")

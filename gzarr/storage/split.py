@@ -1,0 +1,119 @@
+"""A store made of two: metadata documents in one, chunks in the other (zarr 2's ``chunk_store``)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+from gzarr.errors import ReadOnlyError
+from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.rules import DOCUMENTS
+
+
+class SplitStore(Store):
+    """Metadata documents go to one store, everything else to another. Both may be the same kind of store.
+
+    Args:
+        store: where the metadata are.
+        chunk_store: where the chunks are.
+
+    Attributes:
+        metadata_store: the first.
+        chunk_store: the second.
+    """
+
+    def __init__(self, store: Store, chunk_store: Store) -> None:
+        self.metadata_store = store
+        self.chunk_store = chunk_store
+        self.read_only = store.read_only
+
+    def _of(self, key: str) -> Store:
+        return self.metadata_store if key.rpartition("/")[2] in DOCUMENTS else self.chunk_store
+
+    def get_one(self, request: Request) -> Buffer | None:
+        """Fetch one request."""
+        return self._of(request[0]).get_one(request)
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order; each store is asked once."""
+        found: list[Buffer | None] = [None] * len(requests)
+        for store, positions in self._sorted([request[0] for request in requests]):
+            values = store.get_many([requests[i] for i in positions])
+            for i, value in zip(positions, values, strict=True):
+                found[i] = value
+        return found
+
+    def _sorted(self, keys: Sequence[str]) -> Iterator[tuple[Store, list[int]]]:
+        """Both stores with the positions of their keys, where there are any; metadata last: they make nodes exist."""
+        owners = [self._of(key) is self.chunk_store for key in keys]
+        for store, is_chunk in ((self.chunk_store, True), (self.metadata_store, False)):
+            positions = [i for i, owner in enumerate(owners) if owner is is_chunk]
+            if positions:
+                yield store, positions
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair; each replaces its object atomically."""
+        self.check_writable()
+        for key, value in items:
+            self._of(key).set(key, value)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys; missing ones are ignored."""
+        self.check_writable()
+        keys = list(keys)
+        for store, positions in self._sorted(keys):
+            store.delete_many([keys[i] for i in positions])
+
+    def delete_prefix(self, path: str = "") -> None:
+        """Delete every key under a path, in both stores."""
+        self.check_writable()
+        self.metadata_store.delete_prefix(path)
+        self.chunk_store.delete_prefix(path)
+
+    def move_prefix(self, source: str, dest: str) -> None:
+        """Rename every key under a path, in both stores."""
+        self.check_writable()
+        self.chunk_store.move_prefix(source, dest)
+        self.metadata_store.move_prefix(source, dest)
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys that lie under a path, in either store."""
+        yield from self.metadata_store.list_prefix(prefix)
+        yield from (key for key in self.chunk_store.list_prefix(prefix) if self._of(key) is self.chunk_store)
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        """Names directly under a path, in either store, sorted: (objects, sub-paths)."""
+        one, other = self.metadata_store.list_dir(path), self.chunk_store.list_dir(path)
+        return sorted({*one[0], *other[0]}), sorted({*one[1], *other[1]})
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+        return self._of(key).getsize(key)
+
+    def generation(self, key: str) -> object | None:
+        """What the store of the object says of its version."""
+        return self._of(key).generation(key)
+
+    def lock_name(self, key: str) -> Hashable:
+        """The name that the store of the object gives it."""
+        return self._of(key).lock_name(key)
+
+    def enclosing(self) -> tuple[Store, str] | None:
+        """What holds the metadata."""
+        return self.metadata_store.enclosing()
+
+    def check_writable(self) -> None:
+        """Raise `ReadOnlyError` if either store is read-only."""
+        super().check_writable()
+        if self.chunk_store.read_only:
+            raise ReadOnlyError(f"chunk_store {self.chunk_store} is read-only; open it for writing to change it")
+
+    def close(self) -> None:
+        """Close both stores."""
+        self.metadata_store.close()
+        self.chunk_store.close()
+
+    def __str__(self) -> str:
+        return str(self.metadata_store)
+
+    def __reduce__(self) -> tuple[type[SplitStore], tuple[Store, Store]]:
+        return SplitStore, (self.metadata_store, self.chunk_store)

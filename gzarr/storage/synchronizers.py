@@ -1,0 +1,143 @@
+"""Locks that users hand in, as in zarr 2, and the store that honours them: writers in several processes lose nothing.
+
+Threads of one process need none: `gzarr.locks` covers them. A synchronizer is anything that gives, for the key of an
+object, a context manager that excludes others while it is held. Here it is held, besides the locks of the process,
+from the reading of an object's old bytes to the storing of its new ones, and while a node's metadata are changed. Keys
+are locked in sorted order, so that processes with crossing sets of keys cannot block each other.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Protocol
+
+from gzarr.errors import MissingExtraError, StoreError
+from gzarr.storage.base import Store
+from gzarr.storage.wrap import _Wrapper
+
+
+class Synchronizer(Protocol):
+    """Gives a lock for every key."""
+
+    def __getitem__(self, key: str) -> AbstractContextManager[Any]:
+        """The lock of an object."""
+        ...
+
+
+class ThreadSynchronizer:
+    """Excludes threads that share this object. gzarr needs none for that; it is here for zarr 2's programs.
+
+    Pickled, it starts anew: threads of another process are not excluded.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._locks: dict[str, threading.RLock] = {}
+
+    def __getitem__(self, key: str) -> AbstractContextManager[Any]:
+        with self._guard:
+            lock: AbstractContextManager[Any] = self._locks.setdefault(key, threading.RLock())
+            return lock
+
+    def __reduce__(self) -> tuple[type[ThreadSynchronizer], tuple[()]]:
+        return ThreadSynchronizer, ()
+
+
+class ProcessSynchronizer:
+    """Excludes processes that use the same directory of lock files, also those of zarr 2 that write the same array.
+
+    Needs the extra ``sync``. Works where the file system's locks do: between the processes of one machine, and across
+    machines on network file systems that support ``fcntl`` locks.
+
+    Args:
+        path: a directory for the lock files, made when the first is needed; not the directory of the data.
+
+    Raises: MissingExtraError without fasteners.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fsdecode(path)
+        _fasteners()
+
+    def __getitem__(self, key: str) -> AbstractContextManager[Any]:
+        return _FileLock(os.path.join(self.path, key))  # noqa: PTH118 - a path made of text, as in zarr 2
+
+
+def _fasteners() -> Any:
+    try:
+        import fasteners
+    except ImportError as error:
+        raise MissingExtraError(
+            "ProcessSynchronizer needs a package that is not installed: pip install 'gzarr[sync]'"
+        ) from error
+    return fasteners
+
+
+class _FileLock:
+    """One lock file. Raises: StoreError naming it, if it cannot be made."""
+
+    __slots__ = ("_lock", "_path")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = _fasteners().InterProcessLock(path)
+
+    def __enter__(self) -> None:
+        try:
+            self._lock.acquire()
+        except OSError as error:
+            raise StoreError(
+                f"ProcessSynchronizer: cannot lock the file {self._path!r}: {error.strerror or error}; give it a"
+                " directory of its own that can be written"
+            ) from error
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
+
+
+def synchronized(store: Store, synchronizer: Any) -> Store:
+    """A store whose writers hold a synchronizer's locks. Raises: TypeError for what is not a synchronizer."""
+    if not hasattr(type(synchronizer), "__getitem__"):
+        raise TypeError(
+            f"synchronizer must be a ThreadSynchronizer, a ProcessSynchronizer or an object that gives a lock for each"
+            f" key, got {synchronizer!r}"
+        )
+    return SynchronizedStore(store, synchronizer)
+
+
+class SynchronizedStore(_Wrapper):
+    """Passes everything on to a store; who changes an object holds the synchronizer's lock too.
+
+    Attributes:
+        synchronizer: what gives the locks.
+    """
+
+    def __init__(self, store: Store, synchronizer: Synchronizer) -> None:
+        super().__init__(store)
+        self.synchronizer = synchronizer
+
+    def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
+        """Hold objects against read-modify-write by others, in this process and under the synchronizer."""
+        return self._both(super().locked(keys), keys)
+
+    def node_locked(self, key: str) -> AbstractContextManager[Any]:
+        """Hold a node against changes by others, in this process and under the synchronizer."""
+        return self._both(super().node_locked(key), (key,))
+
+    def document_locked(self, key: str) -> AbstractContextManager[Any]:
+        """Hold one document. Its lock has a name of its own: the node that it describes may be held already."""
+        return self._both(super().document_locked(key), (f"{key}.document",))
+
+    @contextmanager
+    def _both(self, ours: AbstractContextManager[Any], keys: Iterable[str]) -> Iterator[None]:
+        # Ours first: file locks do not exclude threads of one process, and releasing one releases it for all of them.
+        with ours, ExitStack() as held:
+            for key in sorted(set(keys)):
+                held.enter_context(self.synchronizer[key])
+            yield
+
+    def __reduce__(self) -> tuple[type[SynchronizedStore], tuple[Store, Synchronizer]]:
+        return SynchronizedStore, (self._store, self.synchronizer)

@@ -1,0 +1,191 @@
+"""LRUStoreCache: what is kept, for how long, and that it is never older than the store where that can be known."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections import UserDict
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.storage import CountingStore, LocalStore, LRUStoreCache, MemoryStore, Request
+
+VALUE = bytes(range(200))
+
+
+def cached(max_size=None, *, tokens=False, **objects):
+    data = dict(objects) if tokens else UserDict(objects)
+    below = CountingStore(MemoryStore(data))
+    return LRUStoreCache(below, max_size), below, data
+
+
+def test_an_object_is_fetched_once():
+    cache, below, _ = cached(a=VALUE)
+    assert [cache["a"], cache["a"], cache["a"]] == [VALUE] * 3
+    assert below.requests == [Request("a")]
+    assert (cache.hits, cache.misses) == (2, 1)
+
+
+def test_ranges_come_from_the_whole_object_or_from_a_range_around_them():
+    cache, below, _ = cached(a=VALUE, b=VALUE)
+    assert cache.get_one(Request("a")) == VALUE
+    assert cache.get_one(Request("a", 10, 5)) == VALUE[10:15]
+    assert cache.get_one(Request("a", -10, 5)) == VALUE[-10:-5]
+    assert cache.get_one(Request("a", 190, 50)) == VALUE[190:]
+    assert cache.get_one(Request("b", 10, 50)) == VALUE[10:60]
+    assert cache.get_one(Request("b", 20, 40)) == VALUE[20:60]
+    assert cache.misses == 2
+    assert cache.get_one(Request("b", 9, 2)) == VALUE[9:11]
+    assert cache.get_one(Request("b", 50, 20)) == VALUE[50:70]
+    assert cache.get_one(Request("b", 0, 100)) == VALUE[:100]
+    assert cache.get_one(Request("b", 55, 30)) == VALUE[55:85]
+    assert cache.misses == 5
+    assert cache.get_one(Request("b", -8, 8)) == cache.get_one(Request("b", -8, 8)) == VALUE[-8:]
+    assert cache.misses == 6
+    assert len(below.requests) == 6
+
+
+def test_random_ranges_are_those_of_the_object():
+    rng = np.random.default_rng(5)
+    cache, _, _ = cached(300, a=VALUE)
+    for _ in range(2000):
+        start = int(rng.integers(-250, 250))
+        length = None if rng.random() < 0.2 else int(rng.integers(0, 120))
+        request = Request("a", start, length)
+        expected = MemoryStore({"a": VALUE}).get_one(request)
+        assert bytes(cache.get_one(request)) == bytes(expected)
+    assert cache.hits
+    assert cache._nbytes == sum(len(e.data) for e in cache._entries.values()) <= 300
+
+
+def test_the_least_recently_used_goes_first_and_the_limit_holds():
+    cache, _, _ = cached(250, a=b"a" * 100, b=b"b" * 100, c=b"c" * 100, large=b"x" * 300)
+    for key in ("a", "b", "a", "c"):
+        cache[key]
+    assert cache.misses == 3
+    cache["large"]
+    cache["a"], cache["c"]
+    assert cache.misses == 4
+    cache["b"]
+    assert cache.misses == 5
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+def test_changes_through_the_cache_are_seen(tokens):
+    cache, _, _ = cached(tokens=tokens, **{"a/x": b"1", "a/y": b"2", "b": b"3"})
+
+    def everything():
+        return {key: cache[key] for key in cache}, cache.list_dir(), cache.get_one(Request("a/x", 0, 1))
+
+    everything()
+    cache.set("a/x", b"one")
+    assert everything()[0] == {"a/x": b"one", "a/y": b"2", "b": b"3"}
+    cache.set_many([("a/x", b"uno"), ("c", b"4")])
+    assert everything() == ({"a/x": b"uno", "a/y": b"2", "b": b"3", "c": b"4"}, (["b", "c"], ["a"]), b"u")
+    cache.delete_many(["b"])
+    assert "b" not in everything()[0]
+    cache.move_prefix("a", "z")
+    assert everything() == ({"z/x": b"uno", "z/y": b"2", "c": b"4"}, (["c"], ["z"]), None)
+    cache.delete_prefix("z")
+    assert everything() == ({"c": b"4"}, (["c"], []), None)
+
+
+def test_changes_past_the_cache_are_seen_at_once_where_the_store_has_tokens(tmp_path):
+    for below in (MemoryStore(), LocalStore(tmp_path)):
+        cache = LRUStoreCache(below, None)
+        cache["a"] = b"old"
+        assert cache["a"] == cache["a"] == b"old"
+        assert cache.hits == 1
+        below["a"] = b"new"
+        assert cache["a"] == b"new"
+        below["b"] = b""
+        assert cache.list_dir() == (["a", "b"], [])
+        below.delete_many(["a"])
+        assert cache.get_one(Request("a")) is None
+
+
+def test_changes_past_the_cache_are_seen_after_invalidation_where_it_has_none():
+    cache, _, data = cached(a=b"old")
+    assert cache["a"] == b"old"
+    assert cache.list_dir() == (["a"], [])
+    data["a"], data["b"] = b"new", b""
+    assert cache["a"] == b"old"
+    cache.invalidate_keys()
+    assert cache["a"] == b"old"
+    assert cache.list_dir() == (["a", "b"], [])
+    cache.invalidate_values()
+    assert cache["a"] == b"new"
+    data["a"] = b"newer"
+    cache.invalidate()
+    assert cache["a"] == b"newer"
+
+
+def test_a_fetch_that_overlaps_a_change_is_not_kept():
+    class Slow(MemoryStore):
+        def get_many(self, requests):
+            found = super().get_many(requests)
+            started.set()
+            assert go_on.wait(10)
+            return found
+
+    started, go_on = threading.Event(), threading.Event()
+    cache = LRUStoreCache(Slow(UserDict(a=b"old")), None)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(cache.get_one, Request("a"))
+        assert started.wait(10)
+        cache.set("a", b"new")
+        go_on.set()
+        assert reading.result(10) == b"old"
+    assert cache["a"] == b"new"
+
+
+def test_threads_that_read_and_write_agree_with_the_store():
+    cache, _, _ = cached(500)
+    rng = np.random.default_rng(3)
+    plans = [[(int(rng.integers(0, 8)), rng.random() < 0.3) for _ in range(300)] for _ in range(4)]
+
+    def work(thread, plan):
+        for step, (key, writes) in enumerate(plan):
+            name = f"{thread}/{key}"
+            if writes:
+                cache.set(name, b"%d " % step * 20)
+                assert cache[name] == b"%d " % step * 20
+            else:
+                cache.get_many([Request(name), Request(name, 2, 5), Request(f"{(thread + 1) % 4}/{key}")])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4), plans))
+    assert {key: cache[key] for key in cache} == dict(cache._store._store._data)
+
+
+@pytest.mark.parametrize("shards", [None, (50, 50)])
+def test_arrays_are_read_again_without_a_request_for_chunks(tmp_path, shards):
+    values = np.arange(10_000).reshape(100, 100)
+    gzarr.array(values, chunks=(10, 10), shards=shards, store=tmp_path)
+    below = CountingStore(LocalStore(tmp_path))
+    array = gzarr.open_array(LRUStoreCache(below, 2**28), "r+")
+    assert (array[...] == values).all()
+    below.reset()
+    assert (array[...] == values).all()
+    assert below.requests == []
+    array[3:25, 4:44] = -1
+    values[3:25, 4:44] = -1
+    assert (array[...] == values).all()
+
+
+def test_a_mapping_is_taken_for_a_store_and_the_cache_is_pickled_empty():
+    cache = LRUStoreCache({"a": VALUE}, max_size=2**28)
+    cache["a"]
+    again = pickle.loads(pickle.dumps(cache))
+    assert again["a"] == VALUE
+    assert (again.hits, again.misses) == (0, 1)
+    assert gzarr.storage.read_only(cache)["a"] == VALUE
+
+
+@pytest.mark.parametrize(("store", "limit"), [(MemoryStore(), "1 GB"), (MemoryStore(), -1), (5, None)])
+def test_bad_arguments_are_refused(store, limit):
+    with pytest.raises(TypeError):
+        LRUStoreCache(store, limit)
