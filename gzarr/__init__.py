@@ -6,6 +6,7 @@
 from gzarr import codecs, errors, storage
 from gzarr.api import (
     array,
+    consolidate_metadata,
     create,
     create_array,
     create_group,
@@ -20,6 +21,7 @@ from gzarr.api import (
     ones_like,
     open,
     open_array,
+    open_consolidated,
     open_group,
     open_like,
     save,
@@ -30,6 +32,7 @@ from gzarr.api import (
     zeros_like,
 )
 from gzarr.array import Array
+from gzarr.chunk_cache import ChunkCache
 from gzarr.codecs.registry import register_codec
 from gzarr.config import config
 from gzarr.dtypes import register_data_type
@@ -49,12 +52,21 @@ from gzarr.errors import (
     StoreError,
 )
 from gzarr.group import Group
-from gzarr.storage import DirectoryStore, LocalStore, MemoryStore, ZipStore
+from gzarr.storage import (
+    DirectoryStore,
+    LocalStore,
+    LRUStoreCache,
+    MemoryStore,
+    ProcessSynchronizer,
+    ThreadSynchronizer,
+    ZipStore,
+)
 
 __version__ = "0.1.0"
 __all__ = [
     "Array",
     "ArrayNotFoundError",
+    "ChunkCache",
     "ChunkError",
     "ContainsArrayError",
     "ContainsGroupError",
@@ -64,18 +76,22 @@ __all__ = [
     "Group",
     "GroupNotFoundError",
     "GzarrError",
+    "LRUStoreCache",
     "LocalStore",
     "MemoryStore",
     "MetadataError",
     "NodeNotFoundError",
+    "ProcessSynchronizer",
     "ReadOnlyError",
     "SelectionError",
     "StoreError",
+    "ThreadSynchronizer",
     "ZipStore",
     "__version__",
     "array",
     "codecs",
     "config",
+    "consolidate_metadata",
     "create",
     "create_array",
     "create_group",
@@ -91,6 +107,7 @@ __all__ = [
     "ones_like",
     "open",
     "open_array",
+    "open_consolidated",
     "open_group",
     "open_like",
     "register_codec",

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from gzarr import arrays
+from gzarr.access import NAMES as ACCESS
+from gzarr.access import Access, take_access
 from gzarr.array import Array
 from gzarr.creation import UNSET, ArrayOptions, array_meta, new_group_meta
-from gzarr.devices import backend_for
 from gzarr.errors import (
     ArrayNotFoundError,
     ContainsArrayError,
@@ -23,8 +24,10 @@ from gzarr.errors import (
 from gzarr.group import Group
 from gzarr.info import Tree
 from gzarr.keys import join_path, normalize_path
+from gzarr.metadata.catalog import may_be_consolidated, open_consolidated_node, require_consolidated
+from gzarr.metadata.consolidated import DEFAULT_KEY, consolidate
 from gzarr.metadata.documents import read_node
-from gzarr.metadata.model import ArrayMeta, GroupMeta
+from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.storage import LocalStore, ZipStore, open_store
 from gzarr.storage.base import Store
 
@@ -73,7 +76,8 @@ def create_array(
     chunk_key_encoding: {"name": "default" or "v2", "separator": "/" or "."}.
     overwrite: whether to delete what is stored there.
     device: where reads give their results: "auto", "cpu", "cuda", "cuda:N".
-    kwargs: the rest of `gzarr.creation.ArrayOptions`: object_codec, dimension_separator, write_empty_chunks.
+    kwargs: the rest of `gzarr.creation.ArrayOptions`: object_codec, dimension_separator, write_empty_chunks; and of
+        `gzarr.access.Access`: synchronizer, chunk_store, meta_array, chunk_cache, allow_pickle.
     Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError, TypeError for unknown keywords.
 
     >>> z = create_array(shape=(100, 100), chunks=(10, 10), dtype="i4")
@@ -89,7 +93,8 @@ def create_array(
     given |= {"dimension_names": dimension_names, "chunk_key_encoding": chunk_key_encoding}
     opened, base = _opened(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(name or path or ""))
-    return arrays.make(opened, where, backend_for(device), data=data, overwrite=overwrite, **given)
+    access = take_access(given)
+    return arrays.make(access.store(opened), where, access.backend(device), data=data, overwrite=overwrite, **given)
 
 
 def create(
@@ -188,12 +193,14 @@ def open_array(
     store: a store, path, URL or mapping. path: path of the array in the store.
     mode: "r" read; "r+" read and write; "a" (default) also create if missing; "w" create, deleting what is there;
         "w-" or "x" create, failing if something is there.
-    kwargs: of `create_array`, used if the array is created; ``read_only=True`` means mode "r".
+    kwargs: of `create_array`, used if the array is created, those of `gzarr.access.Access` always; ``read_only=True``
+        means mode "r".
     Raises: ArrayNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError, TypeError for unknown keywords.
     """
     mode = _asked_mode(mode, kwargs)
     opened, where, mode = _located(store, path, mode)
-    backend = backend_for(device)
+    access = take_access(kwargs)
+    opened, backend = access.store(opened), access.backend(device)
     options = {"zarr_format": zarr_format, "write_empty_chunks": write_empty_chunks, **kwargs}
     if mode in ("w", "w-", "x"):
         if mode == "w":
@@ -219,9 +226,11 @@ def group(
     zarr_format: int | None = None,
     attributes: Mapping[str, Any] | None = None,
     device: str | None = None,
-    **ignored: Any,
+    **kwargs: Any,
 ) -> Group:
     """Open the group in a store, creating it if it is missing; a read-only store is only opened.
+
+    kwargs: of `gzarr.access.Access`, for the group and all arrays in it.
 
     >>> root = group()
     >>> foo = root.create_group("foo")
@@ -232,10 +241,10 @@ def group(
         └── bar
             └── baz (100, 100) int32
     """
-    _check_ignored(ignored)
+    access = _group_access(kwargs)
     opened, base = _opened(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(path or ""))
-    backend = backend_for(device)
+    opened, backend = access.store(opened), access.backend(device)
     if not overwrite:
         meta = read_node(opened, where, _format(zarr_format))
         if isinstance(meta, ArrayMeta):
@@ -256,13 +265,13 @@ def create_group(
     overwrite: bool = False,
     attributes: Mapping[str, Any] | None = None,
     device: str | None = None,
-    **ignored: Any,
+    **kwargs: Any,
 ) -> Group:
-    """Create a group. Raises: ContainsArrayError, ContainsGroupError if something is there."""
-    _check_ignored(ignored)
+    """Create a group. For ``kwargs`` see `group`. Raises: ContainsArrayError, ContainsGroupError."""
+    access = _group_access(kwargs)
     opened, base = _opened(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(path or ""))
-    backend = backend_for(device)
+    opened, backend = access.store(opened), access.backend(device)
     made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=overwrite)
     return Group(opened, where, made, backend)
 
@@ -275,19 +284,23 @@ def open_group(
     zarr_format: int | None = None,
     attributes: Mapping[str, Any] | None = None,
     device: str | None = None,
-    **ignored: Any,
+    use_consolidated: bool | str | None = None,
+    **kwargs: Any,
 ) -> Group:
-    """Open a group, creating it where the mode allows. For modes see `open_array`.
+    """Open a group, creating it where the mode allows. For modes see `open_array`, for ``kwargs`` see `group`.
 
-    Raises: GroupNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError.
+    use_consolidated: whether members are looked up in the group's consolidated metadata: True, or (v2) the key that
+        they are stored under; False for no; None for yes if there are any and the mode is "r".
+    Raises: GroupNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError, also if there are no consolidated
+        metadata and ``use_consolidated`` asks for them.
     """
-    _check_ignored(ignored)
+    access = _group_access(kwargs)
     opened, where, mode = _located(store, path, mode)
-    backend = backend_for(device)
+    opened, backend = access.store(opened), access.backend(device)
     if mode in ("w", "w-", "x"):
         made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=mode == "w")
         return Group(opened, where, made, backend)
-    meta = read_node(opened, where, _format(zarr_format))
+    opened, meta = _with_consolidated(opened, where, _format(zarr_format), mode, use_consolidated)
     if isinstance(meta, ArrayMeta):
         raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(opened), where)!r}")
     if meta is None and mode == "a":
@@ -305,6 +318,7 @@ def open(store: Any = None, mode: str | None = None, *, path: str | None = None,
     """
     if store is None and path is not None:
         store, path = path, None
+    use_consolidated = kwargs.pop("use_consolidated", None)
     mode = _asked_mode(mode, kwargs)
     wants_array = kwargs.get("shape") is not None or kwargs.get("data") is not None
     if mode in ("w", "w-", "x"):
@@ -314,17 +328,81 @@ def open(store: Any = None, mode: str | None = None, *, path: str | None = None,
             else open_group(store, mode, path=path, **kwargs)
         )
     opened, where, mode = _located(store, path, mode)
-    meta = read_node(opened, where, _format(kwargs.get("zarr_format")))
+    access = take_access(kwargs)
+    opened, backend = access.store(opened), access.backend(kwargs.get("device"))
+    zarr_format = _format(kwargs.get("zarr_format"))
+    meta = read_node(opened, where, zarr_format)
     if meta is None and mode == "a":
         make = open_array if wants_array else open_group
-        return make(opened, mode, path=where, **kwargs)
+        return make(opened, mode, path=where, **kwargs | {"device": backend})
     if meta is None:
         raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
-    backend = backend_for(kwargs.get("device"))
     if isinstance(meta, GroupMeta):
+        if use_consolidated is not None or (mode == "r" and may_be_consolidated(meta)):
+            opened, found = _with_consolidated(opened, where, zarr_format, mode, use_consolidated)
+            meta = found if isinstance(found, GroupMeta) else meta
         return Group(opened, where, meta, backend, read_only=mode == "r")
     empty_too = kwargs.get("write_empty_chunks")
     return Array(opened, where, meta, backend, read_only=mode == "r", write_empty_chunks=empty_too)
+
+
+def consolidate_metadata(
+    store: Any, metadata_key: str = DEFAULT_KEY, *, path: str | None = None, zarr_format: int | None = None
+) -> Array | Group:
+    """Store the metadata of a group and of everything below it in one document, so that one read opens them all.
+
+    From then on gzarr keeps it true: what creates, changes, moves or deletes a member updates it. Other programs do
+    not; call this again after they have changed something. Many changes in a row are faster before than after this.
+
+    store: a store, path, URL or mapping. path: path of the group in the store.
+    metadata_key: (v2) where to store them. Only those under the default key are kept true.
+    Returns: what `open_consolidated` returns. (An array is its own only document.)
+    Raises: NodeNotFoundError, MetadataError, ReadOnlyError.
+    """
+    opened, base = _opened(store, "a")
+    where = join_path(base, normalize_path(path or ""))
+    if _format(zarr_format) == 3 and metadata_key != DEFAULT_KEY:
+        raise MetadataError(f"metadata_key={metadata_key!r}: Zarr v3 keeps consolidated metadata in zarr.json")
+    meta = read_node(opened.live(), where, _format(zarr_format))
+    if meta is None or not consolidate(opened, where, metadata_key):
+        raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
+    return open_consolidated(opened, metadata_key, path=where, zarr_format=meta.zarr_format)
+
+
+def open_consolidated(
+    store: Any,
+    metadata_key: str = DEFAULT_KEY,
+    mode: str | None = None,
+    *,
+    path: str | None = None,
+    zarr_format: int | None = None,
+    device: str | None = None,
+    use_consolidated: bool = True,
+    **kwargs: Any,
+) -> Array | Group:
+    """Open a group out of its consolidated metadata: one read, however many members it has.
+
+    The metadata are read-only: nothing can be created, deleted, resized or given attributes. Data can be written,
+    unless mode is "r".
+
+    store: a store, path, URL or mapping. path: path of the group in the store. metadata_key: (v2) where they are.
+    kwargs: see `group`.
+    Raises: MetadataError if there are none, NodeNotFoundError, ValueError for other modes than "r", "r+" and "a".
+    """
+    access = _group_access(kwargs)
+    if mode not in (None, "r", "r+", "a"):
+        raise ValueError(f"open_consolidated opens what is there: mode must be 'r' or 'r+', got {mode!r}")
+    if not use_consolidated:
+        raise ValueError("use_consolidated must be True here; use open_group to do without consolidated metadata")
+    opened, where, mode = _located(store, path, mode)
+    opened, backend = access.store(opened), access.backend(device)
+    opened, meta = open_consolidated_node(opened, where, _format(zarr_format), metadata_key, frozen=True)
+    if meta is None:
+        raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
+    require_consolidated(opened, meta, join_path(str(opened), where))
+    if isinstance(meta, GroupMeta):
+        return Group(opened, where, meta, backend, read_only=mode == "r")
+    return Array(opened, where, meta, backend, read_only=mode == "r")
 
 
 def tree(group_like: Any, level: int | None = None) -> Tree:
@@ -374,12 +452,14 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     _close_if_ours(store, opened)
 
 
-def load(store: Any, path: str | None = None, *, device: str | None = None) -> Any:
+def load(store: Any, path: str | None = None, *, device: str | None = None, **kwargs: Any) -> Any:
     """Load an array into memory; of a group, a mapping that loads each array when it is asked for.
 
+    kwargs: of `gzarr.access.Access`; ``allow_pickle=True`` for data that you trust.
     Raises: NodeNotFoundError.
     """
-    node = open(store, "r", path=path, device=device) if store is not None else open(path, "r", device=device)
+    kwargs["device"] = device
+    node = open(store, "r", path=path, **kwargs) if store is not None else open(path, "r", **kwargs)
     if isinstance(node, Group):
         return LazyLoader(node)
     data = node[...]
@@ -445,7 +525,7 @@ def _asked_mode(mode: str | None, keywords: dict[str, Any]) -> str | None:
         if mode not in (None, "r"):
             raise ValueError(f"read_only=True and mode={mode!r} contradict each other")
         mode = "r"
-    elsewhere = ("data", "overwrite", "device", "write_data")
+    elsewhere = ("data", "overwrite", "device", "write_data", *ACCESS)
     arrays.options_from({name: value for name, value in keywords.items() if name not in elsewhere})
     return mode
 
@@ -460,20 +540,28 @@ def _without(options: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {k: v for k, v in options.items() if k != name}
 
 
-def _check_ignored(keywords: Mapping[str, Any]) -> None:
-    """Groups take a few keywords of zarr that change nothing; others are an error."""
+def _group_access(keywords: dict[str, Any]) -> Access:
+    """How a group is reached. A few keywords of zarr that change nothing are taken too; others are an error."""
+    access = take_access(keywords)
     for name, value in keywords.items():
-        if name not in (
-            "cache_attrs",
-            "synchronizer",
-            "chunk_store",
-            "storage_options",
-            "meta_array",
-            "use_consolidated",
-        ):
+        if name not in ("cache_attrs", "storage_options"):
             raise TypeError(f"unknown keyword {name!r}")
         if value not in (None, True, False):
             raise MetadataError(f"the keyword {name!r} is not supported by this version of gzarr; leave it out")
+    return access
+
+
+def _with_consolidated(
+    store: Store, path: str, zarr_format: Any, mode: str, use_consolidated: bool | str | None
+) -> tuple[Store, NodeMeta | None]:
+    """What is at a path, and a store that serves its consolidated metadata if they are there and asked for."""
+    if use_consolidated is False or (use_consolidated is None and mode != "r"):
+        return store, read_node(store, path, zarr_format)
+    key = use_consolidated if isinstance(use_consolidated, str) else DEFAULT_KEY
+    opened, meta = open_consolidated_node(store, path, zarr_format, key)
+    if use_consolidated:
+        require_consolidated(opened, meta, join_path(str(store), path))
+    return opened, meta
 
 
 def _close_if_ours(given: Any, opened: Store) -> None:

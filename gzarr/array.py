@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from gzarr import engine
+from gzarr.access import moved, portable
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
 from gzarr.bind import bind
@@ -375,7 +376,7 @@ class Array(Node[ArrayMeta], Indexed):
             self.store,
             self.path,
             self.metadata,
-            backend_for(device),
+            moved(self.backend, device),
             read_only=self._read_only,
             write_empty_chunks=self.write_empty_chunks,
             out_dtype=self._out_dtype,
@@ -384,7 +385,7 @@ class Array(Node[ArrayMeta], Indexed):
 
     def refresh(self) -> Self:
         """Read the metadata from the store again. Returns: the array itself. Raises: ArrayNotFoundError."""
-        meta = read_node(self.store, self.path, self.metadata.zarr_format)
+        meta = read_node(self.store.live(), self.path, self.metadata.zarr_format)
         if not isinstance(meta, ArrayMeta):
             raise ArrayNotFoundError(f"no array at {self.store_path} any more")
         self._rebind(meta)
@@ -422,7 +423,7 @@ class Array(Node[ArrayMeta], Indexed):
     def __reduce__(self) -> tuple[Any, ...]:
         options = (self._read_only, self.write_empty_chunks, self.is_view, self._out_dtype if self.is_view else None)
         meta = self.metadata if self.is_view else None
-        return _reopen, (self.store, self.path, meta, self.device, options)
+        return _reopen, (self.store, self.path, meta, portable(self.backend), options)
 
     def __repr__(self) -> str:
         return f"<Array {self.store_path} shape={self.shape} dtype={self.dtype}>"
@@ -469,7 +470,7 @@ class Array(Node[ArrayMeta], Indexed):
         ]
 
     def _check_resizable(self) -> None:
-        self.check_writable()
+        self.check_metadata_writable()
         if self.is_view:
             raise ReadOnlyError(f"{self.store_path}: a view cannot be resized; resize the array that it shows")
 
@@ -523,7 +524,7 @@ def open_node_array(
     return Array(store, path, meta, backend, read_only=read_only, write_empty_chunks=write_empty_chunks)
 
 
-def _reopen(store: Store, path: str, meta: ArrayMeta | None, device: str, options: tuple[Any, ...]) -> Array:
+def _reopen(store: Store, path: str, meta: ArrayMeta | None, device: str | Backend, options: tuple[Any, ...]) -> Array:
     """Open a pickled array again: on its own device if this process has that, else on the best there is."""
     read_only, write_empty, is_view, out_dtype = options
     try:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gzarr.access import take_access
 from gzarr.array import Array
 from gzarr.backend import Backend
 from gzarr.codecs.bytes import BytesCodec
@@ -26,9 +27,9 @@ from gzarr.storage.base import Store
 
 _OPTIONS = frozenset(f.name for f in fields(ArrayOptions))
 #: Keywords of zarr that change nothing in gzarr: metadata is always kept, dimensions are never renamed.
-_HARMLESS = frozenset({"cache_metadata", "cache_attrs", "cachesize", "cache_type", "chunk_cache"})
+_HARMLESS = frozenset({"cache_metadata", "cache_attrs", "cachesize", "cache_type"})
 #: Keywords of zarr that gzarr does not have yet; None (or nothing) is accepted for them.
-_PLANNED = frozenset({"synchronizer", "chunk_store", "meta_array", "storage_options"})
+_PLANNED = frozenset({"storage_options"})
 
 
 def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
@@ -74,6 +75,8 @@ def make(
 
     Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError, TypeError for unknown keywords.
     """
+    access = take_access(keywords)
+    store, backend = access.store(store), access.backend(backend)
     if data is not None:
         if not hasattr(data, "shape") or not hasattr(data, "dtype"):
             data = _from_python(data, keywords)

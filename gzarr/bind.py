@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gzarr.backend import Backend, Chain
+from gzarr.chunk_cache import ArrayChunks, ChunkCache
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Repr, Step
@@ -21,7 +22,7 @@ from gzarr.codecs.transpose import TransposeCodec
 from gzarr.cpu.backend import CpuBackend
 from gzarr.engine import ArrayIO
 from gzarr.errors import MetadataError, MissingExtraError
-from gzarr.grid import Grid, chunk_shape, is_regular
+from gzarr.grid import Grid, RegularAxis, chunk_shape, is_regular
 from gzarr.keys import Coords, join_path
 from gzarr.layout import Direct, Level, Sharded
 from gzarr.metadata.documents import codecs_in_errors
@@ -88,7 +89,18 @@ def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayI
         chain=chain,
         uniform=uniform,
         chunk_nbytes=16 * first.chunk.nelements if nbytes is None else nbytes,
+        cache=_cache(meta, store, backend),
     )
+
+
+def _cache(meta: ArrayMeta, store: Store, backend: Backend) -> ArrayChunks | None:
+    """Where the array's decoded chunks are kept, if the backend has such a place."""
+    cache: ChunkCache | None = getattr(backend, "chunk_cache", None)
+    if cache is None:
+        return None
+    lengths = tuple(axis.length if isinstance(axis, RegularAxis) else axis for axis in meta.grid)
+    signature = (str(meta.data_type.dtype), lengths, meta.codecs)
+    return ArrayChunks(cache, signature, store, store.lock_name(""))
 
 
 def _find_shardings(specs: Sequence[CodecSpec], ndim: int) -> tuple[list[_Sharding], tuple[CodecSpec, ...]]:

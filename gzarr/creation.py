@@ -32,7 +32,8 @@ from gzarr.config import config
 from gzarr.dtypes import DataType, cast_fill, default_fill, fill_from_json, fill_to_json, from_v3, parse_dtype, to_v3
 from gzarr.errors import ContainsArrayError, ContainsGroupError, MetadataError
 from gzarr.keys import KeyEncoding, join_path
-from gzarr.metadata.documents import NAMES, documents, read_node, write_node
+from gzarr.metadata.consolidated import refresh
+from gzarr.metadata.documents import NAMES, delete_node, documents, read_node, write_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.metadata.v2 import chain as v2_chain
 from gzarr.metadata.v2 import is_compressor
@@ -106,6 +107,11 @@ def new_array(
     Raises: MetadataError, ValueError for data of another shape, ContainsArrayError, ContainsGroupError, ReadOnlyError.
     """
     meta = array_meta(options)
+    if any(spec.name == "numcodecs.pickle" for spec in meta.codecs) and not getattr(backend, "allow_pickle", False):
+        raise MetadataError(
+            "object_codec: loading pickles can run any code, so gzarr stores and loads them only with"
+            " allow_pickle=True; use numcodecs.JSON() or MsgPack()"
+        )
     array = Array(store, path, meta, backend, write_empty_chunks=options.write_empty_chunks)
     array.require_codecs()
     if data is not None:
@@ -115,6 +121,7 @@ def new_array(
     made = documents(meta, path)
     make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
     store.set_many(made)
+    refresh(store, path, meta.zarr_format)
     if data is not None:
         array[...] = data
     return array
@@ -136,6 +143,7 @@ def new_group_meta(
     made = documents(meta, path)
     make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
     store.set_many(made)
+    refresh(store, path, meta.zarr_format)
     return meta
 
 
@@ -152,7 +160,8 @@ def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrForm
 
     Raises: ContainsArrayError, ContainsGroupError, ReadOnlyError.
     """
-    store.check_writable()
+    store.check_metadata_writable()
+    store = store.live()
     parts = path.split("/")[:-1] if path else []
     missing = []
     for depth in range(len(parts) + bool(path)):
@@ -197,7 +206,7 @@ def clear(store: Store, path: str) -> None:
                 f"{join_path(str(store), path)!r} holds {foreign[0]!r}, which is not Zarr data: "
                 "it is not deleted; remove it yourself or choose another path"
             )
-    store.delete_prefix(path)
+    delete_node(store, path)
 
 
 def array_meta(options: ArrayOptions) -> ArrayMeta:
@@ -328,10 +337,7 @@ def _filters(options: ArrayOptions) -> list[CodecSpec]:
 def _object_codec(options: ArrayOptions, data_type: DataType) -> CodecSpec | None:
     """The codec that turns Python objects into bytes. Raises: MetadataError if none is given for plain objects."""
     if options.object_codec is not None:
-        spec = parse_codec(options.object_codec)
-        if spec.name == "numcodecs.pickle":
-            raise MetadataError("object_codec: gzarr never loads pickles, which can run any code; use numcodecs.JSON()")
-        return spec
+        return parse_codec(options.object_codec)
     if data_type.variable == "object":
         raise MetadataError(
             "missing object_codec for object array: pass dtype=str or bytes for text, or object_codec=numcodecs.JSON()"

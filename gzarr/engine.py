@@ -18,6 +18,8 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gzarr.backend import Array, Backend, Chain, Fields
+from gzarr.changes import announce
+from gzarr.chunk_cache import ArrayChunks, Place
 from gzarr.errors import ChunkError, CodecError
 from gzarr.keys import Coords
 from gzarr.layout import Layout, Located
@@ -45,6 +47,7 @@ class ArrayIO:
         chain: the prepared codecs of a chunk with given coordinates.
         uniform: whether all chunks have one shape, and so one chain.
         chunk_nbytes: size of a decoded chunk, or an estimate.
+        cache: where decoded chunks are kept, or None.
     """
 
     name: str
@@ -54,6 +57,7 @@ class ArrayIO:
     chain: Callable[[Coords], Chain]
     uniform: bool
     chunk_nbytes: int
+    cache: ArrayChunks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +132,16 @@ def _taken(items: Sequence[T], positions: Sequence[int]) -> Sequence[T]:
 
 def _read_wave(job: ReadJob, wave: Wave) -> None:
     io = job.io
+    place: Place = io.backend.place
+    if io.cache is not None:
+        wave, place = io.cache.serve(io.layout, io.backend, wave, (job.out, job.fields))
+        if not wave:
+            return
     parts = wave[0][1] if len(wave) == 1 else [part for _, members in wave for part in members]
     buffers = _load_wave(io, wave, parts)
     for chain, positions in _by_chain(io, parts):
         try:
-            io.backend.place(chain, _taken(buffers, positions), _taken(parts, positions), job.out, job.fields)
+            place(chain, _taken(buffers, positions), _taken(parts, positions), job.out, job.fields)
         except CodecError as error:
             raise _chunk_error(io, wave, error, positions) from error
 
@@ -190,10 +199,13 @@ def _write_wave(job: WriteJob, wave: Wave) -> None:
                 emptied.append(key)
             else:
                 items.append((key, data))
-        if items:
-            io.store.set_many(items)
-        if emptied:
-            io.store.delete_many(emptied)
+        try:
+            if items:
+                io.store.set_many(items)
+            if emptied:
+                io.store.delete_many(emptied)
+        finally:
+            announce(lambda: [io.store.lock_name(key) for key in keys])
 
 
 def _load_old(job: WriteJob, wave: Wave, keys: Sequence[str]) -> list[Buffer | None]:

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from gzarr import arrays
+from gzarr.access import moved, portable
 from gzarr.array import Array
 from gzarr.backend import Backend
 from gzarr.creation import new_group_meta
@@ -22,7 +23,7 @@ from gzarr.errors import (
 )
 from gzarr.info import Report, Tree
 from gzarr.keys import join_path, normalize_path
-from gzarr.metadata.documents import members, read_node
+from gzarr.metadata.documents import delete_node, members, move_node, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.node import Node, lies_within, same_objects
 from gzarr.storage.base import Store
@@ -53,7 +54,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         The copy of a gzarr or h5py array keeps chunks and dtype; that of a gzarr array also codecs and attributes.
         """
         if isinstance(value, Group):
-            self.check_writable()
+            self.check_metadata_writable()
             if lies_within(self.store, self._path(name), value.store, value.path):
                 raise ContainsNodeError(f"cannot copy {value.store_path} into itself ({name!r})")
             copy = self.create_group(name, attributes=value.attrs.asdict())
@@ -70,11 +71,11 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
     def __delitem__(self, name: str) -> None:
         """Delete an array or group with all that is in it. Raises: KeyError."""
-        self.check_writable()
+        self.check_metadata_writable()
         path = self._member_path(name)
         if read_node(self.store, path, self.metadata.zarr_format) is None:
             raise KeyError(f"{name!r} is not in {self.store_path}")
-        self.store.delete_prefix(path)
+        delete_node(self.store, path)
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, _ in self._members())
@@ -220,7 +221,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
     def create_group(self, name: str, *, overwrite: bool = False, attributes: Any = None) -> Group:
         """Create a group, and missing groups above it. Raises: ContainsArrayError, ContainsGroupError."""
-        self.check_writable()
+        self.check_metadata_writable()
         path = self._member_path(name)
         meta = new_group_meta(self.store, path, attributes or {}, self.metadata.zarr_format, overwrite=overwrite)
         return Group(self.store, path, meta, self.backend)
@@ -254,7 +255,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
         Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError.
         """
-        self.check_writable()
+        self.check_metadata_writable()
         if kwargs.setdefault("zarr_format", self.metadata.zarr_format) not in (None, self.metadata.zarr_format):
             raise MetadataError(
                 f"zarr_format={kwargs['zarr_format']!r} cannot lie in {self.store_path}, which has format "
@@ -342,7 +343,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
         Raises: KeyError if there is no ``source``, ContainsNodeError if there is something at ``dest``.
         """
-        self.check_writable()
+        self.check_metadata_writable()
         old, new = self._path(source), self._member_path(dest)
         if not old or read_node(self.store, old, self.metadata.zarr_format) is None:
             raise KeyError(f"{source!r} is not in {self.store_path}")
@@ -353,11 +354,11 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
             raise ContainsNodeError(f"cannot move {source!r}: something is already stored at {dest!r}")
         if parent:
             Group(self.store, "", GroupMeta({}, self.metadata.zarr_format), self.backend).require_group(parent)
-        self.store.move_prefix(old, new)
+        move_node(self.store, old, new)
 
     def to(self, device: str) -> Self:
         """The same group with its arrays on another device. Raises: DeviceError."""
-        return type(self)(self.store, self.path, self.metadata, backend_for(device), read_only=self._read_only)
+        return type(self)(self.store, self.path, self.metadata, moved(self.backend, device), read_only=self._read_only)
 
     def __enter__(self) -> Self:
         return self
@@ -366,7 +367,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         self.store.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.store, self.path, self.device, self._read_only)
+        return _reopen, (self.store, self.path, portable(self.backend), self._read_only)
 
     def __repr__(self) -> str:
         return f"<Group {self.store_path}>"
@@ -423,7 +424,7 @@ def open_node_group(store: Store, path: str, backend: Backend, *, read_only: boo
     return Group(store, path, meta, backend, read_only=read_only)
 
 
-def _reopen(store: Store, path: str, device: str, read_only: bool) -> Group:
+def _reopen(store: Store, path: str, device: str | Backend, read_only: bool) -> Group:
     """Open a pickled group again: on its own device if this process has that, else on the best there is."""
     try:
         backend = backend_for(device)

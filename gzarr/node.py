@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
+import numpy as np
+
 from gzarr.backend import Backend
 from gzarr.errors import NodeNotFoundError, ReadOnlyError
 from gzarr.keys import join_path
@@ -83,6 +85,22 @@ class Node(Generic[M]):
         return self.backend.device
 
     @property
+    def synchronizer(self) -> Any:
+        """The locks that writers hold besides gzarr's own, or None."""
+        return getattr(self.store, "synchronizer", None)
+
+    @property
+    def chunk_store(self) -> Store:
+        """The store of the chunks: another one only if ``chunk_store`` was given."""
+        found: Store = getattr(self.store, "chunk_store", self.store)
+        return found
+
+    @property
+    def meta_array(self) -> Any:
+        """An empty array of the kind that reads give."""
+        return self.backend.empty((), np.dtype("f8"))
+
+    @property
     def attrs(self) -> Attributes:
         """User attributes: a mutable mapping of JSON values, stored at once."""
         return Attributes(self)
@@ -101,6 +119,11 @@ class Node(Generic[M]):
         if self._read_only:
             raise ReadOnlyError(f"{self.store_path} was opened read-only; open it with mode='r+' or 'a' to change it")
         self.store.check_writable()
+
+    def check_metadata_writable(self) -> None:
+        """Raise `ReadOnlyError` if the node, or the metadata of its hierarchy, were opened for reading."""
+        self.check_writable()
+        self.store.check_metadata_writable()
 
 
 class Attributes(MutableMapping[str, Any]):
@@ -156,7 +179,7 @@ class Attributes(MutableMapping[str, Any]):
 
     def _stored(self) -> Any:
         node = self._node
-        meta = read_node(node.store, node.path, node.metadata.zarr_format)
+        meta = read_node(node.store.live(), node.path, node.metadata.zarr_format)
         if meta is None:
             raise NodeNotFoundError(f"{node.store_path} is gone: its metadata was deleted")
         return meta
@@ -167,7 +190,7 @@ class Attributes(MutableMapping[str, Any]):
     def _change(self, values: Mapping[str, Any], removed: tuple[str, ...] | None) -> None:
         """Set values and remove names; ``removed=None`` removes all others."""
         node = self._node
-        node.check_writable()
+        node.check_metadata_writable()
         bad = next((k for k in values if not isinstance(k, str)), None)
         if bad is not None:
             raise TypeError(f"attribute names must be strings, got {bad!r}")

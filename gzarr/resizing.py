@@ -11,6 +11,7 @@ import numpy as np
 
 from gzarr import engine
 from gzarr.backend import Chain
+from gzarr.changes import announce
 from gzarr.codecs.spec import fill_of
 from gzarr.engine import ArrayIO
 from gzarr.keys import Coords
@@ -55,7 +56,10 @@ def clear_outside(io: ArrayIO, meta: ArrayMeta, store: Store, path: str, shape: 
         for axis in shrunk:
             if bounds[axis][1] > shape[axis]:
                 _fill(io, meta, bounds, axis, shape[axis])
-    store.delete_many(gone)
+    try:
+        store.delete_many(gone)
+    finally:
+        announce(lambda: [store.lock_name(key) for key in gone])
 
 
 def _fill(io: ArrayIO, meta: ArrayMeta, bounds: list[tuple[int, int]], axis: int, start: int) -> None:

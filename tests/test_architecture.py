@@ -13,16 +13,16 @@ PACKAGE = Path(__file__).parents[1] / "gzarr"
 
 #: Lowest first. An import goes to a lower floor, or sideways inside a folder. "__init__" is the package itself.
 FLOORS = (
-    {"errors", "config", "locks"},
+    {"errors", "config", "locks", "changes"},
     {"dtypes", "selection", "grid", "keys", "storage"},
     {"codecs", "shard", "plan", "chunking"},
     {"layout"},
     {"metadata"},
     {"backend"},
-    {"cpu", "indexing", "info", "node"},
+    {"cpu", "chunk_cache", "indexing", "info", "node"},
     {"gpu"},  # above cpu: steps that the GPU lacks run there
     {"devices", "engine", "values"},
-    {"bind", "resizing"},
+    {"access", "bind", "resizing"},
     {"array"},
     {"attributes", "creation"},
     {"arrays"},

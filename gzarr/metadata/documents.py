@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gzarr.changes import announce
 from gzarr.errors import NodeNotFoundError
 from gzarr.keys import join_path
 from gzarr.metadata import v2, v3
+from gzarr.metadata.consolidated import refresh
 from gzarr.metadata.fields import attributes_of, dump_json, parse_json
 from gzarr.metadata.model import ArrayMeta, NodeMeta, ZarrFormat
 from gzarr.storage.base import Buffer, Request, Store
@@ -61,8 +63,9 @@ def documents(meta: NodeMeta, path: str) -> list[tuple[str, bytes]]:
 
 def write_node(store: Store, path: str, meta: NodeMeta) -> None:
     """Write a node's documents, all of them made before the first is written. Raises: TypeError, ReadOnlyError."""
-    store.check_writable()
+    store.check_metadata_writable()
     store.set_many(documents(meta, path))
+    refresh(store, path, meta.zarr_format)
 
 
 def write_shape(store: Store, path: str, meta: ArrayMeta) -> None:
@@ -71,30 +74,53 @@ def write_shape(store: Store, path: str, meta: ArrayMeta) -> None:
         _change(store, join_path(path, "zarr.json"), {k: v3.to_json(meta)[k] for k in ("shape", "chunk_grid")}, 2)
     else:
         _change(store, join_path(path, ".zarray"), {"shape": list(meta.shape)}, 4)
+    refresh(store, path, meta.zarr_format)
 
 
 def _change(store: Store, key: str, fields: Mapping[str, Any], indent: int) -> None:
     """Replace fields of a stored document."""
-    store.check_writable()
+    store.check_metadata_writable()
     what = _what(store, key)
-    stored = store.get_one(Request(key))
-    if stored is None:
-        raise NodeNotFoundError(f"{what} is gone: it was deleted")
-    document = {**parse_json(stored, what), **fields}
-    store.set(key, dump_json(document, indent, sort_keys=key.endswith(".zarray")))
+    with store.document_locked(key):
+        stored = store.live().get_one(Request(key))
+        if stored is None:
+            raise NodeNotFoundError(f"{what} is gone: it was deleted")
+        document = {**parse_json(stored, what), **fields}
+        store.set(key, dump_json(document, indent, sort_keys=key.endswith(".zarray")))
 
 
 def write_attributes(store: Store, path: str, meta: NodeMeta) -> None:
     """Write a node's attributes; all else in its documents stays. Raises: TypeError, ReadOnlyError."""
-    store.check_writable()
+    store.check_metadata_writable()
+    key = join_path(path, ".zattrs")
     if meta.zarr_format == 3:
         _change(store, join_path(path, "zarr.json"), {"attributes": dict(meta.attributes)}, 2)
-        return
-    key = join_path(path, ".zattrs")
-    if meta.attributes:
+    elif meta.attributes:
         store.set(key, dump_json(meta.attributes, 4, sort_keys=True))
     else:
         store.delete_many((key,))
+    refresh(store, path, meta.zarr_format)
+
+
+def delete_node(store: Store, path: str) -> None:
+    """Delete everything at a path. Consolidated metadata tell afterwards what is left, also if this fails midway."""
+    store.check_metadata_writable()
+    try:
+        store.delete_prefix(path)
+    finally:
+        announce()
+        refresh(store, path, subtree=True)
+
+
+def move_node(store: Store, source: str, dest: str) -> None:
+    """Rename everything at a path, in consolidated metadata too."""
+    store.check_metadata_writable()
+    try:
+        store.move_prefix(source, dest)
+    finally:
+        announce()
+        refresh(store, source, subtree=True)
+        refresh(store, dest, subtree=True)
 
 
 def document_key(meta: NodeMeta, path: str) -> str:

@@ -115,9 +115,17 @@ class SynchronizedStore(_Wrapper):
         synchronizer: what gives the locks.
     """
 
+    transparent = True
+
     def __init__(self, store: Store, synchronizer: Synchronizer) -> None:
         super().__init__(store)
         self.synchronizer = synchronizer
+
+    @property
+    def chunk_store(self) -> Store:
+        """Where the chunks are: the store below, or the second one in it."""
+        found: Store = getattr(self._store, "chunk_store", self._store)
+        return found
 
     def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
         """Hold objects against read-modify-write by others, in this process and under the synchronizer."""

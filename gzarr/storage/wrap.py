@@ -22,12 +22,16 @@ def read_only(store: Store) -> Store:
 
 
 def type_name(store: Store) -> str:
-    """Name of a store's class, as reports show it: of a read-only view, that of the store seen through it."""
-    return type_name(store._store) if isinstance(store, _ReadOnlyStore) else type(store).__name__  # noqa: SLF001
+    """Name of a store's class, as reports show it: of a view, that of the store seen through it."""
+    seen_through = isinstance(store, _Wrapper) and store.transparent
+    return type_name(store._store) if seen_through else type(store).__name__  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 class _Wrapper(Store):
     """Passes every verb on; the base of all stores around another store, here and in other modules."""
+
+    #: Whether reports show the store below in its stead.
+    transparent = False
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -115,6 +119,8 @@ class _Wrapper(Store):
 
 class _ReadOnlyStore(_Wrapper):
     """A view through which nothing can be changed."""
+
+    transparent = True
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gzarr.codecs.numcodecs import NumcodecsCodec
+from gzarr.codecs.numcodecs import NumcodecsCodec, TrustedPickleCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, Step
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.cpu.codecs.compressors import (
@@ -50,7 +50,7 @@ def numcodecs_codec(step: Step) -> Codec:
     spec = step.spec
     if not isinstance(spec, NumcodecsCodec):
         raise TypeError(f"codec {spec.name!r} is not one of numcodecs")
-    if spec.id == "pickle":
+    if spec.id == "pickle" and not isinstance(spec, TrustedPickleCodec):
         return lift_both(spec.name, _refuse_pickle, _refuse_pickle)
     codec = to_numcodecs(spec)
     decode, encode = _functions(spec, codec, step)
@@ -59,8 +59,8 @@ def numcodecs_codec(step: Step) -> Codec:
 
 def _refuse_pickle(_: Any) -> NoReturn:
     raise CodecError(
-        "pickle is neither decoded nor encoded, because loading a pickle can run any code; "
-        "convert the array with zarr 2 to an object codec such as VLenUTF8, JSON or MsgPack"
+        "pickle is neither decoded nor encoded, because loading a pickle can run any code; if you trust the data, open "
+        "the array with allow_pickle=True, and store it with another object codec, such as VLenUTF8, JSON or MsgPack"
     )
 
 
@@ -159,12 +159,25 @@ def _serializer(spec: NumcodecsCodec, codec: Any, chunk: ArrayRepr) -> tuple[Fun
         case "pcodec":
             native = chunk.dtype.newbyteorder("=")
             return _pcodec_decoder(chunk), lambda array: codec.encode(_contiguous(array, native).reshape(-1))
+        case "pickle":
+            return _unpickler(codec, chunk), lambda array: codec.encode(_contiguous(array, chunk.dtype))
         case "json2":
             return json_decoder(spec.configuration(), chunk), codec.encode
         case "msgpack2":
             # its encoder cannot take an array without dimensions
             return msgpack_decoder(spec.configuration(), chunk), lambda array: codec.encode(np.atleast_1d(array))
     return vlen_decoder(spec.name, codec, chunk), lambda array: codec.encode(as_objects(array))
+
+
+def _unpickler(codec: Any, chunk: ArrayRepr) -> Function:
+    def decode(data: Bytes) -> Array:
+        found = codec.decode(data)
+        if not isinstance(found, np.ndarray) or found.dtype != chunk.dtype or found.size != chunk.nelements:
+            what = f"{found.dtype} of shape {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
+            raise CodecError(f"pickle: expected an array of shape {chunk.shape} of {chunk.dtype}, got {what}")
+        return reinterpret("pickle", found, chunk.dtype, chunk.shape)
+
+    return decode
 
 
 def _zfpy_decoder(chunk: ArrayRepr) -> Function:

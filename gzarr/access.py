@@ -1,0 +1,142 @@
+"""Keywords that say how an array or group is reached, not what is stored of it: locks, a second store, caches, trust.
+
+They ride on what a node hands to its members anyway: its store (``synchronizer``, ``chunk_store``) and its backend
+(``chunk_cache``, ``allow_pickle``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from gzarr.backend import Backend, Chain
+from gzarr.chunk_cache import ChunkCache
+from gzarr.codecs.numcodecs import trusted
+from gzarr.codecs.spec import ArrayRepr, Step
+from gzarr.devices import backend_for
+from gzarr.errors import DeviceError, GzarrError, MetadataError
+from gzarr.storage import SplitStore, open_store, synchronized
+from gzarr.storage.base import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How a node is reached; each field is a keyword of the functions that open and create.
+
+    Attributes:
+        synchronizer: locks that writers hold besides gzarr's own: a `ProcessSynchronizer`, a `ThreadSynchronizer`, or
+            anything that gives a context manager for a key.
+        chunk_store: a second store, for the chunks; metadata stay in the first.
+        meta_array: an array of the kind that reads shall give, NumPy or CuPy; the same as ``device``.
+        chunk_cache: a `ChunkCache`, or a number of bytes for one of its own; on the CPU only.
+        allow_pickle: whether pickled objects are loaded. Loading a pickle can run any code: only of trusted data.
+    """
+
+    synchronizer: Any = None
+    chunk_store: Any = None
+    meta_array: Any = None
+    chunk_cache: Any = None
+    allow_pickle: bool = False
+
+    def store(self, store: Store) -> Store:
+        """The store through which the node is reached. Raises: TypeError, MissingExtraError, StoreError."""
+        if self.chunk_store is not None:
+            chunks, path = open_store(self.chunk_store)
+            if path:
+                raise MetadataError(f"chunk_store={self.chunk_store!r} is a path inside a store; give the store itself")
+            store = SplitStore(store, chunks)
+        return store if self.synchronizer is None else synchronized(store, self.synchronizer)
+
+    def backend(self, device: str | Backend | None) -> Backend:
+        """The backend with which the node is read. Raises: DeviceError, TypeError."""
+        chosen = backend_for(device)
+        if self.meta_array is not None:
+            chosen = _backend_of(self.meta_array, device, chosen)
+        if self.chunk_cache is None and not self.allow_pickle:
+            return chosen
+        cache = self.chunk_cache
+        if cache is not None and not isinstance(cache, ChunkCache):
+            cache = ChunkCache(cache)
+        inner = chosen.inner if isinstance(chosen, AccessBackend) else chosen
+        before = chosen.chunk_cache if isinstance(chosen, AccessBackend) else None
+        return AccessBackend(inner, before if cache is None else cache, allow_pickle=self.allow_pickle)
+
+
+NAMES = frozenset(field.name for field in fields(Access))
+
+
+def take_access(keywords: MutableMapping[str, Any]) -> Access:
+    """Take the keywords of `Access` out of a caller's keywords."""
+    return Access(**{name: keywords.pop(name) for name in NAMES & keywords.keys()})
+
+
+def _backend_of(meta_array: Any, device: str | Backend | None, chosen: Backend) -> Backend:
+    interface = hasattr(meta_array, "__cuda_array_interface__")
+    if not interface and not hasattr(meta_array, "__array_interface__"):
+        raise TypeError(f"meta_array must be a NumPy or CuPy array, got {type(meta_array).__name__}")
+    wanted = f"cuda:{meta_array.device.id}" if interface else "cpu"
+    if device is not None and chosen.device != wanted:
+        raise DeviceError(f"meta_array is on {wanted!r} and device={chosen.device!r}; give one of them")
+    return backend_for(wanted)
+
+
+class AccessBackend:
+    """A backend that keeps decoded chunks, or may load pickles; all else is that of the backend inside.
+
+    Attributes:
+        inner: the backend inside.
+        chunk_cache: where decoded chunks are kept, or None.
+        allow_pickle: whether pickles are loaded.
+    """
+
+    def __init__(self, inner: Backend, chunk_cache: ChunkCache | None, *, allow_pickle: bool) -> None:
+        if chunk_cache is not None and inner.device != "cpu":
+            raise DeviceError(
+                f"chunk_cache keeps chunks in host memory and cannot be used on {inner.device!r}; leave it out, or use"
+                " device='cpu'; LRUStoreCache keeps encoded bytes for any device"
+            )
+        self.inner = inner
+        self.chunk_cache = chunk_cache
+        self.allow_pickle = allow_pickle
+        # Looked up once: calls cost what they cost on the backend inside.
+        for name in dir(type(inner)):
+            if not name.startswith("_") and name != "prepare":
+                setattr(self, name, getattr(inner, name))
+        self.device = inner.device
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
+        """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""
+        if self.allow_pickle:
+            steps = tuple(step._replace(spec=trusted(step.spec)) for step in steps)
+        return self.inner.prepare(steps, chunk)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self.inner.device, self.allow_pickle)
+
+
+def _reopened(device: str, allow_pickle: bool) -> Backend:
+    """Of a pickled backend: on its own device if this process has that, else on the best there is."""
+    try:
+        inner = backend_for(device)
+    except GzarrError:
+        inner = backend_for("auto")
+    return AccessBackend(inner, None, allow_pickle=allow_pickle)
+
+
+def portable(backend: Backend) -> Any:
+    """What a pickled node keeps of its backend: the device's name, or what there is to know besides."""
+    return backend if isinstance(backend, AccessBackend) else backend.device
+
+
+def moved(backend: Backend, device: str) -> Backend:
+    """A backend for another device, with the same trust and, on the CPU, the same cache."""
+    new = backend_for(device)
+    if not isinstance(backend, AccessBackend):
+        return new
+    return AccessBackend(new, backend.chunk_cache if new.device == "cpu" else None, allow_pickle=backend.allow_pickle)

@@ -1,0 +1,204 @@
+"""Keeps decoded chunks in memory, for arrays that are read again and again in pieces smaller than their chunks.
+
+Theory of operation. Reading a wave begins with what is kept (`ArrayChunks.serve`); the rest of the wave is located and
+fetched as ever, decoded chunk by chunk, kept, and copied into the result. A chunk is kept under the name of its stored
+object, with the token that the store gave for the object before it was fetched (`Store.generation`): if anybody
+replaces the object, what was kept of it is not used again. Stores without tokens rely on `gzarr.changes`, which tells
+of everything this process writes: a chunk whose fetch overlaps such a change is not kept.
+
+Rules: kept chunks are never handed out, only copied from; missing chunks are not kept; neither are chunks of Python
+objects, whose size nobody knows and which callers may change.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from gzarr.backend import Array, Backend, Chain, Fields
+from gzarr.changes import listen
+from gzarr.errors import CodecError
+from gzarr.keys import Coords
+from gzarr.layout import Layout
+from gzarr.plan import Part
+from gzarr.storage.base import Buffer, Store
+
+Wave: TypeAlias = list[tuple[Coords, list[Part]]]
+Place: TypeAlias = Callable[[Chain, Sequence[Buffer | None], Sequence[Part], Array, Fields], None]
+
+
+class _Kept(NamedTuple):
+    object_name: Hashable
+    token: object | None
+    chunk: np.ndarray[Any, Any]
+
+
+class ChunkCache:
+    """Decoded chunks of any number of arrays, least recently used first out. May be used by several threads.
+
+    Give it to several arrays or groups as ``chunk_cache=``; a number there makes a cache of its own.
+
+    Args:
+        max_nbytes: bytes of decoded chunks to keep at most; larger chunks are not kept.
+
+    Attributes:
+        hits: parts of chunks that were copied from memory.
+        misses: parts whose chunk was fetched and decoded, or is missing.
+        nbytes: bytes kept now.
+    """
+
+    def __init__(self, max_nbytes: int) -> None:
+        if isinstance(max_nbytes, bool) or not isinstance(max_nbytes, (int, np.integer)) or max_nbytes < 0:
+            raise TypeError(f"ChunkCache: max_nbytes must be a number of bytes, got {max_nbytes!r}")
+        self.max_nbytes = int(max_nbytes)
+        self.hits = 0
+        self.misses = 0
+        self.nbytes = 0
+        self._guard = threading.Lock()
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._by_object: dict[Hashable, set[Hashable]] = {}
+        self._changes = 0
+        listen(self)
+
+    def clear(self) -> None:
+        """Drop all chunks."""
+        self.forget(None)
+
+    def forget(self, names: Iterable[Hashable] | None) -> None:
+        """Drop the chunks of stored objects with some lock names, or all."""
+        with self._guard:
+            self._changes += 1
+            for name in list(self._by_object) if names is None else names:
+                for key in list(self._by_object.get(name, ())):
+                    self._drop(key)
+
+    def __repr__(self) -> str:
+        return f"<ChunkCache {self.nbytes} of {self.max_nbytes} bytes, {self.hits} hits, {self.misses} misses>"
+
+    def __reduce__(self) -> tuple[type[ChunkCache], tuple[int]]:
+        return ChunkCache, (self.max_nbytes,)
+
+    def _changes_so_far(self) -> int:
+        with self._guard:
+            return self._changes
+
+    def _find(self, key: Hashable, token: object | None) -> np.ndarray[Any, Any] | None:
+        with self._guard:
+            kept = self._kept.get(key)
+            if kept is not None and kept.token != token:
+                self._drop(key)
+                kept = None
+            if kept is None:
+                self.misses += 1
+                return None
+            self.hits += 1
+            self._kept.move_to_end(key)
+            return kept.chunk
+
+    def _keep(self, key: Hashable, kept: _Kept, changes: int) -> None:
+        nbytes = kept.chunk.nbytes
+        if nbytes > self.max_nbytes:
+            return
+        with self._guard:
+            if kept.token is None and self._changes != changes:
+                return
+            self._drop(key)
+            self._kept[key] = kept
+            self._by_object.setdefault(kept.object_name, set()).add(key)
+            self.nbytes += nbytes
+            while self.nbytes > self.max_nbytes:
+                self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: Hashable) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self.nbytes -= kept.chunk.nbytes
+            siblings = self._by_object[kept.object_name]
+            siblings.discard(key)
+            if not siblings:
+                del self._by_object[kept.object_name]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayChunks:
+    """The chunks of one opened array in a cache.
+
+    Attributes:
+        cache: the cache.
+        signature: what decoding depends on besides the stored bytes: arrays that agree in it share chunks.
+        store: the array's store.
+        root: the store's own lock name.
+    """
+
+    cache: ChunkCache
+    signature: Hashable
+    store: Store
+    root: Hashable
+
+    def serve(self, layout: Layout, backend: Backend, wave: Wave, target: tuple[Array, Fields]) -> tuple[Wave, Place]:
+        """Copy what is kept of a wave into ``target`` (the result, and the fields it is limited to).
+
+        Returns: the rest of the wave, and what to do instead of `Backend.place` with its chunks once they are fetched.
+        """
+        out, fields = target
+        changes = self.cache._changes_so_far()  # noqa: SLF001 - one module, two classes
+        rest: Wave = []
+        objects: dict[int, tuple[Hashable, object | None]] = {}
+        for coords, parts in wave:
+            key = layout.key(coords)
+            token = self.store.generation(key)
+            # With a token, a name that is quick to make will do: nobody has to announce changes.
+            name = self.store.lock_name(key) if token is None else (self.root, key)
+            left = []
+            for part in parts:
+                chunk = self.cache._find((name, part.coords, self.signature), token)  # noqa: SLF001
+                if chunk is None:
+                    left.append(part)
+                    objects[id(part)] = name, token
+                else:
+                    _copy(chunk, part, out, fields)
+            if left:
+                rest.append((coords, left))
+        return rest, partial(self._place, backend, objects, changes)
+
+    def _place(
+        self,
+        backend: Backend,
+        objects: dict[int, tuple[Hashable, object | None]],
+        changes: int,
+        chain: Chain,
+        buffers: Sequence[Buffer | None],
+        parts: Sequence[Part],
+        out: Array,
+        fields: Fields,
+    ) -> None:
+        if chain.chunk.dtype.hasobject:
+            backend.place(chain, buffers, parts, out, fields)
+            return
+        missing = [i for i, buffer in enumerate(buffers) if buffer is None]
+        if missing:
+            backend.place(chain, [None] * len(missing), [parts[i] for i in missing], out, fields)
+        for i, buffer in enumerate(buffers):
+            if buffer is None:
+                continue
+            try:
+                chunk = backend.decode(chain, (buffer,))[0]
+            except CodecError as error:
+                error.index = i
+                raise
+            chunk.flags.writeable = False
+            name, token = objects[id(parts[i])]
+            key = (name, parts[i].coords, self.signature)
+            self.cache._keep(key, _Kept(name, token, chunk), changes)  # noqa: SLF001
+            _copy(chunk, parts[i], out, fields)
+
+
+def _copy(chunk: np.ndarray[Any, Any], part: Part, out: Array, fields: Fields) -> None:
+    source: Any = chunk if fields is None else chunk[fields]
+    out[part.out] = source[part.inside]

@@ -1,0 +1,233 @@
+"""A store that answers for the metadata of a consolidated hierarchy out of one document, and passes all else on.
+
+What it answers is never older than the document, as far as it can be known: before each answer it asks whether the
+document is still the one that was read (`gzarr.metadata.consolidated.watch`). Where the store has no generations it
+sees the changes of this process only; those of others it sees when it is opened again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gzarr.errors import MetadataError, ReadOnlyError
+from gzarr.keys import join_path
+from gzarr.metadata import v3
+from gzarr.metadata.consolidated import (
+    DEFAULT_KEY,
+    FIELD,
+    Documents,
+    State,
+    find_documents,
+    parse_zmetadata,
+    watch,
+)
+from gzarr.metadata.documents import read_node
+from gzarr.metadata.fields import dump_json, parse_json
+from gzarr.metadata.model import NodeMeta, ZarrFormat
+from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.rules import DOCUMENTS, cut
+from gzarr.storage.wrap import _Wrapper
+
+
+class ConsolidatedStore(_Wrapper):
+    """Serves the documents of a node and of all below it from consolidated metadata.
+
+    Args:
+        store: the store.
+        path: the consolidated node in it.
+        key: the document, ``path/zarr.json`` or ``path/.zmetadata``.
+        frozen: refuse every change of metadata; chunks can be written all the same.
+
+    Attributes:
+        state: says whether the document is still the same.
+    """
+
+    transparent = True
+
+    def __init__(self, store: Store, path: str, key: str, *, frozen: bool) -> None:
+        super().__init__(store)
+        self._path = path
+        self._key = key
+        self._frozen = frozen
+        self._loading = threading.Lock()
+        self.state = watch(store, key)
+        self._read_in: State | None = None
+        self._documents: Documents | None = None
+        self._children: dict[str, list[str]] = {}
+
+    def load(self, data: Buffer | None, before: State) -> bool:
+        """Take over the document, as read after it was in a state. Returns: whether it is consolidated."""
+        documents = None if data is None else self._parsed(data)
+        children: dict[str, set[str]] = {}
+        for key in documents or ():
+            node = key.rpartition("/")[0]
+            children.setdefault(node, set())
+            while node:
+                parent, _, name = node.rpartition("/")
+                children.setdefault(parent, set()).add(name)
+                node = parent
+        self._documents = documents
+        self._children = {node: sorted(names) for node, names in children.items()}
+        self._read_in = before
+        return documents is not None
+
+    def _parsed(self, data: Buffer) -> Documents | None:
+        what = f"{self._store}: {self._key}"
+        if not self._key.endswith("zarr.json"):
+            return parse_zmetadata(data, what)
+        document = parse_json(data, what)
+        if document.get("node_type") == "array":
+            return {"zarr.json": document}
+        return find_documents(document, what)
+
+    def _current(self) -> Documents | None:
+        """The documents as of now; None if they are not consolidated any more."""
+        if self.state() != self._read_in:
+            with self._loading:
+                before = self.state()
+                if before != self._read_in:
+                    self.load(self._store.get_one(Request(self._key)), before)
+        return self._documents
+
+    def _inner(self, key: str) -> str | None:
+        """A key relative to the consolidated node; None if it does not lie there."""
+        if not self._path:
+            return key
+        if key == self._path:
+            return ""
+        return key[len(self._path) + 1 :] if key.startswith(f"{self._path}/") else None
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def get_one(self, request: Request) -> Buffer | None:
+        """Fetch one request."""
+        return self.get_many((request,))[0]
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order; documents come from the consolidated ones."""
+        ours = [i for i, request in enumerate(requests) if self._serves(request[0])]
+        documents = self._current() if ours else None
+        if documents is None:
+            return self._store.get_many(requests)
+        found: list[Buffer | None] = [None] * len(requests)
+        for i in ours:
+            key, start, length = requests[i]
+            document = documents.get(self._inner(key) or "")
+            if document is not None:
+                found[i] = cut(dump_json(document, 2), start, length)
+        others = [i for i in range(len(requests)) if i not in set(ours)]
+        if others:
+            for i, value in zip(others, self._store.get_many([requests[i] for i in others]), strict=True):
+                found[i] = value
+        return found
+
+    def _serves(self, key: str) -> bool:
+        name = key.rpartition("/")[2]
+        return name in DOCUMENTS and name != DEFAULT_KEY and self._inner(key) is not None
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        """Names directly under a path, sorted: (objects, sub-paths); of consolidated groups, those of their members."""
+        node = self._inner(path)
+        documents = None if node is None else self._current()
+        if documents is None or node is None or not _is_group(documents, node):
+            return self._store.list_dir(path)
+        names = sorted(name for name in DOCUMENTS if join_path(node, name) in documents)
+        return names, list(self._children.get(node, ()))
+
+    def live(self) -> Store:
+        """The store below."""
+        return self._store.live()
+
+    # -- changes -------------------------------------------------------------------------------------------------
+
+    def check_metadata_writable(self) -> None:
+        """Raise `ReadOnlyError` if the metadata were opened for reading only, or the store was."""
+        super().check_metadata_writable()
+        if self._frozen:
+            raise ReadOnlyError(
+                f"{join_path(str(self), self._path)}: the metadata of what open_consolidated opens are read-only; open"
+                " it with open_group(..., mode='r+') to change them"
+            )
+
+    def _check_keys(self, keys: Iterable[str]) -> None:
+        if self._frozen and any(key.rpartition("/")[2] in DOCUMENTS for key in keys):
+            self.check_metadata_writable()
+
+    def set(self, key: str, value: Buffer) -> None:
+        """Store one object atomically."""
+        self._check_keys((key,))
+        super().set(key, value)
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair; each replaces its object atomically."""
+        items = list(items)
+        self._check_keys(key for key, _ in items)
+        super().set_many(items)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys; missing ones are ignored."""
+        keys = list(keys)
+        self._check_keys(keys)
+        super().delete_many(keys)
+
+    def delete_prefix(self, path: str = "") -> None:
+        """Delete every key under a path."""
+        self.check_metadata_writable()
+        super().delete_prefix(path)
+
+    def move_prefix(self, source: str, dest: str) -> None:
+        """Rename every key under `source` to lie under `dest`."""
+        self.check_metadata_writable()
+        super().move_prefix(source, dest)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self._store, self._path, self._key, self._frozen)
+
+
+def _reopened(store: Store, path: str, key: str, frozen: bool) -> ConsolidatedStore:
+    return ConsolidatedStore(store, path, key, frozen=frozen)
+
+
+def _is_group(documents: Documents, node: str) -> bool:
+    own = documents.get(join_path(node, "zarr.json"))
+    return join_path(node, ".zgroup") in documents if own is None else own.get("node_type") == "group"
+
+
+def open_consolidated_node(
+    store: Store, path: str, zarr_format: ZarrFormat | None, key: str = DEFAULT_KEY, *, frozen: bool = False
+) -> tuple[Store, NodeMeta | None]:
+    """What is at a path, with a store that serves its consolidated metadata if it has any.
+
+    One fetch if it is consolidated, or of format 3.
+
+    Returns: (store for the node and all below it, its metadata). The store is the one given if nothing is consolidated.
+    Raises: MetadataError.
+    """
+    names = [name for name, of in (("zarr.json", 3), (key, 2)) if zarr_format in (None, of)]
+    views = [ConsolidatedStore(store, path, join_path(path, name), frozen=frozen) for name in names]
+    before = [view.state() for view in views]
+    found = store.get_many([Request(join_path(path, name)) for name in names])
+    for view, name, data, state in zip(views, names, found, before, strict=True):
+        if data is None:
+            continue
+        if view.load(data, state):
+            return view, read_node(view, path, zarr_format)
+        if name == "zarr.json":
+            what = f"{store}: {join_path(path, name)}"
+            return store, v3.parse(parse_json(data, what), what)
+    return store, None if zarr_format == 3 else read_node(store, path, 2)
+
+
+def require_consolidated(store: Store, meta: NodeMeta | None, where: str) -> None:
+    """Raise MetadataError if a node that was opened by `open_consolidated_node` is not consolidated."""
+    if meta is not None and not isinstance(store, ConsolidatedStore):
+        raise MetadataError(
+            f"{where} has no consolidated metadata; make them with consolidate_metadata, or open it with open_group"
+        )
+
+
+def may_be_consolidated(meta: NodeMeta) -> bool:
+    """Whether consolidated metadata are worth looking for beside a group's own: v3 groups say it themselves."""
+    return meta.zarr_format == 2 or meta.extra.get(FIELD) is not None

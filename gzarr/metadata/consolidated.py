@@ -1,0 +1,265 @@
+"""Consolidated metadata: the documents of a whole hierarchy in one, written once and kept true by every later change.
+
+Zarr v2 keeps them in ``.zmetadata`` beside the group, v3 in the group's own ``zarr.json``. Here both are a mapping from
+keys, relative to the group, to documents: ``"a/b/zarr.json"`` or ``"a/.zgroup"``.
+
+Rules. Whoever changes a node calls `refresh` afterwards. It looks at every group above the node, and in stores around
+the node's own (`Store.enclosing`), and puts into those that are consolidated what is *stored now*, under the lock of
+that one document: whichever of several changes comes last leaves it true. What a program has read of consolidated
+metadata is as old as what `watch` said before reading.
+
+Source: zarr 2.18 and zarr-python 3, whose ``.zmetadata`` (``zarr_consolidated_format`` 1) and ``consolidated_metadata``
+(kind "inline") these are; neither is part of a specification.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from gzarr.errors import MetadataError, NodeNotFoundError, StoreError
+from gzarr.keys import join_path
+from gzarr.metadata.fields import dump_json, parse_json
+from gzarr.storage.base import Buffer, Request, Store
+
+#: Where zarr 2 puts the documents unless it is told otherwise.
+DEFAULT_KEY = ".zmetadata"
+FIELD = "consolidated_metadata"
+#: Documents by their keys, relative to the consolidated group.
+State: TypeAlias = tuple[object, int]
+Documents: TypeAlias = dict[str, dict[str, Any]]
+
+_V2_NAMES = (".zarray", ".zgroup", ".zattrs")
+_NAMES = ("zarr.json", *_V2_NAMES)
+# How often a hierarchy is gathered anew because it was changed meanwhile, before giving up.
+_ATTEMPTS = 20
+
+# Changes counted by the hash of a document's lock name: nothing grows, and two documents that share a count are only
+# read again needlessly. Stores without generations have nothing else to tell that a document was replaced.
+_counts = [0] * 1024
+# All changes of metadata by this process: tells `consolidate` that something changed while it gathered.
+_total = 0
+_counting = threading.Lock()
+
+
+def watch(store: Store, key: str) -> Callable[[], State]:
+    """A function that says, in what compares equal, whether a document is still the same.
+
+    It knows what the store's generations tell, and all changes that this process makes.
+    """
+    slot = _slot(store, key)
+    return lambda: (store.generation(key), _counts[slot])
+
+
+def _count(store: Store, key: str) -> None:
+    """Count a change of a document, so that those who watch it see one."""
+    global _total  # noqa: PLW0603 - one count for the process
+    slot = _slot(store, key)
+    with _counting:
+        _counts[slot] += 1
+        _total += 1
+
+
+def _slot(store: Store, key: str) -> int:
+    return hash(store.lock_name(key)) % len(_counts)
+
+
+# -- one consolidated document -----------------------------------------------------------------------------------------
+
+
+def find_documents(document: Mapping[str, Any], what: str) -> Documents | None:
+    """The documents in a group's ``zarr.json``; None if it is not consolidated. Raises: MetadataError."""
+    block = document.get(FIELD)
+    if block is None:
+        return None
+    if not isinstance(block, dict) or block.get("kind") != "inline" or not isinstance(block.get("metadata"), dict):
+        raise MetadataError(
+            f"{what}: field {FIELD!r} must be an object of kind 'inline' with 'metadata'; consolidate the group again,"
+            " or open it with use_consolidated=False"
+        )
+    found: Documents = {"zarr.json": {name: value for name, value in document.items() if name != FIELD}}
+    _flatten(block["metadata"], "", found, what)
+    return found
+
+
+def _flatten(members: Mapping[str, Any], path: str, found: Documents, what: str) -> None:
+    """Collect entries; those of groups may hold their own members again."""
+    for name, entry in members.items():
+        if not isinstance(entry, dict):
+            raise MetadataError(f"{what}: field {FIELD!r}: the entry {name!r} must be an object, got {entry!r}")
+        node = join_path(path, name)
+        found[f"{node}/zarr.json"] = {field: value for field, value in entry.items() if field != FIELD}
+        inner = entry.get(FIELD)
+        if isinstance(inner, dict) and isinstance(inner.get("metadata"), dict):
+            _flatten(inner["metadata"], node, found, what)
+
+
+def to_block(documents: Documents) -> dict[str, Any]:
+    """The field of a group's ``zarr.json``. Groups in it have an empty one, as zarr-python expects of them."""
+    empty = {FIELD: {"kind": "inline", "must_understand": False, "metadata": {}}}
+    members = {
+        key.removesuffix("/zarr.json"): {**document, **(empty if document.get("node_type") == "group" else {})}
+        for key, document in sorted(documents.items(), key=lambda item: (item[0].count("/"), item[0]))
+        if key != "zarr.json"
+    }
+    return {"kind": "inline", "must_understand": False, "metadata": members}
+
+
+def parse_zmetadata(data: Buffer, what: str) -> Documents:
+    """The documents in a ``.zmetadata``. Raises: MetadataError."""
+    document = parse_json(data, what)
+    version = document.get("zarr_consolidated_format")
+    if version != 1:
+        raise MetadataError(f"{what}: field 'zarr_consolidated_format' must be 1, got {version!r}")
+    found = document.get("metadata")
+    if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):
+        raise MetadataError(f"{what}: field 'metadata' must be an object of objects; consolidate the group again")
+    return found
+
+
+def dump_zmetadata(documents: Documents) -> bytes:
+    """A ``.zmetadata``."""
+    return dump_json({"metadata": documents, "zarr_consolidated_format": 1}, 4, sort_keys=True)
+
+
+# -- the hierarchy -----------------------------------------------------------------------------------------------------
+
+
+def collect(store: Store, path: str, *, deep: bool = True) -> Documents:
+    """The documents stored at a path and, if it is a group, below it: one listing for every group, one fetch a level.
+
+    Raises: MetadataError naming a document that is not JSON.
+    """
+    found: Documents = {}
+    level = [""]
+    while level:
+        keys = [join_path(node, name) for node in level for name in _NAMES]
+        values = store.get_many([Request(join_path(path, key)) for key in keys])
+        for key, value in zip(keys, values, strict=True):
+            if value is not None:
+                found[key] = parse_json(value, f"{store}: {join_path(path, key)}")
+        groups = [node for node in level if deep and _is_group(found, node)]
+        level = [join_path(node, name) for node in groups for name in store.list_dir(join_path(path, node))[1]]
+    for document in found.values():
+        document.pop(FIELD, None)
+    return found
+
+
+def _is_group(documents: Documents, node: str) -> bool:
+    v3 = documents.get(join_path(node, "zarr.json"))
+    if v3 is not None:
+        return v3.get("node_type") == "group"
+    return join_path(node, ".zgroup") in documents and join_path(node, ".zarray") not in documents
+
+
+def consolidate(store: Store, path: str, key: str = DEFAULT_KEY) -> bool:
+    """Gather the documents of the node at a path and all below it, and store them in one.
+
+    Returns: False if there is no node. A v3 array is its one document: nothing is stored for it.
+    Raises: MetadataError, ReadOnlyError.
+    """
+    store = store.live() if not store.read_only else store
+    store.check_metadata_writable()
+    for _ in range(_ATTEMPTS):
+        before = _total
+        found = collect(store, path)
+        own = found.get("zarr.json")
+        if own is not None:
+            found = {name: value for name, value in found.items() if name.endswith("zarr.json")}
+            if own.get("node_type") != "group":
+                return True
+            _store_block(store, join_path(path, "zarr.json"), found)
+        elif any(name in found for name in _V2_NAMES[:2]):
+            found = {name: value for name, value in found.items() if not name.endswith("zarr.json")}
+            with store.document_locked(join_path(path, key)):
+                store.set(join_path(path, key), dump_zmetadata(found))
+        else:
+            return False
+        # What changed meanwhile may not have seen that there are consolidated metadata now.
+        unchanged = _total == before
+        _count(store, join_path(path, "zarr.json" if own is not None else key))
+        if unchanged:
+            return True
+    raise StoreError(f"{join_path(str(store), path)}: the hierarchy kept changing while it was consolidated; try again")
+
+
+def _store_block(store: Store, key: str, members: Documents) -> None:
+    with store.document_locked(key):
+        stored = store.get_one(Request(key))
+        if stored is None:
+            raise NodeNotFoundError(f"{store}: {key} is gone: it was deleted")
+        store.set(key, dump_json({**parse_json(stored, f"{store}: {key}"), FIELD: to_block(members)}, 2))
+
+
+def refresh(store: Store, path: str, zarr_format: int | None = None, *, subtree: bool = False) -> None:
+    """Bring all consolidated metadata above a node up to date with what is stored of the node now, if anything.
+
+    Costs one fetch of the documents of the groups above it where none is consolidated (for a root, none); else those
+    that are, are written anew.
+
+    zarr_format: the node's, if it is known.
+    subtree: whether anything below the node may have changed too.
+    Raises: MetadataError if consolidated metadata are malformed, ReadOnlyError, StoreError.
+    """
+    store = store.live()
+    _count(store, join_path(path, "zarr.json"))  # which may hold consolidated metadata itself
+    while True:
+        for key in _candidates(store, path, zarr_format):
+            group = key.rpartition("/")[0]
+            with store.document_locked(key):
+                data = store.get_one(Request(key))
+                if data is not None:
+                    _refresh_document(store, key, data, path[len(group) + 1 :] if group else path, subtree)
+        enclosing = store.enclosing()
+        if enclosing is None or not _holds_group(enclosing[0]):
+            return
+        store, path = enclosing[0], join_path(enclosing[1], path)
+
+
+def _candidates(store: Store, path: str, zarr_format: int | None) -> list[str]:
+    """Keys of the consolidated metadata in a store that tell of a node."""
+    parts = path.split("/") if path else []
+    groups = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+    keys: list[str] = []
+    if zarr_format != 2:
+        keys += [join_path(group, "zarr.json") for group in groups[:-1]]  # a zarr.json has no entry for itself
+    if zarr_format != 3:
+        keys += [join_path(group, DEFAULT_KEY) for group in groups]
+    found = store.get_many([Request(key) for key in keys]) if keys else []
+    return [
+        key
+        for key, data in zip(keys, found, strict=True)
+        if data is not None and (not key.endswith("zarr.json") or FIELD.encode() in bytes(data))
+    ]
+
+
+def _holds_group(store: Store) -> bool:
+    """Whether there is a group around a node's own store; a folder that may not be read is none."""
+    try:
+        return any(store.getsize(name) is not None for name in ("zarr.json", ".zgroup"))
+    except StoreError:
+        return False
+
+
+def _refresh_document(store: Store, key: str, data: Buffer, node: str, subtree: bool) -> None:
+    what = f"{store}: {key}"
+    v3 = key.endswith("zarr.json")
+    document = parse_json(data, what) if v3 else {}
+    old = find_documents(document, what) if v3 else parse_zmetadata(data, what)
+    if old is None:
+        return
+    group = key.rpartition("/")[0]
+    now = {join_path(node, name): value for name, value in collect(store, join_path(group, node), deep=subtree).items()}
+    here = {join_path(node, name) for name in _NAMES}
+    gone = subtree or not any(name in now for name in here)
+    kept = {
+        name: value
+        for name, value in old.items()
+        if name not in here and not (gone and (not node or name.startswith(f"{node}/")))
+    }
+    documents = kept | {name: value for name, value in now.items() if name.endswith("zarr.json") == v3}
+    if documents == old:
+        return
+    store.set(key, dump_json({**document, FIELD: to_block(documents)}, 2) if v3 else dump_zmetadata(documents))
+    _count(store, key)

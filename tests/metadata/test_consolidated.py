@@ -1,0 +1,428 @@
+"""Consolidated metadata: one read opens a hierarchy, and whatever gzarr changes afterwards, they stay true."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import UserDict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import GroupNotFoundError, MetadataError, NodeNotFoundError, ReadOnlyError, StoreError
+from gzarr.metadata.consolidated import collect, find_documents, parse_zmetadata
+from gzarr.storage import CountingStore, LocalStore, MemoryStore
+
+FORMATS = pytest.mark.parametrize("zarr_format", [2, 3])
+#: Stores that can tell that an object was replaced, and one that cannot.
+STORES = pytest.mark.parametrize("make", [MemoryStore, lambda: MemoryStore(UserDict())], ids=["tokens", "no tokens"])
+
+
+def hierarchy(store: Any, zarr_format: int, **kwargs: Any) -> gzarr.Group:
+    root = gzarr.create_group(store, zarr_format=zarr_format, attributes={"title": "root"}, **kwargs)
+    deep = root.create_group("a/b", attributes={"n": float("nan")})
+    deep.create_array("x", data=np.arange(6), chunks=2, attributes={"unit": "m"})
+    deep.create_array("y", data=np.arange(4.0))
+    root.create_group("empty")
+    root.create_array("z", shape=(), dtype="i4")
+    return root
+
+
+def documents(store: Any, path: str, zarr_format: int) -> Any:
+    """What is consolidated at a path, or None."""
+    prefix = f"{path}/" if path else ""
+    if zarr_format == 2:
+        return parse_zmetadata(store[f"{prefix}.zmetadata"], "") if f"{prefix}.zmetadata" in store else None
+    return find_documents(json.loads(store[f"{prefix}zarr.json"]), "")
+
+
+def assert_true(store: Any, zarr_format: int, *paths: str) -> None:
+    """What is consolidated at each path is exactly what is stored now."""
+    for path in paths:
+        found = documents(store, path, zarr_format)
+        assert found is not None
+        assert as_text(found) == as_text(collect(store, path)), path
+
+
+def as_text(found: dict[str, Any]) -> str:
+    return json.dumps(found, sort_keys=True)
+
+
+def everything(group: gzarr.Group) -> dict[str, Any]:
+    return {
+        path: (repr(dict(node.attrs)), node[...].tolist() if isinstance(node, gzarr.Array) else list(node))
+        for path, node in group.members(None)
+    }
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+@FORMATS
+@STORES
+def test_a_consolidated_hierarchy_is_opened_and_walked_with_one_read(zarr_format: int, make: Any) -> None:
+    store = make()
+    root = hierarchy(store, zarr_format)
+    expected, tree = everything(root), repr(root.tree())
+    gzarr.consolidate_metadata(store)
+    counting = CountingStore(store)
+    for opened in (
+        lambda: gzarr.open_consolidated(counting),
+        lambda: gzarr.open_group(counting, "r"),
+        lambda: gzarr.open_group(counting, "r+", use_consolidated=True),
+    ):
+        counting.reset()
+        group = opened()
+        assert repr(group.tree()) == tree
+        assert [path for path, _ in group.members(None)] == list(expected)
+        assert sorted(group) == ["a", "empty", "z"]
+        assert "a/b/x" in group
+        assert "a/c" not in group
+        assert group["a/b/x"].shape == (6,)
+        assert group["a/b"]["y"].attrs.asdict() == {}
+        assert group["a"]["b"].attrs["n"] != 0
+        assert list(group["empty"]) == []
+        assert counting.nbatches == 1
+        assert counting.listed == []
+        assert len(counting.requests) <= 2
+        assert everything(group) == expected
+        assert all("zarr" not in key.rpartition("/")[2] for key, *_ in counting.requests[2:])
+
+
+@FORMATS
+def test_open_uses_consolidated_metadata_for_reading_only(zarr_format: int) -> None:
+    store = {}
+    hierarchy(store, zarr_format)
+    gzarr.consolidate_metadata(store)
+    counting = CountingStore(MemoryStore(store))
+    group = gzarr.open(counting, "r")
+    counting.reset()
+    assert len(list(group["a/b"].arrays())) == 2
+    assert counting.requests == []
+    for other in (gzarr.open_group(counting, "r", use_consolidated=False), gzarr.open_group(counting, "a")):
+        counting.reset()
+        assert len(list(other["a/b"].arrays())) == 2
+        assert counting.requests
+
+
+@FORMATS
+def test_a_group_inside_a_store_can_be_consolidated_by_itself(zarr_format: int) -> None:
+    store = MemoryStore()
+    root = hierarchy(store, zarr_format)
+    made = gzarr.consolidate_metadata(store, path="a")
+    assert made.path == "a"
+    counting = CountingStore(store)
+    group = gzarr.open_consolidated(counting, path="a")
+    assert group.tree().label == "a"
+    assert sorted(group["b"]) == ["x", "y"]
+    assert counting.nbatches == 1
+    with pytest.raises(MetadataError, match=r"no consolidated metadata.*consolidate_metadata"):
+        gzarr.open_consolidated(store)
+    root["a/b"].create_array("new", shape=3)
+    assert_true(store, zarr_format, "a")
+
+
+@FORMATS
+@pytest.mark.parametrize("where", ["directory", "zip"])
+def test_on_disk(zarr_format: int, where: str, tmp_path: Path) -> None:
+    path = tmp_path / ("x.zip" if where == "zip" else "x.zarr")
+    with hierarchy(path, zarr_format) as root:
+        expected = everything(root)
+    with gzarr.consolidate_metadata(path):
+        pass
+    with gzarr.open_consolidated(path) as group:
+        assert everything(group) == expected
+
+
+def test_a_key_of_ones_own(tmp_path: Path) -> None:
+    store = MemoryStore()
+    root = hierarchy(store, 2)
+    gzarr.consolidate_metadata(store, metadata_key="meta/.all")
+    assert "meta/.all" in store
+    assert ".zmetadata" not in store
+    for group in (gzarr.open_consolidated(store, "meta/.all"), gzarr.open_group(store, use_consolidated="meta/.all")):
+        assert everything(group) == everything(root)
+    with pytest.raises(MetadataError, match="consolidate"):
+        gzarr.open_consolidated(store)
+    with pytest.raises(MetadataError, match=r"zarr\.json"):
+        gzarr.consolidate_metadata(tmp_path, "meta/.all", zarr_format=3)
+
+
+@FORMATS
+def test_an_array_at_the_root(zarr_format: int) -> None:
+    store = {}
+    gzarr.array([1, 2, 3], store=store, zarr_format=zarr_format)
+    for array in (gzarr.consolidate_metadata(store), gzarr.open_consolidated(store)):
+        assert isinstance(array, gzarr.Array)
+        assert array[...].tolist() == [1, 2, 3]
+        with pytest.raises(ReadOnlyError):
+            array.resize(5)
+
+
+def test_a_pickled_consolidated_group_is_one() -> None:
+    store = MemoryStore()
+    hierarchy(store, 3)
+    gzarr.consolidate_metadata(store)
+    again = pickle.loads(pickle.dumps(gzarr.open_consolidated(store)))
+    assert sorted(again) == ["a", "empty", "z"]
+    with pytest.raises(ReadOnlyError, match="open_consolidated"):
+        again.create_group("new")
+
+
+# -- read-only metadata --------------------------------------------------------------------------------------------
+
+
+@FORMATS
+def test_metadata_opened_by_open_consolidated_are_read_only_and_data_are_not(zarr_format: int) -> None:
+    store = MemoryStore()
+    hierarchy(store, zarr_format)
+    group = gzarr.consolidate_metadata(store)
+    before = dict(store)
+    x = group["a/b/x"]
+    for change in (
+        lambda: group.create_group("new"),
+        lambda: group.create_array("new", shape=3),
+        lambda: group.create_array("a/b/x", shape=3, overwrite=True),
+        lambda: group.require_group("new"),
+        lambda: group.__setitem__("new", np.arange(3)),
+        lambda: group.__setitem__("copy", group["a"]),
+        lambda: group.__delitem__("a"),
+        lambda: group.pop("z"),
+        lambda: group.move("a", "c"),
+        lambda: group.attrs.update(x=1),
+        lambda: x.attrs.put({}),
+        lambda: x.resize(2),
+        lambda: x.append([1]),
+        lambda: gzarr.create_array(group, name="new", shape=3),
+        lambda: gzarr.create_group(group, overwrite=True),
+    ):
+        with pytest.raises(ReadOnlyError, match=r"open_consolidated.*open_group"):
+            change()
+    assert dict(store) == before
+    x[1:3] = [-1, -2]
+    assert gzarr.open_group(store)["a/b/x"][...].tolist() == [0, -1, -2, 3, 4, 5]
+    with pytest.raises(ReadOnlyError):
+        gzarr.open_consolidated(store, mode="r")["a/b/x"][0] = 1
+
+
+# -- never stale ---------------------------------------------------------------------------------------------------
+
+
+CHANGES = {
+    "create": lambda root: root.create_array("a/b/new", data=np.arange(3)),
+    "create deep": lambda root: root.create_array("a/p/q/r", shape=2, attributes={"k": 1}),
+    "create group": lambda root: root.create_group("new"),
+    "overwrite array": lambda root: root.create_array("a/b/x", shape=(2, 2), overwrite=True),
+    "overwrite group": lambda root: root.create_group("a", overwrite=True),
+    "array for a group": lambda root: root.create_array("a", shape=2, overwrite=True),
+    "set": lambda root: root.__setitem__("a/b/x", np.zeros(9)),
+    "copy": lambda root: root.__setitem__("c", root["a"]),
+    "delete array": lambda root: root["a/b"].__delitem__("x"),
+    "delete group": lambda root: root.__delitem__("a"),
+    "pop": lambda root: root.pop("z"),
+    "clear": lambda root: root.clear(),
+    "move array": lambda root: root.move("a/b/x", "new/x"),
+    "move group": lambda root: root["a"].move("b", "c"),
+    "resize": lambda root: root["a/b/x"].resize(9),
+    "shrink": lambda root: setattr(root["a/b/x"], "shape", (1,)),
+    "append": lambda root: root["a/b/x"].append([7, 8]),
+    "array attributes": lambda root: root["a/b/x"].attrs.update(unit="km", more=[1, {"x": None}]),
+    "no attributes": lambda root: root["a/b/x"].attrs.clear(),
+    "group attributes": lambda root: root["a/b"].attrs.put({"q": 1}),
+    "root attributes": lambda root: root.attrs.update(title="new"),
+    "require": lambda root: root.require_array("a/b/w", shape=3),
+    "through the top level": lambda root: gzarr.open_array(root.store, path="a/b/x", mode="a").append([1]),
+    "save": lambda root: gzarr.save(root.store, np.arange(3), path="a/saved", zarr_format=root.zarr_format),
+    "write data": lambda root: root["a/b/x"].__setitem__(slice(None), 5),
+}
+
+
+@FORMATS
+@STORES
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_change_is_in_every_consolidated_group_above(zarr_format: int, change: str, make: Any) -> None:
+    store = make()
+    root = hierarchy(store, zarr_format)
+    gzarr.consolidate_metadata(store)
+    gzarr.consolidate_metadata(store, path="a")
+    readers = [
+        gzarr.open_consolidated(store),
+        gzarr.open_group(store, "r"),
+        gzarr.open_group(store, "r+", use_consolidated=True),
+    ]
+    [everything(reader) for reader in readers]
+    CHANGES[change](root)
+    still = [
+        path
+        for path in ("", "a")
+        if change not in ("overwrite group", "array for a group", "clear", "delete group") or not path
+    ]
+    assert_true(store, zarr_format, *still)
+    live = gzarr.open_group(store, "r", use_consolidated=False)
+    for reader in (*readers, gzarr.open_consolidated(store)):
+        assert everything(reader) == everything(live)
+        assert dict(reader.attrs) == dict(live.attrs) or reader in readers
+
+
+@FORMATS
+@pytest.mark.parametrize("change", sorted(CHANGES))
+def test_changes_through_a_group_opened_with_its_consolidated_metadata(zarr_format: int, change: str) -> None:
+    store = MemoryStore()
+    hierarchy(store, zarr_format)
+    gzarr.consolidate_metadata(store)
+    root = gzarr.open_group(store, "r+", use_consolidated=True)
+    CHANGES[change](root)
+    assert_true(store, zarr_format, "")
+    assert everything(root) == everything(gzarr.open_group(store, "r", use_consolidated=False))
+
+
+@FORMATS
+def test_a_change_in_a_store_below_reaches_the_groups_around_it(zarr_format: int, tmp_path: Path) -> None:
+    hierarchy(tmp_path / "x.zarr", zarr_format)
+    gzarr.consolidate_metadata(tmp_path / "x.zarr")
+    gzarr.open_array(tmp_path / "x.zarr/a/b/x", mode="r+").resize(20)
+    gzarr.open_group(tmp_path / "x.zarr/a", mode="r+").create_group("new")
+    gzarr.open(tmp_path / "x.zarr/a/b").attrs["q"] = 1
+    store = LocalStore(tmp_path / "x.zarr")
+    assert_true(store, zarr_format, "")
+    assert gzarr.open_consolidated(store)["a/b/x"].shape == (20,)
+
+
+@FORMATS
+def test_changes_of_other_processes_are_seen_where_the_store_has_generations(zarr_format: int, tmp_path: Path) -> None:
+    root = hierarchy(tmp_path, zarr_format)
+    gzarr.consolidate_metadata(tmp_path)
+    reader = gzarr.open_group(tmp_path, "r")
+    assert "new" not in reader
+    root.create_group("new")
+    key = "zarr.json" if zarr_format == 3 else ".zmetadata"
+    written = (tmp_path / key).read_bytes()
+    (tmp_path / key).write_bytes(written.replace(b'"new', b'"NEW'))
+    assert "NEW" in list(reader)
+
+
+@FORMATS
+def test_metadata_that_are_no_longer_consolidated_are_read_one_by_one(zarr_format: int) -> None:
+    store = {}
+    hierarchy(store, zarr_format)
+    gzarr.consolidate_metadata(store)
+    reader = gzarr.open_group(store, "r")
+    gzarr.create_group(store, overwrite=True, zarr_format=zarr_format).create_group("only")
+    assert list(reader) == ["only"]
+
+
+@FORMATS
+def test_threads_that_change_one_hierarchy_leave_its_consolidated_metadata_true(zarr_format: int) -> None:
+    store = MemoryStore()
+    root = hierarchy(store, zarr_format)
+    gzarr.consolidate_metadata(store)
+
+    def work(thread: int) -> None:
+        rng = np.random.default_rng(thread)
+        group = root.require_group(f"g{thread % 2}")
+        for step in range(12):
+            array = group.create_array(f"t{thread}-{step}", shape=2)
+            array.attrs["step"] = step
+            array.append([1.0])
+            root["a/b"].attrs[f"t{thread}"] = step
+            root.attrs[f"t{thread}"] = step
+            if rng.random() < 0.5:
+                del group[f"t{thread}-{step}"]
+            if step == 6:
+                gzarr.consolidate_metadata(store, path=["", "a"][thread % 2])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert_true(store, zarr_format, "", "a")
+    attributes = gzarr.open_consolidated(store).attrs.asdict()
+    assert attributes == {"title": "root", **{f"t{thread}": 11 for thread in range(4)}}
+
+
+@FORMATS
+def test_a_deletion_that_fails_midway_leaves_consolidated_metadata_true(zarr_format: int) -> None:
+    class Failing(MemoryStore):
+        def delete_prefix(self, path: str = "") -> None:
+            self.delete_many([key for key in self.list_prefix(path) if "x" in key])
+            raise StoreError("the network is gone")
+
+    store = Failing({})
+    root = hierarchy(store, zarr_format)
+    gzarr.consolidate_metadata(store)
+    with pytest.raises(StoreError, match="network"):
+        del root["a"]
+    assert_true(store, zarr_format, "")
+    assert sorted(gzarr.open_consolidated(store)["a/b"]) == ["y"]
+
+
+@FORMATS
+def test_changes_where_nothing_is_consolidated_cost_one_fetch(zarr_format: int) -> None:
+    store = CountingStore(MemoryStore())
+    root = hierarchy(store, zarr_format)
+    array = root["a/b/x"]
+    store.reset()
+    array.attrs["x"] = 1
+    with_check = store.nbatches
+    assert with_check <= 5
+    store.reset()
+    array[...] = 1
+    assert not [key for key, *_ in store.requests if "zarr" in key.rpartition("/")[2] or ".z" in key]
+
+
+# -- bad input -----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_missing_is_named() -> None:
+    store: dict[str, bytes] = {}
+    for call in (gzarr.consolidate_metadata, gzarr.open_consolidated):
+        with pytest.raises(NodeNotFoundError, match="neither an array nor a group"):
+            call(store)
+    with pytest.raises(GroupNotFoundError):
+        gzarr.open_group(store, "r", use_consolidated=True)
+    gzarr.group(store)
+    for call in (lambda: gzarr.open_consolidated(store), lambda: gzarr.open_group(store, "r+", use_consolidated=True)):
+        with pytest.raises(ValueError, match=r"no consolidated metadata; make them with consolidate_metadata"):
+            call()
+    with pytest.raises(ValueError, match="mode must be 'r' or 'r\\+', got 'w'"):
+        gzarr.open_consolidated(store, mode="w")
+    with pytest.raises(ReadOnlyError):
+        gzarr.consolidate_metadata(gzarr.storage.read_only(MemoryStore(store)))
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "message"),
+    [
+        (".zmetadata", "[1]", "expected a JSON object"),
+        (".zmetadata", '{"metadata": {}}', "zarr_consolidated_format.*must be 1, got None"),
+        (".zmetadata", '{"zarr_consolidated_format": 2, "metadata": {}}', "must be 1, got 2"),
+        (".zmetadata", '{"zarr_consolidated_format": 1, "metadata": {"a/.zgroup": 5}}', "'metadata' must be an object"),
+        ("zarr.json", '{"kind": "other", "metadata": {}}', "kind 'inline'.*use_consolidated=False"),
+        ("zarr.json", '{"kind": "inline", "metadata": []}', "kind 'inline'"),
+        ("zarr.json", '{"kind": "inline", "metadata": {"a": 1}}', "entry 'a' must be an object"),
+    ],
+)
+def test_malformed_consolidated_metadata_are_named(key: str, text: str, message: str) -> None:
+    store: dict[str, bytes] = {}
+    gzarr.group(store, zarr_format=2 if key == ".zmetadata" else 3).create_group("a")
+    if key == "zarr.json":
+        store[key] = json.dumps({**json.loads(store[key]), "consolidated_metadata": json.loads(text)}).encode()
+    else:
+        store[key] = text.encode()
+    for call in (gzarr.open_consolidated, lambda s: gzarr.open_group(s, "r")):
+        with pytest.raises(MetadataError, match=message) as caught:
+            call(store)
+        assert key in str(caught.value)
+    assert list(gzarr.open_group(store, "r", use_consolidated=False)) == ["a"]
+
+
+def test_a_document_that_is_not_json_stops_consolidation() -> None:
+    store: dict[str, bytes] = {}
+    hierarchy(store, 3)
+    store["a/b/x/zarr.json"] = b"{"
+    before = dict(store)
+    with pytest.raises(MetadataError, match=r"a/b/x/zarr\.json: not valid JSON"):
+        gzarr.consolidate_metadata(store)
+    assert store == before
