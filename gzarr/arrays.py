@@ -171,12 +171,22 @@ def _codecs_of_other_format(meta: ArrayMeta) -> dict[str, Any]:
 def _from_python(data: Any, keywords: Mapping[str, Any]) -> Any:
     """Lists and scalars as an array, of the dtype asked for where NumPy has it."""
     dtype = keywords.get("dtype")
+    if getattr(keywords.get("object_codec"), "codec_id", "") == "vlen-array" or str(dtype).startswith("array:"):
+        return _ragged(data)
     if dtype in (str, bytes) or keywords.get("object_codec") is not None:
         dtype = object
     try:
         return np.asarray(data, dtype)
     except TypeError:  # a Zarr data type name that NumPy does not know
         return np.asarray(data)
+
+
+def _ragged(data: Any) -> np.ndarray[Any, Any]:
+    """A sequence of sequences as an array of arrays, also where all are of one length."""
+    rows = np.empty(len(data), object)
+    for i, row in enumerate(data):
+        rows[i] = np.asarray(row)
+    return rows
 
 
 def dtype_of(data: Any, keywords: Mapping[str, Any]) -> Any:

@@ -59,7 +59,8 @@ class ArrayOptions:
 
     Attributes:
         shape: extents; an int for one dimension.
-        dtype: anything that `gzarr.dtypes.parse_dtype` takes; float64 if nothing is said.
+        dtype: anything that `gzarr.dtypes.parse_dtype` takes; float64 if nothing is said; "array:i4" for elements that
+            are arrays of a type.
         chunks: see `gzarr.chunking.parse_chunks`.
         shards: shape of the shards, "auto", or None for none.
         compressor: one codec (numcodecs object, gzarr or zarr-python codec, dict), None for none, or "default".
@@ -70,7 +71,7 @@ class ArrayOptions:
         object_codec: for ``dtype=object``: the numcodecs codec that turns objects into bytes.
         fill_value: what unwritten elements are; None is "undefined" in v2 and the dtype's default in v3.
         order: "C" or "F", the memory order in chunks.
-        zarr_format: 2 or 3.
+        zarr_format: 2 or 3; if nothing is said, the configured default, but 2 for arrays of Python objects.
         attributes: user attributes.
         dimension_names: names of the axes (v3).
         dimension_separator: what stands between chunk coordinates in keys.
@@ -211,11 +212,14 @@ def clear(store: Store, path: str) -> None:
 
 def array_meta(options: ArrayOptions) -> ArrayMeta:
     """The metadata of a new array. Raises: MetadataError naming the keyword."""
+    options = _without_shorthand(options)
     zarr_format = checked_format(options.zarr_format)
     shape = parse_shape(options.shape)
     asked = parse_dtype("float64" if options.dtype is None else options.dtype)
     if zarr_format == 3 and asked.variable == "object":
         asked = _text_or_bytes(options) or asked
+        if asked.variable == "object" and options.zarr_format is None:
+            zarr_format = 2  # nothing was said, and only this one has arrays of Python objects
     data_type = asked if zarr_format == 2 else _native(asked)
     grid, inner = parse_grid(options.chunks, options.shards, shape, asked.dtype.itemsize)
     fill_value = _fill_value(options.fill_value, data_type, zarr_format)
@@ -252,6 +256,19 @@ def parse_shape(shape: Any) -> tuple[int, ...]:
     if not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 0 for n in items):
         raise MetadataError(f"shape must be ints >= 0, got {shape!r}")
     return tuple(int(n) for n in items)
+
+
+def _without_shorthand(options: ArrayOptions) -> ArrayOptions:
+    """Options with zarr 2's ``dtype="array:i4"``, arrays of a type as elements, written out. Raises: MetadataError."""
+    name = options.dtype
+    if not isinstance(name, str) or not name.startswith("array:"):
+        return options
+    try:
+        item = np.dtype(name.removeprefix("array:"))
+    except TypeError as error:
+        raise MetadataError(f"dtype={name!r}: expected a NumPy data type after 'array:', as in 'array:i4'") from error
+    codec = {"id": "vlen-array", "dtype": item.str} if options.object_codec is None else options.object_codec
+    return replace(options, dtype=object, object_codec=codec)
 
 
 def _text_or_bytes(options: ArrayOptions) -> DataType | None:

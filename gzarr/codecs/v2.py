@@ -18,6 +18,8 @@ from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
 from gzarr.codecs.zstd import ZstdCodec
 from gzarr.errors import MetadataError, MissingExtraError, UnknownCodecError
 
+#: How the ids of image codecs begin, which the package imagecodecs has.
+IMAGES = "imagecodecs_"
 #: Codecs of numcodecs that exist only if another package is installed, and the extra of gzarr that has it.
 EXTRAS = {"zfpy": "zfp", "pcodec": "pcodec", "msgpack2": "msgpack"}
 
@@ -87,6 +89,8 @@ def to_numcodecs(spec: CodecSpec) -> Any:
     """
     config = to_v2(spec)
     codec_id = config["id"]
+    if codec_id.startswith(IMAGES):
+        _register_image_codec(codec_id)
     try:
         return numcodecs.registry.get_codec(config)
     except NumcodecsUnknownCodecError as error:
@@ -100,7 +104,21 @@ def to_numcodecs(spec: CodecSpec) -> Any:
         raise MetadataError(f"codec {codec_id!r} refuses its configuration {config}: {error}") from error
 
 
+def _register_image_codec(codec_id: str) -> None:
+    """Register a codec of imagecodecs, unless someone has done so. Raises: MissingExtraError."""
+    if codec_id in numcodecs.registry.codec_registry:
+        return
+    try:
+        import imagecodecs.numcodecs
+    except ImportError as error:
+        raise MissingExtraError(
+            f"codec {codec_id!r} needs a package that is not installed: pip install 'gzarr[images]', or register a"
+            " codec of that id with gzarr.register_codec"
+        ) from error
+    imagecodecs.numcodecs.register_codecs((codec_id,), verbose=False)
+
+
 def _remedy(codec_id: str) -> str:
-    if codec_id.startswith("imagecodecs_"):
-        return "it is part of imagecodecs: install that and call imagecodecs.numcodecs.register_codecs()"
+    if codec_id.startswith(IMAGES):
+        return "the installed imagecodecs does not have it: pip install --upgrade 'gzarr[images]'"
     return "register the class that has it with numcodecs.register_codec or gzarr.register_codec"

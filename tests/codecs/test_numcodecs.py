@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import sys
 import zlib
 
 import numcodecs
@@ -321,7 +322,7 @@ def test_a_registered_codec_after_bytes_gets_bytes() -> None:
 @pytest.mark.parametrize(
     ("id", "words"),
     [
-        ("imagecodecs_jpegxl", r"'imagecodecs_jpegxl'.*imagecodecs\.numcodecs\.register_codecs\(\)"),
+        ("imagecodecs_nothing", r"'imagecodecs_nothing'.*installed imagecodecs does not have it.*gzarr\[images\]"),
         ("nobody", r"'nobody'.*numcodecs\.register_codec or gzarr\.register_codec"),
     ],
 )
@@ -338,6 +339,15 @@ def test_a_missing_extra_is_named(id: str, extra: str) -> None:
     del numcodecs.registry.codec_registry[id]
     with pytest.raises(MissingExtraError, match=rf"gzarr\[{extra}\]"):
         chain_for([NumcodecsCodec(id)], sample("<f4", (4,)))
+
+
+@pytest.mark.usefixtures("registries")
+def test_an_image_codec_without_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    numcodecs.registry.codec_registry.pop("imagecodecs_jpegxl", None)
+    monkeypatch.setitem(sys.modules, "imagecodecs", None)
+    monkeypatch.setitem(sys.modules, "imagecodecs.numcodecs", None)
+    with pytest.raises(MissingExtraError, match=r"'imagecodecs_jpegxl'.*gzarr\[images\]"):
+        chain_for([NumcodecsCodec("imagecodecs_jpegxl")], sample("u1", (4, 4)))
 
 
 def test_a_configuration_that_numcodecs_refuses_is_a_metadata_error() -> None:

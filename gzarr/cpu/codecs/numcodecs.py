@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NoReturn
@@ -160,7 +161,7 @@ def _serializer(spec: NumcodecsCodec, codec: Any, chunk: ArrayRepr) -> tuple[Fun
             native = chunk.dtype.newbyteorder("=")
             return _pcodec_decoder(chunk), lambda array: codec.encode(_contiguous(array, native).reshape(-1))
         case "pickle":
-            return _unpickler(codec, chunk), lambda array: codec.encode(_contiguous(array, chunk.dtype))
+            return _unpickler(chunk), lambda array: codec.encode(_contiguous(array, chunk.dtype))
         case "json2":
             return json_decoder(spec.configuration(), chunk), codec.encode
         case "msgpack2":
@@ -169,9 +170,11 @@ def _serializer(spec: NumcodecsCodec, codec: Any, chunk: ArrayRepr) -> tuple[Fun
     return vlen_decoder(spec.name, codec, chunk), lambda array: codec.encode(as_objects(array))
 
 
-def _unpickler(codec: Any, chunk: ArrayRepr) -> Function:
+def _unpickler(chunk: ArrayRepr) -> Function:
+    """Loads pickles by itself: numcodecs has a switch for the whole process, gzarr asks for each array."""
+
     def decode(data: Bytes) -> Array:
-        found = codec.decode(data)
+        found = pickle.loads(data)
         if not isinstance(found, np.ndarray) or found.dtype != chunk.dtype or found.size != chunk.nelements:
             what = f"{found.dtype} of shape {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
             raise CodecError(f"pickle: expected an array of shape {chunk.shape} of {chunk.dtype}, got {what}")

@@ -1,0 +1,173 @@
+"""Synchronizers: writers in several processes, and of zarr 2's kind, lose nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import pickle
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import fasteners
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import MissingExtraError, StoreError
+from gzarr.storage import LocalStore, MemoryStore, synchronized
+
+N = 3
+
+
+def change_everything(folder: str, number: int, start: Any) -> None:
+    """Every process changes every chunk, appends its number, and notes it in attributes and new members."""
+    root = gzarr.open_group(f"{folder}/x.zarr", "r+", synchronizer=gzarr.ProcessSynchronizer(f"{folder}/x.sync"))
+    start.wait(100)
+    for name in ("plain", "sharded"):
+        for row in range(0, 24, 2):
+            root[name][row : row + 2, number::N] = number + 1
+    for zarr_format in (2, 3):
+        group = gzarr.open_group(f"{folder}/v{zarr_format}.zarr", "r+", synchronizer=root.synchronizer)
+        for step in range(4):
+            group["log"].append(np.full(3, number))
+            group.attrs[f"{number}-{step}"] = step
+            group.create_array(f"p{number}-{step}", shape=1)
+
+
+def test_processes_that_change_the_same_chunks_and_documents_lose_nothing(tmp_path: Path) -> None:
+    root = gzarr.create_group(tmp_path / "x.zarr")
+    root.create_array("plain", shape=(24, 24), chunks=(12, 12), dtype="i4")
+    root.create_array("sharded", shape=(24, 24), chunks=(3, 4), shards=(12, 12), dtype="i4")
+    for zarr_format in (2, 3):
+        group = gzarr.create_group(tmp_path / f"v{zarr_format}.zarr", zarr_format=zarr_format)
+        group.create_array("log", shape=0, chunks=7, dtype="i4")
+        gzarr.consolidate_metadata(group)
+    context = multiprocessing.get_context("spawn")
+    start = context.Barrier(N)
+    processes = [context.Process(target=change_everything, args=(str(tmp_path), n, start)) for n in range(N)]
+    try:
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(120)
+            assert process.exitcode == 0
+    finally:
+        for process in processes:
+            process.kill()
+    for name in ("plain", "sharded"):
+        assert (gzarr.open_array(tmp_path / "x.zarr", "r", path=name)[...] == np.arange(24) % N + 1).all()
+    expected = {f"{n}-{step}" for n in range(N) for step in range(4)}
+    for zarr_format in (2, 3):
+        group = gzarr.open_consolidated(tmp_path / f"v{zarr_format}.zarr")
+        assert sorted(group["log"][...]) == sorted([n for n in range(N) for _ in range(12)])
+        assert set(group.attrs) == expected
+        assert set(group) == {"log", *(f"p{name}" for name in expected)}
+
+
+def write_one(folder: str, ready: Any) -> None:
+    array = gzarr.open(
+        f"{folder}/x.zarr", path="a", mode="r+", synchronizer=gzarr.ProcessSynchronizer(f"{folder}/x.sync")
+    )
+    ready.set()
+    array[3] = 7
+
+
+def test_a_chunk_is_locked_under_the_file_that_zarr_2_locks(tmp_path: Path) -> None:
+    synchronizer = gzarr.ProcessSynchronizer(tmp_path / "x.sync")
+    root = gzarr.group(tmp_path / "x.zarr", zarr_format=2, synchronizer=synchronizer)
+    array = root.zeros("a", shape=4, chunks=2, dtype="i4")
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    process = context.Process(target=write_one, args=(str(tmp_path), ready))
+    try:
+        with fasteners.InterProcessLock(str(tmp_path / "x.sync/a/1")):
+            process.start()
+            assert ready.wait(60)
+            array[0] = 5  # another chunk is free
+            process.join(0.5)
+            assert process.is_alive()
+            assert array[...].tolist() == [5, 0, 0, 0]
+        process.join(60)
+        assert process.exitcode == 0
+    finally:
+        process.kill()
+    assert array[...].tolist() == [5, 0, 0, 7]
+
+
+@pytest.mark.parametrize("synchronizer", [gzarr.ThreadSynchronizer(), None], ids=["thread", "none"])
+def test_threads_lose_nothing_with_or_without_one(synchronizer: Any) -> None:
+    array = gzarr.zeros((64, 32), chunks=(64, 32), dtype="i4", synchronizer=synchronizer)
+    assert array.synchronizer is synchronizer
+
+    def work(number: int) -> None:
+        for row in range(64):
+            array[row, number::4] = number + 1
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert (array[...] == np.arange(32) % 4 + 1).all()
+
+
+class Recorder:
+    """A synchronizer of a user's own."""
+
+    def __init__(self) -> None:
+        self.held: list[str] = []
+        self.seen: list[tuple[str, ...]] = []
+
+    def __getitem__(self, key: str) -> Any:
+        @contextlib.contextmanager
+        def lock() -> Any:
+            self.held.append(key)
+            self.seen.append(tuple(self.held))
+            yield
+            self.held.remove(key)
+
+        return lock()
+
+
+def test_any_object_that_gives_locks_is_honoured_in_sorted_order() -> None:
+    recorder = Recorder()
+    root = gzarr.group(zarr_format=2, synchronizer=recorder)
+    array = root.create_array("a/x", shape=25, chunks=2, dtype="i4")
+    recorder.seen.clear()
+    array[3:24] = 1
+    keys = [f"a/x/{n}" for n in range(1, 12)]
+    assert recorder.seen[-1] == tuple(sorted(keys))
+    recorder.seen.clear()
+    array.append([1])
+    array.attrs["q"] = 1
+    assert all(seen[0] == "a/x/.zattrs" for seen in recorder.seen)
+    assert {seen[1:] for seen in recorder.seen} >= {("a/x/.zarray.document",), ("a/x/12",)}
+    assert recorder.held == []
+
+
+def test_members_and_reopened_nodes_keep_it(tmp_path: Path) -> None:
+    synchronizer = gzarr.ThreadSynchronizer()
+    root = gzarr.open_group(tmp_path, synchronizer=synchronizer)
+    assert root.create_group("a").create_array("x", shape=3).synchronizer is synchronizer
+    assert root["a/x"].synchronizer is synchronizer
+    assert gzarr.open(tmp_path, path="a/x", synchronizer=synchronizer).synchronizer is synchronizer
+    assert root.create_array("y", shape=3, synchronizer=(other := gzarr.ThreadSynchronizer())).synchronizer is other
+    again = pickle.loads(pickle.dumps(root))
+    assert isinstance(again.synchronizer, gzarr.ThreadSynchronizer)
+    assert "LocalStore" in repr(root.info)
+    process = gzarr.ProcessSynchronizer(tmp_path / "sync")
+    assert pickle.loads(pickle.dumps(process)).path == process.path
+
+
+def test_what_cannot_be_a_synchronizer_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for bad in (object(), 5, threading.Lock()):
+        with pytest.raises(TypeError, match="synchronizer must be"):
+            synchronized(MemoryStore(), bad)
+    (tmp_path / "file").write_text("")
+    array = gzarr.zeros(4, store=tmp_path / "x", synchronizer=gzarr.ProcessSynchronizer(tmp_path / "file"))
+    with pytest.raises(StoreError, match=r"cannot lock the file .*a directory of its own"):
+        array[0] = 1
+    assert LocalStore(tmp_path / "x").list_dir()[0] == ["zarr.json"]
+    monkeypatch.setitem(sys.modules, "fasteners", None)
+    with pytest.raises(MissingExtraError, match=r"gzarr\[sync\]"):
+        gzarr.ProcessSynchronizer(tmp_path)
