@@ -58,9 +58,11 @@ class Access:
         cache = self.chunk_cache
         if cache is not None and not isinstance(cache, ChunkCache):
             cache = ChunkCache(cache)
-        inner = chosen.inner if isinstance(chosen, AccessBackend) else chosen
-        before = chosen.chunk_cache if isinstance(chosen, AccessBackend) else None
-        return AccessBackend(inner, before if cache is None else cache, allow_pickle=self.allow_pickle)
+        if not isinstance(chosen, AccessBackend):
+            return AccessBackend(chosen, cache, allow_pickle=self.allow_pickle)
+        # What a group hands to its members is added to, not replaced.
+        cache = chosen.chunk_cache if cache is None else cache
+        return AccessBackend(chosen.inner, cache, allow_pickle=self.allow_pickle or chosen.allow_pickle)
 
 
 NAMES = frozenset(field.name for field in fields(Access))
@@ -99,11 +101,11 @@ class AccessBackend:
         self.inner = inner
         self.chunk_cache = chunk_cache
         self.allow_pickle = allow_pickle
-        # Looked up once: calls cost what they cost on the backend inside.
-        for name in dir(type(inner)):
-            if not name.startswith("_") and name != "prepare":
-                setattr(self, name, getattr(inner, name))
         self.device = inner.device
+        # Methods are looked up once: calls cost what they cost on the backend inside.
+        for name, function in vars(type(inner)).items():
+            if callable(function) and not name.startswith("_") and name != "prepare":
+                setattr(self, name, getattr(inner, name))
 
     def __getattr__(self, name: str) -> Any:
         if name == "inner":

@@ -14,13 +14,14 @@ from gzarr.keys import join_path
 from gzarr.metadata.documents import document_key, read_node, write_attributes
 from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.base import Store
-from gzarr.storage.wrap import type_name
+from gzarr.storage.wrap import seen_through, type_name
 
 M = TypeVar("M", ArrayMeta, GroupMeta)
 
 
 def same_objects(one: Store, two: Store) -> bool:
-    """Whether two stores are one, or both in memory with equal objects, as after pickling."""
+    """Whether two stores (or those that views show) are one, or in memory with equal objects, as after pickling."""
+    one, two = seen_through(one), seen_through(two)
     return one == two or (type_name(one) == type_name(two) == "MemoryStore" and dict(one) == dict(two))
 
 

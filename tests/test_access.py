@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import numcodecs
 import numpy as np
 import pytest
 
@@ -93,6 +94,25 @@ def test_an_array_of_a_device_asks_for_that_device():
 def test_unknown_keywords_of_groups_are_named(call):
     with pytest.raises(TypeError, match="'chunck_store'"):
         call({}, chunck_store={})
+
+
+def test_members_add_to_what_their_group_was_opened_with():
+    cache = gzarr.ChunkCache(2**20)
+    group = gzarr.group(zarr_format=2, allow_pickle=True)
+    member = group.create_array("x", data=[1, 2], dtype=object, object_codec=numcodecs.Pickle(), chunk_cache=cache)
+    assert member[...].tolist() == [1, 2]
+    assert member.backend.chunk_cache is cache
+    assert group.backend.chunk_cache is None
+
+
+def test_nodes_are_equal_however_they_are_reached(tmp_path):
+    plain = gzarr.group(tmp_path / "x")
+    plain.create_array("a", data=[1, 2])
+    gzarr.consolidate_metadata(tmp_path / "x")
+    locked = gzarr.open_group(tmp_path / "x", synchronizer=gzarr.ThreadSynchronizer())
+    consolidated = gzarr.open_consolidated(tmp_path / "x")
+    assert plain == locked == consolidated
+    assert plain["a"] == locked["a"] == consolidated["a"]
 
 
 def test_all_of_them_at_once(tmp_path):

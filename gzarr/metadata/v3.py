@@ -44,7 +44,9 @@ def to_json(meta: NodeMeta) -> dict[str, Any]:
     """The ``zarr.json`` of an array or group."""
     head: dict[str, Any] = {"zarr_format": 3, "node_type": "group" if isinstance(meta, GroupMeta) else "array"}
     if isinstance(meta, GroupMeta):
-        return {**head, "attributes": dict(meta.attributes), **meta.extra}
+        # Consolidated metadata are of the moment when they were read: `gzarr.metadata.consolidated` alone writes them.
+        extra = {name: value for name, value in meta.extra.items() if name not in _IGNORABLE}
+        return {**head, "attributes": dict(meta.attributes), **extra}
     document = {
         **head,
         "shape": list(meta.shape),

@@ -21,10 +21,16 @@ def read_only(store: Store) -> Store:
     return store if store.read_only else _ReadOnlyStore(store)
 
 
+def seen_through(store: Store) -> Store:
+    """The store that a view shows: a read-only, synchronized or consolidated one is taken for the store below."""
+    while isinstance(store, _Wrapper) and store.transparent:
+        store = store._store  # noqa: SLF001 - our own class
+    return store
+
+
 def type_name(store: Store) -> str:
     """Name of a store's class, as reports show it: of a view, that of the store seen through it."""
-    seen_through = isinstance(store, _Wrapper) and store.transparent
-    return type_name(store._store) if seen_through else type(store).__name__  # type: ignore[attr-defined]  # noqa: SLF001
+    return type(seen_through(store)).__name__
 
 
 class _Wrapper(Store):
