@@ -19,6 +19,7 @@ from gzarr.metadata.consolidated import (
     FIELD,
     Documents,
     State,
+    changes_so_far,
     find_documents,
     parse_zmetadata,
     watch,
@@ -57,8 +58,11 @@ class ConsolidatedStore(_Wrapper):
         self._documents: Documents | None = None
         self._children: dict[str, list[str]] = {}
 
-    def load(self, data: Buffer | None, before: State) -> bool:
-        """Take over the document, as read after it was in a state. Returns: whether it is consolidated."""
+    def load(self, data: Buffer | None, before: State | None) -> bool:
+        """Take over the document, as read after it was in a state; with None it will be read again when it is needed.
+
+        Returns: whether it is consolidated.
+        """
         documents = None if data is None else self._parsed(data)
         children: dict[str, set[str]] = {}
         for key in documents or ():
@@ -206,14 +210,18 @@ def open_consolidated_node(
     Raises: MetadataError.
     """
     names = [name for name, of in (("zarr.json", 3), (key, 2)) if zarr_format in (None, of)]
-    views = [ConsolidatedStore(store, path, join_path(path, name), frozen=frozen) for name in names]
-    before = [view.state() for view in views]
-    found = store.get_many([Request(join_path(path, name)) for name in names])
-    for view, name, data, state in zip(views, names, found, before, strict=True):
+    keys = [join_path(path, name) for name in names]
+    changes, before = changes_so_far(), [store.generation(key) for key in keys]
+    found = store.get_many([Request(key) for key in keys])
+    for name, data, generation in zip(names, found, before, strict=True):
         if data is None:
             continue
-        if view.load(data, state):
-            return view, read_node(view, path, zarr_format)
+        if name != "zarr.json" or FIELD.encode() in bytes(data) or frozen:
+            view = ConsolidatedStore(store, path, join_path(path, name), frozen=frozen)
+            state = view.state()
+            unchanged = state[0] == generation and changes_so_far() == changes
+            if view.load(data, state if unchanged else None):
+                return view, read_node(view, path, zarr_format)
         if name == "zarr.json":
             what = f"{store}: {join_path(path, name)}"
             return store, v3.parse(parse_json(data, what), what)

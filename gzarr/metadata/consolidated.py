@@ -40,6 +40,7 @@ _ATTEMPTS = 20
 _counts = [0] * 1024
 # All changes of metadata by this process: tells `consolidate` that something changed while it gathered.
 _total = 0
+_watched = False
 _counting = threading.Lock()
 
 
@@ -48,6 +49,8 @@ def watch(store: Store, key: str) -> Callable[[], State]:
 
     It knows what the store's generations tell, and all changes that this process makes.
     """
+    global _watched  # noqa: PLW0603 - one flag for the process
+    _watched = True
     slot = _slot(store, key)
     return lambda: (store.generation(key), _counts[slot])
 
@@ -55,10 +58,17 @@ def watch(store: Store, key: str) -> Callable[[], State]:
 def _count(store: Store, key: str) -> None:
     """Count a change of a document, so that those who watch it see one."""
     global _total  # noqa: PLW0603 - one count for the process
-    slot = _slot(store, key)
+    # The document is stored by now: who begins to watch later reads the new one.
+    slot = _slot(store, key) if _watched else None
     with _counting:
-        _counts[slot] += 1
         _total += 1
+        if slot is not None:
+            _counts[slot] += 1
+
+
+def changes_so_far() -> int:
+    """Number of changes of metadata that this process has made."""
+    return _total
 
 
 def _slot(store: Store, key: str) -> int:
