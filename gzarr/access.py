@@ -48,11 +48,13 @@ class Access:
             store = SplitStore(store, chunks)
         return store if self.synchronizer is None else synchronized(store, self.synchronizer)
 
+    def device(self, device: str | Backend | None) -> str | Backend | None:
+        """The device asked for, by name or by ``meta_array``. Raises: DeviceError, TypeError."""
+        return device if self.meta_array is None else _device_of(self.meta_array, device)
+
     def backend(self, device: str | Backend | None) -> Backend:
         """The backend with which the node is read. Raises: DeviceError, TypeError."""
-        chosen = backend_for(device)
-        if self.meta_array is not None:
-            chosen = _backend_of(self.meta_array, device, chosen)
+        chosen = backend_for(self.device(device))
         if self.chunk_cache is None and not self.allow_pickle:
             return chosen
         cache = self.chunk_cache
@@ -73,14 +75,16 @@ def take_access(keywords: MutableMapping[str, Any]) -> Access:
     return Access(**{name: keywords.pop(name) for name in NAMES & keywords.keys()})
 
 
-def _backend_of(meta_array: Any, device: str | Backend | None, chosen: Backend) -> Backend:
+def _device_of(meta_array: Any, device: str | Backend | None) -> str | Backend:
     interface = hasattr(meta_array, "__cuda_array_interface__")
     if not interface and not hasattr(meta_array, "__array_interface__"):
         raise TypeError(f"meta_array must be a NumPy or CuPy array, got {type(meta_array).__name__}")
     wanted = f"cuda:{meta_array.device.id}" if interface else "cpu"
-    if device is not None and chosen.device != wanted:
-        raise DeviceError(f"meta_array is on {wanted!r} and device={chosen.device!r}; give one of them")
-    return backend_for(wanted)
+    if device is None:
+        return wanted
+    if (found := backend_for(device).device) != wanted:
+        raise DeviceError(f"meta_array is on {wanted!r} and device={found!r}; give one of them")
+    return device
 
 
 class AccessBackend:
