@@ -47,12 +47,14 @@ class Chain(NamedTuple):
         codecs: in encoding order.
         placement: where each runs.
         device_plan: what a backend whose device is not the host has prepared besides.
+        direct: how the CPU decodes straight into given memory, if the chain allows that.
     """
 
     chunk: ArrayRepr
     codecs: tuple[Codec, ...]
     placement: tuple[Placement, ...]
     device_plan: Any = None
+    direct: Any = None
 
     def decode(self, items: Sequence[Any]) -> list[Any]:
         """Decode a batch. Raises: CodecError."""
@@ -96,8 +98,14 @@ class Backend(Protocol):
         """A value to be written, as an array: as it is if it is an array, else made with the dtype."""
         ...
 
-    def load(self, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
-        """Fetch what was located. Raises: CodecError with the index of an item that is shorter than its request."""
+    def load(
+        self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
+    ) -> list[Buffer | None]:
+        """Fetch what was located.
+
+        chain, parts: what `place` will be called with, if that is known: of large chunks only what is needed may come.
+        Raises: CodecError with the index of an item that is shorter than its request.
+        """
         ...
 
     def place(

@@ -130,7 +130,8 @@ def _taken(items: Sequence[T], positions: Sequence[int]) -> Sequence[T]:
 def _read_wave(job: ReadJob, wave: Wave) -> None:
     io = job.io
     parts = wave[0][1] if len(wave) == 1 else [part for _, members in wave for part in members]
-    buffers = _load_wave(io, wave, parts)
+    near = (io.chain(parts[0].coords), parts) if io.uniform else (None, ())
+    buffers = _load_wave(io, wave, parts, near)
     for chain, positions in _by_chain(io, parts):
         try:
             io.backend.place(chain, _taken(buffers, positions), _taken(parts, positions), job.out, job.fields)
@@ -138,11 +139,16 @@ def _read_wave(job: ReadJob, wave: Wave) -> None:
             raise _chunk_error(io, wave, error, positions) from error
 
 
-def _load_wave(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | None]:
-    """Fetch the encoded chunks of a wave."""
+def _load_wave(
+    io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | None, Sequence[Part]]
+) -> list[Buffer | None]:
+    """Fetch the encoded chunks of a wave. near: what `Backend.load` may know of them."""
     layout, store = io.layout, io.store
     if layout.objects is layout.grid:
-        return io.backend.load(store, [Request(layout.key(part.coords)) for part in parts])
+        try:
+            return io.backend.load(store, [Request(layout.key(part.coords)) for part in parts], *near)
+        except CodecError as error:
+            raise _chunk_error(io, wave, error, range(len(parts))) from error
     for _ in range(MAX_RETRIES):
         keys = [layout.key(coords) for coords, _ in wave]
         before = [store.generation(key) for key in keys]
@@ -150,7 +156,7 @@ def _load_wave(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | 
             located: list[Located] = []
             for (coords, members), generation in zip(wave, before, strict=True):
                 located += _locate(io, coords, members, generation)
-            buffers = io.backend.load(store, located)
+            buffers = io.backend.load(store, located, *near)
         except (CodecError, ChunkError) as error:
             if [store.generation(key) for key in keys] != before:
                 continue

@@ -18,13 +18,14 @@ from gzarr.backend import Array, Chain, Fields, Placement, T
 from gzarr.codecs.registry import registered_factory
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.config import config
+from gzarr.cpu import direct
 from gzarr.cpu.codecs import TABLE
+from gzarr.cpu.loading import load_host, load_windows
 from gzarr.cpu.sharding import codecs_for
 from gzarr.errors import CodecError
 from gzarr.layout import Located
 from gzarr.plan import Part
-from gzarr.storage.base import Buffer, Request, Store, host_view
-from gzarr.storage.coalesce import get_coalesced
+from gzarr.storage.base import Buffer, Store
 
 #: Waves of less than this many decoded bytes in all run on the caller's thread: handing work to a thread costs tens
 #: of microseconds, as much as decoding this much.
@@ -52,7 +53,8 @@ class CpuBackend:
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
         """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""
         placement = tuple(Placement(step.spec.name, "host", "the array is on the CPU") for step in steps)
-        return Chain(chunk, codecs_for(steps), placement)
+        codecs = codecs_for(steps)
+        return Chain(chunk, codecs, placement, direct=direct.make_direct(steps, codecs))
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An uninitialized NumPy array."""
@@ -62,8 +64,12 @@ class CpuBackend:
         """A value to be written, as a NumPy array: arrays keep their dtype, other values are made with ``dtype``."""
         return as_numpy(value, dtype)
 
-    def load(self, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
+    def load(
+        self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
+    ) -> list[Buffer | None]:
         """Fetch what was located, ranges of one object together. Raises: CodecError(index) for a short item."""
+        if chain is not None and chain.direct is not None and chain.direct.cut is not None:
+            return load_windows(chain.direct, store, wanted, parts)
         return load_host(store, wanted)
 
     def place(
@@ -74,6 +80,9 @@ class CpuBackend:
         if fields is None and out.dtype != chain.chunk.dtype and not chain.chunk.dtype.hasobject:
             with np.errstate(all="ignore"):  # a NaN that becomes an integer, as in the chunks that are there
                 fill = np.asarray(fill).astype(out.dtype)[()]
+        if chain.direct is not None:
+            direct.place(chain.direct, buffers, parts, out, fields, fill)
+            return
         for index, (buffer, part) in enumerate(zip(buffers, parts, strict=True)):
             if buffer is None:
                 out[part.out] = fill
@@ -147,25 +156,6 @@ def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if isinstance(value, (np.generic, str, bytes)) or not hasattr(value, "__array__"):
         return np.asarray(value, dtype)
     return np.asarray(value)
-
-
-def load_host(store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
-    """Fetch what was located into host memory, ranges of one object together. Raises: CodecError(index)."""
-    positions = [i for i, item in enumerate(wanted) if isinstance(item, Request)]
-    buffers: list[Any] = [None if isinstance(item, Request) else item for item in wanted]
-    requests: list[Any] = [wanted[i] for i in positions]
-    for i, request, buffer in zip(positions, requests, get_coalesced(store, requests), strict=True):
-        if request.length is not None:
-            size = None if buffer is None else host_view(buffer).nbytes
-            if size != request.length:
-                raise CodecError(
-                    f"the shard index points outside the shard: bytes {request.start} to "
-                    f"{request.start + request.length}, of which {size or 0} are there",
-                    index=i,
-                    codec="sharding_indexed",
-                )
-        buffers[i] = buffer
-    return buffers
 
 
 def thread_count() -> int:

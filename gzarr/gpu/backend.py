@@ -87,7 +87,9 @@ class GpuBackend:
         """A value to be written, as a NumPy array: what lies on the device is downloaded."""
         return self._host.asarray(value, dtype)
 
-    def load(self, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
+    def load(
+        self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
+    ) -> list[Buffer | None]:
         """Fetch what was located into host memory. Raises: CodecError(index) for a short item."""
         return self._host.load(store, wanted)
 

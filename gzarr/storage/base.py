@@ -47,6 +47,24 @@ def host_view(buffer: Buffer) -> memoryview:
     return view if view.ndim == 1 and view.format == "B" else view.cast("B")
 
 
+class Opened(Protocol):
+    """One version of an object, opened for reading parts of it; a context manager that closes it.
+
+    Attributes:
+        nbytes: size of the object.
+    """
+
+    nbytes: int
+
+    def read(self, start: int, nbytes: int) -> Buffer:
+        """The bytes from an offset on, fewer where the object ends."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
 class Readable(Protocol):
     """The one verb that reading chunks needs."""
 
@@ -60,9 +78,12 @@ class Store(MutableMapping[str, Any]):
 
     Attributes:
         read_only: True if every call that would change the store raises `ReadOnlyError`.
+        opens: whether `opened` works. Stores in which every small read costs a round trip, or that have whole objects
+            in memory, leave it: they are asked for whole objects.
     """
 
     read_only: bool = False
+    opens: bool = False
 
     # -- required ------------------------------------------------------------------------------------------------
 
@@ -103,6 +124,10 @@ class Store(MutableMapping[str, Any]):
     def get_one(self, request: Request) -> Buffer | None:
         """Fetch one request."""
         return self.get_many((request,))[0]
+
+    def opened(self, key: str) -> Opened | None:
+        """Open an object to read parts of it, all of one version; None if it is missing. Only if the store `opens`."""
+        raise NotImplementedError(f"store {self} has whole objects only")
 
     def set(self, key: str, value: Buffer) -> None:
         """Store one object atomically."""

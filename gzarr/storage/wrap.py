@@ -6,9 +6,10 @@ A wrapper answers for the store it wraps: same locks, same generations, same nam
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Self
 
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.base import Buffer, Opened, Request, Store
 
 
 def read_only(store: Store) -> Store:
@@ -30,12 +31,16 @@ class _Wrapper(Store):
     def __init__(self, store: Store) -> None:
         self._store = store
         self.read_only = store.read_only
+        self.opens = store.opens
 
     def get_one(self, request: Request) -> Buffer | None:
         return self._store.get_one(request)
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         return self._store.get_many(requests)
+
+    def opened(self, key: str) -> Opened | None:
+        return self._store.opened(key)
 
     def set(self, key: str, value: Buffer) -> None:
         self.check_writable()
@@ -102,6 +107,24 @@ class _ReadOnlyStore(_Wrapper):
         """Do nothing: the view does not own the store."""
 
 
+class _CountedReads:
+    """An opened object whose reads a `CountingStore` records."""
+
+    def __init__(self, opened: Opened, key: str, record: Callable[[Request], None]) -> None:
+        self._opened, self._key, self._record = opened, key, record
+        self.nbytes = opened.nbytes
+
+    def read(self, start: int, nbytes: int) -> Buffer:
+        self._record(Request(self._key, start, nbytes))
+        return self._opened.read(start, nbytes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._opened.__exit__(*exc)
+
+
 class CountingStore(_Wrapper):
     """Passes everything on to a store and records it; may be used by several threads.
 
@@ -145,6 +168,19 @@ class CountingStore(_Wrapper):
             self.nbatches += 1
             self.requests.extend(requests)
         return super().get_many(requests)
+
+    def opened(self, key: str) -> Opened | None:
+        """Open an object to read parts of it, each of which counts as a request."""
+        found = super().opened(key)
+        if found is None:
+            self._record(Request(key))
+            return None
+        return _CountedReads(found, key, self._record)
+
+    def _record(self, request: Request) -> None:
+        with self._lock:
+            self.nbatches += 1
+            self.requests.append(request)
 
     def set(self, key: str, value: Buffer) -> None:
         """Store one object atomically."""
