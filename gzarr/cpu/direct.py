@@ -25,7 +25,7 @@ from gzarr.errors import MissingExtraError
 from gzarr.plan import Part
 
 #: Smaller chunks are decoded into memory of their own, which the allocator has at hand.
-_MIN_SCRATCH_NBYTES = 1 << 17
+MIN_SCRATCH_NBYTES = 1 << 17
 #: Larger ones too: a thread keeps no more than this.
 _MAX_SCRATCH_NBYTES = 1 << 26
 
@@ -104,7 +104,7 @@ def make_direct(steps: Sequence[Step], codecs: Sequence[Codec]) -> Direct | None
 
 def place(direct: Direct, buffers: Sequence[Any], parts: Sequence[Part], out: Any, fields: Any, fill: Any) -> None:
     """Decode chunks one by one and copy their parts into ``out``. Raises: CodecError(index)."""
-    put = _put_large if direct.nbytes >= _MIN_SCRATCH_NBYTES else _put_small
+    put = _put_large if direct.nbytes >= MIN_SCRATCH_NBYTES else _put_small
     done = 0
     try:
         for buffer, part in zip(buffers, parts, strict=True):
