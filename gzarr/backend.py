@@ -39,6 +39,20 @@ class Placement(NamedTuple):
     why: str
 
 
+class Work(NamedTuple):
+    """How much there is to do in all the waves of a read or write.
+
+    Attributes:
+        nchunks: number of chunks, at most.
+        part_nbytes: decoded bytes taken from or put into a chunk, on average.
+        wave_nchunks: chunks of one wave, if there are as many.
+    """
+
+    nchunks: int
+    part_nbytes: int
+    wave_nchunks: int
+
+
 class Chain(NamedTuple):
     """A prepared chain of codecs for chunks of one shape, made ready to run on one backend.
 
@@ -135,6 +149,6 @@ class Backend(Protocol):
         """Encode chunks into host bytes. Raises: CodecError with the index of the failing chunk."""
         ...
 
-    def run(self, task: Callable[[T], None], waves: Iterable[T], nbytes: int) -> None:
-        """Carry out a task for every wave, several at once where that pays; ``nbytes`` is the decoded size of all."""
+    def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
+        """Carry out a task for every wave, several at once where that pays."""
         ...

@@ -12,12 +12,13 @@ the reading of its index and of its chunks is read again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from gzarr.backend import Array, Backend, Chain, Fields
+from gzarr.backend import Array, Backend, Chain, Fields, Work
 from gzarr.errors import ChunkError, CodecError
 from gzarr.keys import Coords
 from gzarr.layout import Layout, Located
@@ -84,7 +85,7 @@ def read(jobs: Sequence[ReadJob]) -> None:
     """Carry out reads. Raises: ChunkError for damaged chunks, StoreError."""
     for job in jobs:
         io = job.io
-        io.backend.run(partial(_read_wave, job), _waves(io, job.plan), job.plan.nparts * io.chunk_nbytes)
+        io.backend.run(partial(_read_wave, job), _waves(io, job.plan), _work(io, job.plan, job.out))
 
 
 def write(job: WriteJob) -> None:
@@ -94,12 +95,12 @@ def write(job: WriteJob) -> None:
     """
     io = job.io
     io.store.check_writable()
-    io.backend.run(partial(_write_wave, job), _waves(io, job.plan), job.plan.nparts * io.chunk_nbytes)
+    io.backend.run(partial(_write_wave, job), _waves(io, job.plan), _work(io, job.plan, job.value))
 
 
 def _waves(io: ArrayIO, plan: Plan) -> Iterator[Wave]:
     """Cut a plan into waves of whole objects."""
-    limit = min(max(io.backend.wave_nbytes // max(io.chunk_nbytes, 1), 1), io.backend.wave_nchunks)
+    limit = _wave_nchunks(io)
     wave: Wave = []
     count = 0
     for group in plan.groups(io.layout.objects):
@@ -110,6 +111,16 @@ def _waves(io: ArrayIO, plan: Plan) -> Iterator[Wave]:
             wave, count = [], 0
     if wave:
         yield wave
+
+
+def _wave_nchunks(io: ArrayIO) -> int:
+    return min(max(io.backend.wave_nbytes // max(io.chunk_nbytes, 1), 1), io.backend.wave_nchunks)
+
+
+def _work(io: ArrayIO, plan: Plan, value: Array) -> Work:
+    nparts = plan.nparts
+    itemsize = value.dtype.itemsize if hasattr(value, "dtype") else 1
+    return Work(nparts, math.prod(plan.shape) * itemsize // max(nparts, 1), _wave_nchunks(io))
 
 
 def _by_chain(io: ArrayIO, parts: Sequence[Part]) -> Iterable[tuple[Chain, Sequence[int]]]:

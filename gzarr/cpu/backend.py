@@ -7,14 +7,16 @@ a few kilobytes the interpreter is the cost, and one thread is faster.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from gzarr.backend import Array, Chain, Fields, Placement, T
+from gzarr.backend import Array, Chain, Fields, Placement, T, Work
 from gzarr.codecs.registry import registered_factory
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.config import config
@@ -27,9 +29,14 @@ from gzarr.layout import Located
 from gzarr.plan import Part
 from gzarr.storage.base import Buffer, Store
 
-#: Waves of less than this many decoded bytes in all run on the caller's thread: handing work to a thread costs tens
-#: of microseconds, as much as decoding this much.
-MIN_THREADED_NBYTES = 1 << 20
+#: From so many bytes of a chunk on, decoding it takes long enough for threads to pay.
+THREADED_PART_NBYTES = 1 << 18
+#: Smaller ones are timed: threads pay if a chunk takes so many seconds. Below that the time is the interpreter's, whose
+#: lock threads pass to and fro (with two cores, 6,400 lz4 chunks of 40 kB each: 20 us a chunk by one thread, 25 by two;
+#: the same as zstd in shards: 35 us by one, 25 by two).
+THREADED_CHUNK_S = 30e-6 if getattr(sys, "_is_gil_enabled", lambda: True)() else 5e-6
+#: Less than this much work, in seconds, is not worth waking a thread for.
+THREADED_WORK_S = 500e-6
 
 
 class CpuBackend:
@@ -128,19 +135,22 @@ class CpuBackend:
                 raise
         return encoded
 
-    def run(self, task: Callable[[T], None], waves: Iterable[T], nbytes: int) -> None:
-        """Carry out a task for every wave, on the pool if there is enough to do.
+    def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
+        """Carry out a task for every wave, on the pool if a chunk takes long enough.
 
         A run within a task stays on its thread: the task may hold locks that the pool's threads wait for.
         Raises: what the first failing task raised; notes on it tell of the others.
         """
-        threaded = nbytes >= MIN_THREADED_NBYTES and not _in_task.active
-        n_threads = thread_count() if threaded else 1
-        if n_threads > 1:
-            _run_threaded(task, iter(waves), n_threads)
-        elif _in_task.active:
+        waves = iter(waves)
+        if _in_task.active:
             for wave in waves:
                 task(wave)
+            return
+        n_threads = thread_count() if work.nchunks > 1 else 1
+        if n_threads > 1 and work.part_nbytes < THREADED_PART_NBYTES and not _takes_long(task, waves, work):
+            n_threads = 1
+        if n_threads > 1:
+            _run_threaded(task, waves, n_threads)
         else:
             with _in_task:
                 for wave in waves:
@@ -249,6 +259,19 @@ def _forget_pool() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
+
+
+def _takes_long(task: Callable[[T], None], waves: Iterator[T], work: Work) -> bool:
+    """Carry out the first wave and say whether the others should go to the pool."""
+    first = next(waves, None)
+    if first is None:
+        return False
+    started = perf_counter()
+    with _in_task:
+        task(first)
+    n = min(work.nchunks, work.wave_nchunks)
+    each = (perf_counter() - started) / n
+    return each >= THREADED_CHUNK_S and each * (work.nchunks - n) >= THREADED_WORK_S
 
 
 def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int) -> None:

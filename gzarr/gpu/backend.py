@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.backend import Array, Chain, Fields, Placement, T
+from gzarr.backend import Array, Chain, Fields, Placement, T, Work
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import CodecError, DeviceError
@@ -132,7 +132,7 @@ class GpuBackend:
         """Encode chunks on the host. Raises: CodecError(index)."""
         return self._host.encode(chain, chunks)
 
-    def run(self, task: Callable[[T], None], waves: Iterable[T], nbytes: int) -> None:
+    def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
         """Carry out a task for every wave, one after the other."""
         for wave in waves:
             task(wave)

@@ -78,7 +78,7 @@ def _read_all(fd: int, nbytes: int, offset: int) -> Buffer:
 def _read_range(fd: int, start: int | None, length: int | None) -> Buffer:
     """Read what a request means from an open file."""
     if start is None:
-        return _read_all(fd, os.fstat(fd).st_size, 0)
+        return _read_all(fd, os.lseek(fd, 0, os.SEEK_END), 0)
     if length is not None and 0 <= start <= _LAST_OFFSET - _UNCHECKED_NBYTES and 0 <= length <= _UNCHECKED_NBYTES:
         return _read_all(fd, length, start)
     begin, end = byte_range(start, length, os.fstat(fd).st_size)
@@ -174,12 +174,25 @@ class LocalStore(Store):
 
     def get_one(self, request: Request) -> Buffer | None:
         """Fetch one request. Raises: StoreError naming the file if it is there and cannot be read."""
-        return self._get_ranges(request[0], (request,))[0]
+        key, start, length = request
+        path = self._path(key)
+        try:
+            fd = os.open(path, _READ_FLAGS)
+            try:
+                return _read_range(fd, start, length)
+            finally:
+                os.close(fd)
+        except _MISSING:
+            return None
+        except OSError as error:
+            if os.path.isdir(path):
+                return None
+            raise self._failed("read", path, error) from error
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order. A file is opened once, so its ranges come from one version of it."""
         if len({request[0] for request in requests}) == len(requests):
-            return [self._get_ranges(request[0], (request,))[0] for request in requests]
+            return [self.get_one(request) for request in requests]
         by_key: dict[str, list[int]] = {}
         for position, request in enumerate(requests):
             by_key.setdefault(request[0], []).append(position)
