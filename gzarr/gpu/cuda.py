@@ -54,7 +54,7 @@ class CudaDevice:
         """Work on a stream of its own: it waits for the caller's stream, which waits for it at the end."""
         with self._device:
             caller = cupy.cuda.get_current_stream()
-            # One for each thread, kept: CuPy's pool hands freed memory out again only to the stream that it was made for.
+            # One for each thread, and kept: CuPy's pool keeps freed memory for the stream that it was made on.
             own = getattr(self._streams, "own", None) or cupy.cuda.Stream(non_blocking=True)
             self._streams.own = own
             own.wait_event(caller.record())

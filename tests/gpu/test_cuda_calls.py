@@ -6,6 +6,7 @@ Nothing here runs on a GPU. What is checked is argument passing: streams, addres
 from __future__ import annotations
 
 import gc
+import gzip
 import importlib.util
 import inspect
 import sys
@@ -16,9 +17,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numcodecs import Blosc, Zlib
+from numcodecs import Blosc, Zlib, Zstd
 
 import gzarr
+from benchmarks import gpu_questions
+from benchmarks.on_gpu import Gpu, Tables
 from gzarr.gpu import kernels, nvcomp
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.hostbuild import find_compiler
@@ -64,7 +67,6 @@ def cuda() -> Any:
 def gpu_everywhere(cuda: Any) -> Iterator[None]:
     with gzarr.config.set({"device": GpuBackend(cuda.CudaDevice())}), memory.allocated_by(cuda.cupy):
         yield
-    assert {"place_box", "place_points", "zstd", "copy_streams"} <= set(fake_cupy.RawKernel.launches)
 
 
 @pytest.fixture
@@ -92,7 +94,10 @@ def test_arrays_come_back_in_the_memory_of_the_device(cuda, compressor):
 def test_raw_streams_are_copied_on_the_device():
     data = np.random.default_rng(0).integers(0, 2**31, (64, 64)).astype("i4")
     stored = gzarr.create_array(data=data, chunks=(32, 32), compressor=Blosc("lz4", 1, Blosc.SHUFFLE))
+    fake_cupy.RawKernel.launches.clear()
     np.testing.assert_array_equal(stored[:].get(), data)
+    np.testing.assert_array_equal(stored.vindex[[1, 40], [2, 3]].get(), data[[1, 40], [2, 3]])
+    assert set(fake_cupy.RawKernel.launches) == {"copy_streams", "place_box", "place_points"}
 
 
 def test_a_second_device_holds_its_own_results(cuda):
@@ -167,3 +172,44 @@ def test_the_double_refuses_what_cupy_refuses(cuda):
         there[:3] = DATA[:3]
     with pytest.raises(ValueError):
         cuda.cupy.empty(3, "M8[s]")
+
+
+# -- the questions put to hardware -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpu(cuda: Any) -> Gpu:
+    return Gpu(cuda.CudaDevice(), cuda.cupy, cuda.nvcomp)
+
+
+def test_questions_are_asked_rightly(gpu: Gpu) -> None:
+    """The double decodes with host libraries: their answers to sound streams are known."""
+    rows = gpu_questions.temp_sizes(gpu)["rows"]
+    assert {row[0] for row in rows} == set(nvcomp.CODECS)
+    assert all(asked == formula for *_, asked, formula in rows)
+    frames = gpu_questions.zstd_frames(gpu)
+    assert frames["plain"] == {"statuses": [0], "sizes": [65536], "right": [True], "wrote_past_end": False}
+    assert frames["checksum"]["right"] == [True]
+    assert frames["no content size"]["right"] == [True]
+    assert frames["wrong checksum"]["statuses"] == [12]
+    dummies = gpu_questions.dummy_streams(gpu)
+    assert dummies["zstd, room 1"]["right"] == [True] * 3
+    for codec in ("lz4", "zstd", "deflate"):
+        assert gpu_questions.damaged(codec)(gpu)["works_afterwards"]
+        assert gpu_questions.truncated(codec)(gpu)["works_afterwards"]
+    tables = Tables(gpu, "deflate", [gpu_questions.bare("deflate", gpu_questions.TEXT)] * 3, [1 << 16] * 3, shift=4)
+    tables.decode(gpu)
+    assert tables.result().outputs == [gpu_questions.TEXT] * 3
+    misaligned = Tables(gpu, "deflate", [b"\3\0"], [1], shift=1)
+    misaligned.decode(gpu)
+    with pytest.raises(gzarr.DeviceError, match="not aligned"):
+        misaligned.result()
+
+
+def test_members_of_gzip_are_what_they_are_called() -> None:
+    member = gpu_questions.gzip_with(12, b"\x03\0abcname\0")
+    assert gzip.decompress(member) == gpu_questions.TEXT
+    assert gzip.decompress(gpu_questions.gzip_with(4, b"\x03\0abc")) == gpu_questions.TEXT
+    with pytest.raises(RuntimeError):  # numcodecs finds the content size missing and streams
+        Zstd().decode(gpu_questions.zstd_without_size(gpu_questions.TEXT)[:-1])
+    assert bytes(Zstd().decode(gpu_questions.zstd_without_size(gpu_questions.TEXT))) == gpu_questions.TEXT
