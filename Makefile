@@ -23,10 +23,10 @@ lint: .venv/ready
 # tests of hardware lie in one folder, so that nothing else need be importable. All three parts run, whatever fails.
 gpu-check:
 	@status=0; \
-	timeout 170 $(PYTHON) -m pytest -m gpu tests/gpu/hardware || status=$$?; \
+	timeout -s INT 170 $(PYTHON) -m pytest -m gpu --maxfail=40 --tb=short tests/gpu/hardware || status=$$?; \
 	timeout 130 $(PYTHON) -m benchmarks.gpu_questions --out benchmarks/results/questions-gpu.json --budget-s 110 \
 	    || status=$$?; \
-	timeout 175 $(PYTHON) -m benchmarks.gpu --out benchmarks/results --budget-s 150 || status=$$?; \
+	timeout 175 $(PYTHON) -m benchmarks.gpu --device cuda --out benchmarks/results --budget-s 150 || status=$$?; \
 	$(PYTHON) -m benchmarks.gpu_table || status=$$?; \
 	exit $$status
 

@@ -38,8 +38,12 @@ from benchmarks.on_gpu import (
     wall_seconds,
     write_json,
 )
+from gzarr.gpu.probe import find_missing
 
 Question = Callable[[Gpu], Any]
+#: Bytes of the copies, of the checksums; streams of a call; rows and columns of the array that is placed.
+COPY_NBYTES, CRC_NBYTES, STREAMS, SIDE = 1 << 30, 1 << 28, (1000, 10_000, 100_000), 8192
+#: What is compressed where one stream will do.
 TEXT = bytes(np.repeat(np.random.default_rng(0).integers(0, 50, 8192, np.uint8), 8))
 
 
@@ -55,6 +59,9 @@ def main() -> None:
     if arguments.child:
         print("\n" + json.dumps({"answer": QUESTIONS[arguments.child](open_gpu())}))
         return
+    missing = find_missing()
+    if missing is not None:
+        sys.exit(f"no usable GPU: {missing}")
     answers = ask_all(arguments.only or list(QUESTIONS), arguments.out, arguments.timeout_s, arguments.budget_s)
     if not arguments.out:
         print(json.dumps(answers, indent=1))
@@ -287,10 +294,10 @@ def streams_per_second(codec: str) -> Question:
 
     def ask_one(gpu: Gpu) -> Any:
         rng, nbytes = np.random.default_rng(0), 16 << 10
-        plain = [np.cumsum(rng.integers(-2, 3, nbytes // 4, np.int32)).tobytes() for _ in range(64)]
+        plain = [np.cumsum(rng.integers(-2, 3, nbytes // 4), dtype=np.int32).tobytes() for _ in range(64)]
         packed = compressed(gpu, codec, plain) if codec == "snappy" else [bare(codec, data) for data in plain]
         found = {}
-        for n in (1000, 10_000, 100_000):
+        for n in STREAMS:
             tables = Tables(gpu, codec, [packed[i % 64] for i in range(n)], [nbytes] * n)
             seconds = device_seconds(gpu.cupy, lambda tables=tables: tables.decode(gpu))
             failed = int((tables.statuses != 0).sum())
@@ -304,7 +311,7 @@ def streams_per_second(codec: str) -> Question:
 
 def bandwidths(gpu: Gpu) -> Any:
     """Copies: within the device, from and to pinned memory, from pageable memory. Bytes moved once are counted once."""
-    cupy, nbytes = gpu.cupy, 1 << 30
+    cupy, nbytes = gpu.cupy, COPY_NBYTES
     one, two = cupy.zeros(nbytes, np.uint8), cupy.zeros(nbytes, np.uint8)
     start = time.perf_counter()
     pinned = np.frombuffer(cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
@@ -353,13 +360,13 @@ def launch_costs(gpu: Gpu) -> Any:
 
 def crc32c_rate(gpu: Gpu) -> Any:
     """crc32c of many ranges: GB/s by size of a range."""
-    data = gpu.cupy.zeros(1 << 28, np.uint8)
+    data = gpu.cupy.zeros(CRC_NBYTES, np.uint8)
     found = {}
     for nbytes in (1 << 12, 1 << 16, 1 << 20, 1 << 24):
-        starts = data.data.ptr + np.arange((1 << 28) // nbytes, dtype=np.int64) * nbytes
+        starts = data.data.ptr + np.arange(CRC_NBYTES // nbytes, dtype=np.int64) * nbytes
         sizes = np.full(starts.size, nbytes, np.int64)
         seconds = device_seconds(gpu.cupy, lambda starts=starts, sizes=sizes: gpu.device.crc32c(starts, sizes))
-        found[nbytes] = (1 << 28) / seconds / 1e9
+        found[nbytes] = CRC_NBYTES / seconds / 1e9
     return found
 
 
@@ -407,19 +414,19 @@ def place_box_variants(gpu: Gpu) -> Any:
     """
     import gzarr
     from gzarr.gpu.backend import GpuBackend
-    from gzarr.gpu.cuda import CudaDevice
     from gzarr.gpu.kernels import KERNELS, source
 
     cupy, found = gpu.cupy, {}
-    data = np.random.default_rng(0).normal(size=(8192, 8192)).astype("f4")
+    data = np.random.default_rng(0).normal(size=(SIDE, SIDE)).astype("f4")
 
-    class Trying(CudaDevice):
+    class Trying(type(gpu.device)):  # type: ignore[misc]
         rows: dict[str, Any]
 
         def launch(self, kernel: str, n_threads: int, args: tuple[Any, ...]) -> None:
             super().launch(kernel, n_threads, args)
             if kernel != "place_box":
                 return
+            # The arguments as CudaDevice passes them.
             typed = tuple(
                 np.int64(v) if a.type == "i64" else np.uint64(v) for a, v in zip(KERNELS[kernel], args, strict=True)
             )
@@ -437,10 +444,12 @@ def place_box_variants(gpu: Gpu) -> Any:
 
     stored = {"plain": None, "byte shuffle": Blosc("lz4", 1, Blosc.SHUFFLE), "bit": Blosc("lz4", 1, Blosc.BITSHUFFLE)}
     for name, compressor in stored.items():
-        array = gzarr.create_array(data=data, chunks=(512, 512), compressor=compressor, zarr_format=2, device="cpu")
+        array = gzarr.create_array(
+            data=data, chunks=(SIDE // 16,) * 2, compressor=compressor, zarr_format=2, device="cpu"
+        )
         device = Trying()
         device.rows = {}
-        gzarr.open_array(array.store, mode="r", device=GpuBackend(device, max_device_nbytes=8 << 30))[:]
+        gzarr.open_array(array.store, mode="r", device=GpuBackend(device, max_device_nbytes=32 * data.nbytes))[:]
         found[name] = device.rows
     return found
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import gzarr
-from benchmarks.on_gpu import device_seconds
+from benchmarks.on_gpu import Gpu, device_seconds
 from gzarr.gpu.backend import GpuBackend
 from gzarr.storage import MemoryStore
 
@@ -24,8 +24,7 @@ ROUNDS = 3
 
 def staged(device: Any, path: Path, there: Any) -> dict[str, Any]:
     """Seconds by stage for reading a whole array. device: see benchmarks.gpu.Device."""
-    cupy = device.xp if device.gpu is not None else None
-    timed = _timing(type(device.device), cupy)
+    timed = _timing(type(device.device), device.gpu)
     array = gzarr.open_array(in_memory(path), mode="r", device=GpuBackend(timed))
     if not device.equal(array[:, :], there):
         raise AssertionError("the answer is wrong")
@@ -50,8 +49,9 @@ def in_memory(path: Path) -> MemoryStore:
     return MemoryStore({p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()})
 
 
-def _timing(base: type, cupy: Any) -> Any:
-    """A device like another, which times what it does."""
+def _timing(base: type, gpu: Gpu | None) -> Any:
+    """A device like another, which times what it does. gpu: None for the emulated one."""
+    cupy = None if gpu is None else gpu.cupy
 
     class Timing(base):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -70,18 +70,17 @@ def _timing(base: type, cupy: Any) -> Any:
             outcome = call()
             self.n_streams += source.size
             self.times.setdefault(f"decode {decoder}", []).append(_seconds(cupy, call))
-            if cupy is not None:
-                bare = bare_call(cupy, decoder, source, nbytes, target, capacity)
+            if gpu is not None:
+                bare = bare_call(gpu, decoder, source, nbytes, target, capacity)
                 self.times.setdefault(f"nvcomp {decoder}", []).append(_seconds(cupy, bare))
             return outcome
 
     return Timing()
 
 
-def bare_call(cupy: Any, decoder: str, source: Any, nbytes: Any, target: Any, capacity: Any) -> Callable[[], None]:
+def bare_call(gpu: Gpu, decoder: str, source: Any, nbytes: Any, target: Any, capacity: Any) -> Callable[[], None]:
     """nvCOMP's batched call with everything that it needs in place."""
-    from gzarr.gpu import nvcomp
-
+    cupy, nvcomp = gpu.cupy, gpu.nvcomp
     n = source.size
     tables = [cupy.asarray(table.astype(np.uint64)) for table in (source, nbytes, capacity, target)]
     in_ptrs, in_sizes, room, out = (table.data.ptr for table in tables)

@@ -146,7 +146,7 @@ class GpuBackend:
         self._host.place(chain, buffers, parts, on_host, fields)
         with self._device.stream():
             for part in parts:
-                out[part.out] = self._device.upload(on_host[part.out])
+                out[part.out] = self._device.upload(np.asarray(on_host[part.out]))
 
     def _fitting(self, plan: DevicePlan) -> int:
         """How many chunks a wave can hold under the cap. Raises: DeviceError if not even one."""

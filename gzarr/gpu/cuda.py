@@ -83,7 +83,7 @@ class CudaDevice:
     def upload(self, host: NDArray[Any]) -> Any:
         """Copy a host array to the device, in stream order."""
         array = cupy.empty(host.shape, host.dtype)
-        array.set(np.ascontiguousarray(host))
+        array.set(np.asarray(host, order="C"))  # ascontiguousarray would add an axis to an array that has none
         return array
 
     def download(self, array: Any) -> NDArray[Any]:

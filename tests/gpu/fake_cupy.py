@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
@@ -82,6 +83,7 @@ class Event:
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False):
         self.stream: Stream | None = None
         self.ptr = 1
+        self.time = 0.0
 
     @property
     def done(self) -> bool:
@@ -93,6 +95,11 @@ class Event:
     def synchronize(self) -> None:
         if self.stream is not None:
             self.stream.synchronize()
+        self.time = time.perf_counter()
+
+
+def get_elapsed_time(start_event: Event, end_event: Event) -> float:
+    return 1e-3 + abs(end_event.time - start_event.time)
 
 
 class Device:
@@ -203,7 +210,11 @@ class ndarray:  # noqa: N801 - CuPy's name
 
     @property
     def data(self) -> Any:
-        return SimpleNamespace(ptr=int(self._host.__array_interface__["data"][0]), device_id=self._id)
+        def copy_from_device_async(src: Any, size: int, stream: Any = None) -> None:
+            get_current_stream().pending.append(lambda: ctypes.memmove(start, src.ptr, size))
+
+        start = int(self._host.__array_interface__["data"][0])
+        return SimpleNamespace(ptr=start, device_id=self._id, copy_from_device_async=copy_from_device_async)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -360,6 +371,7 @@ class RawKernel:
         if code != kernels.source(name) or not isinstance(options, tuple):
             raise ValueError("not a kernel of gzarr, or options that are no tuple")
         self.name = name
+        self.attributes = {"num_regs": 0, "local_size_bytes": 0, "max_threads_per_block": 1024}
 
     def __call__(self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], shared_mem: int = 0):
         if not 1 <= grid[0] < 2**31 or not 1 <= block[0] <= 1024:
@@ -444,11 +456,23 @@ def module() -> ModuleType:
     for item in names:
         setattr(fake, item.__name__, item)
     fake.array = asarray
+    fake.__version__ = "a double"
     for name in ("bool_", "uint8", "int8", "uint32", "int32", "uint64", "int64", "float32", "float64"):
         setattr(fake, name, getattr(np, name))
     fake.get_default_memory_pool = lambda: SimpleNamespace(free_bytes=lambda: 0, used_bytes=lambda: 0)
     runtime = SimpleNamespace(
-        getDeviceCount=lambda: N_DEVICES, memGetInfo=lambda: (1 << 30, 2 << 30), CUDARuntimeError=CUDARuntimeError
+        getDeviceCount=lambda: N_DEVICES,
+        memGetInfo=lambda: (1 << 30, 2 << 30),
+        CUDARuntimeError=CUDARuntimeError,
+        driverGetVersion=lambda: 0,
+        runtimeGetVersion=lambda: 0,
+        getDeviceProperties=lambda _: {
+            "name": b"no GPU: a double",
+            "totalGlobalMem": 0,
+            "multiProcessorCount": 0,
+            "major": 0,
+            "minor": 0,
+        },
     )
     fake.cuda = SimpleNamespace(
         Device=Device,
@@ -456,6 +480,7 @@ def module() -> ModuleType:
         Event=Event,
         get_current_stream=get_current_stream,
         alloc_pinned_memory=alloc_pinned_memory,
+        get_elapsed_time=get_elapsed_time,
         runtime=runtime,
     )
     return fake

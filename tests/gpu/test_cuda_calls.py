@@ -9,6 +9,7 @@ import gc
 import gzip
 import importlib.util
 import inspect
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 from numcodecs import Blosc, Zlib, Zstd
 
 import gzarr
+from benchmarks import gpu as benchmark
 from benchmarks import gpu_questions
 from benchmarks.on_gpu import Gpu, Tables
 from gzarr.gpu import kernels, nvcomp
@@ -136,6 +138,16 @@ def test_a_failure_inside_leaves_no_work_behind(cuda):
     assert cuda.cupy.cuda.get_current_stream() is fake_cupy.Stream.null
 
 
+@pytest.mark.parametrize("shape", [(), (0,), (3, 4)])
+def test_uploads_keep_the_shape(cuda, shape):
+    device = cuda.CudaDevice()
+    array = np.full(shape, 7, "f4")
+    there = device.upload(array)
+    assert there.shape == shape
+    np.testing.assert_array_equal(device.download(there), array)
+    np.testing.assert_array_equal(device.download(device.upload(array.T[::-1] if shape else array)), array.T)
+
+
 def test_pinned_memory_of_similar_sizes_is_the_same_to_the_pool(cuda, monkeypatch):
     """CuPy's pinned pool hands a block out again only for the very same size, and never frees."""
     asked: list[int] = []
@@ -213,3 +225,34 @@ def test_members_of_gzip_are_what_they_are_called() -> None:
     with pytest.raises(RuntimeError):  # numcodecs finds the content size missing and streams
         Zstd().decode(gpu_questions.zstd_without_size(gpu_questions.TEXT)[:-1])
     assert bytes(Zstd().decode(gpu_questions.zstd_without_size(gpu_questions.TEXT))) == gpu_questions.TEXT
+
+
+@pytest.mark.parametrize("name", ["bandwidths", "launch_costs", "crc32c_rate", "place_box_variants"])
+def test_measurements_run_through(gpu: Gpu, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_questions, "COPY_NBYTES", 1 << 21)
+    monkeypatch.setattr(gpu_questions, "CRC_NBYTES", 1 << 24)
+    monkeypatch.setattr(gpu_questions, "SIDE", 64)
+    found = gpu_questions.QUESTIONS[name](gpu)
+    assert json.loads(json.dumps(found))
+    assert len(found) >= 3
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd", "deflate"])
+def test_streams_are_counted(gpu: Gpu, codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_questions, "STREAMS", (10, 100))
+    found = gpu_questions.QUESTIONS[f"streams_per_second {codec}"](gpu)
+    assert [row["failed"] for row in found.values()] == [0, 0]
+
+
+def test_the_benchmark_runs_through(gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its branches for CUDA, on the double; the file stays in a temporary folder."""
+    monkeypatch.setattr(benchmark, "open_gpu", lambda: gpu)
+    some = [benchmark.Case("blosc-lz4", 16 << 10, "sharded"), benchmark.Case("zstd", 4 << 10, "plain")]
+    monkeypatch.setattr(benchmark, "cases", lambda *, small: some)
+    result = json.loads(benchmark.run(tmp_path, "cuda", 60, small=True).read_text())
+    assert result["machine"]["gpu"] == "no GPU: a double"
+    own = [row for row in result["rows"] if row["contender"] == "gzarr"]
+    assert len(own) == 2 * 5
+    assert all(row["bare_nvcomp_seconds"] > 0 for row in own if row["table"] == "resident")
+    missing = {"raw KvikIO", "zarr-python, GPU mode", *benchmark.PEERS}
+    assert {row["contender"] for row in result["failed"]} <= missing - {"gzarr on the CPU, upload"}
