@@ -186,6 +186,8 @@ def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:
 
 def _gather_one(chunk: ArrayRepr, value: Array, part: Part, old: Array | None, fields: Fields) -> Array:
     piece = value[part.out]
+    if hasattr(piece, "__cuda_array_interface__"):  # of an array that is read on a GPU as it is written
+        piece = as_numpy(piece, chunk.dtype)
     if old is None:
         whole = fields is None and isinstance(piece, np.ndarray) and piece.shape == chunk.shape
         if whole and type(part.inside) is tuple and all(type(i) is slice for i in part.inside):

@@ -12,6 +12,7 @@ when the wave is done, and a failure names its chunk.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -80,7 +81,9 @@ class GpuBackend:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An uninitialized array on the device, in native byte order; on the host if the device lacks the dtype."""
         if has_dtype(dtype):
-            return self._device.xp.empty(shape, dtype.newbyteorder("="))
+            # By the device, which may not be the current one.
+            nbytes = math.prod(shape) * dtype.itemsize
+            return self._device.empty(nbytes).view(dtype.newbyteorder("=")).reshape(shape)
         return self._host.empty(shape, dtype)
 
     def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:
@@ -143,8 +146,9 @@ class GpuBackend:
         """Decode on the host what the placement kernels do not read, and upload the parts."""
         on_host = np.empty(out.shape, out.dtype)
         self._host.place(chain, buffers, parts, on_host, fields)
-        for part in parts:
-            out[part.out] = self._device.xp.asarray(on_host[part.out])
+        with self._device.stream():
+            for part in parts:
+                out[part.out] = self._device.upload(np.asarray(on_host[part.out]))
 
     def _fitting(self, plan: DevicePlan) -> int:
         """How many chunks a wave can hold under the cap. Raises: DeviceError if not even one."""

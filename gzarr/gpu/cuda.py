@@ -6,8 +6,9 @@ the host waits. Kernels are compiled by NVRTC at their first launch and kept in 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -42,6 +43,7 @@ class CudaDevice:
             raise DeviceError(f"no device cuda:{number}: there are {count}, counted from 0")
         self.name = f"cuda:{number}"
         self._device = cupy.cuda.Device(number)
+        self._streams = threading.local()
 
     def owns(self, array: Any) -> bool:
         """Whether an array lies in the memory of this device."""
@@ -52,25 +54,36 @@ class CudaDevice:
         """Work on a stream of its own: it waits for the caller's stream, which waits for it at the end."""
         with self._device:
             caller = cupy.cuda.get_current_stream()
-            own = cupy.cuda.Stream(non_blocking=True)
+            # One for each thread, and kept: CuPy's pool keeps freed memory for the stream that it was made on.
+            own = getattr(self._streams, "own", None) or cupy.cuda.Stream(non_blocking=True)
+            self._streams.own = own
             own.wait_event(caller.record())
-            with own:
-                yield
-                done = own.record()
+            try:
+                with own:
+                    yield
+                    done = own.record()
+            except BaseException:
+                # The caller frees what is still being written or copied. What the wait itself finds, it would hide.
+                with suppress(cupy.cuda.runtime.CUDARuntimeError):
+                    own.synchronize()
+                raise
             caller.wait_event(done)
 
     def empty(self, nbytes: int) -> Any:
         """Device memory: a flat uint8 array."""
-        return cupy.empty(nbytes, cupy.uint8)
+        with self._device:
+            return cupy.empty(nbytes, cupy.uint8)
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Pinned host memory."""
-        return np.frombuffer(cupy.cuda.alloc_pinned_memory(max(nbytes, 1)), np.uint8, nbytes)
+        # CuPy keeps freed blocks for requests of the very same size, and never gives them back: few sizes, then.
+        size = 1 << max(nbytes - 1, 511).bit_length()
+        return np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, nbytes)
 
     def upload(self, host: NDArray[Any]) -> Any:
         """Copy a host array to the device, in stream order."""
         array = cupy.empty(host.shape, host.dtype)
-        array.set(np.ascontiguousarray(host))
+        array.set(np.asarray(host, order="C"))  # ascontiguousarray would add an axis to an array that has none
         return array
 
     def download(self, array: Any) -> NDArray[Any]:
