@@ -96,8 +96,12 @@ class Backend(Protocol):
         """A value to be written, as an array: as it is if it is an array, else made with the dtype."""
         ...
 
-    def load(self, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
-        """Fetch what was located. Raises: CodecError with the index of an item that is shorter than its request."""
+    def load(self, store: Store, wanted: Sequence[Located], chain: Chain | None = None) -> list[Buffer | None]:
+        """Fetch what was located, for `place` in the same wave, which alone knows what the items are.
+
+        chain: of the chunks; where these differ in shape, that of one of them.
+        Raises: CodecError with the index of an item that is shorter than its request.
+        """
         ...
 
     def place(

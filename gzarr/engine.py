@@ -142,7 +142,7 @@ def _load_wave(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | 
     """Fetch the encoded chunks of a wave."""
     layout, store = io.layout, io.store
     if layout.objects is layout.grid:
-        return io.backend.load(store, [Request(layout.key(part.coords)) for part in parts])
+        return io.backend.load(store, [Request(layout.key(part.coords)) for part in parts], io.chain(parts[0].coords))
     for _ in range(MAX_RETRIES):
         keys = [layout.key(coords) for coords, _ in wave]
         before = [store.generation(key) for key in keys]
@@ -150,7 +150,7 @@ def _load_wave(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | 
             located: list[Located] = []
             for (coords, members), generation in zip(wave, before, strict=True):
                 located += _locate(io, coords, members, generation)
-            buffers = io.backend.load(store, located)
+            buffers = io.backend.load(store, located, io.chain(parts[0].coords))
         except (CodecError, ChunkError) as error:
             if [store.generation(key) for key in keys] != before:
                 continue

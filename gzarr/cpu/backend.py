@@ -62,7 +62,7 @@ class CpuBackend:
         """A value to be written, as a NumPy array: arrays keep their dtype, other values are made with ``dtype``."""
         return as_numpy(value, dtype)
 
-    def load(self, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
+    def load(self, store: Store, wanted: Sequence[Located], chain: Chain | None = None) -> list[Buffer | None]:
         """Fetch what was located, ranges of one object together. Raises: CodecError(index) for a short item."""
         return load_host(store, wanted)
 
