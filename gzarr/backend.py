@@ -74,11 +74,13 @@ class Backend(Protocol):
         device: its name: "cpu", "cuda:0".
         wave_nbytes: decoded bytes that one wave should hold at most.
         wave_nchunks: chunks that one wave should hold at most; a wave has at least one object, though.
+        reads_files: whether `load` reads ranges of local files into place, so that whole shards are better not fetched.
     """
 
     device: str
     wave_nbytes: int
     wave_nchunks: int
+    reads_files: bool
 
     def supports(self, name: str) -> bool:
         """Whether the device itself runs the codec with a name."""

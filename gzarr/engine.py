@@ -169,7 +169,9 @@ def _load_wave(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | 
 
 def _locate(io: ArrayIO, object_coords: Coords, parts: Sequence[Part], generation: object | None) -> list[Located]:
     try:
-        return io.layout.locate(io.store, object_coords, [part.coords for part in parts], generation)
+        may_fetch = not io.backend.reads_files or io.store.local_file(io.layout.key(object_coords)) is None
+        chunks = [part.coords for part in parts]
+        return io.layout.locate(io.store, object_coords, chunks, generation, may_fetch=may_fetch)
     except CodecError as error:
         raise ChunkError(str(error), path=io.name, key=io.layout.key(object_coords), codec=error.codec) from error
 

@@ -38,11 +38,13 @@ class CpuBackend:
         device: "cpu".
         wave_nbytes: decoded bytes of one wave: the chunks of one read request, or of one thread's turn.
         wave_nchunks: chunks of one wave; all their objects are locked while it is written.
+        reads_files: no: a whole shard is one read.
     """
 
     device = "cpu"
     wave_nbytes = 1 << 20
     wave_nchunks = 64
+    reads_files = False
 
     def supports(self, name: str) -> bool:
         """Whether there is a CPU function for the codec with a name."""

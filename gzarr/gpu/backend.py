@@ -54,6 +54,7 @@ class GpuBackend:
         device: name of the device.
         wave_nbytes: decoded bytes of one wave: what its slabs, tables and scratch leave of a lane's share of the cap.
         wave_nchunks: chunks of one wave.
+        reads_files: yes: chunks of shards go straight to where they are decoded or uploaded from.
         strict: whether a codec that the device lacks is an error, instead of running on the host.
         reader: which reader brings the chunks of files ("host" or "kvikio"), and why.
 
@@ -65,6 +66,8 @@ class GpuBackend:
         stream: the stream of the caller that results are ready on: a CuPy stream, an object of CUDA's stream
             protocol, or the address of a stream; None for the one that is current when a read begins.
     """
+
+    reads_files = True
 
     def __init__(
         self,

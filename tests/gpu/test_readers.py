@@ -108,6 +108,12 @@ def test_neighbours_in_a_shard_are_read_together(tmp_path, device, direct) -> No
     assert direct.reads[0][2] == 6 * 280
 
 
+def test_whole_shards_go_straight_to_the_device_too(tmp_path, device, direct) -> None:
+    create(tmp_path / "a", compressor=None, shards=(30, 21))
+    np.testing.assert_array_equal(opened(tmp_path / "a", device, direct.reader())[:], DATA)
+    assert sum(nbytes for _, _, nbytes in direct.reads) == 6 * 6 * 280
+
+
 def test_encoded_streams_begin_where_their_decoder_wants(tmp_path, device) -> None:
     """zlib's and gzip's headers are odd, and yet nothing is copied to where Deflate can be read."""
     for compressor in (Zlib(), GZip()):
