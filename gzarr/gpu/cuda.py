@@ -71,7 +71,7 @@ class CudaDevice:
 
     def as_stream(self, stream: Any) -> Any:
         """A CuPy stream, an object with ``__cuda_stream__``, or the address of a stream. Raises: DeviceError."""
-        if isinstance(stream, (cupy.cuda.Stream, cupy.cuda.ExternalStream)):
+        if hasattr(stream, "wait_event"):  # CuPy's own classes of streams share no public base
             return stream
         try:
             return cupy.cuda.Stream.from_external(stream if hasattr(stream, "__cuda_stream__") else _Handle(stream))
