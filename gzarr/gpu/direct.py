@@ -1,9 +1,9 @@
 """Reads files straight into device memory with KvikIO, which uses GPUDirect Storage where that is active.
 
-All reads of a wave are submitted at once, those of neighbouring chunks of a shard as one, and then awaited; file
-handles are kept open for the next waves. Chunks whose headers must be looked at on the host (other than a few bytes
-that are copied back) go through `HostReader`, and so does whatever a store does not have in files, or a wave whose
-files change while they are read.
+All reads of a wave (of as many files as may be open) are submitted at once, those of neighbouring chunks of a shard as
+one, and then awaited; file handles are kept open for the next waves. Chunks whose headers must be looked at on the host
+(other than a few bytes that are copied back) go through `HostReader`, and so does whatever a store does not have in
+files, or a wave whose files change while they are read.
 
 Rules, which KvikIO does not look after (26.10, found by trying): a handle and a buffer must outlive every read that
 was submitted, also one that failed; its streams wait for nobody, so the buffer must be idle before.
@@ -24,15 +24,16 @@ from gzarr.codecs.blosc import BloscCodec
 from gzarr.codecs.spec import CodecSpec
 from gzarr.gpu.files import Span, file_version, locate_spans
 from gzarr.gpu.lanes import Lane
-from gzarr.gpu.memory import OverLimitError
 from gzarr.gpu.plan import DevicePlan
 from gzarr.gpu.reader import SUFFIXES, HostReader, Item, Slab, spread_out
 from gzarr.layout import Located
 from gzarr.storage.base import Request, Store
 from gzarr.storage.coalesce import coalesce
 
-#: Handles kept open. KvikIO opens every file twice, and systems allow 1,024 descriptors unless told otherwise.
+#: Handles kept open, and files of a wave that are open at once. KvikIO opens every file twice, two waves are read at
+#: once, and systems allow 1,024 descriptors unless told otherwise.
 MAX_FILES = 256
+MAX_FILES_AT_ONCE = 64
 #: Codecs that find their way through chunks which are only on the device, a few bytes of each copied back.
 _DECODABLE = frozenset({"blosc", "bytes", "numcodecs.lz4"})
 #: Share of a lane that encoded chunks may take; the rest is for decoding them.
@@ -68,12 +69,17 @@ class KvikioReader:
 
     Args:
         open_file: opens a file by its path.
+
+    Attributes:
+        files: those that are kept open.
+        failure: why the last wave that could have gone straight to the device did not; None if all did.
     """
 
     name = "kvikio"
 
     def __init__(self, open_file: Callable[[str], OpenFile]) -> None:
         self.files = FileCache(open_file)
+        self.failure: str | None = None
         self._host = HostReader()
 
     def detour(self, specs: Sequence[CodecSpec]) -> str | None:
@@ -103,18 +109,16 @@ class KvikioReader:
         offsets, total = spread_out(np.array([read.length for read in reads], np.int64), phase)
         limit = lane.memory.limit
         if limit is not None and total > limit * _MAX_SHARE:
+            self.failure = f"{total} encoded bytes of a wave take more than half of the {limit} bytes that it may have"
             return None
-        try:
-            memory = lane.device.empty(total)
-        except OverLimitError:
-            return None
+        memory = lane.device.empty(total)
         # A kernel of the wave before, or the filling of fresh memory, may still be under way on the lane's stream.
         lane.device.synchronize()
-        versions = {span.path: span.version for span in here}
         try:
-            with self.files.open(versions) as files:
-                _read_at_once(memory, ((files[r.key], r, at) for r, at in zip(reads, offsets.tolist(), strict=True)))
-        except (OSError, RuntimeError):
+            self._read_files(memory, reads, offsets.tolist(), {span.path: span.version for span in here})
+        except (OSError, RuntimeError) as error:
+            self.failure = str(error)
+            lane.memory.rewind()
             return None
         slab = Slab(lane.device, None, memory)
         places = iter(parts)
@@ -126,6 +130,19 @@ class KvikioReader:
             number, inside = next(places)
             found.append(Item(slab, int(offsets[number]) + inside, span.nbytes))
         return found
+
+    def _read_files(
+        self, memory: Any, reads: Sequence[Any], offsets: Sequence[int], versions: dict[str, tuple[int, ...]]
+    ) -> None:
+        """Read ranges of files to places in device memory, so many files at once as may be open."""
+        by_path: dict[str, list[tuple[int, int, int]]] = {}
+        for (path, start, nbytes), at in zip(reads, offsets, strict=True):
+            by_path.setdefault(path, []).append((start, nbytes, at))
+        paths = list(by_path)
+        for first in range(0, len(paths), MAX_FILES_AT_ONCE):
+            some = paths[first : first + MAX_FILES_AT_ONCE]
+            with self.files.open({path: versions[path] for path in some}) as files:
+                _read_at_once(memory, ((files[path], *piece) for path in some for piece in by_path[path]))
 
 
 class FileCache:
@@ -228,12 +245,15 @@ def _plan(spans: Sequence[Span]) -> tuple[list[Any], list[tuple[int, int]]]:
     return merged, [(number, 0 if part is None else part[0]) for number, part in parts]
 
 
-def _read_at_once(memory: Any, reads: Iterable[tuple[OpenFile, Any, int]]) -> None:
-    """Begin all reads, then wait for all, whatever becomes of some. Raises: what the first failed one raised."""
+def _read_at_once(memory: Any, reads: Iterable[tuple[OpenFile, int, int, int]]) -> None:
+    """Begin all reads, each (file, first byte, number of bytes, where they go), then wait for all.
+
+    Raises: what the first failed one raised, when none is under way any more.
+    """
     under_way: list[tuple[Future, Any, int]] = []
     errors: list[BaseException] = []
     try:
-        for file, (_, start, nbytes), at in reads:
+        for file, start, nbytes, at in reads:
             if nbytes:
                 piece = memory[at : at + nbytes]
                 under_way.append((file.pread(piece, nbytes, start), piece, nbytes))

@@ -77,7 +77,7 @@ class DirectFiles:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.reads: list[tuple[str, int, int]] = []
-        self.opened = self.closed = 0
+        self.opened = self.closed = self.most_open = 0
         self.under_way = self.most_under_way = 0
         self.delay: Callable[[], None] | None = None  # what each read does first
 
@@ -85,6 +85,7 @@ class DirectFiles:
         file = DirectFile(path, self)
         with self.lock:
             self.opened += 1
+            self.most_open = max(self.most_open, self.opened - self.closed)
         return file
 
     def reader(self) -> KvikioReader:

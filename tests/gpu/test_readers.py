@@ -14,7 +14,7 @@ from numcodecs import CRC32C, LZ4, Blosc, Delta, GZip, Shuffle, Zlib, Zstd
 import gzarr
 from gzarr.gpu import files as files_module
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.direct import FileCache, KvikioReader
+from gzarr.gpu.direct import MAX_FILES, MAX_FILES_AT_ONCE, FileCache, KvikioReader
 from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.hostbuild import find_compiler
 from gzarr.gpu.reader import spread_out
@@ -98,6 +98,18 @@ def test_all_reads_of_a_wave_are_under_way_at_once(tmp_path, device, direct) -> 
     direct.delay = lambda: together.wait(20) if direct.most_under_way <= 4 else None
     np.testing.assert_array_equal(opened(tmp_path / "a", device, direct.reader())[:], DATA)
     assert direct.most_under_way > 4
+
+
+def test_a_wave_of_many_files_opens_some_at_a_time(tmp_path, device, direct) -> None:
+    data = np.arange(1, 701, dtype="i4")
+    gzarr.create_array(LocalStore(tmp_path / "a"), data=data, chunks=1, compressor=None)
+    reader = direct.reader()
+    np.testing.assert_array_equal(opened(tmp_path / "a", device, reader)[:], data)
+    assert device.launches == ["place_box"]  # one wave
+    assert (direct.opened, len(direct.reads), reader.failure) == (700, 700, None)
+    assert direct.most_open <= MAX_FILES + MAX_FILES_AT_ONCE
+    reader.files.close()
+    assert direct.opened == direct.closed
 
 
 def test_neighbours_in_a_shard_are_read_together(tmp_path, device, direct) -> None:
@@ -256,6 +268,7 @@ def test_a_read_that_fails_is_done_by_the_host_when_the_others_are_done(tmp_path
     array = opened(tmp_path / "a", device, KvikioReader(lambda path: BreakingFile(direct(path), log)))
     np.testing.assert_array_equal(array[:], DATA)
     assert log == ["refused"]
+    assert array.backend._reader.failure == "cuFile does not want to"
     assert direct.under_way == 0
     assert len(direct.reads) > 3
 
