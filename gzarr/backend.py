@@ -90,11 +90,13 @@ class Backend(Protocol):
         device: its name: "cpu", "cuda:0".
         wave_nbytes: decoded bytes that one wave should hold at most.
         wave_nchunks: chunks that one wave should hold at most; a wave has at least one object, though.
+        reads_files: whether `load` reads ranges of local files into place, so that whole shards are better not fetched.
     """
 
     device: str
     wave_nbytes: int
     wave_nchunks: int
+    reads_files: bool
 
     def supports(self, name: str) -> bool:
         """Whether the device itself runs the codec with a name."""
@@ -114,10 +116,12 @@ class Backend(Protocol):
 
     def load(
         self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
-    ) -> list[Buffer | None]:
-        """Fetch what was located.
+    ) -> list[Any]:
+        """Fetch what was located, for `place` in the same wave, which alone knows what the items are.
 
-        chain, parts: what `place` will be called with, if that is known: of large chunks only what is needed may come.
+        chain: of the chunks; where these differ in shape, that of one of them.
+        parts: what `place` will take of them, so that of large chunks only what is needed may come; empty where chunks
+            differ in shape.
         Raises: CodecError with the index of an item that is shorter than its request.
         """
         ...

@@ -141,7 +141,7 @@ def _taken(items: Sequence[T], positions: Sequence[int]) -> Sequence[T]:
 def _read_wave(job: ReadJob, wave: Wave) -> None:
     io = job.io
     parts = wave[0][1] if len(wave) == 1 else [part for _, members in wave for part in members]
-    near = (io.chain(parts[0].coords), parts) if io.uniform else (None, ())
+    near = (io.chain(parts[0].coords), parts if io.uniform else ())
     buffers = _load_wave(io, wave, parts, near)
     for chain, positions in _by_chain(io, parts):
         try:
@@ -151,9 +151,9 @@ def _read_wave(job: ReadJob, wave: Wave) -> None:
 
 
 def _load_wave(
-    io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | None, Sequence[Part]]
+    io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain, Sequence[Part]]
 ) -> list[Buffer | None]:
-    """Fetch the encoded chunks of a wave. near: what `Backend.load` may know of them."""
+    """Fetch the encoded chunks of a wave. near: a chunk's chain, and the parts if it is that of all."""
     layout, store = io.layout, io.store
     if layout.objects is layout.grid:
         try:
@@ -186,7 +186,9 @@ def _load_wave(
 
 def _locate(io: ArrayIO, object_coords: Coords, parts: Sequence[Part], generation: object | None) -> list[Located]:
     try:
-        return io.layout.locate(io.store, object_coords, [part.coords for part in parts], generation)
+        may_fetch = not io.backend.reads_files or io.store.local_file(io.layout.key(object_coords)) is None
+        chunks = [part.coords for part in parts]
+        return io.layout.locate(io.store, object_coords, chunks, generation, may_fetch=may_fetch)
     except CodecError as error:
         raise ChunkError(str(error), path=io.name, key=io.layout.key(object_coords), codec=error.codec) from error
 

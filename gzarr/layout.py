@@ -60,11 +60,18 @@ class Layout(Protocol):
         ...
 
     def locate(
-        self, store: Store, object_coords: Coords, chunks: Sequence[Coords], generation: object | None = None
+        self,
+        store: Store,
+        object_coords: Coords,
+        chunks: Sequence[Coords],
+        generation: object | None = None,
+        *,
+        may_fetch: bool = True,
     ) -> list[Located]:
         """Say where the chunks of one object are.
 
         generation: the object's token (`Store.generation`), taken just before; None if the store has none.
+        may_fetch: whether an object may be fetched whole if most of its chunks are wanted, which saves a request.
         Raises: CodecError.
         """
         ...
@@ -101,7 +108,13 @@ class Direct:
         return self.encode_key(object_coords)
 
     def locate(
-        self, store: Store, object_coords: Coords, chunks: Sequence[Coords], generation: object | None = None
+        self,
+        store: Store,
+        object_coords: Coords,
+        chunks: Sequence[Coords],
+        generation: object | None = None,
+        *,
+        may_fetch: bool = True,
     ) -> list[Located]:
         """Say where the chunks of one object are."""
         return [Request(self.key(object_coords))]
@@ -183,14 +196,21 @@ class Sharded:
         self._lock = threading.Lock()
 
     def locate(
-        self, store: Store, object_coords: Coords, chunks: Sequence[Coords], generation: object | None = None
+        self,
+        store: Store,
+        object_coords: Coords,
+        chunks: Sequence[Coords],
+        generation: object | None = None,
+        *,
+        may_fetch: bool = True,
     ) -> list[Located]:
         """Say where the chunks of one object are, reading its indexes if they are not at hand. Raises: CodecError."""
         levels, local = self._local(object_coords, chunks)
         key = self.key(object_coords)
         source = _Source(None, key, generation=generation)
         first = levels[0]
-        if first.wrap is not None or self._wants_whole(key, levels, len(local), generation):
+        wants_whole = (may_fetch or generation is None) and self._wants_whole(key, levels, len(local), generation)
+        if first.wrap is not None or wants_whole:
             stored = store.get_one(Request(key))
             if stored is None:
                 return [None] * len(local)

@@ -46,11 +46,13 @@ class CpuBackend:
         device: "cpu".
         wave_nbytes: decoded bytes of one wave: the chunks of one read request, or of one thread's turn.
         wave_nchunks: chunks of one wave; all their objects are locked while it is written.
+        reads_files: no: a whole shard is one read.
     """
 
     device = "cpu"
     wave_nbytes = 1 << 20
     wave_nchunks = 64
+    reads_files = False
 
     def supports(self, name: str) -> bool:
         """Whether there is a CPU function for the codec with a name."""
@@ -73,9 +75,9 @@ class CpuBackend:
 
     def load(
         self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
-    ) -> list[Buffer | None]:
+    ) -> list[Any]:
         """Fetch what was located, ranges of one object together. Raises: CodecError(index) for a short item."""
-        if chain is not None and chain.direct is not None and chain.direct.cut is not None:
+        if parts and chain is not None and chain.direct is not None and chain.direct.cut is not None:
             return load_windows(chain.direct, store, wanted, parts)
         return load_host(store, wanted)
 

@@ -8,6 +8,7 @@ Source: the framings are those of `gzarr.gpu.frames` and `gzarr.gpu.blosc`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +20,7 @@ from gzarr.cpu.codecs import factory_for
 from gzarr.errors import CodecError
 from gzarr.gpu import blosc, frames
 from gzarr.gpu.batch import BYTE_SHUFFLE, Chunks, Shuffle, Streams, Wave
+from gzarr.gpu.blosc_on_device import parse_blosc
 from gzarr.gpu.device import Device
 from gzarr.gpu.filters import filter_for
 from gzarr.gpu.streams import copy_streams, decode_on_host, decompress, new_rows, unshuffled
@@ -51,7 +53,8 @@ def _framed(decoder: str, parse: FrameParser) -> WaveFactory:
         name = step.spec.name
 
         def decode(wave: Wave, batch: Streams) -> Chunks:
-            table = parse(batch.host, batch.offsets, batch.sizes, nbytes)
+            headers = batch.sparse(4) if decoder == "lz4" else batch.host
+            table = parse(headers, batch.offsets, batch.sizes, nbytes)
             rows, addresses = new_rows(wave, len(batch), nbytes)
             here = np.flatnonzero(~table.to_host)
             source = wave.device.address(batch.slab) + table.source[here]
@@ -74,7 +77,7 @@ def _blosc(step: Step, device: Device) -> WaveDecoder | None:
     missing = [number for number, name in decoders.items() if name not in device.decoders()]
 
     def decode(wave: Wave, batch: Streams) -> Chunks:
-        table = blosc.parse_frames(batch.host, batch.offsets, batch.sizes, nbytes)
+        table = parse_blosc(wave, batch, nbytes)
         rows, addresses = new_rows(wave, len(batch), nbytes)
         base = wave.device.address(batch.slab)
         to_host = table.to_host.copy()
@@ -107,11 +110,11 @@ def _crc32c(step: Step, device: Device) -> WaveDecoder | None:
             size = int(batch.sizes[short[0]])
             raise CodecError(f"crc32c: {size} bytes are too few for a checksum", index=int(short[0]), codec="crc32c")
         sizes = batch.sizes - 4
-        stored = frames.read(batch.host, "<u4", batch.offsets + sizes)
+        stored = batch.window(batch.offsets + sizes, 4).view("<u4").reshape(-1)
         # Before anything is decoded: damaged streams may make decoders read and write out of bounds.
         found = wave.device.download(wave.device.crc32c(wave.device.address(batch.slab) + batch.offsets, sizes))
         _compare_checksums(stored, found)
-        return Streams(batch.host, batch.slab, batch.offsets, sizes)
+        return replace(batch, sizes=sizes)
 
     return decode
 

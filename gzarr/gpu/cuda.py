@@ -1,14 +1,17 @@
 """A CUDA device: CuPy for memory, streams and kernels, nvCOMP for the batched decoders.
 
-Work goes to CuPy's current stream. Copies from staging memory (pinned) are asynchronous; `CudaDevice.download` is where
-the host waits. Kernels are compiled by NVRTC at their first launch and kept in CuPy's cache.
+Work goes to CuPy's current stream, and memory comes from CuPy's current allocator: `CudaDevice.activate` sets both for
+its thread, so that temporaries of CuPy's own operations count as well. Copies from staging memory (pinned) are
+asynchronous; `CudaDevice.download` is where the host waits. Kernels are compiled by NVRTC at their first launch and
+kept in CuPy's cache.
 """
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -20,11 +23,23 @@ from gzarr.errors import DeviceError
 from gzarr.gpu import nvcomp
 from gzarr.gpu.device import Outcome, Table
 from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, source
+from gzarr.gpu.memory import Arena
 
 #: Decoders that chunks in Zarr's standard formats need; nvCOMP has more.
 _DECODERS = frozenset({"lz4", "snappy", "zstd", "deflate"})
 #: Blocks of one launch: kernels step by the grid, so that more only cost scheduling.
 _MAX_BLOCKS = 1 << 20
+
+
+class _Handle:
+    """The address of a stream, in CUDA's stream protocol."""
+
+    def __init__(self, address: int) -> None:
+        self._address = operator.index(address)
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """(version of the protocol, address)."""
+        return 0, self._address
 
 
 class CudaDevice:
@@ -43,31 +58,65 @@ class CudaDevice:
             raise DeviceError(f"no device cuda:{number}: there are {count}, counted from 0")
         self.name = f"cuda:{number}"
         self._device = cupy.cuda.Device(number)
-        self._streams = threading.local()
+        self._local = threading.local()
 
     def owns(self, array: Any) -> bool:
         """Whether an array lies in the memory of this device."""
         return isinstance(array, cupy.ndarray) and array.device == self._device
 
-    @contextmanager
-    def stream(self) -> Iterator[None]:
-        """Work on a stream of its own: it waits for the caller's stream, which waits for it at the end."""
+    def current_stream(self) -> Any:
+        """CuPy's current stream of this thread."""
         with self._device:
-            caller = cupy.cuda.get_current_stream()
-            # One for each thread, and kept: CuPy's pool keeps freed memory for the stream that it was made on.
-            own = getattr(self._streams, "own", None) or cupy.cuda.Stream(non_blocking=True)
-            self._streams.own = own
-            own.wait_event(caller.record())
-            try:
-                with own:
-                    yield
-                    done = own.record()
-            except BaseException:
-                # The caller frees what is still being written or copied. What the wait itself finds, it would hide.
-                with suppress(cupy.cuda.runtime.CUDARuntimeError):
-                    own.synchronize()
-                raise
-            caller.wait_event(done)
+            return cupy.cuda.get_current_stream()
+
+    def as_stream(self, stream: Any) -> Any:
+        """A CuPy stream, an object with ``__cuda_stream__``, or the address of a stream. Raises: DeviceError."""
+        if hasattr(stream, "wait_event"):  # CuPy's own classes of streams share no public base
+            return stream
+        try:
+            return cupy.cuda.Stream.from_external(stream if hasattr(stream, "__cuda_stream__") else _Handle(stream))
+        except (TypeError, ValueError) as error:
+            raise DeviceError(
+                f"stream: expected a CuPy stream, an object with __cuda_stream__ or an address, got {stream!r}"
+            ) from error
+
+    def new_stream(self) -> Any:
+        """A non-blocking stream."""
+        with self._device:
+            return cupy.cuda.Stream(non_blocking=True)
+
+    def record(self, stream: Any) -> Any:
+        """An event on a stream."""
+        with self._device:
+            return stream.record(cupy.cuda.Event(disable_timing=True))
+
+    def wait(self, stream: Any, event: Any) -> None:
+        """Make a stream wait for an event."""
+        stream.wait_event(event)
+
+    @contextmanager
+    def activate(self, stream: Any, memory: Arena, staging: Arena) -> Iterator[None]:
+        """Make a stream and arenas current for this thread: CuPy's own allocations come from the arena too."""
+        state = self._local.__dict__
+        outer = dict(state)
+        # What the user has chosen to allocate with (the default pool, or another library's) makes the blocks.
+        state.update(allocator=outer.get("allocator") or cupy.cuda.get_allocator(), staging=staging)
+        try:
+            with self._device, stream, cupy.cuda.using_allocator(lambda nbytes: memory.take(nbytes).data):
+                yield
+        finally:
+            state.clear()
+            state.update(outer)
+
+    def allocate(self, nbytes: int) -> Any:
+        """A block of device memory from the user's allocator."""
+        allocator = getattr(self._local, "allocator", None) or cupy.cuda.get_allocator()
+        with self._device:
+            return cupy.ndarray((nbytes,), cupy.uint8, allocator(nbytes))
+
+    def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
+        """A block of pinned host memory."""
+        return np.frombuffer(cupy.cuda.alloc_pinned_memory(max(nbytes, 1)), np.uint8, nbytes)
 
     def empty(self, nbytes: int) -> Any:
         """Device memory: a flat uint8 array."""
@@ -76,14 +125,14 @@ class CudaDevice:
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Pinned host memory."""
-        # CuPy keeps freed blocks for requests of the very same size, and never gives them back: few sizes, then.
-        size = 1 << max(nbytes - 1, 511).bit_length()
-        return np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, nbytes)
+        arena: Arena | None = getattr(self._local, "staging", None)
+        found: NDArray[np.uint8] = self.allocate_pinned(nbytes) if arena is None else arena.take(nbytes)
+        return found
 
     def upload(self, host: NDArray[Any]) -> Any:
         """Copy a host array to the device, in stream order."""
         array = cupy.empty(host.shape, host.dtype)
-        array.set(np.asarray(host, order="C"))  # ascontiguousarray would add an axis to an array that has none
+        array.set(np.asarray(host, order="C"))
         return array
 
     def download(self, array: Any) -> NDArray[Any]:
@@ -138,7 +187,7 @@ class CudaDevice:
             self.address(statuses),
             stream,
         )
-        # The tables and the scratch return to CuPy's pool now, which hands them out again in the order of this stream.
+        # The tables and the scratch stay in the arena until the wave is done.
         return Outcome(statuses, sizes)
 
     def scratch_nbytes(self, decoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:

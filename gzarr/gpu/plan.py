@@ -38,6 +38,8 @@ class DevicePlan:
         chunk: the decoded chunk.
         encoded: dtype of what the host's part gives, if that is arrays.
         scratch: bytes of temporary device memory for each decoded byte.
+        phase: where in a multiple of `gzarr.gpu.streams.ALIGNMENT` encoded chunks should begin.
+        direct: whether chunks that are only on the device can be decoded without copying them to the host.
     """
 
     host: tuple[Codec, ...]
@@ -47,6 +49,8 @@ class DevicePlan:
     chunk: ArrayRepr
     encoded: np.dtype[Any]
     scratch: int
+    phase: int = 0
+    direct: bool = False
 
 
 def make_device_plan(

@@ -159,6 +159,13 @@ class Store(MutableMapping[str, Any]):
         """
         return None
 
+    def local_file(self, key: str) -> str | None:
+        """Path of the file that holds exactly one object's bytes, there or not; None if the store has no such files.
+
+        Readers that bypass the store open it: bytes then go straight to where they are decoded.
+        """
+        return None
+
     def close(self) -> None:
         """Release what the store holds. Stores that buffer writes (zip) finish them here."""
 

@@ -243,6 +243,10 @@ class LocalStore(Store):
         inode = info.st_ino
         return inode, info.st_size, info.st_mtime_ns, info.st_ctime_ns, _written[inode % len(_written)]
 
+    def local_file(self, key: str) -> str | None:
+        """Path of an object's file; None in a subclass that reads in its own way."""
+        return self._path(key) if type(self).get_many is LocalStore.get_many else None
+
     def lock_name(self, key: str) -> Hashable:
         """The real absolute path of the file, so that stores with different roots agree."""
         return os.path.normcase(os.path.realpath(self._prefix + key))

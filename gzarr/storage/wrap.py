@@ -103,6 +103,9 @@ class _ReadOnlyStore(_Wrapper):
         super().__init__(store)
         self.read_only = True
 
+    def local_file(self, key: str) -> str | None:
+        return self._store.local_file(key)
+
     def close(self) -> None:
         """Do nothing: the view does not own the store."""
 
