@@ -6,7 +6,7 @@ the host waits. Kernels are compiled by NVRTC at their first launch and kept in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -20,8 +20,8 @@ from gzarr.gpu import nvcomp
 from gzarr.gpu.device import Outcome, Table
 from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, source
 
-#: Decoders that chunks in Zarr's standard formats need; nvCOMP has more.
-_DECODERS = frozenset({"lz4", "snappy", "zstd", "deflate"})
+#: nvCOMP's decoders, but that of gzip: the parsers here take the envelope off, which leaves Deflate.
+_DECODERS = frozenset(nvcomp.CODECS) - {"gzip"}
 #: Blocks of one launch: kernels step by the grid, so that more only cost scheduling.
 _MAX_BLOCKS = 1 << 20
 
@@ -138,14 +138,20 @@ class CudaDevice:
 
     def crc32c(self, source: Table, nbytes: Table) -> Any:
         """crc32c of many byte ranges: uint32, on the device."""
+        return self._crc(nvcomp.crc32c_async, source, nbytes)
+
+    def crc32(self, source: Table, nbytes: Table) -> Any:
+        """CRC-32 of many byte ranges: uint32, on the device."""
+        return self._crc(nvcomp.crc32_async, source, nbytes)
+
+    def _crc(self, queue: Callable[..., None], source: Table, nbytes: Table) -> Any:
         n = source.size
         tables = self.upload(np.stack([source, nbytes]).astype(np.uint64))
         out = cupy.empty(n, cupy.uint32)
         statuses = cupy.zeros(n, cupy.int32)
         base = self.address(tables)
         stream = cupy.cuda.get_current_stream().ptr
-        largest = int(nbytes.max())
-        nvcomp.crc32c_async(base, base + n * 8, n, largest, self.address(out), self.address(statuses), stream)
+        queue(base, base + n * 8, n, int(nbytes.max()), self.address(out), self.address(statuses), stream)
         return out
 
     def free_nbytes(self) -> int:

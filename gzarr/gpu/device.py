@@ -98,6 +98,10 @@ class Device(Protocol):
         """crc32c of many byte ranges: uint32, on the device."""
         ...
 
+    def crc32(self, source: Table, nbytes: Table) -> Array:
+        """CRC-32 (of gzip and zlib) of many byte ranges: uint32, on the device."""
+        ...
+
     def free_nbytes(self) -> int:
         """Device memory that is free."""
         ...

@@ -123,6 +123,12 @@ class EmulatedDevice:
         pairs = zip(source.tolist(), nbytes.tolist(), strict=True)
         return np.array([google_crc32c.value(ctypes.string_at(src, n)) for src, n in pairs], np.uint32)
 
+    def crc32(self, source: Table, nbytes: Table) -> NDArray[np.uint32]:
+        """CRC-32 of many byte ranges."""
+        self.launches.append("crc32")
+        pairs = zip(source.tolist(), nbytes.tolist(), strict=True)
+        return np.array([zlib.crc32(ctypes.string_at(src, n)) for src, n in pairs], np.uint32)
+
     def free_nbytes(self) -> int:
         """Device memory that is free."""
         return self.free
