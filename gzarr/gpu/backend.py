@@ -49,11 +49,21 @@ class GpuBackend:
         wave_nbytes: decoded bytes of one wave: what its slabs, tables and scratch leave of the cap.
         wave_nchunks: chunks of one wave.
         strict: whether a codec that the device lacks is an error, instead of running on the host.
+        options: what `gzarr.devices.backend_for` needs to make the same backend again, in another process too.
     """
 
-    def __init__(self, device: Device, *, max_device_nbytes: int | None = None, strict: bool = False) -> None:
+    def __init__(
+        self,
+        device: Device,
+        *,
+        max_device_nbytes: int | None = None,
+        strict: bool = False,
+        reader: str = "auto",
+        stream: Any = None,
+    ) -> None:
         self.device = device.name
         self.strict = strict
+        self.options = {"max_device_nbytes": max_device_nbytes, "strict": strict, "reader": reader}
         self._device = device
         self._host = CpuBackend()
         self._cap = int(max_device_nbytes or device.free_nbytes() * DEFAULT_MEMORY_SHARE)
