@@ -95,7 +95,7 @@ def _checked(stream: Any, max_nbytes: Any, strict: Any, reader: Any) -> tuple[in
             raise ValueError(f"max_device_nbytes must be a number of bytes >= 1 or None, got {max_nbytes!r}")
         max_nbytes = int(max_nbytes)
     if not isinstance(strict, (bool, np.bool_)):
-        raise ValueError(f"strict must be True or False, got {strict!r}")
+        raise ValueError(f"strict must be True or False, got {strict!r}")  # noqa: TRY004 - as for the others
     if reader not in READERS:
         raise ValueError(f"reader must be one of {', '.join(map(repr, READERS))}; got {reader!r}")
     return max_nbytes, bool(strict), str(reader)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gzarr.codecs import nvcomp
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import Step
@@ -21,6 +22,7 @@ from gzarr.gpu import blosc, checksums, frames
 from gzarr.gpu.batch import BYTE_SHUFFLE, Chunks, Shuffle, Streams, Wave
 from gzarr.gpu.device import Device, Table
 from gzarr.gpu.filters import filter_for
+from gzarr.gpu.nvcomp_tables import CODECS
 from gzarr.gpu.streams import copy_streams, decode_on_host, decompress, new_rows, unshuffled
 
 Batch: TypeAlias = Streams | Chunks
@@ -67,6 +69,40 @@ def _framed(decoder: str, parse: FrameParser, kind: str = "") -> WaveFactory:
         return decode
 
     return factory
+
+
+def _bare(decoder: str) -> WaveFactory:
+    """The factory of a codec whose chunks are bare streams of nvCOMP."""
+
+    def factory(step: Step, device: Device) -> WaveDecoder | None:
+        nbytes, name = decoded_nbytes(step), step.spec.name
+        limits = CODECS[decoder]
+        if nbytes is None or decoder not in device.decoders() or nbytes > limits.max_decompressed_nbytes:
+            return None
+
+        def decode(wave: Wave, batch: Streams) -> Chunks:
+            empty = np.flatnonzero(batch.sizes == 0)
+            if empty.size:
+                raise CodecError(f"{name}: truncated: there are no bytes", index=int(empty[0]), codec=name)
+            n = len(batch)
+            stride = -(-nbytes // limits.alignment.output) * limits.alignment.output
+            rows, addresses = new_rows(wave, n, stride)
+            streams = (wave.device.address(batch.slab) + batch.offsets, batch.sizes, addresses)
+            decompress(wave, name, decoder, np.arange(n), (*streams, np.full(n, nbytes, np.int64)))
+            return Chunks(rows, addresses, nbytes, rows if stride == nbytes else None)
+
+        return decode
+
+    return factory
+
+
+def _nvcomp_batch(step: Step, device: Device) -> WaveDecoder | None:
+    """The codec that KvikIO had: see `gzarr.codecs.nvcomp`."""
+    if not isinstance(step.spec, NumcodecsCodec):
+        return None
+    algorithm = str(step.spec.configuration().get("algorithm", "")).lower()
+    factory = {"lz4": _LZ4, "zstd": _ZSTD}.get(algorithm) or TABLE.get(f"nvcomp.{algorithm}")
+    return None if factory is None else factory(step, device)
 
 
 def _blosc(step: Step, device: Device) -> WaveDecoder | None:
@@ -223,6 +259,7 @@ def _as_chunks(wave: Wave, batch: Batch, nbytes: int, codec: str) -> Chunks:
     return Chunks(batch.slab, wave.device.address(batch.slab) + batch.offsets, nbytes)
 
 
+_LZ4 = _framed("lz4", frames.parse_lz4)
 _ZSTD = _framed("zstd", frames.parse_zstd, "xxh64")
 _GZIP = _framed("deflate", frames.parse_gzip, "crc32")
 _CRC32C = _checksum("crc32c", "end")
@@ -230,6 +267,7 @@ _CRC32C = _checksum("crc32c", "end")
 #: Codecs that read the framing of chunks, which must be on the host.
 FRAMED = frozenset(
     {"blosc", "gzip", "zstd", "numcodecs.blosc", "numcodecs.gzip", "numcodecs.lz4", "numcodecs.zlib", "numcodecs.zstd"}
+    | {"numcodecs.nvcomp_batch", *nvcomp.BY_NAME}
 )
 
 #: Name of a codec -> factory. What is not here runs on the host.
@@ -248,11 +286,13 @@ TABLE: dict[str, WaveFactory] = {
     "numcodecs.fixedscaleoffset": _filter,
     "numcodecs.fletcher32": _checksum("fletcher32", "end"),
     "numcodecs.gzip": _GZIP,
-    "numcodecs.lz4": _framed("lz4", frames.parse_lz4),
+    "numcodecs.lz4": _LZ4,
+    "numcodecs.nvcomp_batch": _nvcomp_batch,
     "numcodecs.packbits": _filter,
     "numcodecs.quantize": _filter,
     "numcodecs.shuffle": _shuffle,
     "numcodecs.zlib": _framed("deflate", frames.parse_zlib, "adler32"),
     "numcodecs.zstd": _ZSTD,
+    **{f"nvcomp.{name}": _bare(name) for name in ("ans", "bitcomp", "cascaded", "deflate", "gdeflate", "snappy")},
     "zstd": _ZSTD,
 }

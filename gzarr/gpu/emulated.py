@@ -19,6 +19,7 @@ from numcodecs.lz4 import decompress as lz4_decompress
 from numcodecs.zstd import decompress as zstd_decompress
 from numpy.typing import NDArray
 
+from gzarr.cpu.codecs.nvcomp import installed_decoders
 from gzarr.errors import DeviceError
 from gzarr.gpu import nvcomp
 from gzarr.gpu.device import Outcome, Table
@@ -85,13 +86,13 @@ class EmulatedDevice:
         self._kernels.launch(kernel, n_threads, plain)
 
     def decoders(self) -> frozenset[str]:
-        """LZ4, Zstandard and Deflate: what host libraries decode as raw streams."""
+        """What host libraries that are installed decode as raw streams."""
         return frozenset(_DECODE)
 
     def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
         """Decode stream after stream. Raises: DeviceError for calls that nvCOMP refuses."""
         self.launches.append(decoder)
-        self._check(decoder, source, capacity)
+        self._check(decoder, source, target, capacity)
         statuses = np.zeros(source.size, np.int32)
         sizes = np.zeros(source.size, np.int64)
         decode = _DECODE[decoder]
@@ -133,12 +134,15 @@ class EmulatedDevice:
         """Device memory that is free."""
         return self.free
 
-    def _check(self, decoder: str, source: Table, capacity: Table) -> None:
+    def _check(self, decoder: str, source: Table, target: Table, capacity: Table) -> None:
         if source.size == 0:
             raise DeviceError(f"{decoder}: an empty batch (nvCOMP status 10)")
         need = self.alignment(decoder)
         if (source % need).any():
             raise DeviceError(f"{decoder}: a stream is not aligned to {need} bytes (nvCOMP status 17)")
+        need = nvcomp.decompress_alignment(decoder).output
+        if (target % need).any():
+            raise DeviceError(f"{decoder}: an output is not aligned to {need} bytes (nvCOMP status 17)")
         limit = nvcomp.CODECS[decoder].max_decompressed_nbytes
         if capacity.size and int(capacity.max()) > limit:
             raise DeviceError(f"{decoder}: a stream of {int(capacity.max())} bytes, above {limit} (nvCOMP status 18)")
@@ -161,4 +165,9 @@ def _deflate(data: bytes, room: int) -> Any:
     return decoded
 
 
-_DECODE: dict[str, Callable[[bytes, int], Any]] = {"lz4": _lz4, "zstd": _zstd, "deflate": _deflate}
+_DECODE: dict[str, Callable[[bytes, int], Any]] = {
+    **installed_decoders(),
+    "lz4": _lz4,
+    "zstd": _zstd,
+    "deflate": _deflate,
+}

@@ -32,12 +32,12 @@ class Driver(NamedTuple):
 
     Attributes:
         version: newest CUDA version that it runs, such as 13000; 0 if there is no driver.
-        count: number of devices.
+        devices: how many there are.
         problem: what is wrong, or "".
     """
 
     version: int
-    count: int
+    devices: int
     problem: str
 
 
@@ -64,7 +64,7 @@ def ask_driver() -> Driver:
 
 def device_count() -> int:
     """Number of CUDA devices; 0 without a driver."""
-    return ask_driver().count
+    return ask_driver().devices
 
 
 def find_problems(*, kvikio: bool = False) -> list[str]:
