@@ -29,10 +29,8 @@ RAW = -15
 SONAME = "libnvcomp_cpu.so.6"
 #: Decoded bytes of a GDeflate page.
 GDEFLATE_PAGE = 1 << 16
-#: Bytes that its lanes take turns in reading.
-GDEFLATE_WORD = 4
-#: Zeros behind a GDeflate page: its decoder reads 32 words ahead, one for each of its lanes.
-GDEFLATE_PADDING = 256
+#: A page is read in words, and begins with one for each of its 32 lanes.
+GDEFLATE_WORD, GDEFLATE_LEAST = 4, 128
 
 _SIZE, _PTR = ctypes.c_size_t, ctypes.c_void_p
 
@@ -135,11 +133,13 @@ def snappy_decode(data: Bytes, nbytes: int) -> Bytes:
 
 def gdeflate_decode(data: Bytes, nbytes: int) -> Bytes:
     """Decode one GDeflate page."""
-    if len(data) % GDEFLATE_WORD or not len(data):
-        raise ValueError(f"truncated: {len(data)} bytes are no whole number of words of {GDEFLATE_WORD}")
+    if len(data) % GDEFLATE_WORD or len(data) < GDEFLATE_LEAST:
+        raise ValueError(f"truncated: {len(data)} bytes are no page: expected a multiple of 4, at least 128")
     library = _gdeflate()
-    encoded = ctypes.create_string_buffer(bytes(data), len(data) + GDEFLATE_PADDING)
-    page = _Page(ctypes.addressof(encoded), len(data))
+    # The decoder does not look for the end of a damaged page. A run of ones begins no block, so within what a block can
+    # take for the decoded bytes, at most 48 bits for each, it must stop.
+    encoded = bytes(data) + b"\xff" * (8 * nbytes + 4096)
+    page = _Page(ctypes.cast(encoded, _PTR).value, len(data))
     out, written = ctypes.create_string_buffer(max(nbytes, 1)), _SIZE()
     decoder = library.libdeflate_alloc_gdeflate_decompressor()
     try:
