@@ -447,13 +447,16 @@ class Array(Node[ArrayMeta], Indexed):
 
     def _read(self, selection: Selection, fields: Fields, out: AnyArray) -> AnyArray:
         dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
-        result = self.backend.empty(selection.shape, dtype) if out is None else checked_out(out, selection.shape, dtype)
+        if out is None:
+            result = self.backend.empty(selection.shape, dtype)
+        else:
+            result = checked_out(self.backend.adopt_out(out), selection.shape, dtype)
         target = laid_out(result, selection)
         io = self._io
         engine.read((engine.ReadJob(io, make_plan(selection, io.layout.grid), target, fields),))
         if out is not None:
-            if isinstance(selection, Points) and not np.may_share_memory(target, out):
-                out[...] = target.reshape(out.shape)
+            if isinstance(selection, Points) and not np.may_share_memory(target, result):
+                result[...] = target.reshape(result.shape)
             return out
         return result[()] if not selection.shape and isinstance(result, np.ndarray) else result
 

@@ -23,6 +23,7 @@ from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.batch import Chunks, Shuffle, Wave
 from gzarr.gpu.codecs import TABLE
+from gzarr.gpu.crossover import NEVER, Crossover, crossover_for
 from gzarr.gpu.device import Device
 from gzarr.gpu.dtypes import has_dtype
 from gzarr.gpu.kernels import box_threads, point_threads
@@ -60,10 +61,12 @@ class GpuBackend:
         strict: bool = False,
         reader: str = "auto",
         stream: Any = None,
+        small_reads: Crossover | None = None,
     ) -> None:
         self.device = device.name
         self.strict = strict
         self.options = {"max_device_nbytes": max_device_nbytes, "strict": strict, "reader": reader}
+        self._small_reads = NEVER if strict else small_reads or crossover_for(device)
         self._device = device
         self._host = CpuBackend()
         self._cap = int(max_device_nbytes or device.free_nbytes() * DEFAULT_MEMORY_SHARE)
@@ -82,9 +85,14 @@ class GpuBackend:
             why = "Python objects live on the host"
             return host._replace(placement=tuple(Placement(step.spec.name, "host", why) for step in steps))
         plan, placement = make_device_plan(steps, chunk, host.codecs, self._device, strict=self.strict)
-        if not has_dtype(chunk.dtype) and chunk.dtype.names is None:
+        if not has_dtype(chunk.dtype):
             why = f"arrays on {self.device} cannot have dtype {chunk.dtype}"
+            if chunk.dtype.names is not None:
+                why = f"records are put together on the host; reads of one field of numbers run on {self.device}"
             placement = tuple(Placement(step.spec.name, "host", why) for step in steps)
+        elif plan.host_decodes and self._small_reads.nchunks:
+            last = placement[-1]
+            placement = (*placement[:-1], last._replace(why=f"{last.why}; {self._small_reads}"))
         return host._replace(placement=placement, device_plan=plan)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -94,8 +102,28 @@ class GpuBackend:
         return self._host.empty(shape, dtype)
 
     def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:
-        """A value to be written, as a NumPy array: what lies on the device is downloaded."""
-        return self._host.asarray(value, dtype)
+        """A value to be written, as a NumPy array: what lies on the device, in arrays of any library, is downloaded."""
+        adopted = self._device.adopt(value)
+        return self._host.asarray(value, dtype) if adopted is None else self._device.download(adopted)
+
+    def adopt_out(self, out: Any) -> Array:
+        """An array to read into: of the device in any library, or of NumPy, into which the host then decodes.
+
+        Raises: ValueError for one on another device, DeviceError for one of NumPy in strict mode.
+        """
+        if self._device.owns(out):
+            return out
+        adopted = self._device.adopt(out)
+        if adopted is not None:
+            if not self._device.owns(adopted):
+                raise ValueError(f"out does not lie on {self.device}, where the array is read: copy it there")
+            return adopted
+        out = self._host.adopt_out(out)
+        if self.strict and has_dtype(out.dtype):
+            raise DeviceError(
+                f"out lies on the host, so the host would decode (strict=True); give one on {self.device}"
+            )
+        return out
 
     def load(self, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
         """Fetch what was located into host memory. Raises: CodecError(index) for a short item."""
@@ -109,7 +137,7 @@ class GpuBackend:
         if plan is None or not self._device.owns(out):
             self._host.place(chain, buffers, parts, out, fields)
             return
-        if not _places(plan, out, fields):
+        if not _places(plan, out, fields) or self._is_small(plan, buffers, out):
             self._place_from_host(chain, buffers, parts, out, fields)
             return
         size = self._fitting(plan)
@@ -145,14 +173,28 @@ class GpuBackend:
         for wave in waves:
             task(wave)
 
+    def _is_small(self, plan: DevicePlan, buffers: Sequence[Buffer | None], out: Array) -> bool:
+        """Whether decoding on the host and one upload are expected to be faster."""
+        if not plan.host_decodes or out.nbytes > self._small_reads.nbytes:
+            return False
+        present = sum(buffer is not None for buffer in buffers)
+        return self._small_reads.prefers_host(present, present * (plan.chunk.nbytes or 0), out.nbytes)
+
     def _place_from_host(
         self, chain: Chain, buffers: Sequence[Buffer | None], parts: Sequence[Part], out: Array, fields: Fields
     ) -> None:
-        """Decode on the host what the placement kernels do not read, and upload the parts."""
+        """Decode on the host what the placement kernels do not read, or what is small, and upload it in one copy."""
         on_host = np.empty(out.shape, out.dtype)
         self._host.place(chain, buffers, parts, on_host, fields)
-        for part in parts:
-            out[part.out] = self._device.xp.asarray(on_host[part.out])
+        pieces = [on_host[part.out] for part in parts]
+        if sum(piece.size for piece in pieces) == out.size:
+            out[...] = self._device.upload(on_host)
+            return
+        packed = self._device.upload(np.concatenate([piece.reshape(-1) for piece in pieces]))
+        start = 0
+        for part, piece in zip(parts, pieces, strict=True):
+            out[part.out] = packed[start : start + piece.size].reshape(piece.shape)
+            start += piece.size
 
     def _fitting(self, plan: DevicePlan) -> int:
         """How many chunks a wave can hold under the cap. Raises: DeviceError if not even one."""

@@ -22,6 +22,8 @@ from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, source
 
 #: nvCOMP's decoders, but that of gzip: the parsers here take the envelope off, which leaves Deflate.
 _DECODERS = frozenset(nvcomp.CODECS) - {"gzip"}
+#: DLPack's numbers for memory on a CUDA device, and managed by CUDA (dlpack.h, DLDeviceType).
+_DLPACK_CUDA = (2, 13)
 #: Blocks of one launch: kernels step by the grid, so that more only cost scheduling.
 _MAX_BLOCKS = 1 << 20
 
@@ -46,6 +48,16 @@ class CudaDevice:
     def owns(self, array: Any) -> bool:
         """Whether an array lies in the memory of this device."""
         return isinstance(array, cupy.ndarray) and array.device == self._device
+
+    def adopt(self, value: Any) -> Any:
+        """A CuPy array that shares the memory of any library's array on a CUDA device; None for what is not on one."""
+        if isinstance(value, cupy.ndarray):
+            return value
+        if hasattr(value, "__cuda_array_interface__"):
+            return cupy.asarray(value)
+        if hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) in _DLPACK_CUDA:
+            return cupy.from_dlpack(value)
+        return None
 
     @contextmanager
     def stream(self) -> Iterator[None]:

@@ -42,6 +42,10 @@ class Device(Protocol):
         """Whether an array lies in the device's memory."""
         ...
 
+    def adopt(self, value: Any) -> Array | None:
+        """An array of `xp` that shares the memory of any library's array in device memory; None if it is not there."""
+        ...
+
     def stream(self) -> AbstractContextManager[Any]:
         """A context in which work goes to a stream of its own, and at whose end the caller's stream waits for it."""
         ...

@@ -51,6 +51,11 @@ class EmulatedDevice:
         """Whether an array lies in the device's memory: any NumPy array of a dtype that a GPU has."""
         return isinstance(array, np.ndarray) and not array.dtype.hasobject
 
+    def adopt(self, value: Any) -> NDArray[Any] | None:
+        """A NumPy array that shares the memory of what says that it lies on a CUDA device; the address is trusted."""
+        interface = getattr(value, "__cuda_array_interface__", None)
+        return None if interface is None else np.asarray(_Adopted(interface, value))
+
     @contextmanager
     def stream(self) -> Iterator[None]:
         """Nothing runs by itself here."""
@@ -146,6 +151,14 @@ class EmulatedDevice:
         limit = nvcomp.CODECS[decoder].max_decompressed_nbytes
         if capacity.size and int(capacity.max()) > limit:
             raise DeviceError(f"{decoder}: a stream of {int(capacity.max())} bytes, above {limit} (nvCOMP status 18)")
+
+
+class _Adopted:
+    """The two interfaces have the same fields; the owner of the memory lives as long as this does."""
+
+    def __init__(self, interface: Any, owner: Any) -> None:
+        self.__array_interface__ = {k: v for k, v in interface.items() if k != "stream"} | {"version": 3}
+        self.owner = owner
 
 
 def _lz4(data: bytes, room: int) -> Any:

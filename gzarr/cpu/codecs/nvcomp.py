@@ -139,7 +139,7 @@ def gdeflate_decode(data: Bytes, nbytes: int) -> Bytes:
     # The decoder does not look for the end of a damaged page. A run of ones begins no block, so within what a block can
     # take for the decoded bytes, at most 48 bits for each, it must stop.
     encoded = bytes(data) + b"\xff" * (8 * nbytes + 4096)
-    page = _Page(ctypes.cast(encoded, _PTR).value, len(data))
+    page = _Page(ctypes.cast(ctypes.c_char_p(encoded), _PTR).value, len(data))
     out, written = ctypes.create_string_buffer(max(nbytes, 1)), _SIZE()
     decoder = library.libdeflate_alloc_gdeflate_decompressor()
     try:
