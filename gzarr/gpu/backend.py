@@ -217,9 +217,12 @@ class GpuBackend:
             _launch_placement(wave, plan, chunks, present, parts, out, fields)
             wave.finish()
         except CodecError as error:
-            wave.device.synchronize()
             error.index = present[error.index]
+            chunks = None
+            _forget_frames(error)
             raise
+        finally:
+            wave.drop()
 
     def _decoded(self, wave: Wave, plan: DevicePlan, buffers: Sequence[Any]) -> Chunks:
         items: Sequence[Any] = buffers
@@ -234,6 +237,14 @@ class GpuBackend:
         if not isinstance(batch, Chunks):
             raise DeviceError("a chain of codecs on the device did not end in chunks")
         return batch
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Cut an error off the frames it came through: whoever keeps it would keep the device memory they refer to."""
+    cause: BaseException | None = error
+    while cause is not None:
+        cause.__traceback__ = None
+        cause = cause.__cause__ or cause.__context__
 
 
 def _places(plan: DevicePlan, out: Array, fields: Fields) -> bool:

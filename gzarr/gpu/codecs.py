@@ -53,7 +53,7 @@ def _framed(decoder: str, parse: FrameParser, kind: str = "") -> WaveFactory:
         name = step.spec.name
 
         def decode(wave: Wave, batch: Streams) -> Chunks:
-            table = parse(batch.host, batch.offsets, batch.sizes, nbytes)
+            table = _parsed(name, parse, batch, nbytes)
             rows, addresses = new_rows(wave, len(batch), nbytes)
             here = np.flatnonzero(~table.to_host)
             source = wave.device.address(batch.slab) + table.source[here]
@@ -69,6 +69,25 @@ def _framed(decoder: str, parse: FrameParser, kind: str = "") -> WaveFactory:
         return decode
 
     return factory
+
+
+def _parsed(name: str, parse: Callable[..., Any], batch: Streams, nbytes: int) -> Any:
+    """What a parser makes of all chunks; its errors get the name that the codec has in the metadata."""
+    try:
+        return parse(batch.host, batch.offsets, batch.sizes, nbytes)
+    except CodecError as error:
+        error.codec = name
+        raise
+
+
+def _refuse_more_than_a_frame(name: str, batch: Streams) -> None:
+    """Bytes behind a Blosc frame, which the parser does not look at, mean that something is wrong, as on the CPU."""
+    claimed = frames.read(batch.host, "<u4", batch.offsets + 12).astype(np.int64)
+    bad = np.flatnonzero(claimed != batch.sizes)
+    if bad.size:
+        i = int(bad[0])
+        text = f"{name}: too long: expected {claimed[i]} encoded bytes, got {batch.sizes[i]}"
+        raise CodecError(text, index=i, codec=name)
 
 
 def _bare(decoder: str) -> WaveFactory:
@@ -109,24 +128,25 @@ def _blosc(step: Step, device: Device) -> WaveDecoder | None:
     nbytes = decoded_nbytes(step)
     if nbytes is None:
         return None
-    on_host = factory_for(step.spec)(step).decode
+    on_host, name = factory_for(step.spec)(step).decode, step.spec.name
     decoders = {blosc.LZ4: "lz4", blosc.SNAPPY: "snappy", blosc.DEFLATE: "deflate", blosc.ZSTD: "zstd"}
-    missing = [number for number, name in decoders.items() if name not in device.decoders()]
+    missing = [number for number, decoder in decoders.items() if decoder not in device.decoders()]
 
     def decode(wave: Wave, batch: Streams) -> Chunks:
-        table = blosc.parse_frames(batch.host, batch.offsets, batch.sizes, nbytes)
+        table = _parsed(name, blosc.parse_frames, batch, nbytes)
+        _refuse_more_than_a_frame(name, batch)
         rows, addresses = new_rows(wave, len(batch), nbytes)
         base = wave.device.address(batch.slab)
         to_host = table.to_host.copy()
         to_host[table.streams.frame[np.isin(table.streams.decoder, missing)]] = True
-        for number, name in {blosc.RAW: "", **decoders}.items():
+        for number, decoder in {blosc.RAW: "", **decoders}.items():
             streams = table.streams.take(table.group(number))
             streams = streams.take(~to_host[streams.frame])
             source, target = base + streams.source, addresses[streams.frame] + streams.dest
             if number == blosc.RAW:
                 copy_streams(wave, source, target, streams.csize)
             else:
-                decompress(wave, "blosc", name, streams.frame, (source, streams.csize, target, streams.nbytes))
+                decompress(wave, name, decoder, streams.frame, (source, streams.csize, target, streams.nbytes))
                 _expect_blosc_checksums(wave, number, batch, streams, target)
         decode_on_host(wave, batch, rows, np.flatnonzero(to_host), on_host)
         mode = np.where(to_host, 0, table.shuffle).astype(np.uint8)
@@ -274,6 +294,7 @@ FRAMED = frozenset(
 TABLE: dict[str, WaveFactory] = {
     "blosc": _blosc,
     "bytes": _bytes,
+    "cast_value": _filter,
     "crc32c": _CRC32C,
     "gzip": _GZIP,
     "numcodecs.adler32": _checksum("adler32", "start"),
@@ -294,5 +315,7 @@ TABLE: dict[str, WaveFactory] = {
     "numcodecs.zlib": _framed("deflate", frames.parse_zlib, "adler32"),
     "numcodecs.zstd": _ZSTD,
     **{f"nvcomp.{name}": _bare(name) for name in ("ans", "bitcomp", "cascaded", "deflate", "gdeflate", "snappy")},
+    "scale_offset": _filter,
+    "transpose": _filter,
     "zstd": _ZSTD,
 }

@@ -1,7 +1,7 @@
 """Below which size a read is decoded on the host and uploaded once: the one place for these numbers.
 
-A read on the device has costs that do not depend on its size: tables made and uploaded, a call of nvCOMP for each codec,
-a few launches, and one wait for the statuses. A host decodes chunk by chunk, in a time that grows from nothing.
+A read on the device has costs that do not depend on its size: tables made and uploaded, a call of nvCOMP for each
+codec, a few launches, and one wait for the statuses. A host decodes chunk by chunk, in a time that grows from nothing.
 
 **These numbers are not measured.** They are reasoned from parts: about 300 microseconds for tables and calls from
 Python, some tens each for the decoder's latency on short streams, launches and the wait, against about 25 microseconds
