@@ -26,6 +26,7 @@ from gzarr.gpu.codecs import TABLE
 from gzarr.gpu.crossover import NEVER, Crossover, crossover_for
 from gzarr.gpu.device import Device
 from gzarr.gpu.dtypes import has_dtype
+from gzarr.gpu.filters import is_defined
 from gzarr.gpu.kernels import box_threads, point_threads
 from gzarr.gpu.placing import box_tables, is_box, point_tables
 from gzarr.gpu.plan import DevicePlan, make_device_plan, reversed_units
@@ -248,9 +249,13 @@ def _forget_frames(error: BaseException) -> None:
 
 
 def _places(plan: DevicePlan, out: Array, fields: Fields) -> bool:
-    """Whether the placement kernels can read what is wanted: numbers, or one field of numbers into its own dtype."""
+    """Whether the placement kernels can read what is wanted: numbers, or one field of numbers into its own dtype.
+
+    Floats become integers on the host: what is out of range differs between machines.
+    """
     if fields is None:
-        return has_dtype(out.dtype) and has_dtype(plan.chunk.dtype)
+        both = has_dtype(out.dtype) and has_dtype(plan.chunk.dtype)
+        return both and is_defined(plan.chunk.dtype, out.dtype)
     if isinstance(fields, list) or plan.chunk.dtype.fields is None:
         return False
     element = plan.chunk.dtype.fields[fields][0]

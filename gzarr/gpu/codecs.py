@@ -15,13 +15,13 @@ import numpy as np
 from gzarr.codecs import nvcomp
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.numcodecs import NumcodecsCodec
-from gzarr.codecs.spec import Step
+from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.cpu.codecs import factory_for
 from gzarr.errors import CodecError
 from gzarr.gpu import blosc, checksums, frames
 from gzarr.gpu.batch import BYTE_SHUFFLE, Chunks, Shuffle, Streams, Wave
 from gzarr.gpu.device import Device, Table
-from gzarr.gpu.filters import filter_for
+from gzarr.gpu.filters import filter_for, sums_floats
 from gzarr.gpu.nvcomp_tables import CODECS
 from gzarr.gpu.streams import copy_streams, decode_on_host, decompress, new_rows, unshuffled
 
@@ -269,6 +269,25 @@ def _filter(step: Step, device: Device) -> WaveDecoder | None:
     return decode
 
 
+def _delta(step: Step, device: Device) -> WaveDecoder | None:
+    """Of integers by the array module; of floats, whose sums depend on the order, by a kernel of its own."""
+    nbytes = decoded_nbytes(step)
+    if nbytes is None or not sums_floats(step) or not isinstance(step.decoded, ArrayRepr):
+        return _filter(step, device)
+    parts = 2 if step.decoded.dtype.kind == "c" else 1
+    itemsize, name = step.decoded.dtype.itemsize // parts, step.spec.name
+
+    def decode(wave: Wave, batch: Batch) -> Chunks:
+        chunks = unshuffled(wave, _as_chunks(wave, batch, nbytes, name))
+        n = len(chunks)
+        rows, addresses = new_rows(wave, n, nbytes)
+        args = (n, nbytes // itemsize, itemsize, parts, wave.device.address(chunks.rows), wave.device.address(rows))
+        wave.device.launch("running_sums", n * parts, args)
+        return Chunks(rows, addresses, nbytes, rows)
+
+    return decode
+
+
 def _as_chunks(wave: Wave, batch: Batch, nbytes: int, codec: str) -> Chunks:
     if isinstance(batch, Chunks):
         return batch
@@ -303,7 +322,7 @@ TABLE: dict[str, WaveFactory] = {
     "numcodecs.blosc": _blosc,
     "numcodecs.crc32": _checksum("crc32", "start"),
     "numcodecs.crc32c": _CRC32C,
-    "numcodecs.delta": _filter,
+    "numcodecs.delta": _delta,
     "numcodecs.fixedscaleoffset": _filter,
     "numcodecs.fletcher32": _checksum("fletcher32", "end"),
     "numcodecs.gzip": _GZIP,

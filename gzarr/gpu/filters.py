@@ -1,9 +1,9 @@
 """Filters on the device: operations of the array module (CuPy or NumPy) on all chunks of a wave at once.
 
 Each factory returns a function from a uint8 array (n chunks, encoded bytes) to one of (n chunks, decoded bytes), or
-None where the device cannot give the host's answer bit for bit, or cannot raise the host's errors: a delta of floats
-adds in another order there, floats out of range of an integer become other integers, and the integers of scale_offset
-and all but the exact casts of cast_value are checked one by one. Numbers between two filters are in native byte order.
+None where the device cannot give the host's answer bit for bit, or cannot raise the host's errors: floats out of range
+of an integer become other integers there, and the integers of scale_offset and all but the exact casts of cast_value
+are checked one by one. Numbers between two filters are in native byte order.
 Source: numcodecs, the filters of the same names; `gzarr.codecs.scale_offset`, `gzarr.codecs.cast_value`.
 """
 
@@ -39,6 +39,18 @@ def filter_for(step: Step) -> Filter | None:
         case CastValueCodec():
             return _cast_value(step, step.spec)
     return None
+
+
+#: Floats that running_sums adds.
+_SUMMED = ("<f4", "<f8", "<c8", "<c16")
+
+
+def sums_floats(step: Step) -> bool:
+    """Whether a step is a delta of floats stored in their own type, for which there is a kernel: their order counts."""
+    if not isinstance(step.spec, NumcodecsCodec) or step.spec.id != "delta":
+        return False
+    dtypes = _dtypes(step, step.spec.configuration(), "dtype", "astype")
+    return dtypes is not None and dtypes[0] == dtypes[1] and dtypes[0] in map(np.dtype, _SUMMED)
 
 
 def _transpose(step: Step) -> Filter | None:
@@ -102,7 +114,7 @@ def _dtypes(step: Step, config: Any, first: str, second: str) -> tuple[np.dtype[
     return decoded.newbyteorder("="), encoded.newbyteorder("=")
 
 
-def _is_defined(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+def is_defined(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     """Whether a cast gives the same on every machine: not so from floats to integers that are out of range."""
     return source.kind not in "fc" or target.kind in "fcb"
 
@@ -137,7 +149,7 @@ def _astype(step: Step, config: Any) -> Filter | None:
 
 
 def _cast(dtypes: tuple[np.dtype[Any], np.dtype[Any]] | None) -> Filter | None:
-    if dtypes is None or not _is_defined(dtypes[1], dtypes[0]):
+    if dtypes is None or not is_defined(dtypes[1], dtypes[0]):
         return None
     decoded, encoded = dtypes
     return lambda xp, rows: rows.view(encoded).astype(decoded, copy=False).view(np.uint8)

@@ -59,9 +59,15 @@ def test_delta_stored_in_narrower_integers():
     check((np.arange(23 * 17) * 3).reshape(SHAPE).astype("<i4"), filters=[Delta("<i4", "<i2")])
 
 
-@pytest.mark.parametrize("dtype", ["<f4", "<f8", "<c8"])
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f8", "<c8", ">c16"])
 def test_delta_of_floats_adds_in_the_order_of_the_host(dtype):
-    check(numbers(dtype), where="host", filters=[Delta(dtype)])
+    check(numbers(dtype), filters=[Delta(dtype)])
+    check(numbers(dtype), filters=[Delta(dtype)], compressor=None)
+
+
+def test_delta_of_half_floats_and_of_floats_stored_in_others_stays_on_the_host():
+    check(numbers("<f2"), where="host", filters=[Delta("<f2")])
+    check(numbers("<f8"), where="host", filters=[Delta("<f8", "<f4")])
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -176,3 +182,13 @@ def test_fill_and_casts_on_reading(dtype):
         expected = z.astype(wanted)[:]
         found = z.astype(wanted).to("emulated", strict=True)[:]
         assert found.tobytes() == expected.tobytes()
+
+
+def test_floats_are_cast_to_integers_on_the_host():
+    data = numbers("<f8")
+    data[0, 0], data[0, 1] = np.nan, 1e300
+    device = EmulatedDevice()
+    z = gzarr.array(data, chunks=CHUNKS, device=GpuBackend(device)).astype("i4")
+    with np.errstate(invalid="ignore"):
+        assert z[:].tobytes() == z.to("cpu")[:].tobytes()
+    assert "place_box" not in device.launches

@@ -66,6 +66,7 @@ _SIGNATURES = {
     "copy_streams": "i64 n_streams, const u64* src, const u64* dst, const i64* nbytes, const i64* unit_start",
     "blosc_parse": "i64 n_frames, const u64* frame, const i64* frame_nbytes, const i64* block_start, "
     "const i64* stream_start, u64* stream_address, i64* stream_csize, u8* stream_raw, u8* stream_error",
+    "running_sums": "i64 n_rows, i64 n_floats, i64 itemsize, i64 parts, const void* src, void* dst",
     "weighted_sums": "i64 n_streams, const u64* src, const i64* nbytes, const i64* piece_start, i64 word, u64* sums",
     "xxh64": "i64 n_streams, const u64* src, const i64* nbytes, u64* hash",
 }
