@@ -11,7 +11,7 @@ import numpy as np
 from gzarr import arrays
 from gzarr.array import Array
 from gzarr.creation import UNSET, ArrayOptions, array_meta, new_group_meta
-from gzarr.devices import backend_for
+from gzarr.devices import DEVICE_OPTIONS, take_backend
 from gzarr.errors import (
     ArrayNotFoundError,
     ContainsArrayError,
@@ -73,7 +73,8 @@ def create_array(
     chunk_key_encoding: {"name": "default" or "v2", "separator": "/" or "."}.
     overwrite: whether to delete what is stored there.
     device: where reads give their results: "auto", "cpu", "cuda", "cuda:N".
-    kwargs: the rest of `gzarr.creation.ArrayOptions`: object_codec, dimension_separator, write_empty_chunks.
+    kwargs: the rest of `gzarr.creation.ArrayOptions`: object_codec, dimension_separator, write_empty_chunks; options of
+        the device: stream, max_device_nbytes, strict, reader (see `gzarr.devices.backend_for`).
     Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError, TypeError for unknown keywords.
 
     >>> z = create_array(shape=(100, 100), chunks=(10, 10), dtype="i4")
@@ -83,13 +84,14 @@ def create_array(
     """
     if name and path:
         raise MetadataError(f"name={name!r} and path={path!r} mean the same; give one of them")
+    backend = take_backend(device, kwargs)
     given = {"shape": shape, "dtype": dtype, "chunks": chunks, "shards": shards, "order": order, **kwargs}
     given |= {"compressor": compressor, "compressors": compressors, "filters": filters, "serializer": serializer}
     given |= {"codecs": codecs, "fill_value": fill_value, "zarr_format": zarr_format, "attributes": attributes}
     given |= {"dimension_names": dimension_names, "chunk_key_encoding": chunk_key_encoding}
     opened, base = _opened(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(name or path or ""))
-    return arrays.make(opened, where, backend_for(device), data=data, overwrite=overwrite, **given)
+    return arrays.make(opened, where, backend, data=data, overwrite=overwrite, **given)
 
 
 def create(
@@ -188,12 +190,14 @@ def open_array(
     store: a store, path, URL or mapping. path: path of the array in the store.
     mode: "r" read; "r+" read and write; "a" (default) also create if missing; "w" create, deleting what is there;
         "w-" or "x" create, failing if something is there.
-    kwargs: of `create_array`, used if the array is created; ``read_only=True`` means mode "r".
+    device: where reads give their results: "auto", "cpu", "cuda", "cuda:N".
+    kwargs: of `create_array`, used if the array is created, but the options of the device always; ``read_only=True``
+        means mode "r".
     Raises: ArrayNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError, TypeError for unknown keywords.
     """
     mode = _asked_mode(mode, kwargs)
+    backend = take_backend(device, kwargs)
     opened, where, mode = _located(store, path, mode)
-    backend = backend_for(device)
     options = {"zarr_format": zarr_format, "write_empty_chunks": write_empty_chunks, **kwargs}
     if mode in ("w", "w-", "x"):
         if mode == "w":
@@ -232,10 +236,10 @@ def group(
         └── bar
             └── baz (100, 100) int32
     """
+    backend = take_backend(device, ignored)
     _check_ignored(ignored)
     opened, base = _opened(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(path or ""))
-    backend = backend_for(device)
     if not overwrite:
         meta = read_node(opened, where, _format(zarr_format))
         if isinstance(meta, ArrayMeta):
@@ -259,10 +263,10 @@ def create_group(
     **ignored: Any,
 ) -> Group:
     """Create a group. Raises: ContainsArrayError, ContainsGroupError if something is there."""
+    backend = take_backend(device, ignored)
     _check_ignored(ignored)
     opened, base = _opened(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(path or ""))
-    backend = backend_for(device)
     made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=overwrite)
     return Group(opened, where, made, backend)
 
@@ -277,13 +281,13 @@ def open_group(
     device: str | None = None,
     **ignored: Any,
 ) -> Group:
-    """Open a group, creating it where the mode allows. For modes see `open_array`.
+    """Open a group, creating it where the mode allows. For modes and options of the device see `open_array`.
 
     Raises: GroupNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError.
     """
+    backend = take_backend(device, ignored)
     _check_ignored(ignored)
     opened, where, mode = _located(store, path, mode)
-    backend = backend_for(device)
     if mode in ("w", "w-", "x"):
         made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=mode == "w")
         return Group(opened, where, made, backend)
@@ -320,7 +324,7 @@ def open(store: Any = None, mode: str | None = None, *, path: str | None = None,
         return make(opened, mode, path=where, **kwargs)
     if meta is None:
         raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
-    backend = backend_for(kwargs.get("device"))
+    backend = take_backend(kwargs.get("device"), kwargs)
     if isinstance(meta, GroupMeta):
         return Group(opened, where, meta, backend, read_only=mode == "r")
     empty_too = kwargs.get("write_empty_chunks")
@@ -374,12 +378,14 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     _close_if_ours(store, opened)
 
 
-def load(store: Any, path: str | None = None, *, device: str | None = None) -> Any:
+def load(store: Any, path: str | None = None, *, device: str | None = None, **options: Any) -> Any:
     """Load an array into memory; of a group, a mapping that loads each array when it is asked for.
 
+    device, options: as in `open_array`.
     Raises: NodeNotFoundError.
     """
-    node = open(store, "r", path=path, device=device) if store is not None else open(path, "r", device=device)
+    options["device"] = device
+    node = open(store, "r", path=path, **options) if store is not None else open(path, "r", **options)
     if isinstance(node, Group):
         return LazyLoader(node)
     data = node[...]
@@ -445,7 +451,7 @@ def _asked_mode(mode: str | None, keywords: dict[str, Any]) -> str | None:
         if mode not in (None, "r"):
             raise ValueError(f"read_only=True and mode={mode!r} contradict each other")
         mode = "r"
-    elsewhere = ("data", "overwrite", "device", "write_data")
+    elsewhere = ("data", "overwrite", "device", "write_data", *DEVICE_OPTIONS)
     arrays.options_from({name: value for name, value in keywords.items() if name not in elsewhere})
     return mode
 

@@ -17,7 +17,7 @@ from gzarr.bind import bind
 from gzarr.codecs.spec import CodecSpec
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.config import config
-from gzarr.devices import backend_for
+from gzarr.devices import backend_for, backend_or_auto
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.engine import ArrayIO
 from gzarr.errors import (
@@ -370,13 +370,17 @@ class Array(Node[ArrayMeta], Indexed):
             meta = replace(meta, fill_value=cast_fill(fill_value, meta.data_type))
         return self._with(meta, read_only=self.read_only if read_only is None else read_only, is_view=True)
 
-    def to(self, device: str) -> Self:
-        """The same array with its reads on another device. Raises: DeviceError."""
+    def to(self, device: str | Backend, **options: Any) -> Self:
+        """The same array with its reads on another device.
+
+        options: stream, max_device_nbytes, strict, reader: see `gzarr.devices.backend_for`.
+        Raises: DeviceError, ValueError.
+        """
         return type(self)(
             self.store,
             self.path,
             self.metadata,
-            backend_for(device),
+            backend_for(device, **options),
             read_only=self._read_only,
             write_empty_chunks=self.write_empty_chunks,
             out_dtype=self._out_dtype,
@@ -423,7 +427,8 @@ class Array(Node[ArrayMeta], Indexed):
     def __reduce__(self) -> tuple[Any, ...]:
         options = (self._read_only, self.write_empty_chunks, self.is_view, self._out_dtype if self.is_view else None)
         meta = self.metadata if self.is_view else None
-        return _reopen, (self.store, self.path, meta, self.device, options)
+        where = self.device, getattr(self.backend, "options", {})
+        return _reopen, (self.store, self.path, meta, where, options)
 
     def __repr__(self) -> str:
         return f"<Array {self.store_path} shape={self.shape} dtype={self.dtype}>"
@@ -442,13 +447,16 @@ class Array(Node[ArrayMeta], Indexed):
 
     def _read(self, selection: Selection, fields: Fields, out: AnyArray) -> AnyArray:
         dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
-        result = self.backend.empty(selection.shape, dtype) if out is None else checked_out(out, selection.shape, dtype)
+        if out is None:
+            result = self.backend.empty(selection.shape, dtype)
+        else:
+            result = checked_out(self.backend.adopt_out(out), selection.shape, dtype)
         target = laid_out(result, selection)
         io = self._io
         engine.read((engine.ReadJob(io, make_plan(selection, io.layout.grid), target, fields),))
         if out is not None:
-            if isinstance(selection, Points) and not np.may_share_memory(target, out):
-                out[...] = target.reshape(out.shape)
+            if isinstance(selection, Points) and not np.may_share_memory(target, result):
+                result[...] = target.reshape(result.shape)
             return out
         return result[()] if not selection.shape and isinstance(result, np.ndarray) else result
 
@@ -524,13 +532,12 @@ def open_node_array(
     return Array(store, path, meta, backend, read_only=read_only, write_empty_chunks=write_empty_chunks)
 
 
-def _reopen(store: Store, path: str, meta: ArrayMeta | None, device: str, options: tuple[Any, ...]) -> Array:
+def _reopen(
+    store: Store, path: str, meta: ArrayMeta | None, where: tuple[str, dict[str, Any]], options: tuple[Any, ...]
+) -> Array:
     """Open a pickled array again: on its own device if this process has that, else on the best there is."""
     read_only, write_empty, is_view, out_dtype = options
-    try:
-        backend = backend_for(device)
-    except GzarrError:
-        backend = backend_for("auto")
+    backend = backend_or_auto(*where)
     if meta is None:
         return open_node_array(store, path, backend, read_only=read_only, write_empty_chunks=write_empty)
     return Array(

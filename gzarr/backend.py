@@ -114,6 +114,13 @@ class Backend(Protocol):
         """A value to be written, as an array: as it is if it is an array, else made with the dtype."""
         ...
 
+    def adopt_out(self, out: Any) -> Array:
+        """An array to read into, as one of the backend's that shares its memory.
+
+        Raises: ValueError if it lies where the backend cannot write, TypeError if it is no array.
+        """
+        ...
+
     def load(
         self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
     ) -> list[Any]:

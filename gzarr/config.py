@@ -17,6 +17,9 @@ DEFAULTS: Mapping[str, Any] = {
     "array.write_empty_chunks": False,
     "threading.max_workers": None,
     "device": "auto",
+    "gpu.max_device_nbytes": None,
+    "gpu.strict": False,
+    "gpu.reader": "auto",
 }
 
 

@@ -11,13 +11,12 @@ from gzarr import arrays
 from gzarr.array import Array
 from gzarr.backend import Backend
 from gzarr.creation import new_group_meta
-from gzarr.devices import backend_for
+from gzarr.devices import backend_for, backend_or_auto
 from gzarr.errors import (
     ContainsArrayError,
     ContainsGroupError,
     ContainsNodeError,
     GroupNotFoundError,
-    GzarrError,
     MetadataError,
 )
 from gzarr.info import Report, Tree
@@ -355,9 +354,10 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
             Group(self.store, "", GroupMeta({}, self.metadata.zarr_format), self.backend).require_group(parent)
         self.store.move_prefix(old, new)
 
-    def to(self, device: str) -> Self:
-        """The same group with its arrays on another device. Raises: DeviceError."""
-        return type(self)(self.store, self.path, self.metadata, backend_for(device), read_only=self._read_only)
+    def to(self, device: str | Backend, **options: Any) -> Self:
+        """The same group with its arrays on another device. For options see `gzarr.Array.to`. Raises: DeviceError."""
+        backend = backend_for(device, **options)
+        return type(self)(self.store, self.path, self.metadata, backend, read_only=self._read_only)
 
     def __enter__(self) -> Self:
         return self
@@ -366,7 +366,8 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         self.store.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.store, self.path, self.device, self._read_only)
+        where = self.device, getattr(self.backend, "options", {})
+        return _reopen, (self.store, self.path, where, self._read_only)
 
     def __repr__(self) -> str:
         return f"<Group {self.store_path}>"
@@ -423,10 +424,6 @@ def open_node_group(store: Store, path: str, backend: Backend, *, read_only: boo
     return Group(store, path, meta, backend, read_only=read_only)
 
 
-def _reopen(store: Store, path: str, device: str, read_only: bool) -> Group:
+def _reopen(store: Store, path: str, where: tuple[str, dict[str, Any]], read_only: bool) -> Group:
     """Open a pickled group again: on its own device if this process has that, else on the best there is."""
-    try:
-        backend = backend_for(device)
-    except GzarrError:
-        backend = backend_for("auto")
-    return open_node_group(store, path, backend, read_only=read_only)
+    return open_node_group(store, path, backend_or_auto(*where), read_only=read_only)

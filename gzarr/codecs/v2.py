@@ -9,6 +9,7 @@ import numcodecs
 import numcodecs.registry
 from numcodecs.errors import UnknownCodecError as NumcodecsUnknownCodecError
 
+from gzarr.codecs import nvcomp
 from gzarr.codecs.blosc import AUTO_SHUFFLE, SHUFFLES, BloscCodec
 from gzarr.codecs.crc32c import Crc32cCodec
 from gzarr.codecs.gzip import GzipCodec
@@ -28,8 +29,8 @@ def from_v2(config: Mapping[str, Any]) -> CodecSpec:
     Args:
         config: numcodecs configuration, ``{"id": ..., ...}``.
 
-    Returns: the own spec of gzarr for blosc, zstd, gzip, vlen-utf8 and vlen-bytes, unless the configuration has
-        fields that it does not know; else a `NumcodecsCodec` that keeps the configuration as it is.
+    Returns: the own spec of gzarr for nvcomp.*, and for blosc, zstd, gzip, vlen-utf8 and vlen-bytes unless the
+        configuration has fields that it does not know; else a `NumcodecsCodec` that keeps the configuration as it is.
     Raises: MetadataError if there is no id or a field has a bad value.
     """
     if not isinstance(config, Mapping) or not isinstance(config.get("id"), str):
@@ -47,6 +48,8 @@ def from_v2(config: Mapping[str, Any]) -> CodecSpec:
             return VLenUTF8Codec()
         case "vlen-bytes" if not fields:
             return VLenBytesCodec()
+        case str(name) if name in nvcomp.BY_NAME:
+            return nvcomp.BY_NAME[name].from_json(fields)
     return NumcodecsCodec(config["id"], fields)  # type: ignore[arg-type]
 
 
@@ -69,7 +72,7 @@ def to_v2(spec: CodecSpec) -> dict[str, Any]:
             }
         case ZstdCodec(checksum=False):  # readers older than the field refuse it
             return {"id": "zstd", "level": spec.level}
-        case ZstdCodec() | GzipCodec() | VLenUTF8Codec() | VLenBytesCodec() | Crc32cCodec():
+        case ZstdCodec() | GzipCodec() | VLenUTF8Codec() | VLenBytesCodec() | Crc32cCodec() | nvcomp.NvcompCodec():
             return {"id": spec.name} | spec.configuration()
     raise MetadataError(f"codec {spec.name!r} cannot be stored in Zarr v2; use zarr_format=3")
 

@@ -73,6 +73,14 @@ class CpuBackend:
         """A value to be written, as a NumPy array: arrays keep their dtype, other values are made with ``dtype``."""
         return as_numpy(value, dtype)
 
+    def adopt_out(self, out: Any) -> Array:
+        """An array to read into, as it is. Raises: ValueError for one in GPU memory, TypeError for what is none."""
+        if hasattr(out, "__cuda_array_interface__"):
+            raise ValueError("out lies in GPU memory, but the array is read on the CPU: open it with device='cuda'")
+        if not hasattr(out, "shape") or not hasattr(out, "dtype"):
+            raise TypeError(f"out must be an array, got {type(out).__name__}")
+        return out
+
     def load(
         self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
     ) -> list[Any]:
@@ -164,10 +172,19 @@ def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "__cuda_array_interface__"):
-        return np.asarray(value.get())
+        return _downloaded(value)
     if isinstance(value, (np.generic, str, bytes)) or not hasattr(value, "__array__"):
         return np.asarray(value, dtype)
     return np.asarray(value)
+
+
+def _downloaded(value: Any) -> np.ndarray[Any, Any]:
+    """What lies in GPU memory, copied by the library whose array it is: CuPy, Numba, PyTorch."""
+    for method in ("get", "copy_to_host", "cpu"):
+        download = getattr(value, method, None)
+        if callable(download):
+            return np.asarray(download())
+    raise TypeError(f"a value of type {type(value).__name__} lies in GPU memory: copy it into a NumPy array first")
 
 
 def thread_count() -> int:

@@ -27,14 +27,16 @@ from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.batch import Chunks, Shuffle, Wave
 from gzarr.gpu.choice import choose_reader
 from gzarr.gpu.codecs import TABLE
+from gzarr.gpu.crossover import NEVER, Crossover, crossover_for
 from gzarr.gpu.device import Device
 from gzarr.gpu.dtypes import has_dtype
+from gzarr.gpu.filters import is_defined
 from gzarr.gpu.kernels import box_threads, point_threads
 from gzarr.gpu.lanes import Lane, Lanes
 from gzarr.gpu.memory import OverLimitError
 from gzarr.gpu.placing import box_tables, is_box, point_tables
 from gzarr.gpu.plan import DevicePlan, make_device_plan, reversed_units
-from gzarr.gpu.reader import Reader, on_host, phase_of, streams_of
+from gzarr.gpu.reader import Reader, is_on_host, on_host, phase_of, streams_of
 from gzarr.gpu.streams import plain_shuffle, unshuffled, upload_rows, upload_streams, upload_tables
 from gzarr.layout import Located
 from gzarr.plan import Part
@@ -57,6 +59,7 @@ class GpuBackend:
         wave_nchunks: chunks of one wave.
         reads_files: yes: chunks of shards go straight to where they are decoded or uploaded from.
         strict: whether a codec that the device lacks is an error, instead of running on the host.
+        options: what `gzarr.devices.backend_for` needs to make the same backend again, in another process too.
         reader: which reader brings the chunks of files ("host" or "kvikio"), and why.
 
     Args:
@@ -66,6 +69,7 @@ class GpuBackend:
         reader: "host", "kvikio", "auto" (KvikIO where GPUDirect Storage is active), or a reader.
         stream: the stream of the caller that results are ready on: a CuPy stream, an object of CUDA's stream
             protocol, or the address of a stream; None for the one that is current when a read begins.
+        small_reads: which reads the host decodes; None for what suits the device.
     """
 
     reads_files = True
@@ -78,9 +82,12 @@ class GpuBackend:
         strict: bool = False,
         reader: str | Reader = "auto",
         stream: Any = None,
+        small_reads: Crossover | None = None,
     ) -> None:
         self.device = device.name
         self.strict = strict
+        self.options = {"max_device_nbytes": max_device_nbytes, "strict": strict, "reader": reader}
+        self._small_reads = NEVER if strict else small_reads or crossover_for(device)
         self._device = device
         self._host = CpuBackend()
         self._cap = int(max_device_nbytes or device.free_nbytes() * DEFAULT_MEMORY_SHARE)
@@ -105,17 +112,19 @@ class GpuBackend:
             why = "Python objects live on the host"
             return host._replace(placement=tuple(Placement(step.spec.name, "host", why) for step in steps))
         plan, placement = make_device_plan(steps, chunk, host.codecs, self._device, strict=self.strict)
-        if not has_dtype(chunk.dtype) and chunk.dtype.names is None:
+        if not has_dtype(chunk.dtype):
             why = f"arrays on {self.device} cannot have dtype {chunk.dtype}"
+            if chunk.dtype.names is not None:
+                why = f"records are put together on the host; reads of one field of numbers run on {self.device}"
             placement = tuple(Placement(step.spec.name, "host", why) for step in steps)
             return host._replace(placement=placement, device_plan=plan)
         specs = [step.spec for step in steps[: len(steps) - len(plan.host)]]
         detour = self._reader.detour(specs)
         plan = replace(plan, phase=phase_of(specs), direct=detour is None)
-        if detour is not None and self.reader.name == "kvikio" and specs:
-            last = len(specs) - 1
-            row = placement[last]
-            placement = (*placement[:last], row._replace(why=f"{row.why}; {detour}"), *placement[last + 1 :])
+        if detour is not None and self.reader.name == "kvikio":
+            placement = _noted(placement, len(specs) - 1, detour)
+        if plan.host_decodes and self._small_reads.nchunks:
+            placement = _noted(placement, len(placement) - 1, str(self._small_reads))
         return host._replace(placement=placement, device_plan=plan)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -127,8 +136,28 @@ class GpuBackend:
         return self._host.empty(shape, dtype)
 
     def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:
-        """A value to be written, as a NumPy array: what lies on the device is downloaded."""
-        return self._host.asarray(value, dtype)
+        """A value to be written, as a NumPy array: what lies on the device, in arrays of any library, is downloaded."""
+        adopted = self._device.adopt(value)
+        return self._host.asarray(value, dtype) if adopted is None else self._device.download(adopted)
+
+    def adopt_out(self, out: Any) -> Array:
+        """An array to read into: of the device in any library, or of NumPy, into which the host then decodes.
+
+        Raises: ValueError for one on another device, DeviceError for one of NumPy in strict mode.
+        """
+        if self._device.owns(out):
+            return out
+        adopted = self._device.adopt(out)
+        if adopted is not None:
+            if not self._device.owns(adopted):
+                raise ValueError(f"out does not lie on {self.device}, where the array is read: copy it there")
+            return adopted
+        out = self._host.adopt_out(out)
+        if self.strict and has_dtype(out.dtype):
+            raise DeviceError(
+                f"out lies on the host, so the host would decode (strict=True); give one on {self.device}"
+            )
+        return out
 
     def load(
         self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
@@ -148,7 +177,7 @@ class GpuBackend:
             self._host.place(chain, [on_host(buffer) for buffer in buffers], parts, out, fields)
             return
         with self._lanes.borrow() as lane:
-            if not _places(plan, out, fields):
+            if not _places(plan, out, fields) or self._is_small(plan, buffers, out):
                 self._place_from_host(lane, chain, buffers, parts, out, fields)
                 return
             size = min(self._fitting(plan), len(parts))
@@ -184,16 +213,31 @@ class GpuBackend:
         """Carry out a task for every wave, two at once."""
         self._lanes.run(task, waves)
 
+    def _is_small(self, plan: DevicePlan, buffers: Sequence[Buffer | None], out: Array) -> bool:
+        """Whether decoding on the host and one upload are expected to be faster."""
+        if not plan.host_decodes or out.nbytes > self._small_reads.nbytes or not all(map(is_on_host, buffers)):
+            return False
+        present = sum(buffer is not None for buffer in buffers)
+        return self._small_reads.prefers_host(present, present * (plan.chunk.nbytes or 0), out.nbytes)
+
     def _place_from_host(
         self, lane: Lane, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], out: Array, fields: Fields
     ) -> None:
-        """Decode on the host what the placement kernels do not read, and upload the parts."""
-        on_host_too = np.empty(out.shape, out.dtype)
-        self._host.place(chain, [on_host(buffer) for buffer in buffers], parts, on_host_too, fields)
+        """Decode on the host what the placement kernels do not read, or what is small, and upload it in few copies."""
+        decoded = np.empty(out.shape, out.dtype)
+        self._host.place(chain, [on_host(buffer) for buffer in buffers], parts, decoded, fields)
         mark = lane.memory.mark()
-        for part in parts:
-            out[part.out] = self._device.upload(np.asarray(on_host_too[part.out], order="C"))
-            lane.memory.rewind(mark)
+        pieces = [decoded[part.out] for part in parts]
+        if sum(piece.nbytes for piece in pieces) > self._small_reads.nbytes:
+            for part, piece in zip(parts, pieces, strict=True):
+                out[part.out] = self._device.upload(np.asarray(piece, order="C"))
+                lane.memory.rewind(mark)
+            return
+        packed = self._device.upload(np.concatenate([piece.reshape(-1) for piece in pieces]))
+        start = 0
+        for part, piece in zip(parts, pieces, strict=True):
+            out[part.out] = packed[start : start + piece.size].reshape(piece.shape)
+            start += piece.size
 
     def _fitting(self, plan: DevicePlan) -> int:
         """How many chunks of a wave are likely to fit into a lane; at least one."""
@@ -241,7 +285,11 @@ class GpuBackend:
             wave.finish()
         except CodecError as error:
             error.index = present[error.index]
+            chunks = None
+            _forget_frames(error)
             raise
+        finally:
+            wave.drop()
 
     def _decoded(self, wave: Wave, plan: DevicePlan, buffers: Sequence[Any]) -> Chunks:
         batch: Any = _decoded_on_host(wave, plan, buffers) if plan.host else streams_of(wave, buffers)
@@ -262,10 +310,30 @@ def _decoded_on_host(wave: Wave, plan: DevicePlan, buffers: Sequence[Any]) -> An
     return upload_streams(wave, items)
 
 
+def _forget_frames(error: BaseException) -> None:
+    """Cut an error off the frames it came through: whoever keeps it would keep the device memory they refer to."""
+    cause: BaseException | None = error
+    while cause is not None:
+        cause.__traceback__ = None
+        cause = cause.__cause__ or cause.__context__
+
+
+def _noted(placement: tuple[Placement, ...], step: int, note: str) -> tuple[Placement, ...]:
+    """A placement with a further reason for one step; -1 for none."""
+    if step < 0:
+        return placement
+    row = placement[step]
+    return (*placement[:step], row._replace(why=f"{row.why}; {note}"), *placement[step + 1 :])
+
+
 def _places(plan: DevicePlan, out: Array, fields: Fields) -> bool:
-    """Whether the placement kernels can read what is wanted: numbers, or one field of numbers into its own dtype."""
+    """Whether the placement kernels can read what is wanted: numbers, or one field of numbers into its own dtype.
+
+    Floats become integers on the host: what is out of range differs between machines.
+    """
     if fields is None:
-        return has_dtype(out.dtype) and has_dtype(plan.chunk.dtype)
+        both = has_dtype(out.dtype) and has_dtype(plan.chunk.dtype)
+        return both and is_defined(plan.chunk.dtype, out.dtype)
     if isinstance(fields, list) or plan.chunk.dtype.fields is None:
         return False
     element = plan.chunk.dtype.fields[fields][0]

@@ -157,8 +157,13 @@ class Wave:
                 check(self.device.download(array))
             except CodecError as error:
                 errors.append(error)
-        self.device.synchronize()
-        self.checks.clear()
-        self.kept.clear()
+        self.drop()
         if errors:
             raise min(errors, key=lambda error: error.index)
+
+    def drop(self) -> None:
+        """Wait for the device and let go of all memory: also where the wave was given up in the middle."""
+        if self.checks or self.kept:
+            self.device.synchronize()
+        self.checks.clear()
+        self.kept.clear()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -25,8 +25,10 @@ from gzarr.gpu.device import Outcome, Table
 from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, source
 from gzarr.gpu.memory import Arena
 
-#: Decoders that chunks in Zarr's standard formats need; nvCOMP has more.
-_DECODERS = frozenset({"lz4", "snappy", "zstd", "deflate"})
+#: nvCOMP's decoders, but that of gzip: the parsers here take the envelope off, which leaves Deflate.
+_DECODERS = frozenset(nvcomp.CODECS) - {"gzip"}
+#: DLPack's numbers for memory on a CUDA device, and managed by CUDA (dlpack.h, DLDeviceType).
+_DLPACK_CUDA = (2, 13)
 #: Blocks of one launch: kernels step by the grid, so that more only cost scheduling.
 _MAX_BLOCKS = 1 << 20
 
@@ -63,6 +65,16 @@ class CudaDevice:
     def owns(self, array: Any) -> bool:
         """Whether an array lies in the memory of this device."""
         return isinstance(array, cupy.ndarray) and array.device == self._device
+
+    def adopt(self, value: Any) -> Any:
+        """A CuPy array that shares the memory of any library's array on a CUDA device; None for what is not on one."""
+        if isinstance(value, cupy.ndarray):
+            return value
+        if hasattr(value, "__cuda_array_interface__"):
+            return cupy.asarray(value)
+        if hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) in _DLPACK_CUDA:
+            return cupy.from_dlpack(value)
+        return None
 
     def current_stream(self) -> Any:
         """CuPy's current stream of this thread."""
@@ -200,14 +212,20 @@ class CudaDevice:
 
     def crc32c(self, source: Table, nbytes: Table) -> Any:
         """crc32c of many byte ranges: uint32, on the device."""
+        return self._crc(nvcomp.crc32c_async, source, nbytes)
+
+    def crc32(self, source: Table, nbytes: Table) -> Any:
+        """CRC-32 of many byte ranges: uint32, on the device."""
+        return self._crc(nvcomp.crc32_async, source, nbytes)
+
+    def _crc(self, queue: Callable[..., None], source: Table, nbytes: Table) -> Any:
         n = source.size
         tables = self.upload(np.stack([source, nbytes]).astype(np.uint64))
         out = cupy.empty(n, cupy.uint32)
         statuses = cupy.zeros(n, cupy.int32)
         base = self.address(tables)
         stream = cupy.cuda.get_current_stream().ptr
-        largest = int(nbytes.max())
-        nvcomp.crc32c_async(base, base + n * 8, n, largest, self.address(out), self.address(statuses), stream)
+        queue(base, base + n * 8, n, int(nbytes.max()), self.address(out), self.address(statuses), stream)
         return out
 
     def free_nbytes(self) -> int:

@@ -46,6 +46,10 @@ class Device(Protocol):
         """Whether an array lies in the device's memory."""
         ...
 
+    def adopt(self, value: Any) -> Array | None:
+        """An array of `xp` that shares the memory of any library's array in device memory; None if it is not there."""
+        ...
+
     def current_stream(self) -> Any:
         """The stream that this thread's work goes to."""
         ...
@@ -134,6 +138,10 @@ class Device(Protocol):
 
     def crc32c(self, source: Table, nbytes: Table) -> Array:
         """crc32c of many byte ranges: uint32, on the device."""
+        ...
+
+    def crc32(self, source: Table, nbytes: Table) -> Array:
+        """CRC-32 (of gzip and zlib) of many byte ranges: uint32, on the device."""
         ...
 
     def free_nbytes(self) -> int:

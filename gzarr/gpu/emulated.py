@@ -22,6 +22,7 @@ from numcodecs.lz4 import decompress as lz4_decompress
 from numcodecs.zstd import decompress as zstd_decompress
 from numpy.typing import NDArray
 
+from gzarr.cpu.codecs.nvcomp import installed_decoders
 from gzarr.errors import DeviceError
 from gzarr.gpu import nvcomp
 from gzarr.gpu.device import Outcome, Table
@@ -99,6 +100,11 @@ class EmulatedDevice:
     def owns(self, array: Any) -> bool:
         """Whether an array lies in the device's memory: any NumPy array of a dtype that a GPU has."""
         return isinstance(array, np.ndarray) and not array.dtype.hasobject
+
+    def adopt(self, value: Any) -> NDArray[Any] | None:
+        """A NumPy array that shares the memory of what says that it lies on a CUDA device; the address is trusted."""
+        interface = getattr(value, "__cuda_array_interface__", None)
+        return None if interface is None else np.asarray(_Adopted(interface, value))
 
     def current_stream(self) -> EmulatedStream:
         """The stream that this thread's work goes to."""
@@ -180,13 +186,13 @@ class EmulatedDevice:
         self._kernels.launch(kernel, n_threads, plain)
 
     def decoders(self) -> frozenset[str]:
-        """LZ4, Zstandard and Deflate: what host libraries decode as raw streams."""
+        """What host libraries that are installed decode as raw streams."""
         return frozenset(_DECODE)
 
     def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
         """Decode stream after stream. Raises: DeviceError for calls that nvCOMP refuses."""
         self.launches.append(decoder)
-        self._check(decoder, source, capacity)
+        self._check(decoder, source, target, capacity)
         self.empty(4 * source.nbytes)  # the tables, and the scratch that nvCOMP would want
         self.empty(self.scratch_nbytes(decoder, source.size, int(capacity.max()), int(capacity.sum())))
         statuses = self.upload(np.zeros(source.size, np.int32))
@@ -220,19 +226,36 @@ class EmulatedDevice:
         pairs = zip(source.tolist(), nbytes.tolist(), strict=True)
         return self.upload(np.array([google_crc32c.value(ctypes.string_at(src, n)) for src, n in pairs], np.uint32))
 
+    def crc32(self, source: Table, nbytes: Table) -> NDArray[np.uint32]:
+        """CRC-32 of many byte ranges."""
+        self.launches.append("crc32")
+        pairs = zip(source.tolist(), nbytes.tolist(), strict=True)
+        return np.array([zlib.crc32(ctypes.string_at(src, n)) for src, n in pairs], np.uint32)
+
     def free_nbytes(self) -> int:
         """Device memory that is free."""
         return self.free
 
-    def _check(self, decoder: str, source: Table, capacity: Table) -> None:
+    def _check(self, decoder: str, source: Table, target: Table, capacity: Table) -> None:
         if source.size == 0:
             raise DeviceError(f"{decoder}: an empty batch (nvCOMP status 10)")
         need = self.alignment(decoder)
         if (source % need).any():
             raise DeviceError(f"{decoder}: a stream is not aligned to {need} bytes (nvCOMP status 17)")
+        need = nvcomp.decompress_alignment(decoder).output
+        if (target % need).any():
+            raise DeviceError(f"{decoder}: an output is not aligned to {need} bytes (nvCOMP status 17)")
         limit = nvcomp.CODECS[decoder].max_decompressed_nbytes
         if capacity.size and int(capacity.max()) > limit:
             raise DeviceError(f"{decoder}: a stream of {int(capacity.max())} bytes, above {limit} (nvCOMP status 18)")
+
+
+class _Adopted:
+    """The two interfaces have the same fields; the owner of the memory lives as long as this does."""
+
+    def __init__(self, interface: Any, owner: Any) -> None:
+        self.__array_interface__ = {k: v for k, v in interface.items() if k != "stream"} | {"version": 3}
+        self.owner = owner
 
 
 def _lz4(data: bytes, room: int) -> Any:
@@ -252,4 +275,9 @@ def _deflate(data: bytes, room: int) -> Any:
     return decoded
 
 
-_DECODE: dict[str, Callable[[bytes, int], Any]] = {"lz4": _lz4, "zstd": _zstd, "deflate": _deflate}
+_DECODE: dict[str, Callable[[bytes, int], Any]] = {
+    **installed_decoders(),
+    "lz4": _lz4,
+    "zstd": _zstd,
+    "deflate": _deflate,
+}

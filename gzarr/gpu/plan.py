@@ -40,6 +40,7 @@ class DevicePlan:
         scratch: bytes of temporary device memory for each decoded byte.
         phase: where in a multiple of `gzarr.gpu.streams.ALIGNMENT` encoded chunks should begin.
         direct: whether chunks that are only on the device can be decoded without copying them to the host.
+        host_decodes: whether the host surely has every codec; not so where a library may be missing there.
     """
 
     host: tuple[Codec, ...]
@@ -51,6 +52,7 @@ class DevicePlan:
     scratch: int
     phase: int = 0
     direct: bool = False
+    host_decodes: bool = True
 
 
 def make_device_plan(
@@ -78,6 +80,7 @@ def make_device_plan(
         chunk=chunk,
         encoded=last.encoded.dtype if last is not None and isinstance(last.encoded, ArrayRepr) else stored,
         scratch=4 if any(s.spec.name in ("zstd", "blosc", "numcodecs.zstd") for s in steps[:split]) else 1,
+        host_decodes=not any("nvcomp" in s.spec.name for s in steps),
     )
     return plan, _placements(steps, split, n_folded, reasons, device)
 

@@ -186,3 +186,8 @@ def streams_of(wave: Wave, items: Sequence[Any]) -> Streams:
 def on_host(item: Any) -> Any:
     """The bytes of a chunk on the host, wherever it was read to."""
     return item.view() if isinstance(item, Item) else item
+
+
+def is_on_host(item: Any) -> bool:
+    """Whether the bytes of a chunk are on the host, or missing, so that nothing need be downloaded."""
+    return not isinstance(item, Item) or item.slab.host is not None
