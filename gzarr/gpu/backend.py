@@ -13,7 +13,6 @@ decoders are looked at once, when the wave is done, and a failure names its chun
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -130,9 +129,7 @@ class GpuBackend:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An uninitialized array on the device, in native byte order; on the host if the device lacks the dtype."""
         if has_dtype(dtype):
-            # By the device, which may not be the current one.
-            nbytes = math.prod(shape) * dtype.itemsize
-            return self._device.empty(nbytes).view(dtype.newbyteorder("=")).reshape(shape)
+            return self._device.result(shape, dtype.newbyteorder("="))
         return self._host.empty(shape, dtype)
 
     def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:
@@ -228,6 +225,8 @@ class GpuBackend:
         self._host.place(chain, [on_host(buffer) for buffer in buffers], parts, decoded, fields)
         mark = lane.memory.mark()
         pieces = [decoded[part.out] for part in parts]
+        if not pieces:
+            return
         if sum(piece.nbytes for piece in pieces) > self._small_reads.nbytes:
             for part, piece in zip(parts, pieces, strict=True):
                 out[part.out] = self._device.upload(np.asarray(piece, order="C"))

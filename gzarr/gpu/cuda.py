@@ -135,6 +135,11 @@ class CudaDevice:
         with self._device:
             return cupy.empty(nbytes, cupy.uint8)
 
+    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """An uninitialized array on this device, which may not be the current one, from the user's allocator."""
+        with self._device:
+            return cupy.empty(shape, dtype)
+
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Pinned host memory."""
         arena: Arena | None = getattr(self._local, "staging", None)

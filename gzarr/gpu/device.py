@@ -92,6 +92,10 @@ class Device(Protocol):
         """Device memory of the arena at hand: a flat uint8 array."""
         ...
 
+    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """An uninitialized array for the caller to keep, in no arena."""
+        ...
+
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Host memory of the arena at hand, from which copies to the device are fast."""
         ...

@@ -156,6 +156,10 @@ class EmulatedDevice:
         found[:] = 0xA5
         return found
 
+    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """An uninitialized array; it is the caller's, and so not counted."""
+        return np.empty(shape, dtype)
+
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Host memory."""
         arena: Arena | None = getattr(self._local, "staging", None)

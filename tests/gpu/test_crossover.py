@@ -119,7 +119,7 @@ def test_answers_are_the_same_on_both_sides(keywords, index, crossover, how, dty
         index = tuple(i[:n] for i in index)
     expected = np.asarray(getattr(z, how)[index])
     for limits in (crossover, NEVER):
-        for nbytes in (None, 4000):  # also cut into pieces
+        for nbytes in (None, 40_000):  # also cut into pieces
             backend = GpuBackend(EmulatedDevice(), small_reads=limits, max_device_nbytes=nbytes)
             found = np.asarray(getattr(z.to(backend), how)[index])
             assert found.dtype == expected.dtype.newbyteorder("=")

@@ -133,7 +133,8 @@ def test_encoded_streams_begin_where_their_decoder_wants(tmp_path, device) -> No
         create(where, compressor=compressor)
         device.launches.clear()
         np.testing.assert_array_equal(opened(where, device, "host")[:], DATA)
-        assert device.launches == ["deflate", "place_box"]
+        assert "copy_streams" not in device.launches
+        assert device.launches.count("deflate") == 1
 
 
 def test_places_leave_room_behind_every_stream() -> None:
