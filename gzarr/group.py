@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +25,7 @@ from gzarr.keys import join_path, normalize_path
 from gzarr.metadata.documents import members, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.node import Node, lies_within, same_objects
+from gzarr.offload import offload
 from gzarr.storage.base import Store
 from gzarr.storage.wrap import type_name
 
@@ -164,6 +165,18 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
                 deeper = node.members(None if max_depth is None else max_depth - 1)
                 found += [(f"{name}/{below}", n) for below, n in deeper]
         return tuple(found)
+
+    async def amembers(self, max_depth: int | None = 0) -> AsyncIterator[tuple[str, Array | Group]]:
+        """`members` for coroutines: ``async for path, node in group.amembers()``; a group is listed when it is reached.
+
+        A member whose path is known is opened by ``await gzarr.aopen(group, path=..., device=...)``.
+        """
+        for name, meta in await offload(lambda: list(self._members())):
+            node = self._node(join_path(self.path, name), meta)
+            yield name, node
+            if isinstance(node, Group) and (max_depth is None or max_depth > 0):
+                async for below, deeper in node.amembers(None if max_depth is None else max_depth - 1):
+                    yield f"{name}/{below}", deeper
 
     def nmembers(self, max_depth: int | None = 0) -> int:
         """Number of `members`."""

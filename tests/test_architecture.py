@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "gzarr"
 #: Lowest first. An import goes to a lower floor, or sideways inside a folder. "__init__" is the package itself.
 FLOORS = (
     {"errors", "config"},
-    {"dtypes", "selection", "grid", "keys", "locks", "storage"},
+    {"dtypes", "selection", "grid", "keys", "locks", "offload", "storage"},
     {"codecs", "shard", "plan", "chunking"},
     {"layout"},
     {"metadata"},
@@ -28,6 +28,7 @@ FLOORS = (
     {"arrays"},
     {"group"},
     {"api"},
+    {"asynchronous"},
     {"__init__"},
     {"demo"},
     {"cli"},
