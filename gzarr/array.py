@@ -425,6 +425,11 @@ class Array(Node[ArrayMeta], Indexed):
         meta = self.metadata if self.is_view else None
         return _reopen, (self.store, self.path, meta, self.device, options)
 
+    def __dask_tokenize__(self) -> Any:
+        from dask.base import normalize_token  # only Dask calls this
+
+        return normalize_token((self.store, self.path, documents(self.metadata, ""), self._out_dtype, self.device))
+
     def __repr__(self) -> str:
         return f"<Array {self.store_path} shape={self.shape} dtype={self.dtype}>"
 

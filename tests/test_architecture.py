@@ -30,7 +30,7 @@ FLOORS = (
     {"api"},
     {"asynchronous"},
     {"__init__"},
-    {"demo"},
+    {"demo", "interop"},
     {"cli"},
     {"__main__"},
 )
