@@ -250,6 +250,24 @@ class Array(Node[ArrayMeta], Indexed):
         data = self._read(normalize_basic((), self.shape), None, None)
         return np.asarray(data.get() if hasattr(data, "get") else data, self.dtype if dtype is None else dtype)
 
+    def __dlpack__(self, *, copy: bool | None = None, **kwargs: Any) -> Any:
+        """The whole array, read into a tensor on the array's device: for ``from_dlpack`` of NumPy, CuPy, torch and JAX.
+
+        kwargs: of the protocol, for the NumPy or CuPy array that was read.
+        Raises: BufferError for ``copy=False`` and for dtypes that DLPack does not have.
+        """
+        if copy is False:
+            raise BufferError("a gzarr array cannot be exported without a copy")
+        data = self._read(normalize_basic((), self.shape), None, None)
+        tensor = data if hasattr(data, "__dlpack__") else np.asarray(data)
+        # Without the arguments that say what is so anyway: not every version of the libraries takes them.
+        return tensor.__dlpack__(**{name: value for name, value in kwargs.items() if value is not None})
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Kind and number of the device that `__dlpack__` reads to."""
+        kind, number = self.backend.empty((0,), self.dtype).__dlpack_device__()
+        return int(kind), int(number)
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of a 0-dimensional array")
