@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import prod
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from gzarr.codecs.spec import CodecSpec
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.config import config
 from gzarr.devices import backend_for
+from gzarr.drawing import draw_grid
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.engine import ArrayIO
 from gzarr.errors import (
@@ -31,7 +33,7 @@ from gzarr.errors import (
     SelectionError,
     UnknownCodecError,
 )
-from gzarr.grid import RegularAxis, is_regular, nchunks
+from gzarr.grid import Grid, RegularAxis, is_regular, nchunks
 from gzarr.indexing import Indexed
 from gzarr.info import PlacementReport, Report, human_size
 from gzarr.keys import join_path
@@ -40,6 +42,7 @@ from gzarr.metadata.documents import document_key, documents, read_node, write_s
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 from gzarr.node import Node, same_objects
+from gzarr.notebook import array_html, size_text
 from gzarr.plan import box_between, make_plan
 from gzarr.resizing import clear_outside, objects_stored
 from gzarr.selection import (
@@ -451,6 +454,9 @@ class Array(Node[ArrayMeta], Indexed):
     def __repr__(self) -> str:
         return f"<Array {self.store_path} shape={self.shape} dtype={self.dtype}>"
 
+    def _repr_html_(self) -> str:
+        return array_page(self)
+
     # -- inside --------------------------------------------------------------------------------------------------
 
     @property
@@ -486,11 +492,7 @@ class Array(Node[ArrayMeta], Indexed):
         engine.write(engine.WriteJob(io, plan, data, fields, self.write_empty_chunks))
 
     def _edges(self) -> list[Sequence[int]]:
-        # Ranges, which take no memory however many chunks there are; the last may end past the extent.
-        return [
-            range(0, axis.nchunks * axis.length + 1, axis.length) if isinstance(axis, RegularAxis) else axis.edges()
-            for axis in self.metadata.chunk_grid
-        ]
+        return _boundaries(self.metadata.chunk_grid)
 
     def _check_resizable(self) -> None:
         self.check_writable()
@@ -595,3 +597,39 @@ def array_report(array: Array) -> Report:
             ("Chunks initialized", f"{array.nchunks_initialized}/{array.nchunks}"),
         ]
     )
+
+
+def array_page(array: Array) -> str:
+    """What an array shows in a notebook. Asks nothing of the store."""
+    meta = array.metadata
+    filters, serializer, compressors = split_codecs(meta)
+    codecs = [*filters, *([] if serializer is None else [serializer]), *compressors]
+    parts = [("Array", array.shape, 1), ("Chunk", array.chunks, array.nchunks)]
+    if array.shards is not None:
+        parts.append(("Shard", array.shards, nchunks(meta.grid)))
+    one_shape = is_regular(meta.grid)
+    shapes = [str(shape) if name == "Array" or one_shape else "several" for name, shape, _ in parts]
+    nbytes = [prod(shape) * array.itemsize for _, shape, _ in parts]
+    sizes = [size_text(n) if one_shape or i == 0 else "" for i, n in enumerate(nbytes)]
+    facts = [
+        ("Data type", str(array.dtype)),
+        ("Fill value", str(array.fill_value)),
+        ("Codecs", ", ".join(map(repr, codecs)) or "none"),
+        ("Device", array.device),
+        ("Store", f"{type_name(array.store)}{', read-only' if array.read_only else ''}"),
+        ("Format", f"Zarr v{meta.zarr_format}"),
+        *([("Axes", ", ".join(map(str, array.dimension_names)))] if array.dimension_names else []),
+        *([("Attributes", ", ".join(array.attrs))] if array.attrs else []),
+    ]
+    rows = [("Shape", *shapes), ("Size", *sizes), ("Count", *(str(count) for _, _, count in parts))]
+    objects = _boundaries(meta.grid) if array.shards else ()
+    drawing = draw_grid(array.shape, _boundaries(meta.chunk_grid), objects)
+    return array_html(array.store_path, [name for name, _, _ in parts], rows, facts, drawing)
+
+
+def _boundaries(grid: Grid) -> list[Sequence[int]]:
+    """For every axis the boundaries of chunks, from 0 to the extent or past it: ranges, where chunks are regular."""
+    return [
+        range(0, axis.nchunks * axis.length + 1, axis.length) if isinstance(axis, RegularAxis) else axis.edges()
+        for axis in grid
+    ]

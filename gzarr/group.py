@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
@@ -25,9 +26,13 @@ from gzarr.keys import join_path, normalize_path
 from gzarr.metadata.documents import members, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.node import Node, lies_within, same_objects
+from gzarr.notebook import Member, group_html
 from gzarr.offload import offload
 from gzarr.storage.base import Store
 from gzarr.storage.wrap import type_name
+
+#: How much of a group a notebook shows: listing costs a request for each group.
+_SHOWN_MEMBERS, _SHOWN_LEVELS = 40, 3
 
 
 class Group(Node[GroupMeta], MutableMapping[str, Any]):
@@ -384,6 +389,15 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
     def __repr__(self) -> str:
         return f"<Group {self.store_path}>"
 
+    def _repr_html_(self) -> str:
+        facts = [
+            ("Device", self.device),
+            ("Store", f"{type_name(self.store)}{', read-only' if self.read_only else ''}"),
+            ("Format", f"Zarr v{self.metadata.zarr_format}"),
+            *([("Attributes", ", ".join(self.attrs))] if self.attrs else []),
+        ]
+        return group_html(self.store_path, facts, self._outline(_SHOWN_LEVELS))
+
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _path(self, name: str) -> str:
@@ -414,6 +428,21 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
     def _nodes(self, recurse: bool) -> tuple[tuple[str, Array | Group], ...]:
         return tuple((name.rpartition("/")[2], node) for name, node in self.members(None if recurse else 0))
+
+    def _outline(self, levels: int) -> Member:
+        """The members that a notebook shows."""
+        found = list(islice(self._members(), _SHOWN_MEMBERS + 1))
+        members = []
+        for name, meta in found[:_SHOWN_MEMBERS]:
+            node = self._node(join_path(self.path, name), meta)
+            if isinstance(node, Array):
+                chunks = f"chunks {node.chunks}" + (f" in shards {node.shards}" if node.shards else "")
+                members.append(Member(name, (str(node.shape), str(node.dtype), chunks)))
+            else:
+                unlisted = Member(name, (), (), more=True)
+                below = node._outline(levels - 1) if levels > 1 else unlisted  # noqa: SLF001 - its own kind
+                members.append(below._replace(name=name))
+        return Member(self.basename, (), members, len(found) > _SHOWN_MEMBERS)
 
     def _tree(self, label: str, level: int | None) -> Tree:
         children = []

@@ -19,7 +19,7 @@ FLOORS = (
     {"layout"},
     {"metadata"},
     {"backend"},
-    {"cpu", "indexing", "info", "node"},
+    {"cpu", "drawing", "indexing", "info", "node", "notebook"},
     {"gpu"},  # above cpu: steps that the GPU lacks run there
     {"devices", "engine", "values"},
     {"bind", "resizing"},

@@ -1,4 +1,4 @@
-"""Arrays leave gzarr by the protocols: `__array__`, DLPack; torch and JAX take what is read, and the arrays themselves."""
+"""Arrays leave gzarr by the protocols: `__array__`, DLPack; torch and JAX take results and arrays."""
 
 import numpy as np
 import pytest
