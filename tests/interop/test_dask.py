@@ -225,8 +225,9 @@ def test_files_go_both_ways_through_dasks_own_functions(tmp_path, zarr_format):
 
 @pytest.mark.usefixtures("client")
 class TestCluster:
+    @pytest.mark.parametrize("layout", ["v2", "shards"])
     def test_workers_read(self, tmp_path, layout):
-        z = stored(tmp_path / "x.zarr", **layout)
+        z = stored(tmp_path / "x.zarr", **LAYOUTS[layout])
         for x in (from_zarr(z), da.from_array(z)):
             np.testing.assert_array_equal((x.astype("i8") * 2).compute(), 2 * DATA.astype("i8"))
 
@@ -239,9 +240,10 @@ class TestCluster:
         np.testing.assert_array_equal(from_zarr(z).compute(), DATA)
         z.store.close()
 
+    @pytest.mark.parametrize("layout", ["v2", "shards", "chunks of several lengths"])
     def test_workers_write_beside_each_other(self, tmp_path, layout):
         """Blocks that do not fit the objects: without alignment the processes would overwrite each other's parts."""
-        z = gzarr.zeros(DATA.shape, store=tmp_path / "x.zarr", **{"dtype": "i4", **layout})
+        z = gzarr.zeros(DATA.shape, store=tmp_path / "x.zarr", **{"dtype": "i4", **LAYOUTS[layout]})
         for chunks in ((3, 50), (11, 7)):
             to_zarr(da.from_array(DATA, chunks=chunks) + 1, z)
             np.testing.assert_array_equal(z[:], DATA + 1)

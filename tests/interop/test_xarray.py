@@ -178,7 +178,7 @@ def test_only_the_chunks_of_a_selection_are_read(path):
         lambda a: a.transpose("lon", ...).isel(lon=2),
         lambda a: a.isel(time=[], lat=slice(3, 3)),
         lambda a: a.sel(lat=13.0, method="nearest"),
-        lambda a: a.interp(lat=[5.0, 17.0]),
+        lambda a: a.reindex(lat=[10.0, 15.0]),
         lambda a: a.groupby("time.month").mean(),
     ],
 )
@@ -253,7 +253,10 @@ def test_datasets_travel(path):
     xr.testing.assert_identical(pickle.loads(pickle.dumps(opened(path))).load(), opened(path).load())
 
 
-def test_the_entry_point_is_found_in_an_installed_package(path, tmp_path):
+def test_the_entry_point_is_found_in_an_installed_package(tmp_path):
+    path = tmp_path / "x.zarr"
+    gzarr.create_array(path, name="t", data=np.arange(9), dimension_names=["x"])
+    gzarr.open_group(path, "a")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("gzarr-*.whl")
@@ -263,7 +266,7 @@ def test_the_entry_point_is_found_in_an_installed_package(path, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.stderr == ""
-    assert float(done.stdout) == pytest.approx(float(climate()["t"].mean()), abs=0.01)
+    assert float(done.stdout) == 4
 
 
 # -- devices -------------------------------------------------------------------------------------------------------
