@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -15,6 +15,8 @@ class DeviceArray(NDArrayOperatorsMixin):
     """An array in the memory of a device that is not there: NumPy functions work on it, `np.asarray` does not."""
 
     __array_priority__ = 100
+    #: By this gzarr knows CuPy's arrays, which it downloads to encode them on the host.
+    __cuda_array_interface__: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, host: Any) -> None:
         self.host = np.asarray(host)

@@ -10,7 +10,11 @@ from dask.base import tokenize
 from distributed import Client, LocalCluster
 
 import gzarr
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.emulated import EmulatedDevice
+from gzarr.gpu.hostbuild import find_compiler
 from gzarr.interop.dask import from_zarr, to_zarr
+from tests.interop.duck_device import DeviceArray, DuckBackend
 
 DATA = np.arange(60 * 50, dtype="i4").reshape(60, 50)
 LAYOUTS = {
@@ -202,6 +206,36 @@ def test_wrong_calls_of_to_zarr(tmp_path):
         to_zarr(x, gzarr.open_array(tmp_path / "x.zarr", "r"))
     assert not (tmp_path / "y.zarr").exists()
     assert not z[:].any()
+
+
+# -- devices -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["i4", ">i4"])
+def test_blocks_stay_on_the_device(tmp_path, dtype):
+    """The device's arrays refuse to become NumPy arrays, as CuPy's do."""
+    z = gzarr.create_array(tmp_path / "x.zarr", data=DATA, chunks=(16, 20), dtype=dtype)
+    x = from_zarr(z, device=DuckBackend())
+    assert (type(x._meta), x.dtype) == (DeviceArray, np.int32)
+    found = (x[::7, 3:] * 2).compute(scheduler="sync")
+    assert type(found) is DeviceArray
+    np.testing.assert_array_equal(found.get(), DATA[::7, 3:] * 2)
+    to_zarr(x + 1, tmp_path / "y.zarr")
+    np.testing.assert_array_equal(gzarr.open_array(tmp_path / "y.zarr", "r")[:], DATA + 1)
+
+
+def test_from_array_keeps_the_device_too():
+    x = da.from_array(gzarr.array(DATA, chunks=(16, 20)).to(DuckBackend()))
+    assert type(x._meta) is DeviceArray
+    assert type(x.sum(axis=0).compute(scheduler="sync")) is DeviceArray
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+def test_blocks_are_decoded_by_the_gpu_pipeline(tmp_path, layout):
+    device = EmulatedDevice()
+    x = from_zarr(stored(tmp_path / "x.zarr", **layout), device=GpuBackend(device))
+    np.testing.assert_array_equal(x.compute(scheduler="threads"), DATA)
+    assert "place_box" in device.launches
 
 
 # -- exchange with zarr-python's files ------------------------------------------------------------------------------
