@@ -30,6 +30,7 @@ from gzarr.api import (
     zeros_like,
 )
 from gzarr.array import Array
+from gzarr.asynchronous import aopen, aopen_array, aopen_group
 from gzarr.codecs.registry import register_codec
 from gzarr.config import config
 from gzarr.dtypes import register_data_type
@@ -73,6 +74,9 @@ __all__ = [
     "StoreError",
     "ZipStore",
     "__version__",
+    "aopen",
+    "aopen_array",
+    "aopen_group",
     "array",
     "codecs",
     "config",

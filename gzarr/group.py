@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
@@ -24,8 +25,13 @@ from gzarr.keys import join_path, normalize_path
 from gzarr.metadata.documents import members, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.node import Node, lies_within, same_objects
+from gzarr.notebook import Member, group_html
+from gzarr.offload import offload
 from gzarr.storage.base import Store
 from gzarr.storage.wrap import type_name
+
+#: How much of a group a notebook shows: listing costs a request for each group.
+_SHOWN_MEMBERS, _SHOWN_LEVELS = 40, 3
 
 
 class Group(Node[GroupMeta], MutableMapping[str, Any]):
@@ -163,6 +169,18 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
                 deeper = node.members(None if max_depth is None else max_depth - 1)
                 found += [(f"{name}/{below}", n) for below, n in deeper]
         return tuple(found)
+
+    async def amembers(self, max_depth: int | None = 0) -> AsyncIterator[tuple[str, Array | Group]]:
+        """`members` for coroutines: ``async for path, node in group.amembers()``; a group is listed when it is reached.
+
+        A member whose path is known is opened by ``await gzarr.aopen(group, path=..., device=...)``.
+        """
+        for name, meta in await offload(lambda: list(self._members())):
+            node = self._node(join_path(self.path, name), meta)
+            yield name, node
+            if isinstance(node, Group) and (max_depth is None or max_depth > 0):
+                async for below, deeper in node.amembers(None if max_depth is None else max_depth - 1):
+                    yield f"{name}/{below}", deeper
 
     def nmembers(self, max_depth: int | None = 0) -> int:
         """Number of `members`."""
@@ -372,6 +390,15 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
     def __repr__(self) -> str:
         return f"<Group {self.store_path}>"
 
+    def _repr_html_(self) -> str:
+        facts = [
+            ("Device", self.device),
+            ("Store", f"{type_name(self.store)}{', read-only' if self.read_only else ''}"),
+            ("Format", f"Zarr v{self.metadata.zarr_format}"),
+            *([("Attributes", ", ".join(self.attrs))] if self.attrs else []),
+        ]
+        return group_html(self.store_path, facts, self._outline(_SHOWN_LEVELS))
+
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _path(self, name: str) -> str:
@@ -402,6 +429,21 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
     def _nodes(self, recurse: bool) -> tuple[tuple[str, Array | Group], ...]:
         return tuple((name.rpartition("/")[2], node) for name, node in self.members(None if recurse else 0))
+
+    def _outline(self, levels: int) -> Member:
+        """The members that a notebook shows."""
+        found = list(islice(self._members(), _SHOWN_MEMBERS + 1))
+        members = []
+        for name, meta in found[:_SHOWN_MEMBERS]:
+            node = self._node(join_path(self.path, name), meta)
+            if isinstance(node, Array):
+                chunks = f"chunks {node.chunks}" + (f" in shards {node.shards}" if node.shards else "")
+                members.append(Member(name, (str(node.shape), str(node.dtype), chunks)))
+            else:
+                unlisted = Member(name, (), (), more=True)
+                below = node._outline(levels - 1) if levels > 1 else unlisted  # noqa: SLF001 - its own kind
+                members.append(below._replace(name=name))
+        return Member(self.basename, (), members, len(found) > _SHOWN_MEMBERS)
 
     def _tree(self, label: str, level: int | None) -> Tree:
         children = []

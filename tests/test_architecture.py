@@ -14,12 +14,12 @@ PACKAGE = Path(__file__).parents[1] / "gzarr"
 #: Lowest first. An import goes to a lower floor, or sideways inside a folder. "__init__" is the package itself.
 FLOORS = (
     {"errors", "config"},
-    {"dtypes", "selection", "grid", "keys", "locks", "storage"},
+    {"dtypes", "selection", "grid", "keys", "locks", "offload", "storage"},
     {"codecs", "shard", "plan", "chunking"},
     {"layout"},
     {"metadata"},
     {"backend"},
-    {"cpu", "indexing", "info", "node"},
+    {"cpu", "drawing", "indexing", "info", "node", "notebook"},
     {"gpu"},  # above cpu: steps that the GPU lacks run there
     {"devices", "engine", "values"},
     {"bind", "resizing"},
@@ -28,8 +28,9 @@ FLOORS = (
     {"arrays"},
     {"group"},
     {"api"},
+    {"asynchronous"},
     {"__init__"},
-    {"demo"},
+    {"demo", "interop"},
     {"cli"},
     {"__main__"},
 )
@@ -37,8 +38,8 @@ FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in name
 GPU_LIBRARIES = {"cupy", "cupyx", "nvcomp", "nvidia", "kvikio"}
 NAMES_GPU = {"gpu", "devices"}
 #: Format differences end in metadata/ and in the JSON of fill values. Creation takes the format as an argument, an
-#: array shows its codecs in the words of its format, and the demo writes both.
-KNOWS_FORMATS = {"metadata", "dtypes", "creation", "array", "arrays", "api", "demo"}
+#: array shows its codecs in the words of its format, and the demo writes both. Xarray has other defaults for each.
+KNOWS_FORMATS = {"metadata", "dtypes", "creation", "array", "arrays", "api", "demo", "interop"}
 
 
 def imported_names(tree: ast.AST) -> Iterator[str]:

@@ -296,7 +296,11 @@ def _takes_long(task: Callable[[T], None], waves: Iterator[T], work: Work) -> bo
 
 
 def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int) -> None:
-    """Let threads pull waves from one iterator, so that no more than one wave a thread is alive."""
+    """Let threads pull waves from one iterator, so that no more than one wave a thread is alive.
+
+    The caller's thread is one of them: while the pool is taken by other reads it goes on alone, so many callers at once
+    do not wait for each other's stores.
+    """
     pull_lock = threading.Lock()
     failed = threading.Event()
 
@@ -314,14 +318,20 @@ def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int)
                 raise
 
     executor = _executor(n_threads)
-    futures: list[Future[None]] = [executor.submit(pull) for _ in range(n_threads)]
+    futures: list[Future[None]] = [executor.submit(pull) for _ in range(n_threads - 1)]
+    errors: list[BaseException] = []
     try:
-        wait(futures)
+        try:
+            pull()
+        except Exception as error:  # noqa: BLE001 - raised below, with notes of what else failed
+            errors.append(error)
+        begun = [future for future in futures if not future.cancel()]
+        wait(begun)
     except BaseException:  # an interrupt: nothing may go on behind the caller's back
         failed.set()
-        wait(futures)
+        wait([future for future in futures if not future.cancel()])
         raise
-    errors = [error for future in futures if (error := future.exception()) is not None]
+    errors += filter(None, (future.exception() for future in begun))
     if errors:
         for other in errors[1:]:
             errors[0].add_note(f"another chunk failed too: {other}")
