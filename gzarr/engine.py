@@ -130,7 +130,7 @@ def _taken(items: Sequence[T], positions: Sequence[int]) -> Sequence[T]:
 def _read_wave(job: ReadJob, wave: Wave) -> None:
     io = job.io
     parts = wave[0][1] if len(wave) == 1 else [part for _, members in wave for part in members]
-    buffers = _load_wave(io, wave, parts)
+    buffers = load_encoded(io, wave, parts)
     for chain, positions in _by_chain(io, parts):
         try:
             io.backend.place(chain, _taken(buffers, positions), _taken(parts, positions), job.out, job.fields)
@@ -138,7 +138,7 @@ def _read_wave(job: ReadJob, wave: Wave) -> None:
             raise _chunk_error(io, wave, error, positions) from error
 
 
-def _load_wave(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | None]:
+def load_encoded(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | None]:
     """Fetch the encoded chunks of a wave."""
     layout, store = io.layout, io.store
     if layout.objects is layout.grid:

@@ -28,6 +28,8 @@ FLOORS = (
     {"arrays"},
     {"group"},
     {"api"},
+    {"copying"},
+    {"convert"},
     {"__init__"},
     {"demo"},
     {"cli"},
@@ -37,8 +39,8 @@ FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in name
 GPU_LIBRARIES = {"cupy", "cupyx", "nvcomp", "nvidia", "kvikio"}
 NAMES_GPU = {"gpu", "devices"}
 #: Format differences end in metadata/ and in the JSON of fill values. Creation takes the format as an argument, an
-#: array shows its codecs in the words of its format, and the demo writes both.
-KNOWS_FORMATS = {"metadata", "dtypes", "creation", "array", "arrays", "api", "demo"}
+#: array shows its codecs in the words of its format, the demo writes both, and copies convert one into the other.
+KNOWS_FORMATS = {"metadata", "dtypes", "creation", "array", "arrays", "api", "demo", "copying", "convert"}
 
 
 def imported_names(tree: ast.AST) -> Iterator[str]:

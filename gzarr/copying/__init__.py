@@ -1,0 +1,6 @@
+"""Copies of arrays and groups: between stores, to other chunks, codecs and formats, and to and from h5py."""
+
+from gzarr.copying.transfer import transfer
+from gzarr.copying.zarr2 import copy, copy_all, copy_store
+
+__all__ = ["copy", "copy_all", "copy_store", "transfer"]

@@ -1,0 +1,389 @@
+"""zarr 2's ``copy``, ``copy_all`` and ``copy_store``: between Zarr groups and h5py's, with the lines that they print.
+
+Before anything is written, the whole copy is walked through once, so that what would stop it in the middle (a name
+that is taken, a cycle, an element type that the destination has not) stops it at the beginning. An array appears at
+its destination when it is complete.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from gzarr.array import Array
+from gzarr.copying import hdf5, sources
+from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route, plan_route
+from gzarr.copying.log import Log, log_lines, summary
+from gzarr.copying.progress import Progress
+from gzarr.copying.sources import Source, check_name, regular_grid
+from gzarr.copying.transfer import check_apart, new_meta, write_array
+from gzarr.creation import make_room
+from gzarr.errors import CopyError, GzarrError, ReadOnlyError
+from gzarr.group import Group
+from gzarr.keys import join_path, normalize_path
+from gzarr.node import lies_within
+from gzarr.resizing import objects_stored
+from gzarr.storage import open_store
+from gzarr.storage.base import Request, Store, host_view
+
+IfExists = Literal["raise", "replace", "skip", "skip_initialized"]
+
+
+class Counts(NamedTuple):
+    """What a copy did: numbers of items copied and skipped, decoded bytes copied."""
+
+    ncopied: int = 0
+    nskipped: int = 0
+    nbytes: int = 0
+
+    def plus(self, other: Counts) -> Counts:
+        """The sum of both."""
+        return Counts(self[0] + other[0], self[1] + other[1], self[2] + other[2])
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What `copy` was asked for, besides source and destination."""
+
+    shallow: bool
+    without_attrs: bool
+    if_exists: str
+    dry_run: bool
+    create_kws: Mapping[str, Any]
+
+
+# -- copy and copy_all -------------------------------------------------------------------------------------------
+
+
+def copy(
+    source: Any,
+    dest: Any,
+    name: str | None = None,
+    shallow: bool = False,
+    without_attrs: bool = False,
+    log: Any = None,
+    if_exists: IfExists = "raise",
+    dry_run: bool = False,
+    **create_kws: Any,
+) -> tuple[int, int, int]:
+    """Copy an array or group into a group; either may be h5py's.
+
+    source: a gzarr array or group, an h5py dataset or group. dest: a gzarr or h5py group.
+    name: name of the copy, by default that of the source.
+    shallow: of a group, copy only the arrays directly in it. without_attrs: leave user attributes out.
+    log: prints what is copied: a function of a line, a file name, a file object, or None.
+    if_exists: of arrays that are there: "raise"; "replace" them; "skip" them; "skip_initialized" to skip those that
+        have all their chunks (not for h5py).
+    dry_run: only print what would be done.
+    create_kws: of the function that creates the new arrays: chunks, compressor, ...
+    Returns: (number of items copied, number skipped, decoded bytes copied).
+    Raises: CopyError, also if something fails on the way; it says what was copied and how to go on.
+
+    >>> import sys, gzarr
+    >>> source, dest = gzarr.group(), gzarr.group()
+    >>> baz = source.create_dataset("foo/bar/baz", data=range(100), dtype="i8")
+    >>> copy(source["foo"], dest, log=sys.stdout)
+    copy /foo
+    copy /foo/bar
+    copy /foo/bar/baz (100,) int64
+    all done: 3 copied, 0 skipped, 800 bytes copied
+    (3, 0, 800)
+    """
+    if name is None:
+        name = source.name.rpartition("/")[2]
+        if not name:
+            raise TypeError("source has no name, please provide the `name` parameter to indicate a name to copy to")
+    chosen = name
+    options = _Options(shallow, without_attrs, if_exists, dry_run, create_kws)
+    return _walked(source, dest, log, options, lambda log, o: _copy(log, source, dest, chosen, o, root=True))
+
+
+def copy_all(
+    source: Any,
+    dest: Any,
+    shallow: bool = False,
+    without_attrs: bool = False,
+    log: Any = None,
+    if_exists: IfExists = "raise",
+    dry_run: bool = False,
+    **create_kws: Any,
+) -> tuple[int, int, int]:
+    """Copy everything in a group, and its attributes, into another group; either may be h5py's. See `copy`."""
+    if hasattr(source, "shape"):
+        raise TypeError(f"source must be a group, got {source!r}; use copy for an array")
+    options = _Options(shallow, without_attrs, if_exists, dry_run, create_kws)
+
+    def copy_members(log: Log, options: _Options) -> Counts:
+        counts = Counts()
+        for name, node in _members(source):
+            counts = counts.plus(_copy(log, node, dest, name, options, root=False))
+        if not options.dry_run and not options.without_attrs:
+            _update_attributes(dest, _attributes(source))
+        return counts
+
+    return _walked(source, dest, log, options, copy_members)
+
+
+def _walked(
+    source: Any, dest: Any, log: Any, options: _Options, run: Callable[[Log, _Options], Counts]
+) -> tuple[int, int, int]:
+    """Check, walk through the copy once without writing, then carry it out."""
+    if not hasattr(dest, "create_dataset"):
+        raise ValueError(f"dest must be a group, got {dest!r}")
+    to_h5 = hdf5.is_h5(dest)
+    allowed = ["raise", "replace", "skip", "skip_initialized"]
+    if options.if_exists not in allowed:
+        raise ValueError(f"if_exists must be one of {allowed!r}; found {options.if_exists!r}")
+    if to_h5 and options.if_exists == "skip_initialized":
+        raise ValueError(f"{options.if_exists!r} can only be used when copying to zarr")
+    if not to_h5 and not hdf5.is_h5(source) and lies_within(dest.store, dest.path, source.store, source.path):
+        raise CopyError(f"cannot copy {source.store_path} into {dest.store_path}, which is itself or lies in it")
+    with log_lines(log) as write_line:
+        if not options.dry_run:
+            if not to_h5:
+                dest.check_writable()
+            elif dest.file.mode == "r":
+                raise ReadOnlyError(f"{hdf5.place(dest)} was opened read-only; open it with mode 'r+' or 'a'")
+            run(lambda line: None, _Options(options.shallow, True, options.if_exists, True, options.create_kws))
+        lines: list[str] = []
+
+        def note(line: str) -> None:
+            lines.append(line)
+            write_line(line)
+
+        try:
+            counts = run(note, options)
+        except CopyError:
+            raise
+        except (GzarrError, OSError, ValueError, TypeError, RuntimeError, MemoryError) as error:
+            raise CopyError(_stopped(lines, error)) from error
+        summary(write_line, counts, dry_run=options.dry_run)
+    return counts.ncopied, counts.nskipped, counts.nbytes
+
+
+def _stopped(lines: Sequence[str], error: BaseException) -> str:
+    done = f"; before it, {len(lines) - 1} items were copied whole or skipped" if len(lines) > 1 else ""
+    at = lines[-1] if lines else "the beginning"
+    return (
+        f"the copy stopped at {at!r}: {error or type(error).__name__}. That item is not at the destination{done}; "
+        "go on with if_exists='skip'"
+    )
+
+
+def _copy(log: Log, source: Any, dest: Any, name: str, options: _Options, *, root: bool) -> Counts:
+    """Copy one array or group. dest: the group for it; None in a dry run if it would have to be made."""
+    exists = dest is not None and name in dest
+    if hasattr(source, "shape"):
+        return _copy_one_array(log, source, dest, name, options, exists=exists)
+    if not root and options.shallow:
+        return Counts()
+    in_the_way = exists and hasattr(dest[name], "shape")
+    if in_the_way and options.if_exists == "raise":
+        raise CopyError(f"an array {name!r} already exists in destination {dest.name!r}")
+    if in_the_way and options.if_exists == "skip":
+        log(f"skip {source.name}")
+        return Counts(nskipped=1)
+    log(f"copy {source.name}")
+    if options.dry_run:
+        group = dest[name] if exists and not in_the_way else None
+    else:
+        if in_the_way:
+            del dest[name]
+        group = dest.require_group(name)
+        if not options.without_attrs:
+            _update_attributes(group, _attributes(source))
+    counts = Counts(ncopied=1)
+    for child, node in _members(source):
+        counts = counts.plus(_copy(log, node, group, child, options, root=False))
+    return counts
+
+
+def _copy_one_array(log: Log, source: Any, dest: Any, name: str, options: _Options, *, exists: bool) -> Counts:
+    line = f"{source.name} {source.shape} {source.dtype}"
+    if exists and options.if_exists == "raise":
+        raise CopyError(f"an object {name!r} already exists in destination {dest.name!r}")
+    skipped = exists and options.if_exists == "skip"
+    if exists and options.if_exists == "skip_initialized":
+        there = dest[name]
+        skipped = isinstance(there, Array) and there.nchunks_initialized == there.nchunks
+    if skipped:
+        log(f"skip {line}")
+        return Counts(nskipped=1)
+    log(f"copy {line}")
+    prepared = _prepared(source, options)
+    if options.dry_run:
+        return Counts(ncopied=1)
+    if exists:
+        del dest[name]
+    write = _to_hdf5 if hdf5.is_h5(dest) else _to_zarr
+    return Counts(ncopied=1, nbytes=write(prepared, dest, name, options))
+
+
+def _prepared(source: Any, options: _Options) -> Source:
+    """A source of either kind. Raises: CopyError for what cannot be copied."""
+    found = hdf5.dataset_source(source) if hdf5.is_h5(source) else sources.from_array(source)
+    return sources.without_attributes(found) if options.without_attrs else found
+
+
+def _to_zarr(source: Source, dest: Group, name: str, options: _Options) -> int:
+    """Write a Zarr array. Returns: its decoded size in bytes. What was written of it is deleted if it fails."""
+    asked = options.create_kws.get("zarr_format")
+    if asked not in (None, dest.metadata.zarr_format):
+        raise CopyError(f"zarr_format={asked!r} cannot lie in {dest.store_path}, which has format {dest.zarr_format}")
+    keywords = {**options.create_kws, "zarr_format": dest.metadata.zarr_format}
+    meta = new_meta(source, keywords)
+    path = join_path(dest.path, normalize_path(name))
+    if source.array is not None:
+        check_apart(source.array, dest.store, path)
+    made = Array(dest.store, path, meta, dest.backend)
+    made.require_codecs()
+    make_room(dest.store, path, overwrite=False, zarr_format=meta.zarr_format)
+    route = plan_route(source, meta, BUDGET_NBYTES)
+    try:
+        write_array(dest.store, path, source, meta, route, dest.backend, Progress(None, 0))
+    except BaseException:
+        _forget(dest.store, meta, path)
+        raise
+    return made.nbytes
+
+
+def _forget(store: Store, meta: Any, path: str) -> None:
+    """Delete the chunks of an array that was not finished."""
+    try:
+        store.delete_many([join_path(path, meta.keys.encode(c)) for c in objects_stored(meta, store, path)])
+    except (GzarrError, OSError):
+        return  # the error that stopped the copy is the one to tell
+
+
+def _to_hdf5(source: Source, dest: Any, name: str, options: _Options) -> int:
+    """Write an HDF5 dataset. Returns: its decoded size in bytes. It is deleted if it fails."""
+    dataset = hdf5.create_dataset(dest, name, source, options.create_kws)
+    grid = regular_grid(source.shape, dataset.chunks or (1,) * len(source.shape))
+    route = decoding_route(source, grid, BUDGET_NBYTES)
+    try:
+        copy_regions(
+            source,
+            lambda region, data: hdf5.write_region(dataset, region, data),
+            route,
+            lambda _: False,
+            lambda _: None,
+        )
+        hdf5.write_attributes(dataset, source.attributes)
+    except BaseException:
+        del dest[name]
+        raise
+    return int(dataset.size) * int(dataset.dtype.itemsize)
+
+
+def _members(group: Any) -> list[tuple[str, Any]]:
+    if hdf5.is_h5(group):
+        return list(hdf5.members(group, hdf5.ancestors(group)))
+    return [(check_name(name, group.store_path), node) for name, node in group.items()]
+
+
+def _attributes(group: Any) -> dict[str, Any]:
+    return hdf5.attributes_of(group) if hdf5.is_h5(group) else dict(group.attrs)
+
+
+def _update_attributes(group: Any, attributes: Mapping[str, Any]) -> None:
+    if hdf5.is_h5(group):
+        hdf5.write_attributes(group, attributes)
+    elif attributes:
+        group.attrs.update(attributes)
+
+
+# -- copy_store --------------------------------------------------------------------------------------------------
+
+
+def copy_store(
+    source: Any,
+    dest: Any,
+    source_path: str = "",
+    dest_path: str = "",
+    excludes: Sequence[str] | str | None = None,
+    includes: Sequence[str] | str | None = None,
+    flags: int = 0,
+    if_exists: Literal["raise", "replace", "skip"] = "raise",
+    dry_run: bool = False,
+    log: Any = None,
+) -> tuple[int, int, int]:
+    """Copy stored objects as they are from one store to another: the fastest copy, as nothing is decoded.
+
+    source, dest: stores, mappings, paths or URLs. source_path, dest_path: only what lies there; where it goes.
+    excludes: regular expressions; keys of the source that one of them is found in are not copied.
+    includes: regular expressions that win over ``excludes``. flags: of `re.compile`.
+    if_exists: of keys that are there: "raise", before anything is copied; "replace" them; "skip" them.
+    dry_run: only print what would be done. log: see `copy`.
+    Returns: (number of objects copied, number skipped, bytes copied).
+    Raises: CopyError, also if something fails on the way; it says what was copied and how to go on.
+    """
+    allowed = ["raise", "replace", "skip"]
+    if if_exists not in allowed:
+        raise ValueError(f"if_exists must be one of {allowed!r}; found {if_exists!r}")
+    source_store, source_base = open_store(source, mode="r")
+    dest_store, dest_base = open_store(dest, mode=None if dry_run else "a")
+    start = join_path(source_base, normalize_path(source_path))
+    end = join_path(dest_base, normalize_path(dest_path))
+    if lies_within(dest_store, end, source_store, start):
+        raise CopyError(
+            f"cannot copy {join_path(str(source_store), start)} into itself ({end!r}); choose another place"
+        )
+    wanted = _key_filter(excludes, includes, flags)
+    keys = sorted(key for key in source_store.list_prefix(start) if wanted(key))
+    pairs = [(key, join_path(end, key[len(start) :].lstrip("/"))) for key in keys]
+    if if_exists == "raise" and not dry_run:
+        taken = next((to for _, to in pairs if to in dest_store), None)
+        if taken is not None:
+            raise CopyError(f"key {taken!r} exists in destination")
+    if not dry_run:
+        dest_store.check_writable()
+    try:
+        with log_lines(log) as write_line:
+            counts = _copy_keys(source_store, dest_store, pairs, write_line, if_exists, dry_run=dry_run)
+            summary(write_line, counts, dry_run=dry_run)
+    finally:
+        if isinstance(dest, str) or hasattr(dest, "__fspath__"):
+            dest_store.close()
+    return counts.ncopied, counts.nskipped, counts.nbytes
+
+
+def _key_filter(
+    excludes: Sequence[str] | str | None, includes: Sequence[str] | str | None, flags: int
+) -> Callable[[str], bool]:
+    def compiled(patterns: Sequence[str] | str | None) -> list[re.Pattern[str]]:
+        return [re.compile(p, flags) for p in ([patterns] if isinstance(patterns, str) else patterns or ())]
+
+    out, back = compiled(excludes), compiled(includes)
+    return lambda key: not any(p.search(key) for p in out) or any(p.search(key) for p in back)
+
+
+def _copy_keys(
+    source: Store, dest: Store, pairs: Sequence[tuple[str, str]], log: Log, if_exists: str, *, dry_run: bool
+) -> Counts:
+    counts = Counts()
+    for key, to in pairs:
+        what = key if to == key else f"{key} -> {to}"
+        if if_exists != "replace" and to in dest:
+            if if_exists == "raise":
+                raise CopyError(f"key {to!r} exists in destination")
+            log(f"skip {what}")
+            counts = counts.plus(Counts(nskipped=1))
+            continue
+        log(f"copy {what}")
+        nbytes = 0
+        if not dry_run:
+            try:
+                data = source.get_one(Request(key))
+                if data is None:
+                    raise CopyError(f"key {key!r} was deleted from the source meanwhile")
+                dest.set(to, data)
+            except (GzarrError, OSError) as error:
+                raise CopyError(
+                    f"the copy stopped at key {key!r}: {error}. Before it, {counts.ncopied} objects were copied; "
+                    "go on with if_exists='skip'"
+                ) from error
+            nbytes = host_view(data).nbytes
+        counts = counts.plus(Counts(1, 0, nbytes))
+    return counts
