@@ -89,7 +89,7 @@ def tree(group: Any) -> SourceTree:
     return SourceTree(place(group), groups, arrays)
 
 
-def dataset_source(dataset: Any) -> Source:
+def dataset_source(dataset: Any, *, with_attributes: bool = True) -> Source:
     """An HDF5 dataset as a source. Raises: CopyError for element types that Zarr has not."""
     if dataset.shape is None:
         raise CopyError(f"{place(dataset)} is an empty dataset, which has no shape; delete it or leave it out")
@@ -105,7 +105,7 @@ def dataset_source(dataset: Any) -> Source:
         itemsize=16 if is_text else max(dataset.dtype.itemsize, 1),
         read=dataset.asstr().__getitem__ if is_text else dataset.__getitem__,
         grid=regular_grid(dataset.shape, dataset.chunks or (1,) * len(dataset.shape)),
-        attributes=attributes_of(dataset),
+        attributes=attributes_of(dataset) if with_attributes else {},
         dimension_names=dimension_names(dataset),
         options=options,
     )
@@ -130,7 +130,8 @@ def _plain_dtype(dataset: Any) -> np.dtype[Any]:
         raise CopyError(
             f"{place(dataset)} has elements that Zarr has not: {what}; delete it or copy the others by name"
         )
-    return np.dtype(dtype.str if dtype.names is None else dtype)
+    plain: np.dtype[Any] = np.dtype(dtype.str) if dtype.names is None else dtype
+    return plain
 
 
 def dimension_names(dataset: Any) -> tuple[str | None, ...] | None:
@@ -157,7 +158,7 @@ def attributes_of(node: Any) -> dict[str, Any]:
             found[name] = _attribute(node, name)
         except (TypeError, ValueError, OSError) as error:
             raise CopyError(
-                f"{place(node)}: attribute {name!r} has no form in JSON: {error}; delete it or copy without_attrs=True"
+                f"{place(node)}: attribute {name!r} has no form in JSON: {error}; delete it, or use gzarr.copy with without_attrs=True"
             ) from error
     return found
 
@@ -189,6 +190,12 @@ def _fits_hdf5(value: Any) -> bool:
     return isinstance(value, (bool, int, float, str))
 
 
+def storage_of(dataset: Any) -> dict[str, Any]:
+    """Keywords that store a dataset as another one is."""
+    found = {name: getattr(dataset, name) for name in ("compression", "compression_opts", "shuffle", "fletcher32")}
+    return found if dataset.chunks else {"chunks": None, "compression": None, "compression_opts": None}
+
+
 def create_dataset(group: Any, name: str, source: Source, keywords: Mapping[str, Any]) -> Any:
     """Create a dataset like a source, chunked and compressed as zarr 2 does. Raises: CopyError."""
     array = source.array
@@ -198,7 +205,9 @@ def create_dataset(group: Any, name: str, source: Source, keywords: Mapping[str,
     options |= {"shuffle": False, **keywords}
     if "compression" in keywords and "compression_opts" not in keywords:
         del options["compression_opts"]
-    if isinstance(options["chunks"], tuple):
+    if options["chunks"] is None:
+        options = {k: v for k, v in options.items() if v}
+    elif isinstance(options["chunks"], tuple):
         options["chunks"] = tuple(max(min(c, n), 1) for c, n in zip(options["chunks"], source.shape, strict=True))
     if not source.shape or 0 in source.shape:  # HDF5 has neither chunks nor filters for these
         options = {

@@ -121,17 +121,17 @@ def without_attributes(source: Source) -> Source:
     return replace(source, attributes={})
 
 
-def check_name(name: str, where: str) -> str:
+def check_name(name: str | bytes, where: str) -> str:
     """A member's name that comes from another kind of file. Raises: CopyError if Zarr cannot have it as it is."""
     problem = ""
+    if isinstance(name, bytes) or any("\ud800" <= char <= "\udfff" for char in name):
+        raise CopyError(f"{where} has a member named {name!r}, which is not valid UTF-8; rename it")
     if not name or set(name) == {"."}:
         problem = "it is empty or of periods only"
     elif "/" in name or "\\" in name or "\0" in name:
         problem = "it contains a slash, a backslash or a NUL"
     elif name in NAMES or name.startswith(("__", TEMPORARY_PREFIX)):
         problem = "Zarr keeps such names for itself"
-    elif any("\ud800" <= char <= "\udfff" for char in name):
-        problem = "it is not valid UTF-8"
     if problem:
         raise CopyError(f"{where} has a member named {name!r}, which cannot be a name in Zarr: {problem}; rename it")
     return name

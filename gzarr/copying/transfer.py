@@ -233,10 +233,13 @@ def new_meta(source: Source, keywords: Mapping[str, Any]) -> ArrayMeta:
 
 
 def _mask_value(source: Source, meta: ArrayMeta) -> Any:
-    """The value that stands for missing data, if the copy has to say it: in v2, xarray takes the fill value for it."""
-    if source.array is None or ATTRIBUTE not in source.attributes:
+    """The value that stands for missing data, if the copy has to say it.
+
+    In v2 xarray takes the fill value for it; zero, though, is what arrays have that nobody chose a fill value for.
+    """
+    if source.array is None or ATTRIBUTE not in source.attributes or source.array.zarr_format == meta.zarr_format:
         return source.mask_value
-    return source.array.fill_value if source.array.zarr_format != meta.zarr_format else None
+    return source.array.fill_value or None
 
 
 def _check_room(store: Store, path: str, settings: Settings, mark: Any) -> bool:

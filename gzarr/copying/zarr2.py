@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from gzarr.array import Array
@@ -119,8 +119,9 @@ def copy_all(
         counts = Counts()
         for name, node in _members(source):
             counts = counts.plus(_copy(log, node, dest, name, options, root=False))
-        if not options.dry_run and not options.without_attrs:
-            _update_attributes(dest, _attributes(source))
+        attributes = {} if options.without_attrs else _attributes(source)
+        if not options.dry_run:
+            _update_attributes(dest, attributes)
         return counts
 
     return _walked(source, dest, log, options, copy_members)
@@ -146,7 +147,7 @@ def _walked(
                 dest.check_writable()
             elif dest.file.mode == "r":
                 raise ReadOnlyError(f"{hdf5.place(dest)} was opened read-only; open it with mode 'r+' or 'a'")
-            run(lambda line: None, _Options(options.shallow, True, options.if_exists, True, options.create_kws))
+            run(lambda line: None, replace(options, dry_run=True))
         lines: list[str] = []
 
         def note(line: str) -> None:
@@ -186,14 +187,14 @@ def _copy(log: Log, source: Any, dest: Any, name: str, options: _Options, *, roo
         log(f"skip {source.name}")
         return Counts(nskipped=1)
     log(f"copy {source.name}")
+    attributes = {} if options.without_attrs else _attributes(source)
     if options.dry_run:
         group = dest[name] if exists and not in_the_way else None
     else:
         if in_the_way:
             del dest[name]
         group = dest.require_group(name)
-        if not options.without_attrs:
-            _update_attributes(group, _attributes(source))
+        _update_attributes(group, attributes)
     counts = Counts(ncopied=1)
     for child, node in _members(source):
         counts = counts.plus(_copy(log, node, group, child, options, root=False))
@@ -211,6 +212,8 @@ def _copy_one_array(log: Log, source: Any, dest: Any, name: str, options: _Optio
     if skipped:
         log(f"skip {line}")
         return Counts(nskipped=1)
+    if isinstance(source, Array) and isinstance(dest, Group):
+        check_apart(source, dest.store, join_path(dest.path, normalize_path(name)))
     log(f"copy {line}")
     prepared = _prepared(source, options)
     if options.dry_run:
@@ -218,12 +221,16 @@ def _copy_one_array(log: Log, source: Any, dest: Any, name: str, options: _Optio
     if exists:
         del dest[name]
     write = _to_hdf5 if hdf5.is_h5(dest) else _to_zarr
+    if hdf5.is_h5(dest) and hdf5.is_h5(source):
+        options = replace(options, create_kws={**hdf5.storage_of(source), **options.create_kws})
     return Counts(ncopied=1, nbytes=write(prepared, dest, name, options))
 
 
 def _prepared(source: Any, options: _Options) -> Source:
     """A source of either kind. Raises: CopyError for what cannot be copied."""
-    found = hdf5.dataset_source(source) if hdf5.is_h5(source) else sources.from_array(source)
+    if hdf5.is_h5(source):
+        return hdf5.dataset_source(source, with_attributes=not options.without_attrs)
+    found = sources.from_array(source)
     return sources.without_attributes(found) if options.without_attrs else found
 
 
@@ -235,8 +242,6 @@ def _to_zarr(source: Source, dest: Group, name: str, options: _Options) -> int:
     keywords = {**options.create_kws, "zarr_format": dest.metadata.zarr_format}
     meta = new_meta(source, keywords)
     path = join_path(dest.path, normalize_path(name))
-    if source.array is not None:
-        check_apart(source.array, dest.store, path)
     made = Array(dest.store, path, meta, dest.backend)
     made.require_codecs()
     make_room(dest.store, path, overwrite=False, zarr_format=meta.zarr_format)
