@@ -13,7 +13,8 @@ import numpy as np
 from gzarr import engine
 from gzarr.array import Array
 from gzarr.bind import bind, find_shardings
-from gzarr.codecs.spec import ArrayRepr, fill_of
+from gzarr.codecs.chain import prepare
+from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.copying.regions import Region, Regions, cut
 from gzarr.copying.sources import Source
 from gzarr.cpu.backend import CpuBackend, thread_count
@@ -22,6 +23,7 @@ from gzarr.grid import Axis, Grid
 from gzarr.keys import Coords
 from gzarr.metadata.model import ArrayMeta
 from gzarr.plan import box_between, make_plan
+from gzarr.resizing import objects_stored
 from gzarr.storage.base import Buffer, Request
 
 #: Host memory that a copy may use for what it has read, unless the caller says otherwise.
@@ -57,19 +59,19 @@ def plan_route(source: Source, meta: ArrayMeta, budget_nbytes: int) -> Route:
             return Route("objects")
         if same_chunks(source.array.metadata, meta):
             return Route("chunks")
-    return decoding_route(source, meta.grid, budget_nbytes, grow=meta.fill_value is not None)
+    return decoding_route(source, meta.grid, budget_nbytes)
 
 
-def decoding_route(source: Source, dest: Grid, budget_nbytes: int, *, grow: bool = True) -> Route:
+def decoding_route(source: Source, dest: Grid, budget_nbytes: int) -> Route:
     """Cut a copy that decodes into regions, as many at once as the budget and the source's device allow."""
     several = source.array is None or isinstance(source.array.backend, CpuBackend)
     threads = thread_count() if several else 1
     scratch = (_largest(source.grid) + _largest(dest)) * source.itemsize
-    regions = cut(source.grid, dest, source.itemsize, budget_nbytes // threads - scratch, grow=grow)
+    regions = cut(source.grid, dest, source.itemsize, budget_nbytes // threads - scratch)
     if len(regions) >= threads and (regions.nbytes + scratch) * threads <= budget_nbytes:
         return Route("decode", regions, threads)
     # Few or large regions: one at a time, with all threads at work within it.
-    regions = cut(source.grid, dest, source.itemsize, budget_nbytes - threads * scratch, grow=grow)
+    regions = cut(source.grid, dest, source.itemsize, budget_nbytes - threads * scratch)
     return Route("decode", regions, 1)
 
 
@@ -82,26 +84,33 @@ def _some(axis: Axis) -> Iterable[int]:
     return range(axis.nchunks) if hasattr(axis, "lengths") else range(min(axis.nchunks, 1))
 
 
-def same_fill(one: ArrayMeta, other: ArrayMeta) -> bool:
-    """Whether what is missing reads the same in two arrays, bit for bit."""
-    if one.data_type.variable or other.data_type.variable:
-        return bool(one.data_type == other.data_type and one.fill_value == other.fill_value)
-    values = [fill_of(ArrayRepr(meta.data_type.dtype, (), meta.fill_value)) for meta in (one, other)]
-    a, b = (np.asarray(v, meta.data_type.dtype) for v, meta in zip(values, (one, other), strict=True))
+def same_fill(source: ArrayMeta, dest: ArrayMeta) -> bool:
+    """Whether what is missing may be missing in the copy: it reads the same, bit for bit, or was undefined before."""
+    if source.fill_value is None or dest.fill_value is None or source.data_type.variable:
+        return source.fill_value is None or bool(source.fill_value == dest.fill_value)
+    a, b = (np.asarray(meta.fill_value, meta.data_type.dtype) for meta in (source, dest))
     return a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
 def same_objects(one: ArrayMeta, other: ArrayMeta) -> bool:
     """Whether the stored objects of two arrays are encoded alike, shards included."""
-    return one.grid == other.grid and one.codecs == other.codecs and _same_elements(one, other)
+    if one.grid != other.grid or not _same_elements(one, other):
+        return False
+    return one.codecs == other.codecs or (one.sharding is other.sharding is None and _resolved(one) == _resolved(other))
 
 
 def same_chunks(one: ArrayMeta, other: ArrayMeta) -> bool:
     """Whether the chunks of two arrays are encoded alike, wherever they are stored."""
-    if one.chunk_grid != other.chunk_grid or not _same_elements(one, other):
+    if not one.shape or one.chunk_grid != other.chunk_grid or not _same_elements(one, other):
         return False
-    ndim = len(one.shape)
-    return ndim > 0 and find_shardings(one.codecs, ndim)[1] == find_shardings(other.codecs, ndim)[1]
+    return _resolved(one) == _resolved(other)
+
+
+def _resolved(meta: ArrayMeta) -> tuple[CodecSpec, ...]:
+    """The codecs of the innermost chunks, with all that they take from dtype and shape filled in."""
+    specs = find_shardings(meta.codecs, len(meta.shape))[1]
+    chunk = ArrayRepr(meta.data_type.dtype, meta.chunks, meta.fill_value)
+    return tuple(step.spec for step in prepare(specs, chunk))
 
 
 def _same_elements(one: ArrayMeta, other: ArrayMeta) -> bool:
@@ -117,9 +126,9 @@ def copy_array(
     done: is told of every piece how many decoded bytes it had.
     Raises: ChunkError, StoreError. What was written before stays written; every object is whole or missing.
     """
-    if route.how == "decode" and route.regions is not None:
-        skip = _Skipping(source, dest, present)
-        copy_regions(source, dest.__setitem__, route, skip, done)
+    if route.how == "decode":
+        target = _Target(source, dest, present)
+        copy_regions(source, target.write, route, target.is_done, done)
     elif source.array is not None:
         _copy_encoded(source, source.array, dest, route.how, present, done)
 
@@ -147,27 +156,48 @@ def copy_regions(
             copy_one(region)
 
 
-class _Skipping:
-    """Which regions need no copying: those whose objects are there, and those where the source has nothing.
+class _Target:
+    """The destination of a copy that decodes: knows what need not be written.
 
-    The second is asked only where fill values are undefined: else chunks equal to the fill value are never stored.
+    Objects that are there already; and, where the source's fill value is undefined, those for which the source stores
+    nothing. (Else chunks equal to the fill value are never stored, so that what is missing stays missing by itself.)
     """
 
     def __init__(self, source: Source, dest: Array, present: Collection[Coords]) -> None:
         self._dest = dest
+        self._grid = dest.metadata.grid
         self._present = present
-        self._source: Array | None = None
-        if dest.metadata.fill_value is None and source.array is not None and not source.array.is_view:
-            self._source = source.array
+        self._stored: set[Coords] | None = None
+        array = source.array
+        if array is not None and not array.is_view and array.metadata.fill_value is None:
+            self._stored = set(objects_stored(array.metadata, array.store, array.path))
+            self._source_grid = array.metadata.grid
 
-    def __call__(self, region: Region) -> bool:
-        if self._present and all(c in self._present for c in _objects_in(self._dest.metadata.grid, region)):
+    def is_done(self, region: Region) -> bool:
+        """Whether a region need not even be read."""
+        if self._present and all(coords in self._present for coords in _objects_in(self._grid, region)):
             return True
-        if self._source is None:
-            return False
-        meta, store, path = self._source.metadata, self._source.store, self._source.path
-        keys = (f"{path}/{meta.keys.encode(c)}".lstrip("/") for c in _objects_in(meta.grid, region))
-        return not any(store.getsize(key) is not None for key in keys)
+        return not self._has_data(region)
+
+    def write(self, region: Region, data: Any) -> None:
+        """Write a region."""
+        objects = [_box(self._grid, coords) for coords in _objects_in(self._grid, region)] if self._stored else [region]
+        wanted = [box for box in objects if self._has_data(box)]
+        if len(wanted) == len(objects):
+            self._dest[region] = data
+            return
+        for box in wanted:
+            inside = tuple(slice(b.start - r.start, b.stop - r.start) for b, r in zip(box, region, strict=True))
+            self._dest[box] = data[inside]
+
+    def _has_data(self, box: Region) -> bool:
+        return self._stored is None or any(coords in self._stored for coords in _objects_in(self._source_grid, box))
+
+
+def _box(grid: Grid, coords: Coords) -> Region:
+    """The elements of an object that lie within the array."""
+    bounds = [(axis.bounds(c), axis.extent) for axis, c in zip(grid, coords, strict=True)]
+    return tuple(slice(start, min(stop, extent)) for (start, stop), extent in bounds)
 
 
 def _objects_in(grid: Grid, region: Region) -> Iterator[Coords]:
@@ -202,8 +232,7 @@ def _batches(items: Iterator[Coords], size: int) -> Iterator[list[Coords]]:
 
 
 def _nelements(grid: Grid, coords: Coords) -> int:
-    bounds = [(axis.bounds(c), axis.extent) for axis, c in zip(grid, coords, strict=True)]
-    return math.prod(min(stop, extent) - start for (start, stop), extent in bounds)
+    return math.prod(part.stop - part.start for part in _box(grid, coords))
 
 
 def _io(array: Array) -> ArrayIO:

@@ -46,19 +46,19 @@ class Regions:
         return tuple(max((stop - start for start, stop in axis), default=0) for axis in self.cuts)
 
 
-def cut(source: Grid, dest: Grid, itemsize: int, limit_nbytes: int, *, grow: bool = True) -> Regions:
+def cut(source: Grid, dest: Grid, itemsize: int, limit_nbytes: int) -> Regions:
     """Cut an array into regions.
 
     source: grid of the chunks that reading decodes whole. dest: grid of the objects that writing stores whole.
     itemsize: bytes of an element. limit_nbytes: decoded size that a region should not exceed; a region holds at least
-        one object of the destination, though. grow: False for regions of exactly one object.
+        one object of the destination, though.
     """
     counts = [1] * len(dest)
 
     def nbytes(counts: Sequence[int]) -> int:
         return math.prod(_length(axis, k) for axis, k in zip(dest, counts, strict=True)) * itemsize
 
-    while grow:
+    while True:
         best, gain = None, 1e-9
         for axis, (s, d) in enumerate(zip(source, dest, strict=True)):
             for more in _candidates(s, d, counts[axis]):
@@ -71,7 +71,7 @@ def cut(source: Grid, dest: Grid, itemsize: int, limit_nbytes: int, *, grow: boo
         if best is None:
             break
         counts = best
-    for axis in reversed(range(len(dest)) if grow else ()):
+    for axis in reversed(range(len(dest))):
         while counts[axis] < dest[axis].nchunks:
             trial = [*counts[:axis], min(counts[axis] * 2, dest[axis].nchunks), *counts[axis + 1 :]]
             if nbytes(trial) > min(limit_nbytes, TARGET_NBYTES):

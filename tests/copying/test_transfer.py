@@ -16,6 +16,7 @@ from gzarr.copying.sources import from_array, regular_grid
 from gzarr.copying.transfer import new_meta
 from gzarr.errors import CopyError, MetadataError, ReadOnlyError
 from gzarr.grid import VaryingAxis
+from gzarr.resizing import objects_stored
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, read_only
 
 DTYPES = ["?", "i1", "<i4", ">u2", "<f4", ">f8", "<c8", "S3", "<U2", "M8[s]", "str"]
@@ -69,11 +70,11 @@ def layouts(draw, shape, zarr_format):
 
 
 def same_values(one, other):
-    a, b = one[...], other[...]
-    return np.array_equal(np.asarray(a).astype(b.dtype), b)
+    a, b = np.asarray(one), np.asarray(other)
+    return np.array_equal(a.astype(b.dtype), b, equal_nan=b.dtype.kind == "M")
 
 
-@settings(max_examples=250)
+@settings(max_examples=150)
 @given(st.data())
 def test_a_copy_holds_the_same_whatever_is_asked(data):
     source = data.draw(arrays())
@@ -83,9 +84,15 @@ def test_a_copy_holds_the_same_whatever_is_asked(data):
         options = {}
     if zarr_format is not None:
         options["zarr_format"] = zarr_format
-    dest = MemoryStore()
+    dest, initialized = MemoryStore(), source.nchunks_initialized
     report = gzarr.transfer(source, dest, budget_nbytes=data.draw(st.sampled_from([1, 200, 10**6])), **options)
     copy = gzarr.open_array(dest, mode="r")
+    if source.fill_value is None and copy.fill_value is not None:
+        written = np.full(source.shape, copy.fill_value, source.dtype)  # what was undefined has become defined
+        for coords in objects_stored(source.metadata, source.store, ""):
+            box = tuple(slice(*axis.bounds(c)) for axis, c in zip(source.metadata.grid, coords, strict=True))
+            written[box] = source[box]
+        source[...] = written
     assert same_values(source, copy)
     assert dict(copy.attrs) == dict(source.attrs)
     assert copy.zarr_format == (zarr_format or source.zarr_format)
@@ -93,10 +100,10 @@ def test_a_copy_holds_the_same_whatever_is_asked(data):
         assert copy.chunks == options["chunks"]
     for key in dest:
         assert "unfinished" not in key
-    if source.nchunks_initialized == 0:
+    if initialized == 0:
         assert copy.nchunks_initialized == 0
     if report.arrays[0].how != "decode":
-        assert copy.nchunks_initialized == source.nchunks_initialized or copy.shards != source.shards
+        assert copy.nchunks_initialized == initialized or copy.shards != source.shards
     elif copy.fill_value is not None:
         # As many chunks as writing the values afresh stores.
         fresh = gzarr.create_array(**gzarr.arrays.like(copy, {}))
@@ -365,9 +372,9 @@ def test_regions_hold_whole_objects_and_cover_everything_once(data):
 def test_regions_grow_to_read_every_chunk_once_where_they_may():
     grids = regular_grid((1000, 1000), (100, 10)), regular_grid((1000, 1000), (30, 100))
     assert cut(*grids, 1, 10**6).reads == 1.0
-    tight = cut(*grids, 1, 30 * 1000)
+    tight = cut(*grids, 1, 30 * 200)
     assert 1.0 < tight.reads < 10.0
-    assert tight.nbytes <= 30 * 1000
+    assert tight.nbytes <= 30 * 200
 
 
 def test_every_object_is_written_once_and_read_as_often_as_said(tmp_path):
