@@ -45,7 +45,7 @@ def from_tiff(
     try:
         file = tifffile.TiffFile(path)
         found = list(file.series)
-    except (OSError, ValueError, tifffile.TiffFileError) as error:
+    except Exception as error:  # damaged directories make tifffile raise errors of many kinds
         raise CopyError(f"cannot open {str(path)!r} as TIFF: {error}") from error
     with file:
         if series is not None and not 0 <= series < len(found):

@@ -222,7 +222,8 @@ def _copy_encoded(
         copy_batch(*ios, batch)
         done(sum(_nelements(grid, coords) for coords in batch) * source.itemsize)
 
-    done(sum(_nelements(grid, coords) for coords in present) * source.itemsize)
+    if present:
+        done(sum(_nelements(grid, coords) for coords in present) * source.itemsize)
     array.backend.run(copy_some, _batches(wanted, _BATCH if how == "objects" else 1), source.nbytes)
 
 

@@ -63,7 +63,9 @@ def test_formats_are_recognized_by_what_is_in_the_file(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.h5", "a.nc", "a.tif", "a.npy", "a.npz", "a.png"])
-@pytest.mark.parametrize("content", [b"", b"\x89HDF\r\n\x1a\nxx", b"CDF\x01xx", b"II*\0\xff", b"\x93NUMPYx", b"\x89PNGx"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x89HDF\r\n\x1a\nxx", b"CDF\x01xx", b"II*\0\xff", b"\x93NUMPYx", b"\x89PNGx"]
+)
 def test_damaged_files_give_one_clear_error(tmp_path, name, content):
     path, dest = tmp_path / name, MemoryStore()
     path.write_bytes(content)
@@ -116,10 +118,8 @@ LARGE = {
     """,
     "tiff": """
         import tifffile
-        tiles = (np.full((100, 3000), float(row)) for row in range(0, 4000, 100))
-        def cut():
-            for rows in tiles: yield rows
-        tifffile.imwrite(path, cut(), shape=(4000, 3000), dtype="f8", rowsperstrip=100, compression="zlib")
+        data = np.repeat(np.arange(0.0, 4000, 100), 100)[:, None] * np.ones(3000)
+        tifffile.imwrite(path, data, rowsperstrip=100, compression="zlib")
     """,
 }
 
@@ -152,7 +152,14 @@ def test_a_file_larger_than_the_budget_is_streamed(tmp_path, format):
     """
     if not Path("/proc/self/status").exists():
         pytest.skip("the memory of a process is read from /proc")
-    command = [sys.executable, "-c", textwrap.dedent(convert_script), str(tmp_path / "a.dat"), str(tmp_path / "z"), format]
+    command = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(convert_script),
+        str(tmp_path / "a.dat"),
+        str(tmp_path / "z"),
+        format,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "GZARR_THREADING__MAX_WORKERS": "2"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
     assert done.returncode == 0, done.stderr
@@ -192,7 +199,7 @@ def test_npz(tmp_path):
 def test_pickles_and_hostile_archives_are_refused(tmp_path):
     dest = MemoryStore()
     np.save(tmp_path / "a.npy", np.array([{}], object), allow_pickle=True)
-    with pytest.raises(CopyError, match="Object arrays cannot be loaded"):
+    with pytest.raises(CopyError, match="Python objects in dtype"):
         convert.from_npy(tmp_path / "a.npy", dest)
     for name in ("../x.npy", "/x.npy", "zarr.json.npy", "..npy"):
         with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
@@ -262,9 +269,9 @@ TIFFS = [
     ((100, 90), {"rowsperstrip": 7, "compression": "lzw", "predictor": True}),
     ((100, 90, 3), {"photometric": "rgb", "tile": (16, 32)}),
     ((3, 100, 90), {"photometric": "rgb", "planarconfig": "separate", "rowsperstrip": 16, "compression": "deflate"}),
-    ((4, 60, 50), {"metadata": {"axes": "TYX"}}),
+    ((4, 60, 50), {"photometric": "minisblack", "metadata": {"axes": "TYX"}}),
     ((4, 60, 50, 3), {"tile": (32, 16), "photometric": "rgb", "metadata": {"axes": "ZYXS"}, "compression": "lzma"}),
-    ((2, 3, 40, 50), {"metadata": {"axes": "TCYX"}, "compression": "zstd"}),
+    ((2, 3, 40, 50), {"photometric": "minisblack", "metadata": {"axes": "TCYX"}, "compression": "zstd"}),
     ((6, 33, 40), {"tile": (4, 16, 16), "volumetric": True, "compression": "zlib"}),
     ((1, 5), {"compression": "zlib"}),
 ]

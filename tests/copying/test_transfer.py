@@ -36,7 +36,7 @@ def arrays(draw, formats=(2, 3)):
     shape = tuple(draw(st.lists(st.integers(0, 9), min_size=0, max_size=3)))
     dtype = draw(st.sampled_from(DTYPES))
     zarr_format = draw(st.sampled_from(formats))
-    options, sharded = draw(layouts(shape, zarr_format))
+    options = draw(layouts(shape, zarr_format))
     fill = None if zarr_format == 2 and draw(st.booleans()) else filled(dtype, (1,), draw(st.integers(0, 5)))[0]
     z = gzarr.create_array(
         shape=shape,
@@ -66,7 +66,7 @@ def layouts(draw, shape, zarr_format):
         options["compressors"] = draw(st.sampled_from([None, numcodecs.GZip(1), numcodecs.Blosc()]))
     if zarr_format == 2 and draw(st.booleans()):
         options["order"] = "F"
-    return options, sharded
+    return options
 
 
 def same_values(one, other):
@@ -79,7 +79,7 @@ def same_values(one, other):
 def test_a_copy_holds_the_same_whatever_is_asked(data):
     source = data.draw(arrays())
     zarr_format = data.draw(st.sampled_from([None, 2, 3]))
-    options, _ = data.draw(layouts(source.shape, zarr_format or source.zarr_format))
+    options = data.draw(layouts(source.shape, zarr_format or source.zarr_format))
     if data.draw(st.booleans()):
         options = {}
     if zarr_format is not None:
@@ -326,7 +326,9 @@ def test_a_bar(capsys):
 
 def test_memory_stays_within_the_budget(tmp_path):
     """A full transposition of chunks, rows to columns: 32 MB through 4 MiB."""
-    rows = gzarr.create_array(tmp_path / "rows.zarr", shape=(2000, 2000), chunks=(20, 2000), dtype="f8", compressor=None)
+    rows = gzarr.create_array(
+        tmp_path / "rows.zarr", shape=(2000, 2000), chunks=(20, 2000), dtype="f8", compressor=None
+    )
     for start in range(0, 2000, 200):
         rows[start : start + 200] = np.arange(2000.0) + start
     budget = 4 << 20
