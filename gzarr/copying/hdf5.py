@@ -158,7 +158,8 @@ def attributes_of(node: Any) -> dict[str, Any]:
             found[name] = _attribute(node, name)
         except (TypeError, ValueError, OSError) as error:
             raise CopyError(
-                f"{place(node)}: attribute {name!r} has no form in JSON: {error}; delete it, or use gzarr.copy with without_attrs=True"
+                f"{place(node)}: attribute {name!r} has no form in JSON: {error}; delete it, or use gzarr.copy with "
+                "without_attrs=True"
             ) from error
     return found
 

@@ -65,11 +65,13 @@ class SourceTree:
         name: what messages call the place; the same name means the same place.
         groups: attributes of the groups, parents first; empty if the place is an array.
         arrays: the arrays.
+        zarr_format: format of the source, if it is Zarr.
     """
 
     name: str
     groups: Mapping[str, Mapping[str, Any]]
     arrays: Mapping[str, Source]
+    zarr_format: int | None = None
 
 
 def regular_grid(shape: tuple[int, ...], chunks: tuple[int, ...] | None) -> Grid:
@@ -103,7 +105,7 @@ def from_group(group: Group) -> SourceTree:
             groups[path] = node.attrs.asdict()
         else:
             found[path] = from_array(node)
-    return SourceTree(group.store_path, groups, found)
+    return SourceTree(group.store_path, groups, found, group.zarr_format)
 
 
 def from_memory(data: Any, name: str = "array") -> Source:

@@ -142,7 +142,7 @@ def _tree_of(source: Any) -> SourceTree:
     if isinstance(source, Group):
         return sources.from_group(source)
     one = sources.from_array(source) if isinstance(source, Array) else sources.from_memory(source)
-    return SourceTree(one.name, {}, {"": one})
+    return SourceTree(one.name, {}, {"": one}, None if one.array is None else one.array.zarr_format)
 
 
 def check_apart(source: Array | Group, store: Store, path: str) -> None:
@@ -163,7 +163,8 @@ def transfer_tree(
     bad = next((name for name in _FROM_SOURCE if name in keywords), None)
     if bad is not None:
         raise TypeError(f"{bad!r} cannot be given to a copy: it is as in the source")
-    zarr_format = _format_of(tree, keywords)
+    zarr_format = _format_of(tree, store, path, keywords)
+    keywords = {**keywords, "zarr_format": zarr_format}
     jobs = [_plan(source, join_path(path, name), backend, settings, keywords) for name, source in tree.arrays.items()]
     origins = [(s.name, s.shape, str(s.dtype), _stored_form(s)) for s in tree.arrays.values()]
     mark = make_mark(tree.name, [(job.path, origin, job.meta) for job, origin in zip(jobs, origins, strict=True)])
@@ -192,13 +193,30 @@ def transfer_tree(
     return report
 
 
-def _format_of(tree: SourceTree, keywords: Mapping[str, Any]) -> ZarrFormat:
-    """The format asked for, else that of the source, else the default."""
+def _format_of(tree: SourceTree, store: Store, path: str, keywords: Mapping[str, Any]) -> ZarrFormat:
+    """The format asked for, else that of the group that the copy goes into, else that of the source.
+
+    Raises: MetadataError if the group has another format than is asked for: nothing would find the copy there.
+    """
     asked = keywords.get("zarr_format")
-    if asked is None:
-        first = next((s.array for s in tree.arrays.values() if s.array is not None), None)
-        asked = None if first is None else first.zarr_format
-    return creation.checked_format(asked)
+    around = _nearest_group(store, path)
+    if around is not None and asked not in (None, around.zarr_format):
+        raise MetadataError(
+            f"zarr_format={asked!r} cannot lie in {store}, whose group around {path!r} has format "
+            f"{around.zarr_format}; leave it out"
+        )
+    found = tree.zarr_format if around is None else around.zarr_format
+    return creation.checked_format(found if asked is None else asked)
+
+
+def _nearest_group(store: Store, path: str) -> GroupMeta | None:
+    """The group that a path lies in, at any depth."""
+    while path:
+        path = path.rpartition("/")[0]
+        node = read_node(store, path)
+        if isinstance(node, GroupMeta):
+            return node
+    return None
 
 
 def _stored_form(source: Source) -> Any:
@@ -218,14 +236,13 @@ def _plan(source: Source, path: str, backend: Backend, settings: Settings, keywo
 
 def new_meta(source: Source, keywords: Mapping[str, Any]) -> ArrayMeta:
     """The metadata of a copy: like the source, but for the keywords given. Raises: MetadataError, TypeError."""
-    given = {name: value for name, value in keywords.items() if name != "device"}
     if source.array is not None:
-        options = arrays.like(source.array, given)
+        options = arrays.like(source.array, keywords)
     else:
         mask = {} if source.mask_value is None else {"fill_value": source.mask_value}
-        options = {"shape": source.shape, "dtype": source.dtype, **source.options, **mask, **given}
+        options = {"shape": source.shape, "dtype": source.dtype, **source.options, **mask, **keywords}
     meta = creation.array_meta(arrays.options_from(options))
-    names = given.get("dimension_names", source.dimension_names)
+    names = keywords.get("dimension_names", source.dimension_names)
     meta = in_format(meta, source.attributes, names, _mask_value(source, meta))
     if source.array is not None and source.array.metadata.zarr_format is meta.zarr_format:
         meta = replace(meta, extra=source.array.metadata.extra)
@@ -246,7 +263,7 @@ def _check_room(store: Store, path: str, settings: Settings, mark: Any) -> bool:
     """Whether an interrupted copy is gone on with. Raises: CopyError if something is in the way."""
     found = read_mark(store, path)
     where = join_path(str(store), path)
-    if found is not None and settings.resume:
+    if found is not None and settings.resume and (found == mark or settings.if_exists != "replace"):
         if found != mark:
             what = (
                 f"of {found.source}" if found.source != mark.source else "with other arguments, or of what has changed"
@@ -317,8 +334,10 @@ def write_array(
     progress: Progress,
     present: set[tuple[int, ...]] | None = None,
 ) -> None:
-    """Write the chunks of a new array, then its metadata. Nothing but chunks of the same copy may be there before."""
+    """Write the chunks of a new array, then its metadata. ``present`` are its objects that are there already."""
     array = Array(store, path, meta, backend, write_empty_chunks=False)
+    if not present:  # what a copy that was killed may have left: where this one stores nothing, it would show
+        store.delete_many([join_path(path, meta.keys.encode(c)) for c in objects_stored(meta, store, path)])
     copy_array(source, array, route, present or set(), lambda nbytes: progress.add(nbytes, source.name))
     write_node(store, path, meta)
 

@@ -1,6 +1,6 @@
 """NetCDF and HDF5 into Zarr and out again; xarray sees the same in all three."""
 
-import datetime
+import datetime as dt
 
 import h5py
 import netCDF4
@@ -156,7 +156,7 @@ def test_types_that_netcdf_has_not_are_stored_as_xarray_does(tmp_path):
     with netCDF4.Dataset(tmp_path / "a.nc") as file:
         assert file["flag"][:].tolist() == [1, 0]
         when = file["when"]
-        assert netCDF4.num2date(when[0], when.units) == datetime.datetime(2020, 1, 2)  # noqa: DTZ001
+        assert netCDF4.num2date(when[0], when.units) == dt.datetime(2020, 1, 2)  # noqa: DTZ001
         assert when[1] is np.ma.masked
         assert file["text"][:].tolist() == file["bytes"][:].tolist() == ["a", "bcd"]
         assert file["big"][:].tolist() == [0, 1, 2]

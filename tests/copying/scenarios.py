@@ -54,7 +54,7 @@ class Log:
         print(f"## {title}", file=self.text)
         try:
             print(function(*args, log=self.text, **kwargs), file=self.text)
-        except Exception as error:  # the error is what is compared
+        except Exception as error:  # noqa: BLE001 - the error is what is compared
             print(type(error).__name__, error, file=self.text)
 
 

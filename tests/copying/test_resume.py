@@ -1,4 +1,4 @@
-"""Interrupted copies: a process that is killed, a store that fails, a store that fills up; and how they are gone on with."""
+"""Interrupted copies: a process that is killed, a store that fails or fills up; and how they are gone on with."""
 
 import os
 import signal

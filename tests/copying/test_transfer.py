@@ -210,6 +210,31 @@ def test_into_a_path_and_into_a_group(tmp_path):
         gzarr.transfer(source, dest["z"])
 
 
+def test_a_copy_has_the_format_of_the_group_that_it_goes_into():
+    source, dest = hierarchy(), gzarr.create_group(zarr_format=2)
+    gzarr.transfer(source, dest, path="x/y")
+    check_hierarchy(dest["x/y"], source)
+    assert dest["x/y/c"].zarr_format == 2
+    with pytest.raises(MetadataError, match="around 'z' has format 2"):
+        gzarr.transfer(source, dest, path="z", zarr_format=3)
+    assert "z" not in dest
+    empty = MemoryStore()
+    gzarr.transfer(gzarr.create_group(zarr_format=2), empty)
+    assert sorted(empty) == [".zgroup"]
+
+
+@pytest.mark.parametrize("copy", [gzarr.transfer, gzarr.copy])
+def test_chunks_left_behind_by_a_killed_copy_do_not_show(copy):
+    source, dest = gzarr.group(), gzarr.group()
+    source.create_array("a", shape=10, chunks=2, dtype="i4")[:2] = 1
+    dest.store["a/c/3"] = source.store["a/c/0"]
+    if copy is gzarr.copy:
+        gzarr.copy(source["a"], dest)
+    else:
+        gzarr.transfer(source["a"], dest, path="a")
+    assert dest["a"][:].tolist() == [1, 1] + [0] * 8
+
+
 def test_into_an_archive(tmp_path):
     source = hierarchy()
     gzarr.transfer(source, tmp_path / "b.zip")
