@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from typing import Any
 
@@ -59,8 +60,46 @@ def to_hdf5(source: Any, path: str | os.PathLike[str], *, overwrite: bool = Fals
     """
     node = source if isinstance(source, (Array, Group)) else api.open(source, mode="r")
     h5py = hdf5.h5py_module()
-    with replacing(path, overwrite=overwrite) as partial, h5py.File(partial, "w") as file:
-        if isinstance(node, Group):
-            copy_all(node, file, **create_kws)
-        else:
-            copy(node, file, name=node.basename or "data", **create_kws)
+    with replacing(path, overwrite=overwrite) as partial, _FileForHDF5(partial, "w+b") as raw:
+        with h5py.File(raw, "w") as file:
+            if isinstance(node, Group):
+                copy_all(node, file, log=raw.check, **create_kws)
+            else:
+                copy(node, file, name=node.basename or "data", log=raw.check, **create_kws)
+        raw.check()
+
+
+class _FileForHDF5(io.FileIO):
+    """A file that keeps an error of writing to itself until it is asked.
+
+    HDF5 that cannot write (a full disk) cannot close its file either, and crashes the process at its end. So it is told
+    that all went well; the file is thrown away.
+    """
+
+    failure: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Write everything, or remember why not."""
+        view = memoryview(data).cast("B")
+        done = 0
+        while done < len(view) and self.failure is None:
+            try:
+                done += super().write(view[done:]) or 0
+            except OSError as error:
+                self.failure = error
+        return len(view)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Change the size, or remember why not."""
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.failure = self.failure or error
+            return size or 0
+
+    def check(self, _line: str = "") -> None:
+        """Raise the error that writing had: CopyError. Called for every line that a copy prints, and at the end."""
+        if self.failure is not None:
+            raise CopyError(
+                f"cannot write {os.fspath(self.name)!r}: {self.failure}; no file was made"
+            ) from self.failure

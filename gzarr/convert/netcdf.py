@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,6 +26,8 @@ from gzarr.copying.sources import Source, SourceTree, child_path, from_array, fr
 from gzarr.errors import CopyError, MissingExtraError
 from gzarr.group import Group
 
+#: With less space left, a failure to write is put down to it: the library says only "HDF error".
+_FULL_NBYTES = 1 << 20
 _LOCK = threading.Lock()
 #: NumPy's units of time, as netCDF writes them.
 _UNITS = {"ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds", "m": "minutes"}
@@ -152,7 +155,8 @@ def to_netcdf(
                 for name, one in tree.arrays.items():
                     _write_variable(dataset, name, one, compression)
         except (RuntimeError, TypeError, ValueError, OSError) as error:
-            raise CopyError(f"cannot write {os.fspath(path)!r} as NetCDF: {error}; no file was made") from error
+            full = "; the disk is full" if shutil.disk_usage(partial.parent).free < _FULL_NBYTES else ""
+            raise CopyError(f"cannot write {os.fspath(path)!r} as NetCDF: {error}{full}; no file was made") from error
 
 
 def _write_variable(dataset: Any, path: str, source: Source, compression: str | None) -> None:

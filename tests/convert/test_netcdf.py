@@ -1,6 +1,11 @@
 """NetCDF and HDF5 into Zarr and out again; xarray sees the same in all three."""
 
 import datetime as dt
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
 import h5py
 import netCDF4
@@ -13,6 +18,7 @@ from gzarr import convert
 from gzarr.errors import CopyError, MetadataError
 from gzarr.storage import MemoryStore
 
+ROOT = Path(__file__).parents[2]
 FORMATS = ["NETCDF4", "NETCDF4_CLASSIC", "NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"]
 
 
@@ -177,6 +183,35 @@ def test_what_cannot_be_written_leaves_no_file(tmp_path):
     for write in (convert.to_netcdf, convert.to_hdf5):
         with pytest.raises((CopyError, MetadataError, ValueError), match="c/1"):
             write(damaged, tmp_path / "a.nc")
+    assert list(tmp_path.iterdir()) == []
+
+
+FULL_DISK = """
+    import resource, signal, sys
+    import numpy as np
+    import gzarr
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    root = gzarr.group()
+    for name in "abc":
+        root.create_array(name, data=np.random.default_rng(0).random((300, 100)), chunks=(50, 100))
+    try:
+        getattr(gzarr.convert, sys.argv[1])(root, sys.argv[2])
+    except gzarr.CopyError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no limit for the size of files")
+@pytest.mark.parametrize(("function", "reason"), [("to_hdf5", "File too large"), ("to_netcdf", "HDF error")])
+def test_a_file_that_cannot_grow_leaves_nothing_and_the_process_lives(tmp_path, function, reason):
+    """HDF5 crashes the process at its end if it could not write a file: here it does not."""
+    command = [sys.executable, "-c", textwrap.dedent(FULL_DISK), function, str(tmp_path / "a.out")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert reason in done.stdout
+    assert "no file was made" in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 
