@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from gzarr.copying.report import TransferReport
+from gzarr.copying.settings import Settings
 from gzarr.copying.sources import SourceTree
-from gzarr.copying.transfer import Settings, destination, transfer_tree
+from gzarr.copying.transfer import destination, transfer_tree
 from gzarr.errors import CopyError
 
 _SETTINGS = frozenset(f.name for f in fields(Settings))

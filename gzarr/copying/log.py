@@ -1,13 +1,25 @@
-"""Where zarr 2's copying functions print their lines: a function, a file by name, a file object, or nowhere."""
+"""What zarr 2's copying functions print and count, and where: a function, a file by name, a file object, or nowhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 Log: TypeAlias = Callable[[str], object]
+
+
+class Counts(NamedTuple):
+    """What a copy did: numbers of items copied and skipped, decoded bytes copied."""
+
+    ncopied: int = 0
+    nskipped: int = 0
+    nbytes: int = 0
+
+    def plus(self, other: Counts) -> Counts:
+        """The sum of both."""
+        return Counts(self[0] + other[0], self[1] + other[1], self[2] + other[2])
 
 
 @contextmanager
@@ -32,7 +44,7 @@ def _print(line: str, file: Any) -> None:
         file.flush()  # whoever watches sees each line at once
 
 
-def summary(log: Log, counts: tuple[int, int, int], *, dry_run: bool) -> None:
+def summary(log: Log, counts: Counts, *, dry_run: bool) -> None:
     """Print the last line."""
     ncopied, nskipped, nbytes = counts
     begin, end = ("dry run", "") if dry_run else ("all done", f", {nbytes:,} bytes copied")

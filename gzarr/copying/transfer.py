@@ -9,22 +9,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
-from gzarr import api, arrays, creation
+from gzarr import api, creation
 from gzarr.array import Array
 from gzarr.backend import Backend
 from gzarr.copying import sources
-from gzarr.copying.arrays import BUDGET_NBYTES, Route, copy_array, plan_route
-from gzarr.copying.conventions import ATTRIBUTE, in_format
+from gzarr.copying.arrays import BUDGET_NBYTES, Route, copy_array
+from gzarr.copying.planning import Job, check_keywords, format_of, plan, reported, stored_form
 from gzarr.copying.progress import Progress, ProgressLike
-from gzarr.copying.report import ArrayReport, TransferReport
+from gzarr.copying.report import TransferReport
+from gzarr.copying.settings import IfExists, Settings
 from gzarr.copying.sources import Source, SourceTree
 from gzarr.copying.unfinished import MARK, make_mark, read_mark, remove_mark, write_mark
 from gzarr.devices import backend_for
-from gzarr.errors import CopyError, GzarrError, MetadataError, ReadOnlyError
-from gzarr.grid import nchunks
+from gzarr.errors import CopyError, GzarrError, ReadOnlyError
 from gzarr.group import Group
 from gzarr.keys import join_path, normalize_path
 from gzarr.metadata.documents import read_node, write_node
@@ -33,45 +33,6 @@ from gzarr.node import lies_within
 from gzarr.resizing import objects_stored
 from gzarr.storage import open_store
 from gzarr.storage.base import Store
-
-IfExists = Literal["raise", "replace", "skip"]
-#: Keywords of the creation functions that a copy takes from its source.
-_FROM_SOURCE = ("shape", "dtype", "data", "attributes", "overwrite", "path", "name", "store")
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How to copy, besides what the new arrays are like.
-
-    Attributes:
-        if_exists: "raise", "replace" what is there, or "skip" arrays that are there.
-        dry_run: only say what would be done.
-        resume: go on with a copy that was interrupted.
-        progress: see `gzarr.copying.progress.ProgressLike`.
-        budget_nbytes: host memory for what has been read, in bytes; at least one object of the destination is held.
-    """
-
-    if_exists: IfExists = "raise"
-    dry_run: bool = False
-    resume: bool = False
-    progress: ProgressLike = None
-    budget_nbytes: int = BUDGET_NBYTES
-
-    def __post_init__(self) -> None:
-        if self.if_exists not in ("raise", "replace", "skip"):
-            raise ValueError(f"if_exists must be 'raise', 'replace' or 'skip', got {self.if_exists!r}")
-        if self.budget_nbytes < 1:
-            raise ValueError(f"budget_nbytes must be at least 1, got {self.budget_nbytes!r}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """One array to copy: where it goes, as what, and how."""
-
-    path: str
-    source: Source
-    meta: ArrayMeta
-    route: Route
 
 
 def transfer(
@@ -160,13 +121,14 @@ def transfer_tree(
     tree: SourceTree, store: Store, path: str, backend: Backend, settings: Settings, keywords: Mapping[str, Any]
 ) -> TransferReport:
     """Copy a tree of sources to a place in a store. See `transfer`."""
-    bad = next((name for name in _FROM_SOURCE if name in keywords), None)
-    if bad is not None:
-        raise TypeError(f"{bad!r} cannot be given to a copy: it is as in the source")
-    zarr_format = _format_of(tree, store, path, keywords)
+    check_keywords(keywords)
+    zarr_format = format_of(tree, store, path, keywords)
     keywords = {**keywords, "zarr_format": zarr_format}
-    jobs = [_plan(source, join_path(path, name), backend, settings, keywords) for name, source in tree.arrays.items()]
-    origins = [(s.name, s.shape, str(s.dtype), _stored_form(s)) for s in tree.arrays.values()]
+    jobs = [
+        plan(source, join_path(path, name), backend, settings.budget_nbytes, keywords)
+        for name, source in tree.arrays.items()
+    ]
+    origins = [(s.name, s.shape, str(s.dtype), stored_form(s)) for s in tree.arrays.values()]
     mark = make_mark(tree.name, [(job.path, origin, job.meta) for job, origin in zip(jobs, origins, strict=True)])
     resuming = _check_room(store, path, settings, mark)
     if not settings.dry_run and store.read_only:
@@ -174,7 +136,7 @@ def transfer_tree(
     there = _already_there(store, jobs, settings, resuming=resuming)
     todo = [job for job in jobs if job.path not in there]
     report = TransferReport(
-        tuple(_reported(job) for job in todo), len(tree.groups), len(there), dry_run=settings.dry_run
+        tuple(reported(job) for job in todo), len(tree.groups), len(there), dry_run=settings.dry_run
     )
     if settings.dry_run or (settings.resume and not todo and not resuming):
         return report
@@ -191,72 +153,6 @@ def transfer_tree(
                 _copy_job(store, job, backend, progress, resuming=resuming)
         remove_mark(store, path)
     return report
-
-
-def _format_of(tree: SourceTree, store: Store, path: str, keywords: Mapping[str, Any]) -> ZarrFormat:
-    """The format asked for, else that of the group that the copy goes into, else that of the source.
-
-    Raises: MetadataError if the group has another format than is asked for: nothing would find the copy there.
-    """
-    asked = keywords.get("zarr_format")
-    around = _nearest_group(store, path)
-    if around is not None and asked not in (None, around.zarr_format):
-        raise MetadataError(
-            f"zarr_format={asked!r} cannot lie in {store}, whose group around {path!r} has format "
-            f"{around.zarr_format}; leave it out"
-        )
-    found = tree.zarr_format if around is None else around.zarr_format
-    return creation.checked_format(found if asked is None else asked)
-
-
-def _nearest_group(store: Store, path: str) -> GroupMeta | None:
-    """The group that a path lies in, at any depth."""
-    while path:
-        path = path.rpartition("/")[0]
-        node = read_node(store, path)
-        if isinstance(node, GroupMeta):
-            return node
-    return None
-
-
-def _stored_form(source: Source) -> Any:
-    """What tells a source's stored form apart: a copy that goes on must have read the same before."""
-    return None if source.array is None else repr(source.array.metadata)
-
-
-def _plan(source: Source, path: str, backend: Backend, settings: Settings, keywords: Mapping[str, Any]) -> _Job:
-    """Work out an array's new metadata and how it is copied. Raises: MetadataError naming the array."""
-    try:
-        meta = new_meta(source, keywords)
-        Array(open_store(None)[0], path, meta, backend).require_codecs()
-    except (MetadataError, TypeError) as error:
-        raise type(error)(f"cannot copy {source.name}: {error}") from error
-    return _Job(path, source, meta, plan_route(source, meta, settings.budget_nbytes))
-
-
-def new_meta(source: Source, keywords: Mapping[str, Any]) -> ArrayMeta:
-    """The metadata of a copy: like the source, but for the keywords given. Raises: MetadataError, TypeError."""
-    if source.array is not None:
-        options = arrays.like(source.array, keywords)
-    else:
-        mask = {} if source.mask_value is None else {"fill_value": source.mask_value}
-        options = {"shape": source.shape, "dtype": source.dtype, **source.options, **mask, **keywords}
-    meta = creation.array_meta(arrays.options_from(options))
-    names = keywords.get("dimension_names", source.dimension_names)
-    meta = in_format(meta, source.attributes, names, _mask_value(source, meta))
-    if source.array is not None and source.array.metadata.zarr_format is meta.zarr_format:
-        meta = replace(meta, extra=source.array.metadata.extra)
-    return meta
-
-
-def _mask_value(source: Source, meta: ArrayMeta) -> Any:
-    """The value that stands for missing data, if the copy has to say it.
-
-    In v2 xarray takes the fill value for it; zero, though, is what arrays have that nobody chose a fill value for.
-    """
-    if source.array is None or ATTRIBUTE not in source.attributes or source.array.zarr_format == meta.zarr_format:
-        return source.mask_value
-    return source.array.fill_value or None
 
 
 def _check_room(store: Store, path: str, settings: Settings, mark: Any) -> bool:
@@ -282,7 +178,7 @@ def _check_room(store: Store, path: str, settings: Settings, mark: Any) -> bool:
     return False
 
 
-def _already_there(store: Store, jobs: list[_Job], settings: Settings, *, resuming: bool) -> set[str]:
+def _already_there(store: Store, jobs: list[Job], settings: Settings, *, resuming: bool) -> set[str]:
     """Paths of the arrays that need not be copied. Raises: CopyError if something else is in their place."""
     if not resuming and not settings.resume and settings.if_exists != "skip":
         return set()
@@ -319,7 +215,7 @@ def _write_group(store: Store, path: str, attributes: Mapping[str, Any], zarr_fo
         write_node(store, path, GroupMeta(merged, zarr_format if node is None else node.zarr_format))
 
 
-def _copy_job(store: Store, job: _Job, backend: Backend, progress: Progress, *, resuming: bool) -> None:
+def _copy_job(store: Store, job: Job, backend: Backend, progress: Progress, *, resuming: bool) -> None:
     present = set(objects_stored(job.meta, store, job.path)) if resuming else set()
     write_array(store, job.path, job.source, job.meta, job.route, backend, progress, present)
 
@@ -367,20 +263,4 @@ def _what_is_left(store: Store, path: str, made: list[str], settings: Settings, 
         f"the copy to {where} stopped at {current}: {reason}. {len(complete)} arrays are complete there; what was "
         f"begun is kept but cannot be opened yet. Go on with the same call and resume=True, or delete {where!r} "
         f"(marked by {MARK})"
-    )
-
-
-def _reported(job: _Job) -> ArrayReport:
-    return ArrayReport(
-        path=job.path,
-        source=job.source.name,
-        shape=job.meta.shape,
-        dtype=str(job.meta.data_type.dtype),
-        chunks=job.meta.chunks,
-        shards=None if job.meta.sharding is None else job.meta.object_shape,
-        nbytes=job.source.nbytes,
-        nobjects=nchunks(job.meta.grid),
-        how=job.route.how,
-        region=None if job.route.regions is None else job.route.regions.shape,
-        reads=job.route.reads,
     )

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.copying.arrays import plan_route
+from gzarr.copying.planning import new_meta
 from gzarr.copying.regions import cut
 from gzarr.copying.sources import from_array, regular_grid
-from gzarr.copying.transfer import new_meta
 from gzarr.errors import CopyError, MetadataError, ReadOnlyError
 from gzarr.grid import VaryingAxis
 from gzarr.resizing import objects_stored
