@@ -3,7 +3,7 @@
 ``import gzarr as zarr`` reads and writes Zarr v2 and v3 in the call styles of zarr 2 and zarr-python 3.
 """
 
-from gzarr import codecs, errors, storage
+from gzarr import codecs, convert, errors, storage
 from gzarr.api import (
     array,
     create,
@@ -33,6 +33,7 @@ from gzarr.array import Array
 from gzarr.asynchronous import aopen, aopen_array, aopen_group
 from gzarr.codecs.registry import register_codec
 from gzarr.config import config
+from gzarr.copying import copy, copy_all, copy_store, transfer
 from gzarr.dtypes import register_data_type
 from gzarr.errors import (
     ArrayNotFoundError,
@@ -80,6 +81,10 @@ __all__ = [
     "array",
     "codecs",
     "config",
+    "convert",
+    "copy",
+    "copy_all",
+    "copy_store",
     "create",
     "create_array",
     "create_group",
@@ -103,6 +108,7 @@ __all__ = [
     "save_array",
     "save_group",
     "storage",
+    "transfer",
     "tree",
     "zeros",
     "zeros_like",

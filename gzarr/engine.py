@@ -141,8 +141,7 @@ def _taken(items: Sequence[T], positions: Sequence[int]) -> Sequence[T]:
 def _read_wave(job: ReadJob, wave: Wave) -> None:
     io = job.io
     parts = wave[0][1] if len(wave) == 1 else [part for _, members in wave for part in members]
-    near = (io.chain(parts[0].coords), parts if io.uniform else ())
-    buffers = _load_wave(io, wave, parts, near)
+    buffers = _load(io, wave, parts, parts if io.uniform else ())
     for chain, positions in _by_chain(io, parts):
         try:
             io.backend.place(chain, _taken(buffers, positions), _taken(parts, positions), job.out, job.fields)
@@ -150,10 +149,14 @@ def _read_wave(job: ReadJob, wave: Wave) -> None:
             raise _chunk_error(io, wave, error, positions) from error
 
 
-def _load_wave(
-    io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain, Sequence[Part]]
-) -> list[Buffer | None]:
-    """Fetch the encoded chunks of a wave. near: a chunk's chain, and the parts if it is that of all."""
+def load_encoded(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | None]:
+    """Fetch the encoded chunks of a wave, all of their bytes."""
+    return _load(io, wave, parts, ())
+
+
+def _load(io: ArrayIO, wave: Wave, parts: Sequence[Part], taken: Sequence[Part]) -> list[Any]:
+    """Fetch what `Backend.place` will place. taken: what it will take, if all chunks have one chain."""
+    near = io.chain(parts[0].coords), taken
     layout, store = io.layout, io.store
     if layout.objects is layout.grid:
         try:

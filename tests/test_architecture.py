@@ -28,7 +28,8 @@ FLOORS = (
     {"arrays"},
     {"group"},
     {"api"},
-    {"asynchronous"},
+    {"asynchronous", "copying"},
+    {"convert"},
     {"__init__"},
     {"demo", "interop"},
     {"cli"},
@@ -38,8 +39,9 @@ FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in name
 GPU_LIBRARIES = {"cupy", "cupyx", "nvcomp", "nvidia", "kvikio"}
 NAMES_GPU = {"gpu", "devices"}
 #: Format differences end in metadata/ and in the JSON of fill values. Creation takes the format as an argument, an
-#: array shows its codecs in the words of its format, and the demo writes both. Xarray has other defaults for each.
-KNOWS_FORMATS = {"metadata", "dtypes", "creation", "array", "arrays", "api", "demo", "interop"}
+#: array shows its codecs in the words of its format, the demo writes both, and copies convert one into the other. Xarray
+#: has other defaults for each.
+KNOWS_FORMATS = {"metadata", "dtypes", "creation", "array", "arrays", "api", "demo", "interop", "copying", "convert"}
 
 
 def imported_names(tree: ast.AST) -> Iterator[str]:
