@@ -25,7 +25,7 @@ from gzarr.info import Tree
 from gzarr.keys import join_path, normalize_path
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta
-from gzarr.storage import LocalStore, ZipStore, open_store
+from gzarr.storage import LocalStore, StoreURL, ZipStore, open_store
 from gzarr.storage.base import Store
 
 _MODES = {"r", "r+", "a", "w", "w-", "x"}
@@ -87,6 +87,7 @@ def create_array(
     given |= {"compressor": compressor, "compressors": compressors, "filters": filters, "serializer": serializer}
     given |= {"codecs": codecs, "fill_value": fill_value, "zarr_format": zarr_format, "attributes": attributes}
     given |= {"dimension_names": dimension_names, "chunk_key_encoding": chunk_key_encoding}
+    store = _with_options(store, given)
     opened, base = _opened(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(name or path or ""))
     return arrays.make(opened, where, backend_for(device), data=data, overwrite=overwrite, **given)
@@ -191,6 +192,7 @@ def open_array(
     kwargs: of `create_array`, used if the array is created; ``read_only=True`` means mode "r".
     Raises: ArrayNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError, TypeError for unknown keywords.
     """
+    store, path = _with_options(path if store is None else store, kwargs), None if store is None else path
     mode = _asked_mode(mode, kwargs)
     opened, where, mode = _located(store, path, mode)
     backend = backend_for(device)
@@ -232,6 +234,7 @@ def group(
         └── bar
             └── baz (100, 100) int32
     """
+    store = _with_options(store, ignored)
     _check_ignored(ignored)
     opened, base = _opened(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(path or ""))
@@ -259,6 +262,7 @@ def create_group(
     **ignored: Any,
 ) -> Group:
     """Create a group. Raises: ContainsArrayError, ContainsGroupError if something is there."""
+    store = _with_options(store, ignored)
     _check_ignored(ignored)
     opened, base = _opened(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(path or ""))
@@ -281,6 +285,7 @@ def open_group(
 
     Raises: GroupNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError.
     """
+    store, path = _with_options(path if store is None else store, ignored), None if store is None else path
     _check_ignored(ignored)
     opened, where, mode = _located(store, path, mode)
     backend = backend_for(device)
@@ -305,6 +310,7 @@ def open(store: Any = None, mode: str | None = None, *, path: str | None = None,
     """
     if store is None and path is not None:
         store, path = path, None
+    store = _with_options(store, kwargs)
     mode = _asked_mode(mode, kwargs)
     wants_array = kwargs.get("shape") is not None or kwargs.get("data") is not None
     if mode in ("w", "w-", "x"):
@@ -351,6 +357,7 @@ def save(store: Any, *args: Any, path: str | None = None, **kwargs: Any) -> None
 
 def save_array(store: Any, arr: Any, *, path: str | None = None, **kwargs: Any) -> None:
     """Save an array. kwargs: of `create_array`."""
+    store = _with_options(store, kwargs)
     opened, base = _opened(store, "w")
     create_array(opened, name=join_path(base, normalize_path(path or "")), data=arr, overwrite=True, **kwargs)
     _close_if_ours(store, opened)
@@ -358,6 +365,7 @@ def save_array(store: Any, arr: Any, *, path: str | None = None, **kwargs: Any) 
 
 def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int | None = None, **kwargs: Any) -> None:
     """Save several arrays in a group: keywords by name, others as ``arr_0``, ``arr_1``, ..."""
+    store = _with_options(store, kwargs)
     if not args and not kwargs:
         raise ValueError("at least one array must be given")
     opened, base = _opened(store, "w")
@@ -374,12 +382,16 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     _close_if_ours(store, opened)
 
 
-def load(store: Any, path: str | None = None, *, device: str | None = None) -> Any:
+def load(store: Any, path: str | None = None, *, device: str | None = None, storage_options: Any = None) -> Any:
     """Load an array into memory; of a group, a mapping that loads each array when it is asked for.
 
     Raises: NodeNotFoundError.
     """
-    node = open(store, "r", path=path, device=device) if store is not None else open(path, "r", device=device)
+    store, path = (
+        _with_options(path if store is None else store, {"storage_options": storage_options}),
+        (None if store is None else path),
+    )
+    node = open(store, "r", path=path, device=device)
     if isinstance(node, Group):
         return LazyLoader(node)
     data = node[...]
@@ -422,6 +434,20 @@ def _opened(store: Any, mode: str) -> tuple[Store, str]:
         except StoreError:  # a damaged archive: nothing to lose
             pass
     return open_store(store, mode=mode)  # type: ignore[arg-type]
+
+
+def _with_options(store: Any, keywords: dict[str, Any]) -> Any:
+    """Take ``storage_options`` out of a call's keywords and join it to the URL that it belongs to.
+
+    Raises: StoreError if there are options and no URL.
+    """
+    options = keywords.pop("storage_options", None)
+    if not options:
+        return store
+    if not isinstance(store, (str, os.PathLike)):
+        what = "no store" if store is None else f"a {type(store).__name__}"
+        raise StoreError(f"storage_options go with a URL; {what} was given")
+    return StoreURL(os.fspath(store), {**getattr(store, "options", {}), **options})
 
 
 def _located(store: Any, path: str | None, mode: str | None) -> tuple[Store, str, str]:
@@ -467,7 +493,6 @@ def _check_ignored(keywords: Mapping[str, Any]) -> None:
             "cache_attrs",
             "synchronizer",
             "chunk_store",
-            "storage_options",
             "meta_array",
             "use_consolidated",
         ):

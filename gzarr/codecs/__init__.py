@@ -5,6 +5,7 @@ from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.cast_value import CastValueCodec
 from gzarr.codecs.crc32c import Crc32cCodec
 from gzarr.codecs.gzip import GzipCodec
+from gzarr.codecs.n5 import N5Codec
 from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.registry import parse_codec, register_codec
 from gzarr.codecs.scale_offset import ScaleOffsetCodec
@@ -24,6 +25,7 @@ for _spec_class in (
     CastValueCodec,
     Crc32cCodec,
     GzipCodec,
+    N5Codec,
     ScaleOffsetCodec,
     ShardingCodec,
     TransposeCodec,
@@ -44,6 +46,7 @@ __all__ = [
     "CodecSpec",
     "Crc32cCodec",
     "GzipCodec",
+    "N5Codec",
     "NumcodecsCodec",
     "ScaleOffset",
     "ScaleOffsetCodec",

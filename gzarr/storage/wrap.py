@@ -3,12 +3,15 @@
 A wrapper answers for the store it wraps: same locks, same generations, same name.
 """
 
+# WrapperStore has the verbs of Store, which are documented there.
+# ruff: noqa: D102
+
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.base import Buffer, R, Request, Store, T
 
 
 def read_only(store: Store) -> Store:
@@ -24,12 +27,14 @@ def type_name(store: Store) -> str:
     return type_name(store._store) if isinstance(store, _ReadOnlyStore) else type(store).__name__  # noqa: SLF001
 
 
-class _Wrapper(Store):
-    """Passes every verb on."""
+class WrapperStore(Store):
+    """Passes every verb on to a store; subclasses change what they need."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.read_only = store.read_only
+        self.concurrency, self.pins = store.concurrency, store.pins
+        self.zarr_format, self.dimension_separator = store.zarr_format, store.dimension_separator
 
     def get_one(self, request: Request) -> Buffer | None:
         return self._store.get_one(request)
@@ -75,6 +80,15 @@ class _Wrapper(Store):
     def generation(self, key: str) -> object | None:
         return self._store.generation(key)
 
+    def generations(self, keys: Sequence[str]) -> list[object | None]:
+        return self._store.generations(keys)
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        return self._store.get_pinned(requests, versions)
+
+    def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        return self._store.together(function, items)
+
     def lock_name(self, key: str) -> Hashable:
         return self._store.lock_name(key)
 
@@ -91,7 +105,7 @@ class _Wrapper(Store):
         return str(self._store)
 
 
-class _ReadOnlyStore(_Wrapper):
+class _ReadOnlyStore(WrapperStore):
     """A view through which nothing can be changed."""
 
     def __init__(self, store: Store) -> None:
@@ -102,7 +116,34 @@ class _ReadOnlyStore(_Wrapper):
         """Do nothing: the view does not own the store."""
 
 
-class CountingStore(_Wrapper):
+class PinnedStore(WrapperStore):
+    """A view of a store that reads one version of each object, and knows no others.
+
+    Args:
+        store: a store that `pins`.
+        versions: token of each object; None for those that were missing, which then stay missing without a look.
+    """
+
+    def __init__(self, store: Store, versions: Mapping[str, object | None]) -> None:
+        super().__init__(store)
+        self._versions = versions
+
+    def get_one(self, request: Request) -> Buffer | None:
+        """Fetch one request. Raises: ReplacedError."""
+        return self.get_many((request,))[0]
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request. Raises: ReplacedError."""
+        there = [request for request in requests if self._versions[request.key] is not None]
+        found = iter(self._store.get_pinned(there, self._versions) if there else ())
+        return [None if self._versions[request.key] is None else next(found) for request in requests]
+
+    def generation(self, key: str) -> object | None:
+        """The version that is read."""
+        return self._versions[key]
+
+
+class CountingStore(WrapperStore):
     """Passes everything on to a store and records it; may be used by several threads.
 
     Args:
@@ -145,6 +186,13 @@ class CountingStore(_Wrapper):
             self.nbatches += 1
             self.requests.extend(requests)
         return super().get_many(requests)
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        """Fetch every request from one version of each object."""
+        with self._lock:
+            self.nbatches += 1
+            self.requests.extend(requests)
+        return super().get_pinned(requests, versions)
 
     def set(self, key: str, value: Buffer) -> None:
         """Store one object atomically."""
@@ -202,6 +250,12 @@ class CountingStore(_Wrapper):
         with self._lock:
             self.sized.append(key)
         return super().generation(key)
+
+    def generations(self, keys: Sequence[str]) -> list[object | None]:
+        """What the store says of the objects' versions."""
+        with self._lock:
+            self.sized.extend(keys)
+        return super().generations(keys)
 
     def __contains__(self, key: object) -> bool:
         with self._lock:
