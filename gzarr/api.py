@@ -25,7 +25,7 @@ from gzarr.info import Tree
 from gzarr.keys import join_path, normalize_path
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta
-from gzarr.storage import LocalStore, StoreURL, ZipStore, open_store
+from gzarr.storage import LocalStore, ZipStore, open_store
 from gzarr.storage.base import Store
 
 _MODES = {"r", "r+", "a", "w", "w-", "x"}
@@ -447,6 +447,8 @@ def _with_options(store: Any, keywords: dict[str, Any]) -> Any:
     if not isinstance(store, (str, os.PathLike)):
         what = "no store" if store is None else f"a {type(store).__name__}"
         raise StoreError(f"storage_options go with a URL; {what} was given")
+    from gzarr.storage.urls import StoreURL
+
     return StoreURL(os.fspath(store), {**getattr(store, "options", {}), **options})
 
 

@@ -7,28 +7,63 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, MutableMapping
-from typing import Any, Literal, TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from gzarr.errors import StoreError
 from gzarr.storage.archive import ZipMode
-from gzarr.storage.azure import ABSStore
 from gzarr.storage.base import Buffer, Request, Store
-from gzarr.storage.dbm import DBMStore
-from gzarr.storage.foreign import ZarrStore, is_zarr_store
-from gzarr.storage.fsspec import FsspecStore, FSStore
-from gzarr.storage.lmdb import LMDBStore
 from gzarr.storage.local import LocalStore
-from gzarr.storage.logs import LoggingStore
 from gzarr.storage.memory import MemoryStore, find_memory
-from gzarr.storage.mongodb import MongoDBStore
-from gzarr.storage.n5 import N5FSStore, N5Store
-from gzarr.storage.objects import HTTPStore, ObjectStore
-from gzarr.storage.redis import RedisStore
-from gzarr.storage.sqlite import SQLiteStore
-from gzarr.storage.urls import StoreURL, open_url
 from gzarr.storage.v2 import DirectoryStore, NestedDirectoryStore, TempStore
 from gzarr.storage.wrap import CountingStore, WrapperStore, read_only
 from gzarr.storage.zip import ZipStore
+
+if TYPE_CHECKING:
+    from gzarr.storage.azure import ABSStore
+    from gzarr.storage.dbm import DBMStore
+    from gzarr.storage.foreign import ZarrStore
+    from gzarr.storage.fsspec import FsspecStore, FSStore
+    from gzarr.storage.lmdb import LMDBStore
+    from gzarr.storage.logs import LoggingStore
+    from gzarr.storage.mongodb import MongoDBStore
+    from gzarr.storage.n5 import N5FSStore, N5Store
+    from gzarr.storage.objects import HTTPStore, ObjectStore
+    from gzarr.storage.redis import RedisStore
+    from gzarr.storage.sqlite import SQLiteStore
+    from gzarr.storage.urls import StoreURL
+
+# Stores that are imported when they are first asked for: what they stand on takes time to load.
+_LATER = {
+    "ABSStore": "azure",
+    "DBMStore": "dbm",
+    "FSStore": "fsspec",
+    "FsspecStore": "fsspec",
+    "HTTPStore": "objects",
+    "LMDBStore": "lmdb",
+    "LoggingStore": "logs",
+    "MongoDBStore": "mongodb",
+    "N5FSStore": "n5",
+    "N5Store": "n5",
+    "ObjectStore": "objects",
+    "RedisStore": "redis",
+    "SQLiteStore": "sqlite",
+    "StoreURL": "urls",
+    "ZarrStore": "foreign",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
 
 #: Another name of zarr 2.
 KVStore = MemoryStore
@@ -101,14 +136,24 @@ def _is_place(value: Any) -> bool:
 
 def _brought(value: Any, read_only: bool) -> Store | None:
     """The store over an object of another library, told by the names of its classes: none of them is imported."""
-    if is_zarr_store(value):
+    if any(c.__name__ == "Store" and c.__module__ == "zarr.abc.store" for c in type(value).__mro__):
+        from gzarr.storage.foreign import ZarrStore
+
+        if type(value).__name__ == "LocalStore" and type(value).__module__.startswith("zarr."):
+            return LocalStore(value.root, read_only or value.read_only)  # the same files, with fewer steps
         return ZarrStore(value, read_only)
     modules = {c.__module__.partition(".")[0] for c in type(value).__mro__}
     if modules & {"obstore", "_obstore"}:
+        from gzarr.storage.objects import ObjectStore
+
         return ObjectStore(value, read_only=read_only)
     if "fsspec" in modules and hasattr(value, "fs") and hasattr(value, "root"):
+        from gzarr.storage.fsspec import FsspecStore
+
         return FsspecStore.from_mapper(value, read_only)
     if "upath" in modules and getattr(value, "protocol", "") not in ("", "file", "local"):
+        from gzarr.storage.fsspec import FsspecStore
+
         return FsspecStore.from_upath(value, read_only)
     return None
 
@@ -119,8 +164,10 @@ def _open_path(
     match = _SCHEME.match(path)
     scheme = match[1].lower() if match else ""
     if match and (scheme not in ("file", "zip", "memory") or not match[0].endswith("://") or "::" in path):
+        from gzarr.storage.urls import open_url
+
         found, inner = open_url(path, options, read_only=read_only)
-        return (N5Store(found), inner) if _is_n5(path) else (found, inner)
+        return (_n5(found), inner) if _is_n5(path) else (found, inner)
     if set(options) - {"auto_mkdir"}:  # directories are made when they are needed
         raise StoreError(f"{path!r} takes no storage_options, got {sorted(options)}; they go with URLs of servers")
     if scheme == "memory":
@@ -133,7 +180,13 @@ def _open_path(
     if archive is not None:
         return ZipStore(archive, _zip_mode(mode, inner, read_only)), inner
     container, inner = _split_n5(path)
-    return (LocalStore(path, read_only), "") if container is None else (N5Store(container, read_only=read_only), inner)
+    return (LocalStore(path, read_only), "") if container is None else (_n5(LocalStore(container, read_only)), inner)
+
+
+def _n5(store: Store) -> Store:
+    from gzarr.storage.n5 import N5Store
+
+    return N5Store(store)
 
 
 def _is_n5(path: str) -> bool:

@@ -99,7 +99,7 @@ class ABSStore(RemoteStore):
                 return b""
         try:
             options |= {} if start is None else {"offset": start, "length": length}
-            return bytes(self._blob(key).download_blob(max_concurrency=1, **options).readall())
+            return bytes(self._blob(key).download_blob(max_concurrency=1, **options).readall())  # checks the tag itself
         except self._errors.ResourceModifiedError as error:
             raise ReplacedError(f"store {self}: {key!r} was replaced while it was read") from error
         except self._errors.AzureError as error:

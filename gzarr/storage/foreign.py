@@ -16,15 +16,10 @@ from typing import Any
 from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage.base import Buffer, R, Request, T, host_view
 from gzarr.storage.flat import FlatStore
-from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path, children
+from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
 
 #: Coroutines under way at once.
 _CONCURRENCY = 64
-
-
-def is_zarr_store(value: Any) -> bool:
-    """Whether something is a store of zarr-python 3, found out by the names of its classes."""
-    return any(c.__name__ == "Store" and c.__module__ == "zarr.abc.store" for c in type(value).__mro__)
 
 
 class ZarrStore(FlatStore):
@@ -131,7 +126,9 @@ class ZarrStore(FlatStore):
         exists = self._all("look up", self.store.exists, [start + name for name in names])
         objects = [name for name, there in zip(names, exists, strict=True) if there]
         paths = [name for name, there in zip(names, exists, strict=True) if not there]
-        return (objects, paths) if objects or paths else children((), path)
+        if type(self.store).__name__ == "LocalStore":  # it leaves empty directories behind
+            paths = [name for name in paths if next(self.list_prefix(start + name), None) is not None]
+        return objects, paths
 
     def lock_name(self, key: str) -> Hashable:
         """The name of the store, with the key."""

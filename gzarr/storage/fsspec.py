@@ -94,6 +94,8 @@ class FsspecStore(RemoteStore):
     # -- reading -------------------------------------------------------------------------------------------------
 
     def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
+        if self._files is not None:
+            return self._files.get_one(request)
         key, start, length = request
         if start is not None and length is not None and length <= 0:
             return None if self.getsize(key) is None else b""
@@ -155,6 +157,8 @@ class FsspecStore(RemoteStore):
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
+        if self._files is not None:
+            return self._files.getsize(key)
         info = self._info(key)
         if info is None:
             return None

@@ -21,7 +21,6 @@ import numpy as np
 
 from gzarr.errors import MetadataError, StoreError
 from gzarr.storage.base import Buffer, R, Request, Store, T
-from gzarr.storage.fsspec import FSStore
 from gzarr.storage.local import LocalStore
 from gzarr.storage.rules import as_bytes, check_key, check_path, cut
 
@@ -277,6 +276,8 @@ class N5FSStore(N5Store):
     """`N5Store` on an fsspec file system; arguments are those of `gzarr.storage.FSStore`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        from gzarr.storage.fsspec import FSStore
+
         super().__init__(FSStore(*args, **kwargs))
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import unquote
 
 from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
 from gzarr.storage.base import Buffer, Request, host_view
 from gzarr.storage.extras import require
 from gzarr.storage.remote import RemoteStore
-from gzarr.storage.rules import check_path, cut
+from gzarr.storage.rules import byte_range, check_path, cut
 
 #: Keys listed at a time; a page of S3 has 1,000.
 _PAGE = 1000
@@ -83,7 +84,10 @@ class ObjectStore(RemoteStore):
                 return None if self.getsize(key) is None else b""
             options["range"] = _range(start, length)
         try:
-            return memoryview(self._obstore.get(self.store, key, options=options).bytes())
+            result = self._obstore.get(self.store, key, options=options)
+            # Some servers do not know If-Match, so what came is compared too.
+            if version is None or result.meta["e_tag"] == version:
+                return memoryview(result.bytes())
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError, self._errors.NotFoundError) as error:
             if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error):
                 raise self._failed("read", key, error) from error
@@ -94,22 +98,25 @@ class ObjectStore(RemoteStore):
             raise ReplacedError(f"store {self}: {key!r} was replaced while it was read") from error
         except (self._errors.BaseError, OSError, ValueError) as error:
             if start is not None:
-                return self._fetch_beyond(request, error)
+                return self._fetch_otherwise(request, version, error)
             raise self._failed("read", key, error) from error
+        raise ReplacedError(f"store {self}: {key!r} was replaced while it was read")
 
-    def _fetch_beyond(self, request: Request, error: Exception) -> Buffer | None:
-        """Answer a range that the server refused: it may lie past the end, or be a suffix, which Azure has not."""
-        nbytes = self.getsize(request.key)
-        start, length = request.start or 0, request.length
+    def _fetch_otherwise(self, request: Request, version: object | None, error: Exception) -> Buffer | None:
+        """Answer a range that the server did not: it may lie past the end, or be a suffix, which Azure has not."""
+        key, start, length = request
+        if "non-partial" in str(error):  # the server does not know ranges, or does not say that it sent one
+            whole = self._fetch(Request(key), version)
+            return None if whole is None else memoryview(cut(bytes(whole), start, length))
+        nbytes = self.getsize(key)
         if nbytes is None:
             return None
-        if nbytes == 0 or start >= nbytes:
+        begin, end = byte_range(start, length, nbytes)
+        if begin == end:
             return b""
-        if start < 0:
-            first = max(nbytes + start, 0)
-            end = nbytes if length is None else nbytes + start + length
-            return self._fetch(Request(request.key, first, min(end, nbytes) - first))
-        raise self._failed(f"read bytes {start} and on of", request.key, error) from error
+        if start is not None and start < 0:
+            return self._fetch(Request(key, begin, end - begin), version)
+        raise self._failed(f"read bytes {start} and on of", key, error) from error
 
     def _head(self, key: str) -> Any | None:
         try:
@@ -248,6 +255,7 @@ class HTTPStore(ObjectStore):
         try:
             fs = fsspec.filesystem("http", use_listings_cache=False, skip_instance_cache=True)
             entries = fs.ls(url, detail=True)
+            url = unquote(url)
         except FileNotFoundError:
             return [], []
         except Exception as error:
@@ -258,7 +266,8 @@ class HTTPStore(ObjectStore):
         objects: set[str] = set()
         paths: set[str] = set()
         for entry in entries:
-            name = entry["name"][len(url) :] if entry["name"].startswith(url) else ""
+            link = unquote(entry["name"])
+            name = link[len(url) :] if link.startswith(url) else ""
             (paths if name.endswith("/") else objects).add(name.partition("/")[0])
         return sorted(objects - {""}), sorted(paths - {""})
 

@@ -229,6 +229,8 @@ def _get(db: sqlite3.Connection, request: Request) -> Buffer | None:
     if row is None:
         return None
     begin, end = byte_range(start, length, row[0])
+    if begin == end:
+        return b""
     # Positions count from 1. Both reads are in one transaction, so they see one version.
     row = db.execute("SELECT substr(v, ?, ?) FROM zarr WHERE k = ?", (begin + 1, end - begin, key)).fetchone()
     return None if row is None else bytes(row[0])

@@ -98,7 +98,7 @@ def open_url(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[
 def _open_bucket(url: str, scheme: str, options: Mapping[str, Any], read_only: bool) -> Store:
     name, extra = _BUCKETS[scheme]
     rest = url.partition("://")[2]
-    if not rest.strip("/").partition("/")[0]:
+    if not rest.partition("/")[0]:
         raise StoreError(f"{url!r} names no bucket; expected {scheme}://bucket/path")
     translated = to_obstore(options)
     if have("obstore") and translated is not None:

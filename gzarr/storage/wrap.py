@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
+from gzarr.errors import ReplacedError
 from gzarr.storage.base import Buffer, R, Request, Store, T
 
 
@@ -135,8 +136,12 @@ class PinnedStore(WrapperStore):
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request. Raises: ReplacedError."""
         there = [request for request in requests if self._versions[request.key] is not None]
-        found = iter(self._store.get_pinned(there, self._versions) if there else ())
-        return [None if self._versions[request.key] is None else next(found) for request in requests]
+        found = self._store.get_pinned(there, self._versions) if there else []
+        for request, value in zip(there, found, strict=True):
+            if value is None:
+                raise ReplacedError(f"store {self}: {request.key!r} was deleted while it was read")
+        answers = iter(found)
+        return [None if self._versions[request.key] is None else next(answers) for request in requests]
 
     def generation(self, key: str) -> object | None:
         """The version that is read."""
