@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import dbm
 import os
+import sys
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Request
+from gzarr.storage.base import Buffer, R, Request
 from gzarr.storage.flat import FlatStore, cut_all, under
 from gzarr.storage.rules import as_bytes, check_key, check_path
 
@@ -58,9 +60,12 @@ class DBMStore(FlatStore):
         self._opener, self._open_kwargs = open, open_kwargs
         self._lock = threading.RLock()
         self._db: Any = None
-        self._open_file(flag)
+        # dbm.sqlite3 serves only the thread that opened it, so one thread does everything with the file.
+        self._thread = ThreadPoolExecutor(1, "gzarr-dbm") if _serves_one_thread(open) else None
+        with self._lock:
+            self._run(self._open_file, flag)
         self.backend = dbm.whichdb(self.path) if open is None else type(self._db).__module__
-        if open is None and not self.backend:  # a new file may be empty until it is written to
+        if not self.backend:  # a new file may be empty until it is written to
             self.backend = type(self._db).__module__.replace("_gdbm", "dbm.gnu").replace("_dbm", "dbm.ndbm")
 
     def _open_file(self, flag: str) -> None:
@@ -73,36 +78,34 @@ class DBMStore(FlatStore):
                 f" {dbm.whichdb(self.path) or 'not known'!r}"
             ) from error
 
-    @contextmanager
-    def _file(self, verb: str) -> Iterator[Any]:
-        """The open file, for one thread; a closed one is opened again."""
+    def _run(self, function: Callable[..., R], *args: Any) -> R:
+        return function(*args) if self._thread is None else self._thread.submit(function, *args).result()
+
+    def _call(self, verb: str, function: Callable[[Any], R]) -> R:
+        """Call a function with the open file, one at a time; a closed file is opened again."""
         with self._lock:
             if self._db is None:
-                self._open_file("c" if self.flag[:1] == "n" else self.flag)  # never empty it a second time
+                self._run(self._open_file, "c" if self.flag[:1] == "n" else self.flag)  # never empty it a second time
             try:
-                yield self._db
-            except (StoreError, TypeError):
-                raise
+                return self._run(function, self._db)
             except Exception as error:  # every kind of DBM has errors of its own
                 raise StoreError(f"store {self} ({self.backend}): cannot {verb}: {error}") from error
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; all see one version of each object. Raises: StoreError."""
-        with self._file("read") as db:
-            values = [_lookup(db, request.key) for request in requests]
+        values = self._call("read", lambda db: [_lookup(db, request.key) for request in requests])
         return cut_all(values, requests)
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
-        with self._file(f"look up {key!r}") as db:
-            value = _lookup(db, key)
+        value = self._call(f"look up {key!r}", lambda db: _lookup(db, key))
         return None if value is None else len(value)
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path, as they were when listing began."""
         check_path(prefix)
-        with self._file("list keys") as db:
-            return under([bytes(key).decode() for key in db.keys()], prefix)  # noqa: SIM118  # not a dict
+        keys = self._call("list keys", lambda db: [bytes(key).decode() for key in db.keys()])  # noqa: SIM118 - no dict
+        return under(keys, prefix)
 
     def lock_name(self, key: str) -> Hashable:
         """The real path of the file, with the key."""
@@ -114,31 +117,34 @@ class DBMStore(FlatStore):
         for key, value in items:
             check_key(key)
             data = as_bytes(key, value)
-            with self._file(f"write {key!r} of {len(data)} bytes") as db:
-                db[key.encode()] = data
+            self._call(f"write {key!r} of {len(data)} bytes", partial(_store, key=key, data=data))
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the keys; missing ones are ignored."""
         self.check_writable()
         for key in keys:
-            with self._file(f"delete {key!r}") as db:
-                if key.encode() in db:
-                    del db[key.encode()]
+            self._call(f"delete {key!r}", partial(_discard, key=key))
 
     def flush(self) -> None:
         """Bring everything that was written into the file."""
-        with self._file("flush") as db:
-            if hasattr(db, "sync"):
-                db.sync()
-            else:
-                self.close()
+        if hasattr(self._db, "sync"):
+            self._call("flush", lambda db: db.sync())
+        else:
+            self.close()
 
     def close(self) -> None:
         """Close the file; it is opened again when the store is used again."""
         with self._lock:
             db, self._db = self._db, None
             if db is not None:
-                db.close()
+                self._run(db.close)
+
+    def __del__(self) -> None:
+        # A file that was not closed may lack what was written last.
+        if getattr(self, "_db", None) is not None:
+            self.close()
+        if getattr(self, "_thread", None) is not None:
+            self._thread.shutdown(wait=False)  # type: ignore[union-attr]
 
     def __str__(self) -> str:
         return self._name
@@ -155,3 +161,17 @@ def _lookup(db: Any, key: str) -> bytes | None:
         return bytes(db[key.encode()])
     except KeyError:
         return None
+
+
+def _store(db: Any, *, key: str, data: bytes) -> None:
+    db[key.encode()] = data
+
+
+def _discard(db: Any, *, key: str) -> None:
+    if key.encode() in db:
+        del db[key.encode()]
+
+
+def _serves_one_thread(opener: Any) -> bool:
+    """Whether what opens a file may be Python's dbm.sqlite3, which is there from version 3.13 on."""
+    return sys.version_info >= (3, 13) and (opener is None or getattr(opener, "__module__", "").startswith("dbm"))

@@ -85,6 +85,7 @@ class LMDBStore(FlatStore):
         options |= {"metasync": False, "sync": False, "map_async": False, "readonly": self.read_only, **self._kwargs}
         with _opened_lock:
             if place not in _opened:
+                _close_inherited(place)
                 try:
                     _opened[place] = (self._lmdb.open(self.path, **options), [0])
                 except (self._lmdb.Error, OSError) as error:
@@ -192,6 +193,21 @@ class LMDBStore(FlatStore):
 
 def _unpickled(path: str, separator: Literal[".", "/"] | None, read_only: bool, kwargs: dict[str, Any]) -> LMDBStore:
     return LMDBStore(path, dimension_separator=separator, read_only=read_only, **kwargs)
+
+
+def _close_inherited(place: tuple[int, str]) -> None:
+    """Close the environment that a child inherited, which LMDB lets it do without harm to the parent's."""
+    for other in [other for other in _opened if other[1] == place[1] and other[0] != place[0]]:
+        _opened.pop(other)[0].close()
+
+
+def _after_fork() -> None:
+    global _opened_lock  # noqa: PLW0603 - a thread of the parent may have held it
+    _opened_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _release(place: tuple[int, str]) -> None:

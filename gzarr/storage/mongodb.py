@@ -6,6 +6,7 @@ A document has at most 16 MB, so chunks and shards must stay below that. Ranges 
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -50,13 +51,26 @@ class MongoDBStore(FlatStore):
         self._database, self._collection, self._kwargs = database, collection, kwargs
         self.dimension_separator = dimension_separator
         self.read_only = read_only
-        self.client = self._pymongo.MongoClient(**{"serverSelectionTimeoutMS": _SELECTION_TIMEOUT_MS, **kwargs})
-        self.collection = self.client[database][collection]
+        self._client: Any = None
         host = kwargs.get("host", "localhost")
         # A URI may hold a password.
         shown = re.sub(r"//[^@/]*@", "//", host) if isinstance(host, str) else str(host)
         self._name = f"mongodb://{shown.removeprefix('mongodb://')}:{kwargs.get('port', 27017)}/{database}/{collection}"
         self._indexed = False
+
+    @property
+    def client(self) -> Any:
+        """The driver's client, a new one after `close`."""
+        if self._client is None:
+            options = {"serverSelectionTimeoutMS": _SELECTION_TIMEOUT_MS, **self._kwargs}
+            self._client = self._pymongo.MongoClient(**options)
+            weakref.finalize(self, self._client.close)
+        return self._client
+
+    @property
+    def collection(self) -> Any:
+        """The collection, as an object of the driver."""
+        return self.client[self._database][self._collection]
 
     @contextmanager
     def _failures(self, verb: str) -> Iterator[None]:
@@ -134,10 +148,9 @@ class MongoDBStore(FlatStore):
 
     def close(self) -> None:
         """Close the connections; new ones are made when the store is used again."""
-        self.client.close()
-        options = {"serverSelectionTimeoutMS": _SELECTION_TIMEOUT_MS, **self._kwargs}
-        self.client = self._pymongo.MongoClient(**options, connect=False)  # a closed client stays closed
-        self.collection = self.client[self._database][self._collection]
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
 
     def __str__(self) -> str:
         return self._name

@@ -13,6 +13,7 @@ import os
 import random
 import sqlite3
 import threading
+import weakref
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
@@ -63,6 +64,8 @@ class SQLiteStore(FlatStore):
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._shared = self._new_connection() if given == ":memory:" else None
+        self._open += [self._shared] if self._shared is not None else []
+        weakref.finalize(self, _close_all, self._open, self._pid)
         if not read_only:
             with self._failures("open the database"), self._connection() as db:
                 db.execute(_CREATE)
@@ -82,13 +85,14 @@ class SQLiteStore(FlatStore):
 
     def _connection(self) -> AbstractContextManager[sqlite3.Connection]:
         """The thread's connection; of a database in memory the only one, under a lock."""
-        if self._shared is not None:
+        if self.path == ":memory:":
             return self._locked()
         db = getattr(self._local, "db", None)
         if db is None or self._local.pid != os.getpid():  # connections do not survive a fork
             with self._lock:
                 if self._pid != os.getpid():
                     self._open, self._pid = [], os.getpid()
+                    weakref.finalize(self, _close_all, self._open, self._pid)
                 db = self._local.db = self._new_connection()
                 self._local.pid = self._pid
                 self._open.append(db)
@@ -179,11 +183,8 @@ class SQLiteStore(FlatStore):
     def close(self) -> None:
         """Close all connections; a store of a file opens new ones when it is used again."""
         with self._lock:
-            self._shared = None if self.path != ":memory:" else self._shared
-            if self._pid == os.getpid():
-                for db in self._open:
-                    db.close()
-            self._open = []
+            self._shared = None
+            _close_all(self._open, self._pid)
             self._local = threading.local()
 
     def __str__(self) -> str:
@@ -197,6 +198,14 @@ class SQLiteStore(FlatStore):
 
 def _unpickled(path: str, separator: Literal[".", "/"] | None, read_only: bool, kwargs: dict[str, Any]) -> SQLiteStore:
     return SQLiteStore(path, separator, read_only=read_only, **kwargs)
+
+
+def _close_all(connections: list[sqlite3.Connection], pid: int) -> None:
+    """Close connections, unless they are those of a process that this one was forked from."""
+    while connections:
+        db = connections.pop()
+        if pid == os.getpid():
+            db.close()
 
 
 @contextmanager
