@@ -144,8 +144,10 @@ def _brought(value: Any, read_only: bool) -> Store | None:
         return ZarrStore(value, read_only)
     modules = {c.__module__.partition(".")[0] for c in type(value).__mro__}
     if modules & {"obstore", "_obstore"}:
-        from gzarr.storage.objects import ObjectStore
+        from gzarr.storage.objects import HTTPStore, ObjectStore
 
+        if type(value).__name__ == "HTTPStore":
+            return HTTPStore(value, url=value.url)
         return ObjectStore(value, read_only=read_only)
     if "fsspec" in modules and hasattr(value, "fs") and hasattr(value, "root"):
         from gzarr.storage.fsspec import FsspecStore

@@ -227,17 +227,21 @@ class HTTPStore(ObjectStore):
 
     @property
     def pins(self) -> bool:  # type: ignore[override]
-        """Whether the server gives entity tags; it is asked once, when the first shard is read."""
+        """Whether the server gives entity tags: taken to be so until it gives an object none, or a weak one."""
         return self._tags
 
     _tags = True
 
     def generation(self, key: str) -> object | None:
-        """The entity tag; None if there is none."""
+        """The entity tag; None if there is none that says that every byte is the same (RFC 9110, 8.8.1)."""
         head = self._head(key)
-        if head is not None and head["e_tag"] is None:
+        if head is None:
+            return None
+        tag = head["e_tag"]
+        if tag is None or tag.startswith("W/"):
             self._tags = False
-        return None if head is None else head["e_tag"]
+            return None
+        return str(tag)
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path, as far as directory pages lead. Raises: StoreError if the server has none."""

@@ -34,8 +34,12 @@ class WrapperStore(Store):
     def __init__(self, store: Store) -> None:
         self._store = store
         self.read_only = store.read_only
-        self.concurrency, self.pins = store.concurrency, store.pins
+        self.concurrency = store.concurrency
         self.zarr_format, self.dimension_separator = store.zarr_format, store.dimension_separator
+
+    @property
+    def pins(self) -> bool:  # type: ignore[override]
+        return self._store.pins
 
     def get_one(self, request: Request) -> Buffer | None:
         return self._store.get_one(request)

@@ -148,6 +148,19 @@ def test_a_read_of_another_version_is_refused(kind: str, request: pytest.Fixture
         store.get_pinned([Request("a", 0, 3)], {"a": version})
 
 
+@pytest.mark.parametrize("tags", ["untagged", "weak"])
+def test_servers_without_versions_are_read_by_whole_shards(http_server: tuple[str, Path], tags: str) -> None:
+    url, folder = served(http_server)
+    sharded(str(folder / tags), 100)
+    for store in (open_store(f"{url}/{tags}")[0], CountingStore(open_store(f"{url}/{tags}")[0])):
+        z = gzarr.open_array(store, mode="r")
+        for _ in range(2):
+            assert z[5] == 105
+        sharded(str(folder / tags), 200)
+        assert z[6] == 206
+        sharded(str(folder / tags), 100)
+
+
 def test_readers_and_writers_of_one_shard(s3_options: dict[str, object]) -> None:
     """Readers see the values before or after a write, never chunks of one version cut by the index of another."""
     store = ObjectStore(pytest.importorskip("obstore.store").MemoryStore())
