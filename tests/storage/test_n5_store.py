@@ -15,7 +15,7 @@ import gzarr
 from gzarr.errors import ChunkError, ContainsGroupError, MetadataError, StoreError
 from gzarr.storage import LocalStore, MemoryStore, N5FSStore, N5Store, ZipStore, open_store
 
-GOLDEN = Path(__file__).parents[1] / "conformance" / "data" / "zarr2.n5.zip"
+GOLDEN = Path(__file__).parent / "data" / "zarr2.n5.zip"
 VALUES = np.arange(70, dtype="i4").reshape(10, 7) * 1000
 
 
