@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import gzarr
 from gzarr import storage
 from gzarr.errors import ContainsNodeError, NodeNotFoundError, ReadOnlyError, StoreError
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, ZipStore, open_store
@@ -168,5 +169,10 @@ def test_names_of_zarr_2() -> None:
     assert not issubclass(MemoryStore, storage.DirectoryStore)
     assert not issubclass(LocalStore, storage.NestedDirectoryStore)
     assert storage.KVStore is MemoryStore
+    for name in ("ABSStore", "DBMStore", "LMDBStore", "N5Store", "RedisStore", "SQLiteStore", "TempStore"):
+        assert getattr(gzarr, name) is getattr(storage, name)
+        assert name in dir(gzarr)
+    with pytest.raises(AttributeError, match="NoStore"):
+        gzarr.NoStore
     assert storage.default_compressor == "auto"
     assert set(storage.__all__) <= set(dir(storage))
