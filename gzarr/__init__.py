@@ -54,6 +54,35 @@ from gzarr.group import Group
 from gzarr.storage import DirectoryStore, LocalStore, MemoryStore, ZipStore
 
 __version__ = "0.1.0"
+
+# Stores that zarr 2 has at the top level; they are imported when they are first asked for.
+_STORES = frozenset(
+    {
+        "ABSStore",
+        "DBMStore",
+        "KVStore",
+        "LMDBStore",
+        "MongoDBStore",
+        "N5FSStore",
+        "N5Store",
+        "NestedDirectoryStore",
+        "RedisStore",
+        "SQLiteStore",
+        "TempStore",
+    }
+)
+
+
+def __getattr__(name: str) -> object:
+    if name in _STORES:
+        return getattr(storage, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_STORES})
+
+
 __all__ = [
     "Array",
     "ArrayNotFoundError",

@@ -89,6 +89,7 @@ def create_array(
     given |= {"compressor": compressor, "compressors": compressors, "filters": filters, "serializer": serializer}
     given |= {"codecs": codecs, "fill_value": fill_value, "zarr_format": zarr_format, "attributes": attributes}
     given |= {"dimension_names": dimension_names, "chunk_key_encoding": chunk_key_encoding}
+    store = _with_options(store, given)
     opened, base = _opened(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(name or path or ""))
     return arrays.make(opened, where, backend, data=data, overwrite=overwrite, **given)
@@ -195,6 +196,7 @@ def open_array(
         means mode "r".
     Raises: ArrayNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError, TypeError for unknown keywords.
     """
+    store, path = _with_options(path if store is None else store, kwargs), None if store is None else path
     mode = _asked_mode(mode, kwargs)
     backend = take_backend(device, kwargs)
     opened, where, mode = _located(store, path, mode)
@@ -236,6 +238,7 @@ def group(
         └── bar
             └── baz (100, 100) int32
     """
+    store = _with_options(store, ignored)
     backend = take_backend(device, ignored)
     _check_ignored(ignored)
     opened, base = _opened(store, "w" if overwrite else "a")
@@ -263,6 +266,7 @@ def create_group(
     **ignored: Any,
 ) -> Group:
     """Create a group. Raises: ContainsArrayError, ContainsGroupError if something is there."""
+    store = _with_options(store, ignored)
     backend = take_backend(device, ignored)
     _check_ignored(ignored)
     opened, base = _opened(store, "w" if overwrite else "a")
@@ -285,6 +289,7 @@ def open_group(
 
     Raises: GroupNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError.
     """
+    store, path = _with_options(path if store is None else store, ignored), None if store is None else path
     backend = take_backend(device, ignored)
     _check_ignored(ignored)
     opened, where, mode = _located(store, path, mode)
@@ -309,6 +314,7 @@ def open(store: Any = None, mode: str | None = None, *, path: str | None = None,
     """
     if store is None and path is not None:
         store, path = path, None
+    store = _with_options(store, kwargs)
     mode = _asked_mode(mode, kwargs)
     wants_array = kwargs.get("shape") is not None or kwargs.get("data") is not None
     if mode in ("w", "w-", "x"):
@@ -355,6 +361,7 @@ def save(store: Any, *args: Any, path: str | None = None, **kwargs: Any) -> None
 
 def save_array(store: Any, arr: Any, *, path: str | None = None, **kwargs: Any) -> None:
     """Save an array. kwargs: of `create_array`."""
+    store = _with_options(store, kwargs)
     opened, base = _opened(store, "w")
     create_array(opened, name=join_path(base, normalize_path(path or "")), data=arr, overwrite=True, **kwargs)
     _close_if_ours(store, opened)
@@ -362,6 +369,7 @@ def save_array(store: Any, arr: Any, *, path: str | None = None, **kwargs: Any) 
 
 def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int | None = None, **kwargs: Any) -> None:
     """Save several arrays in a group: keywords by name, others as ``arr_0``, ``arr_1``, ..."""
+    store = _with_options(store, kwargs)
     if not args and not kwargs:
         raise ValueError("at least one array must be given")
     opened, base = _opened(store, "w")
@@ -384,8 +392,8 @@ def load(store: Any, path: str | None = None, *, device: str | None = None, **op
     device, options: as in `open_array`.
     Raises: NodeNotFoundError.
     """
-    options["device"] = device
-    node = open(store, "r", path=path, **options) if store is not None else open(path, "r", **options)
+    store, path = _with_options(path if store is None else store, options), None if store is None else path
+    node = open(store, "r", path=path, device=device, **options)
     if isinstance(node, Group):
         return LazyLoader(node)
     data = node[...]
@@ -428,6 +436,22 @@ def _opened(store: Any, mode: str) -> tuple[Store, str]:
         except StoreError:  # a damaged archive: nothing to lose
             pass
     return open_store(store, mode=mode)  # type: ignore[arg-type]
+
+
+def _with_options(store: Any, keywords: dict[str, Any]) -> Any:
+    """Take ``storage_options`` out of a call's keywords and join it to the URL that it belongs to.
+
+    Raises: StoreError if there are options and no URL.
+    """
+    options = keywords.pop("storage_options", None)
+    if not options:
+        return store
+    if not isinstance(store, (str, os.PathLike)):
+        what = "no store" if store is None else f"a {type(store).__name__}"
+        raise StoreError(f"storage_options go with a URL; {what} was given")
+    from gzarr.storage.urls import StoreURL
+
+    return StoreURL(os.fspath(store), {**getattr(store, "options", {}), **options})
 
 
 def _located(store: Any, path: str | None, mode: str | None) -> tuple[Store, str, str]:
@@ -473,7 +497,6 @@ def _check_ignored(keywords: Mapping[str, Any]) -> None:
             "cache_attrs",
             "synchronizer",
             "chunk_store",
-            "storage_options",
             "meta_array",
             "use_consolidated",
         ):

@@ -19,17 +19,22 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gzarr.backend import Array, Backend, Chain, Fields, Work
-from gzarr.errors import ChunkError, CodecError
+from gzarr.errors import ChunkError, CodecError, ReplacedError
 from gzarr.keys import Coords
 from gzarr.layout import Layout, Located
 from gzarr.locks import key_locks
 from gzarr.plan import Part, Plan
 from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.wrap import PinnedStore
 
 T = TypeVar("T")
 
 #: How often a read starts over because a shard was replaced under it, before it gives up.
 MAX_RETRIES = 100
+
+#: Decoded bytes that a wave may hold where a store takes many requests at once: what waiting for a server costs is
+#: shared by the requests of a wave, while the cache that smaller waves are made for is of no use to it.
+WAITING_WAVE_NBYTES = 1 << 27
 
 #: Stored objects, by coordinates in the grid of objects, with the parts wanted of each.
 Wave: TypeAlias = list[tuple[Coords, list[Part]]]
@@ -114,7 +119,9 @@ def _waves(io: ArrayIO, plan: Plan) -> Iterator[Wave]:
 
 
 def _wave_nchunks(io: ArrayIO) -> int:
-    return min(max(io.backend.wave_nbytes // max(io.chunk_nbytes, 1), 1), io.backend.wave_nchunks)
+    nbytes = max(io.chunk_nbytes, 1)
+    limit = min(max(io.backend.wave_nbytes // nbytes, 1), io.backend.wave_nchunks)
+    return max(limit, min(io.store.concurrency, WAITING_WAVE_NBYTES // nbytes))
 
 
 def _work(io: ArrayIO, plan: Plan, value: Array) -> Work:
@@ -163,16 +170,18 @@ def _load(io: ArrayIO, wave: Wave, parts: Sequence[Part], taken: Sequence[Part])
             return io.backend.load(store, [Request(layout.key(part.coords)) for part in parts], *near)
         except CodecError as error:
             raise _chunk_error(io, wave, error, range(len(parts))) from error
+    keys = [layout.key(coords) for coords, _ in wave]
+    if store.pins:
+        found = _load_pinned(io, wave, parts, near)
+        if found is not None:
+            return found
     for _ in range(MAX_RETRIES):
-        keys = [layout.key(coords) for coords, _ in wave]
-        before = [store.generation(key) for key in keys]
+        before = store.generations(keys)
         try:
-            located: list[Located] = []
-            for (coords, members), generation in zip(wave, before, strict=True):
-                located += _locate(io, coords, members, generation)
+            located = _locate(io, store, wave, before)
             buffers = io.backend.load(store, located, *near)
         except (CodecError, ChunkError) as error:
-            if [store.generation(key) for key in keys] != before:
+            if store.generations(keys) != before:
                 continue
             if isinstance(error, ChunkError):
                 raise
@@ -180,18 +189,56 @@ def _load(io: ArrayIO, wave: Wave, parts: Sequence[Part], taken: Sequence[Part])
         # Ranges and the index they came from must be of one version of the shard.
         if not any(isinstance(item, Request) for item in located):
             return buffers
-        if [store.generation(key) for key in keys] == before:
+        if store.generations(keys) == before:
             return buffers
-    raise ChunkError(
-        f"the shard was replaced {MAX_RETRIES} times while it was read", path=io.name, key=layout.key(wave[0][0])
-    )
+    raise _replaced_too_often(io, keys[0])
 
 
-def _locate(io: ArrayIO, object_coords: Coords, parts: Sequence[Part], generation: object | None) -> list[Located]:
+def _load_pinned(
+    io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain, Sequence[Part]]
+) -> list[Any] | None:
+    """Fetch what `Backend.place` will place from a store that compares versions itself; None if it turns out not to.
+
+    A version whose index is kept is taken to hold still: if it does, reading takes a single round trip.
+    """
+    keys = [io.layout.key(coords) for coords, _ in wave]
+    versions: dict[str, object | None] = {key: io.layout.known_generation(key) for key in keys}
+    for _ in range(MAX_RETRIES):
+        unknown = [key for key in keys if versions[key] is None]
+        versions |= zip(unknown, io.store.generations(unknown), strict=True)
+        if not io.store.pins:  # now that it was asked: a web server without entity tags
+            return None
+        pinned = PinnedStore(io.store, versions)
+        try:
+            return io.backend.load(pinned, _locate(io, pinned, wave, [versions[key] for key in keys]), *near)
+        except ReplacedError:
+            versions = dict.fromkeys(keys)
+        except CodecError as error:
+            raise _chunk_error(io, wave, error, range(len(parts))) from error
+    raise _replaced_too_often(io, keys[0])
+
+
+def _replaced_too_often(io: ArrayIO, key: str) -> ChunkError:
+    return ChunkError(f"the shard was replaced {MAX_RETRIES} times while it was read", path=io.name, key=key)
+
+
+def _locate(io: ArrayIO, store: Store, wave: Wave, generations: Sequence[object | None]) -> list[Located]:
+    """Say where the chunks of a wave are."""
+
+    def locate(item: tuple[tuple[Coords, list[Part]], object | None]) -> list[Located]:
+        (coords, members), generation = item
+        return _locate_in(io, store, coords, members, generation)
+
+    return [place for places in store.together(locate, list(zip(wave, generations, strict=True))) for place in places]
+
+
+def _locate_in(
+    io: ArrayIO, store: Store, object_coords: Coords, parts: Sequence[Part], generation: object | None
+) -> list[Located]:
     try:
-        may_fetch = not io.backend.reads_files or io.store.local_file(io.layout.key(object_coords)) is None
+        may_fetch = not io.backend.reads_files or store.local_file(io.layout.key(object_coords)) is None
         chunks = [part.coords for part in parts]
-        return io.layout.locate(io.store, object_coords, chunks, generation, may_fetch=may_fetch)
+        return io.layout.locate(store, object_coords, chunks, generation, may_fetch=may_fetch)
     except CodecError as error:
         raise ChunkError(str(error), path=io.name, key=io.layout.key(object_coords), codec=error.codec) from error
 

@@ -80,6 +80,10 @@ class Layout(Protocol):
         """Take chunks out of an object's bytes. Raises: CodecError."""
         ...
 
+    def known_generation(self, key: str) -> object | None:
+        """The token of the version of an object that something is kept of, None if nothing is."""
+        ...
+
     def is_whole(self, object_coords: Coords, nchunks: int) -> bool:
         """Whether that many distinct chunks are all that the object holds within the array."""
         ...
@@ -122,6 +126,10 @@ class Direct:
     def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:
         """Take chunks out of an object's bytes."""
         return [stored]
+
+    def known_generation(self, key: str) -> object | None:
+        """The token of the version of an object that something is kept of: of plain chunks nothing is."""
+        return None
 
     def is_whole(self, object_coords: Coords, nchunks: int) -> bool:
         """Whether that many distinct chunks are all that the object holds within the array."""
@@ -222,6 +230,11 @@ class Sharded:
         levels, local = self._local(object_coords, chunks)
         found = self._descend(None, _Source(host_view(stored)), levels, local)
         return [item for item in found if not isinstance(item, Request)]
+
+    def known_generation(self, key: str) -> object | None:
+        """The token of the version of a shard whose index is kept, None if none is."""
+        kept = self._indexes.get((key, 0, None))
+        return None if kept is None else kept[0]
 
     def is_whole(self, object_coords: Coords, nchunks: int) -> bool:
         """Whether that many distinct chunks are all that the object holds within the array."""

@@ -11,7 +11,6 @@ begun runs to its end on its thread, so a write that is cancelled may or may not
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import os
 import threading
@@ -35,6 +34,8 @@ async def offload(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     At most ``config["async.concurrency"]`` calls run at once, of all event loops together.
     """
     context = contextvars.copy_context()
+    import asyncio  # whoever awaits has it; others need not load it
+
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(_executor(), partial(context.run, call, *args, **kwargs))
 

@@ -39,7 +39,7 @@ FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in name
 GPU_LIBRARIES = {"cupy", "cupyx", "nvcomp", "nvidia", "kvikio"}
 NAMES_GPU = {"gpu", "devices"}
 #: Format differences end in metadata/ and in the JSON of fill values. Creation takes the format as an argument, an
-#: array shows its codecs in the words of its format, the demo writes both, and copies convert one into the other. Xarray
+#: array shows its codecs in the words of its format, the demo writes both, copies convert one into the other; Xarray
 #: has other defaults for each.
 KNOWS_FORMATS = {"metadata", "dtypes", "creation", "array", "arrays", "api", "demo", "interop", "copying", "convert"}
 

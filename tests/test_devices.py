@@ -101,7 +101,7 @@ def test_environment_chooses_the_device_and_its_options():
 
 
 def test_backends_for_a_stream_are_not_shared():
-    stream = object()
+    stream = EmulatedDevice().new_stream()
     one, two = (backend_for("emulated", stream=stream) for _ in range(2))
     assert one is not two
     assert backend_for("emulated") is backend_for("emulated")

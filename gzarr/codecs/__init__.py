@@ -5,6 +5,7 @@ from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.cast_value import CastValueCodec
 from gzarr.codecs.crc32c import Crc32cCodec
 from gzarr.codecs.gzip import GzipCodec
+from gzarr.codecs.n5 import N5Codec
 from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.nvcomp import SPECS as _NVCOMP_SPECS
 from gzarr.codecs.nvcomp import (
@@ -35,6 +36,7 @@ for _spec_class in (
     CastValueCodec,
     Crc32cCodec,
     GzipCodec,
+    N5Codec,
     ScaleOffsetCodec,
     ShardingCodec,
     TransposeCodec,
@@ -55,6 +57,7 @@ __all__ = [
     "CodecSpec",
     "Crc32cCodec",
     "GzipCodec",
+    "N5Codec",
     "NumcodecsCodec",
     "NvcompAnsCodec",
     "NvcompBitcompCodec",

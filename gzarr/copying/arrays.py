@@ -12,6 +12,7 @@ import numpy as np
 
 from gzarr import engine
 from gzarr.array import Array
+from gzarr.backend import Work
 from gzarr.bind import bind, find_shardings
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
@@ -150,7 +151,7 @@ def copy_regions(
 
     if route.workers > 1:
         backend = CpuBackend() if source.array is None else source.array.backend
-        backend.run(copy_one, regions, source.nbytes)
+        backend.run(copy_one, regions, Work(len(regions), source.nbytes // max(len(regions), 1), 1))
     else:
         for region in regions:
             copy_one(region)
@@ -224,7 +225,9 @@ def _copy_encoded(
 
     if present:
         done(sum(_nelements(grid, coords) for coords in present) * source.itemsize)
-    array.backend.run(copy_some, _batches(wanted, _BATCH if how == "objects" else 1), source.nbytes)
+    size = _BATCH if how == "objects" else 1
+    nchunks = max(math.prod(axis.nchunks for axis in grid), 1)
+    array.backend.run(copy_some, _batches(wanted, size), Work(nchunks, source.nbytes // nchunks, size))
 
 
 def _batches(items: Iterator[Coords], size: int) -> Iterator[list[Coords]]:

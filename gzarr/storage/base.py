@@ -15,15 +15,18 @@ Rules that ``tests/contracts/test_store.py`` checks for every store:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, MutableMapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from gzarr.errors import ReadOnlyError
+from gzarr.errors import ReadOnlyError, StoreError
 
 #: Host bytes: anything of bytes that supports the buffer protocol. NumPy arrays here are one-dimensional uint8.
 Buffer: TypeAlias = bytes | bytearray | memoryview | np.ndarray[Any, Any]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Request(NamedTuple):
@@ -78,12 +81,21 @@ class Store(MutableMapping[str, Any]):
 
     Attributes:
         read_only: True if every call that would change the store raises `ReadOnlyError`.
+        concurrency: how many requests are worth having under way at once; 1 where waiting is not what reading costs.
         opens: whether `opened` works. Stores in which every small read costs a round trip, or that have whole objects
             in memory, leave it: they are asked for whole objects.
+        pins: whether `get_pinned` works.
+        zarr_format: the only format that the store can hold, or None for both.
+        dimension_separator: what stands between the chunk coordinates in the keys of new Zarr v2 arrays that name
+            none, as stores of zarr 2 say; None leaves it to the array.
     """
 
     read_only: bool = False
+    concurrency: int = 1
     opens: bool = False
+    pins: bool = False
+    zarr_format: Literal[2, 3] | None = None
+    dimension_separator: Literal[".", "/"] | None = None
 
     # -- required ------------------------------------------------------------------------------------------------
 
@@ -165,6 +177,25 @@ class Store(MutableMapping[str, Any]):
         Readers that bypass the store open it: bytes then go straight to where they are decoded.
         """
         return None
+
+    def generations(self, keys: Sequence[str]) -> list[object | None]:
+        """`generation` of every key; stores across a network ask for all of them at once."""
+        return [self.generation(key) for key in keys]
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        """Fetch every request from one version of each object.
+
+        Tokens are spared their second look in this way: the server compares (HTTP ``If-Match``), so an index and the
+        chunks that it points to are of one version of a shard, in one round trip each.
+
+        versions: for the key of each request the token that `generation` gave.
+        Raises: ReplacedError if an object has another version meanwhile; StoreError if the store has no such reads.
+        """
+        raise StoreError(f"store {self} cannot tie reads to versions")
+
+    def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Call a function that asks this store for something, once for each item; at once where the store waits."""
+        return [function(item) for item in items]
 
     def close(self) -> None:
         """Release what the store holds. Stores that buffer writes (zip) finish them here."""

@@ -378,6 +378,11 @@ class LocalStore(Store):
             raise self._failed(f"move {old!r} to", new, error) from error
         self._prune(os.path.dirname(old))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LocalStore) and self.lock_name("") == other.lock_name("")
+
+    __hash__ = Store.__hash__
+
     def __str__(self) -> str:
         return f"file://{self._given}"
 

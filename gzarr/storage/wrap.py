@@ -3,13 +3,17 @@
 A wrapper answers for the store it wraps: same locks, same generations, same name.
 """
 
+# WrapperStore has the verbs of Store, which are documented there.
+# ruff: noqa: D102
+
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
-from gzarr.storage.base import Buffer, Opened, Request, Store
+from gzarr.errors import ReplacedError
+from gzarr.storage.base import Buffer, Opened, R, Request, Store, T
 
 
 def read_only(store: Store) -> Store:
@@ -25,13 +29,19 @@ def type_name(store: Store) -> str:
     return type_name(store._store) if isinstance(store, _ReadOnlyStore) else type(store).__name__  # noqa: SLF001
 
 
-class _Wrapper(Store):
-    """Passes every verb on."""
+class WrapperStore(Store):
+    """Passes every verb on to a store; subclasses change what they need."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.read_only = store.read_only
+        self.concurrency = store.concurrency
         self.opens = store.opens
+        self.zarr_format, self.dimension_separator = store.zarr_format, store.dimension_separator
+
+    @property
+    def pins(self) -> bool:  # type: ignore[override]
+        return self._store.pins
 
     def get_one(self, request: Request) -> Buffer | None:
         return self._store.get_one(request)
@@ -80,6 +90,15 @@ class _Wrapper(Store):
     def generation(self, key: str) -> object | None:
         return self._store.generation(key)
 
+    def generations(self, keys: Sequence[str]) -> list[object | None]:
+        return self._store.generations(keys)
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        return self._store.get_pinned(requests, versions)
+
+    def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        return self._store.together(function, items)
+
     def lock_name(self, key: str) -> Hashable:
         return self._store.lock_name(key)
 
@@ -96,7 +115,7 @@ class _Wrapper(Store):
         return str(self._store)
 
 
-class _ReadOnlyStore(_Wrapper):
+class _ReadOnlyStore(WrapperStore):
     """A view through which nothing can be changed."""
 
     def __init__(self, store: Store) -> None:
@@ -108,6 +127,37 @@ class _ReadOnlyStore(_Wrapper):
 
     def close(self) -> None:
         """Do nothing: the view does not own the store."""
+
+
+class PinnedStore(WrapperStore):
+    """A view of a store that reads one version of each object, and knows no others.
+
+    Args:
+        store: a store that `pins`.
+        versions: token of each object; None for those that were missing, which then stay missing without a look.
+    """
+
+    def __init__(self, store: Store, versions: Mapping[str, object | None]) -> None:
+        super().__init__(store)
+        self._versions = versions
+
+    def get_one(self, request: Request) -> Buffer | None:
+        """Fetch one request. Raises: ReplacedError."""
+        return self.get_many((request,))[0]
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request. Raises: ReplacedError."""
+        there = [request for request in requests if self._versions[request.key] is not None]
+        found = self._store.get_pinned(there, self._versions) if there else []
+        for request, value in zip(there, found, strict=True):
+            if value is None:
+                raise ReplacedError(f"store {self}: {request.key!r} was deleted while it was read")
+        answers = iter(found)
+        return [None if self._versions[request.key] is None else next(answers) for request in requests]
+
+    def generation(self, key: str) -> object | None:
+        """The version that is read."""
+        return self._versions[key]
 
 
 class _CountedReads:
@@ -128,7 +178,7 @@ class _CountedReads:
         self._opened.__exit__(*exc)
 
 
-class CountingStore(_Wrapper):
+class CountingStore(WrapperStore):
     """Passes everything on to a store and records it; may be used by several threads.
 
     Args:
@@ -184,6 +234,13 @@ class CountingStore(_Wrapper):
         with self._lock:
             self.nbatches += 1
             self.requests.append(request)
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        """Fetch every request from one version of each object."""
+        with self._lock:
+            self.nbatches += 1
+            self.requests.extend(requests)
+        return super().get_pinned(requests, versions)
 
     def set(self, key: str, value: Buffer) -> None:
         """Store one object atomically."""
@@ -241,6 +298,12 @@ class CountingStore(_Wrapper):
         with self._lock:
             self.sized.append(key)
         return super().generation(key)
+
+    def generations(self, keys: Sequence[str]) -> list[object | None]:
+        """What the store says of the objects' versions."""
+        with self._lock:
+            self.sized.extend(keys)
+        return super().generations(keys)
 
     def __contains__(self, key: object) -> bool:
         with self._lock:
