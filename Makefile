@@ -1,11 +1,12 @@
 # Needs Python >= 3.11 and make. Each target makes the virtual environment it needs, once.
 #   make demo    write, read, check, time and draw the relief of the Earth (output in demo-out/)
 #   make test    lint, types and tests
+#   make gpu-check   on a machine with a GPU: tests, open questions, benchmarks; eight minutes at most
 #   make PYTHON=python3.12 test    with another Python
 
 PYTHON ?= python3
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint gpu-check clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python -m gzarr demo
@@ -17,6 +18,17 @@ lint: .venv/ready
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
+
+# With the Python that is there, and what is installed beside it: a machine with a GPU may reach no package index. The
+# tests of hardware lie in one folder, so that nothing else need be importable. All three parts run, whatever fails.
+gpu-check:
+	@status=0; \
+	timeout -s INT 170 $(PYTHON) -m pytest -m gpu --maxfail=40 --tb=short tests/gpu/hardware || status=$$?; \
+	timeout 130 $(PYTHON) -m benchmarks.gpu_questions --out benchmarks/results/questions-gpu.json --budget-s 110 \
+	    || status=$$?; \
+	timeout 175 $(PYTHON) -m benchmarks.gpu --device cuda --out benchmarks/results --budget-s 150 || status=$$?; \
+	$(PYTHON) -m benchmarks.gpu_table || status=$$?; \
+	exit $$status
 
 # Remade when the dependencies change. The package is installed in place, so that edits need no new installation.
 .venv/ready: EXTRA = test

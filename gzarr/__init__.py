@@ -3,7 +3,7 @@
 ``import gzarr as zarr`` reads and writes Zarr v2 and v3 in the call styles of zarr 2 and zarr-python 3.
 """
 
-from gzarr import codecs, errors, storage
+from gzarr import codecs, convert, errors, storage
 from gzarr.api import (
     array,
     consolidate_metadata,
@@ -32,9 +32,11 @@ from gzarr.api import (
     zeros_like,
 )
 from gzarr.array import Array
+from gzarr.asynchronous import aopen, aopen_array, aopen_group
 from gzarr.chunk_cache import ChunkCache
 from gzarr.codecs.registry import register_codec
 from gzarr.config import config
+from gzarr.copying import copy, copy_all, copy_store, transfer
 from gzarr.dtypes import register_data_type
 from gzarr.errors import (
     ArrayNotFoundError,
@@ -63,6 +65,35 @@ from gzarr.storage import (
 )
 
 __version__ = "0.1.0"
+
+# Stores that zarr 2 has at the top level; they are imported when they are first asked for.
+_STORES = frozenset(
+    {
+        "ABSStore",
+        "DBMStore",
+        "KVStore",
+        "LMDBStore",
+        "MongoDBStore",
+        "N5FSStore",
+        "N5Store",
+        "NestedDirectoryStore",
+        "RedisStore",
+        "SQLiteStore",
+        "TempStore",
+    }
+)
+
+
+def __getattr__(name: str) -> object:
+    if name in _STORES:
+        return getattr(storage, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_STORES})
+
+
 __all__ = [
     "Array",
     "ArrayNotFoundError",
@@ -88,10 +119,17 @@ __all__ = [
     "ThreadSynchronizer",
     "ZipStore",
     "__version__",
+    "aopen",
+    "aopen_array",
+    "aopen_group",
     "array",
     "codecs",
     "config",
     "consolidate_metadata",
+    "convert",
+    "copy",
+    "copy_all",
+    "copy_store",
     "create",
     "create_array",
     "create_group",
@@ -116,6 +154,7 @@ __all__ = [
     "save_array",
     "save_group",
     "storage",
+    "transfer",
     "tree",
     "zeros",
     "zeros_like",

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 from gzarr.backend import Backend, Chain
 from gzarr.chunk_cache import ChunkCache
 from gzarr.codecs.numcodecs import trusted
 from gzarr.codecs.spec import ArrayRepr, Step
-from gzarr.devices import backend_for
-from gzarr.errors import DeviceError, GzarrError, MetadataError
+from gzarr.devices import backend_for, backend_or_auto
+from gzarr.errors import DeviceError, MetadataError
 from gzarr.storage import SplitStore, open_store, synchronized
 from gzarr.storage.base import Store
+
+#: A backend as it is pickled: device, options of `gzarr.devices.backend_for`, whether pickles are loaded.
+Portable: TypeAlias = tuple[str, dict[str, Any], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +55,8 @@ class Access:
         """The device asked for, by name or by ``meta_array``. Raises: DeviceError, TypeError."""
         return device if self.meta_array is None else _device_of(self.meta_array, device)
 
-    def backend(self, device: str | Backend | None) -> Backend:
-        """The backend with which the node is read. Raises: DeviceError, TypeError."""
-        chosen = backend_for(self.device(device))
+    def backend(self, chosen: Backend) -> Backend:
+        """The backend with which the node is read, on the device of one. Raises: DeviceError, TypeError."""
         if self.chunk_cache is None and not self.allow_pickle:
             return chosen
         cache = self.chunk_cache
@@ -123,26 +125,27 @@ class AccessBackend:
         return self.inner.prepare(steps, chunk)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self.inner.device, self.allow_pickle)
+        return reopened, (portable(self),)
 
 
-def _reopened(device: str, allow_pickle: bool) -> Backend:
-    """Of a pickled backend: on its own device if this process has that, else on the best there is."""
-    try:
-        inner = backend_for(device)
-    except GzarrError:
-        inner = backend_for("auto")
-    return AccessBackend(inner, None, allow_pickle=allow_pickle)
+def portable(backend: Backend) -> Portable:
+    """What a pickled node keeps of its backend; a cache stays behind."""
+    return backend.device, getattr(backend, "options", {}), getattr(backend, "allow_pickle", False)
 
 
-def portable(backend: Backend) -> Any:
-    """What a pickled node keeps of its backend: the device's name, or what there is to know besides."""
-    return backend if isinstance(backend, AccessBackend) else backend.device
+def reopened(kept: Portable) -> Backend:
+    """The backend of a pickled node: on its own device if this process can use that, else on the best there is."""
+    device, options, allow_pickle = kept
+    return Access(allow_pickle=allow_pickle).backend(backend_or_auto(device, options))
 
 
-def moved(backend: Backend, device: str) -> Backend:
-    """A backend for another device, with the same trust and, on the CPU, the same cache."""
-    new = backend_for(device)
+def moved(backend: Backend, device: str | Backend, **options: Any) -> Backend:
+    """A backend for another device, with the same trust and, on the CPU, the same cache.
+
+    device, options: of `gzarr.devices.backend_for`. Raises: DeviceError, ValueError.
+    """
+    new = backend_for(device, **options)
     if not isinstance(backend, AccessBackend):
         return new
-    return AccessBackend(new, backend.chunk_cache if new.device == "cpu" else None, allow_pickle=backend.allow_pickle)
+    cache = getattr(new, "chunk_cache", None) or (backend.chunk_cache if new.device == "cpu" else None)
+    return Access(chunk_cache=cache, allow_pickle=backend.allow_pickle).backend(new)

@@ -12,7 +12,9 @@ from gzarr import arrays
 from gzarr.access import NAMES as ACCESS
 from gzarr.access import Access, take_access
 from gzarr.array import Array
+from gzarr.backend import Backend
 from gzarr.creation import UNSET, ArrayOptions, array_meta, new_group_meta
+from gzarr.devices import DEVICE_OPTIONS, take_backend
 from gzarr.errors import (
     ArrayNotFoundError,
     ContainsArrayError,
@@ -76,8 +78,9 @@ def create_array(
     chunk_key_encoding: {"name": "default" or "v2", "separator": "/" or "."}.
     overwrite: whether to delete what is stored there.
     device: where reads give their results: "auto", "cpu", "cuda", "cuda:N".
-    kwargs: the rest of `gzarr.creation.ArrayOptions`: object_codec, dimension_separator, write_empty_chunks; and of
-        `gzarr.access.Access`: synchronizer, chunk_store, meta_array, chunk_cache, allow_pickle.
+    kwargs: the rest of `gzarr.creation.ArrayOptions`: object_codec, dimension_separator, write_empty_chunks; of
+        `gzarr.access.Access`: synchronizer, chunk_store, meta_array, chunk_cache, allow_pickle; options of the device:
+        stream, max_device_nbytes, strict, reader (see `gzarr.devices.backend_for`).
     Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError, TypeError for unknown keywords.
 
     >>> z = create_array(shape=(100, 100), chunks=(10, 10), dtype="i4")
@@ -87,14 +90,15 @@ def create_array(
     """
     if name and path:
         raise MetadataError(f"name={name!r} and path={path!r} mean the same; give one of them")
+    access, backend = _taken(device, kwargs)
     given = {"shape": shape, "dtype": dtype, "chunks": chunks, "shards": shards, "order": order, **kwargs}
     given |= {"compressor": compressor, "compressors": compressors, "filters": filters, "serializer": serializer}
     given |= {"codecs": codecs, "fill_value": fill_value, "zarr_format": zarr_format, "attributes": attributes}
     given |= {"dimension_names": dimension_names, "chunk_key_encoding": chunk_key_encoding}
+    store = _with_options(store, given)
     opened, base = _opened(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(name or path or ""))
-    access = take_access(given)
-    return arrays.make(access.store(opened), where, access.backend(device), data=data, overwrite=overwrite, **given)
+    return arrays.make(access.store(opened), where, backend, data=data, overwrite=overwrite, **given)
 
 
 def create(
@@ -193,14 +197,17 @@ def open_array(
     store: a store, path, URL or mapping. path: path of the array in the store.
     mode: "r" read; "r+" read and write; "a" (default) also create if missing; "w" create, deleting what is there;
         "w-" or "x" create, failing if something is there.
-    kwargs: of `create_array`, used if the array is created, those of `gzarr.access.Access` always; ``read_only=True``
+    device: where reads give their results: "auto", "cpu", "cuda", "cuda:N".
+    kwargs: of `create_array`, used if the array is created, but the options of the device and those of
+        `gzarr.access.Access` always; ``read_only=True``
         means mode "r".
     Raises: ArrayNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError, TypeError for unknown keywords.
     """
+    store, path = _with_options(path if store is None else store, kwargs), None if store is None else path
     mode = _asked_mode(mode, kwargs)
+    access, backend = _taken(device, kwargs)
     opened, where, mode = _located(store, path, mode)
-    access = take_access(kwargs)
-    opened, backend = access.store(opened), access.backend(device)
+    opened = access.store(opened)
     options = {"zarr_format": zarr_format, "write_empty_chunks": write_empty_chunks, **kwargs}
     if mode in ("w", "w-", "x"):
         if mode == "w":
@@ -241,10 +248,10 @@ def group(
         └── bar
             └── baz (100, 100) int32
     """
-    access = _group_access(kwargs)
+    store = _with_options(store, kwargs)
+    access, backend = _group_access(device, kwargs)
     opened, base = _opened(store, "w" if overwrite else "a")
-    where = join_path(base, normalize_path(path or ""))
-    opened, backend = access.store(opened), access.backend(device)
+    opened, where = access.store(opened), join_path(base, normalize_path(path or ""))
     if not overwrite:
         meta = read_node(opened, where, _format(zarr_format))
         if isinstance(meta, ArrayMeta):
@@ -268,10 +275,10 @@ def create_group(
     **kwargs: Any,
 ) -> Group:
     """Create a group. For ``kwargs`` see `group`. Raises: ContainsArrayError, ContainsGroupError."""
-    access = _group_access(kwargs)
+    store = _with_options(store, kwargs)
+    access, backend = _group_access(device, kwargs)
     opened, base = _opened(store, "w" if overwrite else "a")
-    where = join_path(base, normalize_path(path or ""))
-    opened, backend = access.store(opened), access.backend(device)
+    opened, where = access.store(opened), join_path(base, normalize_path(path or ""))
     made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=overwrite)
     return Group(opened, where, made, backend)
 
@@ -294,9 +301,10 @@ def open_group(
     Raises: GroupNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError, also if there are no consolidated
         metadata and ``use_consolidated`` asks for them.
     """
-    access = _group_access(kwargs)
+    store, path = _with_options(path if store is None else store, kwargs), None if store is None else path
+    access, backend = _group_access(device, kwargs)
     opened, where, mode = _located(store, path, mode)
-    opened, backend = access.store(opened), access.backend(device)
+    opened = access.store(opened)
     if mode in ("w", "w-", "x"):
         made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=mode == "w")
         return Group(opened, where, made, backend)
@@ -318,6 +326,7 @@ def open(store: Any = None, mode: str | None = None, *, path: str | None = None,
     """
     if store is None and path is not None:
         store, path = path, None
+    store = _with_options(store, kwargs)
     use_consolidated = kwargs.pop("use_consolidated", None)
     mode = _asked_mode(mode, kwargs)
     wants_array = kwargs.get("shape") is not None or kwargs.get("data") is not None
@@ -327,9 +336,9 @@ def open(store: Any = None, mode: str | None = None, *, path: str | None = None,
             if wants_array
             else open_group(store, mode, path=path, **kwargs)
         )
+    access, backend = _taken(kwargs.get("device"), kwargs)
     opened, where, mode = _located(store, path, mode)
-    access = take_access(kwargs)
-    opened, backend = access.store(opened), access.backend(kwargs.get("device"))
+    opened = access.store(opened)
     zarr_format = _format(kwargs.get("zarr_format"))
     meta = read_node(opened, where, zarr_format)
     if meta is None and mode == "a":
@@ -389,13 +398,14 @@ def open_consolidated(
     kwargs: see `group`.
     Raises: MetadataError if there are none, NodeNotFoundError, ValueError for other modes than "r", "r+" and "a".
     """
-    access = _group_access(kwargs)
     if mode not in (None, "r", "r+", "a"):
         raise ValueError(f"open_consolidated opens what is there: mode must be 'r' or 'r+', got {mode!r}")
     if not use_consolidated:
         raise ValueError("use_consolidated must be True here; use open_group to do without consolidated metadata")
+    store, path = _with_options(path if store is None else store, kwargs), None if store is None else path
+    access, backend = _group_access(device, kwargs)
     opened, where, mode = _located(store, path, mode)
-    opened, backend = access.store(opened), access.backend(device)
+    opened = access.store(opened)
     opened, meta = open_consolidated_node(opened, where, _format(zarr_format), metadata_key, frozen=True)
     if meta is None:
         raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
@@ -429,6 +439,7 @@ def save(store: Any, *args: Any, path: str | None = None, **kwargs: Any) -> None
 
 def save_array(store: Any, arr: Any, *, path: str | None = None, **kwargs: Any) -> None:
     """Save an array. kwargs: of `create_array`."""
+    store = _with_options(store, kwargs)
     opened, base = _opened(store, "w")
     create_array(opened, name=join_path(base, normalize_path(path or "")), data=arr, overwrite=True, **kwargs)
     _close_if_ours(store, opened)
@@ -436,6 +447,7 @@ def save_array(store: Any, arr: Any, *, path: str | None = None, **kwargs: Any) 
 
 def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int | None = None, **kwargs: Any) -> None:
     """Save several arrays in a group: keywords by name, others as ``arr_0``, ``arr_1``, ..."""
+    store = _with_options(store, kwargs)
     if not args and not kwargs:
         raise ValueError("at least one array must be given")
     opened, base = _opened(store, "w")
@@ -452,14 +464,14 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     _close_if_ours(store, opened)
 
 
-def load(store: Any, path: str | None = None, *, device: str | None = None, **kwargs: Any) -> Any:
+def load(store: Any, path: str | None = None, *, device: str | None = None, **options: Any) -> Any:
     """Load an array into memory; of a group, a mapping that loads each array when it is asked for.
 
-    kwargs: of `gzarr.access.Access`; ``allow_pickle=True`` for data that you trust.
+    device, options: as in `open_array`; ``allow_pickle=True`` for data that you trust.
     Raises: NodeNotFoundError.
     """
-    kwargs["device"] = device
-    node = open(store, "r", path=path, **kwargs) if store is not None else open(path, "r", **kwargs)
+    store, path = _with_options(path if store is None else store, options), None if store is None else path
+    node = open(store, "r", path=path, device=device, **options)
     if isinstance(node, Group):
         return LazyLoader(node)
     data = node[...]
@@ -504,6 +516,22 @@ def _opened(store: Any, mode: str) -> tuple[Store, str]:
     return open_store(store, mode=mode)  # type: ignore[arg-type]
 
 
+def _with_options(store: Any, keywords: dict[str, Any]) -> Any:
+    """Take ``storage_options`` out of a call's keywords and join it to the URL that it belongs to.
+
+    Raises: StoreError if there are options and no URL.
+    """
+    options = keywords.pop("storage_options", None)
+    if not options:
+        return store
+    if not isinstance(store, (str, os.PathLike)):
+        what = "no store" if store is None else f"a {type(store).__name__}"
+        raise StoreError(f"storage_options go with a URL; {what} was given")
+    from gzarr.storage.urls import StoreURL
+
+    return StoreURL(os.fspath(store), {**getattr(store, "options", {}), **options})
+
+
 def _located(store: Any, path: str | None, mode: str | None) -> tuple[Store, str, str]:
     """(store, path in it, mode). A store given alone as ``path=`` is taken for the store."""
     if store is None and path is not None:
@@ -525,7 +553,7 @@ def _asked_mode(mode: str | None, keywords: dict[str, Any]) -> str | None:
         if mode not in (None, "r"):
             raise ValueError(f"read_only=True and mode={mode!r} contradict each other")
         mode = "r"
-    elsewhere = ("data", "overwrite", "device", "write_data", *ACCESS)
+    elsewhere = ("data", "overwrite", "device", "write_data", *ACCESS, *DEVICE_OPTIONS)
     arrays.options_from({name: value for name, value in keywords.items() if name not in elsewhere})
     return mode
 
@@ -540,15 +568,21 @@ def _without(options: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {k: v for k, v in options.items() if k != name}
 
 
-def _group_access(keywords: dict[str, Any]) -> Access:
-    """How a group is reached. A few keywords of zarr that change nothing are taken too; others are an error."""
+def _taken(device: str | Backend | None, keywords: dict[str, Any]) -> tuple[Access, Backend]:
+    """How a node is reached, and with what it is read; the keywords that say so are taken out of a call's."""
     access = take_access(keywords)
+    return access, access.backend(take_backend(access.device(device), keywords))
+
+
+def _group_access(device: str | Backend | None, keywords: dict[str, Any]) -> tuple[Access, Backend]:
+    """`_taken` of a group. A few keywords of zarr that change nothing are taken too; others are an error."""
+    taken = _taken(device, keywords)
     for name, value in keywords.items():
-        if name not in ("cache_attrs", "storage_options"):
+        if name != "cache_attrs":
             raise TypeError(f"unknown keyword {name!r}")
         if value not in (None, True, False):
             raise MetadataError(f"the keyword {name!r} is not supported by this version of gzarr; leave it out")
-    return access
+    return taken
 
 
 def _with_consolidated(

@@ -6,19 +6,20 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import prod
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from gzarr import engine
-from gzarr.access import moved, portable
+from gzarr.access import Portable, moved, portable, reopened
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
 from gzarr.bind import bind
 from gzarr.codecs.spec import CodecSpec
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.config import config
-from gzarr.devices import backend_for
+from gzarr.drawing import draw_grid
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.engine import ArrayIO
 from gzarr.errors import (
@@ -32,7 +33,7 @@ from gzarr.errors import (
     SelectionError,
     UnknownCodecError,
 )
-from gzarr.grid import RegularAxis, is_regular, nchunks
+from gzarr.grid import Grid, RegularAxis, is_regular, nchunks
 from gzarr.indexing import Indexed
 from gzarr.info import PlacementReport, Report, human_size
 from gzarr.keys import join_path
@@ -40,6 +41,7 @@ from gzarr.metadata.documents import document_key, documents, read_node, write_s
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 from gzarr.node import Node, same_objects
+from gzarr.notebook import array_html, size_text
 from gzarr.plan import box_between, make_plan
 from gzarr.resizing import clear_outside, objects_stored
 from gzarr.selection import (
@@ -250,6 +252,24 @@ class Array(Node[ArrayMeta], Indexed):
         data = self._read(normalize_basic((), self.shape), None, None)
         return np.asarray(data.get() if hasattr(data, "get") else data, self.dtype if dtype is None else dtype)
 
+    def __dlpack__(self, *, copy: bool | None = None, **kwargs: Any) -> Any:
+        """The whole array, read into a tensor on the array's device: for ``from_dlpack`` of NumPy, CuPy, torch and JAX.
+
+        kwargs: of the protocol, for the NumPy or CuPy array that was read.
+        Raises: BufferError for ``copy=False`` and for dtypes that DLPack does not have.
+        """
+        if copy is False:
+            raise BufferError("a gzarr array cannot be exported without a copy")
+        data = self._read(normalize_basic((), self.shape), None, None)
+        tensor = data if hasattr(data, "__dlpack__") else np.asarray(data)
+        # Without the arguments that say what is so anyway: not every version of the libraries takes them.
+        return tensor.__dlpack__(**{name: value for name, value in kwargs.items() if value is not None})
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Kind and number of the device that `__dlpack__` reads to."""
+        kind, number = self.backend.empty((0,), self.dtype).__dlpack_device__()
+        return int(kind), int(number)
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of a 0-dimensional array")
@@ -370,13 +390,17 @@ class Array(Node[ArrayMeta], Indexed):
             meta = replace(meta, fill_value=cast_fill(fill_value, meta.data_type))
         return self._with(meta, read_only=self.read_only if read_only is None else read_only, is_view=True)
 
-    def to(self, device: str) -> Self:
-        """The same array with its reads on another device. Raises: DeviceError."""
+    def to(self, device: str | Backend, **options: Any) -> Self:
+        """The same array with its reads on another device.
+
+        options: stream, max_device_nbytes, strict, reader: see `gzarr.devices.backend_for`.
+        Raises: DeviceError, ValueError.
+        """
         return type(self)(
             self.store,
             self.path,
             self.metadata,
-            moved(self.backend, device),
+            moved(self.backend, device, **options),
             read_only=self._read_only,
             write_empty_chunks=self.write_empty_chunks,
             out_dtype=self._out_dtype,
@@ -425,8 +449,16 @@ class Array(Node[ArrayMeta], Indexed):
         meta = self.metadata if self.is_view else None
         return _reopen, (self.store, self.path, meta, portable(self.backend), options)
 
+    def __dask_tokenize__(self) -> Any:
+        from dask.base import normalize_token  # only Dask calls this
+
+        return normalize_token((self.store, self.path, documents(self.metadata, ""), self._out_dtype, self.device))
+
     def __repr__(self) -> str:
         return f"<Array {self.store_path} shape={self.shape} dtype={self.dtype}>"
+
+    def _repr_html_(self) -> str:
+        return array_page(self)
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -442,13 +474,16 @@ class Array(Node[ArrayMeta], Indexed):
 
     def _read(self, selection: Selection, fields: Fields, out: AnyArray) -> AnyArray:
         dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
-        result = self.backend.empty(selection.shape, dtype) if out is None else checked_out(out, selection.shape, dtype)
+        if out is None:
+            result = self.backend.empty(selection.shape, dtype)
+        else:
+            result = checked_out(self.backend.adopt_out(out), selection.shape, dtype)
         target = laid_out(result, selection)
         io = self._io
         engine.read((engine.ReadJob(io, make_plan(selection, io.layout.grid), target, fields),))
         if out is not None:
-            if isinstance(selection, Points) and not np.may_share_memory(target, out):
-                out[...] = target.reshape(out.shape)
+            if isinstance(selection, Points) and not np.may_share_memory(target, result):
+                result[...] = target.reshape(result.shape)
             return out
         return result[()] if not selection.shape and isinstance(result, np.ndarray) else result
 
@@ -463,11 +498,7 @@ class Array(Node[ArrayMeta], Indexed):
         engine.write(engine.WriteJob(io, plan, data, fields, self.write_empty_chunks))
 
     def _edges(self) -> list[Sequence[int]]:
-        # Ranges, which take no memory however many chunks there are; the last may end past the extent.
-        return [
-            range(0, axis.nchunks * axis.length + 1, axis.length) if isinstance(axis, RegularAxis) else axis.edges()
-            for axis in self.metadata.chunk_grid
-        ]
+        return _boundaries(self.metadata.chunk_grid)
 
     def _check_resizable(self) -> None:
         self.check_metadata_writable()
@@ -524,13 +555,10 @@ def open_node_array(
     return Array(store, path, meta, backend, read_only=read_only, write_empty_chunks=write_empty_chunks)
 
 
-def _reopen(store: Store, path: str, meta: ArrayMeta | None, device: str | Backend, options: tuple[Any, ...]) -> Array:
+def _reopen(store: Store, path: str, meta: ArrayMeta | None, where: Portable, options: tuple[Any, ...]) -> Array:
     """Open a pickled array again: on its own device if this process has that, else on the best there is."""
     read_only, write_empty, is_view, out_dtype = options
-    try:
-        backend = backend_for(device)
-    except GzarrError:
-        backend = backend_for("auto")
+    backend = reopened(where)
     if meta is None:
         return open_node_array(store, path, backend, read_only=read_only, write_empty_chunks=write_empty)
     return Array(
@@ -572,3 +600,39 @@ def array_report(array: Array) -> Report:
             ("Chunks initialized", f"{array.nchunks_initialized}/{array.nchunks}"),
         ]
     )
+
+
+def array_page(array: Array) -> str:
+    """What an array shows in a notebook. Asks nothing of the store."""
+    meta = array.metadata
+    filters, serializer, compressors = split_codecs(meta)
+    codecs = [*filters, *([] if serializer is None else [serializer]), *compressors]
+    parts = [("Array", array.shape, 1), ("Chunk", array.chunks, array.nchunks)]
+    if array.shards is not None:
+        parts.append(("Shard", array.shards, nchunks(meta.grid)))
+    one_shape = is_regular(meta.grid)
+    shapes = [str(shape) if name == "Array" or one_shape else "several" for name, shape, _ in parts]
+    nbytes = [prod(shape) * array.itemsize for _, shape, _ in parts]
+    sizes = [size_text(n) if one_shape or i == 0 else "" for i, n in enumerate(nbytes)]
+    facts = [
+        ("Data type", str(array.dtype)),
+        ("Fill value", str(array.fill_value)),
+        ("Codecs", ", ".join(map(repr, codecs)) or "none"),
+        ("Device", array.device),
+        ("Store", f"{type_name(array.store)}{', read-only' if array.read_only else ''}"),
+        ("Format", f"Zarr v{meta.zarr_format}"),
+        *([("Axes", ", ".join(map(str, array.dimension_names)))] if array.dimension_names else []),
+        *([("Attributes", ", ".join(array.attrs))] if array.attrs else []),
+    ]
+    rows = [("Shape", *shapes), ("Size", *sizes), ("Count", *(str(count) for _, _, count in parts))]
+    objects = _boundaries(meta.grid) if array.shards else ()
+    drawing = draw_grid(array.shape, _boundaries(meta.chunk_grid), objects)
+    return array_html(array.store_path, [name for name, _, _ in parts], rows, facts, drawing)
+
+
+def _boundaries(grid: Grid) -> list[Sequence[int]]:
+    """For every axis the boundaries of chunks, from 0 to the extent or past it: ranges, where chunks are regular."""
+    return [
+        range(0, axis.nchunks * axis.length + 1, axis.length) if isinstance(axis, RegularAxis) else axis.edges()
+        for axis in grid
+    ]

@@ -39,6 +39,20 @@ class Placement(NamedTuple):
     why: str
 
 
+class Work(NamedTuple):
+    """How much there is to do in all the waves of a read or write.
+
+    Attributes:
+        nchunks: number of chunks, at most.
+        part_nbytes: decoded bytes taken from or put into a chunk, on average.
+        wave_nchunks: chunks of one wave, if there are as many.
+    """
+
+    nchunks: int
+    part_nbytes: int
+    wave_nchunks: int
+
+
 class Chain(NamedTuple):
     """A prepared chain of codecs for chunks of one shape, made ready to run on one backend.
 
@@ -47,12 +61,14 @@ class Chain(NamedTuple):
         codecs: in encoding order.
         placement: where each runs.
         device_plan: what a backend whose device is not the host has prepared besides.
+        direct: how the CPU decodes straight into given memory, if the chain allows that.
     """
 
     chunk: ArrayRepr
     codecs: tuple[Codec, ...]
     placement: tuple[Placement, ...]
     device_plan: Any = None
+    direct: Any = None
 
     def decode(self, items: Sequence[Any]) -> list[Any]:
         """Decode a batch. Raises: CodecError."""
@@ -74,11 +90,13 @@ class Backend(Protocol):
         device: its name: "cpu", "cuda:0".
         wave_nbytes: decoded bytes that one wave should hold at most.
         wave_nchunks: chunks that one wave should hold at most; a wave has at least one object, though.
+        reads_files: whether `load` reads ranges of local files into place, so that whole shards are better not fetched.
     """
 
     device: str
     wave_nbytes: int
     wave_nchunks: int
+    reads_files: bool
 
     def supports(self, name: str) -> bool:
         """Whether the device itself runs the codec with a name."""
@@ -96,8 +114,23 @@ class Backend(Protocol):
         """A value to be written, as an array: as it is if it is an array, else made with the dtype."""
         ...
 
-    def load(self, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
-        """Fetch what was located. Raises: CodecError with the index of an item that is shorter than its request."""
+    def adopt_out(self, out: Any) -> Array:
+        """An array to read into, as one of the backend's that shares its memory.
+
+        Raises: ValueError if it lies where the backend cannot write, TypeError if it is no array.
+        """
+        ...
+
+    def load(
+        self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
+    ) -> list[Any]:
+        """Fetch what was located, for `place` in the same wave, which alone knows what the items are.
+
+        chain: of the chunks; where these differ in shape, that of one of them.
+        parts: what `place` will take of them, so that of large chunks only what is needed may come; empty where chunks
+            differ in shape.
+        Raises: CodecError with the index of an item that is shorter than its request.
+        """
         ...
 
     def place(
@@ -127,6 +160,6 @@ class Backend(Protocol):
         """Encode chunks into host bytes. Raises: CodecError with the index of the failing chunk."""
         ...
 
-    def run(self, task: Callable[[T], None], waves: Iterable[T], nbytes: int) -> None:
-        """Carry out a task for every wave, several at once where that pays; ``nbytes`` is the decoded size of all."""
+    def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
+        """Carry out a task for every wave, several at once where that pays."""
         ...

@@ -53,7 +53,7 @@ def bind(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayIO:
 
 
 def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayIO:
-    shardings, specs = _find_shardings(meta.codecs, len(meta.shape))
+    shardings, specs = find_shardings(meta.codecs, len(meta.shape))
     objects = meta.grid
     grid: Grid = objects
     for sharding in shardings:
@@ -103,7 +103,7 @@ def _cache(meta: ArrayMeta, store: Store, backend: Backend) -> ArrayChunks | Non
     return ArrayChunks(cache, signature, store, store.lock_name(""))
 
 
-def _find_shardings(specs: Sequence[CodecSpec], ndim: int) -> tuple[list[_Sharding], tuple[CodecSpec, ...]]:
+def find_shardings(specs: Sequence[CodecSpec], ndim: int) -> tuple[list[_Sharding], tuple[CodecSpec, ...]]:
     """Split a chain into its addressable levels of sharding and the codecs of the innermost chunks."""
     found: list[_Sharding] = []
     order = tuple(range(ndim))

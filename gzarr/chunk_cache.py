@@ -150,9 +150,8 @@ class ArrayChunks:
         changes = self.cache._changes_so_far()  # noqa: SLF001 - one module, two classes
         rest: Wave = []
         objects: dict[int, tuple[Hashable, object | None]] = {}
-        for coords, parts in wave:
-            key = layout.key(coords)
-            token = self.store.generation(key)
+        keys = [layout.key(coords) for coords, _ in wave]
+        for (coords, parts), key, token in zip(wave, keys, self.store.generations(keys), strict=True):
             # With a token, a name that is quick to make will do: nobody has to announce changes.
             name = self.store.lock_name(key) if token is None else (self.root, key)
             left = []

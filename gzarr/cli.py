@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import gzarr
+from gzarr.convert.commands import add_commands
 from gzarr.errors import GzarrError
 
 
@@ -43,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     tree = commands.add_parser("tree", help="draw a group and everything in it")
     tree.add_argument("path", help="a directory, a zip file, or a group within: data.zarr/foo")
     tree.set_defaults(command=_tree)
+    add_commands(commands)
     demo = commands.add_parser("demo", help="write and read the relief of the Earth, check it, time it, draw it")
     demo.add_argument("--out", type=Path, default=Path("demo-out"), metavar="DIR", help="default: %(default)s")
     demo.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N; default: %(default)s")

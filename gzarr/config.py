@@ -16,7 +16,11 @@ DEFAULTS: Mapping[str, Any] = {
     "array.order": "C",
     "array.write_empty_chunks": False,
     "threading.max_workers": None,
+    "async.concurrency": 64,
     "device": "auto",
+    "gpu.max_device_nbytes": None,
+    "gpu.strict": False,
+    "gpu.reader": "auto",
 }
 
 

@@ -107,6 +107,7 @@ def new_array(
     Everything is checked before anything is written or deleted.
     Raises: MetadataError, ValueError for data of another shape, ContainsArrayError, ContainsGroupError, ReadOnlyError.
     """
+    options = _for_store(options, store)
     meta = array_meta(options)
     if any(spec.name == "numcodecs.pickle" for spec in meta.codecs) and not getattr(backend, "allow_pickle", False):
         raise MetadataError(
@@ -123,9 +124,23 @@ def new_array(
     make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
     store.set_many(made)
     refresh(store, path, meta.zarr_format)
+    if store.zarr_format is not None:  # it may have put its own codecs into the document, as N5 does
+        stored = read_node(store, path, store.zarr_format)
+        if isinstance(stored, ArrayMeta):
+            array = Array(store, path, stored, backend, write_empty_chunks=options.write_empty_chunks)
     if data is not None:
         array[...] = data
     return array
+
+
+def _for_store(options: ArrayOptions, store: Store) -> ArrayOptions:
+    """What a store says of new arrays, where the options leave it open."""
+    if options.zarr_format is None and store.zarr_format is not None:
+        options = replace(options, zarr_format=store.zarr_format)
+    named = options.dimension_separator is not None or options.chunk_key_encoding is not None
+    if store.dimension_separator is not None and not named and checked_format(options.zarr_format) == 2:
+        options = replace(options, dimension_separator=store.dimension_separator)
+    return options
 
 
 def _is_below(array: Array, store: Store, path: str) -> bool:
@@ -140,7 +155,7 @@ def new_group_meta(
 
     Raises: ContainsArrayError, ContainsGroupError, ReadOnlyError.
     """
-    meta = GroupMeta(dict(attributes), checked_format(zarr_format))
+    meta = GroupMeta(dict(attributes), checked_format(store.zarr_format if zarr_format is None else zarr_format))
     made = documents(meta, path)
     make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
     store.set_many(made)

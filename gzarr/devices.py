@@ -1,53 +1,157 @@
-"""Chooses the backend for a device name. The only module that names ``gzarr.gpu``, and it does so lazily."""
+"""Chooses the backend for a device name. The only module that names ``gzarr.gpu``, and it does so lazily.
+
+One backend serves all arrays with the same device and options, so that they share device memory and its cap; a
+backend for a stream of the caller's is made anew.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, MutableMapping
 from functools import cache
+from typing import Any
+
+import numpy as np
 
 from gzarr.backend import Backend
 from gzarr.config import config
 from gzarr.cpu.backend import CpuBackend
-from gzarr.errors import DeviceError
+from gzarr.errors import DeviceError, GzarrError
+
+#: Keywords of the functions that open and create, besides ``device``: see `backend_for`.
+DEVICE_OPTIONS = ("stream", "max_device_nbytes", "strict", "reader")
+READERS = ("auto", "host", "kvikio")
 
 _CPU = CpuBackend()
+_NAMES = "'cpu', 'cuda', 'cuda:N', 'auto', or 'emulated' for tests"
 
 
-def backend_for(device: str | Backend | None = None) -> Backend:
+def backend_for(
+    device: str | Backend | None = None,
+    *,
+    stream: Any = None,
+    max_device_nbytes: int | None = None,
+    strict: bool | None = None,
+    reader: str | None = None,
+) -> Backend:
     """The backend of a device.
 
     device: "cpu"; "cuda" or "cuda:N"; "auto", which is the CPU as long as the GPU backend has not run on hardware;
-        None for the setting ``device`` (environment ``GZARR_DEVICE``), which is "auto" unless changed; a backend is
-        taken as it is.
-    Raises: DeviceError saying what is missing, and which extra installs it.
+        "emulated", the GPU backend on host memory, slow, for tests without a GPU; None for the setting ``device``
+        (environment ``GZARR_DEVICE``), which is "auto" unless changed; a backend is taken as it is, without options.
+    stream: stream that results are ordered on (a CuPy stream); None for the current one at each read.
+    max_device_nbytes: device memory that reads may use besides their results, in bytes; None for the setting
+        ``gpu.max_device_nbytes``, by default a share of what is free.
+    strict: whether a step that the device lacks is an error, instead of running on the host; None for the setting
+        ``gpu.strict``. On the CPU nothing is lacking.
+    reader: "host", "kvikio", or "auto", the better one; None for the setting ``gpu.reader``.
+    Raises: DeviceError saying what is missing, and how to install it; ValueError for options that are malformed.
     """
+    chosen = _checked(stream, max_device_nbytes, strict, reader)
     asked = config["device"] if device is None else device
     if not isinstance(asked, str):
+        if stream is not None or max_device_nbytes is not None or strict is not None or reader is not None:
+            names = ", ".join(DEVICE_OPTIONS)
+            raise ValueError(f"device is a backend, which has its options already: leave out {names}")
+        if not hasattr(asked, "prepare"):
+            raise ValueError(f"device must be {_NAMES}; got {asked!r}")
         backend: Backend = asked
         return backend
     name = asked.lower()
     if name in ("cpu", "auto"):
+        if stream is not None:
+            raise ValueError(f"stream: device {name!r} has no streams; leave it out, or choose 'cuda'")
         return _CPU
+    if name == "emulated":
+        return _shared_emulated(*chosen) if stream is None else _emulated(*chosen, stream)
     if re.fullmatch(r"cuda(:\d+)?", name) is None:
-        raise DeviceError(f"no device {name!r}; use 'cpu', 'cuda', 'cuda:N' or 'auto'")
-    reason = _why_no_gpu()
-    if reason is not None:
-        raise DeviceError(f"device {name!r} cannot be used: {reason}; use device='cpu' or 'auto'")
-    _, _, number = name.partition(":")
-    return _cuda_backend(int(number or 0))
+        raise DeviceError(f"no device {asked!r}; use {_NAMES}")
+    _check_usable(name, chosen[2])
+    number = int(name.partition(":")[2] or 0)
+    _check_number(number)
+    return _shared_cuda(number, *chosen) if stream is None else _cuda(number, *chosen, stream)
+
+
+def take_backend(device: str | Backend | None, keywords: MutableMapping[str, Any]) -> Backend:
+    """`backend_for` a device with the options among a caller's keywords, which are removed from them."""
+    return backend_for(device, **{name: keywords.pop(name) for name in DEVICE_OPTIONS if name in keywords})
+
+
+def backend_or_auto(device: str, options: Mapping[str, Any]) -> Backend:
+    """`backend_for` a device that another process had; if this one cannot use it, the best there is."""
+    try:
+        return backend_for(device, **options)
+    except GzarrError:
+        return backend_for("auto")
+
+
+def _checked(stream: Any, max_nbytes: Any, strict: Any, reader: Any) -> tuple[int | None, bool, str]:
+    """(max_device_nbytes, strict, reader), from the settings where they are None. Raises: ValueError."""
+    max_nbytes = config["gpu.max_device_nbytes"] if max_nbytes is None else max_nbytes
+    strict = config["gpu.strict"] if strict is None else strict
+    reader = config["gpu.reader"] if reader is None else reader
+    if max_nbytes is not None:
+        if isinstance(max_nbytes, bool) or not isinstance(max_nbytes, (int, np.integer)) or max_nbytes < 1:
+            raise ValueError(f"max_device_nbytes must be a number of bytes >= 1 or None, got {max_nbytes!r}")
+        max_nbytes = int(max_nbytes)
+    if not isinstance(strict, (bool, np.bool_)):
+        raise ValueError(f"strict must be True or False, got {strict!r}")  # noqa: TRY004 - as for the others
+    if reader not in READERS:
+        raise ValueError(f"reader must be one of {', '.join(map(repr, READERS))}; got {reader!r}")
+    return max_nbytes, bool(strict), str(reader)
+
+
+def _check_usable(name: str, reader: str) -> None:
+    reasons = _problems(reader == "kvikio")
+    if reasons:
+        listed = "".join(f"\n- {reason}" for reason in reasons)
+        raise DeviceError(f"device {name!r} cannot be used:{listed}\nUse device='cpu' or 'auto' without them.")
+
+
+def _check_number(number: int) -> None:
+    from gzarr.gpu.probe import device_count
+
+    count = device_count()
+    if number >= count:
+        there = "is one device, cuda:0" if count == 1 else f"are {count} devices, cuda:0 to cuda:{count - 1}"
+        raise DeviceError(f"no device 'cuda:{number}': there {there}")
 
 
 @cache
-def _why_no_gpu() -> str | None:
-    """What is missing for a GPU to be used; None if nothing is."""
-    from gzarr.gpu.probe import find_missing
+def _problems(kvikio: bool) -> tuple[str, ...]:
+    """What is missing for a GPU to be used, with the remedies."""
+    from gzarr.gpu.probe import find_problems
 
-    return find_missing()
+    return tuple(find_problems(kvikio=kvikio))
 
 
 @cache
-def _cuda_backend(number: int) -> Backend:
-    from gzarr.gpu.backend import GpuBackend
+def _cuda_device(number: int) -> Any:
     from gzarr.gpu.cuda import CudaDevice
 
-    return GpuBackend(CudaDevice(number))
+    return CudaDevice(number)
+
+
+def _cuda(number: int, max_nbytes: int | None, strict: bool, reader: str, stream: Any = None) -> Backend:
+    from gzarr.gpu.backend import GpuBackend
+
+    device = _cuda_device(number)
+    return GpuBackend(device, max_device_nbytes=max_nbytes, strict=strict, reader=reader, stream=stream)
+
+
+@cache
+def _emulated_device() -> Any:
+    from gzarr.gpu.emulated import EmulatedDevice
+
+    return EmulatedDevice()
+
+
+def _emulated(max_nbytes: int | None, strict: bool, reader: str, stream: Any = None) -> Backend:
+    from gzarr.gpu.backend import GpuBackend
+
+    device = _emulated_device()
+    return GpuBackend(device, max_device_nbytes=max_nbytes, strict=strict, reader=reader, stream=stream)
+
+
+_shared_cuda = cache(_cuda)
+_shared_emulated = cache(_emulated)

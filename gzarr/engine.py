@@ -12,24 +12,30 @@ the reading of its index and of its chunks is read again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from gzarr.backend import Array, Backend, Chain, Fields
+from gzarr.backend import Array, Backend, Chain, Fields, Work
 from gzarr.changes import announce
 from gzarr.chunk_cache import ArrayChunks, Place
-from gzarr.errors import ChunkError, CodecError
+from gzarr.errors import ChunkError, CodecError, ReplacedError
 from gzarr.keys import Coords
 from gzarr.layout import Layout, Located
 from gzarr.plan import Part, Plan
 from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.wrap import PinnedStore
 
 T = TypeVar("T")
 
 #: How often a read starts over because a shard was replaced under it, before it gives up.
 MAX_RETRIES = 100
+
+#: Decoded bytes that a wave may hold where a store takes many requests at once: what waiting for a server costs is
+#: shared by the requests of a wave, while the cache that smaller waves are made for is of no use to it.
+WAITING_WAVE_NBYTES = 1 << 27
 
 #: Stored objects, by coordinates in the grid of objects, with the parts wanted of each.
 Wave: TypeAlias = list[tuple[Coords, list[Part]]]
@@ -87,7 +93,7 @@ def read(jobs: Sequence[ReadJob]) -> None:
     """Carry out reads. Raises: ChunkError for damaged chunks, StoreError."""
     for job in jobs:
         io = job.io
-        io.backend.run(partial(_read_wave, job), _waves(io, job.plan), job.plan.nparts * io.chunk_nbytes)
+        io.backend.run(partial(_read_wave, job), _waves(io, job.plan), _work(io, job.plan, job.out))
 
 
 def write(job: WriteJob) -> None:
@@ -97,12 +103,12 @@ def write(job: WriteJob) -> None:
     """
     io = job.io
     io.store.check_writable()
-    io.backend.run(partial(_write_wave, job), _waves(io, job.plan), job.plan.nparts * io.chunk_nbytes)
+    io.backend.run(partial(_write_wave, job), _waves(io, job.plan), _work(io, job.plan, job.value))
 
 
 def _waves(io: ArrayIO, plan: Plan) -> Iterator[Wave]:
     """Cut a plan into waves of whole objects."""
-    limit = min(max(io.backend.wave_nbytes // max(io.chunk_nbytes, 1), 1), io.backend.wave_nchunks)
+    limit = _wave_nchunks(io)
     wave: Wave = []
     count = 0
     for group in plan.groups(io.layout.objects):
@@ -113,6 +119,18 @@ def _waves(io: ArrayIO, plan: Plan) -> Iterator[Wave]:
             wave, count = [], 0
     if wave:
         yield wave
+
+
+def _wave_nchunks(io: ArrayIO) -> int:
+    nbytes = max(io.chunk_nbytes, 1)
+    limit = min(max(io.backend.wave_nbytes // nbytes, 1), io.backend.wave_nchunks)
+    return max(limit, min(io.store.concurrency, WAITING_WAVE_NBYTES // nbytes))
+
+
+def _work(io: ArrayIO, plan: Plan, value: Array) -> Work:
+    nparts = plan.nparts
+    itemsize = value.dtype.itemsize if hasattr(value, "dtype") else 1
+    return Work(nparts, math.prod(plan.shape) * itemsize // max(nparts, 1), _wave_nchunks(io))
 
 
 def _by_chain(io: ArrayIO, parts: Sequence[Part]) -> Iterable[tuple[Chain, Sequence[int]]]:
@@ -138,7 +156,8 @@ def _read_wave(job: ReadJob, wave: Wave) -> None:
         if not wave:
             return
     parts = wave[0][1] if len(wave) == 1 else [part for _, members in wave for part in members]
-    buffers = _load_wave(io, wave, parts)
+    # A cache keeps whole chunks, so whole ones are fetched for it.
+    buffers = _load(io, wave, parts, parts if io.uniform and io.cache is None else ())
     for chain, positions in _by_chain(io, parts):
         try:
             place(chain, _taken(buffers, positions), _taken(parts, positions), job.out, job.fields)
@@ -146,21 +165,32 @@ def _read_wave(job: ReadJob, wave: Wave) -> None:
             raise _chunk_error(io, wave, error, positions) from error
 
 
-def _load_wave(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | None]:
-    """Fetch the encoded chunks of a wave."""
+def load_encoded(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | None]:
+    """Fetch the encoded chunks of a wave, all of their bytes."""
+    return _load(io, wave, parts, ())
+
+
+def _load(io: ArrayIO, wave: Wave, parts: Sequence[Part], taken: Sequence[Part]) -> list[Any]:
+    """Fetch what `Backend.place` will place. taken: what it will take, if all chunks have one chain."""
+    near = io.chain(parts[0].coords), taken
     layout, store = io.layout, io.store
     if layout.objects is layout.grid:
-        return io.backend.load(store, [Request(layout.key(part.coords)) for part in parts])
-    for _ in range(MAX_RETRIES):
-        keys = [layout.key(coords) for coords, _ in wave]
-        before = [store.generation(key) for key in keys]
         try:
-            located: list[Located] = []
-            for (coords, members), generation in zip(wave, before, strict=True):
-                located += _locate(io, coords, members, generation)
-            buffers = io.backend.load(store, located)
+            return io.backend.load(store, [Request(layout.key(part.coords)) for part in parts], *near)
+        except CodecError as error:
+            raise _chunk_error(io, wave, error, range(len(parts))) from error
+    keys = [layout.key(coords) for coords, _ in wave]
+    if store.pins:
+        found = _load_pinned(io, wave, parts, near)
+        if found is not None:
+            return found
+    for _ in range(MAX_RETRIES):
+        before = store.generations(keys)
+        try:
+            located = _locate(io, store, wave, before)
+            buffers = io.backend.load(store, located, *near)
         except (CodecError, ChunkError) as error:
-            if [store.generation(key) for key in keys] != before:
+            if store.generations(keys) != before:
                 continue
             if isinstance(error, ChunkError):
                 raise
@@ -168,16 +198,56 @@ def _load_wave(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | 
         # Ranges and the index they came from must be of one version of the shard.
         if not any(isinstance(item, Request) for item in located):
             return buffers
-        if [store.generation(key) for key in keys] == before:
+        if store.generations(keys) == before:
             return buffers
-    raise ChunkError(
-        f"the shard was replaced {MAX_RETRIES} times while it was read", path=io.name, key=layout.key(wave[0][0])
-    )
+    raise _replaced_too_often(io, keys[0])
 
 
-def _locate(io: ArrayIO, object_coords: Coords, parts: Sequence[Part], generation: object | None) -> list[Located]:
+def _load_pinned(
+    io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain, Sequence[Part]]
+) -> list[Any] | None:
+    """Fetch what `Backend.place` will place from a store that compares versions itself; None if it turns out not to.
+
+    A version whose index is kept is taken to hold still: if it does, reading takes a single round trip.
+    """
+    keys = [io.layout.key(coords) for coords, _ in wave]
+    versions: dict[str, object | None] = {key: io.layout.known_generation(key) for key in keys}
+    for _ in range(MAX_RETRIES):
+        unknown = [key for key in keys if versions[key] is None]
+        versions |= zip(unknown, io.store.generations(unknown), strict=True)
+        if not io.store.pins:  # now that it was asked: a web server without entity tags
+            return None
+        pinned = PinnedStore(io.store, versions)
+        try:
+            return io.backend.load(pinned, _locate(io, pinned, wave, [versions[key] for key in keys]), *near)
+        except ReplacedError:
+            versions = dict.fromkeys(keys)
+        except CodecError as error:
+            raise _chunk_error(io, wave, error, range(len(parts))) from error
+    raise _replaced_too_often(io, keys[0])
+
+
+def _replaced_too_often(io: ArrayIO, key: str) -> ChunkError:
+    return ChunkError(f"the shard was replaced {MAX_RETRIES} times while it was read", path=io.name, key=key)
+
+
+def _locate(io: ArrayIO, store: Store, wave: Wave, generations: Sequence[object | None]) -> list[Located]:
+    """Say where the chunks of a wave are."""
+
+    def locate(item: tuple[tuple[Coords, list[Part]], object | None]) -> list[Located]:
+        (coords, members), generation = item
+        return _locate_in(io, store, coords, members, generation)
+
+    return [place for places in store.together(locate, list(zip(wave, generations, strict=True))) for place in places]
+
+
+def _locate_in(
+    io: ArrayIO, store: Store, object_coords: Coords, parts: Sequence[Part], generation: object | None
+) -> list[Located]:
     try:
-        return io.layout.locate(io.store, object_coords, [part.coords for part in parts], generation)
+        may_fetch = not io.backend.reads_files or store.local_file(io.layout.key(object_coords)) is None
+        chunks = [part.coords for part in parts]
+        return io.layout.locate(store, object_coords, chunks, generation, may_fetch=may_fetch)
     except CodecError as error:
         raise ChunkError(str(error), path=io.name, key=io.layout.key(object_coords), codec=error.codec) from error
 

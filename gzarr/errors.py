@@ -57,6 +57,10 @@ class StoreError(GzarrError, OSError):
     """A store cannot do what was asked (closed, damaged, or not possible in this kind of store)."""
 
 
+class ReplacedError(StoreError):
+    """An object was replaced while parts of it were being read. Remedy: begin again with its new version."""
+
+
 class SelectionError(GzarrError, IndexError):
     """A selection does not fit the array: out of bounds, too many indices, or of a kind not supported there."""
 

@@ -41,6 +41,10 @@ class RegularAxis:
         """First element of a chunk and one past its last, padding included."""
         return chunk * self.length, (chunk + 1) * self.length
 
+    def starts_of(self, chunks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """First elements of many chunks."""
+        return chunks * self.length
+
     def edges(self) -> list[int]:
         """Chunk boundaries, from 0 to the extent."""
         return [*range(0, self.extent, self.length), self.extent] if self.extent else [0]
@@ -81,6 +85,10 @@ class VaryingAxis:
     def bounds(self, chunk: int) -> tuple[int, int]:
         """First element of a chunk and one past its last."""
         return self.starts[chunk], self.starts[chunk + 1]
+
+    def starts_of(self, chunks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """First elements of many chunks."""
+        return np.asarray(self.starts, np.int64)[chunks]
 
     def edges(self) -> list[int]:
         """Chunk boundaries, from 0 to the extent."""

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
 
 from gzarr import arrays
-from gzarr.access import moved, portable
+from gzarr.access import Portable, moved, portable, reopened
 from gzarr.array import Array
 from gzarr.backend import Backend
 from gzarr.creation import new_group_meta
-from gzarr.devices import backend_for
 from gzarr.errors import (
     ContainsArrayError,
     ContainsGroupError,
     ContainsNodeError,
     GroupNotFoundError,
-    GzarrError,
     MetadataError,
 )
 from gzarr.info import Report, Tree
@@ -26,8 +25,13 @@ from gzarr.keys import join_path, normalize_path
 from gzarr.metadata.documents import delete_node, members, move_node, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.node import Node, lies_within, same_objects
+from gzarr.notebook import Member, group_html
+from gzarr.offload import offload
 from gzarr.storage.base import Store
 from gzarr.storage.wrap import type_name
+
+#: How much of a group a notebook shows: listing costs a request for each group.
+_SHOWN_MEMBERS, _SHOWN_LEVELS = 40, 3
 
 
 class Group(Node[GroupMeta], MutableMapping[str, Any]):
@@ -165,6 +169,18 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
                 deeper = node.members(None if max_depth is None else max_depth - 1)
                 found += [(f"{name}/{below}", n) for below, n in deeper]
         return tuple(found)
+
+    async def amembers(self, max_depth: int | None = 0) -> AsyncIterator[tuple[str, Array | Group]]:
+        """`members` for coroutines: ``async for path, node in group.amembers()``; a group is listed when it is reached.
+
+        A member whose path is known is opened by ``await gzarr.aopen(group, path=..., device=...)``.
+        """
+        for name, meta in await offload(lambda: list(self._members())):
+            node = self._node(join_path(self.path, name), meta)
+            yield name, node
+            if isinstance(node, Group) and (max_depth is None or max_depth > 0):
+                async for below, deeper in node.amembers(None if max_depth is None else max_depth - 1):
+                    yield f"{name}/{below}", deeper
 
     def nmembers(self, max_depth: int | None = 0) -> int:
         """Number of `members`."""
@@ -356,9 +372,10 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
             Group(self.store, "", GroupMeta({}, self.metadata.zarr_format), self.backend).require_group(parent)
         move_node(self.store, old, new)
 
-    def to(self, device: str) -> Self:
-        """The same group with its arrays on another device. Raises: DeviceError."""
-        return type(self)(self.store, self.path, self.metadata, moved(self.backend, device), read_only=self._read_only)
+    def to(self, device: str | Backend, **options: Any) -> Self:
+        """The same group with its arrays on another device. For options see `gzarr.Array.to`. Raises: DeviceError."""
+        backend = moved(self.backend, device, **options)
+        return type(self)(self.store, self.path, self.metadata, backend, read_only=self._read_only)
 
     def __enter__(self) -> Self:
         return self
@@ -371,6 +388,15 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"<Group {self.store_path}>"
+
+    def _repr_html_(self) -> str:
+        facts = [
+            ("Device", self.device),
+            ("Store", f"{type_name(self.store)}{', read-only' if self.read_only else ''}"),
+            ("Format", f"Zarr v{self.metadata.zarr_format}"),
+            *([("Attributes", ", ".join(self.attrs))] if self.attrs else []),
+        ]
+        return group_html(self.store_path, facts, self._outline(_SHOWN_LEVELS))
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -403,6 +429,21 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
     def _nodes(self, recurse: bool) -> tuple[tuple[str, Array | Group], ...]:
         return tuple((name.rpartition("/")[2], node) for name, node in self.members(None if recurse else 0))
 
+    def _outline(self, levels: int) -> Member:
+        """The members that a notebook shows."""
+        found = list(islice(self._members(), _SHOWN_MEMBERS + 1))
+        members = []
+        for name, meta in found[:_SHOWN_MEMBERS]:
+            node = self._node(join_path(self.path, name), meta)
+            if isinstance(node, Array):
+                chunks = f"chunks {node.chunks}" + (f" in shards {node.shards}" if node.shards else "")
+                members.append(Member(name, (str(node.shape), str(node.dtype), chunks)))
+            else:
+                unlisted = Member(name, (), (), more=True)
+                below = node._outline(levels - 1) if levels > 1 else unlisted  # noqa: SLF001 - its own kind
+                members.append(below._replace(name=name))
+        return Member(self.basename, (), members, len(found) > _SHOWN_MEMBERS)
+
     def _tree(self, label: str, level: int | None) -> Tree:
         children = []
         if level is None or level > 0:
@@ -424,10 +465,6 @@ def open_node_group(store: Store, path: str, backend: Backend, *, read_only: boo
     return Group(store, path, meta, backend, read_only=read_only)
 
 
-def _reopen(store: Store, path: str, device: str | Backend, read_only: bool) -> Group:
+def _reopen(store: Store, path: str, where: Portable, read_only: bool) -> Group:
     """Open a pickled group again: on its own device if this process has that, else on the best there is."""
-    try:
-        backend = backend_for(device)
-    except GzarrError:
-        backend = backend_for("auto")
-    return open_node_group(store, path, backend, read_only=read_only)
+    return open_node_group(store, path, reopened(where), read_only=read_only)

@@ -8,6 +8,7 @@ from typing import Any
 
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Fields
+from gzarr.offload import offload
 from gzarr.selection import (
     Box,
     Selection,
@@ -52,6 +53,14 @@ class Indexed(ABC):
         key, fields = split_fields(key)
         return self._read(normalize(key, self.shape), fields, None)
 
+    async def aread(self, selection: Any = ...) -> AnyArray:
+        """``array[selection]`` for coroutines: reads on a thread, so that many reads wait for a store at once.
+
+        Cancelled before its turn, nothing is read; later, the result is dropped. A result on a GPU is ordered on the
+        device's default stream. Raises: what ``array[selection]`` raises.
+        """
+        return await offload(self.__getitem__, selection)
+
     def get_basic_selection(self, selection: Any = ..., *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
         """Read integers and slices. ``out``: an array of the result's shape to read into."""
         return self._read(normalize_basic(selection, self.shape), fields, out)
@@ -94,6 +103,14 @@ class Indexed(ABC):
         """
         key, fields = split_fields(key)
         self._write(normalize(key, self.shape), value, fields)
+
+    async def awrite(self, selection: Any, value: Any) -> None:
+        """``array[selection] = value`` for coroutines: writes on a thread.
+
+        ``value`` must not change before the write is done. Cancelled before its turn, nothing is written; later, the
+        write goes on to its end. Raises: what ``array[selection] = value`` raises.
+        """
+        await offload(self.__setitem__, selection, value)
 
     def set_basic_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
         """Write integers and slices."""

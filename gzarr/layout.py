@@ -60,17 +60,28 @@ class Layout(Protocol):
         ...
 
     def locate(
-        self, store: Store, object_coords: Coords, chunks: Sequence[Coords], generation: object | None = None
+        self,
+        store: Store,
+        object_coords: Coords,
+        chunks: Sequence[Coords],
+        generation: object | None = None,
+        *,
+        may_fetch: bool = True,
     ) -> list[Located]:
         """Say where the chunks of one object are.
 
         generation: the object's token (`Store.generation`), taken just before; None if the store has none.
+        may_fetch: whether an object may be fetched whole if most of its chunks are wanted, which saves a request.
         Raises: CodecError.
         """
         ...
 
     def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:
         """Take chunks out of an object's bytes. Raises: CodecError."""
+        ...
+
+    def known_generation(self, key: str) -> object | None:
+        """The token of the version of an object that something is kept of, None if nothing is."""
         ...
 
     def is_whole(self, object_coords: Coords, nchunks: int) -> bool:
@@ -101,7 +112,13 @@ class Direct:
         return self.encode_key(object_coords)
 
     def locate(
-        self, store: Store, object_coords: Coords, chunks: Sequence[Coords], generation: object | None = None
+        self,
+        store: Store,
+        object_coords: Coords,
+        chunks: Sequence[Coords],
+        generation: object | None = None,
+        *,
+        may_fetch: bool = True,
     ) -> list[Located]:
         """Say where the chunks of one object are."""
         return [Request(self.key(object_coords))]
@@ -109,6 +126,10 @@ class Direct:
     def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:
         """Take chunks out of an object's bytes."""
         return [stored]
+
+    def known_generation(self, key: str) -> object | None:
+        """The token of the version of an object that something is kept of: of plain chunks nothing is."""
+        return None
 
     def is_whole(self, object_coords: Coords, nchunks: int) -> bool:
         """Whether that many distinct chunks are all that the object holds within the array."""
@@ -183,14 +204,21 @@ class Sharded:
         self._lock = threading.Lock()
 
     def locate(
-        self, store: Store, object_coords: Coords, chunks: Sequence[Coords], generation: object | None = None
+        self,
+        store: Store,
+        object_coords: Coords,
+        chunks: Sequence[Coords],
+        generation: object | None = None,
+        *,
+        may_fetch: bool = True,
     ) -> list[Located]:
         """Say where the chunks of one object are, reading its indexes if they are not at hand. Raises: CodecError."""
         levels, local = self._local(object_coords, chunks)
         key = self.key(object_coords)
         source = _Source(None, key, generation=generation)
         first = levels[0]
-        if first.wrap is not None or self._wants_whole(key, levels, len(local), generation):
+        wants_whole = (may_fetch or generation is None) and self._wants_whole(key, levels, len(local), generation)
+        if first.wrap is not None or wants_whole:
             stored = store.get_one(Request(key))
             if stored is None:
                 return [None] * len(local)
@@ -202,6 +230,11 @@ class Sharded:
         levels, local = self._local(object_coords, chunks)
         found = self._descend(None, _Source(host_view(stored)), levels, local)
         return [item for item in found if not isinstance(item, Request)]
+
+    def known_generation(self, key: str) -> object | None:
+        """The token of the version of a shard whose index is kept, None if none is."""
+        kept = self._indexes.get((key, 0, None))
+        return None if kept is None else kept[0]
 
     def is_whole(self, object_coords: Coords, nchunks: int) -> bool:
         """Whether that many distinct chunks are all that the object holds within the array."""

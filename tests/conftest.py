@@ -9,6 +9,16 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from tests.servers import (  # noqa: F401 - fixtures
+    azure_endpoint,
+    http_server,
+    mongo_port,
+    redis_port,
+    s3_endpoint,
+    s3_options,
+    slow_http_server,
+)
+
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)
 settings.register_profile(
     "gzarr", derandomize=True, deadline=None, max_examples=100, database=None, suppress_health_check=_SLOW

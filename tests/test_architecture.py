@@ -14,12 +14,12 @@ PACKAGE = Path(__file__).parents[1] / "gzarr"
 #: Lowest first. An import goes to a lower floor, or sideways inside a folder. "__init__" is the package itself.
 FLOORS = (
     {"errors", "config", "locks", "changes"},
-    {"dtypes", "selection", "grid", "keys", "storage"},
+    {"dtypes", "selection", "grid", "keys", "offload", "storage"},
     {"codecs", "shard", "plan", "chunking"},
     {"layout"},
     {"metadata"},
     {"backend"},
-    {"cpu", "chunk_cache", "indexing", "info", "node"},
+    {"cpu", "chunk_cache", "drawing", "indexing", "info", "node", "notebook"},
     {"gpu"},  # above cpu: steps that the GPU lacks run there
     {"devices", "engine", "values"},
     {"access", "bind", "resizing"},
@@ -28,8 +28,10 @@ FLOORS = (
     {"arrays"},
     {"group"},
     {"api"},
+    {"asynchronous", "copying"},
+    {"convert"},
     {"__init__"},
-    {"demo"},
+    {"demo", "interop"},
     {"cli"},
     {"__main__"},
 )
@@ -37,8 +39,9 @@ FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in name
 GPU_LIBRARIES = {"cupy", "cupyx", "nvcomp", "nvidia", "kvikio"}
 NAMES_GPU = {"gpu", "devices"}
 #: Format differences end in metadata/ and in the JSON of fill values. Creation takes the format as an argument, an
-#: array shows its codecs in the words of its format, and the demo writes both.
-KNOWS_FORMATS = {"metadata", "dtypes", "creation", "array", "arrays", "api", "demo"}
+#: array shows its codecs in the words of its format, the demo writes both, copies convert one into the other; Xarray
+#: has other defaults for each.
+KNOWS_FORMATS = {"metadata", "dtypes", "creation", "array", "arrays", "api", "demo", "interop", "copying", "convert"}
 
 
 def imported_names(tree: ast.AST) -> Iterator[str]:

@@ -333,7 +333,6 @@ def test_codecs_are_the_whole_chain():
         {"dtype": "no-such-type"},
         {"chunks": (0, 1)},
         {"synchronizer": object()},
-        {"storage_options": {"anon": True}},
     ],
     ids=repr,
 )

@@ -5,7 +5,17 @@ from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.cast_value import CastValueCodec
 from gzarr.codecs.crc32c import Crc32cCodec
 from gzarr.codecs.gzip import GzipCodec
+from gzarr.codecs.n5 import N5Codec
 from gzarr.codecs.numcodecs import NumcodecsCodec
+from gzarr.codecs.nvcomp import SPECS as _NVCOMP_SPECS
+from gzarr.codecs.nvcomp import (
+    NvcompAnsCodec,
+    NvcompBitcompCodec,
+    NvcompCascadedCodec,
+    NvcompDeflateCodec,
+    NvcompGdeflateCodec,
+    NvcompSnappyCodec,
+)
 from gzarr.codecs.registry import parse_codec, register_codec
 from gzarr.codecs.scale_offset import ScaleOffsetCodec
 from gzarr.codecs.sharding import ShardingCodec
@@ -18,12 +28,15 @@ from gzarr.codecs.zstd import ZstdCodec
 CastValue = CastValueCodec
 ScaleOffset = ScaleOffsetCodec
 
+for _nvcomp_class in _NVCOMP_SPECS:
+    register_codec(_nvcomp_class)
 for _spec_class in (
     BloscCodec,
     BytesCodec,
     CastValueCodec,
     Crc32cCodec,
     GzipCodec,
+    N5Codec,
     ScaleOffsetCodec,
     ShardingCodec,
     TransposeCodec,
@@ -44,7 +57,14 @@ __all__ = [
     "CodecSpec",
     "Crc32cCodec",
     "GzipCodec",
+    "N5Codec",
     "NumcodecsCodec",
+    "NvcompAnsCodec",
+    "NvcompBitcompCodec",
+    "NvcompCascadedCodec",
+    "NvcompDeflateCodec",
+    "NvcompGdeflateCodec",
+    "NvcompSnappyCodec",
     "ScaleOffset",
     "ScaleOffsetCodec",
     "ShardingCodec",

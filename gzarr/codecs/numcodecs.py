@@ -24,7 +24,7 @@ ARRAY_ARRAY = ("delta", "fixedscaleoffset", "quantize", "bitround", "astype", "p
 ARRAY_BYTES = ("zfpy", "pcodec", "vlen-utf8", "vlen-bytes", "vlen-array", "json2", "msgpack2", "pickle")
 #: Codecs that add four bytes.
 CHECKSUMS = ("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3")
-BYTES_BYTES = ("blosc", "zstd", "gzip", "bz2", "lzma", "lz4", "zlib", "shuffle", "base64", *CHECKSUMS)
+BYTES_BYTES = ("blosc", "zstd", "gzip", "bz2", "lzma", "lz4", "zlib", "shuffle", "base64", "nvcomp_batch", *CHECKSUMS)
 
 KINDS: dict[str, Kind] = {}
 KINDS.update(dict.fromkeys(ARRAY_ARRAY, "array_array"))

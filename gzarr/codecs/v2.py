@@ -9,9 +9,11 @@ import numcodecs
 import numcodecs.registry
 from numcodecs.errors import UnknownCodecError as NumcodecsUnknownCodecError
 
+from gzarr.codecs import nvcomp
 from gzarr.codecs.blosc import AUTO_SHUFFLE, SHUFFLES, BloscCodec
 from gzarr.codecs.crc32c import Crc32cCodec
 from gzarr.codecs.gzip import GzipCodec
+from gzarr.codecs.n5 import N5Codec
 from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import CodecSpec
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
@@ -30,8 +32,8 @@ def from_v2(config: Mapping[str, Any]) -> CodecSpec:
     Args:
         config: numcodecs configuration, ``{"id": ..., ...}``.
 
-    Returns: the own spec of gzarr for blosc, zstd, gzip, vlen-utf8 and vlen-bytes, unless the configuration has
-        fields that it does not know; else a `NumcodecsCodec` that keeps the configuration as it is.
+    Returns: the own spec of gzarr for nvcomp.*, and for blosc, zstd, gzip, vlen-utf8 and vlen-bytes unless the
+        configuration has fields that it does not know; else a `NumcodecsCodec` that keeps the configuration as it is.
     Raises: MetadataError if there is no id or a field has a bad value.
     """
     if not isinstance(config, Mapping) or not isinstance(config.get("id"), str):
@@ -49,6 +51,10 @@ def from_v2(config: Mapping[str, Any]) -> CodecSpec:
             return VLenUTF8Codec()
         case "vlen-bytes" if not fields:
             return VLenBytesCodec()
+        case str(name) if name in nvcomp.BY_NAME:
+            return nvcomp.BY_NAME[name].from_json(fields)
+        case "n5_wrapper":
+            return N5Codec.from_json(fields)
     return NumcodecsCodec(config["id"], fields)  # type: ignore[arg-type]
 
 
@@ -71,7 +77,9 @@ def to_v2(spec: CodecSpec) -> dict[str, Any]:
             }
         case ZstdCodec(checksum=False):  # readers older than the field refuse it
             return {"id": "zstd", "level": spec.level}
-        case ZstdCodec() | GzipCodec() | VLenUTF8Codec() | VLenBytesCodec() | Crc32cCodec():
+        case ZstdCodec() | GzipCodec() | N5Codec() | VLenUTF8Codec() | VLenBytesCodec() | Crc32cCodec():
+            return {"id": spec.name} | spec.configuration()
+        case nvcomp.NvcompCodec():
             return {"id": spec.name} | spec.configuration()
     raise MetadataError(f"codec {spec.name!r} cannot be stored in Zarr v2; use zarr_format=3")
 
@@ -87,6 +95,8 @@ def to_numcodecs(spec: CodecSpec) -> Any:
     Raises: UnknownCodecError if numcodecs has no such codec; MissingExtraError if it would have with an extra of
         gzarr; MetadataError if it refuses the configuration, or there can be no such object.
     """
+    if isinstance(spec, N5Codec):  # numcodecs has none for blocks: what compresses them is what users ask for
+        return None if spec.compressor is None else to_numcodecs(from_v2(spec.compressor))
     config = to_v2(spec)
     codec_id = config["id"]
     if codec_id.startswith(IMAGES):

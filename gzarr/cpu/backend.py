@@ -7,28 +7,36 @@ a few kilobytes the interpreter is the cost, and one thread is faster.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from gzarr.backend import Array, Chain, Fields, Placement, T
+from gzarr.backend import Array, Chain, Fields, Placement, T, Work
 from gzarr.codecs.registry import registered_factory
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.config import config
+from gzarr.cpu import direct
 from gzarr.cpu.codecs import TABLE
+from gzarr.cpu.loading import load_host, load_windows
 from gzarr.cpu.sharding import codecs_for
 from gzarr.errors import CodecError
 from gzarr.layout import Located
 from gzarr.plan import Part
-from gzarr.storage.base import Buffer, Request, Store, host_view
-from gzarr.storage.coalesce import get_coalesced
+from gzarr.storage.base import Buffer, Store
 
-#: Waves of less than this many decoded bytes in all run on the caller's thread: handing work to a thread costs tens
-#: of microseconds, as much as decoding this much.
-MIN_THREADED_NBYTES = 1 << 20
+#: From so many bytes of a chunk on, decoding it takes long enough for threads to pay.
+THREADED_PART_NBYTES = 1 << 18
+#: Smaller ones are timed: threads pay if a chunk takes so many seconds. Below that the time is the interpreter's, whose
+#: lock threads pass to and fro (with two cores, 6,400 lz4 chunks of 40 kB each: 20 us a chunk by one thread, 25 by two;
+#: the same as zstd in shards: 35 us by one, 25 by two).
+THREADED_CHUNK_S = 30e-6 if getattr(sys, "_is_gil_enabled", lambda: True)() else 5e-6
+#: Less than this much work, in seconds, is not worth waking a thread for.
+THREADED_WORK_S = 500e-6
 
 
 class CpuBackend:
@@ -38,11 +46,13 @@ class CpuBackend:
         device: "cpu".
         wave_nbytes: decoded bytes of one wave: the chunks of one read request, or of one thread's turn.
         wave_nchunks: chunks of one wave; all their objects are locked while it is written.
+        reads_files: no: a whole shard is one read.
     """
 
     device = "cpu"
     wave_nbytes = 1 << 20
     wave_nchunks = 64
+    reads_files = False
 
     def supports(self, name: str) -> bool:
         """Whether there is a CPU function for the codec with a name."""
@@ -52,7 +62,8 @@ class CpuBackend:
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
         """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""
         placement = tuple(Placement(step.spec.name, "host", "the array is on the CPU") for step in steps)
-        return Chain(chunk, codecs_for(steps), placement)
+        codecs = codecs_for(steps)
+        return Chain(chunk, codecs, placement, direct=direct.make_direct(steps, codecs))
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An uninitialized NumPy array."""
@@ -62,8 +73,20 @@ class CpuBackend:
         """A value to be written, as a NumPy array: arrays keep their dtype, other values are made with ``dtype``."""
         return as_numpy(value, dtype)
 
-    def load(self, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
+    def adopt_out(self, out: Any) -> Array:
+        """An array to read into, as it is. Raises: ValueError for one in GPU memory, TypeError for what is none."""
+        if hasattr(out, "__cuda_array_interface__"):
+            raise ValueError("out lies in GPU memory, but the array is read on the CPU: open it with device='cuda'")
+        if not hasattr(out, "shape") or not hasattr(out, "dtype"):
+            raise TypeError(f"out must be an array, got {type(out).__name__}")
+        return out
+
+    def load(
+        self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
+    ) -> list[Any]:
         """Fetch what was located, ranges of one object together. Raises: CodecError(index) for a short item."""
+        if parts and chain is not None and chain.direct is not None and chain.direct.cut is not None:
+            return load_windows(chain.direct, store, wanted, parts)
         return load_host(store, wanted)
 
     def place(
@@ -74,6 +97,9 @@ class CpuBackend:
         if fields is None and out.dtype != chain.chunk.dtype and not chain.chunk.dtype.hasobject:
             with np.errstate(all="ignore"):  # a NaN that becomes an integer, as in the chunks that are there
                 fill = np.asarray(fill).astype(out.dtype)[()]
+        if chain.direct is not None:
+            direct.place(chain.direct, buffers, parts, out, fields, fill)
+            return
         for index, (buffer, part) in enumerate(zip(buffers, parts, strict=True)):
             if buffer is None:
                 out[part.out] = fill
@@ -119,19 +145,22 @@ class CpuBackend:
                 raise
         return encoded
 
-    def run(self, task: Callable[[T], None], waves: Iterable[T], nbytes: int) -> None:
-        """Carry out a task for every wave, on the pool if there is enough to do.
+    def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
+        """Carry out a task for every wave, on the pool if a chunk takes long enough.
 
         A run within a task stays on its thread: the task may hold locks that the pool's threads wait for.
         Raises: what the first failing task raised; notes on it tell of the others.
         """
-        threaded = nbytes >= MIN_THREADED_NBYTES and not _in_task.active
-        n_threads = thread_count() if threaded else 1
-        if n_threads > 1:
-            _run_threaded(task, iter(waves), n_threads)
-        elif _in_task.active:
+        waves = iter(waves)
+        if _in_task.active:
             for wave in waves:
                 task(wave)
+            return
+        n_threads = thread_count() if work.nchunks > 1 else 1
+        if n_threads > 1 and work.part_nbytes < THREADED_PART_NBYTES and not _takes_long(task, waves, work):
+            n_threads = 1
+        if n_threads > 1:
+            _run_threaded(task, waves, n_threads)
         else:
             with _in_task:
                 for wave in waves:
@@ -143,29 +172,19 @@ def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "__cuda_array_interface__"):
-        return np.asarray(value.get())
+        return _downloaded(value)
     if isinstance(value, (np.generic, str, bytes)) or not hasattr(value, "__array__"):
         return np.asarray(value, dtype)
     return np.asarray(value)
 
 
-def load_host(store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
-    """Fetch what was located into host memory, ranges of one object together. Raises: CodecError(index)."""
-    positions = [i for i, item in enumerate(wanted) if isinstance(item, Request)]
-    buffers: list[Any] = [None if isinstance(item, Request) else item for item in wanted]
-    requests: list[Any] = [wanted[i] for i in positions]
-    for i, request, buffer in zip(positions, requests, get_coalesced(store, requests), strict=True):
-        if request.length is not None:
-            size = None if buffer is None else host_view(buffer).nbytes
-            if size != request.length:
-                raise CodecError(
-                    f"the shard index points outside the shard: bytes {request.start} to "
-                    f"{request.start + request.length}, of which {size or 0} are there",
-                    index=i,
-                    codec="sharding_indexed",
-                )
-        buffers[i] = buffer
-    return buffers
+def _downloaded(value: Any) -> np.ndarray[Any, Any]:
+    """What lies in GPU memory, copied by the library whose array it is: CuPy, Numba, PyTorch."""
+    for method in ("get", "copy_to_host", "cpu"):
+        download = getattr(value, method, None)
+        if callable(download):
+            return np.asarray(download())
+    raise TypeError(f"a value of type {type(value).__name__} lies in GPU memory: copy it into a NumPy array first")
 
 
 def thread_count() -> int:
@@ -186,6 +205,8 @@ def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:
 
 def _gather_one(chunk: ArrayRepr, value: Array, part: Part, old: Array | None, fields: Fields) -> Array:
     piece = value[part.out]
+    if hasattr(piece, "__cuda_array_interface__"):  # of an array that is read on a GPU as it is written
+        piece = as_numpy(piece, chunk.dtype)
     if old is None:
         whole = fields is None and isinstance(piece, np.ndarray) and piece.shape == chunk.shape
         if whole and type(part.inside) is tuple and all(type(i) is slice for i in part.inside):
@@ -261,8 +282,25 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
 
 
+def _takes_long(task: Callable[[T], None], waves: Iterator[T], work: Work) -> bool:
+    """Carry out the first wave and say whether the others should go to the pool."""
+    first = next(waves, None)
+    if first is None:
+        return False
+    started = perf_counter()
+    with _in_task:
+        task(first)
+    n = min(work.nchunks, work.wave_nchunks)
+    each = (perf_counter() - started) / n
+    return each >= THREADED_CHUNK_S and each * (work.nchunks - n) >= THREADED_WORK_S
+
+
 def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int) -> None:
-    """Let threads pull waves from one iterator, so that no more than one wave a thread is alive."""
+    """Let threads pull waves from one iterator, so that no more than one wave a thread is alive.
+
+    The caller's thread is one of them: while the pool is taken by other reads it goes on alone, so many callers at once
+    do not wait for each other's stores.
+    """
     pull_lock = threading.Lock()
     failed = threading.Event()
 
@@ -280,14 +318,20 @@ def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int)
                 raise
 
     executor = _executor(n_threads)
-    futures: list[Future[None]] = [executor.submit(pull) for _ in range(n_threads)]
+    futures: list[Future[None]] = [executor.submit(pull) for _ in range(n_threads - 1)]
+    errors: list[BaseException] = []
     try:
-        wait(futures)
+        try:
+            pull()
+        except Exception as error:  # noqa: BLE001 - raised below, with notes of what else failed
+            errors.append(error)
+        begun = [future for future in futures if not future.cancel()]
+        wait(begun)
     except BaseException:  # an interrupt: nothing may go on behind the caller's back
         failed.set()
-        wait(futures)
+        wait([future for future in futures if not future.cancel()])
         raise
-    errors = [error for future in futures if (error := future.exception()) is not None]
+    errors += filter(None, (future.exception() for future in begun))
     if errors:
         for other in errors[1:]:
             errors[0].add_note(f"another chunk failed too: {other}")

@@ -32,24 +32,59 @@ class Shuffle:
     blocksize: NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Streams:
-    """Encoded chunks in one slab, which the host has a copy of.
+    """Encoded chunks in one slab on the device.
 
     Attributes:
-        host: uint8, the slab on the host: headers are read here.
-        slab: uint8, the same on the device.
+        copy: uint8, the slab on the host too; None if it was read straight to the device.
+        slab: uint8, on the device.
         offsets: int64, where each chunk begins.
         sizes: int64, bytes of each chunk.
+        device: where the slab is; needed if there is no copy.
     """
 
-    host: NDArray[np.uint8]
+    copy: NDArray[np.uint8] | None
     slab: Array
     offsets: Table
     sizes: Table
+    device: Device | None = None
 
     def __len__(self) -> int:
         return self.offsets.size
+
+    @property
+    def host(self) -> NDArray[np.uint8]:
+        """The whole slab on the host; if it is on the device only it is copied once, which waits."""
+        if self.copy is None:
+            if self.device is None:
+                raise TypeError("streams without a copy on the host need their device")
+            self.copy = self.device.download(self.slab)
+        return self.copy
+
+    def window(self, starts: Table, nbytes: int) -> NDArray[np.uint8]:
+        """The same few bytes of every chunk, on the host: uint8 (n, nbytes). They must lie in the slab.
+
+        They are copied from the device, which waits, if the slab is only there.
+        """
+        positions = starts[:, None] + np.arange(nbytes)
+        if self.copy is not None or self.device is None:
+            found: NDArray[np.uint8] = self.host[positions]
+            return found
+        return self.device.download(self.slab[self.device.upload(positions)])
+
+    def sparse(self, nbytes: int) -> NDArray[np.uint8]:
+        """The slab on the host as far as headers go: at least the first ``nbytes`` bytes of every chunk are right.
+
+        Chunks that are shorter are right as far as they go.
+        """
+        if self.copy is not None:
+            return self.copy
+        slab = np.zeros(self.slab.size, np.uint8)  # memory that is never touched costs nothing
+        starts = np.minimum(self.offsets, max(slab.size - nbytes, 0))
+        nbytes = min(nbytes, slab.size)
+        slab[starts[:, None] + np.arange(nbytes)] = self.window(starts, nbytes)
+        return slab
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,8 +157,13 @@ class Wave:
                 check(self.device.download(array))
             except CodecError as error:
                 errors.append(error)
-        self.device.synchronize()
-        self.checks.clear()
-        self.kept.clear()
+        self.drop()
         if errors:
             raise min(errors, key=lambda error: error.index)
+
+    def drop(self) -> None:
+        """Wait for the device and let go of all memory: also where the wave was given up in the middle."""
+        if self.checks or self.kept:
+            self.device.synchronize()
+        self.checks.clear()
+        self.kept.clear()

@@ -134,7 +134,7 @@ class BloscTable:
         return slice(int(self.bounds[decoder]), int(self.bounds[decoder + 1]))
 
 
-class _Frames(NamedTuple):
+class Frames(NamedTuple):
     """Headers in wide integers, where the frames lie, and which of them are walked."""
 
     offset: Sizes
@@ -148,7 +148,7 @@ class _Frames(NamedTuple):
     to_host: Mask
 
 
-class _Blocks(NamedTuple):
+class Blocks(NamedTuple):
     """Blocks of the walked frames: frame, number in it, decoded bytes, splits, and where the first stream's size is."""
 
     frame: Sizes
@@ -171,11 +171,14 @@ def parse_frames(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int
     Raises: CodecError (index, "blosc") if a frame is damaged; ValueError if a range does not lie in the slab.
     """
     check_ranges(slab, offsets, sizes)
-    frames = _read_headers(slab, offsets, sizes, expected_nbytes)
-    walked = ~frames.memcpy & ~frames.to_host & (frames.nbytes > 0)
-    blocks = _find_blocks(slab, frames, np.flatnonzero(walked))
-    streams = _join(_whole_frames(frames), _walk(slab, frames, blocks))
-    streams, to_host = _open_envelopes(slab, streams, frames.to_host)
+    frames = read_headers(slab, offsets, sizes, expected_nbytes)
+    blocks = _find_starts(slab, frames, count_blocks(frames, walked_rows(frames)))
+    streams, to_host = _open_envelopes(slab, join_whole(frames, _walk(slab, frames, blocks)), frames.to_host)
+    return make_table(frames, streams, to_host)
+
+
+def make_table(frames: Frames, streams: BloscStreams, to_host: Mask) -> BloscTable:
+    """Put together what was found."""
     streams, bounds = _grouped(streams)
     plain = frames.memcpy | to_host | (frames.nbytes == 0)
     return BloscTable(
@@ -194,7 +197,7 @@ def parse_frames(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int
 # -- headers -----------------------------------------------------------------------------------------------------
 
 
-def _read_headers(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> _Frames:
+def read_headers(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> Frames:
     """Read headers and check what they say. A frame of nothing is looked at no further, as c-blosc does."""
     short = sizes < HEADER_NBYTES
     refuse("blosc", short, lambda i: f"truncated: {sizes[i]} bytes are too few for a blosc header of 16")
@@ -209,14 +212,14 @@ def _read_headers(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: in
     foreign = (header["version_lz"] != VERSION_LZ) | (codec == BLOSCLZ) | (codec > ZSTD)
     to_host = (header["version"] != VERSION) | (flags & FLAG_RESERVED != 0) | (~memcpy & foreign)
     tiny = ~memcpy & (wide["blocksize"] < LEAST_BLOCK) & (wide["blocksize"] < wide["nbytes"])
-    frames = _Frames(offset=offsets, codec=codec, memcpy=memcpy, to_host=to_host & (expected_nbytes > 0), **wide)
+    frames = Frames(offset=offsets, codec=codec, memcpy=memcpy, to_host=to_host & (expected_nbytes > 0), **wide)
     if expected_nbytes:
         _check_headers(frames)
         frames.to_host[tiny] = True
     return frames
 
 
-def _check_headers(frames: _Frames) -> None:
+def _check_headers(frames: Frames) -> None:
     """Raise if a frame that is not left to the host has a header that fits nothing."""
     here = ~frames.to_host
     cbytes, nbytes, blocksize, typesize = frames.cbytes, frames.nbytes, frames.blocksize, frames.typesize
@@ -231,7 +234,7 @@ def _check_headers(frames: _Frames) -> None:
     refuse("blosc", wrong, lambda i: f"expected header and block starts of {least[i]} bytes, got {cbytes[i]} in all")
 
 
-def _shuffles(frames: _Frames, plain: Mask) -> Small:
+def _shuffles(frames: Frames, plain: Mask) -> Small:
     """How decoded streams are shuffled; bytes of single-byte elements are not, their bits may be."""
     by_bytes = (frames.flags & FLAG_SHUFFLE != 0) & (frames.typesize > 1)
     by_bits = frames.flags & FLAG_BITSHUFFLE != 0
@@ -243,8 +246,13 @@ def _shuffles(frames: _Frames, plain: Mask) -> Small:
 # -- blocks and streams ------------------------------------------------------------------------------------------
 
 
-def _find_blocks(slab: Bytes, frames: _Frames, rows: Sizes) -> _Blocks:
-    """Look up the blocks of frames with given row numbers, and how each is split."""
+def walked_rows(frames: Frames) -> Sizes:
+    """Row numbers of the frames that have blocks to be walked."""
+    return np.flatnonzero(~frames.memcpy & ~frames.to_host & (frames.nbytes > 0))
+
+
+def count_blocks(frames: Frames, rows: Sizes) -> Blocks:
+    """The blocks of frames with given row numbers, and how each is split; where they begin is not known yet."""
     counts = -(-frames.nbytes[rows] // frames.blocksize[rows])
     frame = np.repeat(rows, counts)
     number = np.arange(len(frame)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -253,28 +261,42 @@ def _find_blocks(slab: Bytes, frames: _Frames, rows: Sizes) -> _Blocks:
     split = (frames.flags[frame] & FLAG_WHOLE == 0) & (typesize <= MOST_SPLITS)
     split &= (nbytes == blocksize) & (nbytes // typesize >= LEAST_SPLIT)
     splits = np.where(split, typesize, 1)
-    _refuse_rows(
+    refuse_rows(
         frame,
         nbytes % splits != 0,
         lambda i: f"block {number[i]}: expected a multiple of {splits[i]} bytes, got {nbytes[i]}",
     )
+    return Blocks(frame, number, nbytes, splits, np.zeros_like(frame))
+
+
+def _find_starts(slab: Bytes, frames: Frames, blocks: Blocks) -> Blocks:
+    frame, number = blocks.frame, blocks.number
     start = read(slab, "<i4", frames.offset[frame] + HEADER_NBYTES + 4 * number).astype(np.int64)
     last = frames.cbytes[frame] - 4
-    _refuse_rows(
+    refuse_rows(
         frame,
         (start <= 0) | (start > last),
         lambda i: f"block {number[i]}: expected a start of 1 to {last[i]}, got {start[i]}",
     )
-    return _Blocks(frame, number, nbytes, splits, frames.offset[frame] + start)
+    return blocks._replace(position=frames.offset[frame] + start)
 
 
-def _walk(slab: Bytes, frames: _Frames, blocks: _Blocks) -> BloscStreams:
-    """Follow the streams of every block from size to size."""
+def split_rows(frames: Frames, blocks: Blocks) -> BloscStreams:
+    """The streams of blocks: what they decode to, and how; source and encoded size are not known yet."""
     first = np.cumsum(blocks.splits) - blocks.splits
     block = np.repeat(np.arange(len(first)), blocks.splits)
     split = np.arange(len(block)) - first[block]
     frame, nbytes = blocks.frame[block], (blocks.nbytes // blocks.splits)[block]
-    source, csize = np.empty_like(block), np.empty_like(block)
+    dest = blocks.number[block] * frames.blocksize[frame] + split * nbytes
+    unknown = np.zeros_like(dest)
+    return BloscStreams(frame, frames.codec[frame], unknown, unknown, dest, nbytes)
+
+
+def _walk(slab: Bytes, frames: Frames, blocks: Blocks) -> BloscStreams:
+    """Follow the streams of every block from size to size."""
+    streams = split_rows(frames, blocks)
+    first = np.cumsum(blocks.splits) - blocks.splits
+    source, csize = np.empty_like(streams.source), np.empty_like(streams.csize)
     position, end = blocks.position.copy(), (frames.offset + frames.cbytes)[blocks.frame]
     rows = np.arange(len(first))
     for k in range(int(blocks.splits.max(initial=0))):
@@ -284,18 +306,22 @@ def _walk(slab: Bytes, frames: _Frames, blocks: _Blocks) -> BloscStreams:
         source[slots] = position[rows] + 4
         csize[slots] = _read_csizes(slab, blocks, rows, position[rows], end[rows])
         position[rows] = source[slots] + csize[slots]
-    decoder = np.where(csize == nbytes, RAW, frames.codec[frame]).astype(np.uint8)
-    dest = blocks.number[block] * frames.blocksize[frame] + split * nbytes
-    return BloscStreams(frame, decoder, source, csize, dest, nbytes)
+    return place_streams(streams, source, csize)
 
 
-def _read_csizes(slab: Bytes, blocks: _Blocks, rows: Sizes, position: Sizes, end: Sizes) -> Sizes:
+def place_streams(streams: BloscStreams, source: Sizes, csize: Sizes) -> BloscStreams:
+    """The streams with their places; those as long as what they decode to are stored."""
+    decoder = np.where(csize == streams.nbytes, RAW, streams.decoder).astype(np.uint8)
+    return replace(streams, decoder=decoder, source=source, csize=csize)
+
+
+def _read_csizes(slab: Bytes, blocks: Blocks, rows: Sizes, position: Sizes, end: Sizes) -> Sizes:
     frame, number = blocks.frame[rows], blocks.number[rows]
     room = end - position - 4
-    _refuse_rows(frame, room < 0, lambda i: f"block {number[i]}: truncated: no room for the size of a stream")
+    refuse_rows(frame, room < 0, lambda i: f"block {number[i]}: truncated: no room for the size of a stream")
     csize = read(slab, "<i4", position).astype(np.int64)
     # a compressor makes at least one byte
-    _refuse_rows(
+    refuse_rows(
         frame,
         (csize <= 0) | (csize > room),
         lambda i: f"block {number[i]}: expected a stream of 1 to {room[i]} bytes, got {csize[i]}",
@@ -303,7 +329,12 @@ def _read_csizes(slab: Bytes, blocks: _Blocks, rows: Sizes, position: Sizes, end
     return csize
 
 
-def _whole_frames(frames: _Frames) -> BloscStreams:
+def join_whole(frames: Frames, streams: BloscStreams) -> BloscStreams:
+    """The streams of walked frames and the stored frames, which are one each."""
+    return _join(_whole_frames(frames), streams)
+
+
+def _whole_frames(frames: Frames) -> BloscStreams:
     """The stored frames as streams."""
     rows = np.flatnonzero(frames.memcpy & ~frames.to_host & (frames.nbytes > 0))
     nbytes = frames.nbytes[rows]
@@ -311,7 +342,7 @@ def _whole_frames(frames: _Frames) -> BloscStreams:
     return BloscStreams(rows, decoder, frames.offset[rows] + HEADER_NBYTES, nbytes, np.zeros_like(rows), nbytes)
 
 
-def _refuse_rows(frame: Sizes, bad: Mask, describe: Callable[[int], str]) -> None:
+def refuse_rows(frame: Sizes, bad: Mask, describe: Callable[[int], str]) -> None:
     """Raise CodecError with the frame of the first bad block or stream."""
     try:
         refuse("blosc", bad, describe)

@@ -8,19 +8,23 @@ Source: the framings are those of `gzarr.gpu.frames` and `gzarr.gpu.blosc`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from gzarr.codecs import nvcomp
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.numcodecs import NumcodecsCodec
-from gzarr.codecs.spec import Step
+from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.cpu.codecs import factory_for
 from gzarr.errors import CodecError
-from gzarr.gpu import blosc, frames
+from gzarr.gpu import blosc, checksums, frames
 from gzarr.gpu.batch import BYTE_SHUFFLE, Chunks, Shuffle, Streams, Wave
-from gzarr.gpu.device import Device
-from gzarr.gpu.filters import filter_for
+from gzarr.gpu.blosc_on_device import parse_blosc
+from gzarr.gpu.device import Device, Table
+from gzarr.gpu.filters import filter_for, sums_floats
+from gzarr.gpu.nvcomp_tables import CODECS
 from gzarr.gpu.streams import copy_streams, decode_on_host, decompress, new_rows, unshuffled
 
 Batch: TypeAlias = Streams | Chunks
@@ -40,8 +44,8 @@ def decoded_nbytes(step: Step) -> int | None:
     return nbytes if nbytes is not None and 0 < nbytes <= MAX_STREAM_NBYTES else None
 
 
-def _framed(decoder: str, parse: FrameParser) -> WaveFactory:
-    """The factory of a codec whose chunks are one stream each in some envelope."""
+def _framed(decoder: str, parse: FrameParser, kind: str = "") -> WaveFactory:
+    """The factory of a codec whose chunks are one stream each in some envelope, with a checksum of a kind."""
 
     def factory(step: Step, device: Device) -> WaveDecoder | None:
         nbytes = decoded_nbytes(step)
@@ -51,12 +55,17 @@ def _framed(decoder: str, parse: FrameParser) -> WaveFactory:
         name = step.spec.name
 
         def decode(wave: Wave, batch: Streams) -> Chunks:
-            table = parse(batch.host, batch.offsets, batch.sizes, nbytes)
+            headers = batch.sparse(4) if decoder == "lz4" else batch.host
+            table = _named(name, parse, headers, batch.offsets, batch.sizes, nbytes)
             rows, addresses = new_rows(wave, len(batch), nbytes)
             here = np.flatnonzero(~table.to_host)
             source = wave.device.address(batch.slab) + table.source[here]
-            streams = (source, table.nbytes[here], addresses[here], np.full(here.size, nbytes, np.int64))
-            decompress(wave, name, decoder, here, streams)
+            sizes = np.full(here.size, nbytes, np.int64)
+            decompress(wave, name, decoder, here, (source, table.nbytes[here], addresses[here], sizes))
+            if kind:
+                which, stored = frames.checksums(kind, batch.host, batch.offsets[here], batch.sizes[here])
+                ranges = (addresses[here][which], sizes[which])
+                checksums.expect(wave, name, kind, here[which], ranges, stored)
             decode_on_host(wave, batch, rows, np.flatnonzero(table.to_host), on_host)
             return Chunks(rows, addresses, nbytes, rows)
 
@@ -65,28 +74,83 @@ def _framed(decoder: str, parse: FrameParser) -> WaveFactory:
     return factory
 
 
+def _named(name: str, parse: Callable[..., Any], *args: Any) -> Any:
+    """What a parser makes of all chunks; its errors get the name that the codec has in the metadata."""
+    try:
+        return parse(*args)
+    except CodecError as error:
+        error.codec = name
+        raise
+
+
+def _refuse_more_than_a_frame(name: str, batch: Streams) -> None:
+    """Bytes behind a Blosc frame, which the parser does not look at, mean that something is wrong, as on the CPU."""
+    claimed = batch.window(batch.offsets + 12, 4).view("<u4").reshape(-1).astype(np.int64)
+    bad = np.flatnonzero(claimed != batch.sizes)
+    if bad.size:
+        i = int(bad[0])
+        text = f"{name}: too long: expected {claimed[i]} encoded bytes, got {batch.sizes[i]}"
+        raise CodecError(text, index=i, codec=name)
+
+
+def _bare(decoder: str) -> WaveFactory:
+    """The factory of a codec whose chunks are bare streams of nvCOMP."""
+
+    def factory(step: Step, device: Device) -> WaveDecoder | None:
+        nbytes, name = decoded_nbytes(step), step.spec.name
+        limits = CODECS[decoder]
+        if nbytes is None or decoder not in device.decoders() or nbytes > limits.max_decompressed_nbytes:
+            return None
+
+        def decode(wave: Wave, batch: Streams) -> Chunks:
+            empty = np.flatnonzero(batch.sizes == 0)
+            if empty.size:
+                raise CodecError(f"{name}: truncated: there are no bytes", index=int(empty[0]), codec=name)
+            n = len(batch)
+            stride = -(-nbytes // limits.alignment.output) * limits.alignment.output
+            rows, addresses = new_rows(wave, n, stride)
+            streams = (wave.device.address(batch.slab) + batch.offsets, batch.sizes, addresses)
+            decompress(wave, name, decoder, np.arange(n), (*streams, np.full(n, nbytes, np.int64)))
+            return Chunks(rows, addresses, nbytes, rows if stride == nbytes else None)
+
+        return decode
+
+    return factory
+
+
+def _nvcomp_batch(step: Step, device: Device) -> WaveDecoder | None:
+    """The codec that KvikIO had: see `gzarr.codecs.nvcomp`."""
+    if not isinstance(step.spec, NumcodecsCodec):
+        return None
+    algorithm = str(step.spec.configuration().get("algorithm", "")).lower()
+    factory = {"lz4": _LZ4, "zstd": _ZSTD}.get(algorithm) or TABLE.get(f"nvcomp.{algorithm}")
+    return None if factory is None else factory(step, device)
+
+
 def _blosc(step: Step, device: Device) -> WaveDecoder | None:
     nbytes = decoded_nbytes(step)
     if nbytes is None:
         return None
-    on_host = factory_for(step.spec)(step).decode
+    on_host, name = factory_for(step.spec)(step).decode, step.spec.name
     decoders = {blosc.LZ4: "lz4", blosc.SNAPPY: "snappy", blosc.DEFLATE: "deflate", blosc.ZSTD: "zstd"}
-    missing = [number for number, name in decoders.items() if name not in device.decoders()]
+    missing = [number for number, decoder in decoders.items() if decoder not in device.decoders()]
 
     def decode(wave: Wave, batch: Streams) -> Chunks:
-        table = blosc.parse_frames(batch.host, batch.offsets, batch.sizes, nbytes)
+        table = _named(name, parse_blosc, wave, batch, nbytes)
+        _refuse_more_than_a_frame(name, batch)
         rows, addresses = new_rows(wave, len(batch), nbytes)
         base = wave.device.address(batch.slab)
         to_host = table.to_host.copy()
         to_host[table.streams.frame[np.isin(table.streams.decoder, missing)]] = True
-        for number, name in {blosc.RAW: "", **decoders}.items():
+        for number, decoder in {blosc.RAW: "", **decoders}.items():
             streams = table.streams.take(table.group(number))
             streams = streams.take(~to_host[streams.frame])
             source, target = base + streams.source, addresses[streams.frame] + streams.dest
             if number == blosc.RAW:
                 copy_streams(wave, source, target, streams.csize)
             else:
-                decompress(wave, "blosc", name, streams.frame, (source, streams.csize, target, streams.nbytes))
+                decompress(wave, name, decoder, streams.frame, (source, streams.csize, target, streams.nbytes))
+                _expect_blosc_checksums(wave, number, batch, streams, target)
         decode_on_host(wave, batch, rows, np.flatnonzero(to_host), on_host)
         mode = np.where(to_host, 0, table.shuffle).astype(np.uint8)
         shuffle = Shuffle(mode, table.typesize, table.blocksize) if mode.any() else None
@@ -95,44 +159,61 @@ def _blosc(step: Step, device: Device) -> WaveDecoder | None:
     return decode
 
 
-def _crc32c(step: Step, device: Device) -> WaveDecoder | None:
-    if isinstance(step.spec, NumcodecsCodec) and step.spec.configuration().get("location", "end") != "end":
-        return None
-
-    def decode(wave: Wave, batch: Batch) -> Batch:
-        if isinstance(batch, Chunks):
-            return _crc32c_of_chunks(wave, unshuffled(wave, batch))
-        short = np.flatnonzero(batch.sizes < 4)
-        if short.size:
-            size = int(batch.sizes[short[0]])
-            raise CodecError(f"crc32c: {size} bytes are too few for a checksum", index=int(short[0]), codec="crc32c")
-        sizes = batch.sizes - 4
-        stored = frames.read(batch.host, "<u4", batch.offsets + sizes)
-        # Before anything is decoded: damaged streams may make decoders read and write out of bounds.
-        found = wave.device.download(wave.device.crc32c(wave.device.address(batch.slab) + batch.offsets, sizes))
-        _compare_checksums(stored, found)
-        return Streams(batch.host, batch.slab, batch.offsets, sizes)
-
-    return decode
+def _expect_blosc_checksums(
+    wave: Wave, number: int, batch: Streams, streams: blosc.BloscStreams, target: Table
+) -> None:
+    """Those of zlib streams, and of Zstandard frames that have one (c-blosc writes none)."""
+    if number == blosc.DEFLATE:
+        starts, sizes = streams.source - frames.ZLIB_HEADER, streams.csize + frames.ZLIB_HEADER + frames.ZLIB_TRAILER
+        which, stored = frames.checksums("adler32", batch.host, starts, sizes)
+        checksums.expect(wave, "blosc", "adler32", streams.frame[which], (target[which], streams.nbytes[which]), stored)
+    elif number == blosc.ZSTD:
+        which, stored = frames.checksums("xxh64", batch.host, streams.source, streams.csize)
+        checksums.expect(wave, "blosc", "xxh64", streams.frame[which], (target[which], streams.nbytes[which]), stored)
 
 
-def _crc32c_of_chunks(wave: Wave, chunks: Chunks) -> Chunks:
+def _checksum(kind: str, location: str) -> WaveFactory:
+    """The factory of a codec that puts a checksum of four bytes before ("start") or behind ("end") its data."""
+
+    def factory(step: Step, device: Device) -> WaveDecoder | None:
+        at = location
+        if isinstance(step.spec, NumcodecsCodec):
+            at = step.spec.configuration().get("location") or location
+        nbytes, name = step.decoded.nbytes, step.spec.name
+        if nbytes == 0 or at not in ("start", "end"):
+            return None
+        skip = 4 if at == "start" else 0
+
+        def decode(wave: Wave, batch: Batch) -> Batch:
+            if isinstance(batch, Chunks):
+                return _checked_chunks(wave, unshuffled(wave, batch), kind, name, skip)
+            sizes = batch.sizes - 4
+            bad = np.flatnonzero((sizes < 1) if nbytes is None else (sizes != nbytes))
+            if bad.size:
+                size, want = int(batch.sizes[bad[0]]), "more than 4" if nbytes is None else nbytes + 4
+                raise CodecError(f"{name}: expected {want} bytes, got {size}", index=int(bad[0]), codec=name)
+            stored = batch.window(batch.offsets + (0 if skip else sizes), 4).view("<u4").reshape(-1)
+            offsets = batch.offsets + skip
+            # Before anything is decoded: damaged streams may make decoders read and write out of bounds.
+            ranges = (wave.device.address(batch.slab) + offsets, sizes)
+            checksums.verify(wave, name, kind, np.arange(len(batch)), ranges, stored)
+            return replace(batch, offsets=offsets, sizes=sizes)
+
+        return decode
+
+    return factory
+
+
+def _checked_chunks(wave: Wave, chunks: Chunks, kind: str, name: str, skip: int) -> Chunks:
     """The checksum within another codec: the bytes are on the device only."""
-    if chunks.rows is None or chunks.nbytes < 4:
-        raise CodecError(f"crc32c: {chunks.nbytes} bytes are too few for a checksum", codec="crc32c")
     nbytes = chunks.nbytes - 4
-    tails = wave.device.download(wave.device.xp.ascontiguousarray(chunks.rows[:, nbytes:]))
-    found = wave.device.download(wave.device.crc32c(chunks.addresses, np.full(len(chunks), nbytes, np.int64)))
-    _compare_checksums(tails.reshape(-1).view("<u4"), found)
-    return Chunks(chunks.owner, chunks.addresses, nbytes)
-
-
-def _compare_checksums(stored: Any, found: Any) -> None:
-    bad = np.flatnonzero(found != stored)
-    if bad.size:
-        i = int(bad[0])
-        text = f"crc32c: expected checksum {int(stored[i]):#010x}, got {int(found[i]):#010x}"
-        raise CodecError(text, index=i, codec="crc32c")
+    if nbytes < 1 or chunks.rows is None:
+        raise CodecError(f"{name}: {chunks.nbytes} bytes are too few for a checksum and data", codec=name)
+    column = slice(0, 4) if skip else slice(nbytes, None)
+    stored = wave.device.download(wave.device.xp.ascontiguousarray(chunks.rows[:, column])).reshape(-1).view("<u4")
+    ranges = (chunks.addresses + skip, np.full(len(chunks), nbytes, np.int64))
+    checksums.verify(wave, name, kind, np.arange(len(chunks)), ranges, stored)
+    return Chunks(chunks.owner, chunks.addresses + skip, nbytes)
 
 
 def _bytes(step: Step, device: Device) -> WaveDecoder | None:
@@ -191,6 +272,25 @@ def _filter(step: Step, device: Device) -> WaveDecoder | None:
     return decode
 
 
+def _delta(step: Step, device: Device) -> WaveDecoder | None:
+    """Of integers by the array module; of floats, whose sums depend on the order, by a kernel of its own."""
+    nbytes = decoded_nbytes(step)
+    if nbytes is None or not sums_floats(step) or not isinstance(step.decoded, ArrayRepr):
+        return _filter(step, device)
+    parts = 2 if step.decoded.dtype.kind == "c" else 1
+    itemsize, name = step.decoded.dtype.itemsize // parts, step.spec.name
+
+    def decode(wave: Wave, batch: Batch) -> Chunks:
+        chunks = unshuffled(wave, _as_chunks(wave, batch, nbytes, name))
+        n = len(chunks)
+        rows, addresses = new_rows(wave, n, nbytes)
+        args = (n, nbytes // itemsize, itemsize, parts, wave.device.address(chunks.rows), wave.device.address(rows))
+        wave.device.launch("running_sums", n * parts, args)
+        return Chunks(rows, addresses, nbytes, rows)
+
+    return decode
+
+
 def _as_chunks(wave: Wave, batch: Batch, nbytes: int, codec: str) -> Chunks:
     if isinstance(batch, Chunks):
         return batch
@@ -201,27 +301,43 @@ def _as_chunks(wave: Wave, batch: Batch, nbytes: int, codec: str) -> Chunks:
     return Chunks(batch.slab, wave.device.address(batch.slab) + batch.offsets, nbytes)
 
 
-_ZSTD = _framed("zstd", frames.parse_zstd)
-_GZIP = _framed("deflate", frames.parse_gzip)
+_LZ4 = _framed("lz4", frames.parse_lz4)
+_ZSTD = _framed("zstd", frames.parse_zstd, "xxh64")
+_GZIP = _framed("deflate", frames.parse_gzip, "crc32")
+_CRC32C = _checksum("crc32c", "end")
 
 #: Codecs that read the framing of chunks, which must be on the host.
-FRAMED = frozenset({"blosc", "gzip", "numcodecs.lz4", "numcodecs.zlib", "zstd"})
+FRAMED = frozenset(
+    {"blosc", "gzip", "zstd", "numcodecs.blosc", "numcodecs.gzip", "numcodecs.lz4", "numcodecs.zlib", "numcodecs.zstd"}
+    | {"numcodecs.nvcomp_batch", *nvcomp.BY_NAME}
+)
 
 #: Name of a codec -> factory. What is not here runs on the host.
 TABLE: dict[str, WaveFactory] = {
     "blosc": _blosc,
     "bytes": _bytes,
-    "crc32c": _crc32c,
+    "cast_value": _filter,
+    "crc32c": _CRC32C,
     "gzip": _GZIP,
+    "numcodecs.adler32": _checksum("adler32", "start"),
     "numcodecs.astype": _filter,
     "numcodecs.bitround": _filter,
-    "numcodecs.crc32c": _crc32c,
-    "numcodecs.delta": _filter,
+    "numcodecs.blosc": _blosc,
+    "numcodecs.crc32": _checksum("crc32", "start"),
+    "numcodecs.crc32c": _CRC32C,
+    "numcodecs.delta": _delta,
     "numcodecs.fixedscaleoffset": _filter,
-    "numcodecs.lz4": _framed("lz4", frames.parse_lz4),
+    "numcodecs.fletcher32": _checksum("fletcher32", "end"),
+    "numcodecs.gzip": _GZIP,
+    "numcodecs.lz4": _LZ4,
+    "numcodecs.nvcomp_batch": _nvcomp_batch,
     "numcodecs.packbits": _filter,
     "numcodecs.quantize": _filter,
     "numcodecs.shuffle": _shuffle,
-    "numcodecs.zlib": _framed("deflate", frames.parse_zlib),
+    "numcodecs.zlib": _framed("deflate", frames.parse_zlib, "adler32"),
+    "numcodecs.zstd": _ZSTD,
+    **{f"nvcomp.{name}": _bare(name) for name in ("ans", "bitcomp", "cascaded", "deflate", "gdeflate", "snappy")},
+    "scale_offset": _filter,
+    "transpose": _filter,
     "zstd": _ZSTD,
 }

@@ -1,12 +1,16 @@
 """A CUDA device: CuPy for memory, streams and kernels, nvCOMP for the batched decoders.
 
-Work goes to CuPy's current stream. Copies from staging memory (pinned) are asynchronous; `CudaDevice.download` is where
-the host waits. Kernels are compiled by NVRTC at their first launch and kept in CuPy's cache.
+Work goes to CuPy's current stream, and memory comes from CuPy's current allocator: `CudaDevice.activate` sets both for
+its thread, so that temporaries of CuPy's own operations count as well. Copies from staging memory (pinned) are
+asynchronous; `CudaDevice.download` is where the host waits. Kernels are compiled by NVRTC at their first launch and
+kept in CuPy's cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -19,11 +23,25 @@ from gzarr.errors import DeviceError
 from gzarr.gpu import nvcomp
 from gzarr.gpu.device import Outcome, Table
 from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, source
+from gzarr.gpu.memory import Arena
 
-#: Decoders that chunks in Zarr's standard formats need; nvCOMP has more.
-_DECODERS = frozenset({"lz4", "snappy", "zstd", "deflate"})
+#: nvCOMP's decoders, but that of gzip: the parsers here take the envelope off, which leaves Deflate.
+_DECODERS = frozenset(nvcomp.CODECS) - {"gzip"}
+#: DLPack's numbers for memory on a CUDA device, and managed by CUDA (dlpack.h, DLDeviceType).
+_DLPACK_CUDA = (2, 13)
 #: Blocks of one launch: kernels step by the grid, so that more only cost scheduling.
 _MAX_BLOCKS = 1 << 20
+
+
+class _Handle:
+    """The address of a stream, in CUDA's stream protocol."""
+
+    def __init__(self, address: int) -> None:
+        self._address = operator.index(address)
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """(version of the protocol, address)."""
+        return 0, self._address
 
 
 class CudaDevice:
@@ -42,35 +60,96 @@ class CudaDevice:
             raise DeviceError(f"no device cuda:{number}: there are {count}, counted from 0")
         self.name = f"cuda:{number}"
         self._device = cupy.cuda.Device(number)
+        self._local = threading.local()
 
     def owns(self, array: Any) -> bool:
         """Whether an array lies in the memory of this device."""
         return isinstance(array, cupy.ndarray) and array.device == self._device
 
-    @contextmanager
-    def stream(self) -> Iterator[None]:
-        """Work on a stream of its own: it waits for the caller's stream, which waits for it at the end."""
+    def adopt(self, value: Any) -> Any:
+        """A CuPy array that shares the memory of any library's array on a CUDA device; None for what is not on one."""
+        if isinstance(value, cupy.ndarray):
+            return value
+        if hasattr(value, "__cuda_array_interface__"):
+            return cupy.asarray(value)
+        if hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) in _DLPACK_CUDA:
+            return cupy.from_dlpack(value)
+        return None
+
+    def current_stream(self) -> Any:
+        """CuPy's current stream of this thread."""
         with self._device:
-            caller = cupy.cuda.get_current_stream()
-            own = cupy.cuda.Stream(non_blocking=True)
-            own.wait_event(caller.record())
-            with own:
+            return cupy.cuda.get_current_stream()
+
+    def as_stream(self, stream: Any) -> Any:
+        """A CuPy stream, an object with ``__cuda_stream__``, or the address of a stream. Raises: DeviceError."""
+        if hasattr(stream, "wait_event"):  # CuPy's own classes of streams share no public base
+            return stream
+        try:
+            return cupy.cuda.Stream.from_external(stream if hasattr(stream, "__cuda_stream__") else _Handle(stream))
+        except (TypeError, ValueError) as error:
+            raise DeviceError(
+                f"stream: expected a CuPy stream, an object with __cuda_stream__ or an address, got {stream!r}"
+            ) from error
+
+    def new_stream(self) -> Any:
+        """A non-blocking stream."""
+        with self._device:
+            return cupy.cuda.Stream(non_blocking=True)
+
+    def record(self, stream: Any) -> Any:
+        """An event on a stream."""
+        with self._device:
+            return stream.record(cupy.cuda.Event(disable_timing=True))
+
+    def wait(self, stream: Any, event: Any) -> None:
+        """Make a stream wait for an event."""
+        stream.wait_event(event)
+
+    @contextmanager
+    def activate(self, stream: Any, memory: Arena, staging: Arena) -> Iterator[None]:
+        """Make a stream and arenas current for this thread: CuPy's own allocations come from the arena too."""
+        state = self._local.__dict__
+        outer = dict(state)
+        # What the user has chosen to allocate with (the default pool, or another library's) makes the blocks.
+        state.update(allocator=outer.get("allocator") or cupy.cuda.get_allocator(), staging=staging)
+        try:
+            with self._device, stream, cupy.cuda.using_allocator(lambda nbytes: memory.take(nbytes).data):
                 yield
-                done = own.record()
-            caller.wait_event(done)
+        finally:
+            state.clear()
+            state.update(outer)
+
+    def allocate(self, nbytes: int) -> Any:
+        """A block of device memory from the user's allocator."""
+        allocator = getattr(self._local, "allocator", None) or cupy.cuda.get_allocator()
+        with self._device:
+            return cupy.ndarray((nbytes,), cupy.uint8, allocator(nbytes))
+
+    def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
+        """A block of pinned host memory."""
+        return np.frombuffer(cupy.cuda.alloc_pinned_memory(max(nbytes, 1)), np.uint8, nbytes)
 
     def empty(self, nbytes: int) -> Any:
         """Device memory: a flat uint8 array."""
-        return cupy.empty(nbytes, cupy.uint8)
+        with self._device:
+            return cupy.empty(nbytes, cupy.uint8)
+
+    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """An uninitialized array on this device, which may not be the current one, from the user's allocator."""
+        with self._device:
+            return cupy.empty(shape, dtype)
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Pinned host memory."""
-        return np.frombuffer(cupy.cuda.alloc_pinned_memory(max(nbytes, 1)), np.uint8, nbytes)
+        arena: Arena | None = getattr(self._local, "staging", None)
+        found: NDArray[np.uint8] = self.allocate_pinned(nbytes) if arena is None else arena.take(nbytes)
+        return found
 
     def upload(self, host: NDArray[Any]) -> Any:
         """Copy a host array to the device, in stream order."""
         array = cupy.empty(host.shape, host.dtype)
-        array.set(np.ascontiguousarray(host))
+        array.set(np.asarray(host, order="C"))
         return array
 
     def download(self, array: Any) -> NDArray[Any]:
@@ -125,7 +204,7 @@ class CudaDevice:
             self.address(statuses),
             stream,
         )
-        # The tables and the scratch return to CuPy's pool now, which hands them out again in the order of this stream.
+        # The tables and the scratch stay in the arena until the wave is done.
         return Outcome(statuses, sizes)
 
     def scratch_nbytes(self, decoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
@@ -138,14 +217,20 @@ class CudaDevice:
 
     def crc32c(self, source: Table, nbytes: Table) -> Any:
         """crc32c of many byte ranges: uint32, on the device."""
+        return self._crc(nvcomp.crc32c_async, source, nbytes)
+
+    def crc32(self, source: Table, nbytes: Table) -> Any:
+        """CRC-32 of many byte ranges: uint32, on the device."""
+        return self._crc(nvcomp.crc32_async, source, nbytes)
+
+    def _crc(self, queue: Callable[..., None], source: Table, nbytes: Table) -> Any:
         n = source.size
         tables = self.upload(np.stack([source, nbytes]).astype(np.uint64))
         out = cupy.empty(n, cupy.uint32)
         statuses = cupy.zeros(n, cupy.int32)
         base = self.address(tables)
         stream = cupy.cuda.get_current_stream().ptr
-        largest = int(nbytes.max())
-        nvcomp.crc32c_async(base, base + n * 8, n, largest, self.address(out), self.address(statuses), stream)
+        queue(base, base + n * 8, n, int(nbytes.max()), self.address(out), self.address(statuses), stream)
         return out
 
     def free_nbytes(self) -> int:

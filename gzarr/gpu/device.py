@@ -4,6 +4,9 @@
 codecs for the batched calls and the same kernel sources compiled by g++. Tables (addresses, sizes) are made on the
 host as int64 NumPy arrays and handed over; results that the host must see (statuses, sizes) stay on the device until
 `Device.download`, which is the one place that waits.
+
+Memory: within `Device.activate` everything comes from the arenas given to it, and goes back all at once when these are
+rewound; outside of it, from the device's own allocator.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.backend import Array
+from gzarr.gpu.memory import Arena
 
 #: Addresses, sizes and offsets, made on the host.
 Table: TypeAlias = NDArray[np.int64]
@@ -42,16 +46,58 @@ class Device(Protocol):
         """Whether an array lies in the device's memory."""
         ...
 
-    def stream(self) -> AbstractContextManager[Any]:
-        """A context in which work goes to a stream of its own, and at whose end the caller's stream waits for it."""
+    def adopt(self, value: Any) -> Array | None:
+        """An array of `xp` that shares the memory of any library's array in device memory; None if it is not there."""
+        ...
+
+    def current_stream(self) -> Any:
+        """The stream that this thread's work goes to."""
+        ...
+
+    def as_stream(self, stream: Any) -> Any:
+        """A stream of the caller, in the words of this device: any object of CUDA's stream protocol, or a handle.
+
+        Raises: DeviceError if it is none.
+        """
+        ...
+
+    def new_stream(self) -> Any:
+        """A stream of its own, which does not wait for the default stream."""
+        ...
+
+    def record(self, stream: Any) -> Any:
+        """An event behind everything that was submitted to a stream so far."""
+        ...
+
+    def wait(self, stream: Any, event: Any) -> None:
+        """Make what is submitted to a stream from now on wait for an event."""
+        ...
+
+    def activate(self, stream: Any, memory: Arena, staging: Arena) -> AbstractContextManager[Any]:
+        """A context in which this thread's work goes to a stream, and its memory comes from arenas.
+
+        memory: for whatever is allocated on the device, by the array module too. staging: pinned host memory.
+        """
+        ...
+
+    def allocate(self, nbytes: int) -> Array:
+        """A block for an arena: device memory that belongs to no arena, as a flat uint8 array."""
+        ...
+
+    def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
+        """A block for an arena: pinned host memory."""
         ...
 
     def empty(self, nbytes: int) -> Array:
-        """Device memory: a flat uint8 array."""
+        """Device memory of the arena at hand: a flat uint8 array."""
+        ...
+
+    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """An uninitialized array for the caller to keep, in no arena."""
         ...
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
-        """Host memory from which copies to the device are fast (pinned)."""
+        """Host memory of the arena at hand, from which copies to the device are fast."""
         ...
 
     def upload(self, host: NDArray[Any]) -> Array:
@@ -96,6 +142,10 @@ class Device(Protocol):
 
     def crc32c(self, source: Table, nbytes: Table) -> Array:
         """crc32c of many byte ranges: uint32, on the device."""
+        ...
+
+    def crc32(self, source: Table, nbytes: Table) -> Array:
+        """CRC-32 (of gzip and zlib) of many byte ranges: uint32, on the device."""
         ...
 
     def free_nbytes(self) -> int:

@@ -8,7 +8,10 @@ What it cannot show: races, warp-level behaviour, the order of streams, speed.
 from __future__ import annotations
 
 import ctypes
+import threading
+import weakref
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,13 +22,56 @@ from numcodecs.lz4 import decompress as lz4_decompress
 from numcodecs.zstd import decompress as zstd_decompress
 from numpy.typing import NDArray
 
+from gzarr.cpu.codecs.nvcomp import installed_decoders
 from gzarr.errors import DeviceError
 from gzarr.gpu import nvcomp
 from gzarr.gpu.device import Outcome, Table
 from gzarr.gpu.hostbuild import HostKernels
+from gzarr.gpu.memory import Arena
 
 #: What nvCOMP says of a damaged stream (nvcompErrorCannotDecompress).
 _DAMAGED = 12
+
+
+class Tally:
+    """Counts allocations.
+
+    Attributes:
+        live: bytes that are allocated now.
+        peak: the most that ever were at once.
+        n: number of allocations so far.
+    """
+
+    def __init__(self) -> None:
+        self.live = self.peak = self.n = 0
+        self._lock = threading.RLock()  # collecting garbage may call `_freed` while `count` holds it
+
+    def count(self, array: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Count an array until nothing refers to it any more."""
+        with self._lock:
+            self.n += 1
+            self.live += array.nbytes
+            self.peak = max(self.peak, self.live)
+        weakref.finalize(array, self._freed, array.nbytes)
+        return array
+
+    def _freed(self, nbytes: int) -> None:
+        with self._lock:
+            self.live -= nbytes
+
+
+class EmulatedStream:
+    """A stream on which everything is done as soon as it is submitted.
+
+    Attributes:
+        waited_for: the streams whose events it was made to wait for lately, in order.
+    """
+
+    def __init__(self) -> None:
+        self.waited_for: deque[EmulatedStream] = deque(maxlen=64)
+
+
+_DEFAULT_STREAM = EmulatedStream()
 
 
 class EmulatedDevice:
@@ -36,6 +82,8 @@ class EmulatedDevice:
         xp: numpy.
         launches: names of the kernels launched and decoders called, in order; tests count them.
         free: device memory that it claims to have, in bytes.
+        memory: device memory allocated so far, blocks of arenas and what is outside of them; tests look at it.
+        pinned: pinned host memory likewise.
     """
 
     name = "emulated"
@@ -44,28 +92,85 @@ class EmulatedDevice:
     def __init__(self, *, free: int = 1 << 30) -> None:
         self.launches: list[str] = []
         self.free = free
+        self.memory = Tally()
+        self.pinned = Tally()
         self._kernels = HostKernels()
+        self._local = threading.local()
 
     def owns(self, array: Any) -> bool:
         """Whether an array lies in the device's memory: any NumPy array of a dtype that a GPU has."""
         return isinstance(array, np.ndarray) and not array.dtype.hasobject
 
+    def adopt(self, value: Any) -> NDArray[Any] | None:
+        """A NumPy array that shares the memory of what says that it lies on a CUDA device; the address is trusted."""
+        interface = getattr(value, "__cuda_array_interface__", None)
+        return None if interface is None else np.asarray(_Adopted(interface, value))
+
+    def current_stream(self) -> EmulatedStream:
+        """The stream that this thread's work goes to."""
+        active: EmulatedStream | None = getattr(self._local, "stream", None)
+        return _DEFAULT_STREAM if active is None else active
+
+    def as_stream(self, stream: Any) -> EmulatedStream:
+        """The stream itself. Raises: DeviceError if it is none of this device."""
+        if not isinstance(stream, EmulatedStream):
+            raise DeviceError(f"stream: expected an EmulatedStream, got {type(stream).__name__}")
+        return stream
+
+    def new_stream(self) -> EmulatedStream:
+        """Nothing runs by itself here: a stream only notes what it was made to wait for."""
+        return EmulatedStream()
+
+    def record(self, stream: EmulatedStream) -> EmulatedStream:
+        """An event, which is the stream that it was recorded on."""
+        return stream
+
+    def wait(self, stream: EmulatedStream, event: EmulatedStream) -> None:
+        """Note it."""
+        stream.waited_for.append(event)
+
     @contextmanager
-    def stream(self) -> Iterator[None]:
-        """Nothing runs by itself here."""
-        yield
+    def activate(self, stream: EmulatedStream, memory: Arena, staging: Arena) -> Iterator[None]:
+        """Take this thread's memory from arenas."""
+        state = self._local.__dict__
+        outer = dict(state)
+        state.update(stream=stream, memory=memory, staging=staging)
+        try:
+            yield
+        finally:
+            state.clear()
+            state.update(outer)
+
+    def allocate(self, nbytes: int) -> NDArray[np.uint8]:
+        """A block, which is counted."""
+        return self.memory.count(np.empty(nbytes, np.uint8))
+
+    def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
+        """A block, which is counted."""
+        return self.pinned.count(np.empty(nbytes, np.uint8))
 
     def empty(self, nbytes: int) -> NDArray[np.uint8]:
         """Memory filled with a pattern, so that what is read before it is written shows."""
-        return np.full(nbytes, 0xA5, np.uint8)
+        arena: Arena | None = getattr(self._local, "memory", None)
+        found: NDArray[np.uint8] = self.allocate(nbytes) if arena is None else arena.take(nbytes)
+        found[:] = 0xA5
+        return found
+
+    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """An uninitialized array; it is the caller's, and so not counted."""
+        return np.empty(shape, dtype)
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Host memory."""
-        return np.empty(nbytes, np.uint8)
+        arena: Arena | None = getattr(self._local, "staging", None)
+        found: NDArray[np.uint8] = self.allocate_pinned(nbytes) if arena is None else arena.take(nbytes)
+        return found
 
     def upload(self, host: NDArray[Any]) -> NDArray[Any]:
         """A copy."""
-        return np.array(host, order="C", copy=True)
+        copied: NDArray[Any] = self.empty(host.nbytes).view(host.dtype).reshape(host.shape)
+        copied[...] = host
+        return copied
 
     def download(self, array: NDArray[Any]) -> NDArray[Any]:
         """A copy."""
@@ -85,15 +190,17 @@ class EmulatedDevice:
         self._kernels.launch(kernel, n_threads, plain)
 
     def decoders(self) -> frozenset[str]:
-        """LZ4, Zstandard and Deflate: what host libraries decode as raw streams."""
+        """What host libraries that are installed decode as raw streams."""
         return frozenset(_DECODE)
 
     def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
         """Decode stream after stream. Raises: DeviceError for calls that nvCOMP refuses."""
         self.launches.append(decoder)
-        self._check(decoder, source, capacity)
-        statuses = np.zeros(source.size, np.int32)
-        sizes = np.zeros(source.size, np.int64)
+        self._check(decoder, source, target, capacity)
+        self.empty(4 * source.nbytes)  # the tables, and the scratch that nvCOMP would want
+        self.empty(self.scratch_nbytes(decoder, source.size, int(capacity.max()), int(capacity.sum())))
+        statuses = self.upload(np.zeros(source.size, np.int32))
+        sizes = self.upload(np.zeros(source.size, np.int64))
         decode = _DECODE[decoder]
         table = zip(source.tolist(), nbytes.tolist(), target.tolist(), capacity.tolist(), strict=True)
         for i, (src, n, dst, room) in enumerate(table):
@@ -121,21 +228,38 @@ class EmulatedDevice:
         """crc32c of many byte ranges."""
         self.launches.append("crc32c")
         pairs = zip(source.tolist(), nbytes.tolist(), strict=True)
-        return np.array([google_crc32c.value(ctypes.string_at(src, n)) for src, n in pairs], np.uint32)
+        return self.upload(np.array([google_crc32c.value(ctypes.string_at(src, n)) for src, n in pairs], np.uint32))
+
+    def crc32(self, source: Table, nbytes: Table) -> NDArray[np.uint32]:
+        """CRC-32 of many byte ranges."""
+        self.launches.append("crc32")
+        pairs = zip(source.tolist(), nbytes.tolist(), strict=True)
+        return np.array([zlib.crc32(ctypes.string_at(src, n)) for src, n in pairs], np.uint32)
 
     def free_nbytes(self) -> int:
         """Device memory that is free."""
         return self.free
 
-    def _check(self, decoder: str, source: Table, capacity: Table) -> None:
+    def _check(self, decoder: str, source: Table, target: Table, capacity: Table) -> None:
         if source.size == 0:
             raise DeviceError(f"{decoder}: an empty batch (nvCOMP status 10)")
         need = self.alignment(decoder)
         if (source % need).any():
             raise DeviceError(f"{decoder}: a stream is not aligned to {need} bytes (nvCOMP status 17)")
+        need = nvcomp.decompress_alignment(decoder).output
+        if (target % need).any():
+            raise DeviceError(f"{decoder}: an output is not aligned to {need} bytes (nvCOMP status 17)")
         limit = nvcomp.CODECS[decoder].max_decompressed_nbytes
         if capacity.size and int(capacity.max()) > limit:
             raise DeviceError(f"{decoder}: a stream of {int(capacity.max())} bytes, above {limit} (nvCOMP status 18)")
+
+
+class _Adopted:
+    """The two interfaces have the same fields; the owner of the memory lives as long as this does."""
+
+    def __init__(self, interface: Any, owner: Any) -> None:
+        self.__array_interface__ = {k: v for k, v in interface.items() if k != "stream"} | {"version": 3}
+        self.owner = owner
 
 
 def _lz4(data: bytes, room: int) -> Any:
@@ -155,4 +279,9 @@ def _deflate(data: bytes, room: int) -> Any:
     return decoded
 
 
-_DECODE: dict[str, Callable[[bytes, int], Any]] = {"lz4": _lz4, "zstd": _zstd, "deflate": _deflate}
+_DECODE: dict[str, Callable[[bytes, int], Any]] = {
+    **installed_decoders(),
+    "lz4": _lz4,
+    "zstd": _zstd,
+    "deflate": _deflate,
+}

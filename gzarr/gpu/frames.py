@@ -6,8 +6,9 @@ input that it does not expect. Rules:
 
 - No byte is read before its position was compared with the end of its chunk.
 - Python loops run over the parts of *one* chunk (blocks of a frame, letters of a name), never over chunks.
-- What no header shows stays unseen: a bad checksum, damage inside a stream, and, in gzip, a second member whose
-  size is the expected one behind a first that holds nothing. The size that the decoder reports tells of the last.
+- What no header shows stays unseen here: damage inside a stream and, in gzip, a second member whose size is the
+  expected one behind a first that holds nothing. The size that the decoder reports tells of the last, and checksums
+  (`checksums`, verified on the device when a chunk is decoded) of most of the rest.
 
 Source: RFC 1950 (zlib), RFC 1952 (gzip), RFC 8878 (Zstandard), the LZ4 block format.
 """
@@ -322,6 +323,23 @@ def _zstd_ends(slab: Bytes, position: Sizes, ends: Sizes, checksum: Mask) -> Siz
         if not go_on.all():
             rows, position, ends, checksum = rows[go_on], position[go_on], ends[go_on], checksum[go_on]
     return reached
+
+
+# -- checksums ---------------------------------------------------------------------------------------------------
+
+
+def checksums(kind: str, slab: Bytes, offsets: Sizes, sizes: Sizes) -> tuple[npt.NDArray[np.intp], npt.NDArray[Any]]:
+    """The checksums of decoded data that chunks hold, which a parser has found sound and no host is to decode.
+
+    kind: "adler32" of zlib streams, "crc32" of gzip members, "xxh64" of Zstandard frames.
+    Returns: (numbers of the chunks that have one, their checksums as uint32).
+    """
+    which = np.arange(len(sizes))
+    if kind == "xxh64":
+        which = np.flatnonzero(slab[offsets + 4] & ZSTD_CHECKSUM)
+    ends = (offsets + sizes)[which]
+    at, order = (8, "<u4") if kind == "crc32" else (4, ">u4" if kind == "adler32" else "<u4")
+    return which, read(slab, order, ends - at).astype(np.uint32)
 
 
 # -- what all share ----------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ __all__ = [
     "compress_async",
     "compress_max_nbytes",
     "compress_temp_nbytes",
+    "crc32_async",
     "crc32c_async",
     "decompress_alignment",
     "decompress_async",
@@ -59,6 +60,9 @@ REMEDY = "install it with: pip install 'gzarr[cuda13]'"
 
 #: Most checksums in one call: the limit of the codecs. The library does not check it here.
 _MAX_CRC_BATCH = (1 << 31) - 1
+
+#: Polynomials: of crc32c (RFC 3720, 12.1), and of gzip (RFC 1952, 8), highest power first.
+_CASTAGNOLI, _IEEE = 0x1EDC6F41, 0x04C11DB7
 
 #: nvcompCRC32SegmentKind_t: each range is a whole message.
 _ONLY_SEGMENT = 0
@@ -258,16 +262,28 @@ def crc32c_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statu
     statuses: receives n statuses (int32), or 0.
     Raises: DeviceError if the call is refused, or the batch is empty.
     """
+    _crc_async("crc32c", _CASTAGNOLI, ptrs, sizes, n, max_nbytes, out, statuses, stream)
+
+
+def crc32_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
+    """Queue the CRC-32 of gzip and zlib of many byte ranges; see `crc32c_async`."""
+    _crc_async("crc32", _IEEE, ptrs, sizes, n, max_nbytes, out, statuses, stream)
+
+
+def _crc_async(
+    name: str, polynomial: int, ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int
+) -> None:
     if not 1 <= n <= _MAX_CRC_BATCH:
-        raise DeviceError(f"nvCOMP crc32c: a batch of {n} ranges; it takes 1 to {_MAX_CRC_BATCH}: skip empty batches")
-    _check_pointers("crc32c", {"ptrs": ptrs, "sizes": sizes, "out": out})
+        raise DeviceError(f"nvCOMP {name}: a batch of {n} ranges; it takes 1 to {_MAX_CRC_BATCH}: skip empty batches")
+    _check_pointers(name, {"ptrs": ptrs, "sizes": sizes, "out": out})
     configuration = ctypes.create_string_buffer(32)
     # The size 0 would mean "find out yourself", which waits for the stream.
     arguments = (0, n, ctypes.addressof(configuration), max(max_nbytes, 1), stream)
-    name = "nvcompBatchedCRC32GetHeuristicConf"
-    _check(_function(name, "CRC32GetHeuristicConf")(*arguments), name)
-    options, name = _crc32c_options(configuration.raw), "nvcompBatchedCRC32Async"
-    _check(_function(name, "CRC32Async")(ptrs, sizes, n, out, options, _ONLY_SEGMENT, statuses, stream), name)
+    function = "nvcompBatchedCRC32GetHeuristicConf"
+    _check(_function(function, "CRC32GetHeuristicConf")(*arguments), function)
+    options, function = _crc_options(polynomial, configuration.raw), "nvcompBatchedCRC32Async"
+    call = _function(function, "CRC32Async")
+    _check(call(ptrs, sizes, n, out, options, _ONLY_SEGMENT, statuses, stream), function)
 
 
 def _candidates(seen: list[str]) -> Iterator[str]:
@@ -336,9 +352,9 @@ def _by_value(options: bytes) -> _Options:
     return _Options.from_buffer_copy(options)
 
 
-def _crc32c_options(configuration: bytes) -> _CrcOptions:
-    """The model of crc32c (Castagnoli, reflected), then a kernel configuration."""
-    model = struct.pack("<2I2?2xI16x", 0x1EDC6F41, 0xFFFFFFFF, True, True, 0xFFFFFFFF)
+def _crc_options(polynomial: int, configuration: bytes) -> _CrcOptions:
+    """The model of a reflected CRC of 32 bits that begins and ends with all bits flipped, then a configuration."""
+    model = struct.pack("<2I2?2xI16x", polynomial, 0xFFFFFFFF, True, True, 0xFFFFFFFF)
     return _CrcOptions.from_buffer_copy((model + configuration).ljust(128, b"\0"))
 
 

@@ -38,6 +38,9 @@ class DevicePlan:
         chunk: the decoded chunk.
         encoded: dtype of what the host's part gives, if that is arrays.
         scratch: bytes of temporary device memory for each decoded byte.
+        phase: where in a multiple of `gzarr.gpu.streams.ALIGNMENT` encoded chunks should begin.
+        direct: whether chunks that are only on the device can be decoded without copying them to the host.
+        host_decodes: whether the host surely has every codec; not so where a library may be missing there.
     """
 
     host: tuple[Codec, ...]
@@ -47,6 +50,9 @@ class DevicePlan:
     chunk: ArrayRepr
     encoded: np.dtype[Any]
     scratch: int
+    phase: int = 0
+    direct: bool = False
+    host_decodes: bool = True
 
 
 def make_device_plan(
@@ -74,6 +80,7 @@ def make_device_plan(
         chunk=chunk,
         encoded=last.encoded.dtype if last is not None and isinstance(last.encoded, ArrayRepr) else stored,
         scratch=4 if any(s.spec.name in ("zstd", "blosc", "numcodecs.zstd") for s in steps[:split]) else 1,
+        host_decodes=not any("nvcomp" in s.spec.name for s in steps),
     )
     return plan, _placements(steps, split, n_folded, reasons, device)
 

@@ -1,34 +1,124 @@
 """Finds out, without importing or starting anything heavy, whether this machine can use its GPU, and what is missing.
 
 The driver is asked by ctypes: on a machine without one, some libraries hang or print when they are loaded first.
+Versions of Python packages are read from their metadata.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib.util
+import re
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
 
 from gzarr.errors import DeviceError
 
-_EXTRA = "install gzarr[cuda13]"
+_EXTRA = "pip install 'gzarr[cuda13]'"
+_KVIKIO = f"{_EXTRA} and pip install --no-deps 'kvikio-cu13==26.10.*', or leave out reader='kvikio'"
+
+#: CUDA version that the libraries are built for, as the driver counts it, and the first driver that has it.
+CUDA_VERSION, DRIVER_VERSION = 13000, "580"
+#: First CuPy whose wheels are for CUDA 13 and that KvikIO takes; first KvikIO with the interface used here.
+CUPY_VERSION, KVIKIO_VERSION = (14, 0, 1), (26, 10)
+#: Names under which CuPy is distributed: for CUDA 13, and built on the machine or by conda.
+_CUPY_NAMES = ("cupy-cuda13x", "cupy")
+_OTHER_CUPY = ("cupy-cuda12x", "cupy-cuda11x", "cupy-rocm-7-0", "cupy-rocm-5-0")
 
 
-def find_missing() -> str | None:
-    """What keeps the GPU from being used, with the remedy; None if nothing does."""
+class Driver(NamedTuple):
+    """What the NVIDIA driver says.
+
+    Attributes:
+        version: newest CUDA version that it runs, such as 13000; 0 if there is no driver.
+        devices: how many there are.
+        problem: what is wrong, or "".
+    """
+
+    version: int
+    devices: int
+    problem: str
+
+
+@cache
+def ask_driver() -> Driver:
+    """Ask the driver for its version and the number of devices."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return "there is no NVIDIA driver (libcuda.so.1)"
-    count = ctypes.c_int(0)
-    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+        remedy = f"install driver {DRIVER_VERSION} or newer from nvidia.com or your distribution"
+        return Driver(0, 0, f"there is no NVIDIA driver (libcuda.so.1): {remedy}")
+    found, count = ctypes.c_int(0), ctypes.c_int(0)
+    status = driver.cuInit(0) or driver.cuDriverGetVersion(ctypes.byref(found))
+    status = status or driver.cuDeviceGetCount(ctypes.byref(count))
     if status or count.value == 0:
-        return f"the NVIDIA driver sees no device (status {status})"
+        remedy = "see whether nvidia-smi lists one, and CUDA_VISIBLE_DEVICES does not hide it"
+        return Driver(found.value, 0, f"the NVIDIA driver sees no device (status {status}): {remedy}")
+    if found.value < CUDA_VERSION:
+        has = f"{found.value // 1000}.{found.value % 1000 // 10}"
+        text = f"the NVIDIA driver is too old: it runs CUDA {has}, CUDA 13 is needed: install driver {DRIVER_VERSION}"
+        return Driver(found.value, count.value, f"{text} or newer")
+    return Driver(found.value, count.value, "")
+
+
+def device_count() -> int:
+    """Number of CUDA devices; 0 without a driver."""
+    return ask_driver().devices
+
+
+def find_problems(*, kvikio: bool = False) -> list[str]:
+    """Everything that keeps the GPU from being used, each as a phrase with its remedy.
+
+    kvikio: whether files are to be read through KvikIO, which is needed for nothing else.
+    """
+    problems = [ask_driver().problem, _cupy_problem(), _nvcomp_problem()]
+    if kvikio:
+        problems.append(_kvikio_problem())
+    return [problem for problem in problems if problem]
+
+
+def find_missing() -> str | None:
+    """`find_problems` as one sentence; None if there are none."""
+    return "; ".join(find_problems()) or None
+
+
+def _cupy_problem() -> str:
+    others = [f"{name} {has}" for name in _OTHER_CUPY if (has := _version(name)) is not None]
+    found = next((has for name in _CUPY_NAMES if (has := _version(name)) is not None), None)
+    if found is None and others:
+        return f"CuPy is built for another CUDA ({', '.join(others)}): pip uninstall it, then {_EXTRA}"
     if importlib.util.find_spec("cupy") is None:
         return f"CuPy is missing: {_EXTRA}"
+    return _too_old("CuPy", found, CUPY_VERSION, _EXTRA)
+
+
+def _nvcomp_problem() -> str:
     try:
         from gzarr.gpu import nvcomp
 
         nvcomp.load()
     except DeviceError as error:
-        return str(error)
-    return None
+        return str(error)  # says what was found where, and the extra
+    return ""
+
+
+def _kvikio_problem() -> str:
+    if importlib.util.find_spec("kvikio") is None:
+        return f"KvikIO is missing: {_KVIKIO}"
+    return _too_old("KvikIO", _version("kvikio-cu13"), KVIKIO_VERSION, _KVIKIO)
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def _too_old(name: str, found: str | None, needed: tuple[int, ...], remedy: str) -> str:
+    """A phrase if a version is too old; one that nobody states is taken for right."""
+    numbers = tuple(int(n) for n in re.findall(r"\d+", found or "")[: len(needed)])
+    if not numbers or numbers >= needed:
+        return ""
+    return f"{name} {found} is too old, {'.'.join(map(str, needed))} is needed: {remedy}"

@@ -29,10 +29,10 @@ from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.metadata.model import NodeMeta, ZarrFormat
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.rules import DOCUMENTS, cut
-from gzarr.storage.wrap import _Wrapper
+from gzarr.storage.wrap import WrapperStore
 
 
-class ConsolidatedStore(_Wrapper):
+class ConsolidatedStore(WrapperStore):
     """Serves the documents of a node and of all below it from consolidated metadata.
 
     Args:
@@ -126,6 +126,10 @@ class ConsolidatedStore(_Wrapper):
             for i, value in zip(others, self._store.get_many([requests[i] for i in others]), strict=True):
                 found[i] = value
         return found
+
+    def local_file(self, key: str) -> str | None:
+        """Path of the file that holds exactly one object's bytes; of a document that is served, None."""
+        return None if self._serves(key) else self._store.local_file(key)
 
     def _serves(self, key: str) -> bool:
         name = key.rpartition("/")[2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gzarr.changes import announce
@@ -17,6 +17,9 @@ from gzarr.storage.rules import DOCUMENTS
 
 #: Names of all documents that describe a node.
 NAMES = tuple(sorted(DOCUMENTS, reverse=True))
+
+#: Members of a group whose documents are fetched in one request: across a network they arrive together.
+_MEMBERS_AT_ONCE = 256
 
 
 def read_node(store: Store, path: str, zarr_format: ZarrFormat | None = None) -> NodeMeta | None:
@@ -34,10 +37,20 @@ def read_node(store: Store, path: str, zarr_format: ZarrFormat | None = None) ->
 
 
 def _read_v2(store: Store, path: str) -> NodeMeta | None:
-    keys = [join_path(path, name) for name in (".zarray", ".zgroup", ".zattrs")]
-    array, group, attrs = store.get_many([Request(key) for key in keys])
+    array, group, attrs = store.get_many([Request(key) for key in _v2_keys(path)])
+    return _parse_v2(store, path, (array, group, attrs))
+
+
+def _v2_keys(path: str) -> list[str]:
+    return [join_path(path, name) for name in (".zarray", ".zgroup", ".zattrs")]
+
+
+def _parse_v2(store: Store, path: str, found: tuple[Buffer | None, Buffer | None, Buffer | None]) -> NodeMeta | None:
+    """A node from what is stored for its `_v2_keys`."""
+    array, group, attrs = found
     if array is None and group is None:
         return None
+    keys = _v2_keys(path)
     attributes = _attributes(attrs, _what(store, keys[2]))
     what = _what(store, keys[0] if array is not None else keys[1])
     if array is not None:
@@ -137,10 +150,28 @@ def codecs_in_errors(meta: ArrayMeta, store: Store, path: str) -> str:
 
 def members(store: Store, path: str, zarr_format: ZarrFormat) -> Iterator[tuple[str, NodeMeta]]:
     """The nodes directly under a group, sorted by name: (name, metadata)."""
-    for name in store.list_dir(path)[1]:
-        meta = read_node(store, join_path(path, name), zarr_format)
-        if meta is not None:
-            yield name, meta
+    names = store.list_dir(path)[1]
+    for start in range(0, len(names), _MEMBERS_AT_ONCE):
+        batch = names[start : start + _MEMBERS_AT_ONCE]
+        yield from _read_members(store, path, batch, zarr_format)
+
+
+def _read_members(
+    store: Store, path: str, names: Sequence[str], zarr_format: ZarrFormat
+) -> Iterator[tuple[str, NodeMeta]]:
+    """The nodes with some names, their documents fetched together."""
+    paths = [join_path(path, name) for name in names]
+    if zarr_format == 3:
+        keys = [join_path(node, "zarr.json") for node in paths]
+        for name, key, data in zip(names, keys, store.get_many([Request(key) for key in keys]), strict=True):
+            if data is not None:
+                yield name, v3.parse(parse_json(data, _what(store, key)), _what(store, key))
+    else:
+        found = iter(store.get_many([Request(key) for node in paths for key in _v2_keys(node)]))
+        for name, node in zip(names, paths, strict=True):
+            meta = _parse_v2(store, node, (next(found), next(found), next(found)))
+            if meta is not None:
+                yield name, meta
 
 
 def _what(store: Store, key: str) -> str:

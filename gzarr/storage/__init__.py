@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import MutableMapping
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping, MutableMapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from gzarr.errors import StoreError
 from gzarr.storage.archive import ZipMode
@@ -17,11 +18,57 @@ from gzarr.storage.local import LocalStore
 from gzarr.storage.memory import MemoryStore, find_memory
 from gzarr.storage.split import SplitStore
 from gzarr.storage.synchronizers import ProcessSynchronizer, ThreadSynchronizer, synchronized
-from gzarr.storage.wrap import CountingStore, read_only
+from gzarr.storage.v2 import DirectoryStore, NestedDirectoryStore, TempStore
+from gzarr.storage.wrap import CountingStore, WrapperStore, read_only
 from gzarr.storage.zip import ZipStore
 
-#: Names of zarr 2.
-DirectoryStore = LocalStore
+if TYPE_CHECKING:
+    from gzarr.storage.azure import ABSStore
+    from gzarr.storage.dbm import DBMStore
+    from gzarr.storage.foreign import ZarrStore
+    from gzarr.storage.fsspec import FsspecStore, FSStore
+    from gzarr.storage.lmdb import LMDBStore
+    from gzarr.storage.logs import LoggingStore
+    from gzarr.storage.mongodb import MongoDBStore
+    from gzarr.storage.n5 import N5FSStore, N5Store
+    from gzarr.storage.objects import HTTPStore, ObjectStore
+    from gzarr.storage.redis import RedisStore
+    from gzarr.storage.sqlite import SQLiteStore
+    from gzarr.storage.urls import StoreURL
+
+# Stores that are imported when they are first asked for: what they stand on takes time to load.
+_LATER = {
+    "ABSStore": "azure",
+    "DBMStore": "dbm",
+    "FSStore": "fsspec",
+    "FsspecStore": "fsspec",
+    "HTTPStore": "objects",
+    "LMDBStore": "lmdb",
+    "LoggingStore": "logs",
+    "MongoDBStore": "mongodb",
+    "N5FSStore": "n5",
+    "N5Store": "n5",
+    "ObjectStore": "objects",
+    "RedisStore": "redis",
+    "SQLiteStore": "sqlite",
+    "StoreURL": "urls",
+    "ZarrStore": "foreign",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
+#: Another name of zarr 2.
 KVStore = MemoryStore
 
 #: Users assign it, as in zarr 2, and it is read when an array is created: the compressor of arrays that name none.
@@ -32,22 +79,28 @@ StoreLike: TypeAlias = Store | MutableMapping[str, Any] | str | os.PathLike[str]
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(?:://|::)")
-_SUPPORTED = "a path, a path to a .zip file, file://path, zip://path or memory://name"
+_SUPPORTED = "a path, a path to a .zip file, or a URL (file, zip, memory, s3, gs, az, http(s), or another of fsspec)"
 
 # What memory:// URLs name: stores made here by name, for the life of the process, and any store by its own str().
 _named: dict[str, dict[str, Any]] = {}
 
 
 def open_store(
-    store_like: StoreLike, *, read_only: bool = False, mode: Mode | Literal["x"] | None = None
+    store_like: Any,
+    *,
+    read_only: bool = False,
+    mode: Mode | Literal["x"] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> tuple[Store, str]:
     """Find or make the store that is meant, and the path inside it.
 
     Args:
         store_like: None for new memory; a path of a directory or of a ZIP archive (``data.zip``, or ``data.zip/foo``
-            for something inside); ``file://``, ``zip://`` and ``memory://`` URLs; a mapping; a store.
-        read_only: give a store that refuses changes.
+            for something inside), or of an N5 container (``data.n5``); a URL, of ``file://``, ``zip://``, ``memory://``
+            or one that `gzarr.storage.urls` knows; a mapping; a store; a store of zarr-python 3 or of obstore; an
+            fsspec ``FSMap``; a path of universal_pathlib.         read_only: give a store that refuses changes.
         mode: how the node will be opened: ``"r"`` implies `read_only`; the others decide how an archive is opened.
+        storage_options: what the server of a URL needs to be told: credentials, region, endpoint, ...
 
     Returns: (store, path inside it, ``""`` for its root). A store that was given is returned itself, or a view of it
         if it may be written but `read_only` is asked for.
@@ -61,8 +114,14 @@ def open_store(
         return MemoryStore(read_only=read_only), ""
     if isinstance(store_like, Store):
         return (_read_only_view(store_like) if read_only else store_like), ""
-    if isinstance(store_like, (str, os.PathLike)):
-        return _open_path(os.fsdecode(store_like), read_only, mode)
+    options = {**getattr(store_like, "options", {}), **(storage_options or {})} if _is_place(store_like) else {}
+    if storage_options and not _is_place(store_like):
+        raise StoreError(f"storage_options go with a URL; a {type(store_like).__name__} was given")
+    brought = _brought(store_like, read_only)
+    if brought is not None:
+        return brought, ""
+    if _is_place(store_like):
+        return _open_path(os.fsdecode(store_like), read_only, mode, options)
     if isinstance(store_like, MutableMapping):
         return MemoryStore(store_like, read_only), ""
     raise TypeError(
@@ -74,28 +133,78 @@ def open_store(
 _read_only_view = read_only
 
 
-def _open_path(path: str, read_only: bool, mode: Mode | Literal["x"] | None) -> tuple[Store, str]:
+def _is_place(value: Any) -> bool:
+    return isinstance(value, (str, os.PathLike))
+
+
+def _brought(value: Any, read_only: bool) -> Store | None:
+    """The store over an object of another library, told by the names of its classes: none of them is imported."""
+    if any(c.__name__ == "Store" and c.__module__ == "zarr.abc.store" for c in type(value).__mro__):
+        from gzarr.storage.foreign import ZarrStore
+
+        if type(value).__name__ == "LocalStore" and type(value).__module__.startswith("zarr."):
+            return LocalStore(value.root, read_only or value.read_only)  # the same files, with fewer steps
+        return ZarrStore(value, read_only)
+    modules = {c.__module__.partition(".")[0] for c in type(value).__mro__}
+    if modules & {"obstore", "_obstore"}:
+        from gzarr.storage.objects import HTTPStore, ObjectStore
+
+        if type(value).__name__ == "HTTPStore":
+            return HTTPStore(value, url=value.url)
+        return ObjectStore(value, read_only=read_only)
+    if "fsspec" in modules and hasattr(value, "fs") and hasattr(value, "root"):
+        from gzarr.storage.fsspec import FsspecStore
+
+        return FsspecStore.from_mapper(value, read_only)
+    if "upath" in modules and getattr(value, "protocol", "") not in ("", "file", "local"):
+        from gzarr.storage.fsspec import FsspecStore
+
+        return FsspecStore.from_upath(value, read_only)
+    return None
+
+
+def _open_path(
+    path: str, read_only: bool, mode: Mode | Literal["x"] | None, options: Mapping[str, Any]
+) -> tuple[Store, str]:
     match = _SCHEME.match(path)
     scheme = match[1].lower() if match else ""
-    if scheme == "memory" and "://" in path:
+    if match and (scheme not in ("file", "zip", "memory") or not match[0].endswith("://") or "::" in path):
+        from gzarr.storage.urls import open_url
+
+        found, inner = open_url(path, options, read_only=read_only)
+        return (_n5(found), inner) if _is_n5(path) else (found, inner)
+    if set(options) - {"auto_mkdir"}:  # directories are made when they are needed
+        raise StoreError(f"{path!r} takes no storage_options, got {sorted(options)}; they go with URLs of servers")
+    if scheme == "memory":
         return _open_memory(path, read_only)
-    if match and (scheme not in ("file", "zip") or not match[0].endswith("://")):
-        raise StoreError(f"cannot open {path!r}: expected {_SUPPORTED}; stores across a network are planned")
     if match:
         path = path[match.end() :]
-    _check_path(path)
-    archive, inner = _split_archive(path, anything=scheme == "zip")
-    if archive is None:
-        return LocalStore(path, read_only), ""
-    return ZipStore(archive, _zip_mode(mode, inner, read_only)), inner
-
-
-def _check_path(path: str) -> None:
-    """Refuse paths that mean something else than a directory of Zarr data."""
     if not path:
         raise StoreError("the path of a store is empty; use '.' for the current directory")
-    if path.rstrip("/").lower().endswith(".n5"):
-        raise StoreError(f"{path!r} is N5, which this version of gzarr does not read or write")
+    archive, inner = _split_archive(path, anything=scheme == "zip")
+    if archive is not None:
+        return ZipStore(archive, _zip_mode(mode, inner, read_only)), inner
+    container, inner = _split_n5(path)
+    return (LocalStore(path, read_only), "") if container is None else (_n5(LocalStore(container, read_only)), inner)
+
+
+def _n5(store: Store) -> Store:
+    from gzarr.storage.n5 import N5Store
+
+    return N5Store(store)
+
+
+def _is_n5(path: str) -> bool:
+    return path.rstrip("/").lower().endswith(".n5")
+
+
+def _split_n5(path: str) -> tuple[str | None, str]:
+    """The part of a path that names an N5 container (None if no part does), and the path inside it."""
+    parts = re.split(r"[/\\]" if os.name == "nt" else "/", path)
+    for n, part in enumerate(parts, 1):
+        if _is_n5(part):
+            return path[: len("/".join(parts[:n]))], "/".join(parts[n:]).strip("/")
+    return None, ""
 
 
 def _split_archive(path: str, *, anything: bool) -> tuple[str | None, str]:
@@ -140,19 +249,37 @@ def _open_memory(url: str, read_only: bool) -> tuple[Store, str]:
 
 
 __all__ = [
+    "ABSStore",
     "Buffer",
     "CountingStore",
+    "DBMStore",
     "DirectoryStore",
+    "FSStore",
+    "FsspecStore",
+    "HTTPStore",
     "KVStore",
+    "LMDBStore",
     "LRUStoreCache",
     "LocalStore",
+    "LoggingStore",
     "MemoryStore",
+    "MongoDBStore",
+    "N5FSStore",
+    "N5Store",
+    "NestedDirectoryStore",
+    "ObjectStore",
     "ProcessSynchronizer",
+    "RedisStore",
     "Request",
+    "SQLiteStore",
     "SplitStore",
     "Store",
     "StoreLike",
+    "StoreURL",
+    "TempStore",
     "ThreadSynchronizer",
+    "WrapperStore",
+    "ZarrStore",
     "ZipStore",
     "default_compressor",
     "open_store",

@@ -15,17 +15,20 @@ Rules that ``tests/contracts/test_store.py`` checks for every store:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from gzarr.errors import ReadOnlyError
+from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.locks import document_lock, key_locks, node_lock
 
 #: Host bytes: anything of bytes that supports the buffer protocol. NumPy arrays here are one-dimensional uint8.
 Buffer: TypeAlias = bytes | bytearray | memoryview | np.ndarray[Any, Any]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Request(NamedTuple):
@@ -49,6 +52,24 @@ def host_view(buffer: Buffer) -> memoryview:
     return view if view.ndim == 1 and view.format == "B" else view.cast("B")
 
 
+class Opened(Protocol):
+    """One version of an object, opened for reading parts of it; a context manager that closes it.
+
+    Attributes:
+        nbytes: size of the object.
+    """
+
+    nbytes: int
+
+    def read(self, start: int, nbytes: int) -> Buffer:
+        """The bytes from an offset on, fewer where the object ends."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
 class Readable(Protocol):
     """The one verb that reading chunks needs."""
 
@@ -62,9 +83,21 @@ class Store(MutableMapping[str, Any]):
 
     Attributes:
         read_only: True if every call that would change the store raises `ReadOnlyError`.
+        concurrency: how many requests are worth having under way at once; 1 where waiting is not what reading costs.
+        opens: whether `opened` works. Stores in which every small read costs a round trip, or that have whole objects
+            in memory, leave it: they are asked for whole objects.
+        pins: whether `get_pinned` works.
+        zarr_format: the only format that the store can hold, or None for both.
+        dimension_separator: what stands between the chunk coordinates in the keys of new Zarr v2 arrays that name
+            none, as stores of zarr 2 say; None leaves it to the array.
     """
 
     read_only: bool = False
+    concurrency: int = 1
+    opens: bool = False
+    pins: bool = False
+    zarr_format: Literal[2, 3] | None = None
+    dimension_separator: Literal[".", "/"] | None = None
 
     # -- required ------------------------------------------------------------------------------------------------
 
@@ -105,6 +138,10 @@ class Store(MutableMapping[str, Any]):
     def get_one(self, request: Request) -> Buffer | None:
         """Fetch one request."""
         return self.get_many((request,))[0]
+
+    def opened(self, key: str) -> Opened | None:
+        """Open an object to read parts of it, all of one version; None if it is missing. Only if the store `opens`."""
+        raise NotImplementedError(f"store {self} has whole objects only")
 
     def set(self, key: str, value: Buffer) -> None:
         """Store one object atomically."""
@@ -155,6 +192,32 @@ class Store(MutableMapping[str, Any]):
     def document_locked(self, key: str) -> AbstractContextManager[Any]:
         """Hold one document against read-modify-write by others (`gzarr.locks.document_lock`)."""
         return document_lock(self.lock_name(key))
+
+    def local_file(self, key: str) -> str | None:
+        """Path of the file that holds exactly one object's bytes, there or not; None if the store has no such files.
+
+        Readers that bypass the store open it: bytes then go straight to where they are decoded.
+        """
+        return None
+
+    def generations(self, keys: Sequence[str]) -> list[object | None]:
+        """`generation` of every key; stores across a network ask for all of them at once."""
+        return [self.generation(key) for key in keys]
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        """Fetch every request from one version of each object.
+
+        Tokens are spared their second look in this way: the server compares (HTTP ``If-Match``), so an index and the
+        chunks that it points to are of one version of a shard, in one round trip each.
+
+        versions: for the key of each request the token that `generation` gave.
+        Raises: ReplacedError if an object has another version meanwhile; StoreError if the store has no such reads.
+        """
+        raise StoreError(f"store {self} cannot tie reads to versions")
+
+    def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Call a function that asks this store for something, once for each item; at once where the store waits."""
+        return [function(item) for item in items]
 
     def close(self) -> None:
         """Release what the store holds. Stores that buffer writes (zip) finish them here."""

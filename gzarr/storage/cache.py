@@ -8,6 +8,9 @@ through the cache drop what they touch, changes past it are not seen until `inva
 
 A fetch that overlaps a change is not kept: each change counts twice, before and after, and an entry made under another
 count than the one it was asked under could hold the old bytes.
+
+Whole objects, and ranges of them, are all that it has: what reads past it (`Store.opened`, `Store.get_pinned`,
+`Store.local_file`) is not offered, whatever the store offers.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import Any, NamedTuple
 from gzarr.storage.base import Buffer, Request, Store, host_view
 from gzarr.storage.memory import MemoryStore
 from gzarr.storage.rules import cut
-from gzarr.storage.wrap import _Wrapper
+from gzarr.storage.wrap import WrapperStore
 
 
 class _Entry(NamedTuple):
@@ -33,7 +36,7 @@ class _Entry(NamedTuple):
     data: bytes
 
 
-class LRUStoreCache(_Wrapper):
+class LRUStoreCache(WrapperStore):
     """Keeps what is read from a store in memory. May be used by several threads.
 
     Args:
@@ -47,12 +50,15 @@ class LRUStoreCache(_Wrapper):
     Pickled, it starts empty.
     """
 
+    pins = False
+
     def __init__(self, store: Store | MutableMapping[str, Any], max_size: int | None) -> None:
         if not isinstance(store, Store):
             store = MemoryStore(store)
         if max_size is not None and (not isinstance(max_size, int) or max_size < 0):
             raise TypeError(f"LRUStoreCache: max_size must be a number of bytes or None, got {max_size!r}")
         super().__init__(store)
+        self.opens = False
         self.hits = 0
         self.misses = 0
         self._max_nbytes = max_size
@@ -75,7 +81,7 @@ class LRUStoreCache(_Wrapper):
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; what is not in memory comes in one call from the store."""
         requests = [Request(*request) for request in requests]
-        tokens = {key: self._store.generation(key) for key in dict.fromkeys(request.key for request in requests)}
+        tokens = self._tokens(request.key for request in requests)
         with self._guard:
             changes = self._changes
             found: list[Buffer | None] = [self._held(request, tokens[request.key]) for request in requests]
@@ -88,7 +94,7 @@ class LRUStoreCache(_Wrapper):
         fetched = self._store.get_many([requests[i] for i in missing])
         # Bytes that others may change, or of which only a part of a large read is wanted, are copied.
         kept = [value if value is None or type(value) is bytes else bytes(host_view(value)) for value in fetched]
-        after = {key: self._store.generation(key) for key in {requests[i].key for i in missing}}
+        after = self._tokens(requests[i].key for i in missing)
         with self._guard:
             for i, value in zip(missing, kept, strict=True):
                 found[i] = value
@@ -96,6 +102,11 @@ class LRUStoreCache(_Wrapper):
                 if value is not None and self._changes == changes and tokens[key] == after[key]:
                     self._keep(_Entry(requests[i], tokens[key], value))
         return found
+
+    def _tokens(self, keys: Iterable[str]) -> dict[str, object | None]:
+        """The store's tokens, asked for at once."""
+        names = list(dict.fromkeys(keys))
+        return dict(zip(names, self._store.generations(names), strict=True))
 
     def _held(self, request: Request, token: object | None) -> Buffer | None:
         """The answer to a request, if what is kept has it and is not known to be old."""

@@ -20,6 +20,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Self
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Request, Store
@@ -76,12 +77,9 @@ def _read_all(fd: int, nbytes: int, offset: int) -> Buffer:
 
 def _read_range(fd: int, start: int | None, length: int | None) -> Buffer:
     """Read what a request means from an open file."""
-    if (
-        start is not None
-        and length is not None
-        and 0 <= start <= _LAST_OFFSET - _UNCHECKED_NBYTES
-        and 0 <= length <= _UNCHECKED_NBYTES
-    ):
+    if start is None:
+        return _read_all(fd, os.lseek(fd, 0, os.SEEK_END), 0)
+    if length is not None and 0 <= start <= _LAST_OFFSET - _UNCHECKED_NBYTES and 0 <= length <= _UNCHECKED_NBYTES:
         return _read_all(fd, length, start)
     begin, end = byte_range(start, length, os.fstat(fd).st_size)
     return _read_all(fd, end - begin, begin)
@@ -127,6 +125,30 @@ def _write_atomically(path: str, view: bytes | memoryview) -> None:
         raise
 
 
+class _OpenFile:
+    """A file opened for reading parts of it."""
+
+    __slots__ = ("_fd", "_path", "nbytes")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = os.open(path, _READ_FLAGS)
+        self.nbytes = os.fstat(self._fd).st_size
+
+    def read(self, start: int, nbytes: int) -> Buffer:
+        """The bytes from an offset on, fewer where the file ends. Raises: StoreError."""
+        try:
+            return _read_all(self._fd, min(nbytes, max(self.nbytes - start, 0)), start)
+        except OSError as error:
+            raise StoreError(f"cannot read {self._path!r}: {error.strerror or error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        os.close(self._fd)
+
+
 class LocalStore(Store):
     """A store of files under a directory, which is made when the first object is written.
 
@@ -134,6 +156,8 @@ class LocalStore(Store):
         root: the directory; relative to the working directory at this moment.
         read_only: refuse to change anything.
     """
+
+    opens = True
 
     def __init__(self, root: str | os.PathLike[str], read_only: bool = False) -> None:
         self._given = os.fsdecode(root)
@@ -150,10 +174,25 @@ class LocalStore(Store):
 
     def get_one(self, request: Request) -> Buffer | None:
         """Fetch one request. Raises: StoreError naming the file if it is there and cannot be read."""
-        return self._get_ranges(request[0], (request,))[0]
+        key, start, length = request
+        path = self._path(key)
+        try:
+            fd = os.open(path, _READ_FLAGS)
+            try:
+                return _read_range(fd, start, length)
+            finally:
+                os.close(fd)
+        except _MISSING:
+            return None
+        except OSError as error:
+            if os.path.isdir(path):
+                return None
+            raise self._failed("read", path, error) from error
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order. A file is opened once, so its ranges come from one version of it."""
+        if len({request[0] for request in requests}) == len(requests):
+            return [self.get_one(request) for request in requests]
         by_key: dict[str, list[int]] = {}
         for position, request in enumerate(requests):
             by_key.setdefault(request[0], []).append(position)
@@ -179,6 +218,18 @@ class LocalStore(Store):
                 return [None] * len(requests)
             raise self._failed("read", path, error) from error
 
+    def opened(self, key: str) -> _OpenFile | None:
+        """Open a file to read parts of it. Raises: StoreError naming the file if it is there and cannot be read."""
+        path = self._path(key)
+        try:
+            return _OpenFile(path)
+        except _MISSING:
+            return None
+        except OSError as error:
+            if os.path.isdir(path):
+                return None
+            raise self._failed("read", path, error) from error
+
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
         info = self._stat(key)
@@ -191,6 +242,10 @@ class LocalStore(Store):
             return None
         inode = info.st_ino
         return inode, info.st_size, info.st_mtime_ns, info.st_ctime_ns, _written[inode % len(_written)]
+
+    def local_file(self, key: str) -> str | None:
+        """Path of an object's file; None in a subclass that reads in its own way."""
+        return self._path(key) if type(self).get_many is LocalStore.get_many else None
 
     def lock_name(self, key: str) -> Hashable:
         """The real absolute path of the file, so that stores with different roots agree."""
@@ -327,6 +382,11 @@ class LocalStore(Store):
             self._prune(os.path.dirname(new))
             raise self._failed(f"move {old!r} to", new, error) from error
         self._prune(os.path.dirname(old))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LocalStore) and self.lock_name("") == other.lock_name("")
+
+    __hash__ = Store.__hash__
 
     def __str__(self) -> str:
         return f"file://{self._given}"

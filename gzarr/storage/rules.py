@@ -31,6 +31,9 @@ def check_key(key: str) -> None:
     """
     if not isinstance(key, str):
         raise TypeError(f"a store key must be a str; got {key!r} of type {type(key).__name__}")
+    # Most keys pass this, which takes a fifth of the time of the regular expression.
+    if os.name != "nt" and key and not ("//" in key or "/." in key or "\0" in key or key[0] in "./" or key[-1] == "/"):
+        return
     if _BAD_KEY.search(key):
         raise StoreError(
             f"key {key!r} is not allowed: expected names joined by single slashes, none of them empty, '.' or '..'"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from gzarr.errors import ReadOnlyError
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.base import Buffer, Opened, R, Request, Store, T
 from gzarr.storage.rules import DOCUMENTS
 
 
 class SplitStore(Store):
     """Metadata documents go to one store, everything else to another. Both may be the same kind of store.
+
+    Chunks are read as their own store reads best: in parts, many at once, tied to versions.
 
     Args:
         store: where the metadata are.
@@ -25,6 +27,15 @@ class SplitStore(Store):
         self.metadata_store = store
         self.chunk_store = chunk_store
         self.read_only = store.read_only
+        self.concurrency = chunk_store.concurrency
+        self.opens = store.opens and chunk_store.opens
+        self.zarr_format = store.zarr_format or chunk_store.zarr_format
+        self.dimension_separator = store.dimension_separator or chunk_store.dimension_separator
+
+    @property
+    def pins(self) -> bool:  # type: ignore[override]
+        """Whether reads of chunks can be tied to versions."""
+        return self.chunk_store.pins
 
     def _of(self, key: str) -> Store:
         return self.metadata_store if key.rpartition("/")[2] in DOCUMENTS else self.chunk_store
@@ -42,6 +53,27 @@ class SplitStore(Store):
                 found[i] = value
         return found
 
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        """Fetch every request from one version of each object. Raises: ReplacedError, StoreError."""
+        found: list[Buffer | None] = [None] * len(requests)
+        for store, positions in self._sorted([request[0] for request in requests]):
+            values = store.get_pinned([requests[i] for i in positions], versions)
+            for i, value in zip(positions, values, strict=True):
+                found[i] = value
+        return found
+
+    def opened(self, key: str) -> Opened | None:
+        """Open an object to read parts of it."""
+        return self._of(key).opened(key)
+
+    def local_file(self, key: str) -> str | None:
+        """Path of the file that holds exactly one object's bytes, as its store says."""
+        return self._of(key).local_file(key)
+
+    def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Call a function for each item, as the store of the chunks does."""
+        return self.chunk_store.together(function, items)
+
     def _sorted(self, keys: Sequence[str]) -> Iterator[tuple[Store, list[int]]]:
         """Both stores with the positions of their keys, where there are any; metadata last: they make nodes exist."""
         owners = [self._of(key) is self.chunk_store for key in keys]
@@ -53,8 +85,9 @@ class SplitStore(Store):
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
         """Store every (key, bytes) pair; each replaces its object atomically."""
         self.check_writable()
-        for key, value in items:
-            self._of(key).set(key, value)
+        items = list(items)
+        for store, positions in self._sorted([key for key, _ in items]):
+            store.set_many([items[i] for i in positions])
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the keys; missing ones are ignored."""
@@ -92,6 +125,14 @@ class SplitStore(Store):
     def generation(self, key: str) -> object | None:
         """What the store of the object says of its version."""
         return self._of(key).generation(key)
+
+    def generations(self, keys: Sequence[str]) -> list[object | None]:
+        """What the stores of the objects say of their versions."""
+        found: list[object | None] = [None] * len(keys)
+        for store, positions in self._sorted(keys):
+            for i, token in zip(positions, store.generations([keys[i] for i in positions]), strict=True):
+                found[i] = token
+        return found
 
     def lock_name(self, key: str) -> Hashable:
         """The name that the store of the object gives it."""

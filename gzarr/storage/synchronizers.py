@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from gzarr.errors import MissingExtraError, StoreError
 from gzarr.storage.base import Store
-from gzarr.storage.wrap import _Wrapper
+from gzarr.storage.wrap import WrapperStore
 
 
 class Synchronizer(Protocol):
@@ -108,7 +108,7 @@ def synchronized(store: Store, synchronizer: Any) -> Store:
     return SynchronizedStore(store, synchronizer)
 
 
-class SynchronizedStore(_Wrapper):
+class SynchronizedStore(WrapperStore):
     """Passes everything on to a store; who changes an object holds the synchronizer's lock too.
 
     Attributes:
@@ -126,6 +126,10 @@ class SynchronizedStore(_Wrapper):
         """Where the chunks are: the store below, or the second one in it."""
         found: Store = getattr(self._store, "chunk_store", self._store)
         return found
+
+    def local_file(self, key: str) -> str | None:
+        """Path of the file that holds exactly one object's bytes, as the store below says."""
+        return self._store.local_file(key)
 
     def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
         """Hold objects against read-modify-write by others, in this process and under the synchronizer."""

@@ -3,14 +3,18 @@
 A wrapper answers for the store it wraps: same locks, same generations, same name.
 """
 
+# WrapperStore has the verbs of Store, which are documented there.
+# ruff: noqa: D102
+
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Self
 
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.errors import ReplacedError
+from gzarr.storage.base import Buffer, Opened, R, Request, Store, T
 
 
 def read_only(store: Store) -> Store:
@@ -23,7 +27,7 @@ def read_only(store: Store) -> Store:
 
 def seen_through(store: Store) -> Store:
     """The store that a view shows: a read-only, synchronized or consolidated one is taken for the store below."""
-    while isinstance(store, _Wrapper) and store.transparent:
+    while isinstance(store, WrapperStore) and store.transparent:
         store = store._store  # noqa: SLF001 - our own class
     return store
 
@@ -33,8 +37,8 @@ def type_name(store: Store) -> str:
     return type(seen_through(store)).__name__
 
 
-class _Wrapper(Store):
-    """Passes every verb on; the base of all stores around another store, here and in other modules."""
+class WrapperStore(Store):
+    """Passes every verb on to a store; subclasses change what they need."""
 
     #: Whether reports show the store below in its stead.
     transparent = False
@@ -42,12 +46,22 @@ class _Wrapper(Store):
     def __init__(self, store: Store) -> None:
         self._store = store
         self.read_only = store.read_only
+        self.concurrency = store.concurrency
+        self.opens = store.opens
+        self.zarr_format, self.dimension_separator = store.zarr_format, store.dimension_separator
+
+    @property
+    def pins(self) -> bool:  # type: ignore[override]
+        return self._store.pins
 
     def get_one(self, request: Request) -> Buffer | None:
         return self._store.get_one(request)
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         return self._store.get_many(requests)
+
+    def opened(self, key: str) -> Opened | None:
+        return self._store.opened(key)
 
     def set(self, key: str, value: Buffer) -> None:
         self.check_writable()
@@ -87,6 +101,15 @@ class _Wrapper(Store):
     def generation(self, key: str) -> object | None:
         return self._store.generation(key)
 
+    def generations(self, keys: Sequence[str]) -> list[object | None]:
+        return self._store.generations(keys)
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        return self._store.get_pinned(requests, versions)
+
+    def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        return self._store.together(function, items)
+
     def lock_name(self, key: str) -> Hashable:
         return self._store.lock_name(key)
 
@@ -123,7 +146,7 @@ class _Wrapper(Store):
         return str(self._store)
 
 
-class _ReadOnlyStore(_Wrapper):
+class _ReadOnlyStore(WrapperStore):
     """A view through which nothing can be changed."""
 
     transparent = True
@@ -132,11 +155,63 @@ class _ReadOnlyStore(_Wrapper):
         super().__init__(store)
         self.read_only = True
 
+    def local_file(self, key: str) -> str | None:
+        return self._store.local_file(key)
+
     def close(self) -> None:
         """Do nothing: the view does not own the store."""
 
 
-class CountingStore(_Wrapper):
+class PinnedStore(WrapperStore):
+    """A view of a store that reads one version of each object, and knows no others.
+
+    Args:
+        store: a store that `pins`.
+        versions: token of each object; None for those that were missing, which then stay missing without a look.
+    """
+
+    def __init__(self, store: Store, versions: Mapping[str, object | None]) -> None:
+        super().__init__(store)
+        self._versions = versions
+
+    def get_one(self, request: Request) -> Buffer | None:
+        """Fetch one request. Raises: ReplacedError."""
+        return self.get_many((request,))[0]
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request. Raises: ReplacedError."""
+        there = [request for request in requests if self._versions[request.key] is not None]
+        found = self._store.get_pinned(there, self._versions) if there else []
+        for request, value in zip(there, found, strict=True):
+            if value is None:
+                raise ReplacedError(f"store {self}: {request.key!r} was deleted while it was read")
+        answers = iter(found)
+        return [None if self._versions[request.key] is None else next(answers) for request in requests]
+
+    def generation(self, key: str) -> object | None:
+        """The version that is read."""
+        return self._versions[key]
+
+
+class _CountedReads:
+    """An opened object whose reads a `CountingStore` records."""
+
+    def __init__(self, opened: Opened, key: str, record: Callable[[Request], None]) -> None:
+        self._opened, self._key, self._record = opened, key, record
+        self.nbytes = opened.nbytes
+
+    def read(self, start: int, nbytes: int) -> Buffer:
+        self._record(Request(self._key, start, nbytes))
+        return self._opened.read(start, nbytes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._opened.__exit__(*exc)
+
+
+class CountingStore(WrapperStore):
     """Passes everything on to a store and records it; may be used by several threads.
 
     Args:
@@ -179,6 +254,26 @@ class CountingStore(_Wrapper):
             self.nbatches += 1
             self.requests.extend(requests)
         return super().get_many(requests)
+
+    def opened(self, key: str) -> Opened | None:
+        """Open an object to read parts of it, each of which counts as a request."""
+        found = super().opened(key)
+        if found is None:
+            self._record(Request(key))
+            return None
+        return _CountedReads(found, key, self._record)
+
+    def _record(self, request: Request) -> None:
+        with self._lock:
+            self.nbatches += 1
+            self.requests.append(request)
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        """Fetch every request from one version of each object."""
+        with self._lock:
+            self.nbatches += 1
+            self.requests.extend(requests)
+        return super().get_pinned(requests, versions)
 
     def set(self, key: str, value: Buffer) -> None:
         """Store one object atomically."""
@@ -236,6 +331,12 @@ class CountingStore(_Wrapper):
         with self._lock:
             self.sized.append(key)
         return super().generation(key)
+
+    def generations(self, keys: Sequence[str]) -> list[object | None]:
+        """What the store says of the objects' versions."""
+        with self._lock:
+            self.sized.extend(keys)
+        return super().generations(keys)
 
     def __contains__(self, key: object) -> bool:
         with self._lock:

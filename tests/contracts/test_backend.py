@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gzarr.backend import Backend, Chain
+from gzarr.backend import Backend, Chain, Work
 from gzarr.codecs import (
     BloscCodec,
     BytesCodec,
@@ -504,20 +505,21 @@ def test_is_fill_of_objects(backend: Backend) -> None:
 
 # -- running ---------------------------------------------------------------------------------------------------------
 
-SIZES = pytest.mark.parametrize("nbytes", [0, 1 << 30])
+#: Small chunks, which are timed before threads are used, and large ones.
+SIZES = pytest.mark.parametrize("work", [Work(1000, 0, 1), Work(1000, 1 << 30, 1)])
 
 
 @SIZES
-def test_every_wave_is_run_once(backend: Backend, nbytes: int) -> None:
+def test_every_wave_is_run_once(backend: Backend, work: Work) -> None:
     done: list[int] = []
-    backend.run(done.append, iter(range(1000)), nbytes)
+    backend.run(done.append, iter(range(1000)), work)
     assert sorted(done) == list(range(1000))
-    backend.run(done.append, [], nbytes)
+    backend.run(done.append, [], work)
     assert len(done) == 1000
 
 
 @SIZES
-def test_waves_are_pulled_as_they_are_needed(backend: Backend, nbytes: int) -> None:
+def test_waves_are_pulled_as_they_are_needed(backend: Backend, work: Work) -> None:
     """A plan may have more waves than memory: they are made a few at a time."""
     pulled = done = furthest = 0
     lock = threading.Lock()
@@ -534,13 +536,13 @@ def test_waves_are_pulled_as_they_are_needed(backend: Backend, nbytes: int) -> N
             furthest = max(furthest, pulled - done)
             done += 1
 
-    backend.run(task, waves(), nbytes)
+    backend.run(task, waves(), work)
     assert done == 500
     assert furthest < 100
 
 
 @SIZES
-def test_a_failure_stops_the_run_and_is_raised(backend: Backend, nbytes: int) -> None:
+def test_a_failure_stops_the_run_and_is_raised(backend: Backend, work: Work) -> None:
     done: list[int] = []
 
     def task(number: int) -> None:
@@ -549,9 +551,9 @@ def test_a_failure_stops_the_run_and_is_raised(backend: Backend, nbytes: int) ->
         done.append(number)
 
     with pytest.raises(KeyError, match="the fifth"):
-        backend.run(task, iter(range(100_000)), nbytes)
+        backend.run(task, iter(range(100_000)), work)
     assert len(done) < 50_000
-    backend.run(done.append, [-1], nbytes)
+    backend.run(done.append, [-1], work)
     assert done[-1] == -1
 
 
@@ -564,18 +566,36 @@ def test_failures_beside_the_first_are_told_of() -> None:
         raise ValueError(f"wave {number}")
 
     with config.set(threading__max_workers=2), pytest.raises(ValueError, match="wave") as caught:
-        CpuBackend().run(task, iter(range(10)), 1 << 30)
+        CpuBackend().run(task, iter(range(10)), Work(10, 1 << 30, 1))
     assert len(caught.value.__notes__) == 1
     assert "wave" in caught.value.__notes__[0]
 
 
+@pytest.mark.parametrize(("limit_s", "n_threads"), [(0.0, 2), (60.0, 1)])
+def test_threads_are_used_where_chunks_take_long(
+    monkeypatch: pytest.MonkeyPatch, limit_s: float, n_threads: int
+) -> None:
+    """Of the CPU backend: the first wave is timed, on the caller's thread."""
+    monkeypatch.setattr("gzarr.cpu.backend.THREADED_CHUNK_S", limit_s)
+    used: list[int] = []
+
+    def task(_: int) -> None:
+        used.append(threading.get_ident())
+        time.sleep(0.001)
+
+    with config.set(threading__max_workers=2):
+        CpuBackend().run(task, iter(range(50)), Work(50, 1000, 1))
+    assert used[0] == threading.get_ident()
+    assert len(set(used[1:])) == n_threads
+
+
 @SIZES
-def test_a_run_within_a_run_ends(backend: Backend, nbytes: int) -> None:
+def test_a_run_within_a_run_ends(backend: Backend, work: Work) -> None:
     """Copying one array to another reads the one within the tasks that write the other."""
     done: list[tuple[int, int]] = []
 
     def outer(number: int) -> None:
-        backend.run(lambda inner: done.append((number, inner)), range(3), nbytes)
+        backend.run(lambda inner: done.append((number, inner)), range(3), work)
 
-    backend.run(outer, range(50), nbytes)
+    backend.run(outer, range(50), work)
     assert sorted(done) == [(i, j) for i in range(50) for j in range(3)]

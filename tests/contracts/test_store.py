@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
+import re
 import threading
-from collections import UserDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,41 +13,17 @@ import numpy as np
 import pytest
 
 from gzarr.errors import ReadOnlyError, StoreError
-from gzarr.storage import (
-    CountingStore,
-    LocalStore,
-    LRUStoreCache,
-    MemoryStore,
-    Request,
-    SplitStore,
-    Store,
-    ThreadSynchronizer,
-    ZipStore,
-    synchronized,
-)
+from gzarr.storage import MemoryStore, Request, SQLiteStore, Store, ZipStore
 from gzarr.storage import read_only as read_only_view
 from gzarr.storage.coalesce import get_coalesced
-
-MAKERS: dict[str, Callable[[Path], Store]] = {
-    "memory": lambda _: MemoryStore(),
-    "memory over UserDict": lambda _: MemoryStore(UserDict()),
-    "local": lambda tmp: LocalStore(tmp / "data"),
-    "zip path": lambda tmp: ZipStore(tmp / "data.zip", mode="w"),
-    "zip file object": lambda _: ZipStore(io.BytesIO(), mode="w"),
-    "zip deflated": lambda tmp: ZipStore(tmp / "data.zip", mode="a", compression=8),
-    "counting": lambda tmp: CountingStore(LocalStore(tmp / "data")),
-    "cache": lambda tmp: LRUStoreCache(LocalStore(tmp / "data"), 10_000),
-    "cache, no tokens": lambda _: LRUStoreCache(MemoryStore(UserDict()), None),
-    "split": lambda tmp: SplitStore(MemoryStore(), LocalStore(tmp / "data")),
-    "synchronized": lambda _: synchronized(MemoryStore(), ThreadSynchronizer()),
-}
+from tests.contracts.stores import MAKERS, NOT_ATOMIC, WITHOUT_GENERATIONS
 
 VALUE = bytes(range(200))
 
 
 @pytest.fixture(params=MAKERS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    made = MAKERS[request.param](tmp_path)
+    made = MAKERS[request.param](tmp_path, request)
     yield made
     made.close()
 
@@ -189,16 +164,16 @@ def expected_range(value: bytes, start: int | None, length: int | None) -> bytes
 
 
 @pytest.mark.parametrize("key", ["c/0", "zarr.json"])
-@pytest.mark.parametrize(("start", "length"), RANGES)
-def test_a_range_gives_the_bytes_that_are_there(store: Store, key: str, start: int | None, length: int | None) -> None:
-    store[key] = VALUE
-    expected = expected_range(VALUE, start, length)
-    request = Request(key, start, length)
-    assert store.get_one(request) == expected
-    assert store.get_many([request]) == [expected]
-    assert store.get_many([Request(key), request, request]) == [VALUE, expected, expected]
-    store["empty" if key == "c/0" else ".zattrs"] = b""
-    assert store.get_one(Request("empty" if key == "c/0" else ".zattrs", start, length)) == b""
+def test_a_range_gives_the_bytes_that_are_there(store: Store, key: str) -> None:
+    empty = "empty" if key == "c/0" else ".zattrs"
+    store.set_many([(key, VALUE), (empty, b"")])
+    for start, length in RANGES:
+        expected = expected_range(VALUE, start, length)
+        request = Request(key, start, length)
+        assert store.get_one(request) == expected, request
+        assert store.get_many([request]) == [expected], request
+        assert store.get_many([Request(key), request, request]) == [VALUE, expected, expected], request
+        assert store.get_one(Request(empty, start, length)) == b"", request
 
 
 def test_a_batch_is_answered_in_order(store: Store) -> None:
@@ -300,12 +275,14 @@ def test_a_move_that_would_lose_something_is_refused(store: Store, source: str, 
 
 
 @pytest.mark.parametrize("key", ["c/0", "zarr.json"])
-def test_a_generation_says_whether_the_object_was_replaced(store: Store, key: str) -> None:
+def test_a_generation_says_whether_the_object_was_replaced(
+    store: Store, key: str, request: pytest.FixtureRequest
+) -> None:
     assert store.generation(key) is None
     store[key] = b"one"
     first = store.generation(key)
     if first is None:
-        assert "memory" in str(store), "only a foreign mapping may have no generations"
+        assert request.node.callspec.params["store"] in WITHOUT_GENERATIONS
         return
     assert store.generation(key) == first
     store["other"] = b"x"
@@ -320,12 +297,12 @@ def test_a_generation_says_whether_the_object_was_replaced(store: Store, key: st
     assert store.generation(key) is None
 
 
-def test_lock_names_tell_objects_apart(store: Store, tmp_path: Path) -> None:
+def test_lock_names_tell_objects_apart(store: Store) -> None:
     names = [store.lock_name(key) for key in ("", "a", "a/b")]
     assert len(set(names)) == 3
     assert names == [store.lock_name(key) for key in ("", "a", "a/b")]
     assert names == [read_only_view(store).lock_name(key) for key in ("", "a", "a/b")]
-    other = MAKERS["memory"](tmp_path)
+    other = MemoryStore()
     assert other.lock_name("a") != store.lock_name("a")
     assert other != store
     assert store == store
@@ -333,7 +310,7 @@ def test_lock_names_tell_objects_apart(store: Store, tmp_path: Path) -> None:
 
 
 def test_the_name_looks_like_a_url(store: Store) -> None:
-    assert str(store).split("://")[0] in ("memory", "file", "zip")
+    assert re.match(r"[a-z0-9+-]+://.", str(store))
     assert str(store) in repr(store)
 
 
@@ -371,6 +348,8 @@ def test_closing_twice_is_safe_and_a_closed_zip_says_so(store: Store) -> None:
     with store as entered:
         assert entered is store
     store.close()
+    if isinstance(store, SQLiteStore) and store.path == ":memory:":
+        return  # its contents end with it
     if not isinstance(store, ZipStore):
         assert sorted(store) == sorted(TREE)
         return
@@ -442,7 +421,11 @@ def test_many_threads_may_write_read_list_and_delete(store: Store) -> None:
 
 
 @pytest.mark.parametrize("key", ["c/0", "zarr.json"])
-def test_a_reader_sees_old_or_new_bytes_and_never_a_mixture(store: Store, key: str) -> None:
+def test_a_reader_sees_old_or_new_bytes_and_never_a_mixture(
+    store: Store, key: str, request: pytest.FixtureRequest
+) -> None:
+    if request.node.callspec.params["store"] in NOT_ATOMIC:
+        pytest.skip(NOT_ATOMIC[request.node.callspec.params["store"]])
     values = [bytes([i]) * (3000 + 500 * i) for i in range(4)]
     store[key] = values[0]
     stop = threading.Event()

@@ -96,7 +96,7 @@ def test_missing_chunks_become_fill_in_the_same_launch(device):
 
 
 def test_placement_says_what_runs_where(device):
-    array = opened(gzarr.create_array(shape=9, chunks=3, dtype="f4", filters=[Delta("f4")], zarr_format=2), device)
+    array = opened(gzarr.create_array(shape=9, chunks=3, dtype="f2", filters=[Delta("f2")], zarr_format=2), device)
     assert [row.where for row in array.placement] == ["host", "host", "host", "emulated"]
     assert "cannot run it" in array.placement[0].why
     array = opened(gzarr.create_array(shape=9, chunks=3, dtype="i4", compressor=Blosc()), device)
@@ -107,7 +107,7 @@ def test_placement_says_what_runs_where(device):
 
 
 def test_strict_refuses_what_would_run_on_the_host(device):
-    stored = gzarr.create_array(shape=9, chunks=3, dtype="f4", filters=[Delta("f4")], zarr_format=2)
+    stored = gzarr.create_array(shape=9, chunks=3, dtype="f2", filters=[Delta("f2")], zarr_format=2)
     with pytest.raises(gzarr.DeviceError, match=r"numcodecs\.delta.*strict"):
         opened(stored, device, strict=True)
 

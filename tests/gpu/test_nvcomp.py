@@ -324,8 +324,8 @@ def test_the_model_of_crc32c_lies_where_the_library_reads_it() -> None:
         words = [*good]
         words[field] = unknown
         configuration = b"".join(word.to_bytes(4, "little", signed=True) for word in words).ljust(32, b"\0")
-        assert function(at, at, 1, at, nvcomp._crc32c_options(configuration), 0, at, 0) == 11
-    options = nvcomp._crc32c_options(b"\0\0\0\0\4\0\0\0\1".ljust(32, b"\0"))
+        assert function(at, at, 1, at, nvcomp._crc_options(nvcomp._CASTAGNOLI, configuration), 0, at, 0) == 11
+    options = nvcomp._crc_options(nvcomp._CASTAGNOLI, b"\0\0\0\0\4\0\0\0\1".ljust(32, b"\0"))
     assert function(at, at, 1, at, options, 99, at, 0) == 11  # what follows the options is where it should be
     # poly u32, init u32, reflect in u8, reflect out u8, 2 of padding, xor u32
     assert bytes(options)[:16] == bytes.fromhex("416fdc1e ffffffff 0101 0000 ffffffff")

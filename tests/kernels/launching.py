@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from hypothesis import strategies as st
 
-from gzarr.gpu import hostbuild
+from gzarr.gpu import checksums, hostbuild
+from gzarr.gpu.batch import Wave
+from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, prefix_sums
 from tests.kernels.reference import Shuffle
 
@@ -134,3 +136,28 @@ def shuffles(draw: st.DrawFn, nbytes: int, itemsize: int) -> Shuffle:
     items = draw(st.sampled_from([1, 8, 16, 64, 128]))
     blocksize = draw(st.sampled_from([max(nbytes, 1), items * typesize, items * typesize, 4 * nbytes + 1, 40, 101]))
     return Shuffle(mode, typesize, blocksize)
+
+
+def checksums_of(kind: str, streams: list[np.ndarray]) -> list[int]:
+    """Checksums of byte streams as the emulated device computes them."""
+    wave = Wave(EmulatedDevice())
+    addresses = np.array([s.ctypes.data for s in streams], np.int64)
+    pending = checksums.queue(wave, kind, addresses, np.array([s.size for s in streams], np.int64))
+    return pending.values(wave.device.download(pending.raw)).tolist()
+
+
+#: (length, offset of the first byte, what bytes) of some streams, around the pieces that the kernels work in.
+STREAMS = st.lists(
+    st.tuples(
+        st.one_of(st.integers(1, 40), st.integers(1000, 1050), st.integers(2040, 2060), st.integers(1, 9000)),
+        st.integers(0, 17),
+        st.sampled_from(["random", "zero", "ff"]),
+    ),
+    min_size=1,
+)
+
+
+def streams_of(drawn: list[tuple[int, int, str]]) -> list[np.ndarray]:
+    rng = np.random.default_rng(5)
+    make = {"random": lambda n: rng.integers(0, 256, n), "zero": np.zeros, "ff": lambda n: np.full(n, 255)}
+    return [at_offset(make[what](n).astype(np.uint8), offset) for n, offset, what in drawn]

@@ -188,6 +188,21 @@ def test_nvcc_compiles_for_every_architecture(name: str, tmp_path: Path) -> None
     assert (tmp_path / "made").stat().st_size > 0
 
 
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_nvrtc_compiles_what_cupy_gives_it(arch: int) -> None:
+    """NVRTC needs no GPU; options are CuPy's own and those of `CudaDevice`. Nothing but the text: it has no headers."""
+    nvrtc = pytest.importorskip("cupy_backends.cuda.libs.nvrtc", reason="CuPy and NVRTC are not installed")
+    options = ["-std=c++17", "--device-as-default-execution-space", "-ftz=true", f"-arch=sm_{arch}"]
+    for name in KERNELS:
+        program = nvrtc.createProgram(kernels.source(name), f"{name}.cu", [], [])
+        try:
+            nvrtc.compileProgram(program, options)
+        except nvrtc.NVRTCError:
+            pytest.fail(f"{name}: {nvrtc.getProgramLog(program)}")
+        assert len(nvrtc.getCUBIN(program)) > 0
+        nvrtc.destroyProgram(program)
+
+
 # -- sanitizers ------------------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ from gzarr.codecs import (
     ZstdCodec,
 )
 from gzarr.storage import MemoryStore
+from tests.properties.memory import on_host
 
 STRUCT = np.dtype([("a", "<i4"), ("b", [("x", "<f4"), ("y", "S2")]), ("c", "u1", (2,)), ("d", "<M8[s]")])
 
@@ -387,7 +388,8 @@ def values_for(draw: Any, dtype: Any, shape: tuple[int, ...]) -> tuple[Any, Any]
 
 
 def as_array(value: Any) -> np.ndarray:
-    """NumPy's own scalars as arrays of their dtype, Python's strings as objects."""
+    """NumPy's own scalars as arrays of their dtype, Python's strings as objects, a device's arrays on the host."""
+    value = on_host(value)
     if type(value) not in (str, bytes):
         return np.asarray(value)
     single = np.empty((), object)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from gzarr.codecs.numcodecs import NumcodecsCodec
+from gzarr.codecs.nvcomp import BY_NAME as NVCOMP
 from gzarr.codecs.registry import registered_factory
 from gzarr.codecs.spec import CodecSpec, Factory
 from gzarr.cpu.codecs.arrays import bytes_codec, cast_value_codec, scale_offset_codec, transpose_codec
 from gzarr.cpu.codecs.compressors import blosc_codec, crc32c_codec, gzip_codec, zstd_codec
+from gzarr.cpu.codecs.n5 import n5_codec
 from gzarr.cpu.codecs.numcodecs import numcodecs_codec
+from gzarr.cpu.codecs.nvcomp import nvcomp_batch_codec, nvcomp_codec
 from gzarr.cpu.codecs.objects import vlen_codec
 from gzarr.errors import UnknownCodecError
 
@@ -18,6 +21,9 @@ TABLE: dict[str, Factory] = {
     "cast_value": cast_value_codec,
     "crc32c": crc32c_codec,
     "gzip": gzip_codec,
+    "n5_wrapper": n5_codec,
+    "numcodecs.nvcomp_batch": nvcomp_batch_codec,
+    **dict.fromkeys(NVCOMP, nvcomp_codec),
     "scale_offset": scale_offset_codec,
     "transpose": transpose_codec,
     "vlen-bytes": vlen_codec,

@@ -15,7 +15,7 @@ from gzarr.errors import CodecError
 Array = np.ndarray[Any, np.dtype[Any]]
 
 #: ``np.dtype.isbuiltin`` of types that other packages define (ml_dtypes), whose byte order NumPy cannot swap.
-_USER_DEFINED = 2
+USER_DEFINED = 2
 
 
 def array_repr(step: Step) -> ArrayRepr:
@@ -29,10 +29,10 @@ def bytes_codec(step: Step) -> Codec:
     """Views the bytes as an array (no copy, byte order as stored), and an array as bytes."""
     chunk = array_repr(step)
     spec: Any = step.spec
-    if chunk.dtype.isbuiltin == _USER_DEFINED and spec.endian not in (None, sys.byteorder):
+    if chunk.dtype.isbuiltin == USER_DEFINED and spec.endian not in (None, sys.byteorder):
         return _swapped(chunk)
     dtype, shape, nbytes = chunk.dtype, chunk.shape, chunk.nbytes or 0
-    if spec.endian is not None and chunk.dtype.isbuiltin != _USER_DEFINED:
+    if spec.endian is not None and chunk.dtype.isbuiltin != USER_DEFINED:
         dtype = dtype.newbyteorder(spec.endian)
     ndarray = np.ndarray
 

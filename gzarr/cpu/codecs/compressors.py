@@ -20,7 +20,7 @@ from numcodecs.zstd import decompress as zstd_decompress
 from gzarr.codecs.blosc import SHUFFLES
 from gzarr.codecs.spec import Codec, Step
 from gzarr.cpu.codecs.frames import content_size_or_none, decode_frames
-from gzarr.cpu.codecs.lift import Bytes, Function, lift_both, wrong_size
+from gzarr.cpu.codecs.lift import Bytes, Decoder, Function, lift_both, wrong_size
 from gzarr.errors import CodecError
 
 #: Window bits of zlib that select its container (zlib's manual, inflateInit2): 15 zlib, 16 more gzip.
@@ -33,10 +33,10 @@ LZ4_RATIO = 255
 _BLOSC_SIZES = struct.Struct("<4x3I").unpack_from
 
 
-def blosc_decoder(expected: int | None) -> Function:
-    """Decodes one blosc buffer of a known or unknown decoded size."""
+def blosc_decoder(expected: int | None) -> Decoder:
+    """Decodes one blosc buffer of a known or unknown decoded size, into ``out`` if that is given."""
 
-    def decode(data: Bytes) -> Bytes:
+    def decode(data: Bytes, out: Bytes = None) -> Bytes:
         try:
             nbytes, _, cbytes = _BLOSC_SIZES(data)
         except struct.error as error:
@@ -47,7 +47,7 @@ def blosc_decoder(expected: int | None) -> Function:
             raise ValueError(f"{what}: expected {cbytes} encoded bytes, got {len(data)}")
         if nbytes != expected and expected is not None:
             raise wrong_size("blosc", expected, nbytes)
-        return blosc_decompress(data) if nbytes else b""
+        return blosc_decompress(data, out) if nbytes else b""
 
     return decode
 
@@ -73,12 +73,16 @@ def blosc_codec(step: Step) -> Codec:
     return lift_both("blosc", blosc_decoder(step.decoded.nbytes), blosc_encoder(codec, spec.typesize))
 
 
-def zstd_decoder(expected: int | None) -> Function:
-    """Decodes Zstandard frames of a known or unknown decoded size."""
+def zstd_decoder(expected: int | None) -> Decoder:
+    """Decodes Zstandard frames of a known or unknown decoded size; of a known one into ``out`` if that is given."""
     if expected is None:
         # numcodecs takes a frame of nothing for damage
         return lambda data: b"" if content_size_or_none(data) == 0 else zstd_decompress(data)
-    return lambda data: decode_frames(data, expected)
+
+    def decode(data: Bytes, out: Bytes = None) -> Bytes:
+        return decode_frames(data, expected, out)
+
+    return decode
 
 
 def zstd_codec(step: Step) -> Codec:
@@ -149,10 +153,10 @@ def lzma_decoder(expected: int | None, config: Mapping[str, Any]) -> Function:
     return stream_decoder("lzma", lambda: lzma.LZMADecompressor(container), expected, b"\xfd7zXZ\0")
 
 
-def lz4_decoder(expected: int | None) -> Function:
-    """Decodes an LZ4 block after its size in four bytes, as numcodecs writes it."""
+def lz4_decoder(expected: int | None) -> Decoder:
+    """Decodes an LZ4 block after its size in four bytes, as numcodecs writes it, into ``out`` if that is given."""
 
-    def decode(data: Bytes) -> Bytes:
+    def decode(data: Bytes, out: Bytes = None) -> Bytes:
         if len(data) < 4:
             raise ValueError(f"truncated: {len(data)} bytes are too few for the size, which takes 4")
         size = int.from_bytes(data[:4], "little")
@@ -160,7 +164,7 @@ def lz4_decoder(expected: int | None) -> Function:
             raise wrong_size("lz4", expected, size)
         if size > LZ4_RATIO * len(data):
             raise ValueError(f"{len(data)} encoded bytes claim {size} decoded bytes, which is impossible")
-        return lz4_decompress(data) if size else b""
+        return lz4_decompress(data, out) if size else b""
 
     return decode
 

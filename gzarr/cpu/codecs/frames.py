@@ -64,21 +64,24 @@ def content_size(data: Bytes, start: int = 0) -> int | None:
     return int(size + base)
 
 
-def decode_frames(data: Bytes, expected: int) -> Bytes:
+def decode_frames(data: Bytes, expected: int, out: Bytes = None) -> Bytes:
     """Decode frames that together must have the expected size.
 
     Args:
         data: one or more frames.
         expected: decoded size in bytes.
+        out: where to decode, flat uint8 of that size; None for new memory.
 
     Returns: bytes-like of the expected size.
     Raises: CodecError if the frames claim another size, ValueError or RuntimeError if they are damaged.
     """
+    if out is None:
+        out = np.empty(expected, np.uint8)
     if content_size_or_none(data) == expected and expected:
         # a second frame would not fit the output, which numcodecs checks before it decodes
-        out: Bytes = decompress(data, np.empty(expected, np.uint8))
-        return out
-    return _decode_each(memoryview(data), expected)
+        decoded: Bytes = decompress(data, out)
+        return decoded
+    return _decode_each(memoryview(data), out)
 
 
 def content_size_or_none(data: Bytes) -> int | None:
@@ -100,7 +103,8 @@ class Frame(NamedTuple):
     size: int | None
 
 
-def _decode_each(data: memoryview, expected: int) -> Bytes:
+def _decode_each(data: memoryview, out: Bytes) -> Bytes:
+    expected = len(out)
     found = _frames(data)
     known = sum(frame.size or 0 for frame in found)
     unknown = sum(frame.size is None for frame in found)
@@ -108,7 +112,6 @@ def _decode_each(data: memoryview, expected: int) -> Bytes:
         raise wrong_size("zstd", expected, known)
     if unknown > 1:
         raise ValueError(f"{unknown} of {len(found)} Zstandard frames do not say their size; at most one may omit it")
-    out = np.empty(expected, np.uint8)
     position = 0
     for frame in found:
         size = expected - known if frame.size is None else frame.size

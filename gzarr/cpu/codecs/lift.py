@@ -14,6 +14,8 @@ from gzarr.errors import CodecError, MissingExtraError
 Bytes = Any
 #: A function of one chunk.
 Function = Callable[[Any], Any]
+#: A function of one chunk's bytes, which may be given the memory to decode into.
+Decoder = Callable[..., Any]
 
 
 def lift(codec: str, function: Function) -> Batch:
@@ -35,7 +37,7 @@ def lift(codec: str, function: Function) -> Batch:
         except (MemoryError, MissingExtraError):
             raise
         except Exception as error:  # noqa: BLE001  any library's complaint about a chunk
-            _fail(codec, len(done), error)
+            fail(codec, len(done), error)
         return done
 
     return batch
@@ -46,7 +48,8 @@ def lift_both(codec: str, decode: Function, encode: Function) -> Codec:
     return Codec(lift(codec, decode), lift(codec, encode))
 
 
-def _fail(codec: str, index: int, error: Exception) -> NoReturn:
+def fail(codec: str, index: int, error: Exception) -> NoReturn:
+    """Say that a chunk of a batch is bad. Raises: CodecError with its index, from the error that told so."""
     if isinstance(error, CodecError):
         raise CodecError(str(error), index=index, codec=error.codec or codec) from error
     reason = str(error) or type(error).__name__

@@ -22,6 +22,9 @@ UNIT_NBYTES = 16
 #: eight blocks fill a multiprocessor of 2048 threads, and rounding up wastes few threads on small launches.
 BLOCK_THREADS = 256
 
+#: Bytes that one thread of weighted_sums adds up.
+PIECE_NBYTES = 1024
+
 #: Values of ``mode``: how the bytes of a decoded chunk still lie (Blosc's filters).
 PLAIN, BYTE_SHUFFLED, BIT_SHUFFLED = 0, 1, 2
 
@@ -63,6 +66,9 @@ _SIGNATURES = {
     "copy_streams": "i64 n_streams, const u64* src, const u64* dst, const i64* nbytes, const i64* unit_start",
     "blosc_parse": "i64 n_frames, const u64* frame, const i64* frame_nbytes, const i64* block_start, "
     "const i64* stream_start, u64* stream_address, i64* stream_csize, u8* stream_raw, u8* stream_error",
+    "running_sums": "i64 n_rows, i64 n_floats, i64 itemsize, i64 parts, const void* src, void* dst",
+    "weighted_sums": "i64 n_streams, const u64* src, const i64* nbytes, const i64* piece_start, i64 word, u64* sums",
+    "xxh64": "i64 n_streams, const u64* src, const i64* nbytes, u64* hash",
 }
 
 
@@ -128,6 +134,11 @@ def prefix_sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 def unit_starts(nbytes: NDArray[np.int64]) -> NDArray[np.int64]:
     """``unit_start`` of unshuffle and copy_streams for rows of ``nbytes``; its last entry is the number of threads."""
     return prefix_sums(-(-np.asarray(nbytes, np.int64) // UNIT_NBYTES))
+
+
+def piece_starts(nbytes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``piece_start`` of weighted_sums for streams of ``nbytes``; its last entry is the number of threads."""
+    return prefix_sums(-(-np.asarray(nbytes, np.int64) // PIECE_NBYTES))
 
 
 def _expanded(name: str, done: set[str]) -> Iterator[str]:

@@ -1,0 +1,111 @@
+"""Times the stages of one read on the device: nvCOMP's call alone, gzarr's call around it, and every kernel.
+
+The device is wrapped: when the read comes to a stage, the stage is run again and again on what lies in memory just
+then. Stages only write their own output, so that the answer stays right; it is compared before anything is believed.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gzarr
+from benchmarks.on_gpu import Gpu, device_seconds
+from gzarr.gpu.backend import GpuBackend
+from gzarr.storage import MemoryStore
+
+ROUNDS = 3
+
+
+def staged(device: Any, path: Path, there: Any) -> dict[str, Any]:
+    """Seconds by stage for reading a whole array. device: see benchmarks.gpu.Device."""
+    timed = _timing(type(device.device), device.gpu)
+    array = gzarr.open_array(in_memory(path), mode="r", device=GpuBackend(timed))
+    if not device.equal(array[:, :], there):
+        raise AssertionError("the answer is wrong")
+    stages = {name: {"seconds": sum(times), "calls": len(times)} for name, times in timed.times.items()}
+    decode = sum(s["seconds"] for name, s in stages.items() if name.startswith("decode "))
+    bare = sum(s["seconds"] for name, s in stages.items() if name.startswith("nvcomp "))
+    kernels = sum(s["seconds"] for name, s in stages.items() if name.startswith("kernel "))
+    place = stages.get("kernel place_box", {"seconds": 0.0})["seconds"]
+    return {
+        "stages": stages,
+        "streams": timed.n_streams,
+        "seconds": decode + kernels,
+        "GB_per_s": there.nbytes / max(decode + kernels, 1e-12) / 1e9,
+        "bare_nvcomp_seconds": bare,
+        "bare_nvcomp_GB_per_s": there.nbytes / bare / 1e9 if bare else None,
+        "placement_GB_per_s": there.nbytes / place / 1e9 if place else None,
+    }
+
+
+def in_memory(path: Path) -> MemoryStore:
+    """A local store's objects, in memory."""
+    return MemoryStore({p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()})
+
+
+def _timing(base: type, gpu: Gpu | None) -> Any:
+    """A device like another, which times what it does. gpu: None for the emulated one."""
+    cupy = None if gpu is None else gpu.cupy
+
+    class Timing(base):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.times: dict[str, list[float]] = {}
+            self.n_streams = 0
+
+        def launch(self, kernel: str, n_threads: int, args: tuple[Any, ...]) -> None:
+            seconds = _seconds(cupy, lambda: base.launch(self, kernel, n_threads, args))
+            self.times.setdefault(f"kernel {kernel}", []).append(seconds)
+
+        def decompress(self, decoder: str, source: Any, nbytes: Any, target: Any, capacity: Any) -> Any:
+            def call() -> Any:
+                return base.decompress(self, decoder, source, nbytes, target, capacity)
+
+            outcome = call()
+            self.n_streams += source.size
+            self.times.setdefault(f"decode {decoder}", []).append(_seconds(cupy, call))
+            if gpu is not None:
+                bare = bare_call(gpu, decoder, source, nbytes, target, capacity)
+                self.times.setdefault(f"nvcomp {decoder}", []).append(_seconds(cupy, bare))
+            return outcome
+
+    return Timing()
+
+
+def bare_call(gpu: Gpu, decoder: str, source: Any, nbytes: Any, target: Any, capacity: Any) -> Callable[[], None]:
+    """nvCOMP's batched call with everything that it needs in place."""
+    cupy, nvcomp = gpu.cupy, gpu.nvcomp
+    n = source.size
+    tables = [cupy.asarray(table.astype(np.uint64)) for table in (source, nbytes, capacity, target)]
+    in_ptrs, in_sizes, room, out = (table.data.ptr for table in tables)
+    temp_nbytes = nvcomp.query_temp_nbytes(decoder, n, int(capacity.max()), int(capacity.sum()))
+    temp, sizes = cupy.empty(max(temp_nbytes, 1), np.uint8), cupy.empty(n, np.uint64)
+    statuses = cupy.empty(n, np.int32)
+    kept = (tables, temp, sizes, statuses)
+
+    def call() -> None:
+        _ = kept
+        stream = cupy.cuda.get_current_stream().ptr
+        scratch = (temp.data.ptr, temp_nbytes)
+        nvcomp.decompress_async(
+            decoder, in_ptrs, in_sizes, room, sizes.data.ptr, n, *scratch, out, statuses.data.ptr, stream
+        )
+
+    return call
+
+
+def _seconds(cupy: Any, task: Callable[[], Any]) -> float:
+    if cupy is not None:
+        return device_seconds(cupy, task, ROUNDS)
+    found = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        task()
+        found.append(time.perf_counter() - start)
+    return statistics.median(found)

@@ -1,0 +1,228 @@
+"""What the GPU programs share: the device with its libraries, one batched call on bare streams, clocks, the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+#: Bytes behind each output that a decoder must leave alone.
+CANARY = 64
+
+
+class Gpu(NamedTuple):
+    """A device and what drives it: gzarr's device, CuPy, gzarr's binding of nvCOMP."""
+
+    device: Any
+    cupy: Any
+    nvcomp: Any
+
+
+class Batch(NamedTuple):
+    """What a batched call gave, on the host."""
+
+    statuses: list[int]
+    sizes: list[int]
+    outputs: list[bytes]
+    canary_dead: bool
+
+
+def open_gpu() -> Gpu:
+    """The first CUDA device. Raises: RuntimeError saying what is missing."""
+    from gzarr.gpu.probe import find_missing
+
+    missing = find_missing()
+    if missing is not None:
+        raise RuntimeError(f"no usable GPU: {missing}")
+    import cupy
+
+    from gzarr.gpu import nvcomp
+    from gzarr.gpu.cuda import CudaDevice
+
+    return Gpu(CudaDevice(), cupy, nvcomp)
+
+
+class Tables:
+    """Bare streams on the device, with the tables and the room that a batched call needs."""
+
+    def __init__(self, gpu: Gpu, codec: str, streams: Sequence[bytes], room: Sequence[int], *, shift: int = 0) -> None:
+        cupy, self.codec, self.n, self.room = gpu.cupy, codec, len(streams), [int(n) for n in room]
+        sizes = np.array([len(s) for s in streams], np.int64)
+        starts = _starts(sizes, 64, shift)
+        slab = np.zeros(int(starts[-1] + sizes[-1]) + 128, np.uint8)
+        for stream, start in zip(streams, starts.tolist(), strict=True):
+            slab[start : start + len(stream)] = np.frombuffer(stream, np.uint8)
+        wide = np.array(self.room, np.int64)
+        self.places = _starts(wide + CANARY, 64, 0)
+        self.source = cupy.asarray(slab)
+        self.target = cupy.asarray(np.full(int(self.places[-1] + wide[-1]) + CANARY, 0xC7, np.uint8))
+        self._tables = [
+            cupy.asarray(table.astype(np.uint64))
+            for table in (self.source.data.ptr + starts, sizes, self.target.data.ptr + self.places, wide)
+        ]
+        self.statuses = cupy.asarray(np.full(self.n, -1, np.int32))
+        self.actual = cupy.asarray(np.full(self.n, 2**40, np.uint64))
+        self.temp_nbytes = gpu.nvcomp.query_temp_nbytes(codec, self.n, max(self.room), sum(self.room))
+        self.temp = cupy.empty(max(self.temp_nbytes, 1), np.uint8)
+
+    def decode(self, gpu: Gpu) -> None:
+        """One call, queued on the current stream."""
+        source, nbytes, target, room = (table.data.ptr for table in self._tables)
+        gpu.nvcomp.decompress_async(
+            self.codec,
+            source,
+            nbytes,
+            room,
+            self.actual.data.ptr,
+            self.n,
+            self.temp.data.ptr,
+            self.temp_nbytes,
+            target,
+            self.statuses.data.ptr,
+            gpu.cupy.cuda.get_current_stream().ptr,
+        )
+
+    def decode_without_statuses(self, gpu: Gpu) -> None:
+        """The same with NULL for the statuses, past the checks of the binding."""
+        source, nbytes, target, room = (table.data.ptr for table in self._tables)
+        options = gpu.nvcomp._by_value(gpu.nvcomp.CODECS[self.codec].decompress_options)  # noqa: SLF001 - on purpose
+        before = (source, nbytes, room, self.actual.data.ptr, self.n, self.temp.data.ptr, self.temp_nbytes, target)
+        stream = gpu.cupy.cuda.get_current_stream().ptr
+        gpu.nvcomp._call(self.codec, "DecompressAsync", *before, options, 0, stream)  # noqa: SLF001 - the same
+
+    def result(self) -> Batch:
+        """Wait, and bring everything to the host."""
+        target, actual = self.target.get(), self.actual.get().astype(np.int64).tolist()
+        outputs, dead = [], False
+        for place, room, size in zip(self.places.tolist(), self.room, actual, strict=True):
+            outputs.append(target[place : place + min(max(size, 0), room)].tobytes())
+            dead |= bool((target[place + room : place + room + CANARY] != 0xC7).any())
+        return Batch(self.statuses.get().tolist(), actual, outputs, dead)
+
+
+def decoded(gpu: Gpu, codec: str, streams: Sequence[bytes], room: Sequence[int], *, shift: int = 0) -> Batch:
+    """Decode bare streams in one call. shift: bytes by which every stream is off a multiple of 64."""
+    tables = Tables(gpu, codec, streams, room, shift=shift)
+    tables.decode(gpu)
+    return tables.result()
+
+
+def compressed(gpu: Gpu, codec: str, chunks: Sequence[bytes]) -> list[bytes]:
+    """Compress chunks of one size with nvCOMP: for formats that nothing on the host writes."""
+    cupy, nvcomp, n, nbytes = gpu.cupy, gpu.nvcomp, len(chunks), len(chunks[0])
+    room = -(-nvcomp.compress_max_nbytes(codec, nbytes) // 256) * 256
+    plain, out = cupy.asarray(np.frombuffer(b"".join(chunks), np.uint8)), cupy.empty(n * room, np.uint8)
+    steps = np.arange(n, dtype=np.uint64)
+    tables = [cupy.asarray(np.uint64(a.data.ptr) + steps * np.uint64(k)) for a, k in ((plain, nbytes), (out, room))]
+    sizes, full = cupy.asarray(np.zeros(n, np.uint64)), cupy.asarray(np.full(n, nbytes, np.uint64))
+    statuses = cupy.asarray(np.zeros(n, np.int32))
+    temp_nbytes = nvcomp.compress_temp_nbytes(codec, n, nbytes, n * nbytes)
+    temp = cupy.empty(max(temp_nbytes, 1), np.uint8)
+    before = (tables[0].data.ptr, full.data.ptr, nbytes, n, temp.data.ptr, temp_nbytes, tables[1].data.ptr)
+    stream = cupy.cuda.get_current_stream().ptr
+    nvcomp.compress_async(codec, *before, sizes.data.ptr, statuses.data.ptr, stream)
+    if statuses.get().any():
+        raise RuntimeError(f"nvCOMP cannot compress with {codec}: statuses {set(statuses.get().tolist())}")
+    host = out.get()
+    return [host[i * room : i * room + size].tobytes() for i, size in enumerate(sizes.get().tolist())]
+
+
+def _starts(sizes: np.ndarray, step: int, shift: int) -> np.ndarray:
+    """Where streams begin, each `shift` bytes behind a multiple of `step`."""
+    ends = np.cumsum(-(-(sizes + shift) // step) * step)
+    return np.concatenate([[0], ends[:-1]]).astype(np.int64) + shift
+
+
+def device_seconds(cupy: Any, task: Callable[[], Any], rounds: int = 5) -> float:
+    """Median time of a task on the current stream, by events, after one round that does not count."""
+    task()
+    found = []
+    for _ in range(rounds):
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        task()
+        end.record()
+        end.synchronize()
+        found.append(cupy.cuda.get_elapsed_time(start, end) / 1e3)
+    return statistics.median(found)
+
+
+def wall_seconds(task: Callable[[], Any], wait: Callable[[], Any], rounds: int, limit_s: float) -> tuple[float, int]:
+    """(median time of a task with all that it started, rounds), fewer rounds if the limit is near."""
+    found: list[float] = []
+    begun = time.perf_counter()
+    while len(found) < rounds and (not found or time.perf_counter() - begun < limit_s):
+        start = time.perf_counter()
+        task()
+        wait()
+        found.append(time.perf_counter() - start)
+    return statistics.median(found), len(found)
+
+
+def describe_machine(gpu: Gpu | None) -> dict[str, Any]:
+    """What the numbers were measured on."""
+    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    about: dict[str, Any] = {
+        "cpu": names[0].partition(":")[2].strip() if names else platform.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "commit": _commit(),
+        "gpu": None,
+    }
+    packages = ("numpy", "numcodecs", "cupy-cuda13x", "nvidia-libnvcomp-cu13", "kvikio-cu13", "nvidia-cufile")
+    packages += ("nvidia-cuda-nvrtc", "zarr", "zarrs", "tensorstore")
+    about["packages"] = {name: version_of(name) for name in packages}
+    if gpu is not None and hasattr(gpu.cupy, "__version__"):
+        runtime = gpu.cupy.cuda.runtime
+        properties = runtime.getDeviceProperties(0)
+        about["gpu"] = properties["name"].decode()
+        about["gpu_memory_nbytes"] = int(properties["totalGlobalMem"])
+        about["multiprocessors"] = int(properties["multiProcessorCount"])
+        about["compute_capability"] = f"{properties['major']}.{properties['minor']}"
+        about["cuda_driver"], about["cuda_runtime"] = runtime.driverGetVersion(), runtime.runtimeGetVersion()
+        about["cupy"] = gpu.cupy.__version__
+        about["nvcomp"] = ".".join(map(str, gpu.nvcomp.version()))
+        about["driver"] = _output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+    return about
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, suffix=".part") as file:
+        json.dump(value, file, indent=1)
+        file.write("\n")
+    Path(file.name).replace(path)
+
+
+def version_of(package: str) -> str | None:
+    """Version of an installed package; None if it is not there."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    return _output(["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"])
+
+
+def _output(command: list[str]) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"{command[0]}: {error}", file=sys.stderr)
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,34 @@
+"""Coroutines that open arrays and groups; reading, writing and listing them is in their own ``a...`` methods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gzarr import api
+from gzarr.array import Array
+from gzarr.group import Group
+from gzarr.offload import offload
+
+
+async def aopen(store: Any = None, mode: str | None = None, **kwargs: Any) -> Array | Group:
+    """`gzarr.open`, awaited: an array or a group, whichever is there.
+
+    >>> import asyncio
+    >>> async def first_row():
+    ...     array = await aopen({}, "w", shape=(2, 3), dtype="i4")
+    ...     await array.awrite((0, slice(None)), [1, 2, 3])
+    ...     return await array.aread(0)
+    >>> asyncio.run(first_row())
+    array([1, 2, 3], dtype=int32)
+    """
+    return await offload(api.open, store, mode, **kwargs)
+
+
+async def aopen_array(store: Any = None, mode: str | None = None, **kwargs: Any) -> Array:
+    """`gzarr.open_array`, awaited."""
+    return await offload(api.open_array, store, mode, **kwargs)
+
+
+async def aopen_group(store: Any = None, mode: str | None = None, **kwargs: Any) -> Group:
+    """`gzarr.open_group`, awaited."""
+    return await offload(api.open_group, store, mode, **kwargs)

@@ -1,0 +1,28 @@
+"""Other file formats into Zarr and back, in bounded memory: HDF5, NetCDF, TIFF, NumPy files, images.
+
+>>> import numpy as np, tempfile, gzarr
+>>> folder = tempfile.mkdtemp()
+>>> np.save(f"{folder}/a.npy", np.arange(12).reshape(3, 4))
+>>> report = gzarr.convert.from_file(f"{folder}/a.npy", f"{folder}/a.zarr", chunks=(2, 4))
+>>> gzarr.open(f"{folder}/a.zarr").shape
+(3, 4)
+"""
+
+from gzarr.convert.files import from_file, recognize
+from gzarr.convert.hdf5 import from_hdf5, to_hdf5
+from gzarr.convert.image import from_image
+from gzarr.convert.netcdf import from_netcdf, to_netcdf
+from gzarr.convert.npy import from_npy
+from gzarr.convert.tiff import from_tiff
+
+__all__ = [
+    "from_file",
+    "from_hdf5",
+    "from_image",
+    "from_netcdf",
+    "from_npy",
+    "from_tiff",
+    "recognize",
+    "to_hdf5",
+    "to_netcdf",
+]

@@ -1,0 +1,109 @@
+"""Images (PNG, JPEG, GIF, WebP, ...) into Zarr, by Pillow (the extra ``demo`` has it)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gzarr.convert.writing import write
+from gzarr.copying.regions import Region
+from gzarr.copying.report import TransferReport
+from gzarr.copying.sources import Source, SourceTree, regular_grid
+from gzarr.errors import CopyError, MissingExtraError
+
+#: Modes of Pillow whose pixels are stored as they are; others become RGB, or RGBA where they are transparent.
+_MODES = {"1": "?", "L": "u1", "LA": "u1", "RGB": "u1", "RGBA": "u1", "CMYK": "u1", "YCbCr": "u1", "LAB": "u1"}
+_MODES |= {"HSV": "u1", "I": "i4", "F": "f4", "I;16": "<u2", "I;16L": "<u2", "I;16B": ">u2", "I;16N": "=u2"}
+
+
+def from_image(source: Any, dest: Any, **options: Any) -> TransferReport:
+    """Convert an image into an array (y, x) or (y, x, c); frames of a file or several files into (t, y, x[, c]).
+
+    One frame is decoded at a time. Palettes become colours. By default a chunk is a frame.
+
+    source: path of an image, or a sequence of paths of images of one size and mode. dest: a path, URL, store or group.
+    options: of `gzarr.transfer`.
+    Returns: what was done. Raises: CopyError, MissingExtraError.
+    """
+    several = isinstance(source, Sequence) and not isinstance(source, str)
+    paths = [Path(p) for p in source] if several else [Path(source)]
+    if not paths:
+        raise CopyError("no images are given")
+    frames = [(path, frame) for path in paths for frame in range(_nframes(path))]
+    first, mode, info = _load(*frames[0])
+    stacked = several or len(frames) > 1
+    shape = (len(frames), *first.shape) if stacked else first.shape
+    attributes = {"mode": mode, **info}
+    names = ("y", "x", "c")[: first.ndim]
+
+    def read(region: Region) -> Any:
+        if not stacked:
+            return first[region]
+        wanted = frames[region[0]]
+        out = np.empty((len(wanted), *(part.stop - part.start for part in region[1:])), first.dtype)
+        for number, (path, frame) in enumerate(wanted):
+            pixels = _load(path, frame)[0]
+            if pixels.shape != first.shape or pixels.dtype != first.dtype:
+                raise CopyError(
+                    f"{path}, frame {frame}, is {pixels.shape} {pixels.dtype}, the first image is {first.shape} "
+                    f"{first.dtype}: only images of one size and mode become one array"
+                )
+            out[number] = pixels[region[1:]]
+        return out
+
+    chunks = (1, *first.shape) if stacked else None
+    made = Source(
+        name=str(paths[0]),
+        shape=shape,
+        dtype=first.dtype,
+        itemsize=first.dtype.itemsize,
+        read=read,
+        grid=regular_grid(shape, chunks or first.shape),
+        attributes=attributes,
+        dimension_names=("t", *names) if stacked else names,
+        options={"chunks": chunks} if chunks else {},
+    )
+    return write(SourceTree(made.name, {}, {"": made}), dest, options)
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingExtraError("images need Pillow, which is not installed: pip install 'gzarr[demo]'") from error
+    return Image
+
+
+def _opened(path: Path) -> Any:
+    image_module = _pillow()
+    try:
+        return image_module.open(path)
+    except (OSError, SyntaxError, ValueError, image_module.DecompressionBombError) as error:
+        raise CopyError(f"cannot read {str(path)!r} as an image: {error}") from error
+
+
+def _nframes(path: Path) -> int:
+    with _opened(path) as image:
+        return int(getattr(image, "n_frames", 1))
+
+
+def _load(path: Path, frame: int) -> tuple[Any, str, dict[str, Any]]:
+    """(pixels, mode, attributes) of one frame."""
+    with _opened(path) as image:
+        try:
+            if frame:
+                image.seek(frame)
+            mode = image.mode
+            if mode not in _MODES:
+                mode = "RGBA" if "transparency" in image.info or mode in ("PA", "La", "RGBa") else "RGB"
+                pixels = np.asarray(image.convert(mode))
+            else:
+                pixels = np.asarray(image).astype(_MODES[mode], copy=False)
+            dpi = image.info.get("dpi")
+        except (OSError, SyntaxError, ValueError, EOFError, _pillow().DecompressionBombError) as error:
+            raise CopyError(f"cannot decode {os.fspath(path)!r}, frame {frame}: {error}") from error
+        return pixels, mode, {"dpi": [float(n) for n in dpi]} if dpi else {}

@@ -1,0 +1,240 @@
+"""NetCDF files (classic, 64-bit and netCDF-4) into Zarr and back, by netCDF4 (the extra ``netcdf``).
+
+Values stay packed: ``scale_factor`` and ``add_offset`` are attributes, as xarray has them in Zarr. netCDF4 is one
+library for all formats of netCDF; it must not be called by two threads at once, so every read holds one lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gzarr import api
+from gzarr.array import Array
+from gzarr.convert.writing import replacing, write
+from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
+from gzarr.copying.conventions import ATTRIBUTE, MASK, as_json, decode_mask, split_names
+from gzarr.copying.regions import Region
+from gzarr.copying.report import TransferReport
+from gzarr.copying.sources import Source, SourceTree, child_path, from_array, from_group, regular_grid
+from gzarr.errors import CopyError, MissingExtraError
+from gzarr.group import Group
+
+#: With less space left, a failure to write is put down to it: the library says only "HDF error".
+_FULL_NBYTES = 1 << 20
+_LOCK = threading.Lock()
+#: NumPy's units of time, as netCDF writes them.
+_UNITS = {"ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds", "m": "minutes"}
+_UNITS |= {"h": "hours", "D": "days"}
+
+
+def _netcdf4() -> Any:
+    try:
+        import netCDF4
+    except ImportError as error:
+        raise MissingExtraError(
+            "NetCDF files need netCDF4, which is not installed: pip install 'gzarr[netcdf]'"
+        ) from error
+    return netCDF4
+
+
+# -- from netCDF -------------------------------------------------------------------------------------------------
+
+
+def from_netcdf(source: str | os.PathLike[str], dest: Any, **options: Any) -> TransferReport:
+    """Convert a NetCDF file into a Zarr group that xarray opens as it would the file.
+
+    Dimension names, attributes, packed values and the value for missing data are kept, groups too. Variables of
+    compound and variable-length types are refused.
+
+    source: path of the file. dest: a path, URL, store or group. options: of `gzarr.transfer`.
+    Returns: what was done. Raises: CopyError, MissingExtraError.
+    """
+    name = os.fspath(source)
+    try:
+        dataset = _netcdf4().Dataset(name, "r")
+    except (OSError, RuntimeError) as error:
+        raise CopyError(f"cannot open {name!r} as NetCDF: {error}") from error
+    with dataset:
+        dataset.set_auto_maskandscale(False)
+        dataset.set_auto_chartostring(False)
+        groups: dict[str, Mapping[str, Any]] = {}
+        arrays: dict[str, Source] = {}
+        _add_group(dataset, "", name, groups, arrays)
+        return write(SourceTree(name, groups, arrays), dest, options)
+
+
+def _add_group(
+    group: Any, path: str, name: str, groups: dict[str, Mapping[str, Any]], arrays: dict[str, Source]
+) -> None:
+    groups[path] = _attributes(group, f"{name}:/{path}")
+    for child, variable in group.variables.items():
+        arrays[child_path(path, child, f"{name}:/{path}")] = _variable(variable, f"{name}:/{path}")
+    for child, below in group.groups.items():
+        _add_group(below, child_path(path, child, f"{name}:/{path}"), name, groups, arrays)
+
+
+def _variable(variable: Any, where: str) -> Source:
+    """A variable as a source. Raises: CopyError for types that Zarr has not."""
+    name = f"{where.rstrip('/')}/{variable.name}"
+    is_text = variable.dtype is str
+    if not is_text and (variable.dtype.names is not None or isinstance(variable.datatype, _netcdf4().VLType)):
+        raise CopyError(f"{name} has a compound or variable-length type, which has no form in Zarr here; leave it out")
+    chunking = variable.chunking()
+    chunks = tuple(chunking) if isinstance(chunking, Sequence) and not isinstance(chunking, str) else None
+    dtype = "string" if is_text else np.dtype(variable.dtype)
+    attributes = _attributes(variable, name)
+    mask = attributes.pop(MASK, None)
+    if mask is not None and not is_text:
+        mask = variable.getncattr(MASK)
+    shape = tuple(variable.shape)
+
+    def read(region: Region) -> Any:
+        with _LOCK:
+            return np.asarray(variable[region])
+
+    itemsize = 16 if is_text else max(np.dtype(variable.dtype).itemsize, 1)
+    return Source(
+        name=name,
+        shape=shape,
+        dtype=dtype,
+        itemsize=itemsize,
+        read=read,
+        grid=regular_grid(shape, chunks or (1,) * len(shape)),
+        attributes=attributes,
+        dimension_names=tuple(variable.dimensions),
+        # No fill value where none is given: in v2, xarray would take every zero for missing data.
+        options={"fill_value": None, **({"chunks": chunks} if chunks else {})},
+        mask_value=mask,
+    )
+
+
+def _attributes(node: Any, where: str) -> dict[str, Any]:
+    found = {}
+    for name in node.ncattrs():
+        try:
+            found[name] = as_json(node.getncattr(name))
+        except (TypeError, ValueError) as error:
+            raise CopyError(f"{where}: attribute {name!r} has no form in JSON: {error}; delete it") from error
+    return found
+
+
+# -- to netCDF ---------------------------------------------------------------------------------------------------
+
+
+def to_netcdf(
+    source: Any, path: str | os.PathLike[str], *, overwrite: bool = False, compression: str | None = "zlib"
+) -> None:
+    """Write an array, or a group with everything in it, to a netCDF-4 file that xarray opens as it would the Zarr.
+
+    Axes without names become the dimensions "dim_0", "dim_1", ... of their variable. Booleans are stored as bytes and
+    dates as integers with units, as xarray does. Attributes that netCDF has no type for become JSON text.
+
+    source: a gzarr array or group, or a path or URL of one. path: of the file, which appears when it is complete.
+    overwrite: whether to replace a file that is there. compression: of netCDF4: "zlib", "zstd", None, ...
+    Raises: CopyError, also if two arrays have a dimension of one name and different lengths; MissingExtraError.
+    """
+    node = source if isinstance(source, (Array, Group)) else api.open(source, mode="r")
+    netcdf4 = _netcdf4()
+    if isinstance(node, Group):
+        tree = from_group(node)
+    else:
+        tree = SourceTree(node.store_path, {"": {}}, {node.basename or "data": from_array(node)})
+    with replacing(path, overwrite=overwrite) as partial:
+        try:
+            with netcdf4.Dataset(os.fspath(partial), "w", format="NETCDF4") as dataset:
+                dataset.set_auto_maskandscale(False)
+                for name, attributes in tree.groups.items():
+                    _set_attributes(dataset.createGroup(name) if name else dataset, attributes)
+                for name, one in tree.arrays.items():
+                    _write_variable(dataset, name, one, compression)
+        except (RuntimeError, TypeError, ValueError, OSError) as error:
+            full = "; the disk is full" if shutil.disk_usage(partial.parent).free < _FULL_NBYTES else ""
+            raise CopyError(f"cannot write {os.fspath(path)!r} as NetCDF: {error}{full}; no file was made") from error
+
+
+def _write_variable(dataset: Any, path: str, source: Source, compression: str | None) -> None:
+    parent, _, name = path.rpartition("/")
+    group = dataset[parent] if parent else dataset
+    attributes, names = split_names(source.attributes, source.dimension_names, len(source.shape))
+    dims = [names[i] if names and names[i] else f"{name}_dim_{i}" for i in range(len(source.shape))]
+    for dim, extent in zip(dims, source.shape, strict=True):
+        _require_dimension(group, str(dim), extent, source.name)
+    array = source.array
+    if array is None:
+        raise CopyError(f"{source.name} is not a gzarr array")
+    dtype, convert, extra = _encoding(array)
+    mask = attributes.pop(MASK, None)
+    if mask is None and array.zarr_format == 2 and ATTRIBUTE in source.attributes:
+        mask = array.fill_value
+    fill = extra.pop(MASK, None) if mask is None or dtype is str else decode_mask(mask, np.dtype(dtype))
+    chunks = [max(min(c, n), 1) for c, n in zip(array.chunks, source.shape, strict=True)]
+    variable = group.createVariable(
+        name,
+        dtype,
+        dims,
+        compression=compression if dims and dtype is not str else None,
+        chunksizes=chunks or None,
+        fill_value=fill,
+    )
+    variable.set_auto_maskandscale(False)
+    variable.set_auto_chartostring(False)
+    _set_attributes(variable, {**attributes, **extra})
+    grid = regular_grid(source.shape, tuple(chunks) if chunks else None)
+
+    def put(region: Region, data: Any) -> None:
+        values = convert(np.asarray(data.get() if hasattr(data, "get") else data))
+        with _LOCK:
+            variable[region] = values
+
+    copy_regions(source, put, decoding_route(source, grid, BUDGET_NBYTES), lambda _: False, lambda _: None)
+
+
+def _require_dimension(group: Any, name: str, extent: int, what: str) -> None:
+    """Make a dimension, unless the group or one above it has it."""
+    above = group
+    while above is not None:
+        if name in above.dimensions:
+            found = len(above.dimensions[name])
+            if found == extent:
+                return
+            if above is group:
+                raise CopyError(
+                    f"{what}: the dimension {name!r} has {extent} elements, in another array of the group {found}; "
+                    "rename it, or write the arrays to files of their own"
+                )
+            break
+        above = above.parent
+    group.createDimension(name, extent)
+
+
+def _encoding(array: Array) -> tuple[Any, Any, dict[str, Any]]:
+    """(dtype in netCDF, function that makes it of the values, attributes that say so). Raises: CopyError."""
+    dtype = array.dtype
+    if array.metadata.data_type.variable == "string" or dtype.kind == "U":
+        return str, lambda values: values.astype(object), {}
+    if dtype.kind == "S" and dtype.itemsize > 1:
+        return str, lambda values: np.char.decode(values, "utf-8").astype(object), {}
+    if dtype.kind == "b":
+        return "i1", lambda values: values.astype("i1"), {"dtype": "bool"}
+    unit, count = np.datetime_data(dtype) if dtype.kind in "mM" else ("", 1)
+    if unit in _UNITS and count == 1:
+        units = _UNITS[unit] + (" since 1970-01-01" if dtype.kind == "M" else "")
+        return "i8", lambda values: values.astype("i8"), {"units": units, MASK: np.iinfo("i8").min}
+    if dtype.names is not None or not (dtype.kind in "iuS" or dtype.str[1:] in ("f4", "f8")):
+        raise CopyError(f"{array.store_path} has dtype {dtype}, which has no form in NetCDF; convert or leave it out")
+    return dtype.newbyteorder("="), lambda values: values, {}
+
+
+def _set_attributes(node: Any, attributes: Mapping[str, Any]) -> None:
+    for name, value in attributes.items():
+        numbers = isinstance(value, list) and value and {type(v) for v in value} <= {int, float}
+        text = isinstance(value, list) and value and all(isinstance(v, str) for v in value)
+        plain = type(value) in (int, float, str)
+        node.setncattr(name, value if plain or numbers or text else json.dumps(value))

@@ -1,0 +1,206 @@
+"""TIFF, BigTIFF, OME-TIFF and ImageJ files into Zarr, segment by segment, by tifffile (the extra ``tiff``)."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gzarr.convert.writing import write
+from gzarr.copying.conventions import as_json
+from gzarr.copying.regions import Region
+from gzarr.copying.report import TransferReport
+from gzarr.copying.sources import Source, SourceTree, regular_grid
+from gzarr.errors import CopyError, MissingExtraError
+
+#: Where the axes of a page are in the five by which tifffile counts segments: planes, depth, length, width, samples.
+_PLACE = {"Z": 1, "Y": 2, "X": 3}
+_TAGS = ("ImageDescription", "XResolution", "YResolution", "ResolutionUnit", "Software", "DateTime")
+
+
+def from_tiff(
+    source: str | os.PathLike[str], dest: Any, *, series: int | None = None, **options: Any
+) -> TransferReport:
+    """Convert a TIFF file into Zarr; only the tiles or strips that a region needs are read and decoded.
+
+    A file with one image series becomes an array; the levels of a pyramid become a group of the arrays "0", "1", ...;
+    several series become the groups or arrays "series_0", ... Axes become dimension names; description, resolution
+    and so on attributes. Tiles become chunks.
+
+    source: path of the file. dest: a path, URL, store or group.
+    series: number of the series to convert, by default all. options: of `gzarr.transfer`.
+    Returns: what was done. Raises: CopyError, MissingExtraError.
+    """
+    try:
+        import tifffile
+    except ImportError as error:
+        raise MissingExtraError("TIFF needs tifffile, which is not installed: pip install 'gzarr[tiff]'") from error
+    path = Path(source)
+    try:
+        file = tifffile.TiffFile(path)
+        found = list(file.series)
+    except Exception as error:  # damaged directories make tifffile raise errors of many kinds
+        raise CopyError(f"cannot open {str(path)!r} as TIFF: {error}") from error
+    with file:
+        if series is not None and not 0 <= series < len(found):
+            raise CopyError(f"{str(path)!r} has {len(found)} series, no number {series}")
+        chosen = found if series is None else [found[series]]
+        groups: dict[str, Mapping[str, Any]] = {}
+        arrays: dict[str, Source] = {}
+        if len(chosen) != 1:
+            groups[""] = {}
+        for number, one in enumerate(chosen):
+            _add_series(one, f"series_{number}" if len(chosen) > 1 else "", str(path), groups, arrays)
+        return write(SourceTree(str(path), groups, arrays), dest, options)
+
+
+def _add_series(
+    series: Any, path: str, name: str, groups: dict[str, Mapping[str, Any]], arrays: dict[str, Source]
+) -> None:
+    attributes = {"axes": series.axes, **_tags(series.keyframe)}
+    if len(series.levels) == 1:
+        arrays[path] = _level(series, f"{name}:{path or 'image'}", attributes)
+        return
+    groups[path] = attributes
+    for number, level in enumerate(series.levels):
+        arrays[f"{path}/{number}".lstrip("/")] = _level(level, f"{name}:{path}level {number}", {"axes": level.axes})
+
+
+def _tags(page: Any) -> dict[str, Any]:
+    """The tags that say what the image shows, as JSON values; those that are none are left out."""
+    found = {}
+    for tag in _TAGS:
+        if tag in page.tags:
+            value = page.tags[tag].value
+            if isinstance(value, tuple) and len(value) == 2 and tag.endswith("Resolution"):
+                value = value[0] / value[1] if value[1] else 0.0
+            try:
+                found[tag] = as_json(int(value) if tag == "ResolutionUnit" else value)
+            except (TypeError, ValueError):
+                continue
+    return found
+
+
+def _level(level: Any, name: str, attributes: Mapping[str, Any]) -> Source:
+    """One resolution of a series as a source. Raises: CopyError if its pages do not make up its shape."""
+    page, shape = level.keyframe, tuple(level.shape)
+    dtype = np.dtype(level.dtype)
+    chunks = None
+    if level.dataoffset is not None:
+        stored = dtype.newbyteorder(page.parent.byteorder)
+        data = np.memmap(page.parent.filehandle.path, stored, "r", offset=level.dataoffset, shape=shape)
+        read: Callable[[Region], Any] = data.__getitem__
+        grid = regular_grid(shape, (1,) * len(shape))
+    else:
+        outer = shape[: len(shape) - page.ndim]
+        if shape[len(outer) :] != tuple(page.shape) or math.prod(outer) != len(level.pages):
+            raise CopyError(f"{name}: {len(level.pages)} pages of {page.shape} do not make up an image of {shape}")
+        pages = _Pages(level, outer)
+        read = pages.read
+        grid = regular_grid(shape, (*[1] * len(outer), *pages.segment_shape))
+        chunks = (*[1] * len(outer), *pages.segment_shape) if page.is_tiled else None
+    return Source(
+        name=name,
+        shape=shape,
+        dtype=dtype,
+        itemsize=dtype.itemsize,
+        read=read,
+        grid=grid,
+        attributes=attributes,
+        dimension_names=_dimension_names(level.axes),
+        options={} if chunks is None else {"chunks": chunks},
+    )
+
+
+def _dimension_names(axes: str) -> tuple[str, ...] | None:
+    names = tuple("c" if axis == "S" and "C" not in axes else axis.lower() for axis in axes)
+    return names if len(set(names)) == len(names) else None
+
+
+class _Pages:
+    """Reads regions of a stack of pages, decoding the segments that they touch. Any thread may read."""
+
+    def __init__(self, level: Any, outer: tuple[int, ...]) -> None:
+        self._level = level
+        self._outer = outer
+        self._page = page = level.keyframe
+        self._places = [_PLACE.get(axis, 0 if page.planarconfig == 2 else 4) for axis in page.axes]
+        _, depth, length, width, samples = page.shaped
+        if page.is_tiled:
+            self._segment = (1, page.tiledepth, page.tilelength, page.tilewidth, samples)
+        else:
+            self._segment = (1, 1, min(page.rowsperstrip, length), width, samples)
+        self._counts = tuple(-(-n // s) for n, s in zip(page.shaped, self._segment, strict=True))
+        #: Pages whose segments are counted in no other way are decoded whole.
+        self._whole = math.prod(self._counts) != len(page.dataoffsets) or (depth > 1 and not page.is_tiled)
+        self._lock = threading.Lock()
+
+    @property
+    def segment_shape(self) -> tuple[int, ...]:
+        """Shape of a tile or strip, in the axes of the page; of the page, if it is decoded whole."""
+        return tuple(self._page.shape) if self._whole else tuple(self._segment[place] for place in self._places)
+
+    def read(self, region: Region) -> Any:
+        """Decode a region."""
+        nouter = len(self._outer)
+        lengths = [part.stop - part.start for part in region]
+        out = np.full(lengths, self._page.nodata, self._level.dtype)
+        for inner, coords in _enumerated(region[:nouter]):
+            number = int(np.ravel_multi_index(coords, self._outer)) if nouter else 0
+            page = self._level.pages[number]
+            if page is not None:  # a page that a sparse file leaves out is empty
+                self._read_page(page, region[nouter:], out[inner])
+        return out
+
+    def _read_page(self, page: Any, region: Region, out: Any) -> None:
+        if self._whole:
+            with self._lock:
+                out[...] = page.asarray()[region]
+            return
+        box = [slice(0, n) for n in self._page.shaped]
+        for place, part in zip(self._places, region, strict=True):
+            box[place] = part
+        target = out.reshape([part.stop - part.start for part in box])
+        spans = [range(part.start // s, -(-part.stop // s)) for part, s in zip(box, self._segment, strict=True)]
+        for coords in product(*spans):
+            self._read_segment(page, int(np.ravel_multi_index(coords, self._counts)), box, target)
+
+    def _read_segment(self, page: Any, index: int, box: list[slice], target: Any) -> None:
+        """Decode one segment and copy what of it lies in the box."""
+        offset, nbytes = page.dataoffsets[index], page.databytecounts[index]
+        if not nbytes:
+            return
+        handle = page.parent.filehandle
+        with self._lock:
+            handle.seek(offset)
+            encoded = handle.read(nbytes)
+        try:
+            data, position, shape = self._page.decode(
+                encoded, index, jpegtables=page.jpegtables, jpegheader=self._page.jpegheader
+            )
+        except Exception as error:  # decoders of many formats, each with errors of its own
+            hint = "; pip install 'gzarr[tiff]' has all decoders" if "imagecodecs" in str(error) else ""
+            raise CopyError(
+                f"{handle.name}: page {page.index}, segment {index} cannot be decoded: {error}{hint}"
+            ) from error
+        if data is None:
+            return
+        starts = [position[0], *position[1:4], 0]
+        lengths = [1, *shape]
+        lows = [max(part.start, s) for part, s in zip(box, starts, strict=True)]
+        highs = [min(part.stop, s + n) for part, s, n in zip(box, starts, lengths, strict=True)]
+        inside = tuple(slice(low - s, high - s) for low, high, s in zip(lows, highs, starts, strict=True))
+        into = tuple(slice(low - p.start, high - p.start) for low, high, p in zip(lows, highs, box, strict=True))
+        target[into] = data[None][inside]
+
+
+def _enumerated(parts: Region) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """(position in the region, coordinates) of everything in some slices."""
+    ranges = [range(part.start, part.stop) for part in parts]
+    return [(tuple(c - r.start for c, r in zip(coords, ranges, strict=True)), coords) for coords in product(*ranges)]

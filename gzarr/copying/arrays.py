@@ -1,0 +1,266 @@
+"""Copies one array into another, region by region, or chunk by chunk without decoding where both store the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import Any
+
+import numpy as np
+
+from gzarr import engine
+from gzarr.array import Array
+from gzarr.backend import Work
+from gzarr.bind import bind, find_shardings
+from gzarr.codecs.chain import prepare
+from gzarr.codecs.spec import ArrayRepr, CodecSpec
+from gzarr.copying.regions import Region, Regions, cut
+from gzarr.copying.sources import Source
+from gzarr.cpu.backend import CpuBackend, thread_count
+from gzarr.engine import ArrayIO
+from gzarr.grid import Axis, Grid
+from gzarr.keys import Coords
+from gzarr.metadata.model import ArrayMeta
+from gzarr.plan import box_between, make_plan
+from gzarr.resizing import objects_stored
+from gzarr.storage.base import Buffer, Request
+
+#: Host memory that a copy may use for what it has read, unless the caller says otherwise.
+BUDGET_NBYTES = 256 << 20
+#: Encoded objects that are fetched at once where no shard has to be built.
+_BATCH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How one array will be copied.
+
+    Attributes:
+        how: "decode" region by region; "chunks": encoded chunks, put into other objects; "objects": whole objects.
+        regions: the regions, if chunks are decoded.
+        workers: how many regions are copied at once.
+    """
+
+    how: str
+    regions: Regions | None = None
+    workers: int = 1
+
+    @property
+    def reads(self) -> float:
+        """How often a source chunk is decoded on average; 0.0 if none is."""
+        return 0.0 if self.regions is None else self.regions.reads
+
+
+def plan_route(source: Source, meta: ArrayMeta, budget_nbytes: int) -> Route:
+    """Choose how a source is copied into an array with some metadata."""
+    if source.array is not None and not source.array.is_view:
+        if same_objects(source.array.metadata, meta):
+            return Route("objects")
+        if same_chunks(source.array.metadata, meta):
+            return Route("chunks")
+    return decoding_route(source, meta.grid, budget_nbytes)
+
+
+def decoding_route(source: Source, dest: Grid, budget_nbytes: int) -> Route:
+    """Cut a copy that decodes into regions, as many at once as the budget and the source's device allow."""
+    several = source.array is None or source.array.device == "cpu"
+    threads = thread_count() if several else 1
+    scratch = (_largest(source.grid) + _largest(dest)) * source.itemsize
+    regions = cut(source.grid, dest, source.itemsize, budget_nbytes // threads - scratch)
+    if len(regions) >= threads and (regions.nbytes + scratch) * threads <= budget_nbytes:
+        return Route("decode", regions, threads)
+    # Few or large regions: one at a time, with all threads at work within it.
+    regions = cut(source.grid, dest, source.itemsize, budget_nbytes - threads * scratch)
+    return Route("decode", regions, 1)
+
+
+def _largest(grid: Grid) -> int:
+    """Elements of the largest chunk of a grid."""
+    return math.prod(max((b - a for a, b in map(axis.bounds, _some(axis))), default=1) for axis in grid)
+
+
+def _some(axis: Axis) -> Iterable[int]:
+    return range(axis.nchunks) if hasattr(axis, "lengths") else range(min(axis.nchunks, 1))
+
+
+def same_fill(source: ArrayMeta, dest: ArrayMeta) -> bool:
+    """Whether what is missing may be missing in the copy: it reads the same, bit for bit, or was undefined before."""
+    if source.fill_value is None or dest.fill_value is None or source.data_type.variable:
+        return source.fill_value is None or bool(source.fill_value == dest.fill_value)
+    a, b = (np.asarray(meta.fill_value, meta.data_type.dtype) for meta in (source, dest))
+    return a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+def same_objects(one: ArrayMeta, other: ArrayMeta) -> bool:
+    """Whether the stored objects of two arrays are encoded alike, shards included."""
+    if one.grid != other.grid or not _same_elements(one, other):
+        return False
+    return one.codecs == other.codecs or (one.sharding is other.sharding is None and _resolved(one) == _resolved(other))
+
+
+def same_chunks(one: ArrayMeta, other: ArrayMeta) -> bool:
+    """Whether the chunks of two arrays are encoded alike, wherever they are stored."""
+    if not one.shape or one.chunk_grid != other.chunk_grid or not _same_elements(one, other):
+        return False
+    return _resolved(one) == _resolved(other)
+
+
+def _resolved(meta: ArrayMeta) -> tuple[CodecSpec, ...]:
+    """The codecs of the innermost chunks, with all that they take from dtype and shape filled in."""
+    specs = find_shardings(meta.codecs, len(meta.shape))[1]
+    chunk = ArrayRepr(meta.data_type.dtype, meta.chunks, meta.fill_value)
+    return tuple(step.spec for step in prepare(specs, chunk))
+
+
+def _same_elements(one: ArrayMeta, other: ArrayMeta) -> bool:
+    return one.shape == other.shape and one.data_type == other.data_type and same_fill(one, other)
+
+
+def copy_array(
+    source: Source, dest: Array, route: Route, present: Collection[Coords], done: Callable[[int], None]
+) -> None:
+    """Copy a source into an array of the same shape.
+
+    present: coordinates of the destination's objects that need not be written, as they are there already.
+    done: is told of every piece how many decoded bytes it had.
+    Raises: ChunkError, StoreError. What was written before stays written; every object is whole or missing.
+    """
+    if route.how == "decode":
+        target = _Target(source, dest, present)
+        copy_regions(source, target.write, route, target.is_done, done)
+    elif source.array is not None:
+        _copy_encoded(source, source.array, dest, route.how, present, done)
+
+
+def copy_regions(
+    source: Source,
+    write: Callable[[Region, Any], None],
+    route: Route,
+    skip: Callable[[Region], bool],
+    done: Callable[[int], None],
+) -> None:
+    """Read and write every region that need not be skipped, several at once if the route says so."""
+    regions = route.regions or ()
+
+    def copy_one(region: Region) -> None:
+        if not skip(region):
+            write(region, source.read(region))
+        done(math.prod(part.stop - part.start for part in region) * source.itemsize)
+
+    if route.workers > 1:
+        backend = CpuBackend() if source.array is None else source.array.backend
+        backend.run(copy_one, regions, Work(len(regions), source.nbytes // max(len(regions), 1), 1))
+    else:
+        for region in regions:
+            copy_one(region)
+
+
+class _Target:
+    """The destination of a copy that decodes: knows what need not be written.
+
+    Objects that are there already; and, where the source's fill value is undefined, those for which the source stores
+    nothing. (Else chunks equal to the fill value are never stored, so that what is missing stays missing by itself.)
+    """
+
+    def __init__(self, source: Source, dest: Array, present: Collection[Coords]) -> None:
+        self._dest = dest
+        self._grid = dest.metadata.grid
+        self._present = present
+        self._stored: set[Coords] | None = None
+        array = source.array
+        if array is not None and not array.is_view and array.metadata.fill_value is None:
+            self._stored = set(objects_stored(array.metadata, array.store, array.path))
+            self._source_grid = array.metadata.grid
+
+    def is_done(self, region: Region) -> bool:
+        """Whether a region need not even be read."""
+        if self._present and all(coords in self._present for coords in _objects_in(self._grid, region)):
+            return True
+        return not self._has_data(region)
+
+    def write(self, region: Region, data: Any) -> None:
+        """Write a region."""
+        objects = [_box(self._grid, coords) for coords in _objects_in(self._grid, region)] if self._stored else [region]
+        wanted = [box for box in objects if self._has_data(box)]
+        if len(wanted) == len(objects):
+            self._dest[region] = data
+            return
+        for box in wanted:
+            inside = tuple(slice(b.start - r.start, b.stop - r.start) for b, r in zip(box, region, strict=True))
+            self._dest[box] = data[inside]
+
+    def _has_data(self, box: Region) -> bool:
+        return self._stored is None or any(coords in self._stored for coords in _objects_in(self._source_grid, box))
+
+
+def _box(grid: Grid, coords: Coords) -> Region:
+    """The elements of an object that lie within the array."""
+    bounds = [(axis.bounds(c), axis.extent) for axis, c in zip(grid, coords, strict=True)]
+    return tuple(slice(start, min(stop, extent)) for (start, stop), extent in bounds)
+
+
+def _objects_in(grid: Grid, region: Region) -> Iterator[Coords]:
+    """Coordinates of the objects that a region reaches into."""
+    spans = [
+        range(axis.locate(part.start), axis.locate(part.stop - 1) + 1) if part.stop > part.start else range(0)
+        for axis, part in zip(grid, region, strict=True)
+    ]
+    return product(*spans)
+
+
+def _copy_encoded(
+    source: Source, array: Array, dest: Array, how: str, present: Collection[Coords], done: Callable[[int], None]
+) -> None:
+    """Copy without decoding."""
+    grid = dest.metadata.grid
+    wanted = (coords for coords in product(*(range(axis.nchunks) for axis in grid)) if coords not in present)
+    ios = _io(array), _io(dest)
+    copy_batch = _copy_objects if how == "objects" else _copy_chunks
+
+    def copy_some(batch: list[Coords]) -> None:
+        copy_batch(*ios, batch)
+        done(sum(_nelements(grid, coords) for coords in batch) * source.itemsize)
+
+    if present:
+        done(sum(_nelements(grid, coords) for coords in present) * source.itemsize)
+    size = _BATCH if how == "objects" else 1
+    nchunks = max(math.prod(axis.nchunks for axis in grid), 1)
+    array.backend.run(copy_some, _batches(wanted, size), Work(nchunks, source.nbytes // nchunks, size))
+
+
+def _batches(items: Iterator[Coords], size: int) -> Iterator[list[Coords]]:
+    while batch := list(islice(items, size)):
+        yield batch
+
+
+def _nelements(grid: Grid, coords: Coords) -> int:
+    return math.prod(part.stop - part.start for part in _box(grid, coords))
+
+
+def _io(array: Array) -> ArrayIO:
+    return bind(array.metadata, array.store, array.path, array.backend)
+
+
+def _copy_objects(source: ArrayIO, dest: ArrayIO, batch: list[Coords]) -> None:
+    found = source.store.get_many([Request(source.layout.key(coords)) for coords in batch])
+    items = [(dest.layout.key(c), data) for c, data in zip(batch, found, strict=True) if data is not None]
+    if items:
+        dest.store.set_many(items)
+
+
+def _copy_chunks(source: ArrayIO, dest: ArrayIO, batch: list[Coords]) -> None:
+    """Put the encoded chunks of a few objects of the destination together."""
+    for coords in batch:
+        axes = dest.layout.objects
+        lows = [axis.bounds(c)[0] for axis, c in zip(axes, coords, strict=True)]
+        highs = [min(axis.bounds(c)[1], axis.extent) for axis, c in zip(axes, coords, strict=True)]
+        plan = make_plan(box_between(lows, highs), source.layout.grid)
+        chunks: dict[Coords, Buffer | None] = {}
+        for group in plan.groups(source.layout.objects):
+            buffers = engine.load_encoded(source, [group], group[1])
+            chunks |= {part.coords: data for part, data in zip(group[1], buffers, strict=True)}
+        data = dest.layout.build(None, coords, chunks)
+        if data is not None:
+            dest.store.set(dest.layout.key(coords), data)

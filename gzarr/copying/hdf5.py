@@ -1,0 +1,247 @@
+"""h5py's groups and datasets as what is copied from and to. h5py itself is imported only where its objects are made.
+
+HDF5 has what Zarr has not: references, soft and external links, groups that contain themselves. Links are followed
+where they lead somewhere; all else is refused with an error that names it, before anything is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from gzarr.copying.conventions import as_json
+from gzarr.copying.regions import Region
+from gzarr.copying.sources import Source, SourceTree, check_name, child_path, regular_grid
+from gzarr.errors import CopyError, MissingExtraError
+
+#: Attributes by which HDF5 and netCDF-4 tie dimensions to datasets: they become dimension names.
+STRUCTURAL = frozenset(
+    {"DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "DIMENSION_LABELS", "_Netcdf4Dimid", "_Netcdf4Coordinates"}
+    | {"_nc3_strict", "_NCProperties", "_NCCOPY"}
+)
+
+
+def h5py_module() -> Any:
+    """The module h5py. Raises: MissingExtraError."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise MissingExtraError("HDF5 files need h5py, which is not installed: pip install 'gzarr[hdf5]'") from error
+    return h5py
+
+
+def is_h5(node: Any) -> bool:
+    """Whether something is an object of h5py."""
+    return type(node).__module__.partition(".")[0] == "h5py"
+
+
+def place(node: Any) -> str:
+    """File and path of an HDF5 object, for messages."""
+    return f"{node.file.filename}:{node.name}"
+
+
+def members(group: Any, ancestors: frozenset[Any] = frozenset()) -> Iterator[tuple[str, Any]]:
+    """(name, object) of what is in a group, in h5py's order, links followed.
+
+    Raises: CopyError for a link that leads nowhere, a group within itself, or a name that Zarr cannot have.
+    """
+    for name in group:
+        check_name(name, place(group))
+        try:
+            node = group[name]
+        except (KeyError, OSError) as error:
+            raise CopyError(f"{place(group)}: the link {name!r} leads nowhere: {error}; delete or mend it") from error
+        if not hasattr(node, "shape") and not hasattr(node, "keys"):
+            continue  # a named datatype, which Zarr has no use for: the datasets that have it say it themselves
+        if hasattr(node, "keys") and node.id in ancestors:
+            raise CopyError(f"{place(group)}: the link {name!r} leads back to a group that it lies in; delete it")
+        yield name, node
+
+
+def ancestors(group: Any) -> frozenset[Any]:
+    """A group and those above it, by h5py's ids."""
+    found = [group.id]
+    while group.name and group.name != "/":
+        group = group.parent
+        found.append(group.id)
+    return frozenset(found)
+
+
+def tree(group: Any) -> SourceTree:
+    """Everything below an HDF5 group. Raises: CopyError."""
+    groups: dict[str, Mapping[str, Any]] = {}
+    arrays: dict[str, Source] = {}
+
+    def visit(node: Any, path: str, ancestors: frozenset[Any]) -> None:
+        groups[path] = attributes_of(node)
+        inside = ancestors | {node.id}
+        for name, child in members(node, inside):
+            below = child_path(path, name, place(node))
+            if hasattr(child, "shape"):
+                arrays[below] = dataset_source(child)
+            else:
+                visit(child, below, inside)
+
+    visit(group, "", frozenset())
+    return SourceTree(place(group), groups, arrays)
+
+
+def dataset_source(dataset: Any, *, with_attributes: bool = True) -> Source:
+    """An HDF5 dataset as a source. Raises: CopyError for element types that Zarr has not."""
+    if dataset.shape is None:
+        raise CopyError(f"{place(dataset)} is an empty dataset, which has no shape; delete it or leave it out")
+    is_text = _is_text(dataset.dtype)
+    dtype = "string" if is_text else _plain_dtype(dataset)
+    options: dict[str, Any] = {"chunks": dataset.chunks} if dataset.chunks else {}
+    if not is_text:
+        options["fill_value"] = dataset.fillvalue
+    return Source(
+        name=place(dataset),
+        shape=tuple(dataset.shape),
+        dtype=dtype,
+        itemsize=16 if is_text else max(dataset.dtype.itemsize, 1),
+        read=dataset.asstr().__getitem__ if is_text else dataset.__getitem__,
+        grid=regular_grid(dataset.shape, dataset.chunks or (1,) * len(dataset.shape)),
+        attributes=attributes_of(dataset) if with_attributes else {},
+        dimension_names=dimension_names(dataset),
+        options=options,
+    )
+
+
+def _is_text(dtype: Any) -> bool:
+    text = h5py_module().check_string_dtype(dtype)
+    return text is not None and text.length is None
+
+
+def _plain_dtype(dataset: Any) -> np.dtype[Any]:
+    """The dtype without what h5py notes on it: an enumeration is integers. Raises: CopyError."""
+    h5py, dtype = h5py_module(), dataset.dtype
+    what = ""
+    if h5py.check_ref_dtype(dtype) is not None:
+        what = "references"
+    elif h5py.check_vlen_dtype(dtype) is not None:
+        what = "arrays of varying length"
+    elif dtype.hasobject or dtype.subdtype is not None:
+        what = f"{dtype}"
+    if what:
+        raise CopyError(
+            f"{place(dataset)} has elements that Zarr has not: {what}; delete it or copy the others by name"
+        )
+    plain: np.dtype[Any] = np.dtype(dtype.str) if dtype.names is None else dtype
+    return plain
+
+
+def dimension_names(dataset: Any) -> tuple[str | None, ...] | None:
+    """Names of a dataset's axes: their labels, or the names of the dimension scales that they have."""
+    names: list[str | None] = []
+    try:
+        for axis in dataset.dims:
+            scales = list(axis.values())
+            names.append(axis.label or (scales[0].name.rpartition("/")[2] if scales and scales[0].name else None))
+        if len(names) == 1 and names[0] is None and dataset.is_scale:
+            names = [dataset.name.rpartition("/")[2]]
+    except (RuntimeError, OSError):  # scales that are gone
+        return None
+    return tuple(names) if any(names) else None
+
+
+def attributes_of(node: Any) -> dict[str, Any]:
+    """The attributes of an HDF5 object as JSON values, without those that tie dimensions. Raises: CopyError."""
+    found = {}
+    for name in node.attrs:
+        if name in STRUCTURAL:
+            continue
+        try:
+            found[name] = _attribute(node, name)
+        except (TypeError, ValueError, OSError) as error:
+            raise CopyError(
+                f"{place(node)}: attribute {name!r} has no form in JSON: {error}; delete it, or use gzarr.copy with "
+                "without_attrs=True"
+            ) from error
+    return found
+
+
+def _attribute(node: Any, name: str) -> Any:
+    value = node.attrs[name]
+    if isinstance(value, h5py_module().Empty):
+        return "" if value.dtype.kind in "SO" else None
+    return as_json(value)
+
+
+# -- to HDF5 -----------------------------------------------------------------------------------------------------
+
+
+def write_attributes(node: Any, attributes: Mapping[str, Any]) -> None:
+    """Set attributes of an HDF5 object; what HDF5 has no type for (objects, null, mixed lists) becomes JSON text."""
+    for name, value in attributes.items():
+        plain = value if _fits_hdf5(value) else json.dumps(value)
+        try:
+            node.attrs[name] = plain
+        except (TypeError, ValueError, OSError, RuntimeError) as error:
+            raise CopyError(f"{place(node)}: cannot set the attribute {name!r}: {error}") from error
+
+
+def _fits_hdf5(value: Any) -> bool:
+    if isinstance(value, list):
+        kinds = {type(item) for item in value}
+        return len(kinds) <= 1 and kinds <= {bool, int, float, str}
+    return isinstance(value, (bool, int, float, str))
+
+
+def storage_of(dataset: Any) -> dict[str, Any]:
+    """Keywords that store a dataset as another one is."""
+    found = {name: getattr(dataset, name) for name in ("compression", "compression_opts", "shuffle", "fletcher32")}
+    return found if dataset.chunks else {"chunks": None, "compression": None, "compression_opts": None}
+
+
+def create_dataset(group: Any, name: str, source: Source, keywords: Mapping[str, Any]) -> Any:
+    """Create a dataset like a source, chunked and compressed as zarr 2 does. Raises: CopyError."""
+    array = source.array
+    dtype, wrap = _hdf5_dtype(source)
+    chunks = array.chunks if array is not None else source.options.get("chunks")
+    options: dict[str, Any] = {"chunks": chunks or True, "compression": "gzip", "compression_opts": 1}
+    options |= {"shuffle": False, **keywords}
+    if "compression" in keywords and "compression_opts" not in keywords:
+        del options["compression_opts"]
+    if options["chunks"] is None:
+        options = {k: v for k, v in options.items() if v}
+    elif isinstance(options["chunks"], tuple):
+        options["chunks"] = tuple(max(min(c, n), 1) for c, n in zip(options["chunks"], source.shape, strict=True))
+    if not source.shape or 0 in source.shape:  # HDF5 has neither chunks nor filters for these
+        options = {
+            k: v for k, v in options.items() if k not in ("chunks", "compression", "compression_opts", "shuffle")
+        }
+    fill = array.fill_value if array is not None else source.options.get("fill_value")
+    if fill is not None and not wrap and "fillvalue" not in keywords:
+        options["fillvalue"] = fill
+    try:
+        return group.create_dataset(name, shape=source.shape, dtype=dtype, **options)
+    except (TypeError, ValueError, OSError, RuntimeError) as error:
+        raise CopyError(f"cannot create {name!r} in {place(group)} for {source.name}: {error}") from error
+
+
+def _hdf5_dtype(source: Source) -> tuple[Any, bool]:
+    """The dtype of a copy in HDF5, and whether it is of another kind than the source's. Raises: CopyError."""
+    h5py = h5py_module()
+    variable = "string" if isinstance(source.dtype, str) and source.dtype == "string" else ""
+    if source.array is not None:
+        variable = source.array.metadata.data_type.variable
+    if variable == "string" or (not variable and np.dtype(source.dtype).kind == "U"):
+        return h5py.string_dtype(), True
+    if variable:
+        raise CopyError(f"{source.name} has elements of type {variable!r}, which h5py cannot store; leave it out")
+    dtype = np.dtype(source.dtype)
+    return (h5py.opaque_dtype(dtype), True) if dtype.kind in "mM" else (dtype, False)
+
+
+def write_region(dataset: Any, region: Region, data: Any) -> None:
+    """Write a region, from the host or a device."""
+    data = np.asarray(data.get() if hasattr(data, "get") else data)
+    if data.dtype.kind == "U":
+        data = data.astype(object)
+    elif data.dtype.kind in "mM":
+        data = data.astype(h5py_module().opaque_dtype(data.dtype))
+    dataset[region] = data

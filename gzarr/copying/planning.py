@@ -1,0 +1,124 @@
+"""Works out what the copy of each array will be like and how it is made, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gzarr import arrays, creation
+from gzarr.array import Array
+from gzarr.backend import Backend
+from gzarr.copying.arrays import Route, plan_route
+from gzarr.copying.conventions import ATTRIBUTE, in_format
+from gzarr.copying.report import ArrayReport
+from gzarr.copying.sources import Source, SourceTree
+from gzarr.errors import MetadataError
+from gzarr.grid import nchunks
+from gzarr.metadata.documents import read_node
+from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
+from gzarr.storage import MemoryStore
+from gzarr.storage.base import Store
+
+#: Keywords of the creation functions that a copy takes from its source.
+_FROM_SOURCE = ("shape", "dtype", "data", "attributes", "overwrite", "path", "name", "store")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One array to copy: where it goes, as what, and how."""
+
+    path: str
+    source: Source
+    meta: ArrayMeta
+    route: Route
+
+
+def check_keywords(keywords: Mapping[str, Any]) -> None:
+    """Refuse keywords that say what the source says. Raises: TypeError."""
+    bad = next((name for name in _FROM_SOURCE if name in keywords), None)
+    if bad is not None:
+        raise TypeError(f"{bad!r} cannot be given to a copy: it is as in the source")
+
+
+def format_of(tree: SourceTree, store: Store, path: str, keywords: Mapping[str, Any]) -> ZarrFormat:
+    """The format asked for, else that of the group that the copy goes into, else that of the source.
+
+    Raises: MetadataError if the group has another format than is asked for: nothing would find the copy there.
+    """
+    asked = keywords.get("zarr_format")
+    around = _nearest_group(store, path)
+    if around is not None and asked not in (None, around.zarr_format):
+        raise MetadataError(
+            f"zarr_format={asked!r} cannot lie in {store}, whose group around {path!r} has format "
+            f"{around.zarr_format}; leave it out"
+        )
+    found = tree.zarr_format if around is None else around.zarr_format
+    return creation.checked_format(found if asked is None else asked)
+
+
+def _nearest_group(store: Store, path: str) -> GroupMeta | None:
+    """The group that a path lies in, at any depth."""
+    while path:
+        path = path.rpartition("/")[0]
+        node = read_node(store, path)
+        if isinstance(node, GroupMeta):
+            return node
+    return None
+
+
+def stored_form(source: Source) -> Any:
+    """What tells a source's stored form apart: a copy that goes on must have read the same before."""
+    return None if source.array is None else repr(source.array.metadata)
+
+
+def plan(source: Source, path: str, backend: Backend, budget_nbytes: int, keywords: Mapping[str, Any]) -> Job:
+    """Work out an array's new metadata and how it is copied. Raises: MetadataError naming the array."""
+    try:
+        meta = new_meta(source, keywords)
+        Array(MemoryStore(), path, meta, backend).require_codecs()
+    except (MetadataError, TypeError) as error:
+        raise type(error)(f"cannot copy {source.name}: {error}") from error
+    return Job(path, source, meta, plan_route(source, meta, budget_nbytes))
+
+
+def new_meta(source: Source, keywords: Mapping[str, Any]) -> ArrayMeta:
+    """The metadata of a copy: like the source, but for the keywords given. Raises: MetadataError, TypeError."""
+    if source.array is not None:
+        options = arrays.like(source.array, keywords)
+    else:
+        mask = {} if source.mask_value is None else {"fill_value": source.mask_value}
+        options = {"shape": source.shape, "dtype": source.dtype, **source.options, **mask, **keywords}
+    meta = creation.array_meta(arrays.options_from(options))
+    names = keywords.get("dimension_names", source.dimension_names)
+    meta = in_format(meta, source.attributes, names, _mask_value(source, meta))
+    if source.array is not None and source.array.metadata.zarr_format is meta.zarr_format:
+        meta = replace(meta, extra=source.array.metadata.extra)
+    return meta
+
+
+def _mask_value(source: Source, meta: ArrayMeta) -> Any:
+    """The value that stands for missing data, if the copy has to say it.
+
+    In v2 xarray takes the fill value for it; zero, though, is what arrays have that nobody chose a fill value for.
+    """
+    if source.array is None or ATTRIBUTE not in source.attributes or source.array.zarr_format == meta.zarr_format:
+        return source.mask_value
+    return source.array.fill_value or None
+
+
+def reported(job: Job) -> ArrayReport:
+    """What a report says of a job."""
+    return ArrayReport(
+        path=job.path,
+        source=job.source.name,
+        shape=job.meta.shape,
+        dtype=str(job.meta.data_type.dtype),
+        chunks=job.meta.chunks,
+        shards=None if job.meta.sharding is None else job.meta.object_shape,
+        nbytes=job.source.nbytes,
+        nobjects=nchunks(job.meta.grid),
+        how=job.route.how,
+        region=None if job.route.regions is None else job.route.regions.shape,
+        reads=job.route.reads,
+    )

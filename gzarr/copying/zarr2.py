@@ -1,0 +1,283 @@
+"""zarr 2's ``copy`` and ``copy_all``: between Zarr groups and h5py's, with the lines that they print.
+
+Before anything is written, the whole copy is walked through once, so that what would stop it in the middle (a name
+that is taken, a cycle, an element type that the destination has not) stops it at the beginning. An array appears at
+its destination when it is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from gzarr.array import Array
+from gzarr.copying import hdf5, sources
+from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route, plan_route
+from gzarr.copying.log import Counts, Log, log_lines, summary
+from gzarr.copying.planning import new_meta
+from gzarr.copying.progress import Progress
+from gzarr.copying.sources import Source, check_name, regular_grid
+from gzarr.copying.transfer import check_apart, write_array
+from gzarr.creation import make_room
+from gzarr.errors import CopyError, GzarrError, ReadOnlyError
+from gzarr.group import Group
+from gzarr.keys import join_path, normalize_path
+from gzarr.node import lies_within
+from gzarr.resizing import objects_stored
+from gzarr.storage.base import Store
+
+IfExists = Literal["raise", "replace", "skip", "skip_initialized"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What `copy` was asked for, besides source and destination."""
+
+    shallow: bool
+    without_attrs: bool
+    if_exists: str
+    dry_run: bool
+    create_kws: Mapping[str, Any]
+
+
+def copy(
+    source: Any,
+    dest: Any,
+    name: str | None = None,
+    shallow: bool = False,
+    without_attrs: bool = False,
+    log: Any = None,
+    if_exists: IfExists = "raise",
+    dry_run: bool = False,
+    **create_kws: Any,
+) -> tuple[int, int, int]:
+    """Copy an array or group into a group; either may be h5py's.
+
+    source: a gzarr array or group, an h5py dataset or group. dest: a gzarr or h5py group.
+    name: name of the copy, by default that of the source.
+    shallow: of a group, copy only the arrays directly in it. without_attrs: leave user attributes out.
+    log: prints what is copied: a function of a line, a file name, a file object, or None.
+    if_exists: of arrays that are there: "raise"; "replace" them; "skip" them; "skip_initialized" to skip those that
+        have all their chunks (not for h5py).
+    dry_run: only print what would be done.
+    create_kws: of the function that creates the new arrays: chunks, compressor, ...
+    Returns: (number of items copied, number skipped, decoded bytes copied).
+    Raises: CopyError, also if something fails on the way; it says what was copied and how to go on.
+
+    >>> import sys, gzarr
+    >>> source, dest = gzarr.group(), gzarr.group()
+    >>> baz = source.create_dataset("foo/bar/baz", data=range(100), dtype="i8")
+    >>> copy(source["foo"], dest, log=sys.stdout)
+    copy /foo
+    copy /foo/bar
+    copy /foo/bar/baz (100,) int64
+    all done: 3 copied, 0 skipped, 800 bytes copied
+    (3, 0, 800)
+    """
+    if name is None:
+        name = source.name.rpartition("/")[2]
+        if not name:
+            raise TypeError("source has no name, please provide the `name` parameter to indicate a name to copy to")
+    chosen = name
+    options = _Options(shallow, without_attrs, if_exists, dry_run, create_kws)
+    return _walked(source, dest, log, options, lambda log, o: _copy(log, source, dest, chosen, o, root=True))
+
+
+def copy_all(
+    source: Any,
+    dest: Any,
+    shallow: bool = False,
+    without_attrs: bool = False,
+    log: Any = None,
+    if_exists: IfExists = "raise",
+    dry_run: bool = False,
+    **create_kws: Any,
+) -> tuple[int, int, int]:
+    """Copy everything in a group, and its attributes, into another group; either may be h5py's. See `copy`."""
+    if hasattr(source, "shape"):
+        raise TypeError(f"source must be a group, got {source!r}; use copy for an array")
+    options = _Options(shallow, without_attrs, if_exists, dry_run, create_kws)
+
+    def copy_members(log: Log, options: _Options) -> Counts:
+        counts = Counts()
+        for name, node in _members(source):
+            counts = counts.plus(_copy(log, node, dest, name, options, root=False))
+        attributes = {} if options.without_attrs else _attributes(source)
+        if not options.dry_run:
+            _update_attributes(dest, attributes)
+        return counts
+
+    return _walked(source, dest, log, options, copy_members)
+
+
+def _walked(
+    source: Any, dest: Any, log: Any, options: _Options, run: Callable[[Log, _Options], Counts]
+) -> tuple[int, int, int]:
+    """Check, walk through the copy once without writing, then carry it out."""
+    if not hasattr(dest, "create_dataset"):
+        raise ValueError(f"dest must be a group, got {dest!r}")
+    to_h5 = hdf5.is_h5(dest)
+    allowed = ["raise", "replace", "skip", "skip_initialized"]
+    if options.if_exists not in allowed:
+        raise ValueError(f"if_exists must be one of {allowed!r}; found {options.if_exists!r}")
+    if to_h5 and options.if_exists == "skip_initialized":
+        raise ValueError(f"{options.if_exists!r} can only be used when copying to zarr")
+    if not to_h5 and not hdf5.is_h5(source) and lies_within(dest.store, dest.path, source.store, source.path):
+        raise CopyError(f"cannot copy {source.store_path} into {dest.store_path}, which is itself or lies in it")
+    with log_lines(log) as write_line:
+        if not options.dry_run:
+            if not to_h5:
+                dest.check_writable()
+            elif dest.file.mode == "r":
+                raise ReadOnlyError(f"{hdf5.place(dest)} was opened read-only; open it with mode 'r+' or 'a'")
+            run(lambda line: None, replace(options, dry_run=True))
+        lines: list[str] = []
+
+        def note(line: str) -> None:
+            lines.append(line)
+            write_line(line)
+
+        try:
+            counts = run(note, options)
+        except CopyError:
+            raise
+        except (GzarrError, OSError, ValueError, TypeError, RuntimeError, MemoryError) as error:
+            raise CopyError(_stopped(lines, error)) from error
+        summary(write_line, counts, dry_run=options.dry_run)
+    return counts.ncopied, counts.nskipped, counts.nbytes
+
+
+def _stopped(lines: Sequence[str], error: BaseException) -> str:
+    done = f"; before it, {len(lines) - 1} items were copied whole or skipped" if len(lines) > 1 else ""
+    at = lines[-1] if lines else "the beginning"
+    return (
+        f"the copy stopped at {at!r}: {error or type(error).__name__}. That item is not at the destination{done}; "
+        "go on with if_exists='skip'"
+    )
+
+
+def _copy(log: Log, source: Any, dest: Any, name: str, options: _Options, *, root: bool) -> Counts:
+    """Copy one array or group. dest: the group for it; None in a dry run if it would have to be made."""
+    exists = dest is not None and name in dest
+    if hasattr(source, "shape"):
+        return _copy_one_array(log, source, dest, name, options, exists=exists)
+    if not root and options.shallow:
+        return Counts()
+    in_the_way = exists and hasattr(dest[name], "shape")
+    if in_the_way and options.if_exists == "raise":
+        raise CopyError(f"an array {name!r} already exists in destination {dest.name!r}")
+    if in_the_way and options.if_exists == "skip":
+        log(f"skip {source.name}")
+        return Counts(nskipped=1)
+    log(f"copy {source.name}")
+    attributes = {} if options.without_attrs else _attributes(source)
+    if options.dry_run:
+        group = dest[name] if exists and not in_the_way else None
+    else:
+        if in_the_way:
+            del dest[name]
+        group = dest.require_group(name)
+        _update_attributes(group, attributes)
+    counts = Counts(ncopied=1)
+    for child, node in _members(source):
+        counts = counts.plus(_copy(log, node, group, child, options, root=False))
+    return counts
+
+
+def _copy_one_array(log: Log, source: Any, dest: Any, name: str, options: _Options, *, exists: bool) -> Counts:
+    line = f"{source.name} {source.shape} {source.dtype}"
+    if exists and options.if_exists == "raise":
+        raise CopyError(f"an object {name!r} already exists in destination {dest.name!r}")
+    skipped = exists and options.if_exists == "skip"
+    if exists and options.if_exists == "skip_initialized":
+        there = dest[name]
+        skipped = isinstance(there, Array) and there.nchunks_initialized == there.nchunks
+    if skipped:
+        log(f"skip {line}")
+        return Counts(nskipped=1)
+    if isinstance(source, Array) and isinstance(dest, Group):
+        check_apart(source, dest.store, join_path(dest.path, normalize_path(name)))
+    log(f"copy {line}")
+    prepared = _prepared(source, options)
+    if options.dry_run:
+        return Counts(ncopied=1)
+    if exists:
+        del dest[name]
+    write = _to_hdf5 if hdf5.is_h5(dest) else _to_zarr
+    if hdf5.is_h5(dest) and hdf5.is_h5(source):
+        options = replace(options, create_kws={**hdf5.storage_of(source), **options.create_kws})
+    return Counts(ncopied=1, nbytes=write(prepared, dest, name, options))
+
+
+def _prepared(source: Any, options: _Options) -> Source:
+    """A source of either kind. Raises: CopyError for what cannot be copied."""
+    if hdf5.is_h5(source):
+        return hdf5.dataset_source(source, with_attributes=not options.without_attrs)
+    found = sources.from_array(source)
+    return sources.without_attributes(found) if options.without_attrs else found
+
+
+def _to_zarr(source: Source, dest: Group, name: str, options: _Options) -> int:
+    """Write a Zarr array. Returns: its decoded size in bytes. What was written of it is deleted if it fails."""
+    asked = options.create_kws.get("zarr_format")
+    if asked not in (None, dest.metadata.zarr_format):
+        raise CopyError(f"zarr_format={asked!r} cannot lie in {dest.store_path}, which has format {dest.zarr_format}")
+    keywords = {**options.create_kws, "zarr_format": dest.metadata.zarr_format}
+    meta = new_meta(source, keywords)
+    path = join_path(dest.path, normalize_path(name))
+    made = Array(dest.store, path, meta, dest.backend)
+    made.require_codecs()
+    make_room(dest.store, path, overwrite=False, zarr_format=meta.zarr_format)
+    route = plan_route(source, meta, BUDGET_NBYTES)
+    try:
+        write_array(dest.store, path, source, meta, route, dest.backend, Progress(None, 0))
+    except BaseException:
+        _forget(dest.store, meta, path)
+        raise
+    return made.nbytes
+
+
+def _forget(store: Store, meta: Any, path: str) -> None:
+    """Delete the chunks of an array that was not finished."""
+    try:
+        store.delete_many([join_path(path, meta.keys.encode(c)) for c in objects_stored(meta, store, path)])
+    except (GzarrError, OSError):
+        return  # the error that stopped the copy is the one to tell
+
+
+def _to_hdf5(source: Source, dest: Any, name: str, options: _Options) -> int:
+    """Write an HDF5 dataset. Returns: its decoded size in bytes. It is deleted if it fails."""
+    dataset = hdf5.create_dataset(dest, name, source, options.create_kws)
+    grid = regular_grid(source.shape, dataset.chunks or (1,) * len(source.shape))
+    route = decoding_route(source, grid, BUDGET_NBYTES)
+    try:
+        copy_regions(
+            source,
+            lambda region, data: hdf5.write_region(dataset, region, data),
+            route,
+            lambda _: False,
+            lambda _: None,
+        )
+        hdf5.write_attributes(dataset, source.attributes)
+    except BaseException:
+        del dest[name]
+        raise
+    return int(dataset.size) * int(dataset.dtype.itemsize)
+
+
+def _members(group: Any) -> list[tuple[str, Any]]:
+    if hdf5.is_h5(group):
+        return list(hdf5.members(group, hdf5.ancestors(group)))
+    return [(check_name(name, group.store_path), node) for name, node in group.items()]
+
+
+def _attributes(group: Any) -> dict[str, Any]:
+    return hdf5.attributes_of(group) if hdf5.is_h5(group) else dict(group.attrs)
+
+
+def _update_attributes(group: Any, attributes: Mapping[str, Any]) -> None:
+    if hdf5.is_h5(group):
+        hdf5.write_attributes(group, attributes)
+    elif attributes:
+        group.attrs.update(attributes)

@@ -1,0 +1,162 @@
+"""Which bytes of a large chunk a part touches, and how the chunk looks when only those are there.
+
+Theory of operation. A chunk lies in memory in the order of its *stored* axes. A box touches one run of it: the leading
+axes on which it takes a single index are fixed, on the next axis it takes a range of rows, and everything behind that
+axis counts as touched. Points touch what they touch. A `Window` holds the bytes of the blocks that cover this (of a
+Blosc frame still encoded), and how to index them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.cpu.codecs.blosc_blocks import HEADER, Read, cut_frame, read_table
+from gzarr.plan import Part
+
+#: Smaller chunks are read and decoded whole: what a table costs to read is worth decoding this much.
+MIN_NBYTES = 1 << 18
+#: Parts that touch more than this share of a chunk take it whole.
+MAX_SHARE = 0.5
+
+
+class Window(NamedTuple):
+    """Some of a chunk's bytes.
+
+    Attributes:
+        data: the bytes, encoded or not.
+        nbytes: their decoded size.
+        encoded: whether they are to be decoded.
+        offset: where in the decoded bytes the window's array begins.
+        shape: shape of that array, along the stored axes; empty for points.
+        index: what is taken of the array, along the array's axes; for points, of the flat elements.
+    """
+
+    data: Any
+    nbytes: int
+    encoded: bool
+    offset: int
+    shape: tuple[int, ...]
+    index: Any
+
+
+class Touched(NamedTuple):
+    """What a part touches of a chunk: the bytes of a box from ``low`` to ``high``, or first bytes of points.
+
+    Attributes:
+        low, high: first byte and one past the last.
+        shape: shape of the box, along the stored axes.
+        index: what is taken of the box, along the array's axes.
+        points: first byte of every point; None for a box.
+    """
+
+    low: int
+    high: int
+    shape: tuple[int, ...]
+    index: Any
+    points: NDArray[np.int64] | None
+
+
+def touched(part: Part, shape: Sequence[int], order: Sequence[int], itemsize: int) -> Touched | None:
+    """What a part touches; None if that is too much of the chunk to be worth a window.
+
+    Args:
+        part: a part that lies in the chunk.
+        shape: shape of the chunk along its stored axes.
+        order: the array axis of every stored axis.
+        itemsize: bytes of an element.
+    """
+    inside = part.inside
+    if type(part.out) is not tuple:
+        return _touched_by_points([inside[axis] for axis in order], shape, itemsize)
+    lows, counts = [0] * len(shape), list(shape)
+    stride = itemsize
+    for n in shape:
+        stride *= n
+    total, low, size = stride, 0, stride
+    for axis, n in enumerate(shape):
+        first, last = _bounds(inside[order[axis]])
+        stride //= n
+        lows[axis], counts[axis] = first, last - first + 1
+        low += first * stride
+        size = counts[axis] * stride
+        if counts[axis] > 1:
+            break
+    if size > total * MAX_SHARE:
+        return None
+    index: list[Any] = list(inside)
+    for axis, first in enumerate(lows):
+        index[order[axis]] = _shifted(inside[order[axis]], first)
+    return Touched(low, low + size, tuple(counts), tuple(index), None)
+
+
+def _touched_by_points(inside: Sequence[NDArray[np.int64]], shape: Sequence[int], itemsize: int) -> Touched:
+    flat = np.zeros(inside[0].shape, np.int64)
+    for index, n in zip(inside, shape, strict=True):
+        flat = flat * n + index
+    flat *= itemsize
+    return Touched(int(flat.min()), int(flat.max()) + itemsize, (), None, flat)
+
+
+def _bounds(index: Any) -> tuple[int, int]:
+    if type(index) is slice:
+        step = index.step or 1
+        return index.start, index.start + (index.stop - 1 - index.start) // step * step
+    return int(index.min()), int(index.max())
+
+
+def _shifted(index: Any, first: int) -> Any:
+    if not first:
+        return index
+    return slice(index.start - first, index.stop - first, index.step) if type(index) is slice else index - first
+
+
+def cut_plain(read: Read, nbytes: int, wanted: Touched, expected: int, itemsize: int) -> Window | None:
+    """The window of bytes that are stored as they are. Raises: ValueError if the chunk has another size."""
+    if nbytes != expected:
+        raise ValueError(f"expected {expected} bytes, got {nbytes}")
+    if wanted.high - wanted.low > expected * MAX_SHARE:
+        return None
+    data = read(wanted.low, wanted.high - wanted.low)
+    return _plain(data, wanted, itemsize)
+
+
+def _plain(data: Any, wanted: Touched, itemsize: int) -> Window:
+    nbytes = wanted.high - wanted.low
+    if len(data) != nbytes:
+        raise ValueError(f"truncated: {nbytes} bytes from {wanted.low} on were expected, {len(data)} are there")
+    index = wanted.index if wanted.points is None else (wanted.points - wanted.low) // itemsize
+    return Window(data, nbytes, encoded=False, offset=0, shape=wanted.shape, index=index)
+
+
+def cut_blosc(read: Read, nbytes: int, wanted: Touched, expected: int, itemsize: int) -> Window | None:
+    """The window of a Blosc frame. Raises: ValueError or CodecError if its header or table is damaged."""
+    table = read_table(read, nbytes, expected)
+    if table.plain:
+        return cut_plain(
+            lambda start, n: read(HEADER.size + start, n), nbytes - HEADER.size, wanted, expected, itemsize
+        )
+    size = table.blocksize
+    if wanted.points is None:
+        blocks = np.arange(wanted.low // size, (wanted.high - 1) // size + 1)
+    else:
+        # an element may begin in one block and end in the next
+        blocks = np.unique(np.concatenate([wanted.points // size, (wanted.points + itemsize - 1) // size]))
+    if blocks.size > table.starts.size * MAX_SHARE:
+        return None
+    frame, blocks = cut_frame(read, table, blocks)
+    decoded = HEADER.unpack_from(frame)[4]
+    if wanted.points is None:
+        return Window(frame, decoded, True, wanted.low - int(blocks[0]) * size, wanted.shape, wanted.index)
+    block = wanted.points // size
+    at = wanted.points + (np.searchsorted(blocks, block) - block) * size
+    if itemsize > 1 and (at % itemsize).any():
+        return None  # blocks that do not hold whole elements: rare enough to be read whole
+    return Window(frame, decoded, True, 0, (), at // itemsize)
+
+
+#: Makes the window of a chunk of ``expected`` decoded bytes, or says that it is better taken whole.
+Cut = Callable[[Read, int, Touched, int, int], Window | None]

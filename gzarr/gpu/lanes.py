@@ -1,0 +1,218 @@
+"""Two waves in flight: lanes, each with a stream and memory of its own, and the threads that carry waves through them.
+
+Theory of operation. A wave is read, parsed and decoded by one thread; two threads take turns, so that one reads and
+parses the next wave while the other's is decoded. Each wave holds one of the backend's two lanes from its first byte
+to its last, whoever reads: several callers share them, and the backend's device memory stays under its cap. A wave
+looks at its own results at its end, while the other wave is under way. Lanes are reused; the one used last goes first,
+so that single waves always get the same memory.
+
+Rules: a lane's stream waits for what the caller had submitted before the read began, and the caller's stream for the
+lane; lanes do not wait for each other. A failure stops the waves after it, and nothing runs on when `Lanes.run` ends.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
+from itertools import chain, islice
+from queue import LifoQueue
+from typing import Any
+
+from gzarr.backend import T
+from gzarr.gpu.device import Device
+from gzarr.gpu.memory import Arena
+
+#: One wave is read while the other is decoded; more would only take memory from them.
+N_LANES = 2
+
+
+class Lane:
+    """What one wave in flight has to itself.
+
+    Attributes:
+        device: where it runs.
+        stream: the wave's work is submitted here.
+        memory: of the device; its share of the cap.
+        staging: pinned host memory.
+    """
+
+    def __init__(self, device: Device, limit: int) -> None:
+        self.device = device
+        self.stream = device.new_stream()
+        self.memory = Arena(device.allocate, limit)
+        self.staging = Arena(device.allocate_pinned)
+
+    def active(self) -> AbstractContextManager[Any]:
+        """A context in which this thread's work goes to the lane's stream and its memory comes from the lane."""
+        return self.device.activate(self.stream, self.memory, self.staging)
+
+    def rewind(self) -> None:
+        """Make the lane ready for another wave. Its stream must be idle."""
+        self.memory.rewind()
+        self.staging.rewind()
+
+    def release(self) -> None:
+        """Give all memory back."""
+        self.memory.release()
+        self.staging.release()
+
+
+class _Turn:
+    """One wave, carried out by one thread."""
+
+    def __init__(self, caller: Any, start: Any, *, nested: bool) -> None:
+        self.caller = caller
+        self.start = start
+        self.nested = nested
+        self.lane: Lane | None = None
+
+
+class Lanes:
+    """The lanes of a backend.
+
+    Args:
+        device: where they run.
+        cap: device memory of all lanes together, in bytes.
+        stream: the caller's stream; None for the one that is current when a read begins.
+    """
+
+    def __init__(self, device: Device, cap: int, stream: Any = None) -> None:
+        self._device = device
+        self._limit = cap // N_LANES
+        self._stream = stream
+        self._local = threading.local()
+        self._idle: LifoQueue[Lane] = LifoQueue()
+        self._all = [Lane(device, self._limit) for _ in range(N_LANES)]
+        for lane in self._all:
+            self._idle.put(lane)
+
+    @property
+    def limit(self) -> int:
+        """Device memory of one lane, in bytes."""
+        return self._limit
+
+    @property
+    def under_way(self) -> bool:
+        """Whether this thread is carrying out a wave."""
+        return self._turn is not None
+
+    def run(self, task: Callable[[T], None], waves: Iterable[T]) -> None:
+        """Carry out a task for every wave, two at once; on the caller's thread if there is only one.
+
+        A run within a task stays on its thread, and gets memory of its own that is given back after it.
+        Raises: what the first failing task raised; notes on it tell of the others.
+        """
+        source = iter(waves)
+        head = list(islice(source, N_LANES))
+        every = chain(head, source)
+        caller = self._stream if self._stream is not None else self._device.current_stream()
+        start = self._device.record(caller)
+        nested = self.under_way
+
+        def carry_out(wave: T) -> None:
+            self._carry_out(_Turn(caller, start, nested=nested), task, wave)
+
+        if nested or len(head) < N_LANES:
+            for wave in every:
+                carry_out(wave)
+        else:
+            run_in_threads(carry_out, every, N_LANES)
+
+    @contextmanager
+    def borrow(self) -> Iterator[Lane]:
+        """The lane of the wave that this thread carries out; outside of a run, a lane for this context.
+
+        Within the context device work goes to the lane, after what the caller had submitted when the run began; what
+        the caller submits after the context comes after it.
+        """
+        turn = self._turn
+        if turn is None:
+            caller = self._stream if self._stream is not None else self._device.current_stream()
+            turn = _Turn(caller, self._device.record(caller), nested=False)
+            try:
+                with self._ordered(turn) as lane:
+                    yield lane
+            finally:
+                self._give_back(turn)
+        else:
+            with self._ordered(turn) as lane:
+                yield lane
+
+    def release(self) -> None:
+        """Give back the memory of the lanes that are idle."""
+        idle = []
+        while not self._idle.empty():
+            idle.append(self._idle.get())
+        for lane in reversed(idle):
+            lane.release()
+            self._idle.put(lane)
+
+    @property
+    def _turn(self) -> _Turn | None:
+        return getattr(self._local, "turn", None)
+
+    def _carry_out(self, turn: _Turn, task: Callable[[T], None], wave: T) -> None:
+        outer = self._turn
+        self._local.turn = turn
+        try:
+            task(wave)
+        finally:
+            self._local.turn = outer
+            self._give_back(turn)
+
+    @contextmanager
+    def _ordered(self, turn: _Turn) -> Iterator[Lane]:
+        if turn.lane is None:
+            turn.lane = Lane(self._device, self._limit) if turn.nested else self._idle.get()
+        lane = turn.lane
+        with lane.active():
+            self._device.wait(lane.stream, turn.start)
+            try:
+                yield lane
+            except BaseException:
+                # What was submitted may still be using the lane's memory.
+                self._device.synchronize()
+                raise
+            finally:
+                self._device.wait(turn.caller, self._device.record(lane.stream))
+
+    def _give_back(self, turn: _Turn) -> None:
+        lane, turn.lane = turn.lane, None
+        if lane is not None and not turn.nested:
+            lane.rewind()
+            self._idle.put(lane)
+
+
+def run_in_threads(task: Callable[[T], None], waves: Iterable[T], n_threads: int) -> None:
+    """Carry out a task for every wave on some threads, which pull waves from one iterator.
+
+    Raises: what the first failing task raised, after all threads have ended; notes on it tell of the others.
+    """
+    source = iter(waves)
+    pull_lock = threading.Lock()
+    stopped = threading.Event()
+    errors: list[BaseException] = []
+
+    def pull() -> None:
+        while not stopped.is_set():
+            try:
+                with pull_lock:
+                    found = list(islice(source, 1))
+                if not found:
+                    return
+                task(found[0])
+            except BaseException as error:  # noqa: BLE001 - raised again below, on the caller's thread
+                errors.append(error)
+                stopped.set()
+
+    with ThreadPoolExecutor(n_threads, "gzarr-wave") as pool:
+        try:
+            wait([pool.submit(pull) for _ in range(n_threads)])
+        finally:
+            stopped.set()  # an interrupt: leaving the pool waits for the waves under way
+    if errors:
+        for other in errors[1:]:
+            errors[0].add_note(f"another chunk failed too: {other}")
+        raise errors[0]

@@ -1,0 +1,106 @@
+"""All memory of the GPU backend: arenas, which one wave fills and the next one fills again.
+
+An arena hands out pieces of a few blocks, one behind the other, and takes nothing back until it is rewound. A wave
+that asks for what the one before it asked for gets the same places, and nothing is allocated. An arena of device memory
+has a limit that its blocks never exceed: whoever asks for more gets `OverLimitError` and makes a smaller wave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gzarr.errors import DeviceError
+
+#: Pieces begin at multiples of this many bytes, as those of cudaMalloc do (CUDA C++ Programming Guide, 5.3.2).
+ALIGNMENT = 256
+#: Smallest block, if the limit allows it: most reads of a few chunks fit into one.
+MIN_BLOCK_NBYTES = 1 << 20
+
+#: How much of each block was taken, at some moment.
+Mark = tuple[int, ...]
+
+
+class OverLimitError(DeviceError):
+    """A piece does not fit under an arena's limit."""
+
+
+class Arena:
+    """Memory of one kind for one wave at a time; belongs to one thread at a time.
+
+    Args:
+        allocate: makes a block: a flat uint8 array of so many bytes.
+        limit: bytes that all blocks together may have; None for no limit.
+    """
+
+    def __init__(self, allocate: Callable[[int], Any], limit: int | None = None) -> None:
+        self._allocate = allocate
+        self._limit = limit
+        self._blocks: list[Any] = []
+        self._taken: list[int] = []
+        self._whole = False
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes that all blocks together may have."""
+        return self._limit
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all blocks."""
+        return sum(int(block.nbytes) for block in self._blocks)
+
+    def take(self, nbytes: int) -> Any:
+        """A flat uint8 array that is valid until the arena is rewound behind it.
+
+        Raises: OverLimitError if it does not fit under the limit.
+        """
+        for number, block in enumerate(self._blocks):
+            start = self._taken[number]
+            if start + nbytes <= block.nbytes:
+                return self._cut(number, start, nbytes)
+        self._grow(nbytes)
+        return self._cut(len(self._blocks) - 1, 0, nbytes)
+
+    def mark(self) -> Mark:
+        """What is taken now, to be rewound to."""
+        return tuple(self._taken)
+
+    def rewind(self, mark: Mark = ()) -> None:
+        """Take back everything that was handed out since a mark. Nothing may be using it any more."""
+        for number in range(len(self._taken)):
+            self._taken[number] = mark[number] if number < len(mark) else 0
+
+    def compact(self) -> None:
+        """Give up the blocks of which nothing is taken; the next block takes all that the limit leaves."""
+        # From the end: marks name blocks by number.
+        while self._taken and self._taken[-1] == 0:
+            self._blocks.pop()
+            self._taken.pop()
+        self._whole = self._limit is not None
+
+    def release(self) -> None:
+        """Give up all blocks."""
+        self._blocks.clear()
+        self._taken.clear()
+        self._whole = False
+
+    def _cut(self, number: int, start: int, nbytes: int) -> Any:
+        self._taken[number] = start + -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
+        return self._blocks[number][start : start + nbytes]
+
+    def _grow(self, nbytes: int) -> None:
+        """Add a block as large as all others together, so that there are few."""
+        held = self.nbytes
+        wanted = -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
+        size = max(wanted, held, MIN_BLOCK_NBYTES)
+        if self._limit is not None:
+            room = self._limit - held
+            if nbytes > room:
+                raise OverLimitError(
+                    f"{nbytes} bytes of device memory do not fit into the {max(room, 0)} that are left"
+                )
+            size = room if self._whole else min(size, room)
+            self._whole = False
+        self._blocks.append(self._allocate(size))
+        self._taken.append(0)

@@ -1,0 +1,367 @@
+"""Xarray over Zarr groups: the engine "gzarr" opens them as datasets, lazily, with data variables on any device.
+
+``xarray.open_dataset(path, engine="gzarr", device="cuda")``, ``open_datatree`` and ``open_groups`` find it by its entry
+point. Axes are named as Xarray names them: ``dimension_names`` in v3, the attribute ``_ARRAY_DIMENSIONS`` in v2; so
+``Dataset.to_zarr`` and ``xarray.open_zarr`` exchange files with gzarr. Decoding of CF conventions is Xarray's.
+
+Rules: coordinates, text, times and what else is not a number are on the host, where Xarray needs them. Xarray decodes
+packed numbers through NumPy, so those on another device are decoded here. Nothing on a device is downloaded.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from gzarr import api
+from gzarr.array import Array
+from gzarr.errors import MetadataError, MissingExtraError
+from gzarr.group import Group
+from gzarr.offload import offload
+
+try:
+    import xarray as xr
+    from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, StoreBackendEntrypoint
+    from xarray.core import indexing
+except ImportError as error:
+    raise MissingExtraError("gzarr.interop.xarray needs Xarray: pip install 'gzarr[xarray]'") from error
+
+#: Where Xarray keeps the names of axes in attributes.
+_DIMENSIONS = "_ARRAY_DIMENSIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class _Unpacked:
+    """Decodes packed numbers on any device, as Xarray does on the host.
+
+    Attributes:
+        dtype: of the result.
+        missing: stored values that stand for missing ones, which become NaN.
+        scale, offset: the result is ``stored * scale + offset``.
+    """
+
+    dtype: np.dtype[Any]
+    missing: tuple[Any, ...]
+    scale: Any
+    offset: Any
+
+    def __call__(self, stored: Any) -> Any:
+        data = stored.astype(self.dtype)
+        for value in self.missing:
+            if not np.isnan(value):  # NaN is missing as it is
+                data = np.where(stored == value, np.nan, data).astype(self.dtype)
+        if self.scale is not None:
+            data = data * self.scale
+        if self.offset is not None:
+            data = data + self.offset
+        return data.astype(self.dtype)
+
+
+#: What opening a tree hands on to opening each of its groups.
+_FOR_EACH_GROUP = (
+    *("mask_and_scale", "decode_times", "concat_characters", "decode_coords", "drop_variables", "use_cftime"),
+    *("decode_timedelta", "device", "use_zarr_fill_value_as_mask"),
+)
+
+
+class GzarrBackendEntrypoint(BackendEntrypoint):
+    """The engine "gzarr" of `xarray.open_dataset`, `open_datatree` and `open_groups`."""
+
+    description = "Open Zarr v2 and v3 groups (.zarr, .zip) with gzarr, on the CPU or a GPU"
+    supports_groups = True
+    open_dataset_parameters = ("filename_or_obj", "group", *_FOR_EACH_GROUP)
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Whether to open something without being named: never, as the engine "zarr" opens the same."""
+        return False
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        mask_and_scale: Any = True,
+        decode_times: Any = True,
+        concat_characters: Any = True,
+        decode_coords: Any = True,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: bool | None = None,
+        decode_timedelta: Any = None,
+        group: str | None = None,
+        device: str | None = None,
+        use_zarr_fill_value_as_mask: bool | None = None,
+    ) -> xr.Dataset:
+        """A group as a dataset.
+
+        filename_or_obj: what `gzarr.open_group` opens, or a gzarr group. group: path of the group in it.
+        device: where data variables give their values: "cpu" (default), "cuda", "cuda:N", "auto".
+            With ``chunks=`` Xarray brings blocks to the host: `gzarr.interop.xarray.open_dataset` leaves them there.
+        use_zarr_fill_value_as_mask: whether fill values count as missing values; by default in v2 only, as in Xarray.
+        The others: of `xarray.open_dataset`.
+        Raises: GroupNotFoundError, DeviceError, MetadataError for arrays whose axes have no names.
+        """
+        opened = _open_group(filename_or_obj, group)
+        dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
+        arrays = {name: array for name, array in opened.arrays() if name not in dropped}
+        variables = {name: _variable(array, use_zarr_fill_value_as_mask) for name, array in arrays.items()}
+        attributes = {key: value for key, value in opened.attrs.items() if not key.lower().startswith("_nc")}
+        dataset = StoreBackendEntrypoint().open_dataset(
+            _Undecoded(variables, attributes),
+            mask_and_scale=mask_and_scale,
+            decode_times=decode_times,
+            concat_characters=concat_characters,
+            decode_coords=decode_coords,
+            use_cftime=use_cftime,
+            decode_timedelta=decode_timedelta,
+        )
+        if device is not None:
+            dataset = _moved(dataset, arrays, device, None)
+        if _is_ours(filename_or_obj, opened):
+            dataset.set_close(opened.store.close)
+        return dataset
+
+    def open_groups_as_dict(
+        self,
+        filename_or_obj: Any,
+        *,
+        mask_and_scale: Any = True,
+        decode_times: Any = True,
+        concat_characters: Any = True,
+        decode_coords: Any = True,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: bool | None = None,
+        decode_timedelta: Any = None,
+        group: str | None = None,
+        device: str | None = None,
+        use_zarr_fill_value_as_mask: bool | None = None,
+    ) -> dict[str, xr.Dataset]:
+        """A group and all groups below it as datasets, by path; see `open_dataset`."""
+        opened = _open_group(filename_or_obj, group)
+        paths = ["", *(path for path, node in opened.members(None) if isinstance(node, Group))]
+        given = {k: v for k, v in locals().items() if k in _FOR_EACH_GROUP}
+        found = {f"/{path}": self.open_dataset(opened, group=path or None, **given) for path in paths}
+        if _is_ours(filename_or_obj, opened):
+            found["/"].set_close(opened.store.close)
+        return found
+
+    def open_datatree(
+        self,
+        filename_or_obj: Any,
+        *,
+        mask_and_scale: Any = True,
+        decode_times: Any = True,
+        concat_characters: Any = True,
+        decode_coords: Any = True,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: bool | None = None,
+        decode_timedelta: Any = None,
+        group: str | None = None,
+        device: str | None = None,
+        use_zarr_fill_value_as_mask: bool | None = None,
+    ) -> xr.DataTree:
+        """A group and all groups below it as a tree of datasets; see `open_dataset`."""
+        given = {k: v for k, v in locals().items() if k in _FOR_EACH_GROUP}
+        datasets = self.open_groups_as_dict(filename_or_obj, group=group, **given)
+        tree = xr.DataTree.from_dict(datasets)
+        tree.set_close(datasets["/"].close)
+        return tree
+
+
+def open_dataset(
+    filename_or_obj: Any, *, chunks: Any = None, device: str | None = None, group: str | None = None, **kwargs: Any
+) -> xr.Dataset:
+    """``xarray.open_dataset(..., engine="gzarr")`` whose Dask arrays have their blocks on the device.
+
+    chunks: None for lazily loaded arrays; {} for blocks as stored, "auto", or lengths by the names of axes.
+    device, group, kwargs: see `GzarrBackendEntrypoint.open_dataset`.
+    """
+    opened = _open_group(filename_or_obj, group)
+    where = {} if chunks is not None else {"device": device}
+    dataset = xr.open_dataset(opened, engine=GzarrBackendEntrypoint, **where, **kwargs)
+    if chunks is not None:
+        dataset = _moved(dataset, dict(opened.arrays()), device or "cpu", chunks)
+    if _is_ours(filename_or_obj, opened):
+        dataset.set_close(opened.store.close)
+    return dataset
+
+
+def as_dataarray(
+    array: Array, dims: Iterable[str] | None = None, *, coords: Any = None, name: str | None = None
+) -> xr.DataArray:
+    """A lazy `xarray.DataArray` over an array: what is selected is read when its values are asked for.
+
+    dims: names of the axes; by default those that are stored with the array, else Xarray's ``dim_0``, ``dim_1``, ...
+    coords: of `xarray.DataArray`. name: by default the array's.
+    """
+    stored = _dimensions(array)
+    if dims is None:
+        dims = stored or tuple(f"dim_{axis}" for axis in range(array.ndim))
+    attributes = {key: value for key, value in array.attrs.items() if key != _DIMENSIONS}
+    variable = xr.Variable(tuple(dims), indexing.LazilyIndexedArray(LazyArray(array)), attributes)
+    return xr.DataArray(variable, coords=coords, name=name or array.basename or None)
+
+
+class _Undecoded(AbstractDataStore):
+    """What Xarray is to decode; its own class for this would copy the stores of lazy arrays."""
+
+    __slots__ = ("_attributes", "_variables")
+
+    def __init__(self, variables: Mapping[str, xr.Variable], attributes: Mapping[str, Any]) -> None:
+        self._variables = variables
+        self._attributes = attributes
+
+    def get_variables(self) -> Mapping[str, xr.Variable]:
+        return self._variables
+
+    def get_attrs(self) -> Mapping[str, Any]:
+        return self._attributes
+
+
+class LazyArray(BackendArray):
+    """An array as Xarray's lazy indexing wants it. Selections of every kind are gzarr's own.
+
+    Attributes:
+        shape, dtype: of the array; the dtype says whether objects are text.
+    """
+
+    __slots__ = ("_array", "_unpack", "dtype", "shape")
+
+    def __init__(self, array: Array, unpack: _Unpacked | None = None) -> None:
+        self._array = array
+        self._unpack = unpack
+        self.shape = array.shape
+        # The mark by which Xarray knows text in arrays of objects.
+        is_text = array.metadata.data_type.variable == "string" and array.dtype.hasobject
+        stored = np.dtype("O", metadata={"element_type": str}) if is_text else array.dtype
+        self.dtype = stored if unpack is None else unpack.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        array = self._array
+        if isinstance(key, indexing.VectorizedIndexer):
+            # The points of some axes by all of others: Xarray takes them out of the box around them.
+            points = all(isinstance(item, np.ndarray) for item in key.tuple)
+            support = indexing.IndexingSupport.VECTORIZED if points else indexing.IndexingSupport.OUTER
+            method = array.get_coordinate_selection if points else array.get_orthogonal_selection
+        else:
+            support = indexing.IndexingSupport.OUTER
+            method = array.get_orthogonal_selection
+        found = indexing.explicit_indexing_adapter(key, array.shape, support, method)
+        return found if self._unpack is None else self._unpack(found)
+
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        """The same for coroutines (``await dataset.load_async()``)."""
+        return await offload(self.__getitem__, key)
+
+
+def _open_group(filename_or_obj: Any, path: str | None) -> Group:
+    if isinstance(filename_or_obj, str) and "://" not in filename_or_obj:
+        filename_or_obj = os.path.expanduser(filename_or_obj)  # noqa: PTH111 - a URL would not survive a Path
+    return api.open_group(filename_or_obj, "r", path=path, device="cpu")
+
+
+def _is_ours(filename_or_obj: Any, opened: Group) -> bool:
+    """Whether a store was made here, and so is to be closed with what was opened."""
+    return opened.store is not getattr(filename_or_obj, "store", filename_or_obj)
+
+
+def _moved(dataset: xr.Dataset, arrays: Mapping[str, Array], device: str, chunks: Any) -> xr.Dataset:
+    """The dataset with the data variables that are numbers read on a device, also if they are packed."""
+    moved = {}
+    for name, decoded in dataset.data_vars.items():
+        array = arrays[str(name)]
+        unpack = _unpacked(array, decoded.variable)
+        if isinstance(unpack, _Unpacked) or unpack is None:
+            data = _device_data(array.to(device), unpack, decoded.dims, chunks)
+            moved[name] = xr.Variable(decoded.dims, data, decoded.attrs, decoded.encoding)
+    return dataset.assign(moved)
+
+
+def _unpacked(array: Array, decoded: xr.Variable) -> _Unpacked | Literal["host"] | None:
+    """How to decode an array like Xarray, which has decoded it on the host; None if it is stored as it is."""
+    stored, dtype, encoding = array.dtype.newbyteorder("="), decoded.dtype, decoded.encoding
+    if stored.kind not in "biufc" or dtype.kind not in "biufc" or "_Unsigned" in encoding:
+        return "host"
+    missing = [
+        value for name in ("_FillValue", "missing_value") if name in encoding for value in np.ravel(encoding[name])
+    ]
+    scale, offset = encoding.get("scale_factor"), encoding.get("add_offset")
+    if dtype == stored and scale is None and offset is None and all(np.isnan(value) for value in missing):
+        return None
+    return _Unpacked(dtype, tuple(missing), scale, offset) if dtype.kind in "fc" else "host"
+
+
+def _device_data(array: Array, unpack: _Unpacked | None, dims: Sequence[Any], chunks: Any) -> Any:
+    """A lazy array, or a Dask array if ``chunks`` are given, on the array's device."""
+    if chunks is None:
+        return indexing.LazilyIndexedArray(LazyArray(array, unpack))
+    from gzarr.interop.dask import from_zarr
+
+    if isinstance(chunks, Mapping):
+        stored = map(_length, array.metadata.grid)
+        chunks = tuple(chunks.get(dim, length) for dim, length in zip(dims, stored, strict=True))
+    blocks = from_zarr(array, chunks=chunks)
+    return blocks if unpack is None else blocks.map_blocks(unpack, dtype=unpack.dtype, meta=unpack(blocks._meta))  # noqa: SLF001 - how Dask says where blocks are
+
+
+def _variable(array: Array, fill_is_missing: bool | None) -> xr.Variable:
+    """An array as Xarray finds it before decoding."""
+    dims = _dimensions(array)
+    if dims is None:
+        raise MetadataError(
+            f"{array.store_path}: Xarray needs a name for each of its {array.ndim} axes, and there are none; create it "
+            f"with dimension_names (v3), set its attribute {_DIMENSIONS!r} (v2), or leave it out with drop_variables"
+        )
+    if len(dims) != array.ndim:
+        raise MetadataError(f"{array.store_path}: {len(dims)} names {dims} for {array.ndim} axes")
+    attributes = {key: value for key, value in array.attrs.items() if key != _DIMENSIONS}
+    meta = array.metadata
+    if fill_is_missing is None:
+        fill_is_missing = meta.zarr_format == 2
+    if fill_is_missing and meta.fill_value is not None:
+        attributes["_FillValue"] = meta.fill_value
+    elif not fill_is_missing and "_FillValue" in attributes:
+        attributes["_FillValue"] = _decoded_fill(attributes["_FillValue"], array)
+    encoding = {
+        "chunks": array.chunks,
+        **({"shards": array.shards} if array.shards else {}),
+        "preferred_chunks": dict(zip(dims, map(_length, meta.grid), strict=True)),
+    }
+    return xr.Variable(dims, indexing.LazilyIndexedArray(LazyArray(array)), attributes, encoding)
+
+
+def _length(axis: Any) -> int | tuple[int, ...]:
+    """Length of the stored objects along an axis; all of them if they vary."""
+    length: int | tuple[int, ...] = axis.length if hasattr(axis, "length") else axis.lengths
+    return length
+
+
+def _dimensions(array: Array) -> tuple[str, ...] | None:
+    """The names of an array's axes, or None if an axis has none."""
+    names = array.dimension_names or array.attrs.get(_DIMENSIONS)
+    if names is None:
+        return None if array.ndim else ()
+    named = tuple(name for name in names if isinstance(name, str))
+    return named if len(named) == len(names) else None
+
+
+def _decoded_fill(value: Any, array: Array) -> Any:
+    """A ``_FillValue`` that Xarray wrote into attributes: floats are eight bytes, little endian, in base64."""
+    kind = array.dtype.kind
+    try:
+        if kind == "f" and isinstance(value, str):
+            return struct.unpack("<d", base64.standard_b64decode(value))[0]
+        if kind == "c" and isinstance(value, list):
+            real, imaginary = (struct.unpack("<d", base64.standard_b64decode(part))[0] for part in value)
+            return complex(real, imaginary)
+        if kind == "S" and isinstance(value, str):
+            return base64.standard_b64decode(value)
+    except (ValueError, struct.error) as error:
+        raise MetadataError(
+            f"{array.store_path}: attribute '_FillValue' is {value!r}, not a value in base64"
+        ) from error
+    return value

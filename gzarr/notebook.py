@@ -1,0 +1,95 @@
+"""What arrays and groups show in a notebook: HTML that needs no style sheet and fits light and dark pages.
+
+Everything that comes from metadata is escaped: a file must not bring markup into a notebook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import NamedTuple
+
+_CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0;border:none;background:transparent;color:inherit"
+_TABLE = "border-collapse:collapse;color:inherit;font-size:inherit"
+_FAINT = "opacity:0.7;font-weight:normal;white-space:nowrap"
+
+
+#: Characters of one fact; the rest is cut off.
+_MAX_TEXT = 400
+
+
+class Member(NamedTuple):
+    """A member of a group.
+
+    Attributes:
+        name: its name.
+        facts: what is said of an array; empty for a group.
+        members: those of a group; None for an array.
+        more: whether the group has members that are not listed.
+    """
+
+    name: str
+    facts: tuple[str, ...]
+    members: Sequence[Member] | None = None
+    more: bool = False
+
+
+def array_html(
+    title: str, columns: Sequence[str], sizes: Iterable[Sequence[str]], facts: Iterable[tuple[str, str]], drawing: str
+) -> str:
+    """An array: its name, a table of sizes, its other facts, and beside them the drawing (an ``<svg>`` element).
+
+    columns: headings of the sizes. sizes: rows of a name and a value for every column.
+    """
+    head = "".join(f"<th style='{_CELL}'>{escape(column)}</th>" for column in ("", *columns))
+    rows = "".join(_row(*row) for row in sizes)
+    span = len(columns)
+    rest = "".join(_row(name, value, span=span) for name, value in facts)
+    table = f"<table style='{_TABLE}'><thead><tr>{head}</tr></thead><tbody>{rows}{rest}</tbody></table>"
+    beside = f"<div style='flex:none'>{drawing}</div>"
+    return (
+        f"<div style='color:inherit'><strong>gzarr.Array</strong> <code>{escape(title)}</code>"
+        f"<div style='display:flex;gap:24px;align-items:center'>{table}{beside}</div></div>"
+    )
+
+
+def group_html(title: str, facts: Iterable[tuple[str, str]], group: Member) -> str:
+    """A group: its name, facts, and its members as lists that open."""
+    rows = "".join(_row(name, value) for name, value in facts)
+    return (
+        f"<div style='color:inherit'><strong>gzarr.Group</strong> <code>{escape(title)}</code>"
+        f"<table style='{_TABLE}'><tbody>{rows}</tbody></table>{_members(group)}</div>"
+    )
+
+
+def size_text(nbytes: int) -> str:
+    """A size in binary units: ``381.5 MiB``."""
+    size, unit = float(nbytes), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{nbytes} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def _members(group: Member) -> str:
+    items = "".join(f"<li>{_member(member)}</li>" for member in group.members or ())
+    if group.more:
+        items += f"<li style='{_FAINT}'>…</li>"
+    return f"<ul style='margin:0;padding-left:20px;list-style:none'>{items}</ul>" if items else ""
+
+
+def _member(member: Member) -> str:
+    if member.members is None:
+        facts = " · ".join(map(escape, member.facts))
+        return f"<code>{escape(member.name)}</code> <span style='{_FAINT}'>{facts}</span>"
+    inside = _members(member)
+    if not inside:
+        return f"<code>{escape(member.name)}/</code>"
+    return f"<details open><summary><code>{escape(member.name)}/</code></summary>{inside}</details>"
+
+
+def _row(name: str, *values: str, span: int = 1) -> str:
+    shown = (value if len(value) <= _MAX_TEXT else value[:_MAX_TEXT] + "…" for value in values)
+    cells = "".join(f"<td style='{_CELL}' colspan='{span}'>{escape(value)}</td>" for value in shown)
+    return f"<tr><th style='{_CELL};{_FAINT}'>{escape(name)}</th>{cells}</tr>"

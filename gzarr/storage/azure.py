@@ -1,0 +1,189 @@
+"""Objects as blobs of an Azure container, through the client that Azure's own package gives.
+
+``az://`` URLs go another way (`gzarr.storage.objects`); this store is for programs that have a ``ContainerClient``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any, Literal
+
+from gzarr.errors import ReplacedError, StoreError
+from gzarr.storage.base import Buffer, Request
+from gzarr.storage.extras import require
+from gzarr.storage.remote import RemoteStore
+from gzarr.storage.rules import byte_range, check_key, check_path
+
+#: Seconds to wait for a connection, and how often to try again: enough for a hiccup, and an error comes soon.
+_CLIENT_OPTIONS = {"connection_timeout": 5, "retry_total": 2, "retry_backoff_factor": 0.2}
+
+
+class ABSStore(RemoteStore):
+    """A store in a container of Azure Blob Storage; needs ``pip install 'gzarr[azure]'``.
+
+    Args:
+        container: name of the container, without `client`.
+        prefix: path within the container.
+        account_name, account_key: credentials, without `client`.
+        blob_service_kwargs: for the client, without `client`.
+        dimension_separator: for new Zarr v2 arrays that name none.
+        client: an ``azure.storage.blob.ContainerClient``; its own timeouts and retries hold.
+        read_only: refuse changes.
+
+    Raises: MissingExtraError; StoreError if neither a client nor a container and an account are given.
+    """
+
+    pins = True
+
+    def __init__(
+        self,
+        container: str | None = None,
+        prefix: str = "",
+        account_name: str | None = None,
+        account_key: str | None = None,
+        blob_service_kwargs: dict[str, Any] | None = None,
+        dimension_separator: Literal[".", "/"] | None = None,
+        client: Any = None,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        blob = require("azure.storage.blob", "azure", "ABSStore")
+        azure = require("azure.core", "azure", "ABSStore")
+        self._errors = require("azure.core.exceptions", "azure", "ABSStore")
+        self._unmodified = azure.MatchConditions.IfNotModified
+        if client is None:
+            if container is None or account_name is None:
+                raise StoreError("ABSStore: pass client=, or container= and account_name=")
+            url = f"https://{account_name}.blob.core.windows.net/"
+            options = {**_CLIENT_OPTIONS, **(blob_service_kwargs or {})}
+            client = blob.ContainerClient(url, container, credential=account_key, **options)
+        self.client = client
+        self.prefix = prefix.strip("/")
+        check_path(self.prefix)
+        self.dimension_separator = dimension_separator
+        self.read_only = read_only
+        self._name = "/".join(filter(None, (f"abs://{client.account_name}/{client.container_name}", self.prefix)))
+        self._endpoint = client.primary_hostname
+
+    def _blob(self, key: str) -> Any:
+        return self.client.get_blob_client(self._path(key))
+
+    def _path(self, key: str) -> str:
+        return f"{self.prefix}/{key}" if self.prefix else key
+
+    def _failed(self, verb: str, key: str, error: Exception) -> StoreError:
+        text = str(error).partition("\n")[0]
+        remedy = "is the server reachable, and are account and container right?"
+        if getattr(error, "status_code", None) in (401, 403):
+            remedy = "the account wants credentials, or others: pass them to the client"
+        return StoreError(f"store {self} at {self._endpoint}: cannot {verb} {key!r}: {text[:600]}; {remedy}")
+
+    def _is_missing(self, error: Exception) -> bool:
+        # Only what is missing in a container that is there: a wrong container is an error, not an empty array.
+        return isinstance(error, self._errors.ResourceNotFoundError) and "ContainerNotFound" not in str(
+            getattr(error, "error_code", "")
+        )
+
+    def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
+        key, start, length = request
+        options: dict[str, Any] = {}
+        if version is not None:
+            options = {"etag": version, "match_condition": self._unmodified}
+        if start is not None and (start < 0 or length is None or length <= 0 or start + length >= 1 << 60):
+            nbytes = self.getsize(key)  # Azure has no suffixes, and lengths must be numbers
+            if nbytes is None:
+                return None
+            begin, end = byte_range(start, length, nbytes)
+            start, length = begin, end - begin
+            if not length:
+                return b""
+        try:
+            options |= {} if start is None else {"offset": start, "length": length}
+            return bytes(self._blob(key).download_blob(max_concurrency=1, **options).readall())  # checks the tag itself
+        except self._errors.ResourceModifiedError as error:
+            raise ReplacedError(f"store {self}: {key!r} was replaced while it was read") from error
+        except self._errors.AzureError as error:
+            if self._is_missing(error):
+                return None
+            if getattr(error, "status_code", None) == 416:  # range not satisfiable: RFC 9110, 15.5.17
+                return b""
+            raise self._failed("read", key, error) from error
+
+    def _properties(self, key: str) -> Any | None:
+        if not key:
+            return None
+        try:
+            return self._blob(key).get_blob_properties()
+        except self._errors.AzureError as error:
+            if self._is_missing(error):
+                return None
+            raise self._failed("look up", key, error) from error
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+        found = self._properties(key)
+        return None if found is None else int(found.size)
+
+    def generation(self, key: str) -> object | None:
+        """The entity tag, or None if the object is missing."""
+        found = self._properties(key)
+        return None if found is None else str(found.etag)
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path."""
+        return (key for key, _ in self._listed(prefix))
+
+    def nbytes_stored(self, path: str = "") -> int:
+        """Bytes stored under a path, as the listing says."""
+        return sum(nbytes for _, nbytes in self._listed(path))
+
+    def _start(self, path: str) -> str:
+        check_path(path)
+        start = self._path(path).strip("/")
+        return f"{start}/" if start else ""
+
+    def _listed(self, path: str) -> list[tuple[str, int]]:
+        nskip = len(self._path("x")) - 1
+        try:
+            blobs = self.client.list_blobs(name_starts_with=self._start(path) or None)
+            return [(blob.name[nskip:], blob.size) for blob in blobs]
+        except self._errors.AzureError as error:
+            raise self._failed("list", path, error) from error
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        """Names directly under a path, sorted: (objects, sub-paths)."""
+        start = self._start(path)
+        objects: list[str] = []
+        paths: list[str] = []
+        try:
+            for item in self.client.walk_blobs(name_starts_with=start or None, delimiter="/"):
+                name = item.name[len(start) :]
+                (paths if name.endswith("/") else objects).append(name.rstrip("/"))
+        except self._errors.AzureError as error:
+            raise self._failed("list", path, error) from error
+        return sorted(objects), sorted(paths)
+
+    def lock_name(self, key: str) -> Hashable:
+        """Server, container and path."""
+        return self._endpoint, self.client.container_name, self._path(key)
+
+    def _put(self, key: str, data: bytes | memoryview) -> None:
+        check_key(key)
+        try:
+            self._blob(key).upload_blob(bytes(data), overwrite=True, max_concurrency=1)
+        except self._errors.AzureError as error:
+            raise self._failed("write", key, error) from error
+
+    def _remove(self, key: str) -> None:
+        check_key(key)
+        try:
+            self._blob(key).delete_blob()
+        except self._errors.AzureError as error:
+            if not self._is_missing(error):
+                raise self._failed("delete", key, error) from error
+
+    def close(self) -> None:
+        """Do nothing: whoever made the client closes it."""
+
+    def __str__(self) -> str:
+        return self._name

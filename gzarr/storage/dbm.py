@@ -1,0 +1,177 @@
+"""Objects in a DBM file: one of the key-value files that Python's `dbm` reads and writes, or a similar library's.
+
+DBM files serve one process at a time; in it one lock lets one thread at a time use the file. What others wrote is seen
+when the store is opened, and what was written is sure to be in the file once the store is closed.
+"""
+# os.path: the store takes what users call a path and gives it back unchanged.
+# ruff: noqa: PTH100
+
+from __future__ import annotations
+
+import dbm
+import os
+import sys
+import threading
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Literal
+
+from gzarr.errors import StoreError
+from gzarr.storage.base import Buffer, R, Request
+from gzarr.storage.flat import FlatStore, cut_all, under
+from gzarr.storage.rules import as_bytes, check_key, check_path
+
+
+class DBMStore(FlatStore):
+    """A store in a DBM file; close it (or use ``with``) when writing is done.
+
+    Args:
+        path: path of the file; some kinds of DBM add endings of their own.
+        flag: ``"c"`` opens the file and makes it if it is missing, ``"w"`` only opens it, ``"r"`` opens it for
+            reading, ``"n"`` begins an empty one.
+        mode: permissions of a new file.
+        open: what opens it, by default `dbm.open`, which takes the best kind that this Python has.
+        write_lock: accepted for zarr 2; there always is a lock.
+        dimension_separator: for new Zarr v2 arrays that name none.
+        open_kwargs: for `open`.
+
+    Attributes:
+        backend: the kind of file, as `dbm.whichdb` names it: "dbm.gnu", "dbm.dumb", "dbm.sqlite3", ...
+
+    Raises: StoreError if the file cannot be opened.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        flag: str = "c",
+        mode: int = 0o666,
+        open: Callable[..., Any] | None = None,
+        write_lock: bool = True,
+        dimension_separator: Literal[".", "/"] | None = None,
+        **open_kwargs: Any,
+    ) -> None:
+        self.path = os.path.abspath(os.fsdecode(path))
+        self.flag, self.mode = flag, mode
+        self.dimension_separator = dimension_separator
+        self.read_only = flag[:1] == "r"
+        self._name = f"dbm://{os.fsdecode(path)}"
+        self._opener, self._open_kwargs = open, open_kwargs
+        self._lock = threading.RLock()
+        self._db: Any = None
+        # dbm.sqlite3 serves only the thread that opened it, so one thread does everything with the file.
+        self._thread = ThreadPoolExecutor(1, "gzarr-dbm") if _serves_one_thread(open) else None
+        with self._lock:
+            self._run(self._open_file, flag)
+        self.backend = dbm.whichdb(self.path) if open is None else type(self._db).__module__
+        if not self.backend:  # a new file may be empty until it is written to
+            self.backend = type(self._db).__module__.replace("_gdbm", "dbm.gnu").replace("_dbm", "dbm.ndbm")
+
+    def _open_file(self, flag: str) -> None:
+        opener: Any = self._opener or dbm.open
+        try:
+            self._db = opener(self.path, flag, self.mode, **self._open_kwargs)
+        except Exception as error:
+            raise StoreError(
+                f"store {self}: cannot open the file with flag {flag!r}: {error}; its kind is"
+                f" {dbm.whichdb(self.path) or 'not known'!r}"
+            ) from error
+
+    def _run(self, function: Callable[..., R], *args: Any) -> R:
+        return function(*args) if self._thread is None else self._thread.submit(function, *args).result()
+
+    def _call(self, verb: str, function: Callable[[Any], R]) -> R:
+        """Call a function with the open file, one at a time; a closed file is opened again."""
+        with self._lock:
+            if self._db is None:
+                self._run(self._open_file, "c" if self.flag[:1] == "n" else self.flag)  # never empty it a second time
+            try:
+                return self._run(function, self._db)
+            except Exception as error:  # every kind of DBM has errors of its own
+                raise StoreError(f"store {self} ({self.backend}): cannot {verb}: {error}") from error
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order; all see one version of each object. Raises: StoreError."""
+        values = self._call("read", lambda db: [_lookup(db, request.key) for request in requests])
+        return cut_all(values, requests)
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+        value = self._call(f"look up {key!r}", lambda db: _lookup(db, key))
+        return None if value is None else len(value)
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path, as they were when listing began."""
+        check_path(prefix)
+        keys = self._call("list keys", lambda db: [bytes(key).decode() for key in db.keys()])  # noqa: SIM118 - no dict
+        return under(keys, prefix)
+
+    def lock_name(self, key: str) -> Hashable:
+        """The real path of the file, with the key."""
+        return os.path.realpath(self.path), key
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair. Raises: StoreError."""
+        self.check_writable()
+        for key, value in items:
+            check_key(key)
+            data = as_bytes(key, value)
+            self._call(f"write {key!r} of {len(data)} bytes", partial(_store, key=key, data=data))
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys; missing ones are ignored."""
+        self.check_writable()
+        for key in keys:
+            self._call(f"delete {key!r}", partial(_discard, key=key))
+
+    def flush(self) -> None:
+        """Bring everything that was written into the file."""
+        if hasattr(self._db, "sync"):
+            self._call("flush", lambda db: db.sync())
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Close the file; it is opened again when the store is used again."""
+        with self._lock:
+            db, self._db = self._db, None
+            if db is not None:
+                self._run(db.close)
+
+    def __del__(self) -> None:
+        # A file that was not closed may lack what was written last.
+        if getattr(self, "_db", None) is not None:
+            self.close()
+        if getattr(self, "_thread", None) is not None:
+            self._thread.shutdown(wait=False)  # type: ignore[union-attr]
+
+    def __str__(self) -> str:
+        return self._name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not self.read_only:
+            self.flush()
+        flag = "c" if self.flag[:1] == "n" else self.flag
+        return DBMStore, (self.path, flag, self.mode, self._opener, True, self.dimension_separator)
+
+
+def _lookup(db: Any, key: str) -> bytes | None:
+    try:
+        return bytes(db[key.encode()])
+    except KeyError:
+        return None
+
+
+def _store(db: Any, *, key: str, data: bytes) -> None:
+    db[key.encode()] = data
+
+
+def _discard(db: Any, *, key: str) -> None:
+    if key.encode() in db:
+        del db[key.encode()]
+
+
+def _serves_one_thread(opener: Any) -> bool:
+    """Whether what opens a file may be Python's dbm.sqlite3, which is there from version 3.13 on."""
+    return sys.version_info >= (3, 13) and (opener is None or getattr(opener, "__module__", "").startswith("dbm"))

@@ -1,0 +1,36 @@
+"""Imports the optional packages that stores are made of, with an error that names the extra which installs them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from gzarr.errors import MissingExtraError
+
+
+def require(module: str, extra: str, what: str) -> Any:
+    """Import an optional package.
+
+    Args:
+        module: dotted name.
+        extra: the extra of gzarr that installs it.
+        what: what needs it, to begin the error with.
+
+    Raises: MissingExtraError.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise MissingExtraError(
+            f"{what} needs the package {package!r}, which cannot be imported ({error}): pip install 'gzarr[{extra}]'"
+        ) from error
+
+
+def have(module: str) -> bool:
+    """Whether an optional package can be imported."""
+    try:
+        import_module(module)
+    except ImportError:
+        return False
+    return True

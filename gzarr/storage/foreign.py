@@ -1,0 +1,167 @@
+"""Stores of zarr-python 3 (and of packages that extend it, such as Icechunk) as stores of gzarr.
+
+Their verbs are coroutines. They run on zarr-python's own event loop, where connections that such a store already has
+belong; many of them at once. Nothing here imports zarr-python unless an object of it was brought.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from gzarr.errors import ReadOnlyError, StoreError
+from gzarr.storage.base import Buffer, R, Request, T, host_view
+from gzarr.storage.flat import FlatStore
+from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
+
+#: Coroutines under way at once.
+_CONCURRENCY = 64
+
+
+class ZarrStore(FlatStore):
+    """A store of zarr-python 3.
+
+    Args:
+        store: an instance of ``zarr.abc.store.Store``.
+        read_only: refuse changes; true if `store` refuses them.
+    """
+
+    concurrency = _CONCURRENCY
+
+    def __init__(self, store: Any, read_only: bool = False) -> None:
+        self.store = store
+        self.read_only = read_only or bool(store.read_only)
+        self._abc = import_module(".".join(("zarr", "abc", "store")))  # noqa: FLY002  # not a dependency
+        self._buffers = import_module(".".join(("zarr", "core", "buffer"))).default_buffer_prototype()  # noqa: FLY002
+        self._sync: Callable[[Any], Any] = import_module(".".join(("zarr", "core", "sync"))).sync  # noqa: FLY002
+
+    # -- running coroutines --------------------------------------------------------------------------------------
+
+    def _all(self, verb: str, function: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
+        """Await a coroutine function for each item, some at once."""
+
+        async def run() -> list[R]:
+            slots = asyncio.Semaphore(_CONCURRENCY)
+
+            async def one(item: T) -> R:
+                async with slots:
+                    return await function(item)
+
+            return await asyncio.gather(*(one(item) for item in items))
+
+        with self._failures(verb, items[0] if items else ""):
+            found: list[R] = self._sync(run())
+            return found
+
+    @contextmanager
+    def _failures(self, verb: str, what: object) -> Iterator[None]:
+        try:
+            yield
+        except (StoreError, TypeError, ReadOnlyError):
+            raise
+        except Exception as error:  # every store has errors of its own
+            raise StoreError(f"store {self}: cannot {verb} {what!r}: {type(error).__name__}: {error}") from error
+
+    async def _get(self, request: Request) -> Buffer | None:
+        key, start, length = request
+        wanted = None
+        if start is not None:
+            nbytes = await self._size(key)
+            if nbytes is None:
+                return None
+            begin, end = byte_range(start, length, nbytes)
+            if begin == end:
+                return b""
+            wanted = self._abc.RangeByteRequest(begin, end)
+        found = await self.store.get(key, self._buffers, wanted)
+        return None if found is None else memoryview(found.to_bytes())
+
+    async def _size(self, key: str) -> int | None:
+        if not key or not await self.store.exists(key):
+            return None
+        try:
+            return int(await self.store.getsize(key))
+        except FileNotFoundError:
+            return None
+
+    async def _collect(self, names: AsyncIterator[str]) -> list[str]:
+        if inspect.isawaitable(names):
+            names = await names
+        return [name async for name in names]
+
+    # -- verbs ---------------------------------------------------------------------------------------------------
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order, many at once. Raises: StoreError."""
+        return self._all("read", self._get, requests)
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+        return self._all("look up", self._size, (key,))[0]
+
+    def nbytes_stored(self, path: str = "") -> int:
+        """Bytes stored under a path."""
+        return sum(size or 0 for size in self._all("look up", self._size, list(self.list_prefix(path))))
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path, as they were when listing began."""
+        check_path(prefix)
+        start = f"{prefix}/" if prefix else ""
+        with self._failures("list", prefix):
+            names: list[str] = self._sync(self._collect(self.store.list_prefix(start)))
+        return iter([name for name in names if name.startswith(start)])
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        """Names directly under a path, sorted: (objects, sub-paths)."""
+        check_path(path)
+        start = f"{path}/" if path else ""
+        with self._failures("list", path):
+            listed: list[str] = self._sync(self._collect(self.store.list_dir(path)))
+        names = sorted({name.strip("/").rpartition("/")[2] for name in listed} - {""})
+        # Names do not say whether they are an object's or a path's, or both.
+        exists = self._all("look up", self.store.exists, [start + name for name in names])
+        objects = [name for name, there in zip(names, exists, strict=True) if there]
+        paths = [name for name, there in zip(names, exists, strict=True) if not there]
+        if type(self.store).__name__ == "LocalStore":  # it leaves empty directories behind
+            paths = [name for name in paths if next(self.list_prefix(start + name), None) is not None]
+        return objects, paths
+
+    def lock_name(self, key: str) -> Hashable:
+        """The name of the store, with the key."""
+        return str(self.store), key
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair, many at once. Raises: StoreError."""
+        self.check_writable()
+        checked = []
+        for key, value in items:
+            check_key(key)
+            checked.append((key, as_bytes(key, value)))
+
+        async def put(item: tuple[str, bytes]) -> None:
+            await self.store.set(item[0], self._buffers.buffer.from_bytes(bytes(host_view(item[1]))))
+
+        self._all("write", put, checked)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys; missing ones are ignored. Raises: StoreError."""
+        self.check_writable()
+
+        async def delete(key: str) -> None:
+            if await self.store.exists(key):
+                await self.store.delete(key)
+
+        self._all("delete", delete, list(dict.fromkeys(keys)))
+
+    def close(self) -> None:
+        """Do nothing: whoever made the store closes it."""
+
+    def __str__(self) -> str:
+        return str(self.store)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ZarrStore, (self.store, self.read_only)

@@ -1,0 +1,361 @@
+"""Objects as files of any file system of `fsspec`: cloud stores, servers, archives within them, chains of these.
+
+Asynchronous file systems are asked for many objects at once, from many threads; others are used by one thread at a
+time, since few of them are made for more. Whether replacing an object is atomic is up to the file system: object
+stores do it in one step, and files of this machine are written by `LocalStore`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Literal, Self
+
+from gzarr.errors import MissingExtraError, ReadOnlyError, StoreError
+from gzarr.storage.base import Buffer, Request
+from gzarr.storage.extras import require
+from gzarr.storage.flat import cut_all
+from gzarr.storage.local import LocalStore
+from gzarr.storage.remote import RemoteStore
+from gzarr.storage.rules import byte_range, check_key, check_path, children, cut
+
+#: Exceptions that mean that there is no such object; all others are errors.
+MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+#: File systems that cannot be written to, with those of archives that are open for reading.
+_READ_ONLY = frozenset({"http", "https", "reference", "github", "libarchive", "tar"})
+# Offsets beyond the end of any object, which some file systems refuse to put into a request.
+_FAR = 1 << 62
+
+
+class FsspecStore(RemoteStore):
+    """A store on an fsspec file system; needs ``pip install 'gzarr[fsspec]'`` and what the file system needs.
+
+    Args:
+        fs: the file system, synchronous or asynchronous.
+        read_only: refuse changes; true for file systems that cannot be written to.
+        path: where the store is on it.
+        allowed_exceptions: what a missing object is recognized by.
+
+    Raises: MissingExtraError.
+    """
+
+    def __init__(
+        self,
+        fs: Any,
+        read_only: bool = False,
+        path: str = "/",
+        allowed_exceptions: tuple[type[Exception], ...] = MISSING,
+    ) -> None:
+        require("fsspec", "fsspec", "FsspecStore")
+        self.fs = _synchronous(fs)
+        protocol = self.fs.protocol
+        self._protocol = protocol if isinstance(protocol, str) else protocol[0]
+        archive = self._protocol == "zip" and getattr(self.fs, "mode", "r") == "r"
+        self.read_only = read_only or archive or self._protocol in _READ_ONLY
+        self.path = str(self.fs._strip_protocol(path)).rstrip("/")  # noqa: SLF001  # fsspec has no public name for it
+        self._missing = tuple(allowed_exceptions)
+        self._files = LocalStore(self.path or "/", read_only) if self._protocol in ("file", "local") else None
+        alone = not (self.fs.async_impl or self._files or self._protocol == "memory")
+        self._lock: AbstractContextManager[Any] = threading.RLock() if alone else nullcontext()
+        self.concurrency = 1 if alone else RemoteStore.concurrency
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        storage_options: Mapping[str, Any] | None = None,
+        read_only: bool = False,
+        allowed_exceptions: tuple[type[Exception], ...] = MISSING,
+    ) -> Self:
+        """The store at a URL, which may be a chain (``zip::s3://bucket/x.zip``).
+
+        storage_options: for the file system; of a chain, by protocol: ``{"s3": {"anon": True}}``.
+        Raises: MissingExtraError; StoreError if the file system cannot be made.
+        """
+        fs, path = open_filesystem(url, storage_options or {})
+        return cls(fs, read_only, path, allowed_exceptions)
+
+    @classmethod
+    def from_mapper(
+        cls, fs_map: Any, read_only: bool = False, allowed_exceptions: tuple[type[Exception], ...] = MISSING
+    ) -> Self:
+        """The store that an fsspec ``FSMap`` (``S3Map``, ``GCSMap``, ``HDFSMap``) shows."""
+        return cls(fs_map.fs, read_only, fs_map.root, allowed_exceptions)
+
+    @classmethod
+    def from_upath(
+        cls, upath: Any, read_only: bool = False, allowed_exceptions: tuple[type[Exception], ...] = MISSING
+    ) -> Self:
+        """The store at a path of ``universal_pathlib``."""
+        return cls(upath.fs, read_only, upath.path, allowed_exceptions)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
+        if self._files is not None:
+            return self._files.get_one(request)
+        key, start, length = request
+        if start is not None and length is not None and length <= 0:
+            return None if self.getsize(key) is None else b""
+        path = self._path(key)
+        try:
+            with self._lock:
+                return self._cat(path, start, length)
+        except self._missing:
+            return None
+        except Exception as error:  # every file system has errors of its own
+            if start is None:
+                raise self._failed("read", key, error) from error
+            nbytes = self.getsize(key)
+            if nbytes is None:
+                return None
+            begin, end = byte_range(start, length, nbytes)
+            if begin == end:
+                return b""  # the range lies past the end, which some servers refuse to answer
+            if start >= 0:
+                raise self._failed(f"read bytes {start} and on of", key, error) from error
+        return self._fetch(Request(key, begin, end - begin))
+
+    def _cat(self, path: str, start: int | None, length: int | None) -> Buffer:
+        if start is None:
+            return bytes(self.fs.cat_file(path))
+        if start < 0:
+            data = bytes(self.fs.cat_file(path, start=start))
+            # Less than was asked for is the whole object, more than that is too: the server does not know ranges.
+            return cut(data, start, length)
+        start = min(start, _FAR)
+        data = bytes(self.fs.cat_file(path, start=start, end=None if length is None else min(start + length, _FAR)))
+        return data if length is None or len(data) <= length else cut(data, start, length)
+
+    def _fetch_all(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        """Fetch many; of file systems that serve one thread, whole objects in one call, which may be faster."""
+        if self.concurrency > 1 or any(request.start is not None for request in requests):
+            return super()._fetch_all(requests, versions)
+        paths = {key: self._path(key) for key in {request.key for request in requests}}
+        with self._lock:
+            found = {path: key for key, path in paths.items() if self.fs.isfile(path)}
+            got = self.fs.cat(list(found), on_error="return") if found else {}
+        values: dict[str, Any] = {found[path]: value for path, value in got.items() if path in found}
+        for key, value in values.items():
+            if isinstance(value, self._missing):
+                values[key] = None
+            elif isinstance(value, Exception):
+                raise self._failed("read", key, value) from value
+        return cut_all([values.get(request.key) for request in requests], requests)
+
+    def _info(self, key: str) -> Mapping[str, Any] | None:
+        try:
+            with self._lock:
+                info: Mapping[str, Any] = self.fs.info(self._path(key))
+        except self._missing:
+            return None
+        except Exception as error:
+            raise self._failed("look up", key, error) from error
+        return None if info.get("type") == "directory" else info
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+        if self._files is not None:
+            return self._files.getsize(key)
+        info = self._info(key)
+        if info is None:
+            return None
+        if info.get("size") is None:  # a server that does not say
+            whole = self._fetch(Request(key))
+            return None if whole is None else len(whole)
+        return int(info["size"])
+
+    def generation(self, key: str) -> object | None:
+        """The entity tag or generation of the object; None if the file system gives none.
+
+        Times of change are not taken for one: an object may be replaced twice within a tick of the server's clock.
+        """
+        if self._files is not None:
+            return self._files.generation(key)
+        info = self._info(key) or {}
+        return next((info[name] for name in ("ETag", "etag", "e_tag", "generation") if info.get(name)), None)
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path."""
+        return iter(sorted(self._found(prefix)))
+
+    def nbytes_stored(self, path: str = "") -> int:
+        """Bytes stored under a path."""
+        return sum(size or 0 for size in self.together(self.getsize, list(self._found(path))))
+
+    def _found(self, prefix: str) -> set[str]:
+        check_path(prefix)
+        if self._files is not None:
+            return set(self._files.list_prefix(prefix))
+        start = self._path(prefix)
+        with self._listing(prefix):
+            names = self.fs.find(start) if not self._is_file(start) else []
+            nskip = len(self.path) + 1 if self.path else 0
+            return {str(name)[nskip:] for name in names if str(name).startswith(f"{start}/" if start else "")}
+        return set()
+
+    def _is_file(self, path: str) -> bool:
+        return bool(path) and path != self.path and bool(self.fs.isfile(path))
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        """Names directly under a path, sorted: (objects, sub-paths)."""
+        check_path(path)
+        if self._protocol == "memory":  # it keeps empty directories
+            return children(self._found(path), path)
+        if self._files is not None:
+            return self._files.list_dir(path)
+        start = self._path(path)
+        objects: set[str] = set()
+        paths: set[str] = set()
+        with self._listing(path):
+            for entry in self.fs.ls(start, detail=True):
+                name = str(entry["name"]).rstrip("/")
+                if name != start and name.startswith(f"{start}/" if start else ""):
+                    (paths if entry["type"] == "directory" else objects).add(name.rpartition("/")[2])
+        return sorted(objects), sorted(paths)
+
+    @contextmanager
+    def _listing(self, path: str) -> Iterator[None]:
+        """Listings must not be old ones: others write here too."""
+        with self._lock:
+            self.fs.invalidate_cache()
+            try:
+                yield
+            except self._missing:
+                pass  # nothing is there
+            except Exception as error:
+                raise self._failed("list", path, error) from error
+            finally:
+                self.fs.invalidate_cache()
+
+    def lock_name(self, key: str) -> Hashable:
+        """The file system and path, with the key."""
+        return self._files.lock_name(key) if self._files is not None else (type(self.fs), str(self), key)
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def check_writable(self) -> None:
+        """Raise `ReadOnlyError` if the store is read-only."""
+        if self.read_only and self._protocol in _READ_ONLY | {"zip"}:
+            raise ReadOnlyError(
+                f"store {self} is read-only: {self._protocol!r} cannot be written to in this way; copy it elsewhere"
+            )
+        super().check_writable()
+
+    def _put(self, key: str, data: bytes | memoryview) -> None:
+        if self._files is not None:
+            self._files.set(key, data)
+            return
+        try:
+            with self._lock:
+                self.fs.pipe_file(self._path(key), bytes(data))
+        except Exception as error:
+            raise self._failed("write", key, error) from error
+
+    def _remove(self, key: str) -> None:
+        if self._files is not None:
+            self._files.delete_many((key,))
+            return
+        if self._info(key) is None:
+            return  # rm would delete all that lies under a path
+        try:
+            with self._lock:
+                self.fs.rm_file(self._path(key))
+        except self._missing:
+            return
+        except Exception as error:
+            raise self._failed("delete", key, error) from error
+
+    # -- names ---------------------------------------------------------------------------------------------------
+
+    def _path(self, key: str) -> str:
+        if not key:
+            return self.path
+        check_key(key)
+        return f"{self.path}/{key}" if self.path or self._protocol == "memory" else key
+
+    def _failed(self, verb: str, key: str, error: Exception) -> StoreError:
+        text = f"store {self}: cannot {verb} {key!r}: {type(error).__name__}: {str(error)[:600]}"
+        if isinstance(error, PermissionError) or "redential" in text or "Forbidden" in text:
+            text += "\nThe server wants credentials, or others: pass them in storage_options=, or {'anon': True}"
+        elif isinstance(error, OSError) or "onnect" in text:
+            text += "\nIs the server reachable, and is the URL right?"
+        return StoreError(text)
+
+    def __str__(self) -> str:
+        return str(self.fs.unstrip_protocol(self.path))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FsspecStore, (self.fs, self.read_only, self.path, self._missing)
+
+
+class FSStore(FsspecStore):
+    """`FsspecStore` with the arguments of zarr 2.
+
+    Args:
+        url: URL, or with `fs` a path on it.
+        normalize_keys: must be False: keys are taken as they are.
+        key_separator: another name for `dimension_separator`.
+        mode: ``"r"`` for reading, anything else for writing.
+        exceptions: what a missing object is recognized by. zarr 2 takes every OSError for a missing object; here only
+            those that say so, unless others are given.
+        dimension_separator: for new Zarr v2 arrays that name none.
+        fs: a file system; then there are no `storage_options`.
+        check, create: accepted for zarr 2; directories are made when they are needed.
+        missing_exceptions: further `exceptions`.
+        storage_options: for the file system.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        normalize_keys: bool = False,
+        key_separator: Literal[".", "/"] | None = None,
+        mode: str = "w",
+        exceptions: tuple[type[Exception], ...] = MISSING,
+        dimension_separator: Literal[".", "/"] | None = None,
+        fs: Any = None,
+        check: bool = False,
+        create: bool = False,
+        missing_exceptions: tuple[type[Exception], ...] | None = None,
+        **storage_options: Any,
+    ) -> None:
+        if normalize_keys:
+            raise StoreError(
+                "FSStore: normalize_keys=True is not supported: two keys must not become one; leave it out"
+            )
+        if fs is not None and storage_options:
+            raise StoreError(f"FSStore: fs and storage_options {sorted(storage_options)} exclude each other")
+        path = os.fspath(url)
+        if fs is None:
+            fs, path = open_filesystem(path, storage_options)
+        super().__init__(fs, mode == "r", path, (*exceptions, *(missing_exceptions or ())))
+        self.dimension_separator = dimension_separator or key_separator
+
+
+def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+    """The file system of a URL, and the path on it. Raises: MissingExtraError, StoreError."""
+    fsspec = require("fsspec", "fsspec", f"{url!r}")
+    given = dict(options)
+    if "::" not in url:
+        # Listings are always asked for anew; see FsspecStore.
+        given = {"use_listings_cache": False, **given}
+    try:
+        fs, path = fsspec.url_to_fs(url, **given)
+    except ImportError as error:
+        raise MissingExtraError(f"{url!r}: {error}") from error
+    except Exception as error:
+        raise StoreError(f"cannot open {url!r}: {type(error).__name__}: {str(error)[:600]}") from error
+    return fs, path
+
+
+def _synchronous(fs: Any) -> Any:
+    """A file system that ordinary functions may call: zarr-python 3 wants asynchronous ones."""
+    inner = getattr(fs, "sync_fs", None)
+    if inner is not None:
+        return inner
+    if getattr(fs, "asynchronous", False):
+        return type(fs)(*fs.storage_args, **{**fs.storage_options, "asynchronous": False})
+    return fs

@@ -1,0 +1,222 @@
+"""Objects in an LMDB database: a memory-mapped file that many processes may read while one of them writes.
+
+A process must not open one LMDB database twice, so stores of one path share one environment, which is closed with the
+last of them; after a fork the child opens its own.
+"""
+# os.path: the store takes what users call a path and gives it back unchanged.
+# ruff: noqa: PTH100
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from gzarr.errors import StoreError
+from gzarr.storage.base import Buffer, Request
+from gzarr.storage.extras import require
+from gzarr.storage.flat import FlatStore
+from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
+
+#: Address space for the map, as in zarr 2: a sparse file, which takes no more of the disk than was written.
+_MAP_NBYTES = 1 << 40 if sys.maxsize >= 1 << 32 else 1 << 28
+#: Threads that may read at once; LMDB's own 126 are few for a process that reads with many.
+_READERS = 1024
+
+_opened: dict[tuple[int, str], tuple[Any, list[int]]] = {}
+_opened_lock = threading.Lock()
+
+
+class LMDBStore(FlatStore):
+    """A store in an LMDB database; needs ``pip install 'gzarr[lmdb]'``. Close it when writing is done.
+
+    Keys have at most 511 bytes.
+
+    Args:
+        path: path of the database, a directory; made if it is missing.
+        buffers: accepted for zarr 2; answers are always bytes of their own, since LMDB's views end with a transaction.
+        dimension_separator: for new Zarr v2 arrays that name none.
+        read_only: refuse changes, and open the database so that nothing can change it.
+        kwargs: for `lmdb.open`. A database that another store of this process has open stays as that opened it.
+
+    Raises: MissingExtraError; StoreError if the database cannot be opened.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        buffers: bool = True,
+        dimension_separator: Literal[".", "/"] | None = None,
+        *,
+        read_only: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self._lmdb = require("lmdb", "lmdb", "LMDBStore")
+        self._name = f"lmdb://{os.fsdecode(path)}"
+        self.path = os.path.abspath(os.fsdecode(path))
+        self.dimension_separator = dimension_separator
+        self.read_only = read_only
+        self._kwargs = kwargs
+        self._lock = threading.Lock()
+        self._environment: Any = None
+        self._pid = 0
+        self._release: Any = None
+        self._env()
+
+    def _env(self) -> Any:
+        if self._environment is not None and self._pid == os.getpid():
+            return self._environment
+        with self._lock:
+            if self._environment is None or self._pid != os.getpid():
+                self._pid = os.getpid()
+                place = (self._pid, os.path.realpath(self.path))
+                self._environment = self._open(place)
+                self._release = weakref.finalize(self, _release, place)
+            return self._environment
+
+    def _open(self, place: tuple[int, str]) -> Any:
+        linux = sys.platform.startswith("linux")  # elsewhere a writable map takes its whole size on the disk
+        # Written pages reach the disk when the system sees fit, as in zarr 2: a crash of the system may lose writes.
+        options = {"map_size": _MAP_NBYTES, "max_readers": _READERS, "meminit": False, "writemap": linux}
+        options |= {"metasync": False, "sync": False, "map_async": False, "readonly": self.read_only, **self._kwargs}
+        with _opened_lock:
+            if place not in _opened:
+                _close_inherited(place)
+                try:
+                    _opened[place] = (self._lmdb.open(self.path, **options), [0])
+                except (self._lmdb.Error, OSError) as error:
+                    raise StoreError(f"store {self}: cannot open the database: {error}") from error
+            environment, users = _opened[place]
+            users[0] += 1
+            return environment
+
+    @contextmanager
+    def _transaction(self, verb: str, write: bool = False) -> Iterator[Any]:
+        env = self._env()
+        try:
+            with env.begin(write=write, buffers=not write) as txn:
+                yield txn
+        except self._lmdb.MapFullError as error:
+            raise StoreError(f"store {self}: cannot {verb}: the map is full; open it with map_size=...") from error
+        except self._lmdb.Error as error:
+            raise StoreError(f"store {self}: cannot {verb}: {error}") from error
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order, all from one state of the database; ranges are copied, not whole objects."""
+        found: list[Buffer | None] = []
+        with self._transaction("read") as txn:
+            for key, start, length in requests:
+                value = self._lookup(txn, key)
+                if value is not None:
+                    begin, end = byte_range(start, length, len(value))
+                    value = bytes(value[begin:end])
+                found.append(value)
+        return found
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+        with self._transaction("look up") as txn:
+            value = self._lookup(txn, key)
+            return None if value is None else len(value)
+
+    def _lookup(self, txn: Any, key: str) -> Any:
+        name = key.encode()
+        return txn.get(name) if 0 < len(name) <= self._env().max_key_size() else None
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path, as they were when listing began."""
+        check_path(prefix)
+        start = f"{prefix}/".encode() if prefix else b""
+        keys = []
+        with self._transaction("list keys") as txn, txn.cursor() as cursor:
+            if cursor.set_range(start) if start else cursor.first():
+                for name in cursor.iternext(keys=True, values=False):
+                    key = bytes(name)
+                    if not key.startswith(start):
+                        break
+                    keys.append(key.decode())
+        return iter(keys)
+
+    def lock_name(self, key: str) -> Hashable:
+        """The real path of the database, with the key."""
+        return os.path.realpath(self.path), key
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair in one transaction: all of them or none. Raises: StoreError."""
+        self.check_writable()
+        most = self._env().max_key_size()
+        rows = []
+        for key, value in items:
+            check_key(key)
+            if len(key.encode()) > most:
+                raise StoreError(f"store {self}: key {key!r} has {len(key.encode())} bytes, LMDB takes {most}")
+            rows.append((key.encode(), as_bytes(key, value)))
+        if rows:
+            with self._transaction(f"write {rows[0][0]!r}", write=True) as txn:
+                for name, data in rows:
+                    txn.put(name, data)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys in one transaction; missing ones are ignored."""
+        self.check_writable()
+        names = [key.encode() for key in keys]
+        if names:
+            with self._transaction("delete", write=True) as txn:
+                for name in names:
+                    if 0 < len(name) <= self._env().max_key_size():
+                        txn.delete(name)
+
+    def flush(self) -> None:
+        """Bring everything that was written to the disk."""
+        if not self.read_only:
+            self._env().sync(True)
+
+    def close(self) -> None:
+        """Bring everything to the disk and give the database up; it is opened again when the store is used again."""
+        with self._lock:
+            if self._environment is not None and self._pid == os.getpid():
+                if not self.read_only:
+                    self._environment.sync(True)
+                self._release()
+            self._environment = None
+
+    def __str__(self) -> str:
+        return self._name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self.path, self.dimension_separator, self.read_only, self._kwargs)
+
+
+def _unpickled(path: str, separator: Literal[".", "/"] | None, read_only: bool, kwargs: dict[str, Any]) -> LMDBStore:
+    return LMDBStore(path, dimension_separator=separator, read_only=read_only, **kwargs)
+
+
+def _close_inherited(place: tuple[int, str]) -> None:
+    """Close the environment that a child inherited, which LMDB lets it do without harm to the parent's."""
+    for other in [other for other in _opened if other[1] == place[1] and other[0] != place[0]]:
+        _opened.pop(other)[0].close()
+
+
+def _after_fork() -> None:
+    global _opened_lock  # noqa: PLW0603 - a thread of the parent may have held it
+    _opened_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _release(place: tuple[int, str]) -> None:
+    """Give up one use of an environment; the last use closes it."""
+    if place[0] != os.getpid():
+        return  # a child must leave its parent's environment alone
+    with _opened_lock:
+        environment, users = _opened[place]
+        users[0] -= 1
+        if not users[0]:
+            del _opened[place]
+            environment.close()

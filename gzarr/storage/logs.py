@@ -1,0 +1,79 @@
+"""A store that tells a logger of every call and how long it took."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.wrap import WrapperStore
+
+
+class LoggingStore(WrapperStore):
+    """Passes everything on to a store and logs it under the name "gzarr.storage".
+
+    Args:
+        store: the store to watch.
+        log_level: level of the messages.
+        log_handler: where they go besides what the logging module is configured for.
+    """
+
+    def __init__(self, store: Store, log_level: str = "DEBUG", log_handler: logging.Handler | None = None) -> None:
+        super().__init__(store)
+        self._level = logging.getLevelNamesMapping()[log_level]
+        self._logger = logging.getLogger("gzarr.storage")
+        self._logger.setLevel(min(self._level, self._logger.level or self._level))
+        if log_handler is not None and log_handler not in self._logger.handlers:
+            self._logger.addHandler(log_handler)
+
+    @contextmanager
+    def _logged(self, verb: str, what: object) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._logger.log(self._level, "%s: %s %s: %.6f s", self, verb, what, time.perf_counter() - start)
+
+    def get_one(self, request: Request) -> Buffer | None:
+        """Fetch one request."""
+        with self._logged("get", request):
+            return super().get_one(request)
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order."""
+        with self._logged("get", list(requests)):
+            return super().get_many(requests)
+
+    def set(self, key: str, value: Buffer) -> None:
+        """Store one object atomically."""
+        with self._logged("set", key):
+            super().set(key, value)
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair."""
+        items = list(items)
+        with self._logged("set", [key for key, _ in items]):
+            super().set_many(items)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys."""
+        keys = list(keys)
+        with self._logged("delete", keys):
+            super().delete_many(keys)
+
+    def delete_prefix(self, path: str = "") -> None:
+        """Delete every key under a path."""
+        with self._logged("delete all under", path):
+            super().delete_prefix(path)
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        """Names directly under a path, sorted: (objects, sub-paths)."""
+        with self._logged("list", path):
+            return super().list_dir(path)
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes."""
+        with self._logged("size of", key):
+            return super().getsize(key)

@@ -1,0 +1,171 @@
+"""Objects as documents ``{"key": ..., "value": ...}`` of a MongoDB collection, as zarr 2 stored them.
+
+A document has at most 16 MB, so chunks and shards must stay below that. Ranges are cut from whole values here.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from gzarr.errors import StoreError
+from gzarr.storage.base import Buffer, Request
+from gzarr.storage.extras import require
+from gzarr.storage.flat import FlatStore, cut_all
+from gzarr.storage.rules import as_bytes, check_key, check_path
+
+#: Milliseconds to wait for a server; the driver's own 30 s are long to learn that a name is wrong.
+_SELECTION_TIMEOUT_MS = 5000
+#: Largest document (MongoDB manual, "Limits"), less some room for the key.
+_MAX_NBYTES = (16 << 20) - 4096
+
+
+class MongoDBStore(FlatStore):
+    """A store in a MongoDB collection; needs ``pip install 'gzarr[mongodb]'``.
+
+    Args:
+        database: name of the database.
+        collection: name of the collection.
+        dimension_separator: for new Zarr v2 arrays that name none.
+        read_only: refuse changes.
+        kwargs: for `pymongo.MongoClient`: ``host``, ``port``, ``username``, ...
+
+    Raises: MissingExtraError. A server that does not answer is noticed by the first call that asks it.
+    """
+
+    concurrency = 64
+
+    def __init__(
+        self,
+        database: str = "mongodb_zarr",
+        collection: str = "zarr_collection",
+        dimension_separator: Literal[".", "/"] | None = None,
+        *,
+        read_only: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self._pymongo = require("pymongo", "mongodb", "MongoDBStore")
+        self._database, self._collection, self._kwargs = database, collection, kwargs
+        self.dimension_separator = dimension_separator
+        self.read_only = read_only
+        self._client: Any = None
+        host = kwargs.get("host", "localhost")
+        # A URI may hold a password.
+        shown = re.sub(r"//[^@/]*@", "//", host) if isinstance(host, str) else str(host)
+        self._name = f"mongodb://{shown.removeprefix('mongodb://')}:{kwargs.get('port', 27017)}/{database}/{collection}"
+        self._indexed = False
+
+    @property
+    def client(self) -> Any:
+        """The driver's client, a new one after `close`."""
+        if self._client is None:
+            options = {"serverSelectionTimeoutMS": _SELECTION_TIMEOUT_MS, **self._kwargs}
+            self._client = self._pymongo.MongoClient(**options)
+            weakref.finalize(self, self._client.close)
+        return self._client
+
+    @property
+    def collection(self) -> Any:
+        """The collection, as an object of the driver."""
+        return self.client[self._database][self._collection]
+
+    @contextmanager
+    def _failures(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except self._pymongo.errors.PyMongoError as error:
+            raise StoreError(f"store {self}: cannot {verb}: {str(error)[:500]}; check host, port and user") from error
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order, with one query. Raises: StoreError."""
+        keys = sorted({request.key for request in requests})
+        if not keys:
+            return []
+        with self._failures(f"read {keys[0]!r}"):
+            documents = self.collection.find({"key": {"$in": keys}}, {"_id": 0})
+            values = {document["key"]: bytes(document["value"]) for document in documents}
+        return cut_all([values.get(request.key) for request in requests], requests)
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing; the server measures it."""
+        sizes = self._sizes({"key": key})
+        return sizes[0] if sizes else None
+
+    def nbytes_stored(self, path: str = "") -> int:
+        """Bytes stored under a path; the server measures them."""
+        return sum(self._sizes(_under(path)))
+
+    def _sizes(self, query: dict[str, Any]) -> list[int]:
+        stages = [{"$match": query}, {"$project": {"_id": 0, "nbytes": {"$binarySize": "$value"}}}]
+        with self._failures("look up sizes"):
+            return [int(document["nbytes"]) for document in self.collection.aggregate(stages)]
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path, as they were when listing began."""
+        with self._failures("list keys"):
+            found = self.collection.find(_under(prefix), {"_id": 0, "key": 1})
+            return iter([document["key"] for document in found])
+
+    def lock_name(self, key: str) -> Hashable:
+        """The server, database and collection, with the key."""
+        return self._name, key
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair, in as few messages as they fit in. Raises: StoreError."""
+        self.check_writable()
+        operations = []
+        for key, value in items:
+            check_key(key)
+            data = as_bytes(key, value)
+            if len(data) > _MAX_NBYTES:
+                raise StoreError(
+                    f"store {self}: key {key!r}: {len(data)} bytes, and a MongoDB document holds {_MAX_NBYTES};"
+                    " choose smaller chunks"
+                )
+            document = {"key": key, "value": data}
+            operations.append(self._pymongo.ReplaceOne({"key": key}, document, upsert=True))
+        if operations:
+            with self._failures(f"write {len(operations)} objects"):
+                self._make_index()
+                self.collection.bulk_write(operations, ordered=True)
+
+    def _make_index(self) -> None:
+        """Keys are unique, also where two writers insert one at the same time; and they are found without a scan."""
+        if not self._indexed:
+            self.collection.create_index("key", unique=True)
+            self._indexed = True
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys; missing ones are ignored."""
+        self.check_writable()
+        names = list(keys)
+        if names:
+            with self._failures("delete"):
+                self.collection.delete_many({"key": {"$in": names}})
+
+    def close(self) -> None:
+        """Close the connections; new ones are made when the store is used again."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def __str__(self) -> str:
+        return self._name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self._database, self._collection, self.dimension_separator, self.read_only, self._kwargs)
+
+
+def _unpickled(
+    database: str, collection: str, separator: Literal[".", "/"] | None, read_only: bool, kwargs: dict[str, Any]
+) -> MongoDBStore:
+    return MongoDBStore(database, collection, separator, read_only=read_only, **kwargs)
+
+
+def _under(path: str) -> dict[str, Any]:
+    """A query for the keys under a path; an anchored expression uses the index."""
+    check_path(path)
+    return {"key": {"$regex": f"^{re.escape(path)}/"}} if path else {}

@@ -1,0 +1,375 @@
+"""N5 containers, shown as Zarr v2: attributes.json as .zgroup, .zarray and .zattrs, blocks under v2 chunk keys.
+
+N5 keeps everything that is said of a node in one ``attributes.json``, writes shapes with the fastest axis first, and
+stores block (i, j, k) of an array under ``k/j/i``. Blocks have a header, which is the business of a codec
+("n5_wrapper", `gzarr.codecs.n5`), so the documents that are shown name that as the compressor. A directory that holds
+nodes and has no document is a group, as N5 says.
+
+Source: https://github.com/saalfeldlab/n5#file-system-specification
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from gzarr.errors import MetadataError, StoreError
+from gzarr.storage.base import Buffer, R, Request, Store, T
+from gzarr.storage.local import LocalStore
+from gzarr.storage.rules import as_bytes, check_key, check_path, cut
+
+DOCUMENT = "attributes.json"
+#: What N5 says of a node itself; all other names in a document are attributes of the user.
+_RESERVED = ("n5", "dataType", "dimensions", "blockSize", "compression")
+_SHOWN = (".zgroup", ".zarray", ".zattrs")
+#: Documents that N5 has no place for.
+_REFUSED = ("zarr.json", ".zmetadata")
+_VERSION = "2.0.0"  # the one that zarr 2 writes
+_CHUNK = re.compile(r"\d+(\.\d+)+$")
+_BLOCK = re.compile(r"\d+(/\d+)*$")
+
+
+class N5Store(Store):
+    """An N5 container as a store of Zarr v2 nodes; new arrays in it are N5 data sets.
+
+    Args:
+        store: path of the container, or a store that holds it.
+        normalize_keys: must be False.
+        dimension_separator: accepted for zarr 2; N5's is always "/".
+        read_only: refuse changes.
+    """
+
+    zarr_format: Literal[2, 3] | None = 2
+    dimension_separator: Literal[".", "/"] | None = "."
+
+    def __init__(
+        self,
+        store: Store | str | os.PathLike[str],
+        normalize_keys: bool = False,
+        dimension_separator: Literal[".", "/"] | None = None,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        if normalize_keys:
+            raise StoreError(
+                "N5Store: normalize_keys=True is not supported: two keys must not become one; leave it out"
+            )
+        self._store = store if isinstance(store, Store) else LocalStore(store)
+        self.read_only = read_only or self._store.read_only
+        self.concurrency = self._store.concurrency
+        self._lock = threading.RLock()
+
+    @property
+    def path(self) -> str:
+        """Path of the directory, of a container on this machine."""
+        return str(getattr(self._store, "root", self._store))
+
+    # -- documents -----------------------------------------------------------------------------------------------
+
+    def _document(self, path: str) -> dict[str, Any] | None:
+        """What a node's document says; None if it has none."""
+        key = _join(path, DOCUMENT)
+        data = self._store.get_one(Request(key))
+        if data is None:
+            return None
+        try:
+            document = json.loads(bytes(data))
+            if not isinstance(document, dict):
+                raise TypeError(f"expected an object, got {document!r}")  # noqa: TRY301
+        except (ValueError, TypeError) as error:
+            raise MetadataError(f"{self}: {key}: the document is malformed: {error}") from error
+        return document
+
+    def _write(self, path: str, document: Mapping[str, Any]) -> None:
+        key = _join(path, DOCUMENT)
+        if document:
+            self._store.set(key, json.dumps(document, indent=4, sort_keys=True).encode())
+        else:
+            self._store.delete_many((key,))
+
+    def _shown(self, key: str) -> bytes | None:
+        """A Zarr document made of what N5 says."""
+        path, _, name = key.rpartition("/")
+        document = self._document(path)
+        if name == ".zattrs":
+            found: Any = {k: v for k, v in (document or {}).items() if k not in _RESERVED} or None
+        elif name == ".zarray":
+            found = _to_zarr(document, f"{self}: {_join(path, DOCUMENT)}") if _is_array(document) else None
+        else:
+            group = not _is_array(document) if document is not None else self._holds_nodes(path)
+            found = {"zarr_format": 2} if group else None
+        return None if found is None else json.dumps(found, indent=4, sort_keys=True).encode()
+
+    def _holds_nodes(self, path: str) -> bool:
+        """Whether a directory without a document has nodes below it and lies in no array."""
+        objects, paths = self._store.list_dir(path)
+        if objects or not paths or self._array_above(path) is not None:
+            return False
+        return any(
+            DOCUMENT in self._store.list_dir(_join(path, name))[0] or self._holds_nodes(_join(path, name))
+            for name in paths
+        )
+
+    def _array_above(self, path: str) -> str | None:
+        """The array whose blocks lie at a path, if any."""
+        parts = path.split("/")
+        for n in range(len(parts) - 1, -1, -1):
+            above = "/".join(parts[:n])
+            if not _BLOCK.match("/".join(parts[n:])):
+                return None
+            if _is_array(self._document(above)):
+                return above
+        return None
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order."""
+        found: list[Buffer | None] = [None] * len(requests)
+        blocks: list[int] = []
+        documents: dict[str, bytes | None] = {}
+        for position, request in enumerate(requests):
+            name = request.key.rpartition("/")[2]
+            if name in _SHOWN:
+                if request.key not in documents:
+                    documents[request.key] = self._shown(request.key)
+                value = documents[request.key]
+                found[position] = None if value is None else cut(value, request.start, request.length)
+            elif name not in _REFUSED:
+                blocks.append(position)
+        asked = [requests[i]._replace(key=_to_n5_key(requests[i].key)) for i in blocks]
+        for position, block in zip(blocks, self._store.get_many(asked) if asked else (), strict=True):
+            found[position] = block
+        return found
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+        name = key.rpartition("/")[2]
+        if name in _SHOWN:
+            value = self._shown(key)
+            return None if value is None else len(value)
+        return None if name in _REFUSED or not key else self._store.getsize(_to_n5_key(key))
+
+    def generation(self, key: str) -> object | None:
+        """What the store says of the version of the object that holds this one."""
+        return self._store.generation(_to_n5_key(key))
+
+    def together(self, function: Any, items: Sequence[T]) -> list[R]:
+        """Call a function for each item, as the store does."""
+        return self._store.together(function, items)
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path, in Zarr's names."""
+        check_path(prefix)
+        objects, paths = self.list_dir(prefix)
+        yield from (_join(prefix, name) for name in objects)
+        for name in paths:
+            yield from self.list_prefix(_join(prefix, name))
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        """Names directly under a path, sorted: (objects, sub-paths). The chunks of an array lie directly under it."""
+        check_path(path)
+        if path and self._array_above(path) is not None:
+            return [], []
+        names, paths = self._store.list_dir(path)
+        document = self._document(path) if DOCUMENT in names else None
+        objects = [name for name in names if name != DOCUMENT]
+        if _is_array(document):
+            for name in [name for name in paths if name.isdecimal()]:
+                start = _join(path, name)
+                blocks = self._store.list_prefix(start)
+                nskip = len(path) + 1 if path else 0
+                objects += [".".join(reversed(key[nskip:].split("/"))) for key in blocks]
+            paths = [name for name in paths if not name.isdecimal()]
+        objects += [name for name in _SHOWN if self._shown(_join(path, name)) is not None]
+        return sorted(objects), paths
+
+    def lock_name(self, key: str) -> Hashable:
+        """The name of the object that holds this one."""
+        return self._store.lock_name(_to_n5_key(key))
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair. Raises: MetadataError for an array that N5 cannot hold."""
+        self.check_writable()
+        blocks: list[tuple[str, Buffer]] = []
+        documents: list[tuple[str, Buffer]] = []
+        for key, value in items:
+            check_key(key)
+            name = key.rpartition("/")[2]
+            if name in _REFUSED:
+                raise StoreError(f"{self}: N5 has no place for {key!r}; create nodes in it with zarr_format=2")
+            (documents if name in _SHOWN else blocks).append((key, value))
+        if blocks:
+            self._store.set_many((_to_n5_key(key), value) for key, value in blocks)
+        for key, value in documents:
+            self._set_document(key, value)
+
+    def _set_document(self, key: str, value: Buffer) -> None:
+        path, _, name = key.rpartition("/")
+        what = f"{self}: {key}"
+        said = json.loads(as_bytes(key, value))
+        with self._lock:
+            old = self._document(path) or {}
+            if name == ".zattrs":
+                taken = [k for k in said if k in _RESERVED]
+                if taken:
+                    raise MetadataError(f"{what}: N5 uses the name {taken[0]!r} itself; call the attribute otherwise")
+                new = {**{k: v for k, v in old.items() if k in _RESERVED}, **said}
+            elif name == ".zgroup":
+                new = {**old, "n5": _VERSION}
+            else:
+                new = {**old, **_to_n5(said, what), **({} if path else {"n5": _VERSION})}
+            self._write(path, new)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys; missing ones are ignored. Deleting a Zarr document takes its part out of N5's."""
+        self.check_writable()
+        names = list(keys)
+        self._store.delete_many([_to_n5_key(k) for k in names if k.rpartition("/")[2] not in (*_SHOWN, *_REFUSED)])
+        for key in names:
+            path, _, name = key.rpartition("/")
+            if name in _SHOWN:
+                with self._lock:
+                    old = self._document(path)
+                    if old is not None and (name == ".zattrs" or _is_array(old) == (name == ".zarray")):
+                        keep = {k: v for k, v in old.items() if (k in _RESERVED) == (name == ".zattrs")}
+                        self._write(path, keep)
+
+    def delete_prefix(self, path: str = "") -> None:
+        """Delete everything under a path."""
+        self.check_writable()
+        self._store.delete_prefix(path)
+
+    def clear(self) -> None:
+        """Delete everything."""
+        self.delete_prefix()
+
+    def move_prefix(self, source: str, dest: str) -> None:
+        """Rename everything under `source` to lie under `dest`. Raises: StoreError if anything lies there."""
+        self.check_writable()
+        self._store.move_prefix(source, dest)
+
+    def nbytes_stored(self, path: str = "") -> int:
+        """Bytes stored under a path, as N5 stores them."""
+        return self._store.nbytes_stored(path)
+
+    def close(self) -> None:
+        """Close the store below."""
+        self._store.close()
+
+    def __str__(self) -> str:
+        return str(self._store)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self._store, self.read_only)
+
+
+class N5FSStore(N5Store):
+    """`N5Store` on an fsspec file system; arguments are those of `gzarr.storage.FSStore`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        from gzarr.storage.fsspec import FSStore
+
+        super().__init__(FSStore(*args, **kwargs))
+
+
+def _unpickled(store: Store, read_only: bool) -> N5Store:
+    return N5Store(store, read_only=read_only)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}/{name}" if path else name
+
+
+def _to_n5_key(key: str) -> str:
+    """Where N5 has what Zarr calls by a key."""
+    path, _, name = key.rpartition("/")
+    if name in _SHOWN:
+        return _join(path, DOCUMENT)
+    return _join(path, "/".join(reversed(name.split(".")))) if _CHUNK.match(name) else key
+
+
+def _is_array(document: Mapping[str, Any] | None) -> bool:
+    return document is not None and "dimensions" in document
+
+
+def _to_zarr(document: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
+    """The ``.zarray`` of a data set. Raises: MetadataError naming the field."""
+    said = document or {}
+    try:
+        dtype = np.dtype(said["dataType"])
+        chunks = list(reversed(said["blockSize"]))
+        compression = said.get("compression", said.get("compressionType", {"type": "raw"}))
+        if isinstance(compression, str):  # before version 1.1 of N5
+            compression = {"type": compression}
+        compressor = _compressor_to_zarr(compression)
+        shape = list(reversed(said["dimensions"]))
+    except (KeyError, TypeError) as error:
+        raise MetadataError(f"{what}: the data set is malformed: {error}") from error
+    codec = {"id": "n5_wrapper", "compressor_config": compressor, "dtype": dtype.str, "chunk_shape": chunks}
+    fixed = {"fill_value": 0, "order": "C", "filters": [], "dimension_separator": ".", "zarr_format": 2}
+    return {"shape": shape, "chunks": chunks, "dtype": dtype.str, "compressor": codec, **fixed}
+
+
+def _to_n5(said: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """What N5 says of an array. Raises: MetadataError for what N5 does not have."""
+    try:
+        dtype = np.dtype(said["dtype"])
+    except TypeError:
+        dtype = np.dtype("V1")
+    if dtype.kind not in "biufc":
+        raise MetadataError(f"{what}: N5 has no data type for {said['dtype']!r}; it has integers and floats")
+    for name, wanted in (("fill_value", (0, None, False, 0.0)), ("order", ("C",)), ("filters", (None, []))):
+        if said.get(name) not in wanted and said.get(name) != [0.0, 0.0]:
+            raise MetadataError(f"{what}: N5 has no {name}={said[name]!r}; only {wanted[0]!r}")
+    if said.get("dimension_separator", ".") != ".":
+        raise MetadataError(f"{what}: N5 has its own chunk keys; leave dimension_separator out")
+    return {
+        "dimensions": list(reversed(said["shape"])),
+        "blockSize": list(reversed(said["chunks"])),
+        "dataType": dtype.name,
+        "compression": _compressor_to_n5(said["compressor"]),
+    }
+
+
+def _compressor_to_n5(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    if config is not None and config["id"] == "n5_wrapper":
+        config = config["compressor_config"]
+    if config is None:
+        return {"type": "raw"}
+    rest = {k: v for k, v in config.items() if k != "id"}
+    match config["id"]:
+        case "bz2":
+            return {"type": "bzip2", "blockSize": rest.get("level", 1)}
+        case "gzip" | "zlib":
+            return {"type": "gzip", "level": rest.get("level", 1), "useZlib": config["id"] == "zlib"}
+        case "lzma" if rest.get("format", 1) == 1 and rest.get("check", -1) in (-1, 4) and not rest.get("filters"):
+            return {"type": "xz", "preset": rest.get("preset") or 6}
+    return {"type": config["id"], **rest}
+
+
+def _compressor_to_zarr(said: Mapping[str, Any]) -> dict[str, Any] | None:
+    rest = {k: v for k, v in said.items() if k != "type"}
+    match said["type"]:
+        case "raw":
+            return None
+        case "bzip2":
+            return {"id": "bz2", "level": rest.get("blockSize", 9)}
+        case "gzip":
+            level = rest.get("level", -1)
+            return {"id": "zlib" if rest.get("useZlib") else "gzip", "level": level if level >= 0 else 6}
+        case "xz":
+            return {"id": "lzma", "format": 1, "check": -1, "preset": rest.get("preset", 6), "filters": None}
+        case "blosc":
+            return {"id": "blosc", **{k: v for k, v in rest.items() if k != "nthreads"}}
+        case "lz4" if "blockSize" in rest:  # frames of lz4-java, which are told apart by their magic
+            return {"id": "lz4"}
+    return {"id": said["type"], **rest}

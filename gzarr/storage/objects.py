@@ -1,0 +1,311 @@
+"""Objects of object stores (Amazon S3, Google Cloud Storage, Azure Blob Storage, HTTP servers) through `obstore`.
+
+Reads can be tied to an entity tag, so shards are read in ranges that the server itself keeps to one version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote
+
+from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
+from gzarr.storage.base import Buffer, Request, host_view
+from gzarr.storage.extras import require
+from gzarr.storage.remote import RemoteStore
+from gzarr.storage.rules import byte_range, check_path, cut
+
+#: Keys listed at a time; a page of S3 has 1,000.
+_PAGE = 1000
+#: Keys in one request to delete: what S3 takes.
+_DELETE_PAGE = 1000
+
+
+class ObjectStore(RemoteStore):
+    """A store in a bucket or container, or in any other store of obstore; needs ``pip install 'gzarr[s3]'``.
+
+    Args:
+        store: an obstore store, such as ``obstore.store.S3Store("bucket", prefix="data.zarr", region="eu-west-1")``.
+            `gzarr.open` makes one from ``s3://``, ``gs://`` and ``az://`` URLs.
+        read_only: refuse changes.
+        url: what to call the store; by default made from the class and prefix of `store`.
+
+    Raises: MissingExtraError.
+    """
+
+    pins = True
+
+    def __init__(self, store: Any, *, read_only: bool = False, url: str | None = None) -> None:
+        self._obstore = require("obstore", "s3", "ObjectStore")
+        self._errors = require("obstore.exceptions", "s3", "ObjectStore")
+        self.store = store
+        self.read_only = read_only
+        self._url = url
+        self._name = url or _described(store)
+        # A store in memory has no name that another would not have too.
+        self._lock_root: Hashable = self._name if url or not type(store).__name__.startswith("Memory") else id(store)
+
+    @contextmanager
+    def _failures(self, verb: str, key: str) -> Iterator[None]:
+        try:
+            yield
+        except (self._errors.BaseError, OSError, ValueError) as error:
+            raise self._failed(verb, key, error) from error
+
+    def _failed(self, verb: str, key: str, error: Exception) -> StoreError:
+        text = str(error).partition("\n\nDebug source")[0].strip()
+        where = f"store {self}: cannot {verb} {key!r}: {text[:600]}"
+        refused = (self._errors.PermissionDeniedError, self._errors.UnauthenticatedError, PermissionError)
+        if isinstance(error, refused) or _asks_for_credentials(text):
+            return StoreError(
+                f"{where}\nThe server wants credentials, or others: pass them in storage_options=, set them in the"
+                " environment (AWS_ACCESS_KEY_ID, AZURE_STORAGE_ACCOUNT_KEY, GOOGLE_APPLICATION_CREDENTIALS), or pass"
+                " storage_options={'anon': True} for public data"
+            )
+        if isinstance(error, FileNotFoundError) or "NoSuchBucket" in text or "ContainerNotFound" in text:
+            return StoreError(f"{where}\nIs the bucket or container named rightly, and does it exist?")
+        if isinstance(error, (self._errors.GenericError, OSError)):
+            return StoreError(f"{where}\nIs the server reachable, and are URL and endpoint right?")
+        return StoreError(where)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
+        key, start, length = request
+        options: dict[str, Any] = {}
+        if version is not None:
+            options["if_match"] = version
+        if start is not None:
+            if start < 0 and not (length is None or start + length >= 0):
+                whole = self._fetch(Request(key, start), version)  # a part of a suffix has no request of its own
+                return None if whole is None else _part_of_suffix(whole, start, length)
+            if start >= 1 << 63 or length == 0 or (length is not None and length < 0):
+                return None if self.getsize(key) is None else b""
+            options["range"] = _range(start, length)
+        try:
+            result = self._obstore.get(self.store, key, options=options)
+            # Some servers do not know If-Match, so what came is compared too.
+            if version is None or result.meta["e_tag"] == version:
+                return memoryview(result.bytes())
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, self._errors.NotFoundError) as error:
+            if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error):
+                raise self._failed("read", key, error) from error
+            return None
+        except self._errors.InvalidPathError:
+            return None  # what cannot be a key has no object
+        except self._errors.PreconditionError as error:
+            raise ReplacedError(f"store {self}: {key!r} was replaced while it was read") from error
+        except (self._errors.BaseError, OSError, ValueError) as error:
+            if start is not None:
+                return self._fetch_otherwise(request, version, error)
+            raise self._failed("read", key, error) from error
+        raise ReplacedError(f"store {self}: {key!r} was replaced while it was read")
+
+    def _fetch_otherwise(self, request: Request, version: object | None, error: Exception) -> Buffer | None:
+        """Answer a range that the server did not: it may lie past the end, or be a suffix, which Azure has not."""
+        key, start, length = request
+        if "non-partial" in str(error):  # the server does not know ranges, or does not say that it sent one
+            whole = self._fetch(Request(key), version)
+            return None if whole is None else memoryview(cut(bytes(whole), start, length))
+        nbytes = self.getsize(key)
+        if nbytes is None:
+            return None
+        begin, end = byte_range(start, length, nbytes)
+        if begin == end:
+            return b""
+        if start is not None and start < 0:
+            return self._fetch(Request(key, begin, end - begin), version)
+        raise self._failed(f"read bytes {start} and on of", key, error) from error
+
+    def _head(self, key: str) -> Any | None:
+        try:
+            return self._obstore.head(self.store, key)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+        except (self._errors.NotFoundError, self._errors.InvalidPathError):
+            return None
+        except (self._errors.BaseError, OSError, ValueError) as error:
+            raise self._failed("look up", key, error) from error
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+        head = self._head(key)
+        return None if head is None else int(head["size"])
+
+    def generation(self, key: str) -> object | None:
+        """The entity tag, which the server changes with every write; None if the object is missing.
+
+        Raises: StoreError if the server gives objects no tags.
+        """
+        head = self._head(key)
+        if head is None:
+            return None
+        if head["e_tag"] is None:
+            raise StoreError(f"store {self}: the server gives {key!r} no entity tag")
+        return str(head["e_tag"])
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path."""
+        return iter([key for key, _ in self._listed(prefix)])
+
+    def nbytes_stored(self, path: str = "") -> int:
+        """Bytes stored under a path, as the listing says."""
+        return sum(nbytes for _, nbytes in self._listed(path))
+
+    def _listed(self, prefix: str) -> list[tuple[str, int]]:
+        check_path(prefix)
+        start = f"{prefix}/" if prefix else ""
+        with self._failures("list", prefix):
+            pages = self._obstore.list(self.store, prefix or None, chunk_size=_PAGE)
+            # Names that end in a slash are what consoles make of folders.
+            return [(o["path"], o["size"]) for page in pages for o in page if o["path"].startswith(start)]
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        """Names directly under a path, sorted: (objects, sub-paths)."""
+        check_path(path)
+        nskip = len(path) + 1 if path else 0
+        with self._failures("list", path):
+            found = self._obstore.list_with_delimiter(self.store, path or None)
+        objects = {o["path"][nskip:] for o in found["objects"] if o["path"] != path}
+        return sorted(objects - {""}), sorted({name.rstrip("/")[nskip:] for name in found["common_prefixes"]} - {""})
+
+    def lock_name(self, key: str) -> Hashable:
+        """The name of the store, with the key."""
+        return self._lock_root, key
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def _put(self, key: str, data: bytes | memoryview) -> None:
+        with self._failures("write", key):
+            self._obstore.put(self.store, key, bytes(data) if host_view(data).nbytes < _PAGE else data)
+
+    def _remove(self, key: str) -> None:
+        try:
+            self._obstore.delete(self.store, key)
+        except (FileNotFoundError, NotADirectoryError, self._errors.NotFoundError):
+            return
+        except (self._errors.BaseError, OSError) as error:
+            # Where a name is both an object's and a path's, file systems refuse what object stores ignore.
+            if self._head(key) is not None:
+                raise self._failed("delete", key, error) from error
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys, a thousand in each request where the server takes that; missing ones are ignored."""
+        self.check_writable()
+        names = list(dict.fromkeys(keys))
+        pages = [names[i : i + _DELETE_PAGE] for i in range(0, len(names), _DELETE_PAGE)]
+        try:
+            self.together(lambda page: self._obstore.delete(self.store, page), pages)
+        except (self._errors.BaseError, OSError):
+            super().delete_many(names)  # one is missing and the server minds, or it takes only one at a time
+
+    def _copy(self, source: str, dest: str) -> None:
+        with self._failures(f"copy to {dest!r} the object", source):
+            self._obstore.copy(self.store, source, dest)
+
+    def __str__(self) -> str:
+        return self._name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self.store, self.read_only, self._url)
+
+
+class HTTPStore(ObjectStore):
+    """What a plain HTTP server has below a URL; only for reading.
+
+    Servers without entity tags are read without them: then whole shards are read. Listing needs `fsspec`, which reads
+    the links of directory pages; most servers of data have none, but what is asked for by name is always found.
+    """
+
+    def __init__(self, store: Any, *, read_only: bool = True, url: str | None = None) -> None:
+        super().__init__(store, read_only=True, url=url)
+
+    def check_writable(self) -> None:
+        """Raise `ReadOnlyError`."""
+        raise ReadOnlyError(f"store {self} is read-only: gzarr does not write to HTTP servers; write a copy elsewhere")
+
+    @property
+    def pins(self) -> bool:  # type: ignore[override]
+        """Whether the server gives entity tags: taken to be so until it gives an object none, or a weak one."""
+        return self._tags
+
+    _tags = True
+
+    def generation(self, key: str) -> object | None:
+        """The entity tag; None if there is none that says that every byte is the same (RFC 9110, 8.8.1)."""
+        head = self._head(key)
+        if head is None:
+            return None
+        tag = head["e_tag"]
+        if tag is None or tag.startswith("W/"):
+            self._tags = False
+            return None
+        return str(tag)
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path, as far as directory pages lead. Raises: StoreError if the server has none."""
+        objects, paths = self.list_dir(prefix)
+        start = f"{prefix}/" if prefix else ""
+        yield from (start + name for name in objects)
+        for name in paths:
+            yield from self.list_prefix(start + name)
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        """Names directly under a path, sorted: (objects, sub-paths). Raises: StoreError if there is no such page."""
+        fsspec = require("fsspec", "http", "listing what an HTTP server has")
+        require("aiohttp", "http", "listing what an HTTP server has")
+        url = f"{self._name.rstrip('/')}/{path}/" if path else f"{self._name.rstrip('/')}/"
+        try:
+            fs = fsspec.filesystem("http", use_listings_cache=False, skip_instance_cache=True)
+            entries = fs.ls(url, detail=True)
+            url = unquote(url)
+        except FileNotFoundError:
+            return [], []
+        except Exception as error:
+            raise StoreError(
+                f"store {self}: cannot list {path!r}: the server gives no directory page ({error}); open arrays and"
+                " groups by their path, or open consolidated metadata"
+            ) from error
+        objects: set[str] = set()
+        paths: set[str] = set()
+        for entry in entries:
+            link = unquote(entry["name"])
+            name = link[len(url) :] if link.startswith(url) else ""
+            (paths if name.endswith("/") else objects).add(name.partition("/")[0])
+        return sorted(objects - {""}), sorted(paths - {""})
+
+    def nbytes_stored(self, path: str = "") -> int:
+        """Bytes stored under a path."""
+        return sum(size or 0 for size in self.together(self.getsize, list(self.list_prefix(path))))
+
+
+def _unpickled(store: Any, read_only: bool, url: str | None) -> ObjectStore:
+    return ObjectStore(store, read_only=read_only, url=url)
+
+
+def _described(store: Any) -> str:
+    """A URL-like name of an obstore store."""
+    kind = type(store).__name__.removesuffix("Store").lower()
+    config = getattr(store, "config", None) or {}
+    bucket = config.get("bucket") or config.get("container_name") or getattr(store, "url", "") or f"{id(store):#x}"
+    prefix = getattr(store, "prefix", None)
+    scheme = {"s3": "s3", "gcs": "gs", "azure": "az", "local": "file"}.get(kind, f"obstore-{kind}")
+    return "/".join(filter(None, (f"{scheme}://{bucket}", str(prefix or "").strip("/"))))
+
+
+def _range(start: int, length: int | None) -> Any:
+    if start < 0:
+        return {"suffix": -start}
+    return {"offset": start} if length is None else (start, min(start + length, (1 << 63) - 1))
+
+
+def _part_of_suffix(whole: Buffer, start: int, length: int | None) -> Buffer:
+    """The first bytes of a suffix; it may be shorter than was asked for, and then its beginning is missing."""
+    data = bytes(host_view(whole))
+    missing = -start - len(data)
+    return cut(data, 0, max((length or 0) - missing, 0))
+
+
+def _asks_for_credentials(text: str) -> bool:
+    return any(word in text for word in ("credential", "169.254.169.254", "InvalidAccessKeyId", "AccessDenied"))

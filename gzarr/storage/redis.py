@@ -1,0 +1,181 @@
+"""Objects as strings of a Redis server, under ``prefix:key``, as zarr 2 named them.
+
+Many requests travel together in one pipeline, so a batch costs one round trip. Redis has no versions of strings, so
+shards are read whole. A string has at most 512 MiB.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from gzarr.errors import StoreError
+from gzarr.storage.base import Buffer, Request
+from gzarr.storage.extras import require
+from gzarr.storage.flat import FlatStore
+from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
+
+#: Seconds to wait for a connection: a server that is there answers within a few milliseconds.
+_CONNECT_TIMEOUT_S = 5.0
+#: Bytes that one pipeline may carry; a server closes connections whose answers pile up.
+_PIPELINE_NBYTES = 64 << 20
+#: Keys asked for with each step of a listing.
+_SCAN_COUNT = 1000
+
+
+class RedisStore(FlatStore):
+    """A store on a Redis server; needs ``pip install 'gzarr[redis]'``.
+
+    Args:
+        prefix: what the keys of this store begin with on the server, before a colon.
+        dimension_separator: for new Zarr v2 arrays that name none.
+        read_only: refuse changes.
+        kwargs: for `redis.Redis`: ``host``, ``port``, ``db``, ``password``, ``unix_socket_path``, ...
+
+    Raises: MissingExtraError. A server that does not answer is noticed by the first call that asks it.
+    """
+
+    concurrency = 64
+
+    def __init__(
+        self,
+        prefix: str = "zarr",
+        dimension_separator: Literal[".", "/"] | None = None,
+        *,
+        read_only: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self._redis = require("redis", "redis", "RedisStore")
+        self._prefix, self._kwargs = prefix, kwargs
+        self.dimension_separator = dimension_separator
+        self.read_only = read_only
+        host = kwargs.get("unix_socket_path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}"
+        self._name = f"redis://{host}/{kwargs.get('db', 0)}/{prefix}"
+        # Two more tries within a tenth of a second: the client's own take four to learn that there is no server.
+        backoff = require("redis.backoff", "redis", "RedisStore").ExponentialBackoff(cap=0.1, base=0.02)
+        retry = require("redis.retry", "redis", "RedisStore").Retry(backoff, 2)
+        self.client = self._redis.Redis(**{"socket_connect_timeout": _CONNECT_TIMEOUT_S, "retry": retry, **kwargs})
+
+    @contextmanager
+    def _failures(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except self._redis.RedisError as error:
+            raise StoreError(f"store {self}: cannot {verb}: {error}; check host, port and password") from error
+
+    def _key(self, key: str) -> str:
+        return f"{self._prefix}:{key}"
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order, in one round trip. Raises: StoreError."""
+        if all(request.start is None for request in requests):
+            with self._failures("read"):
+                return list(self.client.mget([self._key(request.key) for request in requests])) if requests else []
+        suffixes = [request for request in requests if request.start is not None and request.start < 0]
+        sizes = dict(zip(suffixes, self._sizes([request.key for request in suffixes]), strict=True))
+        pipeline = self.client.pipeline(transaction=False)
+        for request in requests:
+            _ask(pipeline, self._key(request.key), request, sizes.get(request))
+        with self._failures("read"):
+            answers = pipeline.execute()
+        return [
+            answers[2 * i + 1] if answers[2 * i] and answers[2 * i + 1] is not None else None
+            for i in range(len(requests))
+        ]
+
+    def _sizes(self, keys: Sequence[str]) -> list[int]:
+        pipeline = self.client.pipeline(transaction=False)
+        for key in keys:
+            pipeline.strlen(self._key(key))
+        with self._failures("look up sizes"):
+            return list(pipeline.execute())
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+        pipeline = self.client.pipeline(transaction=False)
+        pipeline.exists(self._key(key))
+        pipeline.strlen(self._key(key))
+        with self._failures(f"look up {key!r}"):
+            exists, nbytes = pipeline.execute()
+        return int(nbytes) if exists else None
+
+    def nbytes_stored(self, path: str = "") -> int:
+        """Bytes stored under a path."""
+        return sum(self._sizes(list(self.list_prefix(path))))
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path. The server is asked step by step and goes on answering others meanwhile."""
+        check_path(prefix)
+        start = self._key(f"{prefix}/" if prefix else "")
+        pattern = re.sub(r"([\\*?\[\]])", r"\\\1", start) + "*"
+        nskip = len(self._key("").encode())
+        with self._failures("list keys"):
+            # A key may come twice where the server's table grows meanwhile.
+            keys = set(self.client.scan_iter(match=pattern, count=_SCAN_COUNT))
+        return iter([_encoded(key)[nskip:].decode() for key in keys])
+
+    def lock_name(self, key: str) -> Hashable:
+        """The server, database and prefix, with the key."""
+        return self._name, key
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair, many in each round trip. Raises: StoreError."""
+        self.check_writable()
+        checked = []
+        for key, value in items:
+            check_key(key)
+            checked.append((key, as_bytes(key, value)))
+        pipeline, nbytes = self.client.pipeline(transaction=False), 0
+        with self._failures(f"write {checked[0][0] if checked else ''!r}"):
+            for key, data in checked:
+                pipeline.set(self._key(key), data)
+                nbytes += len(data)
+                if nbytes > _PIPELINE_NBYTES:
+                    pipeline.execute()
+                    nbytes = 0
+            pipeline.execute()
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys in one call; missing ones are ignored."""
+        self.check_writable()
+        names = [self._key(key) for key in keys]
+        if names:
+            with self._failures("delete"):
+                self.client.delete(*names)
+
+    def close(self) -> None:
+        """Close the connections; new ones are made when the store is used again."""
+        self.client.close()
+
+    def __str__(self) -> str:
+        return self._name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self._prefix, self.dimension_separator, self.read_only, self._kwargs)
+
+
+def _unpickled(prefix: str, separator: Literal[".", "/"] | None, read_only: bool, kwargs: dict[str, Any]) -> RedisStore:
+    return RedisStore(prefix, separator, read_only=read_only, **kwargs)
+
+
+def _encoded(key: str | bytes) -> bytes:
+    return key.encode() if isinstance(key, str) else key
+
+
+def _ask(pipeline: Any, name: str, request: Request, nbytes: int | None) -> None:
+    """Ask for a request's bytes; beforehand, whether they exist, since a missing string reads as an empty one."""
+    pipeline.exists(name)
+    start, length = request.start, request.length
+    if start is None:
+        pipeline.get(name)
+        return
+    if start < 0:
+        begin, end = byte_range(start, length, nbytes or 0)
+    else:
+        begin, end = min(start, 1 << 60), 1 << 61 if length is None else min(start, 1 << 60) + min(length, 1 << 60)
+    if end > begin:
+        pipeline.getrange(name, begin, end - 1)
+    else:
+        pipeline.getrange(name, 1 << 61, 1 << 61)  # an empty range of an object that may be there

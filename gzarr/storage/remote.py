@@ -1,0 +1,162 @@
+"""What stores across a network share: many requests at once, on threads that wait while the server works.
+
+One pool of threads serves all of them. A call that is made on one of its threads does its work there, one request after
+the other, so that waiting threads never wait for each other.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+
+from gzarr.storage.base import Buffer, R, Request, T, host_view
+from gzarr.storage.coalesce import coalesce
+from gzarr.storage.flat import FlatStore
+from gzarr.storage.rules import byte_view, check_key
+
+#: Requests under way at once. Object stores serve thousands; beyond a hundred the interpreter is what limits.
+CONCURRENCY = 128
+#: Bytes between two ranges that are fetched and thrown away rather than asking twice: a round trip of 10 ms is worth
+#: 1 MiB at 100 MB/s.
+MAX_GAP_NBYTES = 1 << 20
+#: Longest fetch that merging makes; larger ones are faster as several at once.
+MAX_NBYTES = 1 << 24
+
+# Documents that make a node exist; they are stored after what was given with them.
+_NODES = frozenset({"zarr.json", ".zarray", ".zgroup"})
+
+
+class RemoteStore(FlatStore):
+    """A store whose every verb is a request to a server. Subclasses say what one request does."""
+
+    concurrency = CONCURRENCY
+
+    @abstractmethod
+    def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
+        """Fetch one request, of one version if one is given. Raises: StoreError, ReplacedError."""
+
+    @abstractmethod
+    def _put(self, key: str, data: bytes | memoryview) -> None:
+        """Store one object. Raises: StoreError."""
+
+    @abstractmethod
+    def _remove(self, key: str) -> None:
+        """Delete one object; a missing one is ignored. Raises: StoreError."""
+
+    def get_one(self, request: Request) -> Buffer | None:
+        """Fetch one request. Raises: StoreError."""
+        return self._fetch(request)
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order, many at once; near ranges of one object together. Raises: StoreError."""
+        return self._fetch_all(requests, {})
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        """Fetch every request from one version of each object. Raises: ReplacedError, StoreError."""
+        return self._fetch_all(requests, versions) if self.pins else super().get_pinned(requests, versions)
+
+    def _fetch_all(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        merged, parts = coalesce(requests, max_gap_nbytes=MAX_GAP_NBYTES, max_nbytes=MAX_NBYTES)
+        blocks = self.together(lambda request: self._fetch(request, versions.get(request.key)), merged)
+        found: list[Buffer | None] = []
+        for index, part in parts:
+            block = blocks[index]
+            found.append(block if part is None or block is None else host_view(block)[part[0] : part[1]])
+        return found
+
+    def generations(self, keys: Sequence[str]) -> list[object | None]:
+        """`generation` of every key, asked for at once."""
+        return self.together(self.generation, keys)
+
+    def nbytes_stored(self, path: str = "") -> int:
+        """Bytes stored under a path."""
+        return sum(size or 0 for size in self.together(self.getsize, list(self.list_prefix(path))))
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair, many at once; each replaces its object atomically. Raises: StoreError."""
+        self.check_writable()
+        checked: dict[str, bytes | memoryview] = {}
+        for key, value in items:
+            check_key(key)
+            checked[key] = byte_view(key, value)
+        nodes = [key for key in checked if key.rpartition("/")[2] in _NODES]
+        documents = [(key, checked.pop(key)) for key in nodes]
+        self.together(lambda item: self._put(*item), list(checked.items()))
+        self.together(lambda item: self._put(*item), documents)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys, many at once; missing ones are ignored. Raises: StoreError."""
+        self.check_writable()
+        self.together(self._remove, list(dict.fromkeys(keys)))
+
+    def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Call a function for each item, `concurrency` at once. Raises: what the first failing call raised."""
+        return run_together(function, items, self.concurrency)
+
+
+class _OnPool(threading.local):
+    active = False
+
+
+_on_pool = _OnPool()
+_pool: ThreadPoolExecutor | None = None
+_pool_lock = threading.Lock()
+
+
+def run_together(function: Callable[[T], R], items: Sequence[T], concurrency: int = CONCURRENCY) -> list[R]:
+    """Call a function for each item on the pool's threads; returns when all calls have ended.
+
+    Raises: what the first failing call raised; calls that had not begun by then are not made.
+    """
+    if len(items) < 2 or concurrency < 2 or _on_pool.active:
+        return [function(item) for item in items]
+    results: list[R | None] = [None] * len(items)
+    positions = iter(range(len(items)))
+    next_lock, failed = threading.Lock(), threading.Event()
+
+    def work() -> None:
+        _on_pool.active = True
+        try:
+            while not failed.is_set():
+                with next_lock:
+                    position = next(positions, None)
+                if position is None:
+                    return
+                results[position] = function(items[position])
+        except BaseException:
+            failed.set()
+            raise
+        finally:
+            _on_pool.active = False
+
+    pool = _executor()
+    futures: list[Future[None]] = [pool.submit(work) for _ in range(min(concurrency, len(items)))]
+    try:
+        wait(futures, return_when=FIRST_EXCEPTION)
+    finally:
+        failed.set()  # the calls have ended, or one has failed, or the caller was interrupted
+        wait(futures)
+    for future in futures:
+        future.result()
+    return results  # type: ignore[return-value]  # every call has ended, so none is None any more
+
+
+def _executor() -> ThreadPoolExecutor:
+    global _pool  # noqa: PLW0603 - one pool for the process
+    with _pool_lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(2 * CONCURRENCY, "gzarr-store")
+        return _pool
+
+
+def _forget_pool() -> None:
+    """After a fork the child has none of the parent's threads."""
+    global _pool, _pool_lock, _on_pool
+    _pool, _pool_lock, _on_pool = None, threading.Lock(), _OnPool()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)

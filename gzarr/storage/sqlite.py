@@ -1,0 +1,245 @@
+"""Objects as rows of a table in an SQLite database, the one that zarr 2 made: ``zarr(k TEXT PRIMARY KEY, v BLOB)``.
+
+Each thread has a connection of its own, so readers never wait for each other; SQLite's locks order writers, of this
+process and of others. Every written row gets a new random rowid, which is the object's generation: SQLite itself would
+reuse the number of a row that was deleted.
+"""
+# os.path: the store takes what users call a path and gives it back unchanged.
+# ruff: noqa: PTH100
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import threading
+import weakref
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Literal
+
+from gzarr.errors import StoreError
+from gzarr.storage.base import Buffer, Request
+from gzarr.storage.flat import FlatStore
+from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
+
+_CREATE = "CREATE TABLE IF NOT EXISTS zarr(k TEXT PRIMARY KEY, v BLOB)"
+_SET = (
+    "INSERT INTO zarr(rowid, k, v) VALUES(?, ?, ?) ON CONFLICT(k) DO UPDATE SET rowid = excluded.rowid, v = excluded.v"
+)
+#: Seconds that a writer waits for another one; the sqlite3 module's own 5 are few when whole shards are stored.
+_TIMEOUT_S = 60.0
+#: How often another random rowid is tried if one is taken; one try in 2**40 fails among a million objects.
+_ATTEMPTS = 8
+
+
+class SQLiteStore(FlatStore):
+    """A store in an SQLite database.
+
+    Args:
+        path: path of the database, made if it is missing; ``":memory:"`` for one that lives with the store.
+        dimension_separator: for new Zarr v2 arrays that name none.
+        read_only: refuse changes, and open the file so that nothing can change it.
+        kwargs: for `sqlite3.connect`.
+
+    Raises: StoreError if the file cannot be opened or is no database.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        dimension_separator: Literal[".", "/"] | None = None,
+        *,
+        read_only: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        given = os.fsdecode(path)
+        self.path = given if given == ":memory:" else os.path.abspath(given)
+        self.dimension_separator = dimension_separator
+        self.read_only = read_only
+        self._name = f"sqlite://{given}"
+        self._kwargs = {"timeout": _TIMEOUT_S, **kwargs}
+        self._local = threading.local()
+        self._open: list[sqlite3.Connection] = []
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._shared = self._new_connection() if given == ":memory:" else None
+        self._open += [self._shared] if self._shared is not None else []
+        weakref.finalize(self, _close_all, self._open, self._pid)
+        if not read_only:
+            with self._failures("open the database"), self._connection() as db:
+                db.execute(_CREATE)
+
+    # -- connections ---------------------------------------------------------------------------------------------
+
+    def _new_connection(self) -> sqlite3.Connection:
+        options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, **self._kwargs}
+        if self.read_only and self.path != ":memory:":
+            from pathlib import Path
+
+            options["uri"] = True
+            found: sqlite3.Connection = sqlite3.connect(f"{Path(self.path).as_uri()}?mode=ro", **options)
+            return found
+        made: sqlite3.Connection = sqlite3.connect(self.path, **options)
+        return made
+
+    def _connection(self) -> AbstractContextManager[sqlite3.Connection]:
+        """The thread's connection; of a database in memory the only one, under a lock."""
+        if self.path == ":memory:":
+            return self._locked()
+        db = getattr(self._local, "db", None)
+        if db is None or self._local.pid != os.getpid():  # connections do not survive a fork
+            with self._lock:
+                if self._pid != os.getpid():
+                    self._open, self._pid = [], os.getpid()
+                    weakref.finalize(self, _close_all, self._open, self._pid)
+                db = self._local.db = self._new_connection()
+                self._local.pid = self._pid
+                self._open.append(db)
+        return nullcontext(db)
+
+    @contextmanager
+    def _locked(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            if self._shared is None:
+                raise StoreError(f"store {self} is closed, and its contents are gone")
+            yield self._shared
+
+    @contextmanager
+    def _failures(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OverflowError) as error:
+            raise StoreError(f"store {self}: cannot {verb}: {error}") from error
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order, all from one state of the database. Raises: StoreError."""
+        with self._failures(f"read {requests[0].key if requests else ''!r}"), self._connection() as db:
+            if all(request.start is None for request in requests[:2]) and len(requests) < 2:
+                return [_get(db, request) for request in requests]
+            db.execute("BEGIN")
+            try:
+                return [_get(db, request) for request in requests]
+            finally:
+                db.execute("COMMIT")
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+        return self._one("SELECT length(v) FROM zarr WHERE k = ?", key)
+
+    def generation(self, key: str) -> object | None:
+        """The number of the row, which every write changes."""
+        return self._one("SELECT rowid FROM zarr WHERE k = ?", key)
+
+    def _one(self, query: str, key: str) -> int | None:
+        with self._failures(f"look up {key!r}"), self._connection() as db:
+            row = db.execute(query, (key,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path, as they were when listing began."""
+        check_path(prefix)
+        with self._failures("list keys"), self._connection() as db:
+            if not prefix:
+                return iter([key for (key,) in db.execute("SELECT k FROM zarr").fetchall()])
+            # "0" follows "/" in ASCII, so the range holds what begins with the prefix and a slash.
+            query = "SELECT k FROM zarr WHERE k >= ? AND k < ?"
+            return iter([key for (key,) in db.execute(query, (f"{prefix}/", f"{prefix}0")).fetchall()])
+
+    def nbytes_stored(self, path: str = "") -> int:
+        """Bytes stored under a path, added up by the database."""
+        check_path(path)
+        low, high = (f"{path}/", f"{path}0") if path else ("", "\U0010ffff")
+        with self._failures("add up sizes"), self._connection() as db:
+            query = "SELECT total(length(v)) FROM zarr WHERE k >= ? AND k < ?"
+            return int(db.execute(query, (low, high)).fetchone()[0])
+
+    def lock_name(self, key: str) -> Hashable:
+        """The real path of the database (or the identity of one in memory), with the key."""
+        return (id(self) if self.path == ":memory:" else os.path.realpath(self.path)), key
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair in one transaction: all of them or none. Raises: StoreError."""
+        self.check_writable()
+        rows = []
+        for key, value in items:
+            check_key(key)
+            rows.append((key, as_bytes(key, value)))
+        if rows:
+            with self._failures(f"write {rows[0][0]!r}"), self._connection() as db, _transaction(db):
+                for key, data in rows:
+                    _set(db, key, data)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys in one transaction; missing ones are ignored. Raises: StoreError."""
+        self.check_writable()
+        with self._failures("delete"), self._connection() as db, _transaction(db):
+            db.executemany("DELETE FROM zarr WHERE k = ?", ((key,) for key in keys))
+
+    def close(self) -> None:
+        """Close all connections; a store of a file opens new ones when it is used again."""
+        with self._lock:
+            self._shared = None
+            _close_all(self._open, self._pid)
+            self._local = threading.local()
+
+    def __str__(self) -> str:
+        return self._name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.path == ":memory:":
+            raise StoreError(f"store {self} cannot be pickled: its contents live in this process")
+        return _unpickled, (self.path, self.dimension_separator, self.read_only, self._kwargs)
+
+
+def _unpickled(path: str, separator: Literal[".", "/"] | None, read_only: bool, kwargs: dict[str, Any]) -> SQLiteStore:
+    return SQLiteStore(path, separator, read_only=read_only, **kwargs)
+
+
+def _close_all(connections: list[sqlite3.Connection], pid: int) -> None:
+    """Close connections, unless they are those of a process that this one was forked from."""
+    while connections:
+        db = connections.pop()
+        if pid == os.getpid():
+            db.close()
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
+
+def _set(db: sqlite3.Connection, key: str, data: bytes) -> None:
+    for _ in range(_ATTEMPTS):
+        try:
+            db.execute(_SET, (random.getrandbits(62), key, data))  # a name, not a secret
+        except sqlite3.IntegrityError:
+            continue  # the number is another object's
+        return
+    raise sqlite3.IntegrityError(f"no free row number for {key!r}")
+
+
+def _get(db: sqlite3.Connection, request: Request) -> Buffer | None:
+    key, start, length = request
+    if start is None:
+        row = db.execute("SELECT v FROM zarr WHERE k = ?", (key,)).fetchone()
+        return None if row is None else bytes(row[0])
+    row = db.execute("SELECT length(v) FROM zarr WHERE k = ?", (key,)).fetchone()
+    if row is None:
+        return None
+    begin, end = byte_range(start, length, row[0])
+    if begin == end:
+        return b""
+    # Positions count from 1. Both reads are in one transaction, so they see one version.
+    row = db.execute("SELECT substr(v, ?, ?) FROM zarr WHERE k = ?", (begin + 1, end - begin, key)).fetchone()
+    return None if row is None else bytes(row[0])

@@ -1,0 +1,208 @@
+"""Stores by URL: which kind of store each scheme means, and how options reach it.
+
+Buckets (``s3:// gs:// az:// abfs://``) and HTTP servers are read through obstore where that is installed and knows all
+the options, else through fsspec. Everything else that fsspec knows, with chains (``zip::s3://...``), goes to fsspec.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gzarr.errors import MissingExtraError, StoreError
+from gzarr.storage.base import Store
+from gzarr.storage.extras import have, require
+from gzarr.storage.fsspec import FsspecStore
+from gzarr.storage.objects import HTTPStore, ObjectStore
+
+#: Schemes of buckets: what obstore calls them, and the extra that installs what reads them.
+_BUCKETS = {
+    "s3": ("s3", "s3"),
+    "s3a": ("s3", "s3"),
+    "gs": ("gs", "gcs"),
+    "gcs": ("gs", "gcs"),
+    "az": ("az", "azure"),
+    "abfs": ("abfs", "azure"),
+    "abfss": ("abfs", "azure"),
+}
+
+#: Names that fsspec's file systems (s3fs, gcsfs, adlfs) give options, and obstore's names of the same.
+_OPTIONS = {
+    "anon": "skip_signature",
+    "key": "access_key_id",
+    "secret": "secret_access_key",
+    "token": "token",
+    "endpoint_url": "endpoint",
+    "region_name": "region",
+    "account_name": "account_name",
+    "account_key": "account_key",
+    "sas_token": "sas_key",
+    "tenant_id": "tenant_id",
+    "client_id": "client_id",
+    "client_secret": "client_secret",
+}
+
+#: What an HTTP client waits for: a server that is there answers sooner, and nobody waits for one that is not.
+_CLIENT = {"connect_timeout": "5 seconds", "timeout": "60 seconds"}
+#: A hiccup is tried again; an outage is reported.
+_RETRIES: dict[str, Any] = {
+    "max_retries": 2,
+    "retry_timeout": 15.0,
+    "backoff": {"init_backoff": 0.1, "max_backoff": 1.0},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StoreURL(os.PathLike[str]):
+    """A URL with the options that its server needs, to be passed wherever a path is taken.
+
+    Attributes:
+        url: the URL.
+        options: as in fsspec's ``storage_options``.
+    """
+
+    url: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __fspath__(self) -> str:
+        return self.url
+
+
+def open_url(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[Store, str]:
+    """The store that a URL names.
+
+    Args:
+        url: with a scheme that is not of gzarr itself (``file://``, ``memory://``), or a chain.
+        options: what the file system or server needs.
+        read_only: give a store that refuses changes.
+
+    Returns: (store, path inside it, which is always "").
+    Raises: MissingExtraError; StoreError naming the URL and what is wrong with it.
+    """
+    scheme = re.split("://|::", url, maxsplit=1)[0].lower()
+    if "::" not in url and url.lower().rstrip("/").endswith(".zip"):
+        if not read_only:
+            raise StoreError(f"{url!r}: archives across a network can be read only; open it with mode='r'")
+        return FsspecStore.from_url(f"zip::{url}", {scheme: dict(options)} if options else {}, True), ""
+    if "::" not in url and scheme in _BUCKETS:
+        return _open_bucket(url, scheme, options, read_only), ""
+    if "::" not in url and scheme in ("http", "https"):
+        return _open_http(url, options), ""
+    _check_scheme(url, scheme)
+    return FsspecStore.from_url(url, options, read_only), ""
+
+
+def _open_bucket(url: str, scheme: str, options: Mapping[str, Any], read_only: bool) -> Store:
+    name, extra = _BUCKETS[scheme]
+    rest = url.partition("://")[2]
+    if not rest.partition("/")[0]:
+        raise StoreError(f"{url!r} names no bucket; expected {scheme}://bucket/path")
+    translated = to_obstore(options)
+    if have("obstore") and translated is not None:
+        made = _obstore_store(f"{name}://{rest}", url, translated)
+        if made is not None:
+            return ObjectStore(made, read_only=read_only, url=url.rstrip("/"))
+    if not have("fsspec"):
+        if have("obstore"):
+            raise StoreError(
+                f"{url!r}: obstore does not know all of the options {sorted(options)}, and fsspec is not installed:"
+                " pip install 'gzarr[fsspec]', with s3fs, gcsfs or adlfs"
+            )
+        raise MissingExtraError(f"{url!r} needs a client: pip install 'gzarr[{extra}]'")
+    return FsspecStore.from_url(url, options, read_only)
+
+
+def _obstore_store(url: str, shown: str, options: Mapping[str, Any]) -> Any | None:
+    """A store of obstore; None if it does not know one of the options."""
+    stores = require("obstore.store", "s3", shown)
+    errors = require("obstore.exceptions", "s3", shown)
+    given = dict(options)
+    client = {**_CLIENT, **given.pop("client_options", {})}
+    endpoint = str(given.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or "")
+    if endpoint.startswith("http://"):
+        client.setdefault("allow_http", True)
+    retry = given.pop("retry_config", _RETRIES)
+    try:
+        return stores.from_url(url, client_options=client, retry_config=_with_durations(retry), **given)
+    except errors.UnknownConfigurationKeyError as error:
+        if have("fsspec"):
+            return None
+        raise StoreError(f"{shown!r}: {str(error).partition(chr(10))[0]}") from error
+    except (errors.BaseError, ValueError, TypeError) as error:
+        raise StoreError(f"cannot open {shown!r}: {str(error).partition(chr(10))[0]}") from error
+
+
+def _with_durations(retry: Mapping[str, Any]) -> dict[str, Any]:
+    """Seconds as the durations that obstore wants."""
+    from datetime import timedelta
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {k: convert(v) for k, v in value.items()}
+        return timedelta(seconds=value) if isinstance(value, float) else value
+
+    converted: dict[str, Any] = convert(retry)
+    return converted
+
+
+def to_obstore(options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Fsspec's options in obstore's words; options that are obstore's already stay. None if one has no translation."""
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if name == "client_kwargs":
+            inner = to_obstore(value)
+            if inner is None:
+                return None
+            found |= inner
+        elif name == "connection_string":
+            found |= _from_connection_string(value)
+        elif name == "token" and value == "anon":  # gcsfs
+            found["skip_signature"] = True
+        elif name in ("use_ssl", "use_listings_cache", "asynchronous", "project"):
+            continue  # the endpoint's scheme says the first, and the others mean nothing to obstore
+        elif name in ("profile", "fs", "session", "config_kwargs", "s3_additional_kwargs", "requester_pays"):
+            return None
+        elif value is not None:
+            found[_OPTIONS.get(name, name)] = value
+    return found
+
+
+def _from_connection_string(text: str) -> dict[str, Any]:
+    """What Azure's connection strings say, in obstore's words."""
+    parts = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
+    names = {
+        "AccountName": "account_name",
+        "AccountKey": "account_key",
+        "BlobEndpoint": "endpoint",
+        "SharedAccessSignature": "sas_key",
+    }
+    return {names[k]: v for k, v in parts.items() if k in names}
+
+
+def _open_http(url: str, options: Mapping[str, Any]) -> Store:
+    if have("obstore") and not set(options) - {"client_options", "retry_config", "headers"}:
+        given = dict(options)
+        headers = given.pop("headers", None)
+        if headers:
+            given["client_options"] = {**given.get("client_options", {}), "default_headers": headers}
+        given["client_options"] = {"allow_http": True, **given.get("client_options", {})}
+        made = _obstore_store(url.rstrip("/"), url, given)
+        return HTTPStore(made, url=url.rstrip("/"))
+    if not have("fsspec"):
+        raise MissingExtraError(f"{url!r} needs an HTTP client: pip install 'gzarr[http]'")
+    return FsspecStore.from_url(url, options, True)
+
+
+def _check_scheme(url: str, scheme: str) -> None:
+    fsspec = require("fsspec", "fsspec", f"{url!r}")
+    schemes = [part.split("://")[0].lower() for part in url.split("::") if "://" in part or part.isidentifier()]
+    known = set(fsspec.available_protocols())
+    unknown = [name for name in schemes if name not in known]
+    if unknown:
+        raise StoreError(
+            f"cannot open {url!r}: nothing reads {unknown[0]!r}; expected a path, file://, memory://, zip://, s3://,"
+            " gs://, az://, http(s)://, or another scheme of fsspec"
+        )

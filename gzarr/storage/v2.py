@@ -1,0 +1,89 @@
+"""Names and arguments of zarr 2 for stores of files."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+from shutil import rmtree
+from typing import Literal
+
+from gzarr.errors import StoreError
+from gzarr.storage.local import LocalStore
+
+
+class DirectoryStore(LocalStore):
+    """`LocalStore` with the arguments of zarr 2. Every `LocalStore` counts as an instance of it.
+
+    Args:
+        path: the directory.
+        normalize_keys: must be False: keys are taken as they are.
+        dimension_separator: for new Zarr v2 arrays that name none.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        normalize_keys: bool = False,
+        dimension_separator: Literal[".", "/"] | None = None,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        if normalize_keys:
+            raise StoreError(
+                f"{type(self).__name__}: normalize_keys=True is not supported: two keys must not become one;"
+                " leave it out"
+            )
+        super().__init__(path, read_only)
+        self.dimension_separator = dimension_separator
+
+    @property
+    def path(self) -> str:
+        """Absolute path of the directory."""
+        return self.root
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> bool:
+        # What opening a path gives is what zarr 2 calls a DirectoryStore.
+        return LocalStore in other.__mro__ if cls is DirectoryStore else NotImplemented
+
+
+class NestedDirectoryStore(DirectoryStore):
+    """A `DirectoryStore` whose new Zarr v2 arrays have chunks in directories: ``0/1`` rather than ``0.1``."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        normalize_keys: bool = False,
+        dimension_separator: Literal[".", "/"] | None = "/",
+        *,
+        read_only: bool = False,
+    ) -> None:
+        if dimension_separator not in (None, "/"):
+            raise StoreError(f"NestedDirectoryStore: dimension_separator must be '/', got {dimension_separator!r}")
+        super().__init__(path, normalize_keys, "/", read_only=read_only)
+
+
+class TempStore(DirectoryStore):
+    """A `DirectoryStore` in a new temporary directory, which is deleted with the store or at the end of the program.
+
+    Args:
+        suffix, prefix, dir: of the directory, as for `tempfile.mkdtemp`.
+        normalize_keys: must be False.
+        dimension_separator: for new Zarr v2 arrays that name none.
+    """
+
+    def __init__(
+        self,
+        suffix: str = "",
+        prefix: str = "zarr",
+        dir: str | None = None,
+        normalize_keys: bool = False,
+        dimension_separator: Literal[".", "/"] | None = None,
+    ) -> None:
+        path = tempfile.mkdtemp(suffix=suffix, prefix=prefix, dir=dir)
+        weakref.finalize(self, rmtree, path, ignore_errors=True)
+        super().__init__(path, normalize_keys, dimension_separator)
+
+    def __reduce__(self) -> tuple[type[DirectoryStore], tuple[str]]:
+        return DirectoryStore, (self.root,)  # a copy elsewhere must not delete the directory

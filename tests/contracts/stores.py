@@ -1,0 +1,147 @@
+"""Every kind of store that the contract is run over: how to make an empty one."""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+import uuid
+from collections import UserDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from gzarr.storage import (
+    ABSStore,
+    CountingStore,
+    DBMStore,
+    FsspecStore,
+    LMDBStore,
+    LocalStore,
+    LoggingStore,
+    LRUStoreCache,
+    MemoryStore,
+    MongoDBStore,
+    ObjectStore,
+    RedisStore,
+    SplitStore,
+    SQLiteStore,
+    Store,
+    ThreadSynchronizer,
+    ZarrStore,
+    ZipStore,
+    open_store,
+    synchronized,
+)
+from tests.servers import AZURE_ACCOUNT, AZURE_KEY
+
+#: Makes an empty store; the request gives it the servers that it needs.
+Maker: TypeAlias = Callable[[Path, pytest.FixtureRequest], Store]
+
+
+def _new_name() -> str:
+    return f"data/{uuid.uuid4().hex}"
+
+
+def _zarr_store(name: str, *args: Any) -> Store:
+    zarr_storage = pytest.importorskip("zarr.storage")
+    return ZarrStore(getattr(zarr_storage, name)(*args))
+
+
+def _obstore_memory(tmp: Path, request: pytest.FixtureRequest) -> Store:
+    return ObjectStore(pytest.importorskip("obstore.store").MemoryStore())
+
+
+def _s3(tmp: Path, request: pytest.FixtureRequest) -> Store:
+    pytest.importorskip("obstore")
+    options = request.getfixturevalue("s3_options")
+    return open_store(f"s3://bucket/{_new_name()}", storage_options=options)[0]
+
+
+def _azure(tmp: Path, request: pytest.FixtureRequest) -> Store:
+    pytest.importorskip("obstore")
+    endpoint = request.getfixturevalue("azure_endpoint")
+    options = {"account_name": AZURE_ACCOUNT, "account_key": AZURE_KEY, "endpoint": endpoint}
+    return open_store(f"az://container/{_new_name()}", storage_options=options)[0]
+
+
+def _abs(tmp: Path, request: pytest.FixtureRequest) -> Store:
+    blob = pytest.importorskip("azure.storage.blob")
+    client = blob.ContainerClient(request.getfixturevalue("azure_endpoint"), "container", credential=AZURE_KEY)
+    return ABSStore(client=client, prefix=_new_name())
+
+
+def _fsspec_memory(tmp: Path, request: pytest.FixtureRequest) -> Store:
+    pytest.importorskip("fsspec")
+    return FsspecStore.from_url(f"memory://{_new_name()}")
+
+
+def _fsspec_files(tmp: Path, request: pytest.FixtureRequest) -> Store:
+    pytest.importorskip("fsspec")
+    return FsspecStore.from_url(f"file://{tmp}/data", {"auto_mkdir": True})
+
+
+def _lmdb(tmp: Path, request: pytest.FixtureRequest) -> Store:
+    pytest.importorskip("lmdb")
+    return LMDBStore(tmp / "data.lmdb", map_size=1 << 30)
+
+
+def _redis(tmp: Path, request: pytest.FixtureRequest) -> Store:
+    pytest.importorskip("redis")
+    return RedisStore(_new_name(), host="127.0.0.1", port=request.getfixturevalue("redis_port"))
+
+
+def _mongodb(tmp: Path, request: pytest.FixtureRequest) -> Store:
+    pytest.importorskip("pymongo")
+    return MongoDBStore("gzarr_tests", uuid.uuid4().hex, host="127.0.0.1", port=request.getfixturevalue("mongo_port"))
+
+
+MAKERS: dict[str, Maker] = {
+    "memory": lambda tmp, request: MemoryStore(),
+    "memory over UserDict": lambda tmp, request: MemoryStore(UserDict()),
+    "local": lambda tmp, request: LocalStore(tmp / "data"),
+    "zip path": lambda tmp, request: ZipStore(tmp / "data.zip", mode="w"),
+    "zip file object": lambda tmp, request: ZipStore(io.BytesIO(), mode="w"),
+    "zip deflated": lambda tmp, request: ZipStore(tmp / "data.zip", mode="a", compression=8),
+    "counting": lambda tmp, request: CountingStore(LocalStore(tmp / "data")),
+    "logging": lambda tmp, request: LoggingStore(MemoryStore()),
+    "cache": lambda tmp, request: LRUStoreCache(LocalStore(tmp / "data"), 10_000),
+    "cache, no tokens": lambda tmp, request: LRUStoreCache(MemoryStore(UserDict()), None),
+    "cache of obstore memory": lambda tmp, request: LRUStoreCache(_obstore_memory(tmp, request), 10_000),
+    "split": lambda tmp, request: SplitStore(MemoryStore(), LocalStore(tmp / "data")),
+    "split, chunks in obstore memory": lambda tmp, request: SplitStore(LocalStore(tmp), _obstore_memory(tmp, request)),
+    "synchronized": lambda tmp, request: synchronized(MemoryStore(), ThreadSynchronizer()),
+    "sqlite": lambda tmp, request: SQLiteStore(tmp / "data.sqlite"),
+    "sqlite in memory": lambda tmp, request: SQLiteStore(":memory:"),
+    "dbm": lambda tmp, request: DBMStore(tmp / "data.dbm"),
+    "lmdb": _lmdb,
+    "redis": _redis,
+    "mongodb": _mongodb,
+    "s3": _s3,
+    "azure": _azure,
+    "abs": _abs,
+    "obstore memory": _obstore_memory,
+    "fsspec memory": _fsspec_memory,
+    "fsspec files": _fsspec_files,
+    "zarr-python memory": lambda tmp, request: _zarr_store("MemoryStore"),
+    "zarr-python local": lambda tmp, request: _zarr_store("LocalStore", tmp / "data"),
+}
+
+#: Stores without tokens of versions, and why that costs little: shards are read whole from them.
+WITHOUT_GENERATIONS = {
+    "memory over UserDict": "a foreign mapping",
+    "cache, no tokens": "a foreign mapping",
+    "dbm": "files of this machine, read by one process",
+    "lmdb": "a map of this machine's memory",
+    "redis": "strings have no versions; a server nearby",
+    "mongodb": "documents of 16 MB at most",
+    "fsspec memory": "times of change are no versions",
+    "zarr-python memory": "zarr's stores have none",
+    "zarr-python local": "zarr's stores have none",
+}
+
+#: Stores whose test server shows objects that are half replaced, which the service that it stands for does not.
+NOT_ATOMIC = {"s3": "rclone's S3 server shows objects while they are replaced; Amazon's replaces them in one step"}
+
+assert sqlite3.sqlite_version_info >= (3, 24), "gzarr's upserts need SQLite 3.24"

@@ -1,0 +1,83 @@
+"""``gzarr copy`` and ``gzarr convert``: what they do, print and refuse."""
+
+import h5py
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.cli import main
+
+
+@pytest.fixture
+def source(tmp_path):
+    root = gzarr.create_group(tmp_path / "a.zarr", zarr_format=2)
+    root.create_array("x", data=np.arange(600).reshape(20, 30), chunks=(5, 30))
+    return str(tmp_path / "a.zarr")
+
+
+def test_copy_rechunks_reencodes_and_converts(source, tmp_path, capsys):
+    dest = str(tmp_path / "b.zarr")
+    options = ["--chunks", "10,10", "--shards", "20,30", "--compressor", "zstd:3", "--zarr-format", "3"]
+    assert main(["copy", source, dest, *options, "--dry-run"]) == 0
+    assert "dry run: would copy 1 arrays (4,800 bytes)" in capsys.readouterr().out
+    assert not (tmp_path / "b.zarr").exists()
+    assert main(["copy", source, dest, *options]) == 0
+    assert "copied 1 arrays (4,800 bytes) and 1 groups" in capsys.readouterr().out
+    z = gzarr.open(dest)["x"]
+    assert (z.chunks, z.shards, z.zarr_format) == ((10, 10), (20, 30), 3)
+    assert "level=3" in repr(z.compressors)
+    assert np.array_equal(z[:], np.arange(600).reshape(20, 30))
+
+
+def test_copy_refuses_replaces_skips_and_resumes(source, tmp_path, capsys):
+    dest = str(tmp_path / "b.zip")
+    assert main(["copy", source, dest, "--compressor", "none"]) == 0
+    assert gzarr.open(dest, mode="r")["x"].compressor is None
+    capsys.readouterr()
+    assert main(["copy", source, dest]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("gzarr: something is already stored")
+    assert error.count("\n") == 1
+    assert main(["copy", source, dest, "--if-exists", "skip"]) == 0
+    assert main(["copy", source, dest, "--if-exists", "replace", "--memory", "1", "--chunks", "7"]) == 0
+    assert gzarr.open(dest, mode="r")["x"].chunks == (7, 7)
+    assert main(["copy", source, dest, "--resume", "--chunks", "7"]) == 0
+    assert "1 arrays were there already" in capsys.readouterr().out
+    assert main(["copy", source, source]) == 1
+    assert "which is itself" in capsys.readouterr().err
+
+
+def test_convert_reads_and_writes_files(tmp_path, capsys):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = np.arange(10)
+    zarr = str(tmp_path / "a.zarr")
+    assert main(["convert", str(tmp_path / "a.h5"), zarr, "--chunks", "4"]) == 0
+    assert gzarr.open(zarr)["x"].chunks == (4,)
+    for name in ("b.nc", "b.h5"):
+        assert main(["convert", zarr, str(tmp_path / name)]) == 0
+        assert capsys.readouterr().out.endswith(f"{name}\n")
+        assert main(["convert", zarr, str(tmp_path / name)]) == 1
+        assert main(["convert", zarr, str(tmp_path / name), "--if-exists", "replace"]) == 0
+        assert main(["convert", zarr, str(tmp_path / name), "--chunks", "4"]) == 1
+        assert "takes no options" in capsys.readouterr().err
+    (tmp_path / "text.txt").write_text("hello")
+    assert main(["convert", str(tmp_path / "text.txt"), str(tmp_path / "c.zarr")]) == 1
+    assert "is not known" in capsys.readouterr().err
+    assert not (tmp_path / "c.zarr").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--compressor", "nonsense"], ["--compressor", "zstd:x"], ["--zarr-format", "2", "--shards", "5"]],
+)
+def test_bad_options_are_one_line(source, tmp_path, capsys, arguments):
+    assert main(["copy", source, str(tmp_path / "b.zarr"), *arguments]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "b.zarr").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--chunks", "a"], ["--chunks", ","], ["--if-exists", "no"], ["--resume=1"]])
+def test_misuse_exits_with_2(source, arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(["copy", source, "b.zarr", *arguments])
+    assert stop.value.code == 2

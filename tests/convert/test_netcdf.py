@@ -1,0 +1,278 @@
+"""NetCDF and HDF5 into Zarr and out again; xarray sees the same in all three."""
+
+import datetime as dt
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+import xarray
+
+import gzarr
+from gzarr import convert
+from gzarr.errors import CopyError, MetadataError
+from gzarr.storage import MemoryStore
+
+ROOT = Path(__file__).parents[2]
+FORMATS = ["NETCDF4", "NETCDF4_CLASSIC", "NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"]
+
+
+def make_file(path, format="NETCDF4"):
+    """A climate file in small: packed values, missing data, an unlimited dimension, characters."""
+    with netCDF4.Dataset(path, "w", format=format) as file:
+        file.title = "climate"
+        file.levels = np.array([1, 2], "i4")
+        file.createDimension("time", None)
+        file.createDimension("lat", 4)
+        file.createDimension("lon", 6)
+        file.createDimension("chars", 5)
+        time = file.createVariable("time", "f8", ("time",))
+        time.units = "days since 2000-01-01"
+        time[:] = [0, 1, 2]
+        lat = file.createVariable("lat", "f4", ("lat",))
+        lat[:] = [-45, 0, 0, 45]
+        packed = file.createVariable("packed", "i2", ("time", "lat", "lon"), fill_value=-999)
+        packed.scale_factor, packed.add_offset, packed.missing_value = 0.5, 10.0, np.int16(-999)
+        packed[:] = np.ma.masked_equal(np.arange(72).reshape(3, 4, 6) * 0.5 + 10, 13.5)
+        nan = file.createVariable("nan", "f4", ("lat", "lon"), fill_value=np.nan)
+        nan[:] = np.where(np.arange(24).reshape(4, 6) == 5, np.nan, 1.5)
+        large = file.createVariable("large", "f8", ("lat",), fill_value=1e20)
+        large[:] = [1, 1e20, 0, 3]
+        name = file.createVariable("name", "S1", ("lat", "chars"))
+        name[:] = netCDF4.stringtochar(np.array(["north", "zero", "z", ""], "S5"))
+        scalar = file.createVariable("scalar", "i4", ())
+        scalar[...] = 7
+        if format == "NETCDF4":
+            group = file.createGroup("inner/most")
+            group.note = "nested"
+            words = group.createVariable("words", str, ("lat",))
+            words[:] = np.array(["a", "bé", "", "d"], object)
+            chunked = group.createVariable("chunked", "u2", ("lat", "lon"), zlib=True, chunksizes=(2, 3))
+            chunked[:] = 3
+
+
+def raw(path, name):
+    with netCDF4.Dataset(path) as file:
+        file.set_auto_maskandscale(False)
+        file.set_auto_chartostring(False)
+        return np.asarray(file[name][...])
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("format", FORMATS)
+def test_values_names_and_attributes_are_kept(tmp_path, format, zarr_format):
+    make_file(tmp_path / "a.nc", format)
+    dest = MemoryStore()
+    convert.from_netcdf(tmp_path / "a.nc", dest, zarr_format=zarr_format)
+    root = gzarr.open_group(dest, mode="r")
+    for name in root.array_keys():
+        assert np.array_equal(root[name][...], raw(tmp_path / "a.nc", name), equal_nan=name == "nan"), name
+    assert root.attrs["title"] == "climate"
+    assert root.attrs["levels"] == [1, 2]
+    packed = root["packed"]
+    names = packed.attrs["_ARRAY_DIMENSIONS"] if zarr_format == 2 else list(packed.dimension_names)
+    assert names == ["time", "lat", "lon"]
+    assert (packed.attrs["scale_factor"], packed.attrs["add_offset"]) == (0.5, 10.0)
+    assert packed.attrs["missing_value"] == packed.attrs["_FillValue"] == packed.fill_value == -999
+    assert root["scalar"].shape == ()
+    if zarr_format == 2:
+        assert root["lat"].fill_value is None
+    if format == "NETCDF4":
+        assert root["inner/most"].attrs["note"] == "nested"
+        assert root["inner/most/words"][:].tolist() == ["a", "bé", "", "d"]
+        assert root["inner/most/chunked"].chunks == (2, 3)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_the_way_back_gives_the_same_file(tmp_path, zarr_format):
+    make_file(tmp_path / "a.nc")
+    convert.from_netcdf(tmp_path / "a.nc", tmp_path / "a.zarr", zarr_format=zarr_format)
+    convert.to_netcdf(tmp_path / "a.zarr", tmp_path / "b.nc")
+    with netCDF4.Dataset(tmp_path / "a.nc") as one, netCDF4.Dataset(tmp_path / "b.nc") as two:
+        assert one.title == two.title
+        for before, after in ((one, two), (one["inner/most"], two["inner/most"])):
+            assert before.variables.keys() == after.variables.keys()
+            for name, variable in before.variables.items():
+                other = after.variables[name]
+                assert other.dimensions == variable.dimensions
+                assert other.dtype == variable.dtype
+                assert set(other.ncattrs()) == set(variable.ncattrs()), name
+                assert np.ma.allequal(other[...], variable[...]), name
+                assert np.array_equal(np.ma.getmaskarray(other[...]), np.ma.getmaskarray(variable[...])), name
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_xarray_sees_the_same_in_file_zarr_and_file(tmp_path, zarr_format):
+    make_file(tmp_path / "a.nc")
+    convert.from_netcdf(tmp_path / "a.nc", tmp_path / "a.zarr", zarr_format=zarr_format)
+    convert.to_netcdf(tmp_path / "a.zarr", tmp_path / "b.nc")
+    for decode in (True, False):
+        with (
+            xarray.open_dataset(tmp_path / "a.nc", mask_and_scale=decode) as expected,
+            xarray.open_zarr(tmp_path / "a.zarr", consolidated=False, mask_and_scale=decode, chunks=None) as zarr,
+            xarray.open_dataset(tmp_path / "b.nc", mask_and_scale=decode) as back,
+        ):
+            xarray.testing.assert_equal(expected, back)
+            if decode:
+                xarray.testing.assert_equal(expected, zarr)
+
+
+def test_types_that_zarr_has_not_are_refused(tmp_path):
+    dest = MemoryStore()
+    for number, make in enumerate(
+        (
+            lambda file: file.createVariable("v", file.createVLType("i4", "ragged"), ("x",)),
+            lambda file: file.createVariable("v", file.createCompoundType(np.dtype([("a", "i4")]), "pair"), ("x",)),
+        )
+    ):
+        path = tmp_path / f"{number}.nc"
+        with netCDF4.Dataset(path, "w") as file:
+            file.createDimension("x", 2)
+            file.createVariable("good", "i4", ("x",))
+            make(file)
+        with pytest.raises(CopyError, match=r"\.nc:/v has a compound or variable-length type"):
+            convert.from_netcdf(path, dest)
+        assert dict(dest) == {}
+
+
+def test_enumerations_are_integers(tmp_path):
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("x", 2)
+        kind = file.createEnumType("u1", "cloud", {"clear": 0, "cumulus": 1})
+        file.createVariable("v", kind, ("x",), fill_value=0)[:] = [0, 1]
+    dest = MemoryStore()
+    convert.from_netcdf(tmp_path / "a.nc", dest)
+    assert gzarr.open(dest)["v"][:].tolist() == [0, 1]
+
+
+def test_types_that_netcdf_has_not_are_stored_as_xarray_does(tmp_path):
+    root = gzarr.group()
+    root.array("flag", data=np.array([True, False]))
+    root.array("when", data=np.array(["2020-01-02", "NaT"], "M8[D]"))
+    root.array("text", data=np.array(["a", "bcd"]))
+    root.array("bytes", data=np.array([b"a", b"bcd"]))
+    root.array("big", data=np.arange(3, dtype=">i4"))
+    root.attrs["nested"] = {"a": [1, None]}
+    convert.to_netcdf(root, tmp_path / "a.nc")
+    with netCDF4.Dataset(tmp_path / "a.nc") as file:
+        assert file["flag"][:].tolist() == [1, 0]
+        when = file["when"]
+        assert netCDF4.num2date(when[0], when.units) == dt.datetime(2020, 1, 2)  # noqa: DTZ001
+        assert when[1] is np.ma.masked
+        assert file["text"][:].tolist() == file["bytes"][:].tolist() == ["a", "bcd"]
+        assert file["big"][:].tolist() == [0, 1, 2]
+        assert file["big"].dimensions == ("big_dim_0",)
+        assert file.nested == '{"a": [1, null]}'
+
+
+def test_what_cannot_be_written_leaves_no_file(tmp_path):
+    root = gzarr.group()
+    root.create_array("a", data=np.arange(3), dimension_names=("x",))
+    root.create_array("b", data=np.arange(4), dimension_names=("x",))
+    with pytest.raises(CopyError, match="dimension 'x' has 4 elements, in another array of the group 3"):
+        convert.to_netcdf(root, tmp_path / "a.nc")
+    with pytest.raises(CopyError, match="dtype complex64"):
+        convert.to_netcdf(gzarr.zeros(3, dtype="c8"), tmp_path / "a.nc")
+    damaged = gzarr.array(np.arange(10), chunks=5)
+    damaged.store["c/1"] = b"damaged"
+    for write in (convert.to_netcdf, convert.to_hdf5):
+        with pytest.raises((CopyError, MetadataError, ValueError), match="c/1"):
+            write(damaged, tmp_path / "a.nc")
+    assert list(tmp_path.iterdir()) == []
+
+
+FULL_DISK = """
+    import resource, signal, sys
+    import numpy as np
+    import gzarr
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    root = gzarr.group()
+    for name in "abc":
+        root.create_array(name, data=np.random.default_rng(0).random((300, 100)), chunks=(50, 100))
+    try:
+        getattr(gzarr.convert, sys.argv[1])(root, sys.argv[2])
+    except gzarr.CopyError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no limit for the size of files")
+@pytest.mark.parametrize(("function", "reason"), [("to_hdf5", "File too large"), ("to_netcdf", "HDF error")])
+def test_a_file_that_cannot_grow_leaves_nothing_and_the_process_lives(tmp_path, function, reason):
+    """HDF5 crashes the process at its end if it could not write a file: here it does not."""
+    command = [sys.executable, "-c", textwrap.dedent(FULL_DISK), function, str(tmp_path / "a.out")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert reason in done.stdout
+    assert "no file was made" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_there_is_kept_unless_it_may_be_replaced(tmp_path):
+    z = gzarr.array(np.arange(4))
+    for write, name in ((convert.to_netcdf, "a.nc"), (convert.to_hdf5, "a.h5")):
+        (tmp_path / name).write_bytes(b"precious")
+        with pytest.raises(CopyError, match="already there"):
+            write(z, tmp_path / name)
+        assert (tmp_path / name).read_bytes() == b"precious"
+        write(z, tmp_path / name, overwrite=True)
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert file["data"][:].tolist() == [0, 1, 2, 3]
+    assert raw(tmp_path / "a.nc", "data").tolist() == [0, 1, 2, 3]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.h5", "a.nc"]
+
+
+# -- HDF5 --------------------------------------------------------------------------------------------------------
+
+
+def test_hdf5_keeps_chunks_attributes_and_the_names_of_dimensions(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        data = file.create_dataset("g/data", data=np.arange(24.0).reshape(4, 6), chunks=(2, 3), fillvalue=-1)
+        scale = file["g"].create_dataset("lat", data=np.arange(4))
+        scale.make_scale("latitude")
+        data.dims[0].attach_scale(scale)
+        data.dims[1].label = "lon"
+        data.attrs["unit"], data.attrs["range"] = b"m", np.array([0.5, 23])
+        file["flag"] = np.array([True, False])
+        file["date"] = np.array(["2020-01-01"], "M8[D]").astype(h5py.opaque_dtype("M8[D]"))
+        file["text"] = ["a", "bé"]
+        file["pair"] = np.array([(1, 2.5)], [("a", "i4"), ("b", "f8")])
+        file["level"] = np.array([0, 1], h5py.enum_dtype({"low": 0, "high": 1}))
+    dest = MemoryStore()
+    convert.from_hdf5(tmp_path / "a.h5", dest)
+    root = gzarr.open_group(dest, mode="r")
+    z = root["g/data"]
+    assert (z.chunks, z.fill_value, z.dimension_names) == ((2, 3), -1.0, ("lat", "lon"))
+    assert dict(z.attrs) == {"unit": "m", "range": [0.5, 23.0]}
+    assert root["g/lat"].dimension_names == ("lat",)
+    assert root["flag"].dtype == bool
+    assert root["date"][0] == np.datetime64("2020-01-01")
+    assert root["text"][:].tolist() == ["a", "bé"]
+    assert root["pair"][0].tolist() == (1, 2.5)
+    assert root["level"][:].tolist() == [0, 1]
+    convert.from_hdf5(tmp_path / "a.h5", dest, group="g/data", path="only", chunks=(4, 6))
+    assert gzarr.open(dest)["only"].chunks == (4, 6)
+    with pytest.raises(CopyError, match="no group or dataset 'nothing'"):
+        convert.from_hdf5(tmp_path / "a.h5", dest, group="nothing")
+
+
+def test_hdf5_round_trip(tmp_path):
+    root = gzarr.group()
+    root.create_array("a/x", data=np.arange(12).reshape(3, 4), chunks=(2, 2), fill_value=-1, attributes={"unit": "m"})
+    root.create_array("s", data=np.array(["ü", ""], object), dtype=str)
+    convert.to_hdf5(root, tmp_path / "a.h5", compression="lzf")
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert (file["a/x"].compression, file["a/x"].chunks) == ("lzf", (2, 2))
+    dest = MemoryStore()
+    convert.from_hdf5(tmp_path / "a.h5", dest)
+    back = gzarr.open_group(dest)
+    assert back["a/x"].metadata == root["a/x"].metadata
+    assert np.array_equal(back["a/x"][:], root["a/x"][:])
+    assert back["s"][:].tolist() == ["ü", ""]

@@ -1,0 +1,225 @@
+"""Interrupted copies: a process that is killed, a store that fails or fills up; and how they are gone on with."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.copying.unfinished import MARK
+from gzarr.errors import ArrayNotFoundError, CopyError
+from gzarr.storage import LocalStore, MemoryStore
+
+ROOT = Path(__file__).parents[2]
+
+
+def make_source(path):
+    root = gzarr.create_group(path, attributes={"title": "x"})
+    root.create_array("first", data=np.arange(100), chunks=10)
+    big = root.create_array("group/big", shape=(400, 400), chunks=(20, 400), dtype="i4", attributes={"unit": "m"})
+    big[:] = np.arange(160_000).reshape(400, 400)
+    big[40:80] = 0  # chunks that are not stored
+    root.create_array("last", data=np.linspace(0, 1, 50), chunks=7)
+    return root
+
+
+WAYS = {
+    "rechunk": {"chunks": (50,)},
+    "encoded": {},
+    "to v2": {"zarr_format": 2},
+    "into shards": {"shards": None},
+}
+
+
+def expected_objects(source, options):
+    dest = MemoryStore()
+    gzarr.transfer(source, dest, **options)
+    return dict(dest)
+
+
+# -- killed ------------------------------------------------------------------------------------------------------
+
+#: Kills itself when the file of the n-th object is about to get its name: all of its bytes are in a temporary file.
+KILLED_COPY = """
+    import os, signal, sys, gzarr
+    source, dest, options, countdown = sys.argv[1], sys.argv[2], eval(sys.argv[3]), int(sys.argv[4])
+    real = os.replace
+    def replace(*names):
+        global countdown
+        countdown -= 1
+        if countdown == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        real(*names)
+    os.replace = replace
+    gzarr.transfer(source, dest, **options)
+"""
+
+
+def versions(dest):
+    """Inode and time of every chunk: what a second writing would change."""
+    files = [p for p in dest.rglob("*") if p.is_file() and "/c/" in str(p) and ".__" not in p.name]
+    return {str(p): (p.stat().st_ino, p.stat().st_mtime_ns) for p in files}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+@pytest.mark.parametrize("countdown", [2, 9, 25, 40])
+@pytest.mark.parametrize("way", ["rechunk", "encoded"])
+def test_a_killed_copy_is_gone_on_with(tmp_path, way, countdown):
+    source = make_source(tmp_path / "source.zarr")
+    options = {"rechunk": {"chunks": 40, "budget_nbytes": 50_000}, "encoded": {"zarr_format": 3}}[way]
+    dest = tmp_path / "dest.zarr"
+    arguments = [str(source.store.root), str(dest), repr(options), str(countdown)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GZARR_THREADING__MAX_WORKERS": "2"}
+    command = [sys.executable, "-c", textwrap.dedent(KILLED_COPY), *arguments]
+    killed = subprocess.run(command, capture_output=True, timeout=60, env=environment, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert (dest / MARK).exists()
+    with pytest.raises(CopyError, match="resume=True"):
+        gzarr.transfer(source, dest, **options)
+    before = versions(dest)
+    assert len(before) >= countdown - 10
+    gzarr.transfer(source, dest, resume=True, **options)
+    assert dict(LocalStore(dest)) == expected_objects(source, options)
+    after = versions(dest)
+    again = [name for name in before if after[name] != before[name]]
+    assert again == [] or way == "rechunk"
+    assert len(again) < 10, "at most the objects of the regions that were under way"
+    assert gzarr.transfer(source, dest, resume=True, **options).nskipped == 3
+
+
+# -- failing stores ----------------------------------------------------------------------------------------------
+
+
+class Failing(dict):
+    """Memory that fails once, after some writes."""
+
+    def __init__(self, countdown, error):
+        super().__init__()
+        self.countdown = countdown
+        self.error = error
+
+    def __setitem__(self, key, value):
+        self.countdown -= 1
+        if self.countdown == 0:
+            raise self.error
+        super().__setitem__(key, value)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_copy_that_fails_anywhere_says_so_and_goes_on(way):
+    source = make_source(None)
+    options = dict(WAYS[way])
+    if way == "rechunk":
+        options = {"chunks": 25, "budget_nbytes": 9_000}
+    if way == "into shards":
+        source = source["group"]
+        options = {"shards": (100, 400), "chunks": (20, 400)}
+    expected = expected_objects(source, options)
+    full = OSError(28, "No space left on device")
+    nwrites = len(expected) + 1  # the mark too
+    for countdown in sorted({*range(1, 12), 15, 20, 24, nwrites - 1, nwrites} & {*range(nwrites + 1)}):
+        store = Failing(countdown, full)
+        with pytest.raises(CopyError, match="No space left on device") as caught:
+            gzarr.transfer(source, store, **options)
+        message = str(caught.value)
+        assert "wrote anything" in message or "resume=True" in message
+        opened = MemoryStore(store)
+        for path, node in source.members(None):
+            if hasattr(node, "shape"):  # complete, or not there
+                try:
+                    copy = gzarr.open_array(opened, mode="r", path=path)
+                except ArrayNotFoundError:
+                    continue
+                assert np.array_equal(copy[...], node[...])
+        gzarr.transfer(source, store, resume=True, **options)
+        assert dict(store) == expected, countdown
+    store = Failing(nwrites + 1, full)
+    gzarr.transfer(source, store, **options)
+
+
+def test_an_interrupt_leaves_a_note_and_can_be_gone_on_with():
+    source = make_source(None)
+    store = Failing(8, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt) as caught:
+        gzarr.transfer(source, store, chunks=30)
+    assert "resume=True" in caught.value.__notes__[0]
+    gzarr.transfer(source, store, chunks=30, resume=True)
+    assert dict(store) == expected_objects(source, {"chunks": 30})
+
+
+@pytest.fixture
+def stopped():
+    """(source, store with an unfinished copy of it)."""
+    source = make_source(None)
+    store = Failing(8, OSError(5, "Input/output error"))
+    with pytest.raises(CopyError):
+        gzarr.transfer(source, store, chunks=30)
+    store.countdown = 0
+    return source, store
+
+
+def test_another_copy_is_not_gone_on_with(stopped):
+    source, store = stopped
+    before = dict(store)
+    for what, options, match in [
+        (source, {"chunks": 20}, "other arguments"),
+        (source, {"chunks": 30, "zarr_format": 2}, "other arguments"),
+        (make_source(None), {"chunks": 30}, "copy of|of memory"),
+    ]:
+        with pytest.raises(CopyError, match=match):
+            gzarr.transfer(what, store, resume=True, **options)
+        assert dict(store) == before
+    source["last"].resize(60)
+    with pytest.raises(CopyError, match="what has changed"):
+        gzarr.transfer(source, store, resume=True, chunks=30)
+
+
+def test_an_unfinished_copy_can_be_begun_anew(stopped):
+    source, store = stopped
+    gzarr.transfer(source, store, chunks=40, if_exists="replace")
+    assert dict(store) == expected_objects(source, {"chunks": 40})
+
+
+def test_an_unfinished_array_can_be_begun_anew():
+    source = make_source(None)["group/big"]
+    store = Failing(4, OSError(5, "Input/output error"))
+    with pytest.raises(CopyError):
+        gzarr.transfer(source, store, chunks=100)
+    with pytest.raises(ArrayNotFoundError):
+        gzarr.open_array(store, mode="r")
+    gzarr.transfer(source, store, chunks=50, if_exists="replace")
+    assert np.array_equal(gzarr.open_array(store)[:], source[:])
+
+
+def test_a_damaged_mark_is_reported(stopped):
+    source, store = stopped
+    dict.__setitem__(store, MARK, b"{")
+    with pytest.raises(CopyError, match="is damaged"):
+        gzarr.transfer(source, store, resume=True, chunks=30)
+
+
+def test_resuming_what_was_never_begun_begins_it_and_what_is_done_is_left_alone():
+    source, store = make_source(None), MemoryStore()
+    assert len(gzarr.transfer(source, store, resume=True).arrays) == 3
+    before = dict(store)
+    report = gzarr.transfer(source, store, resume=True)
+    assert report.nskipped == 3
+    assert dict(store) == before
+    gzarr.open(store)["last"].attrs["mine"] = 1
+    with pytest.raises(CopyError, match="something else"):
+        gzarr.transfer(source, store, resume=True)
+
+
+def test_a_damaged_source_chunk_is_named_and_no_array_appears():
+    source = make_source(None)
+    source.store["group/big/c/7/0"] = b"damaged"
+    store = MemoryStore()
+    with pytest.raises(CopyError, match=r"group/big/c/7/0.*resume=True"):
+        gzarr.transfer(source, store, chunks=40)
+    assert "group/big" not in gzarr.open_group(store)
+    assert np.array_equal(gzarr.open_group(store)["first"][:], np.arange(100))

@@ -1,0 +1,430 @@
+"""Rechunking, re-encoding and converting: elements, attributes and missing chunks stay; memory is bounded."""
+
+import math
+import tracemalloc
+
+import numcodecs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gzarr
+from gzarr.copying.arrays import plan_route
+from gzarr.copying.planning import new_meta
+from gzarr.copying.regions import cut
+from gzarr.copying.sources import from_array, regular_grid
+from gzarr.errors import CopyError, MetadataError, ReadOnlyError
+from gzarr.grid import VaryingAxis
+from gzarr.resizing import objects_stored
+from gzarr.storage import CountingStore, LocalStore, MemoryStore, read_only
+
+DTYPES = ["?", "i1", "<i4", ">u2", "<f4", ">f8", "<c8", "S3", "<U2", "M8[s]", "str"]
+
+
+def filled(dtype, shape, seed=0):
+    rng = np.random.default_rng(seed)
+    numbers = rng.integers(0, 3, shape)
+    if dtype == "str":
+        return np.array(["", "a", "béc"], object)[numbers]
+    return numbers.astype("i8").astype(dtype) if dtype.startswith("M") else numbers.astype(dtype)
+
+
+@st.composite
+def arrays(draw, formats=(2, 3)):
+    """An array with some chunks written, as (array, what it holds)."""
+    shape = tuple(draw(st.lists(st.integers(0, 9), min_size=0, max_size=3)))
+    dtype = draw(st.sampled_from(DTYPES))
+    zarr_format = draw(st.sampled_from(formats))
+    options = draw(layouts(shape, zarr_format))
+    fill = None if zarr_format == 2 and draw(st.booleans()) else filled(dtype, (1,), draw(st.integers(0, 5)))[0]
+    z = gzarr.create_array(
+        shape=shape,
+        dtype=str if dtype == "str" else dtype,
+        fill_value=fill,
+        zarr_format=zarr_format,
+        attributes=draw(st.sampled_from([{}, {"a": [1, {"b": None}]}])),
+        **options,
+    )
+    data = filled(dtype, shape, 7)
+    if draw(st.booleans()) and shape:
+        part = tuple(slice(draw(st.integers(0, n)), draw(st.integers(0, n))) for n in shape)
+        z[part] = data[part]
+    else:
+        z[...] = data
+    return z
+
+
+@st.composite
+def layouts(draw, shape, zarr_format):
+    chunks = tuple(draw(st.integers(1, 5)) for _ in shape)
+    options = {"chunks": chunks}
+    sharded = zarr_format == 3 and bool(shape) and draw(st.booleans())
+    if sharded:
+        options["shards"] = tuple(n * draw(st.integers(1, 3)) for n in chunks)
+    if draw(st.booleans()):
+        options["compressors"] = draw(st.sampled_from([None, numcodecs.GZip(1), numcodecs.Blosc()]))
+    if zarr_format == 2 and draw(st.booleans()):
+        options["order"] = "F"
+    return options
+
+
+def same_values(one, other):
+    a, b = np.asarray(one), np.asarray(other)
+    return np.array_equal(a.astype(b.dtype), b, equal_nan=b.dtype.kind == "M")
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_a_copy_holds_the_same_whatever_is_asked(data):
+    source = data.draw(arrays())
+    zarr_format = data.draw(st.sampled_from([None, 2, 3]))
+    options = data.draw(layouts(source.shape, zarr_format or source.zarr_format))
+    if data.draw(st.booleans()):
+        options = {}
+    if zarr_format is not None:
+        options["zarr_format"] = zarr_format
+    dest, initialized = MemoryStore(), source.nchunks_initialized
+    report = gzarr.transfer(source, dest, budget_nbytes=data.draw(st.sampled_from([1, 200, 10**6])), **options)
+    copy = gzarr.open_array(dest, mode="r")
+    if source.fill_value is None and copy.fill_value is not None:
+        written = np.full(source.shape, copy.fill_value, source.dtype)  # what was undefined has become defined
+        for coords in objects_stored(source.metadata, source.store, ""):
+            box = tuple(slice(*axis.bounds(c)) for axis, c in zip(source.metadata.grid, coords, strict=True))
+            written[box] = source[box]
+        source[...] = written
+    assert same_values(source, copy)
+    assert dict(copy.attrs) == dict(source.attrs)
+    assert copy.zarr_format == (zarr_format or source.zarr_format)
+    if "chunks" in options:
+        assert copy.chunks == options["chunks"]
+    for key in dest:
+        assert "unfinished" not in key
+    if initialized == 0:
+        assert copy.nchunks_initialized == 0
+    if report.arrays[0].how != "decode":
+        assert copy.nchunks_initialized == initialized or copy.shards != source.shards
+    elif copy.fill_value is not None:
+        # As many chunks as writing the values afresh stores.
+        fresh = gzarr.create_array(**gzarr.arrays.like(copy, {}))
+        fresh[...] = source[...]
+        assert copy.nchunks_initialized == fresh.nchunks_initialized
+
+
+@settings(max_examples=150)
+@given(arrays())
+def test_a_plain_copy_stores_the_same_bytes(source):
+    dest = MemoryStore()
+    report = gzarr.transfer(source, dest)
+    assert report.arrays[0].how == "objects"
+    assert dict(dest) == dict(source.store)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"chunks": (3, 4)}, {"shards": (6, 8)}),
+        ({"chunks": (3, 4), "shards": (6, 8)}, {"shards": None}),
+        ({"chunks": (3, 4), "shards": (6, 8)}, {"shards": (3, 16)}),
+        ({"chunks": (3, 4), "zarr_format": 2}, {"zarr_format": 3, "shards": (9, 4)}),
+        ({"chunks": (3, 4), "shards": (6, 8), "compressors": numcodecs.Zstd(3)}, {"zarr_format": 2, "chunks": (3, 4)}),
+    ],
+)
+def test_chunks_go_into_and_out_of_shards_without_decoding(before, after, monkeypatch):
+    z = gzarr.create_array(shape=(10, 17), dtype="i4", **before)
+    z[2:9, 5:] = np.arange(84).reshape(7, 12) + 1
+    monkeypatch.setattr(gzarr.cpu.backend.CpuBackend, "encode", None)
+    monkeypatch.setattr(gzarr.cpu.backend.CpuBackend, "place", None)
+    dest = MemoryStore()
+    report = gzarr.transfer(z, dest, chunks=(3, 4), **{k: v for k, v in after.items() if k != "chunks"})
+    monkeypatch.undo()
+    assert report.arrays[0].how in ("chunks", "objects")
+    copy = gzarr.open_array(dest)
+    assert np.array_equal(copy[:], z[:])
+    assert copy.nchunks_initialized == z.nchunks_initialized
+
+
+def test_another_fill_value_changes_no_element():
+    z = gzarr.create_array(shape=10, chunks=2, dtype="i4", fill_value=5)
+    z[4:6] = [7, 0]
+    dest = MemoryStore()
+    gzarr.transfer(z, dest, fill_value=0)
+    copy = gzarr.open_array(dest)
+    assert copy.fill_value == 0
+    assert copy[:].tolist() == [5, 5, 5, 5, 7, 0, 5, 5, 5, 5]
+
+
+def test_where_the_fill_value_is_undefined_missing_chunks_stay_missing():
+    z = gzarr.create_array(shape=(12, 12), chunks=(3, 12), dtype="f4", fill_value=None, zarr_format=2)
+    z[3:6] = 0
+    dest = MemoryStore()
+    gzarr.transfer(z, dest, chunks=(3, 4))
+    copy = gzarr.open_array(dest)
+    assert copy.fill_value is None
+    assert sorted(k for k in dest if k[0] != ".") == ["1.0", "1.1", "1.2"]
+
+
+# -- groups ------------------------------------------------------------------------------------------------------
+
+
+def hierarchy(store=None, zarr_format=3):
+    root = gzarr.create_group(store, zarr_format=zarr_format, attributes={"title": "x"})
+    root.create_group("a", attributes={"kind": "group"})
+    root.create_array("a/b", data=np.arange(60, dtype="i4").reshape(6, 10), chunks=(2, 5), attributes={"unit": "m"})
+    root.create_array("c", data=np.linspace(0, 1, 7), chunks=3)
+    root.create_group("empty")
+    return root
+
+
+def check_hierarchy(root, source):
+    found, expected = dict(root.members(None)), dict(source.members(None))
+    assert found.keys() == expected.keys()
+    for path, node in expected.items():
+        assert dict(found[path].attrs) == dict(node.attrs), path
+        if hasattr(node, "shape"):
+            assert np.array_equal(found[path][...], node[...])
+    assert dict(root.attrs) == dict(source.attrs)
+
+
+@pytest.mark.parametrize("formats", [(2, 3), (3, 2), (3, 3), (2, 2)])
+def test_a_hierarchy_moves_between_formats(tmp_path, formats):
+    source = hierarchy(tmp_path / "a.zarr", formats[0])
+    report = gzarr.transfer(tmp_path / "a.zarr", tmp_path / "b.zarr", zarr_format=formats[1], chunks=4)
+    copy = gzarr.open_group(tmp_path / "b.zarr", mode="r")
+    check_hierarchy(copy, source)
+    assert copy.zarr_format == copy["c"].zarr_format == formats[1]
+    assert copy["a/b"].chunks == (4, 4)
+    assert len(report.arrays) == 2
+    assert report.ngroups == 3
+    assert report.nbytes == 60 * 4 + 7 * 8
+
+
+def test_into_a_path_and_into_a_group(tmp_path):
+    source = hierarchy()
+    dest = gzarr.group(tmp_path / "b.zarr")
+    gzarr.transfer(source, dest, path="x/y")
+    check_hierarchy(dest["x/y"], source)
+    gzarr.transfer(source["c"], tmp_path / "b.zarr", path="z")
+    assert np.array_equal(dest["z"][:], source["c"][:])
+    with pytest.raises(CopyError, match="is an array"):
+        gzarr.transfer(source, dest["z"])
+
+
+def test_a_copy_has_the_format_of_the_group_that_it_goes_into():
+    source, dest = hierarchy(), gzarr.create_group(zarr_format=2)
+    gzarr.transfer(source, dest, path="x/y")
+    check_hierarchy(dest["x/y"], source)
+    assert dest["x/y/c"].zarr_format == 2
+    with pytest.raises(MetadataError, match="around 'z' has format 2"):
+        gzarr.transfer(source, dest, path="z", zarr_format=3)
+    assert "z" not in dest
+    empty = MemoryStore()
+    gzarr.transfer(gzarr.create_group(zarr_format=2), empty)
+    assert sorted(empty) == [".zgroup"]
+
+
+@pytest.mark.parametrize("copy", [gzarr.transfer, gzarr.copy])
+def test_chunks_left_behind_by_a_killed_copy_do_not_show(copy):
+    source, dest = gzarr.group(), gzarr.group()
+    source.create_array("a", shape=10, chunks=2, dtype="i4")[:2] = 1
+    dest.store["a/c/3"] = source.store["a/c/0"]
+    if copy is gzarr.copy:
+        gzarr.copy(source["a"], dest)
+    else:
+        gzarr.transfer(source["a"], dest, path="a")
+    assert dest["a"][:].tolist() == [1, 1] + [0] * 8
+
+
+def test_into_an_archive(tmp_path):
+    source = hierarchy()
+    gzarr.transfer(source, tmp_path / "b.zip")
+    check_hierarchy(gzarr.open_group(tmp_path / "b.zip", mode="r"), source)
+
+
+def test_arrays_in_memory_and_views():
+    dest = MemoryStore()
+    gzarr.transfer(np.arange(10), dest, chunks=4)
+    assert gzarr.open_array(dest)[:].tolist() == list(range(10))
+    view = gzarr.array(np.arange(10), chunks=4).astype("f4")
+    gzarr.transfer(view, dest, if_exists="replace")
+    copy = gzarr.open_array(dest)
+    assert copy.dtype == "f4"
+    assert copy[:].tolist() == list(range(10))
+
+
+def test_what_is_there_is_kept_replaced_or_skipped():
+    source, dest = hierarchy(), gzarr.group()
+    dest.array("c", data=[1, 2])
+    before = dict(dest.store)
+    with pytest.raises(CopyError, match="already stored"):
+        gzarr.transfer(source, dest)
+    assert dict(dest.store) == before
+    report = gzarr.transfer(source, dest, if_exists="skip")
+    assert report.nskipped == 1
+    assert dest["c"][:].tolist() == [1, 2]
+    assert np.array_equal(dest["a/b"][:], source["a/b"][:])
+    gzarr.transfer(source, dest, if_exists="replace")
+    check_hierarchy(gzarr.open_group(dest.store), source)
+
+
+def test_folders_that_are_not_zarr_are_never_replaced(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_bytes(b"x")
+    with pytest.raises(CopyError, match=r"a\.jpg"):
+        gzarr.transfer(hierarchy(), tmp_path / "photos", if_exists="replace")
+    assert [p.name for p in (tmp_path / "photos").iterdir()] == ["a.jpg"]
+
+
+def test_a_dry_run_writes_nothing_and_says_what_would_be_done(tmp_path):
+    source = hierarchy()
+    report = gzarr.transfer(source, tmp_path / "b.zarr", dry_run=True, chunks=5)
+    assert not (tmp_path / "b.zarr").exists()
+    assert report.dry_run
+    assert [a.nobjects for a in report.arrays] == [4, 2]
+    assert "dry run: would copy 2 arrays (296 bytes)" in str(report)
+    assert gzarr.transfer(source, tmp_path / "b.zarr", chunks=5).arrays == report.arrays
+
+
+def test_nothing_is_copied_onto_or_into_itself(tmp_path):
+    source = hierarchy(tmp_path / "a.zarr")
+    for what, dest, path in [
+        (source, tmp_path / "a.zarr", None),
+        (tmp_path / "a.zarr", tmp_path / "a.zarr" / "deep", None),
+        (source["a/b"], source, "a/b"),
+        (source["a"], source, "a/x"),
+        (source["a/b"], source, "a"),
+        (source["a/b"], tmp_path / "a.zarr", ""),
+    ]:
+        for if_exists in ("raise", "replace", "skip"):
+            with pytest.raises(CopyError, match="cannot copy"):
+                gzarr.transfer(what, dest, path=path, if_exists=if_exists)
+    check_hierarchy(gzarr.open_group(tmp_path / "a.zarr"), hierarchy())
+
+
+def test_bad_requests_are_refused_before_anything_is_written():
+    source, dest = hierarchy(), MemoryStore()
+    for keywords, error, match in [
+        ({"chunks": (2, 2)}, MetadataError, "/c: chunks"),
+        ({"chunk": 2}, TypeError, "did you mean 'chunks'"),
+        ({"shape": (2, 2)}, TypeError, "'shape' cannot be given"),
+        ({"zarr_format": 4}, MetadataError, "zarr_format"),
+        ({"zarr_format": 2, "shards": 4}, MetadataError, "shards"),
+        ({"if_exists": "no"}, ValueError, "if_exists"),
+        ({"budget_nbytes": 0}, ValueError, "budget_nbytes"),
+        ({"compressors": "nonsense"}, MetadataError, "nonsense"),
+    ]:
+        with pytest.raises(error, match=match):
+            gzarr.transfer(source, dest, **keywords)
+        assert dict(dest) == {}
+    with pytest.raises(ReadOnlyError):
+        gzarr.transfer(source, read_only(dest))
+
+
+def test_object_arrays_without_a_form_in_v3_are_refused_first():
+    source = gzarr.create_group(zarr_format=2)
+    source.array("fine", data=[1, 2])
+    source.create_array("objects", shape=2, dtype=object, object_codec=numcodecs.JSON())
+    dest = MemoryStore()
+    with pytest.raises(MetadataError, match="objects"):
+        gzarr.transfer(source, dest, zarr_format=3)
+    assert dict(dest) == {}
+    gzarr.transfer(source, dest)
+    assert gzarr.open(dest)["objects"].filters == source["objects"].filters
+
+
+# -- progress and memory -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunks", [None, 4])
+def test_progress_counts_every_byte_once(chunks):
+    source, seen = hierarchy(), []
+    gzarr.transfer(source, MemoryStore(), chunks=chunks, progress=lambda *args: seen.append(args))
+    assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
+    assert seen[-1][:2] == (296, 296)
+    assert {name for _, _, name in seen} == {source["a/b"].store_path, source["c"].store_path}
+
+
+def test_a_bar(capsys):
+    gzarr.transfer(hierarchy(), MemoryStore(), progress=True)
+    assert "100%" in capsys.readouterr().err
+
+
+def test_memory_stays_within_the_budget(tmp_path):
+    """A full transposition of chunks, rows to columns: 32 MB through 4 MiB."""
+    rows = gzarr.create_array(
+        tmp_path / "rows.zarr", shape=(2000, 2000), chunks=(20, 2000), dtype="f8", compressor=None
+    )
+    for start in range(0, 2000, 200):
+        rows[start : start + 200] = np.arange(2000.0) + start
+    budget = 4 << 20
+    tracemalloc.start()
+    report = gzarr.transfer(rows, tmp_path / "columns.zarr", chunks=(2000, 20), budget_nbytes=budget)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.5 * budget
+    assert 1 < report.arrays[0].reads < 30
+    copy = gzarr.open_array(tmp_path / "columns.zarr")
+    assert copy.chunks == (2000, 20)
+    assert np.array_equal(copy[::199], rows[::199])
+
+
+@given(st.data())
+def test_regions_hold_whole_objects_and_cover_everything_once(data):
+    shape = tuple(data.draw(st.lists(st.integers(0, 30), min_size=0, max_size=3)))
+    source = regular_grid(shape, tuple(data.draw(st.integers(1, 12)) for _ in shape))
+    dest = regular_grid(shape, tuple(data.draw(st.integers(1, 12)) for _ in shape))
+    if shape and shape[0] > 5 and data.draw(st.booleans()):
+        dest = (VaryingAxis(shape[0], (2, 3, shape[0] - 5)), *dest[1:])
+    limit = data.draw(st.integers(1, 2000))
+    regions = cut(source, dest, 4, limit)
+    seen = np.zeros(shape, int)
+    pairs = 0
+    for region in regions:
+        seen[region] += 1
+        for axis, part in zip(dest, region, strict=True):
+            assert part.start == axis.bounds(axis.locate(part.start))[0]
+            assert part.stop == min(axis.bounds(axis.locate(part.stop - 1))[1], axis.extent)
+        pairs += math.prod(
+            axis.locate(p.stop - 1) - axis.locate(p.start) + 1 for axis, p in zip(source, region, strict=True)
+        )
+        nbytes = 4 * math.prod(p.stop - p.start for p in region)
+        assert nbytes <= regions.nbytes
+        touched = [axis.locate(p.stop - 1) - axis.locate(p.start) for axis, p in zip(dest, region, strict=True)]
+        assert nbytes <= limit or not any(touched)
+    assert (seen == 1).all()
+    if all(shape):
+        assert regions.reads == pytest.approx(pairs / math.prod(axis.nchunks for axis in source))
+
+
+def test_regions_grow_to_read_every_chunk_once_where_they_may():
+    grids = regular_grid((1000, 1000), (100, 10)), regular_grid((1000, 1000), (30, 100))
+    assert cut(*grids, 1, 10**6).reads == 1.0
+    tight = cut(*grids, 1, 30 * 200)
+    assert 1.0 < tight.reads < 10.0
+    assert tight.nbytes <= 30 * 200
+
+
+def test_every_object_is_written_once_and_read_as_often_as_said(tmp_path):
+    source = gzarr.create_array(CountingStore(MemoryStore()), data=np.arange(3600).reshape(60, 60), chunks=(7, 60))
+    dest = CountingStore(LocalStore(tmp_path / "x.zarr"))
+    source.store.reset()
+    report = gzarr.transfer(source, dest, chunks=(60, 7), budget_nbytes=30_000)
+    copy = gzarr.open_array(dest)
+    assert copy.nchunks == 9
+    assert report.arrays[0].reads > 1
+    assert np.array_equal(copy[:], source[:])
+
+
+def test_a_route_is_chosen_by_what_is_stored():
+    z = gzarr.create_array(shape=(8, 8), chunks=(2, 2), dtype="i4", compressor=numcodecs.Zstd(1))
+
+    def how(**keywords):
+        return plan_route(from_array(z), new_meta(from_array(z), keywords), 10**6).how
+
+    assert how() == "objects"
+    assert how(shards=(4, 4)) == "chunks"
+    assert how(zarr_format=2) == "objects"
+    assert how(compressors=None) == "decode"
+    assert how(chunks=(4, 4)) == "decode"
+    assert how(fill_value=3) == "decode"
+    assert how(order="F") == "decode"

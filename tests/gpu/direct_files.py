@@ -1,0 +1,92 @@
+"""Files that are read as KvikIO reads them, on a machine without it: in the background, and unforgiving.
+
+As with KvikIO, nothing is kept alive for a read under way, a read past the end of a file fails after it has overwritten
+part of the buffer, and closing a file under a read makes it fail.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+
+from gzarr.gpu.direct import KvikioReader
+
+_POOL = ThreadPoolExecutor(4, "direct-file")
+
+
+class _Reading:
+    def __init__(self, future: Future[int]) -> None:
+        self._future = future
+
+    def get(self) -> int:
+        return self._future.result(timeout=30)
+
+
+class DirectFile:
+    """Stands in for ``kvikio.CuFile``."""
+
+    def __init__(self, path: str, log: DirectFiles) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDONLY)
+        self._log = log
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def pread(self, buf: np.ndarray, size: int | None = None, file_offset: int = 0) -> _Reading:
+        assert isinstance(buf, np.ndarray)
+        assert buf.dtype == np.uint8
+        nbytes = buf.nbytes if size is None else size
+        if nbytes > buf.nbytes:
+            raise ValueError("the buffer is too small")
+        with self._log.lock:
+            self._log.reads.append((self.path, file_offset, nbytes))
+            self._log.under_way += 1
+            self._log.most_under_way = max(self._log.most_under_way, self._log.under_way)
+        return _Reading(_POOL.submit(self._read, buf, nbytes, file_offset))
+
+    def _read(self, buf: np.ndarray, nbytes: int, file_offset: int) -> int:
+        try:
+            if self._log.delay is not None:
+                self._log.delay()
+            data = os.pread(self._fd, nbytes, file_offset) if self._fd >= 0 else b""
+            buf[: len(data)] = np.frombuffer(data, np.uint8)
+            if self._fd < 0:
+                raise RuntimeError("the file was closed under a read")
+            if len(data) < nbytes:
+                raise RuntimeError("EOF")
+            return nbytes
+        finally:
+            with self._log.lock:
+                self._log.under_way -= 1
+
+    def close(self) -> None:
+        with self._log.lock:
+            self._log.closed += 1
+        os.close(self._fd)
+        self._fd = -1
+
+
+class DirectFiles:
+    """Opens files and notes what is done with them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.reads: list[tuple[str, int, int]] = []
+        self.opened = self.closed = self.most_open = 0
+        self.under_way = self.most_under_way = 0
+        self.delay: Callable[[], None] | None = None  # what each read does first
+
+    def __call__(self, path: str) -> DirectFile:
+        file = DirectFile(path, self)
+        with self.lock:
+            self.opened += 1
+            self.most_open = max(self.most_open, self.opened - self.closed)
+        return file
+
+    def reader(self) -> KvikioReader:
+        return KvikioReader(self)

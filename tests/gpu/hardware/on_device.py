@@ -1,0 +1,98 @@
+"""Runs the kernel tests' launches on a CUDA device: what lies in host memory is copied there and back.
+
+Tables of addresses point into host arrays. Each range that such a table names is copied to device memory, at an address
+that is aligned alike, and the table is made anew; what the kernel wrote is copied back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gzarr.gpu.kernels import KERNELS, TABLE_DTYPES
+
+#: Tables of addresses: kernel -> (argument, argument that has the sizes, whether the kernel writes there).
+_POINTERS = {
+    "place_box": (("part_src", "part_nbytes", False),),
+    "place_points": (("part_src", "part_nbytes", False),),
+    "unshuffle": (("src", "nbytes", False), ("dst", "nbytes", True)),
+    "copy_streams": (("src", "nbytes", False), ("dst", "nbytes", True)),
+    "blosc_parse": (("frame", "frame_nbytes", False),),
+}
+#: What a range is surrounded with: writes beside it would show in another range.
+_ALIGNMENT = 64
+
+
+class DeviceKernels:
+    """Launches kernels as `gzarr.gpu.hostbuild.HostKernels` does, on a `CudaDevice`."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._ranges: list[tuple[int, int, Any, bool]] = []
+        self._kept: list[Any] = []
+
+    def launch(self, name: str, n_threads: int, args: Sequence[Any]) -> None:
+        """Run a kernel to its end. args: integers, NumPy arrays, addresses of host arrays."""
+        self._ranges, self._kept = [], []
+        named = {a.name: value for a, value in zip(KERNELS[name], args, strict=True)}
+        for table, sizes, written in _POINTERS[name]:
+            named[table] = self._moved(named[table], named[sizes], written)
+        given, back = [], []
+        for argument in KERNELS[name]:
+            value = named[argument.name]
+            if not isinstance(value, np.ndarray):
+                given.append(int(value))
+            else:
+                address, array, bounds = self._table(value)
+                given.append(address)
+                if not argument.type.startswith("const"):
+                    back.append((value, array, bounds))
+        self._device.launch(name, n_threads, tuple(given))
+        self._device.synchronize()
+        for value, array, (low, nbytes) in back:
+            _write(low, self._device.download(array)[:nbytes] if nbytes else None)
+            if value.dtype == TABLE_DTYPES["u64"] and value.size:
+                value[...] = [self._host_address(int(a)) for a in value]
+        for low, nbytes, array, written in self._ranges:
+            if written and nbytes:
+                offset = low % _ALIGNMENT
+                _write(low, self._device.download(array)[offset : offset + nbytes])
+
+    def _table(self, value: np.ndarray) -> tuple[int, Any, tuple[int, int]]:
+        """(address on the device of an array's first element, its memory there, its bounds here)."""
+        low, high = np.lib.array_utils.byte_bounds(value) if value.size else (value.ctypes.data, value.ctypes.data)
+        offset = low % _ALIGNMENT
+        memory = np.zeros(offset + max(high - low, 1), np.uint8)
+        if high > low:
+            memory[offset : offset + high - low] = np.frombuffer(ctypes.string_at(low, high - low), np.uint8)
+        array = self._device.upload(memory)
+        self._kept.append(array)
+        return self._device.address(array) + offset + value.ctypes.data - low, array[offset:], (low, high - low)
+
+    def _moved(self, addresses: np.ndarray, sizes: np.ndarray, written: bool) -> np.ndarray:
+        out = np.zeros_like(addresses)
+        for i, (low, nbytes) in enumerate(zip(addresses.tolist(), sizes.tolist(), strict=True)):
+            if not low:
+                continue
+            memory = np.zeros(low % _ALIGNMENT + nbytes + 1, np.uint8)
+            memory[low % _ALIGNMENT : -1] = np.frombuffer(ctypes.string_at(low, nbytes), np.uint8)
+            array = self._device.upload(memory)
+            self._ranges.append((low, nbytes, array, written))
+            out[i] = self._device.address(array) + low % _ALIGNMENT
+        return out
+
+    def _host_address(self, address: int) -> int:
+        """The host address of an address that a kernel gave."""
+        for low, nbytes, array, _ in self._ranges:
+            start = self._device.address(array) + low % _ALIGNMENT
+            if start <= address <= start + nbytes:
+                return low + address - start
+        return address
+
+
+def _write(address: int, data: np.ndarray | None) -> None:
+    if data is not None:
+        ctypes.memmove(address, data.tobytes(), data.nbytes)

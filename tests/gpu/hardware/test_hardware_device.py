@@ -1,0 +1,125 @@
+"""What only a CUDA device can show: caps that hold, no leaks, streams in order, nvCOMP's codecs there and back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from numcodecs import Blosc, Zstd
+
+import gzarr
+from gzarr.gpu import nvcomp
+from gzarr.gpu.backend import GpuBackend
+
+pytestmark = pytest.mark.gpu
+
+DATA = np.random.default_rng(0).integers(0, 1000, (2048, 1024)).astype("i4")
+COMPRESSORS = {"blosc": Blosc("lz4", 5, Blosc.SHUFFLE), "zstd": Zstd(3)}
+
+
+@contextmanager
+def pool_of(cupy: Any, limit: int = 0) -> Iterator[Any]:
+    """A memory pool of our own, with a limit; what goes beyond raises."""
+    pool = cupy.cuda.MemoryPool()
+    pool.set_limit(size=limit)
+    with cupy.cuda.using_allocator(pool.malloc):
+        yield pool
+
+
+def stored_as(compressor: str) -> gzarr.Array:
+    return gzarr.create_array(data=DATA, chunks=(128, 128), compressor=COMPRESSORS[compressor], zarr_format=2)
+
+
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+def test_the_cap_holds(cuda: Any, compressor: str) -> None:
+    """Beyond the output no more is taken than the cap, and what the pool's blocks of 512 bytes round up to."""
+    store, cap = stored_as(compressor).store, 2 << 20
+    array = gzarr.open_array(store, mode="r", device=GpuBackend(cuda.CudaDevice(), max_device_nbytes=cap))
+    cuda.cupy.get_default_memory_pool().free_all_blocks()
+    with pool_of(cuda.cupy, DATA.nbytes + cap + (64 << 10)) as pool:
+        found = array[:]
+        np.testing.assert_array_equal(found.get(), DATA)
+        assert pool.total_bytes() <= DATA.nbytes + cap + (64 << 10)
+        del found
+
+
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+def test_nothing_is_leaked(cuda: Any, compressor: str) -> None:
+    array = gzarr.open_array(stored_as(compressor).store, mode="r", device=GpuBackend(cuda.CudaDevice()))
+    with pool_of(cuda.cupy) as pool:
+        array[:]
+        used, total = pool.used_bytes(), pool.total_bytes()
+        for _ in range(30):
+            array[:]
+            with pytest.raises(IndexError):
+                array[99999]
+        assert pool.used_bytes() == used
+        assert pool.total_bytes() == total
+
+
+def test_results_are_ordered_on_the_callers_stream(cuda: Any) -> None:
+    array = gzarr.open_array(stored_as("blosc").store, mode="r", device=GpuBackend(cuda.CudaDevice()))
+    stream = cuda.cupy.cuda.Stream(non_blocking=True)
+    for _ in range(20):
+        with stream:
+            total = array[:].sum(dtype="i8")
+            assert int(total) == int(DATA.sum(dtype="i8"))
+
+
+def test_threads_read_at_once(cuda: Any) -> None:
+    array = gzarr.open_array(stored_as("zstd").store, mode="r", device=GpuBackend(cuda.CudaDevice()))
+    wrong: list[Any] = []
+
+    def read(number: int) -> None:
+        try:
+            good = [np.array_equal(array[number::3].get(), DATA[number::3]) for _ in range(10)]
+            wrong.extend(number for is_good in good if not is_good)
+        except BaseException as error:  # noqa: BLE001 - told to the test
+            wrong.append(error)
+
+    threads = [threading.Thread(target=read, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert wrong == []
+
+
+def test_results_may_be_larger_than_a_wave(cuda: Any) -> None:
+    backend = GpuBackend(cuda.CudaDevice(), max_device_nbytes=3 << 20)
+    array = gzarr.open_array(stored_as("zstd").store, mode="r", device=backend)
+    assert backend.wave_nbytes < DATA.nbytes
+    np.testing.assert_array_equal(array[::2, 5:].get(), DATA[::2, 5:])
+
+
+@pytest.mark.parametrize("codec", sorted(nvcomp.CODECS))
+def test_nvcomp_there_and_back(cuda: Any, codec: str) -> None:
+    """Compressed by nvCOMP, decompressed by nvCOMP: the calls, the options and the tables of every codec."""
+    cupy, n, nbytes = cuda.cupy, 40, 1 << 16
+    plain = cupy.asarray(np.repeat(np.random.default_rng(0).integers(0, 50, n * nbytes // 8, np.uint8), 8))
+    room = -(-nvcomp.compress_max_nbytes(codec, nbytes) // 256) * 256
+    packed, sizes = cupy.zeros(n * room, "u1"), cupy.zeros(n, "u8")
+    statuses, back = cupy.full(n, -1, "i4"), cupy.zeros(n * nbytes, "u1")
+
+    def table(start: int, step: int) -> Any:
+        return cupy.asarray((start + step * np.arange(n)).astype("u8"))
+
+    there, to, rows = table(plain.data.ptr, nbytes), table(packed.data.ptr, room), table(back.data.ptr, nbytes)
+    full = cupy.full(n, nbytes, "u8")
+    temp_nbytes = nvcomp.compress_temp_nbytes(codec, n, nbytes, n * nbytes)
+    temp = cupy.empty(max(temp_nbytes, 1), "u1")
+    at = (there.data.ptr, full.data.ptr, nbytes, n, temp.data.ptr, temp_nbytes, to.data.ptr, sizes.data.ptr)
+    nvcomp.compress_async(codec, *at, statuses.data.ptr, 0)
+    assert statuses.get().tolist() == [0] * n
+    assert 0 < int(sizes.max()) <= room
+    temp_nbytes = nvcomp.query_temp_nbytes(codec, n, nbytes, n * nbytes)
+    temp, actual = cupy.empty(max(temp_nbytes, 1), "u1"), cupy.zeros(n, "u8")
+    args = (to.data.ptr, sizes.data.ptr, full.data.ptr, actual.data.ptr, n, temp.data.ptr, temp_nbytes, rows.data.ptr)
+    nvcomp.decompress_async(codec, *args, statuses.data.ptr, 0)
+    assert statuses.get().tolist() == [0] * n
+    assert actual.get().tolist() == [nbytes] * n
+    assert bool((back == plain).all())

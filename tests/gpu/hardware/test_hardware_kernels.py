@@ -1,0 +1,29 @@
+"""Every kernel on CUDA against its NumPy reference: the kernels' own tests, launched on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.gpu.hardware.on_device import DeviceKernels
+from tests.kernels.launching import DEVICE
+from tests.kernels.test_blosc_parse import *  # noqa: F403
+from tests.kernels.test_copy_streams import *  # noqa: F403
+from tests.kernels.test_place_box import *  # noqa: F403
+from tests.kernels.test_place_points import *  # noqa: F403
+from tests.kernels.test_unshuffle import *  # noqa: F403
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True, scope="module")
+def on_device(cuda: Any) -> Iterator[None]:
+    """The tests launch through one object: for a while it launches on the device."""
+    launcher = DeviceKernels(cuda.CudaDevice())
+    DEVICE.launch = launcher.launch  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del DEVICE.launch

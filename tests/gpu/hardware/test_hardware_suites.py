@@ -1,0 +1,34 @@
+"""The suites that every backend runs, on CUDA. `tests/gpu/test_cuda_calls.py` rehearses them on a double of CuPy.
+
+Damaged input is left to `test_hardware_damage.py`: a decoder that goes astray takes its whole process with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import gzarr
+from gzarr.gpu.backend import GpuBackend
+from tests.contracts.test_backend import *  # noqa: F403
+from tests.properties import memory
+from tests.properties.test_fields import *  # noqa: F403
+from tests.properties.test_resizing import *  # noqa: F403
+from tests.properties.test_selections import *  # noqa: F403
+
+del test_a_damaged_chunk_is_named_by_its_position  # noqa: F821
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True, scope="module")
+def gpu_everywhere(cuda: Any) -> Iterator[None]:
+    with gzarr.config.set({"device": GpuBackend(cuda.CudaDevice())}), memory.allocated_by(cuda.cupy):
+        yield
+
+
+@pytest.fixture
+def backend(cuda: Any) -> GpuBackend:
+    return GpuBackend(cuda.CudaDevice())

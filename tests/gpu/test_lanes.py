@@ -1,0 +1,342 @@
+"""Two waves are under way at once, under one cap, in the order of the caller's stream; failures stop the rest."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from numcodecs import Blosc
+
+import gzarr
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.emulated import EmulatedDevice, EmulatedStream
+from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.lanes import N_LANES, Lanes
+from gzarr.storage import LocalStore, MemoryStore
+from tests.gpu.direct_files import DirectFiles
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+DATA = np.random.default_rng(0).integers(0, 1000, (640, 64)).astype("i4")
+CHUNKS = (16, 64)  # 4 KiB each, 40 in all
+CAP_NBYTES = 200_000
+COMPRESSORS = {"none": None, "blosc": Blosc("lz4", 5, Blosc.SHUFFLE), "default": "auto"}
+WAIT_S = 20
+
+
+def stored(where=None, **options) -> gzarr.Array:
+    store = MemoryStore() if where is None else LocalStore(where)
+    return gzarr.create_array(store, data=DATA, chunks=CHUNKS, **options)
+
+
+def opened(array: gzarr.Array, device: EmulatedDevice, **options) -> gzarr.Array:
+    options.setdefault("max_device_nbytes", CAP_NBYTES)
+    return gzarr.open_array(array.store, mode="r", device=GpuBackend(device, **options))
+
+
+class SlowDevice(EmulatedDevice):
+    """Lets a test do something when a wave is placed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_place = lambda: None
+
+    def launch(self, kernel: str, n_threads: int, args: tuple) -> None:
+        if kernel == "place_box":
+            self.on_place()
+        super().launch(kernel, n_threads, args)
+
+
+class WatchedStore(MemoryStore):
+    """Lets a test do something when chunks are read."""
+
+    on_read = staticmethod(lambda keys: None)
+
+    def get_many(self, requests):
+        self.on_read([request[0] for request in requests])
+        return super().get_many(requests)
+
+
+def warm(array: gzarr.Array) -> None:
+    """Read until both lanes have their memory: it is chance which lane gets how many waves."""
+    for _ in range(1000):
+        array[:]
+        if all(lane.memory.nbytes for lane in array.backend._lanes._all):
+            return
+    raise AssertionError("one lane was never used")
+
+
+def watched() -> WatchedStore:
+    store = WatchedStore()
+    gzarr.create_array(store, data=DATA, chunks=CHUNKS, compressor=None)
+    return store
+
+
+def test_a_wave_is_read_while_the_one_before_it_is_placed() -> None:
+    device, store = SlowDevice(), watched()
+    array = gzarr.open_array(store, mode="r", device=GpuBackend(device, max_device_nbytes=CAP_NBYTES))
+    second_read, first_placed = threading.Event(), threading.Event()
+    met: list[bool] = []
+    reads: list[int] = []
+
+    def on_read(keys: list[str]) -> None:
+        if any(key.startswith("c/") for key in keys):
+            reads.append(len(keys))
+            if len(reads) == 2:
+                second_read.set()
+                # The first wave is placed, or waits to be, before this read ends.
+                met.append(first_placed.wait(WAIT_S))
+
+    def on_place() -> None:
+        if not first_placed.is_set():
+            met.append(second_read.wait(WAIT_S))
+            first_placed.set()
+
+    store.on_read, device.on_place = on_read, on_place
+    np.testing.assert_array_equal(array[:], DATA)
+    assert met == [True, True]
+    assert len(reads) > 2
+
+
+def test_there_are_never_more_waves_than_lanes_whoever_reads() -> None:
+    device, store = SlowDevice(), watched()
+    array = gzarr.open_array(store, mode="r", device=GpuBackend(device, max_device_nbytes=CAP_NBYTES))
+    lock = threading.Lock()
+    now = most = 0
+
+    def on_place() -> None:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.002)
+        with lock:
+            now -= 1
+
+    device.on_place = on_place
+    with ThreadPoolExecutor(6) as pool:
+        for found in pool.map(lambda _: array[:], range(12)):
+            np.testing.assert_array_equal(found, DATA)
+    assert most == N_LANES
+    assert device.memory.peak <= CAP_NBYTES
+
+
+@pytest.mark.parametrize("where", ["memory", "files", "direct"])
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+@pytest.mark.parametrize("sharded", [False, True])
+def test_device_memory_stays_under_the_cap(tmp_path, compressor, sharded, where) -> None:
+    device = EmulatedDevice()
+    options = {"compressor": COMPRESSORS[compressor]} if compressor != "default" else {}
+    shards = {"shards": (64, 64)} if sharded else {}
+    array = stored(None if where == "memory" else tmp_path / "a", **options, **shards)
+    reader = DirectFiles().reader() if where == "direct" else "host"
+    array = opened(array, device, reader=reader, max_device_nbytes=100_000)
+    for selection in (np.s_[:], np.s_[5:600:7, ::3], np.s_[3]):
+        np.testing.assert_array_equal(array[selection], DATA[selection])
+    points = np.arange(0, 640, 3), np.arange(0, 640, 3) % 64
+    np.testing.assert_array_equal(array.vindex[points], DATA[points])
+    assert 0 < device.memory.peak <= 100_000
+
+
+@pytest.mark.parametrize("where", ["memory", "files", "direct"])
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+def test_a_second_read_allocates_nothing_but_its_result(tmp_path, compressor, where) -> None:
+    device = EmulatedDevice()
+    options = {"compressor": COMPRESSORS[compressor]} if compressor != "default" else {}
+    array = stored(None if where == "memory" else tmp_path / "a", **options)
+    array = opened(
+        array, device, reader=DirectFiles().reader() if where == "direct" else "host", max_device_nbytes=None
+    )
+    array[:]
+    before = device.memory.n, device.pinned.n
+    assert before[0] > 0
+    for _ in range(3):
+        np.testing.assert_array_equal(array[:], DATA)
+        array[:32]
+    assert (device.memory.n, device.pinned.n) == before
+
+
+def test_waves_of_a_read_share_the_memory_of_two_lanes() -> None:
+    device = EmulatedDevice()
+    array = opened(stored(compressor=None), device)
+    array[:]
+    assert device.memory.n <= N_LANES  # each lane has one block, however many waves there are
+    assert device.memory.live <= CAP_NBYTES
+
+
+def test_released_memory_is_allocated_anew() -> None:
+    device = EmulatedDevice()
+    backend = GpuBackend(device, max_device_nbytes=CAP_NBYTES)
+    array = gzarr.open_array(stored().store, mode="r", device=backend)
+    array[:]
+    assert device.memory.live > 0
+    backend.release()
+    assert device.memory.live == device.pinned.live == 0
+    np.testing.assert_array_equal(array[:], DATA)
+
+
+def test_waves_that_do_not_fit_are_cut() -> None:
+    """Many tiny zstd streams take far more scratch than their decoded bytes let expect."""
+    data = np.arange(4096, dtype="i4")
+    array = gzarr.create_array(data=data, chunks=8)
+    device = EmulatedDevice()
+    np.testing.assert_array_equal(opened(array, device, max_device_nbytes=300_000)[:], data)
+    assert device.launches.count("zstd") > 10
+    assert device.memory.peak <= 300_000
+
+
+@pytest.mark.parametrize("where", ["memory", "direct"])
+def test_a_chunk_that_does_not_fit_is_named_and_others_are_still_read(tmp_path, where) -> None:
+    large = gzarr.create_array(LocalStore(tmp_path / "a"), data=DATA, chunks=(320, 64), compressor=None)
+    device = EmulatedDevice()
+    backend = GpuBackend(device, max_device_nbytes=100_000, reader=DirectFiles().reader())
+    store = large.store if where == "direct" else MemoryStore(dict(large.store.items()))
+    with pytest.raises(gzarr.DeviceError, match=r"\(320, 64\), 81920 bytes.*max_device_nbytes"):
+        gzarr.open_array(store, mode="r", device=backend)[:]
+    np.testing.assert_array_equal(gzarr.open_array(stored().store, mode="r", device=backend)[:], DATA)
+    assert device.memory.peak <= 100_000
+
+
+@pytest.mark.parametrize("failure", [gzarr.StoreError("the store broke"), KeyboardInterrupt()])
+def test_a_failing_read_stops_the_waves_after_it(failure) -> None:
+    device, store = EmulatedDevice(), watched()
+    array = gzarr.open_array(store, mode="r", device=GpuBackend(device, max_device_nbytes=CAP_NBYTES))
+    reads: list[int] = []
+
+    def on_read(keys: list[str]) -> None:
+        reads.append(len(keys))
+        if len(reads) == 2:
+            raise failure
+
+    warm(array)
+    live = device.memory.live, device.pinned.live
+    device.launches.clear()
+    array[:]
+    n_waves = device.launches.count("place_box")
+    device.launches.clear()
+    store.on_read = on_read
+    with pytest.raises(type(failure)):
+        array[:]
+    assert device.launches.count("place_box") <= 2 < n_waves - 1
+    assert (device.memory.live, device.pinned.live) == live
+    store.on_read = lambda keys: None
+    np.testing.assert_array_equal(array[:], DATA)
+    assert (device.memory.live, device.pinned.live) == live
+
+
+@pytest.mark.parametrize("failure", [gzarr.DeviceError("the device broke"), KeyboardInterrupt()])
+@pytest.mark.parametrize("single", [False, True])
+def test_a_failing_wave_leaves_the_device_usable(failure, single) -> None:
+    device, store = SlowDevice(), watched()
+    cap = None if single else CAP_NBYTES
+    array = gzarr.open_array(store, mode="r", device=GpuBackend(device, max_device_nbytes=cap))
+    if single:
+        array[:]
+    else:
+        warm(array)
+    live = device.memory.live, device.pinned.live
+    placed: list[int] = []
+
+    def on_place() -> None:
+        placed.append(1)
+        if len(placed) == (1 if single else 2):
+            raise failure
+
+    device.on_place = on_place
+    for _ in range(2 * N_LANES):  # no lane is lost
+        placed.clear()
+        with pytest.raises(type(failure)):
+            array[:]
+        assert len(placed) <= 3
+    device.on_place = lambda: None
+    np.testing.assert_array_equal(array[:], DATA)
+    assert (device.memory.live, device.pinned.live) == live
+
+
+def test_an_interrupt_of_the_caller_waits_for_the_waves_under_way(monkeypatch) -> None:
+    device = SlowDevice()
+    array = gzarr.open_array(watched(), mode="r", device=GpuBackend(device, max_device_nbytes=CAP_NBYTES))
+    under_way = threading.Semaphore(0)
+    ended: list[int] = []
+
+    def interrupted(futures, *args) -> None:
+        under_way.acquire(timeout=WAIT_S)
+        raise KeyboardInterrupt
+
+    def on_place() -> None:
+        under_way.release()
+        time.sleep(0.05)
+        ended.append(1)
+
+    device.on_place = on_place
+    with monkeypatch.context() as patch:
+        patch.setattr("gzarr.gpu.lanes.wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            array[:]
+    n = len(ended)
+    time.sleep(0.1)
+    assert 1 <= len(ended) == n <= 3
+    np.testing.assert_array_equal(array[:], DATA)
+
+
+@pytest.mark.parametrize("codecs", ["default", "blosc"])
+def test_damage_in_one_of_many_waves_is_named(codecs) -> None:
+    array = stored(**({} if codecs == "default" else {"compressor": COMPRESSORS[codecs]}))
+    array.store["c/33/0"] = array.store["c/33/0"][:40]
+    device = EmulatedDevice()
+    array = opened(array, device)
+    with pytest.raises(gzarr.ChunkError, match="c/33/0") as caught:
+        array[:]
+    assert caught.value.chunk_coords == (33, 0)
+    np.testing.assert_array_equal(array[:500], DATA[:500])
+
+
+def test_lanes_wait_for_the_caller_and_the_caller_for_them() -> None:
+    stream = EmulatedStream()
+    device = EmulatedDevice()
+    array = opened(stored(), device, stream=stream)
+    lanes = array.backend._lanes._all
+    array[:]
+    own = {id(lane.stream) for lane in lanes}
+    assert len(own) == N_LANES
+    for lane in lanes:
+        # For the caller's stream alone: lanes that waited for each other would take turns.
+        assert {id(event) for event in lane.stream.waited_for} <= {id(stream)}
+    assert {id(event) for event in stream.waited_for} <= own
+    assert stream.waited_for
+    assert array.backend._lanes._all == lanes
+    with pytest.raises(gzarr.DeviceError, match="stream: expected"):
+        GpuBackend(device, stream="mine")
+
+
+def test_a_run_within_a_wave_has_memory_of_its_own() -> None:
+    device = EmulatedDevice()
+    lanes = Lanes(device, 1 << 20)
+    seen: list[np.ndarray] = []
+
+    def inner(number: int) -> None:
+        with lanes.borrow():
+            seen.append(device.empty(1000))
+
+    def outer(number: int) -> None:
+        with lanes.borrow():
+            mine = device.empty(1000)
+            mine[:] = number
+            lanes.run(inner, [1, 2, 3])
+            assert (mine == number).all()
+
+    lanes.run(outer, range(6))
+    assert len(seen) == 18
+
+
+def test_writes_and_copies_between_arrays_of_one_backend_end() -> None:
+    device = EmulatedDevice()
+    backend = GpuBackend(device, max_device_nbytes=CAP_NBYTES)
+    source = gzarr.open_array(stored().store, mode="r", device=backend)
+    copy = gzarr.create_array(shape=DATA.shape, chunks=(32, 32), dtype="i4", device=backend)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(copy.__setitem__, slice(None), source).result(timeout=WAIT_S)
+    np.testing.assert_array_equal(copy[:], DATA)

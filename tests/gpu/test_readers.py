@@ -1,0 +1,345 @@
+"""Readers bring the same bytes as the store, whatever the chunks are stored in, and notice files that change."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numcodecs import CRC32C, LZ4, Blosc, Delta, GZip, Shuffle, Zlib, Zstd
+
+import gzarr
+from gzarr.gpu import files as files_module
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.direct import MAX_FILES, MAX_FILES_AT_ONCE, FileCache, KvikioReader
+from gzarr.gpu.emulated import EmulatedDevice
+from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.reader import spread_out
+from gzarr.storage import LocalStore
+from tests.gpu.direct_files import DirectFiles
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+DATA = np.random.default_rng(0).integers(0, 1000, (53, 41)).astype("i4")
+CHUNKS = (10, 7)
+#: Codecs, and whether chunks go straight to the device.
+CODECS = {
+    "none": ({"compressor": None}, True),
+    "big endian": ({"compressor": None, "dtype": ">i4"}, True),
+    "lz4": ({"compressor": LZ4()}, True),
+    "lz4, delta": ({"compressor": LZ4(), "filters": [Delta("i4")]}, True),
+    "lz4, crc32c": ({"compressor": [LZ4(), CRC32C()]}, True),
+    "blosc lz4": ({"compressor": Blosc("lz4", 5, Blosc.SHUFFLE)}, True),
+    "blosc lz4hc bits": ({"compressor": Blosc("lz4hc", 5, Blosc.BITSHUFFLE)}, True),
+    "blosc stored": ({"compressor": Blosc("lz4", 0)}, True),
+    "blosc zstd": ({"compressor": Blosc("zstd", 5)}, False),
+    "blosclz": ({"compressor": Blosc("blosclz", 5)}, False),
+    "zstd": ({"compressor": Zstd(1)}, False),
+    "zlib": ({"compressor": Zlib()}, False),
+    "gzip": ({"compressor": GZip()}, False),
+    "shuffle": ({"filters": [Shuffle(4)], "compressor": None}, False),
+}
+SELECTIONS = (np.s_[:], np.s_[3:40:3, ::-2], np.s_[5, 7], np.s_[..., 3])
+
+
+@pytest.fixture
+def device() -> EmulatedDevice:
+    return EmulatedDevice()
+
+
+@pytest.fixture
+def direct() -> DirectFiles:
+    return DirectFiles()
+
+
+def create(where: Path, **options) -> gzarr.Array:
+    compressor = options.get("compressor")
+    if isinstance(compressor, list):
+        options = {"compressors": compressor}
+    return gzarr.create_array(LocalStore(where), data=DATA, chunks=CHUNKS, **options)
+
+
+def opened(where: Path, device: EmulatedDevice, reader, **options) -> gzarr.Array:
+    return gzarr.open_array(LocalStore(where), mode="r", device=GpuBackend(device, reader=reader, **options))
+
+
+@pytest.mark.parametrize("layout", ["chunks", "shards"])
+@pytest.mark.parametrize("codecs", CODECS)
+def test_both_readers_give_the_answers_of_the_cpu(tmp_path, device, direct, codecs, layout) -> None:
+    options, straight = CODECS[codecs]
+    shards = {"shards": (30, 21)} if layout == "shards" else {}
+    create(tmp_path / "a", **options, **shards)
+    for reader in ("host", direct.reader()):
+        array = opened(tmp_path / "a", device, reader)
+        for selection in SELECTIONS:
+            np.testing.assert_array_equal(array[selection], DATA[selection])
+        points = [3, 1, 30, 3], [2, 2, 40, 1]
+        np.testing.assert_array_equal(array.vindex[points], DATA[points])
+    assert bool(direct.reads) == straight
+    assert direct.under_way == 0
+    detour = [row.why for row in array.placement if "read on the host" in row.why]
+    assert len(detour) == (not straight)
+
+
+def test_missing_chunks_are_filled(tmp_path, device, direct) -> None:
+    stored = gzarr.create_array(LocalStore(tmp_path / "a"), shape=(20, 20), chunks=(5, 5), dtype="f4", compressor=None)
+    stored[7:12, 3] = 5
+    for reader in ("host", direct.reader()):
+        np.testing.assert_array_equal(opened(tmp_path / "a", device, reader)[:], stored[:])
+    assert len(direct.reads) == 2
+
+
+def test_all_reads_of_a_wave_are_under_way_at_once(tmp_path, device, direct) -> None:
+    create(tmp_path / "a", compressor=None)
+    together = threading.Barrier(4)  # the pool's threads
+    direct.delay = lambda: together.wait(20) if direct.most_under_way <= 4 else None
+    np.testing.assert_array_equal(opened(tmp_path / "a", device, direct.reader())[:], DATA)
+    assert direct.most_under_way > 4
+
+
+def test_a_wave_of_many_files_opens_some_at_a_time(tmp_path, device, direct) -> None:
+    data = np.arange(1, 701, dtype="i4")
+    gzarr.create_array(LocalStore(tmp_path / "a"), data=data, chunks=1, compressor=None)
+    reader = direct.reader()
+    np.testing.assert_array_equal(opened(tmp_path / "a", device, reader)[:], data)
+    assert device.launches == ["place_box"]  # one wave
+    assert (direct.opened, len(direct.reads), reader.failure) == (700, 700, None)
+    assert direct.most_open <= MAX_FILES + MAX_FILES_AT_ONCE
+    reader.files.close()
+    assert direct.opened == direct.closed
+
+
+def test_neighbours_in_a_shard_are_read_together(tmp_path, device, direct) -> None:
+    create(tmp_path / "a", compressor=None, shards=(60, 42))
+    array = opened(tmp_path / "a", device, direct.reader())
+    np.testing.assert_array_equal(array[:10], DATA[:10])
+    assert len(direct.reads) == 1
+    assert direct.reads[0][2] == 6 * 280
+
+
+def test_whole_shards_go_straight_to_the_device_too(tmp_path, device, direct) -> None:
+    create(tmp_path / "a", compressor=None, shards=(30, 21))
+    np.testing.assert_array_equal(opened(tmp_path / "a", device, direct.reader())[:], DATA)
+    assert sum(nbytes for _, _, nbytes in direct.reads) == 6 * 6 * 280
+
+
+def test_encoded_streams_begin_where_their_decoder_wants(tmp_path, device) -> None:
+    """zlib's and gzip's headers are odd, and yet nothing is copied to where Deflate can be read."""
+    for compressor in (Zlib(), GZip()):
+        where = tmp_path / compressor.codec_id
+        create(where, compressor=compressor)
+        device.launches.clear()
+        np.testing.assert_array_equal(opened(where, device, "host")[:], DATA)
+        assert "copy_streams" not in device.launches
+        assert device.launches.count("deflate") == 1
+
+
+def test_places_leave_room_behind_every_stream() -> None:
+    sizes = np.array([0, 1, 16, 100, 17])
+    for phase in (0, 6, 14):
+        offsets, total = spread_out(sizes, phase)
+        ends = offsets + sizes
+        assert (offsets % 16 == phase).all()
+        assert (ends[:-1] <= offsets[1:]).all()
+        assert total >= ends[-1] + 2
+    assert spread_out(np.zeros(0, np.int64), 0)[0].size == 0
+
+
+# -- files that change -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["replaced", "overwritten"])
+@pytest.mark.parametrize("codecs", ["none", "lz4"])
+def test_changed_files_are_read_anew(tmp_path, device, direct, codecs, how) -> None:
+    create(tmp_path / "a", **CODECS[codecs][0])
+    array = opened(tmp_path / "a", device, direct.reader())
+    np.testing.assert_array_equal(array[:], DATA)
+    n = direct.opened
+    if how == "replaced":
+        gzarr.open_array(LocalStore(tmp_path / "a"), mode="r+")[:] = DATA + 1
+    else:
+        changed = gzarr.create_array(LocalStore(tmp_path / "b"), data=DATA + 1, chunks=CHUNKS, **CODECS[codecs][0])
+        for path in (tmp_path / "a" / "c").rglob("*"):
+            if path.is_file():
+                path.write_bytes(changed.store[str(path.relative_to(tmp_path / "a"))])
+                os.utime(path, ns=(1, 1))
+    np.testing.assert_array_equal(array[:], DATA + 1)
+    assert (direct.opened > n) == (how == "replaced")
+
+
+def test_a_shard_that_is_replaced_between_reads_is_read_with_its_new_index(tmp_path, device, direct) -> None:
+    create(tmp_path / "a", compressor=LZ4(), shards=(60, 42))
+    array = opened(tmp_path / "a", device, direct.reader())
+    for change in range(4):
+        gzarr.open_array(LocalStore(tmp_path / "a"), mode="r+")[:] = DATA * (change % 2) + change
+        np.testing.assert_array_equal(array[:10], DATA[:10] * (change % 2) + change)
+
+
+@pytest.mark.parametrize("reader", ["host", "direct"])
+def test_files_replaced_all_the_time_are_never_mixed(tmp_path, device, direct, reader) -> None:
+    store = LocalStore(tmp_path / "a")
+    stored = gzarr.create_array(store, data=np.zeros((4, 1000), "i8"), chunks=(1, 1000), compressor=None)
+    array = opened(tmp_path / "a", device, direct.reader() if reader == "direct" else "host")
+    stop = threading.Event()
+
+    def replace() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            stored[:] = number
+
+    writer = threading.Thread(target=replace)
+    writer.start()
+    try:
+        for _ in range(150):
+            for row in array[:]:
+                assert (row == row[0]).all()
+    finally:
+        stop.set()
+        writer.join()
+
+
+# -- trouble -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reader", ["host", "direct"])
+@pytest.mark.parametrize("codecs", ["none", "lz4", "lz4, crc32c", "blosc lz4", "zstd"])
+def test_damaged_chunks_are_named(tmp_path, device, direct, codecs, reader) -> None:
+    create(tmp_path / "a", **CODECS[codecs][0])
+    path = tmp_path / "a" / "c" / "2" / "3"
+    good = path.read_bytes()
+    array = opened(tmp_path / "a", device, direct.reader() if reader == "direct" else "host")
+    for size in (0, 1, 3, 15, 16, len(good) // 2, len(good) - 1):
+        path.write_bytes(good[:size])
+        with pytest.raises(gzarr.ChunkError, match=r"c/2/3") as caught:
+            array[:]
+        assert caught.value.chunk_coords == (2, 3)
+    path.write_bytes(good)
+    np.testing.assert_array_equal(array[:], DATA)
+
+
+@pytest.mark.parametrize("reader", ["host", "direct"])
+def test_a_truncated_shard_is_named(tmp_path, device, direct, reader) -> None:
+    create(tmp_path / "a", compressor=None, shards=(60, 42))
+    array = opened(tmp_path / "a", device, direct.reader() if reader == "direct" else "host")
+    np.testing.assert_array_equal(array[:10], DATA[:10])
+    path = tmp_path / "a" / "c" / "0" / "0"
+    data = path.read_bytes()
+    path.write_bytes(data[:1000] + data[-1000:])
+    with pytest.raises(gzarr.ChunkError, match=r"c/0/0"):
+        array[:]
+
+
+def test_a_directory_instead_of_a_chunk_is_what_the_store_says(tmp_path, device, direct) -> None:
+    create(tmp_path / "a", compressor=None)
+    path = tmp_path / "a" / "c" / "1" / "1"
+    path.unlink()
+    path.mkdir()
+    expected = gzarr.open_array(LocalStore(tmp_path / "a"), mode="r")[:]
+    for reader in ("host", direct.reader()):
+        np.testing.assert_array_equal(opened(tmp_path / "a", device, reader)[:], expected)
+
+
+class BreakingFile:
+    """Fails the reads of one file; those of the others are still under way by then."""
+
+    def __init__(self, file, log: list[str]) -> None:
+        self.file = file
+        self.log = log
+
+    def fileno(self) -> int:
+        return self.file.fileno()
+
+    def pread(self, buf, size=None, file_offset=0):
+        if Path(self.file.path).parts[-2:] == ("2", "3"):
+            self.log.append("refused")
+            raise RuntimeError("cuFile does not want to")
+        return self.file.pread(buf, size, file_offset)
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def test_a_read_that_fails_is_done_by_the_host_when_the_others_are_done(tmp_path, device, direct) -> None:
+    create(tmp_path / "a", compressor=None)
+    log: list[str] = []
+    array = opened(tmp_path / "a", device, KvikioReader(lambda path: BreakingFile(direct(path), log)))
+    np.testing.assert_array_equal(array[:], DATA)
+    assert log == ["refused"]
+    assert array.backend._reader.failure == "cuFile does not want to"
+    assert direct.under_way == 0
+    assert len(direct.reads) > 3
+
+
+def test_file_handles_are_bounded_and_closed(tmp_path) -> None:
+    direct = DirectFiles()
+    cache = FileCache(direct, max_files=3)
+    paths = [tmp_path / str(i) for i in range(10)]
+    for path in paths:
+        path.write_bytes(b"x")
+    versions = {str(path): files_module.file_version(path.stat()) for path in paths}
+    with cache.open(versions) as found:
+        assert len(found) == 10
+        assert direct.closed == 0  # all are in use
+        cache.close()
+        assert direct.closed == 0
+    assert (direct.opened, direct.closed, len(cache)) == (10, 10, 0)
+    for _ in range(2):
+        with cache.open(dict(list(versions.items())[:3])):
+            pass
+    assert (direct.opened, direct.closed, len(cache)) == (13, 10, 3)
+    with cache.open({str(paths[9]): versions[str(paths[9])]}):
+        pass
+    assert (direct.opened, direct.closed, len(cache)) == (14, 11, 3)
+    paths[9].write_bytes(b"another")
+    another = {str(paths[9]): (*versions[str(paths[9])][:2], 0, 0)}
+    with pytest.raises(OSError, match="replaced"), cache.open(another):
+        pass
+    cache.close()
+    assert direct.opened == direct.closed
+
+
+def test_large_files_are_read_on_several_threads(tmp_path, device, monkeypatch) -> None:
+    data = np.random.default_rng(1).integers(0, 256, (40, 1 << 18), np.uint8)
+    names: set[str] = set()
+    real = files_module._read_file
+    monkeypatch.setattr(files_module, "thread_count", lambda: 3)
+
+    def read_file(*args) -> bool:
+        names.add(threading.current_thread().name)
+        time.sleep(0.01)  # a thread that is done at once would get all the work
+        return real(*args)
+
+    monkeypatch.setattr(files_module, "_read_file", read_file)
+    for name, shards in (("chunks", None), ("shard", (40, 1 << 18))):
+        names.clear()
+        where = tmp_path / name
+        gzarr.create_array(LocalStore(where), data=data, chunks=(1, 1 << 18), shards=shards, compressor=None)
+        array = opened(where, device, "host", max_device_nbytes=1 << 28)
+        np.testing.assert_array_equal(array[:19], data[:19])
+        assert len(names) >= 2
+        assert all("gzarr-read" in found for found in names)
+
+
+def test_short_reads_are_continued(tmp_path, device, monkeypatch) -> None:
+    create(tmp_path / "a", compressor=None, shards=(60, 42))
+    real = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, views, at: real(fd, [views[0][: max(len(views[0]) // 2, 1)]], at))
+    np.testing.assert_array_equal(opened(tmp_path / "a", device, "host")[:20], DATA[:20])
+
+
+def test_the_reader_is_chosen_and_says_why(device) -> None:
+    assert GpuBackend(device, reader="host").reader.name == "host"
+    with pytest.raises(gzarr.DeviceError, match="no reader 'fast'"):
+        GpuBackend(device, reader="fast")
+    from gzarr.gpu.choice import find_missing_kvikio
+
+    if find_missing_kvikio() is None:
+        pytest.skip("this machine has a usable GPU and KvikIO")
+    assert GpuBackend(device).reader.name == "host"
+    assert "driver" in GpuBackend(device).reader.why or "KvikIO" in GpuBackend(device).reader.why
+    with pytest.raises(gzarr.DeviceError, match="reader 'kvikio' cannot be used"):
+        GpuBackend(device, reader="kvikio")

@@ -1,0 +1,194 @@
+"""What goes in and comes out on a device: arrays of other libraries, ``out``, results without dimensions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import DeviceError
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.emulated import EmulatedDevice
+from gzarr.gpu.hostbuild import find_compiler
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+DATA = np.random.default_rng(2).integers(0, 100, (13, 11)).astype("i4")
+
+
+class Foreign:
+    """An array of another library in the memory of the emulated device, which is the host's."""
+
+    def __init__(self, array):
+        self.array = array
+        self.shape, self.dtype = array.shape, array.dtype
+        self.__cuda_array_interface__ = array.__array_interface__ | {"stream": None}
+
+
+class Strangers(EmulatedDevice):
+    """A device that tells its own memory from the host's, as a GPU does: what is tagged is on the device."""
+
+    def owns(self, array):
+        return isinstance(array, Tagged)
+
+    def empty(self, nbytes):
+        return super().empty(nbytes).view(Tagged)
+
+    def result(self, shape, dtype):
+        return super().result(shape, dtype).view(Tagged)
+
+    def upload(self, host):
+        return super().upload(host).view(Tagged)
+
+    def adopt(self, value):
+        found = super().adopt(value)
+        return found if found is None else found.view(Tagged)
+
+    class xp:  # noqa: N801
+        ascontiguousarray = staticmethod(np.ascontiguousarray)
+
+        @staticmethod
+        def empty(shape, dtype):
+            return np.empty(shape, dtype).view(Tagged)
+
+
+class Tagged(np.ndarray):
+    pass
+
+
+@pytest.fixture
+def stored():
+    return gzarr.array(DATA, chunks=(4, 5), store={})
+
+
+def test_arrays_of_other_libraries_are_written(stored):
+    z = stored.to("emulated")
+    z[2:9, 1:6] = Foreign(np.arange(35, dtype="f4").reshape(7, 5)[::-1])
+    expected = DATA.copy()
+    expected[2:9, 1:6] = np.arange(35).reshape(7, 5)[::-1]
+    np.testing.assert_array_equal(z[:], expected)
+    made = gzarr.array(Foreign(DATA[:, ::2]), device="emulated")
+    np.testing.assert_array_equal(made[:], DATA[:, ::2])
+    z.append(Foreign(DATA))
+    np.testing.assert_array_equal(z[13:], DATA)
+    z[0] = Foreign(np.array(7))
+    assert z[0].tolist() == [7] * 11
+
+
+def test_values_on_a_gpu_are_downloaded_by_their_own_library_on_the_cpu(stored):
+    value = Foreign(DATA[::-1])
+    with pytest.raises(TypeError, match="Foreign lies in GPU memory: copy it into a NumPy array first"):
+        stored[:] = value
+    value.cpu = lambda: value.array
+    stored[:] = value
+    np.testing.assert_array_equal(stored[:], DATA[::-1])
+
+
+@pytest.mark.parametrize("device", ["emulated", GpuBackend(Strangers())])
+def test_out_of_another_library_is_filled_in_place(stored, device):
+    memory = np.zeros((26, 33), "f8")
+    out = Foreign(memory[::-2, 1:12])
+    z = stored.to(device)
+    assert z.get_basic_selection(..., out=out) is out
+    np.testing.assert_array_equal(memory[::-2, 1:12], DATA)
+    assert (memory[::2] == 0).all()
+    assert (memory[:, 12:] == 0).all()
+
+
+LAYOUTS = {
+    "plain": np.zeros,
+    "fortran": lambda shape, dtype: np.zeros(shape, dtype, order="F"),
+    "backwards": lambda shape, dtype: np.zeros(shape, dtype)[::-1, ::-1],
+    "steps": lambda shape, dtype: np.zeros((2 * shape[0], 3 * shape[1]), dtype)[::-2, 1::3],
+    "transposed": lambda shape, dtype: np.zeros(shape[::-1], dtype).T,
+    "odd address": lambda shape, dtype: np.ndarray(shape, dtype, np.zeros(9999, "u1")[1:].data),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["i4", "f8", "c16", ">i4", "i8"])
+def test_out_of_any_layout(stored, layout, dtype):
+    z = stored.to("emulated")
+    rows, columns = np.array([[12, 0, 3], [3, 3, 4]]), np.array([[1, 10, 2], [2, 0, 5]])
+    for read, expected in (
+        (lambda out: z.get_basic_selection(np.s_[1:12:2, ::-1], out=out), DATA[1:12:2, ::-1]),
+        (lambda out: z.get_orthogonal_selection(([3, 1, 3], [0, 10]), out=out), DATA[np.ix_([3, 1, 3], [0, 10])]),
+        (lambda out: z.get_coordinate_selection((rows, columns), out=out), DATA[rows, columns]),
+        (lambda out: z.get_block_selection((1, 2), out=out), DATA[4:8, 10:]),
+    ):
+        out = LAYOUTS[layout](expected.shape, np.dtype(dtype))
+        assert read(out) is out
+        np.testing.assert_array_equal(out, expected)
+    mask = DATA > 50
+    out = np.zeros(2 * int(mask.sum()), dtype)[::-2]
+    z.get_mask_selection(mask, out=out)
+    np.testing.assert_array_equal(out, DATA[mask])
+
+
+def test_out_that_does_not_fit(stored):
+    z = stored.to("emulated")
+    with pytest.raises(ValueError, match=r"out has shape \(13, 10\), the selection \(13, 11\)"):
+        z.get_basic_selection(..., out=np.zeros((13, 10)))
+    with pytest.raises(TypeError, match="out has dtype bool"):
+        z.get_basic_selection(..., out=np.zeros((13, 11), bool))
+    with pytest.raises(ValueError, match="out is read-only"):
+        z.get_basic_selection(..., out=np.broadcast_to(0, (13, 11)))
+    for array in (z, stored):
+        with pytest.raises(TypeError, match="out must be an array, got list"):
+            array.get_basic_selection(..., out=[0])
+    with pytest.raises(ValueError, match="out lies in GPU memory, but the array is read on the CPU"):
+        stored.get_basic_selection(..., out=Foreign(np.zeros((13, 11))))
+
+
+def test_out_on_another_device_is_refused(stored, monkeypatch):
+    device = Strangers()
+    monkeypatch.setattr(device, "adopt", lambda value: value.array)
+    with pytest.raises(ValueError, match="out does not lie on emulated, where the array is read: copy it there"):
+        stored.to(GpuBackend(device)).get_basic_selection(..., out=Foreign(np.zeros((13, 11))))
+
+
+def test_out_on_the_host_is_decoded_there_but_not_in_strict_mode(stored):
+    device = Strangers()
+    out = np.zeros((13, 11), "i4")
+    stored.to(GpuBackend(device)).get_basic_selection(..., out=out)
+    np.testing.assert_array_equal(out, DATA)
+    assert device.launches == []
+    with pytest.raises(DeviceError, match=r"out lies on the host.*strict=True.*emulated"):
+        stored.to(GpuBackend(device, strict=True)).get_basic_selection(..., out=out)
+
+
+def test_results_without_dimensions(stored):
+    z = stored.to("emulated")
+    assert z[3, 4] == DATA[3, 4]
+    assert np.shape(z[3, 4]) == ()
+    out = np.zeros((), "i8")
+    z.get_basic_selection((3, 4), out=out)
+    assert out == DATA[3, 4]
+    scalar = gzarr.array(np.float32(2.5), device="emulated")
+    assert scalar[()] == 2.5
+    scalar[()] = Foreign(np.array(4, "i2"))
+    assert scalar[...] == 4
+
+
+@pytest.mark.parametrize("dtype", ["M8[s]", "m8[D]", "S3", "U2", "V5"])
+def test_what_a_gpu_has_no_dtype_for_comes_back_from_the_host_with_the_reason(dtype):
+    data = DATA[0].astype("i8").astype(dtype) if dtype[0] in "Mm" else DATA[0].astype("S").astype(dtype)
+    z = gzarr.array(data, chunks=4, device=GpuBackend(Strangers()))
+    assert type(z[:]) is np.ndarray
+    np.testing.assert_array_equal(z[:], data)
+    assert {(row.where, row.why) for row in z.placement} == {
+        ("host", f"arrays on emulated cannot have dtype {z.dtype}")
+    }
+
+
+def test_records_come_from_the_host_and_their_fields_from_the_device():
+    data = np.zeros(11, [("a", "<i4"), ("b", "<f8")])
+    data["a"], data["b"] = DATA[0], DATA[1]
+    device = Strangers()
+    z = gzarr.array(data, chunks=4, device=GpuBackend(device))
+    assert type(z[:]) is np.ndarray
+    np.testing.assert_array_equal(z[:], data)
+    assert {row.where for row in z.placement} == {"host"}
+    assert "one field of numbers run on emulated" in z.placement[0].why
+    assert isinstance(z["b"], Tagged)
+    np.testing.assert_array_equal(z["b"], data["b"])

@@ -1,0 +1,24 @@
+"""Without the library that a bridge needs, importing it says which extra brings it; gzarr itself needs neither."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("library", ["dask", "xarray"])
+def test_a_missing_library_is_named_with_its_extra(library):
+    code = (
+        f"import sys; sys.modules[{library!r}] = None\n"
+        "import gzarr\n"
+        f"try:\n    import gzarr.interop.{library}\n"
+        "except gzarr.errors.MissingExtraError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert f"pip install 'gzarr[{library}]'" in done.stdout
+
+
+def test_gzarr_imports_no_bridge():
+    code = "import sys, gzarr; print(sorted({'dask', 'xarray', 'pandas', 'torch', 'jax'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,257 @@
+"""What databases promise beyond the contract: files that zarr 2 made, several processes, limits, and their errors."""
+
+from __future__ import annotations
+
+import dbm.dumb
+import multiprocessing
+import os
+import pickle
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import ReadOnlyError, StoreError
+from gzarr.storage import (
+    DBMStore,
+    LMDBStore,
+    MongoDBStore,
+    NestedDirectoryStore,
+    RedisStore,
+    SQLiteStore,
+    Store,
+    TempStore,
+)
+
+
+def lmdb_store(path: Path, **options: Any) -> LMDBStore:
+    pytest.importorskip("lmdb")
+    return LMDBStore(path, map_size=1 << 28, **options)
+
+
+MAKERS: dict[str, Any] = {
+    "sqlite": SQLiteStore,
+    "dbm": DBMStore,
+    "lmdb": lmdb_store,
+}
+
+
+@pytest.fixture(params=MAKERS)
+def kind(request: pytest.FixtureRequest) -> Any:
+    return MAKERS[request.param]
+
+
+def test_arrays_last_in_the_file(kind: Any, tmp_path: Path) -> None:
+    with kind(tmp_path / "data") as store:
+        root = gzarr.group(store)
+        z = root.create_array("a", shape=100, chunks=4, shards=20, dtype="i4")
+        z[:] = np.arange(100)
+        root.attrs["x"] = 1
+    with kind(tmp_path / "data") as store:
+        again = gzarr.open_group(store, mode="r+")
+        assert again.attrs.asdict() == {"x": 1}
+        assert again["a"][5:95:10].tolist() == list(range(5, 95, 10))
+        again["a"][50] = 0
+        assert again["a"].nbytes_stored == store.nbytes_stored("a")
+
+
+def test_a_pickled_store_reaches_the_same_file(kind: Any, tmp_path: Path) -> None:
+    with kind(tmp_path / "data", dimension_separator="/") as store:
+        store["a"] = b"1"
+        if isinstance(store, DBMStore):
+            store.close()
+        copy = pickle.loads(pickle.dumps(store))
+        assert copy["a"] == b"1"
+        assert copy == store
+        assert copy.dimension_separator == "/"
+        copy.close()
+
+
+def test_a_store_says_what_separates_the_chunk_coordinates_of_v2_arrays(tmp_path: Path) -> None:
+    store = SQLiteStore(":memory:", "/")
+    gzarr.ones((2, 2), chunks=1, store=store, path="a", zarr_format=2)[...] = 5
+    assert "a/1/1" in store
+    gzarr.ones((2, 2), chunks=1, store=store, path="b", zarr_format=2, dimension_separator=".")[...] = 5
+    assert "b/1.1" in store
+    gzarr.ones((2, 2), chunks=1, store=NestedDirectoryStore(tmp_path / "n"), zarr_format=2)[...] = 5
+    assert (tmp_path / "n" / "1" / "1").is_file()
+    temporary = TempStore(suffix=".zarr")
+    gzarr.ones(2, store=temporary)[...] = 3
+    path = Path(temporary.path)
+    assert path.is_dir()
+    del temporary
+    with pytest.raises(StoreError, match="normalize_keys"):
+        NestedDirectoryStore(tmp_path, normalize_keys=True)
+
+
+def write_many(path: str, worker: int) -> None:
+    store = SQLiteStore(path) if path.endswith("sqlite") else lmdb_store(Path(path))
+    for i in range(40):
+        store.set_many([(f"{worker}/{i}", bytes([worker]) * 100), ("shared", bytes([worker]) * 5000)])
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["data.sqlite", "data.lmdb"])
+def test_several_processes_write_at_once(tmp_path: Path, name: str) -> None:
+    if name == "data.lmdb":
+        pytest.importorskip("lmdb")
+    path = str(tmp_path / name)
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=write_many, args=(path, n)) for n in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    store: Store = SQLiteStore(path) if name == "data.sqlite" else lmdb_store(Path(path))
+    assert len(store) == 3 * 40 + 1
+    assert len(set(store["shared"])) == 1
+    store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("maker", [SQLiteStore, lmdb_store], ids=["sqlite", "lmdb"])
+def test_a_store_works_after_a_fork(tmp_path: Path, maker: Any) -> None:
+    store = maker(tmp_path / "data")
+    store["a"] = b"1"
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            status = 0 if store["a"] == b"1" else 2
+            store["b"] = b"2"
+        finally:
+            os._exit(status)  # whatever happened: the tests go on in the parent
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (store["a"], store["b"]) == (b"1", b"2")
+    store.close()
+
+
+# -- SQLite --------------------------------------------------------------------------------------------------------
+
+
+def test_a_database_of_zarr_2_is_read_and_kept(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "old.sqlite") as db:  # the statements of zarr 2
+        db.execute("CREATE TABLE IF NOT EXISTS zarr(k TEXT PRIMARY KEY, v BLOB)")
+        db.execute("REPLACE INTO zarr VALUES (?, ?)", (".zgroup", b'{"zarr_format": 2}'))
+    db.close()
+    root = gzarr.open_group(SQLiteStore(tmp_path / "old.sqlite"), mode="r+")
+    assert root.zarr_format == 2
+    root.attrs["a"] = 1
+    db = sqlite3.connect(tmp_path / "old.sqlite")
+    assert sorted(key for (key,) in db.execute("SELECT k FROM zarr")) == [".zattrs", ".zgroup"]
+    db.close()
+
+
+def test_sqlite_errors_name_the_database(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("not a database, and long enough to be sure of it" * 10)
+    with pytest.raises(StoreError, match=r"text.*not a database"):
+        SQLiteStore(tmp_path / "text")
+    with pytest.raises(StoreError, match="unable to open"):
+        SQLiteStore(tmp_path / "none" / "x")
+    SQLiteStore(tmp_path / "x").set("a", b"1")
+    view = SQLiteStore(tmp_path / "x", read_only=True)
+    assert view["a"] == b"1"
+    with pytest.raises(ReadOnlyError):
+        view["a"] = b"2"
+    with pytest.raises(StoreError, match="pickled"):
+        pickle.dumps(SQLiteStore(":memory:"))
+
+
+def test_a_transaction_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "x")
+    with pytest.raises(TypeError):
+        store.set_many([("a", b"1"), ("b", 5)])  # type: ignore[list-item]
+    assert list(store) == []
+
+
+# -- DBM -----------------------------------------------------------------------------------------------------------
+
+
+def test_dbm_names_its_kind_and_takes_others(tmp_path: Path) -> None:
+    with DBMStore(tmp_path / "a") as store:
+        assert store.backend.startswith("dbm.")
+    with DBMStore(tmp_path / "b", open=dbm.dumb.open) as store:
+        store["k"] = b"1"
+        store.flush()
+        assert store.backend == "dbm.dumb"
+    assert (tmp_path / "b.dat").exists()
+    with DBMStore(tmp_path / "b", flag="r", open=dbm.dumb.open) as store:
+        assert store["k"] == b"1"
+        with pytest.raises(ReadOnlyError):
+            store["k"] = b"2"
+    with pytest.raises(StoreError, match=r"none.*flag 'r'"):
+        DBMStore(tmp_path / "none", flag="r")
+
+
+# -- LMDB ----------------------------------------------------------------------------------------------------------
+
+
+def test_lmdb_limits_are_named(tmp_path: Path) -> None:
+    lmdb = pytest.importorskip("lmdb")
+    store = LMDBStore(tmp_path / "x", map_size=1 << 20)
+    with pytest.raises(StoreError, match="LMDB takes 511"):
+        store["k" * 600] = b"1"
+    assert store.get("k" * 600) is None
+    store["a"] = b"1"
+    with pytest.raises(StoreError, match="map_size"):
+        store["b"] = bytes(1 << 21)
+    assert dict(store) == {"a": b"1"}
+    twin = LMDBStore(tmp_path / "x")  # one process must not open a database twice: both use one
+    twin["c"] = b"3"
+    store.close()
+    assert twin["c"] == b"3"
+    assert store["c"] == b"3"
+    (tmp_path / "file").write_bytes(b"x" * 10000)
+    with pytest.raises(StoreError, match="cannot open"):
+        LMDBStore(tmp_path / "file", subdir=False, map_size=1 << 20)
+    assert lmdb.version()
+
+
+# -- servers -------------------------------------------------------------------------------------------------------
+
+
+def test_redis_keys_are_those_of_zarr_2(redis_port: int) -> None:
+    redis = pytest.importorskip("redis")
+    store = RedisStore("my[prefix]*", host="127.0.0.1", port=redis_port)
+    other = RedisStore("my", host="127.0.0.1", port=redis_port)
+    other["a/b"] = b"other"
+    store["a/b"] = b"1"
+    assert redis.Redis(port=redis_port).get("my[prefix]*:a/b") == b"1"
+    assert list(store) == ["a/b"]
+    copy = pickle.loads(pickle.dumps(store))
+    assert copy["a/b"] == b"1"
+    assert copy == store != other
+    store.clear()
+    assert dict(other) == {"a/b": b"other"}
+    z = gzarr.create_array(store, shape=1000, chunks=10, shards=100, dtype="i4")
+    z[:] = np.arange(1000)
+    assert z[5:995:10].tolist() == list(range(5, 995, 10))
+
+
+def test_documents_of_mongodb_are_those_of_zarr_2(mongo_port: int) -> None:
+    pytest.importorskip("pymongo")
+    store = MongoDBStore("gzarr_tests", "shapes", host="127.0.0.1", port=mongo_port)
+    store["a.b/c"] = b"1"
+    store["aXb/c"] = b"2"
+    collection = store.client["gzarr_tests"]["shapes"]
+    assert {k: v for k, v in collection.find_one({"key": "a.b/c"}).items() if k != "_id"} == {
+        "key": "a.b/c",
+        "value": b"1",
+    }
+    assert list(store.list_prefix("a.b")) == ["a.b/c"]
+    with pytest.raises(StoreError, match=r"'big'.*16773120.*smaller chunks"):
+        store["big"] = bytes(17 << 20)
+    assert pickle.loads(pickle.dumps(store)) == store
+    root = gzarr.group(store, overwrite=True, path="g")
+    root.create_array("a", data=np.arange(10), chunks=3)
+    assert gzarr.open_group(store, path="g", mode="r")["a"][2:5].tolist() == [2, 3, 4]
+    store.close()
+    assert "g/zarr.json" in store
+    gone = MongoDBStore(host="mongodb://user:secret@127.0.0.1:1/", serverSelectionTimeoutMS=200)
+    with pytest.raises(StoreError, match="check host") as caught:
+        gone.getsize("a")
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,356 @@
+"""Stores across a network: many requests at once, reads tied to versions, and errors that say what to do."""
+
+from __future__ import annotations
+
+import socket
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import MetadataError, MissingExtraError, ReadOnlyError, ReplacedError, StoreError
+from gzarr.storage import (
+    CountingStore,
+    FsspecStore,
+    FSStore,
+    HTTPStore,
+    LocalStore,
+    N5Store,
+    ObjectStore,
+    RedisStore,
+    Request,
+    extras,
+    open_store,
+)
+from gzarr.storage.remote import run_together
+from gzarr.storage.urls import StoreURL, to_obstore
+
+obstore = pytest.importorskip("obstore")
+
+
+@pytest.fixture
+def s3(s3_options: dict[str, object]) -> ObjectStore:
+    store, _ = open_store(f"s3://bucket/{uuid.uuid4().hex}", storage_options=s3_options)
+    assert isinstance(store, ObjectStore)
+    return store
+
+
+def served(server: tuple[str, Path]) -> tuple[str, Path]:
+    """(URL, directory) of a new place on a server."""
+    url, folder = server
+    name = uuid.uuid4().hex
+    return f"{url}/{name}", folder / name
+
+
+# -- concurrency ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shards", [None, (100,)], ids=["chunks", "shards"])
+def test_a_thousand_chunks_are_read_together(slow_http_server: tuple[str, Path], shards: Any) -> None:
+    url, folder = served(slow_http_server)
+    z = gzarr.create_array(str(folder), shape=10_000, chunks=10, shards=shards, dtype="i4", compressors=None)
+    z[:] = np.arange(1, 10_001)
+    remote = gzarr.open_array(url, mode="r")
+    start = time.perf_counter()
+    assert np.array_equal(remote[:], np.arange(1, 10_001))
+    took_s = time.perf_counter() - start
+    # One after the other they take 20 s. A busy machine is slow itself, but never that slow.
+    assert took_s < 5
+
+
+def test_a_batch_is_written_and_deleted_together(s3: ObjectStore) -> None:
+    keys = [f"c/{i}" for i in range(300)]
+    s3.set_many((key, key.encode()) for key in keys)
+    assert s3.get_many([Request(key) for key in keys]) == [key.encode() for key in keys]
+    assert s3.nbytes_stored("c") == sum(map(len, keys))
+    s3.delete_many(keys)
+    assert list(s3) == []
+
+
+def test_calls_run_at_once_and_nested_calls_do_not_wait_for_each_other() -> None:
+    def outer(i: int) -> int:
+        return sum(run_together(lambda j: i * j, range(5)))
+
+    assert run_together(outer, range(1000)) == [10 * i for i in range(1000)]
+    start = time.perf_counter()
+    run_together(lambda _: time.sleep(0.05), range(64))
+    assert time.perf_counter() - start < 1.5
+
+
+def test_the_first_failure_is_raised_and_stops_the_rest() -> None:
+    done = []
+
+    def call(i: int) -> None:
+        done.append(i)
+        time.sleep(0.001)
+        if i == 3:
+            raise StoreError("three")
+
+    with pytest.raises(StoreError, match="three"):
+        run_together(call, range(5000), concurrency=4)
+    assert len(done) < 1000
+
+
+# -- versions ------------------------------------------------------------------------------------------------------
+
+
+def sharded(store: Any, value: int) -> None:
+    z = gzarr.create_array(store, shape=64, chunks=4, shards=64, dtype="i8", overwrite=True, compressors=None)
+    z[:] = np.arange(64) + value
+
+
+def test_a_shard_is_read_in_ranges(s3: ObjectStore) -> None:
+    sharded(s3, 100)
+    watched = CountingStore(s3)
+    z = gzarr.open_array(watched, mode="r")
+    watched.reset()
+    assert z[5] == 105
+    # The token, the index, the chunk; then only chunks, as long as the index is at hand.
+    assert [(r.start is not None, watched.sized) for r in watched.requests] == [(True, ["c/0"])] * 2
+    watched.reset()
+    assert z[40:44].tolist() == [140, 141, 142, 143]
+    assert (len(watched.requests), watched.sized) == (1, [])
+
+
+def test_a_replaced_shard_is_read_anew(s3: ObjectStore) -> None:
+    sharded(s3, 100)
+    z = gzarr.open_array(s3, mode="r")
+    assert z[5] == 105
+    writer = gzarr.open_array(s3, mode="r+")
+    writer[0:4] = 0  # the chunk of zeros is dropped, so the others move
+    assert z[5] == 105
+    assert z[0] == 0
+    writer[:] = 7
+    assert z[5] == 7
+    s3.delete_many(["c/0"])
+    assert z[5] == 0
+
+
+@pytest.mark.parametrize("kind", ["s3", "azure", "http"])
+def test_a_read_of_another_version_is_refused(kind: str, request: pytest.FixtureRequest) -> None:
+    if kind == "http":
+        url, folder = served(request.getfixturevalue("http_server"))
+        store, writer = open_store(url)[0], LocalStore(folder)
+    else:
+        from tests.contracts.stores import MAKERS
+
+        writer = store = MAKERS["s3" if kind == "s3" else "abs"](Path(), request)  # type: ignore[assignment]
+    writer["a"] = b"one of them"
+    version = store.generation("a")
+    assert store.get_pinned([Request("a", 0, 3), Request("a", -4)], {"a": version}) == [b"one", b"them"]
+    writer["a"] = b"two of them"
+    with pytest.raises(ReplacedError, match="'a'"):
+        store.get_pinned([Request("a", 0, 3)], {"a": version})
+
+
+@pytest.mark.parametrize("tags", ["untagged", "weak"])
+def test_servers_without_versions_are_read_by_whole_shards(http_server: tuple[str, Path], tags: str) -> None:
+    url, folder = served(http_server)
+    sharded(str(folder / tags), 100)
+    for store in (open_store(f"{url}/{tags}")[0], CountingStore(open_store(f"{url}/{tags}")[0])):
+        z = gzarr.open_array(store, mode="r")
+        for _ in range(2):
+            assert z[5] == 105
+        sharded(str(folder / tags), 200)
+        assert z[6] == 206
+        sharded(str(folder / tags), 100)
+
+
+def test_readers_and_writers_of_one_shard(s3_options: dict[str, object]) -> None:
+    """Readers see the values before or after a write, never chunks of one version cut by the index of another."""
+    store = ObjectStore(pytest.importorskip("obstore.store").MemoryStore())
+    sharded(store, 0)
+    writer = gzarr.open_array(store, mode="r+")
+    stop = False
+
+    def read() -> int:
+        z, n = gzarr.open_array(store, mode="r"), 0
+        while not stop:
+            got = z[8:56:5]
+            assert np.all((got == got[0]) | (got == np.arange(8, 56, 5)))
+            n += 1
+        return n
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read) for _ in range(3)]
+        for i in range(40):
+            writer[:] = i % 3
+        stop = True
+        assert all(reader.result() for reader in readers)
+
+
+# -- URLs ----------------------------------------------------------------------------------------------------------
+
+
+def test_options_reach_the_server(s3_options: dict[str, object]) -> None:
+    url = f"s3://bucket/{uuid.uuid4().hex}"
+    root = gzarr.open_group(url, mode="w", storage_options=s3_options)
+    root.create_array("a", data=np.arange(10), chunks=3)
+    assert str(root.store) == url
+    assert gzarr.open_array(url, path="a", mode="r", storage_options=s3_options)[:].sum() == 45
+    assert gzarr.open(url, mode="r", storage_options=s3_options)["a"].shape == (10,)
+    assert gzarr.load(url, "a", storage_options=s3_options).tolist() == list(range(10))
+    gzarr.save(f"{url}/b", np.arange(3), storage_options=s3_options)
+    assert gzarr.load(StoreURL(f"{url}/b", s3_options)).tolist() == [0, 1, 2]
+    gzarr.zeros(4, store=f"{url}/c", storage_options=s3_options)[:] = 1
+    assert gzarr.group(f"{url}/d", storage_options=s3_options).attrs.asdict() == {}
+    n5 = gzarr.open(f"{url}/x.n5", mode="w", shape=4, chunks=2, storage_options=s3_options)
+    n5[:] = 3
+    assert isinstance(n5.store, N5Store)
+    assert gzarr.open(f"{url}/x.n5", mode="r", storage_options=s3_options)[:].tolist() == [3] * 4
+
+
+def test_s3_through_fsspec(s3_options: dict[str, object]) -> None:
+    s3fs = pytest.importorskip("s3fs")
+    # The test server sends the checksum of the whole with a part of it.
+    options = {**s3_options, "config_kwargs": {"response_checksum_validation": "when_required"}}
+    url = f"bucket/{uuid.uuid4().hex}"
+    by_url = gzarr.open_group(f"s3://{url}", mode="w", storage_options=options)
+    assert isinstance(by_url.store, FsspecStore)
+    by_url.create_array("a", data=np.arange(1000), chunks=10, shards=100)
+    fs = s3fs.S3FileSystem(**options)
+    for store in (
+        s3fs.S3Map(url, s3=fs, check=False),
+        FSStore(url, fs=fs, mode="r"),
+        FSStore(f"s3://{url}", **options),
+    ):
+        root = gzarr.open_group(store, mode="r")
+        assert isinstance(root.store, FsspecStore) or root.read_only
+        assert root["a"][5:995:10].tolist() == list(range(5, 995, 10))
+        assert list(root) == ["a"]
+
+
+def test_http_is_read_only_and_lists_directory_pages(http_server: tuple[str, Path]) -> None:
+    url, folder = served(http_server)
+    root = gzarr.open_group(str(folder), mode="w")
+    root.create_array("a b/x", data=np.arange(10), chunks=3)
+    remote = gzarr.open_group(url)
+    assert isinstance(remote.store, HTTPStore)
+    assert remote["a b/x"][:].tolist() == list(range(10))
+    assert sorted(remote.store) == sorted(root.store)
+    assert list(remote.group_keys()) == ["a b"]
+    with pytest.raises(ReadOnlyError, match="HTTP"):
+        remote.create_group("c")
+    with pytest.raises(ReadOnlyError):
+        remote["a b/x"][:] = 0
+    assert FsspecStore.from_url(url)["a b/x/c/0"] == (folder / "a b" / "x" / "c" / "0").read_bytes()
+    assert FsspecStore.from_url(url).get_many([Request("zarr.json", 0, 1), Request("none")]) == [b"{", None]
+
+
+def test_chains_and_references(http_server: tuple[str, Path], tmp_path: Path) -> None:
+    url, folder = served(http_server)
+    gzarr.save(tmp_path / "x.zip", np.arange(10))
+    folder.mkdir()
+    (folder / "x.zip").write_bytes((tmp_path / "x.zip").read_bytes())
+    for chain in (
+        f"zip::{url}/x.zip",
+        f"{url}/x.zip",
+        f"zip::file://{tmp_path}/x.zip",
+        f"simplecache::zip::{url}/x.zip",
+    ):
+        assert gzarr.open_array(chain, mode="r")[:].tolist() == list(range(10)), chain
+    with pytest.raises(ReadOnlyError):
+        gzarr.open_array(f"zip::file://{tmp_path}/x.zip", mode="r+")[:] = 0
+    array = gzarr.save_array(tmp_path / "y.zarr", np.arange(6, dtype="i4"), zarr_format=2, compressor=None)
+    assert array is None
+    document = (tmp_path / "y.zarr" / ".zarray").read_text()
+    references = {"version": 1, "refs": {".zarray": document, "0": [f"{tmp_path}/y.zarr/0", 0, 24]}}
+    read = gzarr.open_array("reference://", mode="r", storage_options={"fo": references})
+    assert read[:].tolist() == list(range(6))
+
+
+def test_objects_of_other_libraries_are_stores(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    zarr = pytest.importorskip("zarr")
+    mapper = fsspec.get_mapper("memory://gzarr-mapper")
+    gzarr.zeros(3, store=mapper)[:] = 4
+    assert gzarr.open(mapper, mode="r")[:].tolist() == [4, 4, 4]
+    kept, other = (pytest.importorskip("obstore.store").MemoryStore() for _ in range(2))
+    gzarr.zeros(3, store=kept)[:] = 5
+    assert gzarr.open(kept, mode="r")[:].tolist() == [5, 5, 5]
+    for store in (zarr.storage.MemoryStore(), zarr.storage.LocalStore(tmp_path / "z"), zarr.storage.ObjectStore(other)):
+        z = gzarr.create_array(store, name="a", shape=64, chunks=4, shards=16, dtype="i4")
+        z[:] = np.arange(64)
+        assert zarr.open_array(store, path="a", mode="r")[:].tolist() == list(range(64))
+        assert gzarr.open_array(store, path="a", mode="r")[3:60:7].tolist() == list(range(3, 60, 7))
+    assert isinstance(open_store(zarr.storage.LocalStore(tmp_path / "z"))[0], LocalStore)
+
+
+# -- errors --------------------------------------------------------------------------------------------------------
+
+
+def within(seconds: float, call: Any, match: str) -> str:
+    start = time.perf_counter()
+    with pytest.raises((StoreError, MissingExtraError), match=match) as caught:
+        call()
+    assert time.perf_counter() - start < seconds
+    return str(caught.value)
+
+
+def test_unreachable_servers_are_named_soon() -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    nowhere = f"http://127.0.0.1:{port}"
+    options = {"endpoint_url": nowhere, "anon": True, "region_name": "us-east-1"}
+    assert "s3://bucket/x" in within(10, lambda: gzarr.open("s3://bucket/x", "r", storage_options=options), "reachable")
+    assert nowhere in within(10, lambda: gzarr.open(f"{nowhere}/x.zarr", "r"), "reachable")
+    pytest.importorskip("redis")
+    within(10, lambda: RedisStore(host="127.0.0.1", port=port).get_one(Request("a")), r"redis://127.*check host")
+
+
+def test_wrong_credentials_and_buckets_are_named(s3_options: dict[str, Any]) -> None:
+    wrong = {**s3_options, "key": "nobody"}
+    message = within(10, lambda: gzarr.open_group("s3://bucket/x", "r", storage_options=wrong), "credentials")
+    assert "storage_options" in message
+    message = within(10, lambda: gzarr.open_group("s3://none/x", "r", storage_options=s3_options), "bucket")
+    assert "s3://none/x" in message
+    assert "NoSuchBucket" in message
+
+
+@pytest.mark.parametrize("url", ["s3://", "gs:///x", "az://"])
+def test_a_url_without_a_bucket_is_refused(url: str) -> None:
+    within(2, lambda: open_store(url), "names no bucket")
+
+
+@pytest.mark.parametrize("given", ["x.zarr", "memory://a", "file:///tmp/x", {}, None])
+def test_options_without_a_server_are_refused(given: Any) -> None:
+    with pytest.raises(StoreError, match="storage_options"):
+        gzarr.open_group(given, "r", storage_options={"anon": True})
+    with pytest.raises((StoreError, MetadataError), match="storage_options"):
+        gzarr.zeros(3, store=given, storage_options={"anon": True})
+
+
+def test_missing_packages_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(module: str) -> Any:
+        raise ImportError(f"No module named {module!r}")
+
+    monkeypatch.setattr(extras, "import_module", missing)
+    within(2, lambda: open_store("s3://bucket/x"), r"gzarr\[s3\]")
+    within(2, lambda: open_store("gs://bucket/x"), r"gzarr\[gcs\]")
+    within(2, lambda: open_store("az://bucket/x"), r"gzarr\[azure\]")
+    within(2, lambda: open_store("http://host/x"), r"gzarr\[http\]")
+    within(2, lambda: open_store("sftp://host/x"), r"gzarr\[fsspec\]")
+    within(2, RedisStore, r"gzarr\[redis\]")
+
+
+def test_options_are_translated() -> None:
+    assert to_obstore({"anon": True}) == {"skip_signature": True}
+    assert to_obstore({"token": "anon"}) == {"skip_signature": True}
+    assert to_obstore({"key": "a", "secret": "b", "client_kwargs": {"endpoint_url": "http://h"}}) == {
+        "access_key_id": "a",
+        "secret_access_key": "b",
+        "endpoint": "http://h",
+    }
+    assert to_obstore({"connection_string": "AccountName=a;AccountKey=b==;BlobEndpoint=http://h/a;"}) == {
+        "account_name": "a",
+        "account_key": "b==",
+        "endpoint": "http://h/a",
+    }
+    assert to_obstore({"profile": "work"}) is None
+    within(2, lambda: open_store("s3://b", storage_options={"endpoint": 5}), "cannot open")

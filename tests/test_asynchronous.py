@@ -1,0 +1,199 @@
+"""The asynchronous edge: the same answers as the synchronous calls, many at once over a slow store."""
+
+import asyncio
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.storage.base import Request
+from gzarr.storage.memory import MemoryStore
+
+LATENCY_S = 0.02
+DATA = np.arange(50 * 30, dtype="i4").reshape(50, 30)
+
+
+class DistantStore(MemoryStore):
+    """A memory store that answers each call after a round trip, and counts how many wait at once."""
+
+    def __init__(self, data=None, latency_s=LATENCY_S):
+        super().__init__({} if data is None else data)
+        self.latency_s = latency_s
+        self.waiting = self.most_waiting = 0
+        self.lock = threading.Lock()
+
+    def _travel(self):
+        with self.lock:
+            self.waiting += 1
+            self.most_waiting = max(self.most_waiting, self.waiting)
+        time.sleep(self.latency_s)
+        with self.lock:
+            self.waiting -= 1
+
+    def get_one(self, request: Request):
+        self._travel()
+        return super().get_one(request)
+
+    def get_many(self, requests):
+        self._travel()
+        return super().get_many(requests)
+
+    def set_many(self, items):
+        self._travel()
+        super().set_many(items)
+
+
+def timed(coroutine):
+    start = time.perf_counter()
+    result = asyncio.run(asyncio.wait_for(coroutine, 60))
+    return result, time.perf_counter() - start
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_reads_and_writes_equal_the_synchronous_ones(zarr_format):
+    async def story():
+        z = await gzarr.aopen_array({}, "w", shape=DATA.shape, chunks=(7, 11), dtype="i4", zarr_format=zarr_format)
+        await z.awrite(..., DATA)
+        await z.awrite((3, slice(2, 5)), -1)
+        return await z.aread(), await z.aread((slice(2, 5), [1, 3])), await z.aread((0, 0)), z
+
+    whole, rows, single, z = asyncio.run(story())
+    np.testing.assert_array_equal(whole, z[...])
+    np.testing.assert_array_equal(rows, z[2:5, [1, 3]])
+    assert (single, whole[3, 2:5].tolist()) == (0, [-1, -1, -1])
+
+
+def test_errors_are_those_of_the_synchronous_calls():
+    async def story():
+        z = await gzarr.aopen({}, "w", shape=3)
+        with pytest.raises(gzarr.SelectionError):
+            await z.aread(7)
+        with pytest.raises(ValueError, match="shape"):
+            await z.awrite(..., np.zeros(4))
+        reader = await gzarr.aopen(z.store, "r")
+        with pytest.raises(gzarr.ReadOnlyError):
+            await reader.awrite(0, 1)
+        with pytest.raises(gzarr.NodeNotFoundError):
+            await gzarr.aopen({}, "r")
+        with pytest.raises(gzarr.GroupNotFoundError):
+            await gzarr.aopen_group({}, "r")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("shape", [(50, 30), (50, 1 << 19)], ids=["small", "large: decoded on the pool"])
+def test_reads_of_a_distant_store_wait_together(shape):
+    """Fifty reads in sequence would take a second and more; each of the large ones is cut into two waves."""
+    store = DistantStore(latency_s=0)
+    z = gzarr.create_array(store, shape=shape, chunks=(1, shape[1] // 2), dtype="i4", fill_value=7)
+    z[:, :5] = np.arange(shape[0])[:, None] + 1
+    store.latency_s, store.most_waiting = LATENCY_S, 0
+
+    async def story():
+        return await asyncio.gather(*(z.aread((i, slice(0, shape[1]))) for i in range(shape[0])))
+
+    rows, seconds = timed(story())
+    assert [int(row[0]) for row in rows] == list(range(1, shape[0] + 1))
+    assert store.most_waiting > 25
+    assert seconds < 0.7 * shape[0] * LATENCY_S
+
+
+def test_more_reads_than_threads_come_to_an_end():
+    """Each read waits for a thread, and for the pool that decodes: none may wait for one that waits for it."""
+    store = DistantStore(latency_s=0.002)
+    z = gzarr.create_array(store, data=np.arange(1 << 19), chunks=1 << 16, shards=1 << 18)
+
+    async def story():
+        return await asyncio.gather(*(z.aread(slice(i, None)) for i in range(40)))
+
+    with gzarr.config.set({"async.concurrency": 8, "threading.max_workers": 3}):
+        found, _ = timed(story())
+    assert [int(part[0]) for part in found] == list(range(40))
+    assert {int(part[-1]) for part in found} == {(1 << 19) - 1}
+
+
+def test_writes_to_parts_of_one_chunk_lose_nothing():
+    z = gzarr.create_array({}, shape=64, chunks=64, dtype="i4")
+
+    async def story():
+        await asyncio.gather(*(z.awrite(i, i + 1) for i in range(64)))
+
+    timed(story())
+    assert z[:].tolist() == list(range(1, 65))
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_members(zarr_format):
+    root = gzarr.open_group({}, "w", zarr_format=zarr_format)
+    root["a/b/c"] = np.arange(3)
+    root["d"] = np.arange(4)
+
+    async def story(depth):
+        return [(path, type(node).__name__, node.path) async for path, node in root.amembers(depth)]
+
+    assert asyncio.run(story(0)) == [("a", "Group", "a"), ("d", "Array", "d")]
+    for depth in (0, 1, None):
+        found = sorted(asyncio.run(story(depth)))
+        assert found == sorted((p, type(n).__name__, n.path) for p, n in root.members(depth))
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_members_of_a_distant_group_arrive_together(zarr_format):
+    store = DistantStore(latency_s=0)
+    root = gzarr.open_group(store, "w", zarr_format=zarr_format)
+    for i in range(100):
+        root.create_array(f"a{i:02}", shape=(i,))
+    store.latency_s = LATENCY_S
+
+    async def story():
+        return [node.shape async for _, node in root.amembers()]
+
+    shapes, seconds = timed(story())
+    assert shapes == [(i,) for i in range(100)]
+    assert seconds < 20 * LATENCY_S
+
+
+def test_a_read_that_is_cancelled_before_its_turn_is_never_made():
+    store = DistantStore(latency_s=0)
+    z = gzarr.create_array(store, data=np.arange(10), chunks=1)
+    store.latency_s = 0.2
+    asked = []
+    get_one, get_many = store.get_one, store.get_many
+    store.get_one = lambda request: asked.append(request.key) or get_one(request)
+    store.get_many = lambda requests: asked.extend(r.key for r in requests) or get_many(requests)
+
+    async def story():
+        first = asyncio.create_task(z.aread(0))
+        await asyncio.sleep(0.05)
+        second = asyncio.create_task(z.aread(1))
+        await asyncio.sleep(0.02)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        return await first
+
+    with gzarr.config.set({"async.concurrency": 1}):
+        assert asyncio.run(story()) == 0
+        assert asyncio.run(z.aread(2)) == 2
+    assert asked == ["c/0", "c/2"]
+
+
+def test_a_write_that_is_cancelled_after_it_began_comes_to_its_end():
+    store = DistantStore(latency_s=0)
+    z = gzarr.create_array(store, shape=4, chunks=4, dtype="i4")
+    store.latency_s = 0.1
+
+    async def story():
+        task = asyncio.create_task(z.awrite(..., 5))
+        await asyncio.sleep(0.03)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(story())
+    deadline = time.monotonic() + 10
+    while "c/0" not in store and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert z[:].tolist() == [5, 5, 5, 5]

@@ -1,0 +1,229 @@
+"""Choosing a device: names, options, one backend for equal ones, and what is said where no GPU can be used."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.devices import backend_for
+from gzarr.errors import DeviceError
+from gzarr.gpu import probe
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.emulated import EmulatedDevice
+from gzarr.gpu.hostbuild import find_compiler
+
+ROOT = Path(__file__).parents[1]
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+OPENERS = {
+    "create_array": lambda **o: gzarr.create_array(shape=4, chunks=2, **o),
+    "create": lambda **o: gzarr.create(4, 2, **o),
+    "zeros": lambda **o: gzarr.zeros(4, **o),
+    "array": lambda **o: gzarr.array([1, 2], **o),
+    "zeros_like": lambda **o: gzarr.zeros_like(gzarr.ones(3), **o),
+    "open_array": lambda **o: gzarr.open_array(gzarr.ones(3).store, "r", **o),
+    "open_array w": lambda **o: gzarr.open_array({}, "w", shape=3, **o),
+    "open of an array": lambda **o: gzarr.open(gzarr.ones(3).store, **o),
+    "open of a group": lambda **o: gzarr.open(gzarr.group().store, **o),
+    "open w": lambda **o: gzarr.open({}, "w", shape=3, **o),
+    "group": gzarr.group,
+    "create_group": gzarr.create_group,
+    "open_group": lambda **o: gzarr.open_group(gzarr.group().store, **o),
+    "Array.to": lambda **o: gzarr.ones(3).to(o.pop("device", "cpu"), **o),
+    "Group.to": lambda **o: gzarr.group().to(o.pop("device", "cpu"), **o),
+}
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_every_way_to_open_takes_the_options(opener):
+    options = {"max_device_nbytes": 1 << 20, "strict": True, "reader": "host"}
+    node = OPENERS[opener](device="emulated", **options)
+    assert node.device == "emulated"
+    assert node.backend.options == options
+    assert OPENERS[opener](device="emulated", **options).backend is node.backend
+    assert OPENERS[opener](device="cpu", **options, stream=None).device == "cpu"
+
+
+def test_groups_pass_their_backend_on():
+    root = gzarr.group(device="emulated", strict=True)
+    made = root.create_array("a/b", shape=3)
+    assert made.backend is root["a"].backend is root["a/b"].backend is root.backend
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_device_nbytes": 0}, "max_device_nbytes must be a number of bytes >= 1 or None, got 0"),
+        ({"max_device_nbytes": "1 GB"}, "max_device_nbytes must be a number of bytes"),
+        ({"max_device_nbytes": True}, "max_device_nbytes must be a number of bytes"),
+        ({"strict": "yes"}, "strict must be True or False, got 'yes'"),
+        ({"reader": "gds"}, "reader must be one of 'auto', 'host', 'kvikio'; got 'gds'"),
+        ({"stream": object()}, "stream: device 'cpu' has no streams"),
+    ],
+)
+def test_malformed_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        gzarr.zeros(3, device="cpu", **options)
+
+
+def test_a_backend_brings_its_own_options():
+    backend = GpuBackend(EmulatedDevice())
+    assert backend_for(backend) is backend
+    with pytest.raises(ValueError, match="device is a backend"):
+        backend_for(backend, strict=False)
+    with pytest.raises(ValueError, match=r"device must be 'cpu', .*; got 3"):
+        backend_for(3)
+
+
+def test_settings_are_the_defaults():
+    with gzarr.config.set({"device": "emulated", "gpu.strict": True, "gpu.max_device_nbytes": 4096}):
+        assert gzarr.zeros(3).backend.options == {"max_device_nbytes": 4096, "strict": True, "reader": "auto"}
+        assert gzarr.zeros(3, strict=False).backend.options["strict"] is False
+        assert gzarr.zeros(3, device="cpu").device == "cpu"
+    assert gzarr.zeros(3).device == "cpu"
+
+
+@needs_compiler
+def test_environment_chooses_the_device_and_its_options():
+    code = (
+        "import gzarr\nz = gzarr.array([1, 2])\n"
+        "print(z.device, z.backend.options['max_device_nbytes'], z.backend.options['reader'], z[:].tolist())"
+    )
+    env = {"GZARR_DEVICE": "emulated", "GZARR_GPU__MAX_DEVICE_NBYTES": "65536", "GZARR_GPU__READER": "host"}
+    assert run(code, env).split() == ["emulated", "65536", "host", "[1,", "2]"]
+
+
+def test_backends_for_a_stream_are_not_shared():
+    stream = EmulatedDevice().new_stream()
+    one, two = (backend_for("emulated", stream=stream) for _ in range(2))
+    assert one is not two
+    assert backend_for("emulated") is backend_for("emulated")
+
+
+@needs_compiler
+def test_pickles_keep_device_and_options():
+    z = gzarr.array(np.arange(6), chunks=2, device="emulated", max_device_nbytes=1 << 20)
+    again = pickle.loads(pickle.dumps(z))
+    assert again.backend is z.backend
+    assert again[:].tolist() == list(range(6))
+    root = gzarr.group(device="emulated", strict=True)
+    assert pickle.loads(pickle.dumps(root)).backend is root.backend
+
+
+def test_a_pickle_of_a_device_that_is_not_here_is_read_on_another(monkeypatch):
+    z = gzarr.array(np.arange(6), device="emulated")
+    data = pickle.dumps(z)
+    monkeypatch.setattr(EmulatedDevice, "__init__", lambda self: (_ for _ in ()).throw(DeviceError("gone")))
+    monkeypatch.setattr("gzarr.devices._shared_emulated", lambda *args: GpuBackend(EmulatedDevice()))
+    assert pickle.loads(data).device == "cpu"
+
+
+# -- what is missing ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["cuda:x", "cuda:", "gpu", "cuda:-1", "", "cuda:1.5"])
+def test_names_that_are_none(name):
+    with pytest.raises(DeviceError, match=f"no device '{name}'; use 'cpu', 'cuda', 'cuda:N', 'auto', or 'emulated'"):
+        gzarr.zeros(3, device=name)
+
+
+def run(code, env):
+    env = os.environ | {"PYTHONPATH": str(ROOT)} | env
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_import_loads_no_gpu_library():
+    code = (
+        "import sys, gzarr\ngzarr.zeros(3, device='auto')[:]\n"
+        "print(sorted({n.split('.')[0] for n in sys.modules} & {'cupy', 'kvikio', 'nvidia', 'cuda'}))\n"
+        "print([n for n in sys.modules if n.startswith('gzarr.gpu')])"
+    )
+    assert run(code, {"GZARR_DEVICE": "auto"}).split() == ["[]", "[]"]
+
+
+@pytest.fixture
+def driver(tmp_path):
+    """Makes a folder with a libcuda.so.1 that says what it is told to."""
+
+    def make(*, version=13000, count=2, status=0):
+        text = (
+            f'extern "C" int cuInit(unsigned) {{ return {status}; }}\n'
+            f'extern "C" int cuDriverGetVersion(int *v) {{ *v = {version}; return 0; }}\n'
+            f'extern "C" int cuDeviceGetCount(int *n) {{ *n = {count}; return 0; }}\n'
+        )
+        (tmp_path / "driver.cpp").write_text(text)
+        command = [find_compiler(), "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), "driver.cpp"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+        return {"LD_LIBRARY_PATH": f"{tmp_path}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
+
+    return make
+
+
+REFUSED = """
+import gzarr
+try:
+    gzarr.zeros(3, device={!r}, reader={!r})
+except gzarr.DeviceError as error:
+    print(error)
+"""
+SOUND = "import gzarr.gpu.probe as p\np._cupy_problem = p._nvcomp_problem = lambda: ''\n"
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("driver_says", "words"),
+    [
+        ({"version": 12080}, "the NVIDIA driver is too old: it runs CUDA 12.8, CUDA 13 is needed: install driver 580"),
+        ({"count": 0}, "the NVIDIA driver sees no device (status 0)"),
+        ({"status": 100}, "the NVIDIA driver sees no device (status 100)"),
+    ],
+)
+def test_drivers_that_do_not_do(driver, driver_says, words):
+    assert words in run(REFUSED.format("cuda", "auto"), driver(**driver_says))
+
+
+@needs_compiler
+def test_a_device_that_is_not_there(driver):
+    two = run(SOUND + REFUSED.format("cuda:7", "host"), driver())
+    assert two == "no device 'cuda:7': there are 2 devices, cuda:0 to cuda:1\n"
+    one = run(SOUND + REFUSED.format("cuda:1", "host"), driver(count=1))
+    assert one == "no device 'cuda:1': there is one device, cuda:0\n"
+
+
+def test_everything_that_is_missing_is_said_at_once(tmp_path):
+    if probe.ask_driver().devices:
+        pytest.skip("this machine has a usable GPU")
+    (tmp_path / "cupy.py").write_text("raise SystemError('imported')")
+    said = run(REFUSED.format("cuda", "kvikio"), {"PYTHONPATH": f"{tmp_path}:{ROOT}"})
+    assert said.startswith("device 'cuda' cannot be used:\n- there is no NVIDIA driver (libcuda.so.1): install driver")
+    assert "CuPy is missing" not in said  # it is found, and not imported
+    if importlib.util.find_spec("kvikio") is None:
+        assert "- KvikIO is missing: pip install 'gzarr[cuda13]' and pip install --no-deps 'kvikio-cu13" in said
+    assert said.endswith("Use device='cpu' or 'auto' without them.\n")
+    assert "KvikIO" not in run(REFUSED.format("cuda", "auto"), {})
+
+
+@pytest.mark.parametrize(
+    ("installed", "words"),
+    [
+        ({}, "CuPy is missing: pip install 'gzarr[cuda13]'"),
+        ({"cupy-cuda13x": "13.6.0"}, "CuPy 13.6.0 is too old, 14.0.1 is needed: pip install 'gzarr[cuda13]'"),
+        ({"cupy-cuda12x": "14.2.0"}, "CuPy is built for another CUDA (cupy-cuda12x 14.2.0)"),
+        ({"cupy-cuda13x": "14.2.0", "kvikio-cu13": "25.8.0"}, "KvikIO 25.8.0 is too old, 26.10 is needed"),
+        ({"cupy": "14.0.1", "kvikio-cu13": "26.10.0"}, ""),
+    ],
+)
+def test_packages_that_do_not_do(monkeypatch, installed, words):
+    monkeypatch.setattr(probe, "_version", installed.get)
+    monkeypatch.setattr(probe.importlib.util, "find_spec", lambda name: any(name in i for i in installed) or None)
+    found = [problem for problem in (probe._cupy_problem(), probe._kvikio_problem()) if problem]
+    assert any(problem.startswith(words) for problem in found) if words else found == []
