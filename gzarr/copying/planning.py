@@ -61,7 +61,7 @@ def _nearest_group(store: Store, path: str) -> GroupMeta | None:
     """The group that a path lies in, at any depth."""
     while path:
         path = path.rpartition("/")[0]
-        node = read_node(store, path)
+        node = read_node(store.live(), path)
         if isinstance(node, GroupMeta):
             return node
     return None

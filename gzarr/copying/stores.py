@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from gzarr.copying.log import Counts, Log, log_lines, summary
 from gzarr.errors import CopyError, GzarrError
 from gzarr.keys import join_path, normalize_path
+from gzarr.metadata.consolidated import refresh_stored
 from gzarr.node import lies_within
 from gzarr.storage import open_store
 from gzarr.storage.base import Request, Store, host_view
@@ -55,15 +57,32 @@ def copy_store(
         if taken is not None:
             raise CopyError(f"key {taken!r} exists in destination")
     if not dry_run:
-        dest_store.check_writable()
+        dest_store.check_metadata_writable()
     try:
-        with log_lines(log) as write_line:
+        with log_lines(log) as write_line, _consolidated_after(dest_store, end, pairs, dry_run=dry_run):
             counts = _copy_keys(source_store, dest_store, pairs, write_line, if_exists, dry_run=dry_run)
             summary(write_line, counts, dry_run=dry_run)
     finally:
         if isinstance(dest, str) or hasattr(dest, "__fspath__"):
             dest_store.close()
     return counts.ncopied, counts.nskipped, counts.nbytes
+
+
+@contextmanager
+def _consolidated_after(store: Store, path: str, pairs: Sequence[tuple[str, str]], *, dry_run: bool) -> Iterator[None]:
+    """Bring consolidated metadata of the destination up to date in the end, also if the copy stops midway."""
+    if dry_run:
+        yield
+        return
+    try:
+        yield
+    except BaseException as error:
+        try:
+            refresh_stored(store, path, [to for _, to in pairs])
+        except (GzarrError, OSError) as second:
+            error.add_note(f"consolidated metadata above {path!r} could not be brought up to date: {second}")
+        raise
+    refresh_stored(store, path, [to for _, to in pairs])
 
 
 def _key_filter(

@@ -27,7 +27,7 @@ from gzarr.devices import backend_for
 from gzarr.errors import CopyError, GzarrError, ReadOnlyError
 from gzarr.group import Group
 from gzarr.keys import join_path, normalize_path
-from gzarr.metadata.documents import read_node, write_node
+from gzarr.metadata.documents import delete_node, read_node, write_attributes, write_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.node import lies_within
 from gzarr.resizing import objects_stored
@@ -89,7 +89,7 @@ def destination(dest: Any, path: str | None, *, writable: bool = True) -> Iterat
     if isinstance(dest, Group):
         store, base = dest.store, dest.path
         if writable:
-            dest.check_writable()
+            dest.check_metadata_writable()
     else:
         store, base = open_store(dest, mode="a" if writable else None)
     try:
@@ -133,6 +133,8 @@ def transfer_tree(
     resuming = _check_room(store, path, settings, mark)
     if not settings.dry_run and store.read_only:
         raise ReadOnlyError(f"store {store} is read-only; open it for writing to copy into it")
+    if not settings.dry_run:
+        store.check_metadata_writable()
     there = _already_there(store, jobs, settings, resuming=resuming)
     todo = [job for job in jobs if job.path not in there]
     report = TransferReport(
@@ -173,7 +175,7 @@ def _check_room(store: Store, path: str, settings: Settings, mark: Any) -> bool:
             f"an unfinished copy of {found.source} lies at {where}; go on with it with resume=True, "
             "or begin anew with if_exists='replace'"
         )
-    if settings.if_exists == "raise" and read_node(store, path) is not None:
+    if settings.if_exists == "raise" and read_node(store.live(), path) is not None:
         raise CopyError(f"something is already stored at {where}; pass if_exists='replace' or 'skip', or another path")
     return False
 
@@ -184,7 +186,7 @@ def _already_there(store: Store, jobs: list[Job], settings: Settings, *, resumin
         return set()
     there = set()
     for job in jobs:
-        node = read_node(store, job.path)
+        node = read_node(store.live(), job.path)
         if node is None:
             continue
         if isinstance(node, GroupMeta) or (settings.resume and replace(node, extra=job.meta.extra) != job.meta):
@@ -200,19 +202,20 @@ def _begin(store: Store, path: str, settings: Settings, zarr_format: ZarrFormat)
     """Make room at the destination, and the groups above it."""
     if settings.if_exists == "replace":
         if read_mark(store, path) is not None:
-            store.delete_prefix(path)  # an unfinished copy, which has no metadata yet
+            delete_node(store, path)  # an unfinished copy, which has no metadata yet
         creation.make_room(store, path, overwrite=True, zarr_format=zarr_format)
-    elif read_node(store, path) is None:
+    elif read_node(store.live(), path) is None:
         creation.make_room(store, path, overwrite=False, zarr_format=zarr_format)
 
 
 def _write_group(store: Store, path: str, attributes: Mapping[str, Any], zarr_format: ZarrFormat) -> None:
-    node = read_node(store, path)
+    node = read_node(store.live(), path)
     if isinstance(node, ArrayMeta):
         raise CopyError(f"an array is in the place of a group: {join_path(str(store), path)}; delete it first")
-    if node is None or dict(node.attributes) != dict(attributes):
-        merged = {**({} if node is None else node.attributes), **attributes}
-        write_node(store, path, GroupMeta(merged, zarr_format if node is None else node.zarr_format))
+    if node is None:
+        write_node(store, path, GroupMeta(dict(attributes), zarr_format))
+    elif dict(node.attributes) != dict(attributes):
+        write_attributes(store, path, replace(node, attributes={**node.attributes, **attributes}))
 
 
 def _copy_job(store: Store, job: Job, backend: Backend, progress: Progress, *, resuming: bool) -> None:

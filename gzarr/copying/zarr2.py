@@ -128,7 +128,7 @@ def _walked(
     with log_lines(log) as write_line:
         if not options.dry_run:
             if not to_h5:
-                dest.check_writable()
+                dest.check_metadata_writable()
             elif dest.file.mode == "r":
                 raise ReadOnlyError(f"{hdf5.place(dest)} was opened read-only; open it with mode 'r+' or 'a'")
             run(lambda line: None, replace(options, dry_run=True))

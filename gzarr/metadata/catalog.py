@@ -1,8 +1,9 @@
 """A store that answers for the metadata of a consolidated hierarchy out of one document, and passes all else on.
 
 What it answers is never older than the document, as far as it can be known: before each answer it asks whether the
-document is still the one that was read (`gzarr.metadata.consolidated.watch`). Where the store has no generations it
-sees the changes of this process only; those of others it sees when it is opened again.
+document is still the one that was read (`gzarr.metadata.consolidated.watch`). Where the store has no generations, or
+asking for them is a round trip to a server, it sees the changes of this process only; those of others it sees when it
+is opened again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from gzarr.metadata.consolidated import (
     changes_so_far,
     find_documents,
     parse_zmetadata,
+    token,
     watch,
 )
 from gzarr.metadata.documents import read_node
@@ -215,7 +217,7 @@ def open_consolidated_node(
     """
     names = [name for name, of in (("zarr.json", 3), (key, 2)) if zarr_format in (None, of)]
     keys = [join_path(path, name) for name in names]
-    changes, before = changes_so_far(), [store.generation(key) for key in keys]
+    changes, before = changes_so_far(), [token(store, key) for key in keys]
     found = store.get_many([Request(key) for key in keys])
     for name, data, generation in zip(names, found, before, strict=True):
         if data is None:

@@ -15,10 +15,10 @@ Source: zarr 2.18 and zarr-python 3, whose ``.zmetadata`` (``zarr_consolidated_f
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from gzarr.errors import MetadataError, NodeNotFoundError, StoreError
+from gzarr.errors import MetadataError, StoreError
 from gzarr.keys import join_path
 from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.storage.base import Buffer, Request, Store
@@ -32,9 +32,6 @@ Documents: TypeAlias = dict[str, dict[str, Any]]
 
 _V2_NAMES = (".zarray", ".zgroup", ".zattrs")
 _NAMES = ("zarr.json", *_V2_NAMES)
-# How often a hierarchy is gathered anew because it was changed meanwhile, before giving up.
-_ATTEMPTS = 20
-
 # Changes counted by the hash of a document's lock name: nothing grows, and two documents that share a count are only
 # read again needlessly. Stores without generations have nothing else to tell that a document was replaced.
 _counts = [0] * 1024
@@ -44,15 +41,20 @@ _watched = False
 _counting = threading.Lock()
 
 
+def token(store: Store, key: str) -> object | None:
+    """The generation of a document, where asking for it does not take as long as reading it; else None."""
+    return store.generation(key) if store.concurrency == 1 else None
+
+
 def watch(store: Store, key: str) -> Callable[[], State]:
     """A function that says, in what compares equal, whether a document is still the same.
 
-    It knows what the store's generations tell, and all changes that this process makes.
+    It knows what the store's generations tell (see `token`), and all changes that this process makes.
     """
     global _watched  # noqa: PLW0603 - one flag for the process
     _watched = True
     slot = _slot(store, key)
-    return lambda: (store.generation(key), _counts[slot])
+    return lambda: (token(store, key), _counts[slot])
 
 
 def _count(store: Store, key: str) -> None:
@@ -116,6 +118,11 @@ def to_block(documents: Documents) -> dict[str, Any]:
     return {"kind": "inline", "must_understand": False, "metadata": members}
 
 
+def _with_block(document: Mapping[str, Any], members: Documents) -> bytes:
+    """A group's ``zarr.json`` with its members in it."""
+    return dump_json({**document, FIELD: to_block(members)}, 2)
+
+
 def parse_zmetadata(data: Buffer, what: str) -> Documents:
     """The documents in a ``.zmetadata``. Raises: MetadataError."""
     document = parse_json(data, what)
@@ -171,35 +178,25 @@ def consolidate(store: Store, path: str, key: str = DEFAULT_KEY) -> bool:
     """
     store = store.live() if not store.read_only else store
     store.check_metadata_writable()
-    for _ in range(_ATTEMPTS):
+    v3 = store.getsize(join_path(path, "zarr.json")) is not None
+    target = join_path(path, "zarr.json" if v3 else key)
+    # What changes during the first pass may not see that it will be consolidated; what changes during the second does,
+    # and comes after it, as it needs the lock too.
+    for _ in range(2):
         before = _total
-        found = collect(store, path)
-        own = found.get("zarr.json")
-        if own is not None:
-            found = {name: value for name, value in found.items() if name.endswith("zarr.json")}
-            if own.get("node_type") != "group":
-                return True
-            _store_block(store, join_path(path, "zarr.json"), found)
-        elif any(name in found for name in _V2_NAMES[:2]):
-            found = {name: value for name, value in found.items() if not name.endswith("zarr.json")}
-            with store.document_locked(join_path(path, key)):
-                store.set(join_path(path, key), dump_zmetadata(found))
-        else:
-            return False
-        # What changed meanwhile may not have seen that there are consolidated metadata now.
+        with store.document_locked(target):
+            found = {k: v for k, v in collect(store, path).items() if k.endswith("zarr.json") == v3}
+            own = found.get("zarr.json", {})
+            if v3 and own.get("node_type") != "group":
+                return bool(own)
+            if not v3 and not any(name in found for name in _V2_NAMES[:2]):
+                return False
+            store.set(target, _with_block(own, found) if v3 else dump_zmetadata(found))
         unchanged = _total == before
-        _count(store, join_path(path, "zarr.json" if own is not None else key))
+        _count(store, target)
         if unchanged:
-            return True
-    raise StoreError(f"{join_path(str(store), path)}: the hierarchy kept changing while it was consolidated; try again")
-
-
-def _store_block(store: Store, key: str, members: Documents) -> None:
-    with store.document_locked(key):
-        stored = store.get_one(Request(key))
-        if stored is None:
-            raise NodeNotFoundError(f"{store}: {key} is gone: it was deleted")
-        store.set(key, dump_json({**parse_json(stored, f"{store}: {key}"), FIELD: to_block(members)}, 2))
+            break
+    return True
 
 
 def refresh(store: Store, path: str, zarr_format: int | None = None, *, subtree: bool = False) -> None:
@@ -220,11 +217,37 @@ def refresh(store: Store, path: str, zarr_format: int | None = None, *, subtree:
             with store.document_locked(key):
                 data = store.get_one(Request(key))
                 if data is not None:
-                    _refresh_document(store, key, data, path[len(group) + 1 :] if group else path, subtree)
+                    node = path[len(group) + 1 :] if group else path
+                    _refresh_document(store, key, data, node, subtree=subtree)
         enclosing = store.enclosing()
         if enclosing is None or not _holds_group(enclosing[0]):
             return
         store, path = enclosing[0], join_path(enclosing[1], path)
+
+
+def refresh_stored(store: Store, path: str, keys: Iterable[str]) -> None:
+    """Bring consolidated metadata up to date with objects that were stored as they are, documents among them.
+
+    Those of every group that the objects lie in, and those that are among the objects themselves, which may tell of
+    more than was stored, or of less.
+
+    path: what all keys lie under. keys: of the objects.
+    Raises: MetadataError if consolidated metadata are malformed, ReadOnlyError, StoreError.
+    """
+    store = store.live()
+    nodes = {path}
+    for key in keys:
+        node, _, name = key.rpartition("/")
+        while name in (*_NAMES, DEFAULT_KEY) and node not in nodes:
+            nodes.add(node)
+            node = node.rpartition("/")[0]
+    for key in _consolidated(store, [join_path(node, name) for node in nodes for name in ("zarr.json", DEFAULT_KEY)]):
+        with store.document_locked(key):
+            data = store.get_one(Request(key))
+            if data is not None:
+                _refresh_document(store, key, data, "", subtree=True)
+        _count(store, key)
+    refresh(store, path, subtree=True)
 
 
 def _candidates(store: Store, path: str, zarr_format: int | None) -> list[str]:
@@ -236,6 +259,11 @@ def _candidates(store: Store, path: str, zarr_format: int | None) -> list[str]:
         keys += [join_path(group, "zarr.json") for group in groups[:-1]]  # a zarr.json has no entry for itself
     if zarr_format != 3:
         keys += [join_path(group, DEFAULT_KEY) for group in groups]
+    return _consolidated(store, keys)
+
+
+def _consolidated(store: Store, keys: list[str]) -> list[str]:
+    """The keys under which there are consolidated metadata."""
     found = store.get_many([Request(key) for key in keys]) if keys else []
     return [
         key
@@ -252,7 +280,7 @@ def _holds_group(store: Store) -> bool:
         return False
 
 
-def _refresh_document(store: Store, key: str, data: Buffer, node: str, subtree: bool) -> None:
+def _refresh_document(store: Store, key: str, data: Buffer, node: str, *, subtree: bool) -> None:
     what = f"{store}: {key}"
     v3 = key.endswith("zarr.json")
     document = parse_json(data, what) if v3 else {}
@@ -271,5 +299,5 @@ def _refresh_document(store: Store, key: str, data: Buffer, node: str, subtree: 
     documents = kept | {name: value for name, value in now.items() if name.endswith("zarr.json") == v3}
     if documents == old:
         return
-    store.set(key, dump_json({**document, FIELD: to_block(documents)}, 2) if v3 else dump_zmetadata(documents))
+    store.set(key, _with_block(document, documents) if v3 else dump_zmetadata(documents))
     _count(store, key)

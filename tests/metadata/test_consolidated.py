@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.errors import GroupNotFoundError, MetadataError, NodeNotFoundError, ReadOnlyError, StoreError
+from gzarr.errors import CopyError, GroupNotFoundError, MetadataError, NodeNotFoundError, ReadOnlyError, StoreError
 from gzarr.metadata.consolidated import collect, find_documents, parse_zmetadata
-from gzarr.storage import CountingStore, LocalStore, MemoryStore
+from gzarr.storage import CountingStore, LocalStore, MemoryStore, ObjectStore
 
 FORMATS = pytest.mark.parametrize("zarr_format", [2, 3])
 #: Stores that can tell that an object was replaced, and one that cannot.
@@ -370,6 +370,119 @@ def test_changes_where_nothing_is_consolidated_cost_one_fetch(zarr_format: int) 
     store.reset()
     array[...] = 1
     assert not [key for key, *_ in store.requests if "zarr" in key.rpartition("/")[2] or ".z" in key]
+
+
+@FORMATS
+def test_across_a_network_a_hierarchy_is_opened_and_walked_with_one_round_trip(zarr_format: int) -> None:
+    obstore = pytest.importorskip("obstore.store")
+    store = CountingStore(ObjectStore(obstore.MemoryStore()))
+    expected = repr(hierarchy(store, zarr_format).tree())
+    gzarr.consolidate_metadata(store)
+    store.reset()
+    root = gzarr.open_group(store, "r")
+    assert repr(root.tree()) == expected
+    assert root["a/b/x"].attrs["unit"] == "m"
+    assert (store.nbatches, store.listed, store.sized) == (1, [], [])
+    gzarr.open_group(store, "r+").create_group("new")
+    assert "new" in root
+
+
+# -- copies --------------------------------------------------------------------------------------------------------
+
+
+#: What writes nodes as documents: each a function of a source, the store that it writes into, and a folder.
+COPIES: dict[str, Any] = {
+    "transfer": lambda source, store, _: gzarr.transfer(source, store, path="a/copy", chunks=3),
+    "transfer over": lambda source, store, _: gzarr.transfer(source["a/b/x"], store, path="a/b/x", if_exists="replace"),
+    "transfer beside": lambda source, store, _: gzarr.transfer(source, store, if_exists="skip"),
+    "transfer attributes": lambda source, store, _: gzarr.transfer(source["empty"], store, path="a", if_exists="skip"),
+    "copy": lambda source, store, _: gzarr.copy(source["a"], gzarr.open_group(store)["a"], name="copy"),
+    "copy over": lambda source, store, _: gzarr.copy(
+        source["a/b/x"], gzarr.open_group(store)["a/b"], if_exists="replace"
+    ),
+    "copy_all": lambda source, store, _: gzarr.copy_all(source, gzarr.open_group(store)["a"]),
+    "copy_store": lambda source, store, _: gzarr.copy_store(source.store, store, dest_path="a/copy"),
+    "copy_store over": lambda source, store, _: gzarr.copy_store(
+        source.store, store, excludes=[r"^(a/)?(zarr.json|.z(group|attrs))$"], if_exists="replace"
+    ),
+    "from_npy": lambda source, store, folder: gzarr.convert.from_npy(npy(folder), store, path="a/npy"),
+}
+
+
+def npy(folder: Path) -> Path:
+    np.save(folder / "x.npy", np.arange(4))
+    return folder / "x.npy"
+
+
+@FORMATS
+@pytest.mark.parametrize("how", COPIES)
+def test_copies_are_in_the_consolidated_metadata_of_their_destination(
+    zarr_format: int, how: str, tmp_path: Path
+) -> None:
+    store = MemoryStore()
+    hierarchy(store, zarr_format)
+    gzarr.consolidate_metadata(store)
+    gzarr.consolidate_metadata(store, path="a")
+    readers = [gzarr.open_consolidated(store), gzarr.open_group(store, "r")]
+    [everything(reader) for reader in readers]
+    source = hierarchy({}, zarr_format)
+    source.create_array("only/here", data=np.arange(3))
+    source["a/b/x"].attrs["changed"] = True
+    source["empty"].attrs["changed"] = True
+    COPIES[how](source, store, tmp_path)
+    assert_true(store, zarr_format, "", "a")
+    live = gzarr.open_group(store, "r", use_consolidated=False)
+    for reader in readers:
+        assert everything(reader) == everything(live)
+
+
+@FORMATS
+def test_a_part_of_a_consolidated_hierarchy_is_copied_without_what_was_left_out(zarr_format: int) -> None:
+    source, dest = MemoryStore(), MemoryStore()
+    hierarchy(source, zarr_format)
+    gzarr.consolidate_metadata(source)
+    gzarr.consolidate_metadata(source, path="a")
+    gzarr.copy_store(source, dest, excludes=["/y/", "^z/"])
+    assert_true(dest, zarr_format, "", "a")
+    assert sorted(gzarr.open_consolidated(dest)["a/b"]) == ["x"]
+    whole = MemoryStore()
+    gzarr.copy_store(source, whole)
+    assert dict(whole) == dict(source)
+
+
+@FORMATS
+def test_a_copy_that_stops_midway_leaves_consolidated_metadata_true(zarr_format: int) -> None:
+    class Failing(MemoryStore):
+        def set(self, key: str, value: Any) -> None:
+            if "a/z/" in key:
+                raise StoreError("the network is down")
+            super().set(key, value)
+
+    store = Failing()
+    hierarchy(store, zarr_format)
+    gzarr.consolidate_metadata(store)
+    with pytest.raises(CopyError, match="network"):
+        gzarr.copy_store(hierarchy({}, zarr_format).store, store, dest_path="a", if_exists="skip")
+    assert "a/a/b/x" in gzarr.open_group(store, use_consolidated=False)
+    assert_true(store, zarr_format, "")
+
+
+def test_what_opens_metadata_read_only_is_no_destination() -> None:
+    store = MemoryStore()
+    hierarchy(store, 3)
+    gzarr.consolidate_metadata(store)
+    before = dict(store)
+    frozen, source = gzarr.open_consolidated(store), gzarr.group({})
+    source.create_array("q", data=[1])
+    for copy in (
+        lambda: gzarr.transfer(source, frozen, path="new"),
+        lambda: gzarr.copy(source["q"], frozen),
+        lambda: gzarr.copy_all(source, frozen),
+        lambda: gzarr.copy_store(source.store, frozen.store, dest_path="new"),
+    ):
+        with pytest.raises(ReadOnlyError, match="open_consolidated"):
+            copy()
+    assert dict(store) == before
 
 
 # -- bad input -----------------------------------------------------------------------------------------------------
