@@ -131,3 +131,38 @@ def test_all_of_them_at_once(tmp_path):
         opened.append([10])
         assert opened[-1] == 10
         opened.resize(10)
+
+
+def test_options_of_the_device_go_with_all_of_them():
+    options = {"max_device_nbytes": 1 << 20, "strict": True}
+    group = gzarr.group(zarr_format=2, device="emulated", allow_pickle=True, **options)
+    group.create_array("x", data=[1, 2], dtype=object, object_codec=numcodecs.Pickle())
+    again = pickle.loads(pickle.dumps(group))
+    for node in (again, again["x"], pickle.loads(pickle.dumps(group["x"]))):
+        assert node.device == "emulated"
+        assert node.backend.allow_pickle
+        assert node.backend.options == group.backend.options
+        assert node.backend.options["max_device_nbytes"] == 1 << 20
+    assert pickle.loads(pickle.dumps(group.backend)).allow_pickle
+
+
+def test_moving_to_another_device_keeps_trust_and_takes_options():
+    z = gzarr.zeros(6, chunks=2, chunk_cache=2**20, allow_pickle=True)
+    there = z.to("emulated", max_device_nbytes=1 << 20)
+    assert there.device == "emulated"
+    assert there.backend.allow_pickle
+    assert there.backend.chunk_cache is None
+    assert there.backend.options["max_device_nbytes"] == 1 << 20
+    assert z.to("cpu").backend.chunk_cache is z.backend.chunk_cache
+    assert z.to(z.backend).backend.inner is z.backend.inner
+    assert gzarr.group(allow_pickle=True).to("emulated").backend.allow_pickle
+    with pytest.raises(ValueError, match="leave out"):
+        z.to(z.backend, strict=True)
+
+
+def test_a_trusted_source_is_copied_by_as_many_threads_as_another():
+    z = gzarr.zeros((64, 64), chunks=8, chunk_cache=2**20)
+    z[...] = np.arange(64 * 64).reshape(64, 64)
+    copy = MemoryStore()
+    gzarr.transfer(z, copy, chunks=16)
+    assert (gzarr.open(copy)[...] == z[...]).all()

@@ -17,7 +17,7 @@ from gzarr.access import AccessBackend
 from gzarr.chunk_cache import ChunkCache
 from gzarr.devices import backend_for
 from gzarr.errors import ChunkError, DeviceError
-from gzarr.storage import CountingStore, LocalStore, MemoryStore, ZipStore
+from gzarr.storage import CountingStore, LocalStore, MemoryStore, ObjectStore, ZipStore
 
 VALUES = np.arange(10_000, dtype="i4").reshape(100, 100)
 
@@ -283,3 +283,29 @@ def test_a_device_that_is_not_the_host_says_so():
 
     with pytest.raises(DeviceError, match="LRUStoreCache"):
         AccessBackend(Elsewhere(), ChunkCache(5), allow_pickle=False)
+
+
+@pytest.mark.parametrize("options", [{"compressors": None}, {}, {"zarr_format": 2}, {"shards": (1024, 1024)}])
+def test_of_a_large_chunk_all_is_kept_though_little_was_wanted(options, tmp_path):
+    values = np.arange(1 << 20, dtype="f8").reshape(1024, 1024)
+    gzarr.create_array(tmp_path / "x", data=values, **{"chunks": (512, 512), **options})
+    store = CountingStore(LocalStore(tmp_path / "x"))
+    z = gzarr.open_array(store, "r", chunk_cache=2**24)
+    assert (z[5:7, 3:9] == values[5:7, 3:9]).all()
+    store.reset()
+    assert (z[:512, :512] == values[:512, :512]).all()
+    assert store.requests == []
+    assert z.backend.chunk_cache.nbytes == 512 * 512 * 8
+
+
+def test_of_a_server_versions_are_asked_for_at_once():
+    store = CountingStore(ObjectStore(pytest.importorskip("obstore.store").MemoryStore()))
+    made(store, shards=(50, 50))
+    cache = ChunkCache(2**20)
+    reader = gzarr.open_array(store, "r", chunk_cache=cache)
+    assert (reader[:40, :40] == VALUES[:40, :40]).all()
+    store.reset()
+    assert (reader[:40, :40] == VALUES[:40, :40]).all()
+    assert store.requests == []
+    gzarr.open_array(store, "r+")[...] = 7
+    assert (reader[:60, :60] == 7).all()

@@ -324,3 +324,18 @@ def test_an_array_as_a_lazy_dataarray():
     assert as_dataarray(gzarr.zeros((2, 3))).dims == ("dim_0", "dim_1")
     assert as_dataarray(gzarr.zeros((2, 3)), dims=("p", "q")).mean("q").dims == ("p",)
     assert as_dataarray(gzarr.array(3.5)).item() == 3.5
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_consolidated_dataset_is_opened_with_one_read_of_metadata(tmp_path, zarr_format):
+    climate().drop_vars("place").to_zarr(tmp_path / "x.zarr", zarr_format=zarr_format, consolidated=False)
+    gzarr.consolidate_metadata(tmp_path / "x.zarr")
+    store = CountingStore(gzarr.storage.LocalStore(tmp_path / "x.zarr", read_only=True))
+    dataset = opened(store, decode_cf=False)
+    names = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+    asked = [request.key for request in store.requests if request.key.rpartition("/")[2] in names]
+    assert set(asked) <= {"zarr.json", ".zmetadata"}
+    assert len(asked) <= 2
+    assert store.listed == []
+    theirs = xr.open_zarr(tmp_path / "x.zarr", consolidated=False, decode_cf=False, chunks=None)
+    xr.testing.assert_identical(dataset.load(), theirs.load())

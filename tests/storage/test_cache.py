@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.storage import CountingStore, LocalStore, LRUStoreCache, MemoryStore, Request
+from gzarr.storage import CountingStore, LocalStore, LRUStoreCache, MemoryStore, ObjectStore, Request
 
 VALUE = bytes(range(200))
 
@@ -189,3 +189,51 @@ def test_a_mapping_is_taken_for_a_store_and_the_cache_is_pickled_empty():
 def test_bad_arguments_are_refused(store, limit):
     with pytest.raises(TypeError):
         LRUStoreCache(store, limit)
+
+
+# -- what other stores offer besides -------------------------------------------------------------------------------
+
+
+def test_nothing_is_read_past_the_cache(tmp_path):
+    below = CountingStore(LocalStore(tmp_path))
+    cache = LRUStoreCache(below, None)
+    assert (cache.opens, cache.pins, cache.local_file("c/0")) == (False, False, None)
+    values = np.arange(1 << 20, dtype="f8").reshape(1024, 1024)
+    gzarr.create_array(below, data=values, chunks=(1024, 512), compressors=None)
+    z = gzarr.open_array(cache, mode="r")
+    assert (z[:2] == values[:2]).all()
+    below.reset()
+    assert (z[5:9, 3:700] == values[5:9, 3:700]).all()
+    assert below.requests == []
+
+
+def test_shards_of_a_server_are_never_of_two_versions():
+    below = CountingStore(ObjectStore(pytest.importorskip("obstore.store").MemoryStore()))
+    cache = LRUStoreCache(below, None)
+    assert cache.concurrency == below.concurrency > 1
+    writer = gzarr.create_array(below, shape=64, chunks=4, shards=32, dtype="i4")
+    writer[...] = 1
+    reader = gzarr.open_array(cache, mode="r")
+    assert reader[3:20].tolist() == [1] * 17
+    below.reset()
+    assert reader[3:20].tolist() == [1] * 17
+    assert below.requests == []
+    for version in (2, 3):
+        writer[...] = version
+        assert reader[0:40].tolist() == [version] * 40
+        assert reader[30:34].tolist() == [version] * 4
+
+
+def test_tokens_of_many_objects_are_asked_for_at_once():
+    asked = []
+
+    class Slow(MemoryStore):
+        def generations(self, keys):
+            asked.append(list(keys))
+            return super().generations(keys)
+
+    cache = LRUStoreCache(Slow({"a": VALUE, "b": VALUE}), None)
+    requests = [Request("a"), Request("b"), Request("a", 1, 2)]
+    cache.get_many(requests)
+    cache.get_many(requests)
+    assert [sorted(keys) for keys in asked] == [["a", "b"]] * 3
