@@ -47,6 +47,41 @@ def served(server: tuple[str, Path]) -> tuple[str, Path]:
     return f"{url}/{name}", folder / name
 
 
+# -- consolidated metadata -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_server_without_listings_is_walked_by_consolidated_metadata(
+    http_server: tuple[str, Path], zarr_format: int
+) -> None:
+    url, folder = served(http_server)
+    root = gzarr.open_group(folder, "w", zarr_format=zarr_format)
+    for i in range(20):
+        root.create_array(f"g{i % 3}/x{i}", data=np.arange(i, i + 5))
+    gzarr.consolidate_metadata(folder)
+    store = CountingStore(open_store(url)[0])
+    remote = gzarr.open_group(store, "r")
+    assert repr(remote.tree()) == repr(gzarr.open_group(folder, "r").tree())
+    assert (store.nbatches, store.listed, store.sized) == (1, [], [])
+    assert remote["g1/x4"][...].tolist() == [4, 5, 6, 7, 8]
+    assert gzarr.open_consolidated(url)["g2/x5"][0] == 5
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_consolidated_metadata_in_a_bucket_stay_true(s3_options: dict[str, object], zarr_format: int) -> None:
+    url = f"s3://bucket/{uuid.uuid4().hex}"
+    options = {"storage_options": s3_options}
+    root = gzarr.open_group(url, "w", zarr_format=zarr_format, synchronizer=gzarr.ThreadSynchronizer(), **options)
+    root.create_array("a/x", data=np.arange(5))
+    gzarr.consolidate_metadata(root)
+    reader = gzarr.open_consolidated(url, chunk_cache=1 << 20, **options)
+    root["a/x"].append([5])
+    root.create_group("b")
+    gzarr.transfer(np.arange(3), root, path="c/y")
+    assert reader["a/x"][...].tolist() == list(range(6))
+    assert sorted(gzarr.open_consolidated(url, **options)) == ["a", "b", "c"]
+
+
 # -- concurrency ---------------------------------------------------------------------------------------------------
 
 
