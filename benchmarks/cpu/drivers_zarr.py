@@ -94,6 +94,19 @@ class Zarr3(Driver):
         return self.lib.open_group(str(path), mode="r")
 
 
+class ZarrFused(Zarr3):
+    """zarr-python 3 with its fused pipeline, and with obstore instead of fsspec for HTTP."""
+
+    def __init__(self) -> None:
+        super().__init__(FUSED)
+
+    def remote(self, url: str) -> Any:
+        from obstore.store import HTTPStore
+
+        store = HTTPStore.from_url(url, client_options={"allow_http": True})
+        return self.lib.open_array(self.lib.storage.ObjectStore(store, read_only=True), mode="r")
+
+
 class Zarrs(Zarr3):
     """zarr-python 3 with the pipeline of zarrs-python."""
 

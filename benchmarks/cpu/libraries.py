@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from benchmarks.cpu.driver import Driver
 from benchmarks.cpu.drivers_other import H5py, TensorStore
-from benchmarks.cpu.drivers_zarr import FUSED, Gzarr, Zarr2, Zarr3, Zarrs
+from benchmarks.cpu.drivers_zarr import Gzarr, Zarr2, Zarr3, ZarrFused, Zarrs
 
 # Library -> (environment, what makes its driver).
 LIBRARIES: dict[str, tuple[str, Callable[[], Driver]]] = {
     "gzarr": ("v3", Gzarr),
     "zarr": ("v3", Zarr3),
-    "zarr fused": ("v3", lambda: Zarr3(FUSED)),
+    "zarr fused": ("v3", ZarrFused),
     "zarrs": ("v3", Zarrs),
     "tensorstore": ("v3", TensorStore),
     "zarr 2": ("v2", Zarr2),
