@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.cpu.catalogue import BY_NAME
 from benchmarks.cpu.data import SMALL, Cache, Scale
 from benchmarks.cpu.libraries import LIBRARIES
-from benchmarks.cpu.measure import faults, mean_ratio, ratio, run
+from benchmarks.cpu.measure import faults, mean_ratio, not_linear, ratio, run
 from benchmarks.cpu.race import ROOT, make_data, running
 from benchmarks.cpu.report import digits, document, insert
 
@@ -40,7 +40,7 @@ def main() -> int:
         options.out.write_text(json.dumps(rounded(result), indent=1) + "\n")
     if options.table:
         insert(options.table, document(rounded(result)))
-    found = faults(result)
+    found = faults(result) + ([] if options.small else not_linear(result))
     for fault in found:
         print(fault, file=sys.stderr)
     return 1 if found else 0

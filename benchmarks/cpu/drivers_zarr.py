@@ -41,7 +41,7 @@ class Gzarr(Driver):
         try:
             return self.lib.open_array(url, mode="r", device="cpu")
         except self.lib.StoreError as error:
-            raise AbsentError(f"cannot open http:// yet: {error}") from error
+            raise AbsentError("no HTTP store yet") from error
 
     def create_group(self, path: Path) -> Any:
         return self.lib.open_group(path, mode="w", device="cpu")

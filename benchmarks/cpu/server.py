@@ -76,6 +76,11 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of clients that hang up."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
 
 def main() -> None:
     """Serve until the process is ended."""

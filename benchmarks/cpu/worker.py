@@ -56,7 +56,8 @@ class Worker:
 
     def __init__(self, library: str, cache: Cache, url: str | None = None) -> None:
         self.library, self.cache, self.url = library, cache, url
-        self.scratch = cache.folder / "written" / library.replace(" ", "-")
+        # By process: two runs may share a cache.
+        self.scratch = cache.folder / "written" / f"{library.replace(' ', '-')}-{os.getpid()}"
         self.unmade: dict[str, str] = {}  # datasets that this library cannot store, and why
         self.bench: Bench | None = None
         self.task: Task | None = None
