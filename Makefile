@@ -1,12 +1,13 @@
 # Needs Python >= 3.11 and make. Each target makes the virtual environment it needs, once.
 #   make demo    write, read, check, time and draw the relief of the Earth (output in demo-out/)
 #   make test    lint, types and tests
+#   make bench   time gzarr beside its peers (docs/benchmarks.md; a quarter of an hour, 5 GB in .bench-cache)
 #   make gpu-check   on a machine with a GPU: tests, open questions, benchmarks; eight minutes at most
 #   make PYTHON=python3.12 test    with another Python
 
 PYTHON ?= python3
 
-.PHONY: demo test lint gpu-check clean
+.PHONY: demo test lint bench gpu-check clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python -m gzarr demo
@@ -40,6 +41,24 @@ gpu-check:
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRA)]'
 	touch $@
 
+# The peers need two environments, as zarr 2 and zarr 3 exclude each other. BENCH="--only 'one row'" passes options on.
+bench: .venv-bench-v3/ready .venv-bench-v2/ready
+	@.venv-bench-v3/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 12))' || \
+	echo "zarr 3.2 and newer need Python 3.12: an older zarr is measured; try: make clean; make PYTHON=python3.12 bench" >&2
+	.venv-bench-v3/bin/python -m benchmarks.cpu --python v2=.venv-bench-v2/bin/python $(BENCH)
+
+BENCH ?= --out benchmarks/results/cpu.json --table docs/benchmarks.md
+
+.venv-bench-v3/ready: pyproject.toml benchmarks/requirements-v3.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements-v3.txt --editable .
+	touch $@
+
+.venv-bench-v2/ready: benchmarks/requirements-v2.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements-v2.txt
+	touch $@
+
 clean:
-	rm -rf .venv .venv-demo demo-out build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-demo .venv-bench-v2 .venv-bench-v3 .bench-cache demo-out build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
 	find gzarr tests -name __pycache__ -type d -prune -exec rm -rf {} +

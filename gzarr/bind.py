@@ -60,7 +60,6 @@ def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayI
         _check_divides(grid, sharding.chunk_shape)
         grid = tuple(axis.subdivided(n) for axis, n in zip(grid, sharding.chunk_shape, strict=True))
 
-    @lru_cache(maxsize=256)
     def chain_for_shape(shape: Coords) -> Chain:
         chunk = ArrayRepr(meta.data_type.dtype, shape, meta.fill_value)
         return backend.prepare(prepare(specs, chunk), chunk)
@@ -68,18 +67,17 @@ def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayI
     # Shards of any length are cut into chunks of one length.
     uniform = is_regular(grid) or bool(shardings)
     first = chain_for_shape(chunk_shape(grid, (0,) * len(grid)))
-    chain: Callable[[Coords], Chain] = (
-        (lambda _: first) if uniform else (lambda coords: chain_for_shape(chunk_shape(grid, coords)))
-    )
+    chain: Callable[[Coords], Chain] = (lambda _: first) if uniform else _by_shape(grid, chain_for_shape)
     encode_key = meta.keys.encode
 
     def key(coords: Coords) -> str:
         return join_path(path, encode_key(coords))
 
-    levels = _levels(shardings)
+    layout: Direct | Sharded = Direct(objects, key)
     if shardings:
+        levels = _levels(shardings)
         levels(chunk_shape(objects, (0,) * len(objects)))  # what is wrong with an index is said now, not at a read
-    layout = Sharded(grid, objects, key, levels) if shardings else Direct(objects, key)
+        layout = Sharded(grid, objects, key, levels)
     nbytes = first.chunk.nbytes
     return ArrayIO(
         name=join_path(str(store), path),
@@ -101,6 +99,12 @@ def _cache(meta: ArrayMeta, store: Store, backend: Backend) -> ArrayChunks | Non
     lengths = tuple(axis.length if isinstance(axis, RegularAxis) else axis for axis in meta.grid)
     signature = (str(meta.data_type.dtype), lengths, meta.codecs)
     return ArrayChunks(cache, signature, store, store.lock_name(""))
+
+
+def _by_shape(grid: Grid, make: Callable[[Coords], Chain]) -> Callable[[Coords], Chain]:
+    """The chain of a chunk by its coordinates, where chunks differ in shape."""
+    kept = lru_cache(maxsize=256)(make)
+    return lambda coords: kept(chunk_shape(grid, coords))
 
 
 def find_shardings(specs: Sequence[CodecSpec], ndim: int) -> tuple[list[_Sharding], tuple[CodecSpec, ...]]:

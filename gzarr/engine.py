@@ -37,6 +37,8 @@ MAX_RETRIES = 100
 #: shared by the requests of a wave, while the cache that smaller waves are made for is of no use to it.
 WAITING_WAVE_NBYTES = 1 << 27
 
+_SINGLE = Work(1, 0, 1)
+
 #: Stored objects, by coordinates in the grid of objects, with the parts wanted of each.
 Wave: TypeAlias = list[tuple[Coords, list[Part]]]
 
@@ -93,7 +95,7 @@ def read(jobs: Sequence[ReadJob]) -> None:
     """Carry out reads. Raises: ChunkError for damaged chunks, StoreError."""
     for job in jobs:
         io = job.io
-        io.backend.run(partial(_read_wave, job), _waves(io, job.plan), _work(io, job.plan, job.out))
+        io.backend.run(partial(_read_wave, job), *_waves_and_work(io, job.plan, job.out))
 
 
 def write(job: WriteJob) -> None:
@@ -103,12 +105,23 @@ def write(job: WriteJob) -> None:
     """
     io = job.io
     io.store.check_writable()
-    io.backend.run(partial(_write_wave, job), _waves(io, job.plan), _work(io, job.plan, job.value))
+    io.backend.run(partial(_write_wave, job), *_waves_and_work(io, job.plan, job.value))
 
 
-def _waves(io: ArrayIO, plan: Plan) -> Iterator[Wave]:
-    """Cut a plan into waves of whole objects."""
-    limit = _wave_nchunks(io)
+def _waves_and_work(io: ArrayIO, plan: Plan, value: Array) -> tuple[Iterable[Wave], Work]:
+    """What is to be done, wave by wave, and how much that is in all."""
+    nparts = plan.nparts
+    if nparts == 1:
+        return (list(plan.groups(io.layout.objects)),), _SINGLE
+    nbytes = max(io.chunk_nbytes, 1)
+    limit = min(max(io.backend.wave_nbytes // nbytes, 1), io.backend.wave_nchunks)
+    limit = max(limit, min(io.store.concurrency, WAITING_WAVE_NBYTES // nbytes))
+    itemsize = value.dtype.itemsize if hasattr(value, "dtype") else 1
+    return _waves(io, plan, limit), Work(nparts, math.prod(plan.shape) * itemsize // max(nparts, 1), limit)
+
+
+def _waves(io: ArrayIO, plan: Plan, limit: int) -> Iterator[Wave]:
+    """Cut a plan into waves of whole objects, with ``limit`` chunks or few more."""
     wave: Wave = []
     count = 0
     for group in plan.groups(io.layout.objects):
@@ -119,18 +132,6 @@ def _waves(io: ArrayIO, plan: Plan) -> Iterator[Wave]:
             wave, count = [], 0
     if wave:
         yield wave
-
-
-def _wave_nchunks(io: ArrayIO) -> int:
-    nbytes = max(io.chunk_nbytes, 1)
-    limit = min(max(io.backend.wave_nbytes // nbytes, 1), io.backend.wave_nchunks)
-    return max(limit, min(io.store.concurrency, WAITING_WAVE_NBYTES // nbytes))
-
-
-def _work(io: ArrayIO, plan: Plan, value: Array) -> Work:
-    nparts = plan.nparts
-    itemsize = value.dtype.itemsize if hasattr(value, "dtype") else 1
-    return Work(nparts, math.prod(plan.shape) * itemsize // max(nparts, 1), _wave_nchunks(io))
 
 
 def _by_chain(io: ArrayIO, parts: Sequence[Part]) -> Iterable[tuple[Chain, Sequence[int]]]:

@@ -19,6 +19,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import sub
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -271,7 +272,7 @@ class Sharded:
             inner.locate(axis.bounds(c)[0])
             for axis, inner, c in zip(self.objects, self.grid, object_coords, strict=True)
         ]
-        local = [tuple(c - o for c, o in zip(coords, origin, strict=True)) for coords in chunks]
+        local = [tuple(map(sub, coords, origin)) for coords in chunks]
         return self.levels(chunk_shape(self.objects, object_coords)), local
 
     def _wants_whole(self, key: str, levels: Sequence[Level], wanted: int, generation: object | None) -> bool:
@@ -297,7 +298,7 @@ class Sharded:
         if index is None:
             return [None] * len(chunks)
         if len(levels) == 1:
-            return [_part_of(source, entry(index, level.place(c))) for c in chunks]
+            return _parts_of(source, index, [level.place(c) for c in chunks])
         return self._descend_nested(store, source, levels, (index, chunks))
 
     def _descend_nested(
@@ -376,6 +377,14 @@ def _index_request(source: _Source, level: Level) -> Request:
     if source.length < n:
         raise CodecError(f"a nested shard has {source.length} bytes, its index alone {n}", codec="sharding_indexed")
     return Request(source.key, source.start + source.length - n, n)
+
+
+def _parts_of(source: _Source, index: NDArray[np.uint64], chunks: Sequence[Coords]) -> list[Located]:
+    """`_part_of` for many chunks, given by coordinates in the index."""
+    if len(chunks) < 2:
+        return [_part_of(source, entry(index, coords)) for coords in chunks]
+    rows = index[tuple(np.array(chunks).T)]
+    return [_part_of(source, None if row[0] == MISSING else row) for row in map(tuple, rows.tolist())]
 
 
 def _part_of(source: _Source, place: tuple[int, int] | None) -> Located:

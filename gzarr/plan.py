@@ -169,28 +169,38 @@ def _parts(axes: tuple[tuple[Span, ...], ...]) -> Iterator[Part]:
     if not axes:
         yield Part((), (), (), full=True)
         return
+    if all(len(spans) == 1 for spans in axes):
+        coords, inside, out, full = zip(*[spans[0] for spans in axes], strict=True)
+        yield Part(coords, _joint(inside), _joint(out), all(full))
+        return
     # Column by column, as the interpreter's own loops: a part costs a microsecond.
     chunks, insides, outs, fulls = ([[span[i] for span in spans] for spans in axes] for i in range(4))
     make: Any = Part
-    inside: Iterator[Any] = product(*insides)
-    out: Iterator[Any] = product(*outs)
+    several: tuple[Iterator[Any], Iterator[Any]] = product(*insides), product(*outs)
     if any(type(index) is not slice for columns in (insides, outs) for column in columns for index in column):
-        inside, out = map(_joint, inside), map(_joint, out)
-    yield from map(make, product(*chunks), inside, out, map(all, product(*fulls)))
+        several = map(_joint, several[0]), map(_joint, several[1])
+    yield from map(make, product(*chunks), *several, map(all, product(*fulls)))
 
 
 def _joint(index: tuple[Any, ...]) -> tuple[Any, ...]:
     """An index that NumPy takes axis by axis: several index arrays beside each other would be paired up as points."""
-    if sum(1 for i in index if not isinstance(i, slice)) < 2:
+    if len(index) < 2 or sum(1 for i in index if type(i) is not slice) < 2:
         return index
     return np.ix_(*[np.arange(i.start, i.stop, i.step) if isinstance(i, slice) else i for i in index])
 
 
 def _range_spans(wanted: Range, axis: Axis) -> tuple[Span, ...]:
     start, step, count = wanted
+    if not count:
+        return ()
+    chunk = axis.locate(start)
+    low, high = axis.bounds(chunk)
+    last = start + (count - 1) * step
+    if last < high:  # all of it lies in one chunk
+        full = count == min(high, axis.extent) - low
+        return (Span(chunk, slice(start - low, last - low + 1, step), slice(0, count), full),)
     spans = []
     done = 0
-    chunk = axis.locate(start) if count else 0
     while done < count:
         low, high = axis.bounds(chunk)
         first = start + done * step
@@ -218,6 +228,12 @@ def _index_spans(indices: Indices, axis: Axis) -> tuple[Span, ...]:
     for first, last in pairwise(cuts):
         chunk = int(chunks[first])
         low, high = axis.bounds(chunk)
+        if last - first == 1:
+            at = int(indices[first]) - low
+            place = first if order is None else int(order[first])
+            full = min(high, axis.extent) - low == 1
+            spans.append(Span(chunk, slice(at, at + 1, 1), slice(place, place + 1, 1), full))
+            continue
         inside = indices[first:last] - low
         size = min(high, axis.extent) - low
         full = last - first >= size and np.unique(inside).size == size

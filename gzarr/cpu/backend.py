@@ -229,9 +229,9 @@ def _equals_fill(chunk: Array, spec: ArrayRepr) -> bool:
         fill_value, kind = spec.fill_value, type(spec.fill_value)
         return all(type(item) is kind and bool(item == fill_value) for item in chunk.flat)
     bits = _bits(np.asarray(chunk, order="C"))
-    fill = _bits(np.full(1, spec.fill_value, chunk.dtype))
+    fill = _bits(np.asarray(spec.fill_value, chunk.dtype).reshape(1))
     # Most chunks differ in their first element: no need to read the rest.
-    if not np.array_equal(bits[0], fill[0]) or not np.array_equal(bits[-1], fill[0]):
+    if bits[0].tobytes() != fill[0].tobytes() or bits[-1].tobytes() != fill[0].tobytes():
         return False
     return bool(np.all(bits == fill))
 

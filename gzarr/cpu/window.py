@@ -8,6 +8,7 @@ Blosc frame still encoded), and how to index them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +21,9 @@ from gzarr.plan import Part
 #: Smaller chunks are read and decoded whole: what a table costs to read is worth decoding this much.
 MIN_NBYTES = 1 << 18
 #: Parts that touch more than this share of a chunk take it whole.
-MAX_SHARE = 0.5
+MAX_SHARE = 0.7
+#: Points are looked at one by one up to one for so many bytes of a chunk; more of them are likely to touch all blocks.
+NBYTES_PER_POINT = 1 << 17
 
 
 class Window(NamedTuple):
@@ -71,6 +74,8 @@ def touched(part: Part, shape: Sequence[int], order: Sequence[int], itemsize: in
     """
     inside = part.inside
     if type(part.out) is not tuple:
+        if len(inside[0]) * NBYTES_PER_POINT > math.prod(shape) * itemsize:
+            return None
         return _touched_by_points([inside[axis] for axis in order], shape, itemsize)
     lows, counts = [0] * len(shape), list(shape)
     stride = itemsize

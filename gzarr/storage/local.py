@@ -20,6 +20,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Self
 
 from gzarr.errors import StoreError
@@ -99,6 +100,12 @@ def _remove_tree(directory: str) -> None:
         else:
             return
     shutil.rmtree(directory)
+
+
+@lru_cache(maxsize=4096)
+def _real_directory(path: str) -> str:
+    """A directory without symbolic links. Kept: looking at every part of a path takes as long as encoding a chunk."""
+    return os.path.realpath(path)
 
 
 def _temporary(directory: str) -> str:
@@ -249,7 +256,10 @@ class LocalStore(Store):
 
     def lock_name(self, key: str) -> Hashable:
         """The real absolute path of the file, so that stores with different roots agree."""
-        return os.path.normcase(os.path.realpath(self._prefix + key))
+        directory, _, name = (self._prefix + key).rpartition("/")
+        real = _real_directory(directory)
+        path = os.path.join(real, name)
+        return os.path.normcase(os.path.realpath(path) if os.path.islink(path) else path)
 
     def enclosing(self) -> tuple[Store, str] | None:
         """A store over the directory above, and the name of this one's in it."""

@@ -24,7 +24,7 @@ from gzarr.codecs import (
     TransposeCodec,
     ZstdCodec,
 )
-from gzarr.cpu import direct
+from gzarr.cpu import direct, window
 from gzarr.cpu.codecs.blosc_blocks import HEADER, cut_frame, read_table
 from gzarr.errors import ChunkError
 from gzarr.storage import CountingStore, LocalStore, MemoryStore
@@ -56,6 +56,7 @@ def small_chunks_count_as_large() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(direct, "MIN_NBYTES", 1)
         patch.setattr(direct, "MIN_SCRATCH_NBYTES", 1)
+        patch.setattr(window, "NBYTES_PER_POINT", 1)
         yield
 
 

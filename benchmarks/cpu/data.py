@@ -1,0 +1,161 @@
+"""The arrays that the workloads read: their values, their chunks and codecs, and where they lie in the cache."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+DATA_VERSION = 1  # raise it when values or layouts change: it names the folder in the cache
+VIRTUAL_BYTES = (10**6, 10**9, 10**12, 10**15, 10**16)  # 1 MB to 10 PB
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How large everything is; chunk sizes follow from the extents, so that chunk counts are those of the tables."""
+
+    side: int = 8000  # extent of both axes of the large arrays
+    small_per_side: int = 80  # small chunks along an axis; large ones: 8
+    images: int = 2000
+    image_side: int = 224
+    tiny_per_side: int = 100  # tiny chunks along an axis: 10,000 chunks
+    points: int = 100_000
+    members: int = 1000  # arrays in the group
+    missing: int = 1_000_000  # chunks touched at the end of the scaling curve
+
+    @property
+    def large(self) -> int:
+        """Extent of a large chunk."""
+        return self.side // 8
+
+    @property
+    def small(self) -> int:
+        """Extent of a small chunk."""
+        return self.side // self.small_per_side
+
+    @property
+    def name(self) -> str:
+        """Folder of this scale in the cache."""
+        return f"v{DATA_VERSION}-" + "-".join(str(value) for value in asdict(self).values())
+
+
+SMALL = Scale(160, 16, 40, 16, 10, 500, 20, 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How an array is stored. codec: "lz4" or "zstd" within Blosc at level 5 with byte shuffle, or None."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    chunks: tuple[int, ...]
+    codec: str | None = "lz4"
+    shards: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Values and how they are stored. values: a source, "last" for ones in the last chunk only, None for nothing."""
+
+    values: str | None
+    layout: Callable[[Scale], Layout]
+
+
+def _square(dtype: str, codec: str | None, *, small: bool = False, sharded: bool = False) -> Callable[[Scale], Layout]:
+    def layout(scale: Scale) -> Layout:
+        chunk = scale.small if small else scale.large
+        shards = (scale.large, scale.large) if sharded else None
+        return Layout((scale.side, scale.side), dtype, (chunk, chunk), codec, shards)
+
+    return layout
+
+
+def _images(scale: Scale) -> Layout:
+    one = (scale.image_side, scale.image_side, 3)
+    return Layout((scale.images, *one), "u1", (1, *one))
+
+
+def _tiny(scale: Scale) -> Layout:
+    side = 10 * scale.tiny_per_side
+    return Layout((side, side), "i4", (10, 10))
+
+
+def _missing(scale: Scale) -> Layout:
+    # One byte a chunk would measure nothing but bookkeeping, and larger ones the filling of memory.
+    return Layout((4 * scale.missing, 8), "i4", (4, 8), None)
+
+
+def _virtual(nbytes: int) -> Callable[[Scale], Layout]:
+    def layout(_: Scale) -> Layout:
+        return Layout((max(1, nbytes // 2**18), 2**16), "i4", (1, 2**12))
+
+    return layout
+
+
+DATASETS: dict[str, Dataset] = {
+    "lz4-i4": Dataset("i4", _square("i4", "lz4")),
+    "zstd-f4": Dataset("f4", _square("f4", "zstd")),
+    "lz4-i4-small": Dataset("i4", _square("i4", "lz4", small=True)),
+    "raw-f4": Dataset("f4", _square("f4", None)),
+    "sharded-zstd-i4": Dataset("i4", _square("i4", "zstd", small=True, sharded=True)),
+    "images": Dataset("images", _images),
+    "tiny": Dataset("tiny", _tiny),
+    "missing": Dataset(None, _missing),
+    **{f"virtual-{n:.0e}": Dataset("last", _virtual(n)) for n in VIRTUAL_BYTES},
+}
+GROUP = "group"  # made by `Scale.members` creations, not by one
+
+
+def make_source(name: str, scale: Scale) -> Any:
+    """The values of a source: smooth in both directions with noise in the low bits, as measured fields are."""
+    rng = np.random.default_rng(7)
+    if name == "images":
+        shape = (scale.images, scale.image_side, scale.image_side, 3)
+        ramp = np.add.outer(np.arange(scale.image_side), np.arange(scale.image_side))[None, :, :, None] // 4
+        return (ramp + rng.integers(0, 16, shape, dtype="u1")).astype("u1")
+    side = 10 * scale.tiny_per_side if name == "tiny" else scale.side
+    rows, columns = (np.cumsum(rng.integers(-20, 21, side, dtype="i4")) for _ in range(2))
+    field = (rows[:, None] + columns[None, :] + rng.integers(0, 16, (side, side), dtype="i4")).astype("i4")
+    return field.astype("f4") / np.float32(16) if name == "f4" else field
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """The folder with the sources (as .npy) and the datasets in every format."""
+
+    root: Path
+    scale: Scale
+
+    @property
+    def folder(self) -> Path:
+        """Where everything of this scale lies."""
+        return self.root / self.scale.name
+
+    def source(self, name: str) -> Any:
+        """The values, mapped into memory; made if they are missing."""
+        path = self.folder / f"{name}.npy"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = path.with_suffix(".partial.npy")
+            np.save(partial, make_source(name, self.scale))
+            partial.rename(path)
+        return np.load(path, mmap_mode="r")
+
+    def dataset(self, name: str, suffix: str) -> Path:
+        """Where a dataset lies in one format."""
+        return self.folder / (name + suffix)
+
+    def is_ready(self, name: str, suffix: str) -> bool:
+        """Whether a dataset was completely written."""
+        return self._marker(name, suffix).exists()
+
+    def mark_ready(self, name: str, suffix: str, by: str) -> None:
+        """Remember that a dataset is complete, and what wrote it."""
+        self._marker(name, suffix).write_text(json.dumps({"written by": by}))
+
+    def _marker(self, name: str, suffix: str) -> Path:
+        return self.folder / f"{name}{suffix}.ready"

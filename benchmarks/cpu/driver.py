@@ -1,0 +1,88 @@
+"""What a driver is: the few calls that the workloads are made of, in a library's own words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cpu.data import Layout
+
+
+class AbsentError(Exception):
+    """The library cannot take part in a workload; the message says why."""
+
+
+class Driver:
+    """What a library does for the workloads. Raises: AbsentError where it has no such thing."""
+
+    suffix = ".v3"  # the format that it reads and writes
+    version = ""
+
+    def open(self, path: Path) -> Any:
+        """Open an array for reading."""
+        raise NotImplementedError
+
+    def open_writable(self, path: Path) -> Any:
+        """Open an array for reading and writing."""
+        raise NotImplementedError
+
+    def create(self, path: Path, layout: Layout) -> Any:
+        """Create an array with fill value 0, replacing what is there."""
+        raise NotImplementedError
+
+    def read(self, array: Any, selection: Any) -> Any:
+        """A basic selection as a NumPy array."""
+        return array[selection]
+
+    def orthogonal(self, array: Any, selection: Any) -> Any:
+        """An index list for some of the axes."""
+        return array.oindex[selection]
+
+    def points(self, array: Any, coordinates: Any) -> Any:
+        """Elements by their coordinates."""
+        return array.vindex[coordinates]
+
+    def write(self, array: Any, selection: Any, value: Any) -> None:
+        """Store values in a basic selection."""
+        array[selection] = value
+
+    def append(self, array: Any, value: Any) -> Any:
+        """Add rows at the end; returns the array as it then is."""
+        array.append(value)
+        return array
+
+    def in_memory(self, path: Path) -> Any:
+        """The array of a directory, in this library's memory store."""
+        raise AbsentError("no memory store")
+
+    def remote(self, url: str) -> Any:
+        """Open an array behind HTTP."""
+        raise AbsentError("no HTTP store")
+
+    def create_group(self, path: Path) -> Any:
+        """Create a group, replacing what is there."""
+        raise AbsentError("no groups")
+
+    def open_group(self, path: Path) -> Any:
+        """Open a group for reading."""
+        raise AbsentError("no groups")
+
+    def names(self, group: Any) -> list[str]:
+        """Names of the members of a group."""
+        return list(group)
+
+    def members(self, group: Any) -> list[tuple[str, tuple[int, ...]]]:
+        """Names and shapes of the arrays in a group."""
+        return [(name, array.shape) for name, array in group.arrays()]
+
+
+def files(path: Path) -> dict[str, bytes]:
+    """Every file of a directory by its key."""
+    return {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+def itemsize(layout: Layout) -> int:
+    """Bytes of an element."""
+    return int(np.dtype(layout.dtype).itemsize)

@@ -1,0 +1,119 @@
+"""Drivers of the libraries that are no zarr-python: TensorStore, and h5py as a reference in another format."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cpu.data import Layout
+from benchmarks.cpu.driver import AbsentError, Driver, files, itemsize
+
+
+class TensorStore(Driver):
+    """TensorStore with its own defaults (no cache of chunks), but no fsync on writing, as in the others."""
+
+    def __init__(self) -> None:
+        import tensorstore
+
+        self.lib = tensorstore
+        self.version = version("tensorstore")
+
+    def _open(self, path: Path, **options: Any) -> Any:
+        kvstore = {"driver": "file", "path": str(path)}
+        return self.lib.open({"driver": "zarr3", "kvstore": kvstore}, **options).result()
+
+    def open(self, path: Path) -> Any:
+        return self._open(path, read=True)
+
+    def open_writable(self, path: Path) -> Any:
+        return self._open(path, read=True, write=True, context=self.lib.Context({"file_io_sync": False}))
+
+    def create(self, path: Path, layout: Layout) -> Any:
+        chain: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
+        if layout.codec:
+            blosc = {"cname": layout.codec, "clevel": 5, "shuffle": "shuffle", "typesize": itemsize(layout)}
+            chain.append({"name": "blosc", "configuration": {**blosc, "blocksize": 0}})
+        if layout.shards:
+            inner = {"chunk_shape": list(layout.chunks), "codecs": chain}
+            chain = [{"name": "sharding_indexed", "configuration": inner}]
+        grid = {"name": "regular", "configuration": {"chunk_shape": list(layout.shards or layout.chunks)}}
+        metadata = {"shape": list(layout.shape), "data_type": np.dtype(layout.dtype).name, "chunk_grid": grid}
+        metadata |= {"fill_value": 0, "codecs": chain}
+        spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(path)}, "metadata": metadata}
+        context = self.lib.Context({"file_io_sync": False})
+        return self.lib.open(spec, create=True, delete_existing=True, context=context).result()
+
+    def read(self, array: Any, selection: Any) -> Any:
+        return array[selection].read().result()
+
+    def orthogonal(self, array: Any, selection: Any) -> Any:
+        return array.oindex[selection].read().result()
+
+    def points(self, array: Any, coordinates: Any) -> Any:
+        return array.vindex[coordinates].read().result()
+
+    def write(self, array: Any, selection: Any, value: Any) -> None:
+        array[selection].write(value).result()
+
+    def append(self, array: Any, value: Any) -> Any:
+        rows = array.shape[0]
+        array = array.resize(exclusive_max=[rows + len(value), *array.shape[1:]]).result()
+        array[rows:].write(value).result()
+        return array
+
+    def in_memory(self, path: Path) -> Any:
+        context = self.lib.Context()
+        held = self.lib.KvStore.open("memory://", context=context).result()
+        for key, value in files(path).items():
+            held.write(key, value).result()
+        return self.lib.open({"driver": "zarr3", "kvstore": "memory://"}, read=True, context=context).result()
+
+    def remote(self, url: str) -> Any:
+        base, _, path = url.removeprefix("http://").partition("/")
+        kvstore = {"driver": "http", "base_url": f"http://{base}/{path}"}
+        return self.lib.open({"driver": "zarr3", "kvstore": kvstore}, read=True).result()
+
+
+class H5py(Driver):
+    """HDF5 files through h5py, with the same chunks and codecs by hdf5plugin."""
+
+    suffix = ".h5"
+
+    def __init__(self) -> None:
+        import h5py
+        import hdf5plugin
+
+        self.lib, self.plugin = h5py, hdf5plugin
+        self.version = h5py.__version__
+
+    def open(self, path: Path) -> Any:
+        return self.lib.File(path, "r", rdcc_nbytes=0)["data"]  # no cache of chunks, as in the others
+
+    def open_writable(self, path: Path) -> Any:
+        return self.lib.File(path, "r+")["data"]
+
+    def create(self, path: Path, layout: Layout) -> Any:
+        if layout.shards:
+            raise AbsentError("HDF5 has no shards")
+        codec = self.plugin.Blosc(cname=layout.codec, clevel=5, shuffle=1) if layout.codec else {}
+        shape = {"shape": layout.shape, "chunks": layout.chunks, "maxshape": (None,) * len(layout.shape)}
+        path.unlink(missing_ok=True)
+        return self.lib.File(path, "w").create_dataset("data", dtype=layout.dtype, **shape, **codec)
+
+    def orthogonal(self, array: Any, selection: Any) -> Any:
+        lists = [s for s in selection if not isinstance(s, slice)]
+        if len(lists) > 1:
+            raise AbsentError("h5py takes one index list")
+        return array[selection]
+
+    def points(self, array: Any, coordinates: Any) -> Any:
+        raise AbsentError("h5py has no selection of points")
+
+    def append(self, array: Any, value: Any) -> Any:
+        rows = array.shape[0]
+        array.resize(rows + len(value), axis=0)
+        array[rows:] = value
+        return array

@@ -1,0 +1,158 @@
+"""Drivers of gzarr, of both zarr-pythons and of zarrs-python, which all speak zarr's words."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cpu.data import Layout
+from benchmarks.cpu.driver import AbsentError, Driver, files, itemsize
+
+FUSED = "zarr.core.codec_pipeline.FusedCodecPipeline"
+
+
+class Gzarr(Driver):
+    """gzarr on the CPU."""
+
+    def __init__(self) -> None:
+        import gzarr
+
+        self.lib = gzarr
+        self.version = gzarr.__version__
+
+    def open(self, path: Path) -> Any:
+        return self.lib.open_array(path, mode="r", device="cpu")
+
+    def open_writable(self, path: Path) -> Any:
+        return self.lib.open_array(path, mode="r+", device="cpu")
+
+    def create(self, path: Path, layout: Layout) -> Any:
+        codec = layout.codec and self.lib.codecs.BloscCodec(layout.codec, 5, "shuffle")
+        kinds = {"chunks": layout.chunks, "shards": layout.shards, "compressors": codec}
+        return self.lib.create_array(
+            path, shape=layout.shape, dtype=layout.dtype, fill_value=0, overwrite=True, device="cpu", **kinds
+        )
+
+    def in_memory(self, path: Path) -> Any:
+        return self.lib.open_array(self.lib.MemoryStore(files(path)), mode="r", device="cpu")
+
+    def remote(self, url: str) -> Any:
+        try:
+            return self.lib.open_array(url, mode="r", device="cpu")
+        except self.lib.StoreError as error:
+            raise AbsentError("no HTTP store yet") from error
+
+    def create_group(self, path: Path) -> Any:
+        return self.lib.open_group(path, mode="w", device="cpu")
+
+    def open_group(self, path: Path) -> Any:
+        return self.lib.open_group(path, mode="r", device="cpu")
+
+
+class Zarr3(Driver):
+    """zarr-python 3 with one of its codec pipelines. pipeline: its dotted name, or None for the default."""
+
+    def __init__(self, pipeline: str | None = None) -> None:
+        import zarr
+
+        if int(zarr.__version__.split(".")[0]) < 3:
+            raise AbsentError(f"zarr {zarr.__version__} is installed, not zarr 3")
+        if pipeline == FUSED and not hasattr(sys.modules["zarr.core.codec_pipeline"], "FusedCodecPipeline"):
+            raise AbsentError(f"zarr {zarr.__version__} has no fused pipeline")
+        if pipeline:
+            zarr.config.set({"codec_pipeline.path": pipeline})
+        self.lib = zarr
+        self.version = zarr.__version__
+
+    def open(self, path: Path) -> Any:
+        return self.lib.open_array(str(path), mode="r")
+
+    def open_writable(self, path: Path) -> Any:
+        return self.lib.open_array(str(path), mode="r+")
+
+    def create(self, path: Path, layout: Layout) -> Any:
+        blosc = self.lib.codecs.BloscCodec
+        codec = layout.codec and blosc(cname=layout.codec, clevel=5, shuffle="shuffle", typesize=itemsize(layout))
+        kinds = {"chunks": layout.chunks, "shards": layout.shards, "compressors": codec}
+        return self.lib.create_array(
+            str(path), shape=layout.shape, dtype=layout.dtype, fill_value=0, overwrite=True, **kinds
+        )
+
+    def in_memory(self, path: Path) -> Any:
+        buffer = self.lib.core.buffer.default_buffer_prototype().buffer
+        held = {key: buffer.from_bytes(value) for key, value in files(path).items()}
+        return self.lib.open_array(self.lib.storage.MemoryStore(held), mode="r")
+
+    def remote(self, url: str) -> Any:
+        return self.lib.open_array(self.lib.storage.FsspecStore.from_url(url, read_only=True), mode="r")
+
+    def create_group(self, path: Path) -> Any:
+        return self.lib.open_group(str(path), mode="w")
+
+    def open_group(self, path: Path) -> Any:
+        return self.lib.open_group(str(path), mode="r")
+
+
+class ZarrFused(Zarr3):
+    """zarr-python 3 with its fused pipeline, and with obstore instead of fsspec for HTTP."""
+
+    def __init__(self) -> None:
+        super().__init__(FUSED)
+
+    def remote(self, url: str) -> Any:
+        from obstore.store import HTTPStore
+
+        store = HTTPStore.from_url(url, client_options={"allow_http": True})
+        return self.lib.open_array(self.lib.storage.ObjectStore(store, read_only=True), mode="r")
+
+
+class Zarrs(Zarr3):
+    """zarr-python 3 with the pipeline of zarrs-python."""
+
+    def __init__(self) -> None:
+        import zarrs
+
+        super().__init__("zarrs.ZarrsCodecPipeline")
+        self.version = f"{zarrs.__version__} (zarr {self.version})"
+
+
+class Zarr2(Driver):
+    """zarr 2, on v2 arrays with the same chunks and codecs."""
+
+    suffix = ".v2"
+
+    def __init__(self) -> None:
+        import numcodecs
+        import zarr
+
+        if not zarr.__version__.startswith("2."):
+            raise AbsentError(f"zarr {zarr.__version__} is installed, not zarr 2")
+        self.lib, self.numcodecs = zarr, numcodecs
+        self.version = zarr.__version__
+
+    def open(self, path: Path) -> Any:
+        return self.lib.open_array(str(path), mode="r")
+
+    def open_writable(self, path: Path) -> Any:
+        return self.lib.open_array(str(path), mode="r+")
+
+    def create(self, path: Path, layout: Layout) -> Any:
+        if layout.shards:
+            raise AbsentError("zarr 2 has no shards")
+        codec = layout.codec and self.numcodecs.Blosc(layout.codec, 5, self.numcodecs.Blosc.SHUFFLE)
+        return self.lib.open_array(
+            str(path), mode="w", shape=layout.shape, chunks=layout.chunks, dtype=layout.dtype, compressor=codec
+        )
+
+    def in_memory(self, path: Path) -> Any:
+        return self.lib.open_array(self.lib.storage.KVStore(files(path)), mode="r")
+
+    def remote(self, url: str) -> Any:
+        return self.lib.open_array(self.lib.storage.FSStore(url), mode="r")
+
+    def create_group(self, path: Path) -> Any:
+        return self.lib.open_group(str(path), mode="w")
+
+    def open_group(self, path: Path) -> Any:
+        return self.lib.open_group(str(path), mode="r")

@@ -1,0 +1,174 @@
+"""One run: the workloads, the peak memory and the two curves, with all libraries taking turns."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cpu.catalogue import ARRAY_SIZES, CHUNKS_TOUCHED, MEMORY, WORKLOADS
+from benchmarks.cpu.data import Cache
+from benchmarks.cpu.libraries import REFERENCES
+from benchmarks.cpu.race import BUDGET_S, ROOT, Runner, make_data, race, running
+from benchmarks.cpu.workloads import Workload
+
+DELAY_S = 0.02  # of the remote store
+LONGEST_S = 10.0  # a library whose next step on the curve would take longer stops there
+SPREAD = 3.0  # by which costs on a curve may differ on a noisy machine and still be called constant
+
+Show = Callable[[str, Mapping[str, Any]], None]
+
+
+def run(
+    names: Sequence[str],
+    pythons: Mapping[str, str],
+    cache: Cache,
+    rounds: int,
+    only: Sequence[str],
+    show: Show,
+) -> dict[str, Any]:
+    """Measure everything, or the workloads and curves whose names contain one of ``only``.
+
+    names: libraries. pythons: environment -> its Python. show: called with every row as it is there.
+    Returns: what `report` draws, and JSON can hold.
+    """
+
+    def chosen(workloads: Sequence[Workload]) -> list[Workload]:
+        return [each for each in workloads if not only or any(part in each.name for part in only)]
+
+    rows, touched, sizes = chosen(WORKLOADS), chosen(CHUNKS_TOUCHED), chosen(ARRAY_SIZES)
+    touched = [each for each in touched if each.chunks <= cache.scale.missing]
+    measure_memory = MEMORY if not only else [each for each in MEMORY if "memory" in only]
+    result: dict[str, Any] = {"machine": machine(), "scale": asdict(cache.scale), "rounds": rounds}
+    cache.folder.mkdir(parents=True, exist_ok=True)
+    with served(cache.folder) as url, running(names, pythons, cache, url) as runners:
+        result["libraries"] = {r.library: r.about for r in runners}
+        make_data(runners, [*rows, *touched, *sizes, *measure_memory], cache)
+        result["workloads"] = {}
+        budget_s = BUDGET_S if cache.scale.side >= 1000 else BUDGET_S / 10
+        for each in rows:
+            found = race(runners, each, rounds, budget_s)
+            result["workloads"][each.name] = {"section": each.section, "results": found}
+            show(each.name, found)
+        result["chunks"] = curve(runners, touched, min(rounds, 3), budget_s, show)
+        result["sizes"] = {each.name: race(runners, each, rounds, budget_s) for each in sizes}
+        for name, found in result["sizes"].items():
+            show(name, found)
+    result["machine"]["load_at_end"] = load()
+    result["memory"] = {each.name: memory(names, pythons, cache, each, show) for each in measure_memory}
+    return result
+
+
+def curve(
+    runners: Sequence[Runner], steps: Sequence[Workload], rounds: int, budget_s: float, show: Show
+) -> dict[str, Any]:
+    """The time for ever more chunks; a peer drops out where the next step would take too long, gzarr never."""
+    found: dict[str, Any] = {}
+    for step in steps:
+        slow = {name for each in found.values() for name, reply in each.items() if _is_long(reply)} - {"gzarr"}
+        racing = [r for r in runners if r.library not in slow]
+        found[step.name] = race(racing, step, rounds, budget_s)
+        for runner in runners:
+            found[step.name].setdefault(runner.library, {"absent": f"would take more than {LONGEST_S:.0f} s"})
+        show(step.name, found[step.name])
+    return found
+
+
+def _is_long(result: Mapping[str, Any]) -> bool:
+    return 10 * float(result.get("median_s", 0)) > LONGEST_S
+
+
+def memory(
+    names: Sequence[str], pythons: Mapping[str, str], cache: Cache, workload: Workload, show: Show
+) -> dict[str, Any]:
+    """Peak bytes over the output, each library in a fresh process, so that nothing of earlier calls is reused."""
+    results = {}
+    for name in names:
+        with running([name], pythons, cache, None) as (runner,):
+            make_data([runner], [workload], cache)
+            reply = runner.ask("memory", workload=workload.name)
+            if "peak_bytes" in reply:
+                reply["over_output_bytes"] = max(0, reply["peak_bytes"] - reply["output_bytes"])
+            results[name] = reply
+    show("memory, " + workload.name, results)
+    return results
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The folder behind a slow HTTP server; gives its URL."""
+    command = [sys.executable, "-m", "benchmarks.cpu.server", str(folder), str(DELAY_S)]
+    where = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=where, cwd=ROOT) as process:
+        try:
+            if process.stdout is None:
+                raise RuntimeError("the server has no output")
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers are measured on."""
+    info = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*:\s*(.*)", info.read_text()) if info.exists() else []
+    about = {"cpu": names[0] if names else platform.processor(), "cores": os.cpu_count()}
+    return about | {
+        "system": platform.system(),
+        "load_at_start": load(),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def load() -> float:
+    """Processes that want a core, over the last minute: above 1 before the start, others are at work."""
+    return round(os.getloadavg()[0], 1)
+
+
+# -- what follows from a result ----------------------------------------------------------------------------------
+
+
+def ratio(found: Mapping[str, Any]) -> float | None:
+    """Time of the best peer over gzarr's; None where either is absent."""
+    peers = [r["median_s"] for name, r in found.items() if "median_s" in r and name not in {"gzarr", *REFERENCES}]
+    own = found.get("gzarr", {}).get("median_s")
+    return min(peers) / own if peers and own else None
+
+
+def mean_ratio(result: Mapping[str, Any]) -> float | None:
+    """Geometric mean of the ratios of all workloads."""
+    ratios = [r for each in result["workloads"].values() if (r := ratio(each["results"]))]
+    return statistics.geometric_mean(ratios) if ratios else None
+
+
+def faults(result: Mapping[str, Any]) -> list[str]:
+    """What must not be: failures of gzarr, and wrong answers of any library."""
+    tables = [each["results"] for each in result["workloads"].values()]
+    tables += [*result["chunks"].values(), *result["sizes"].values(), *result["memory"].values()]
+    found = [f"gzarr: {r[k]}" for t in tables for k in ("wrong", "failed") for r in [t.get("gzarr", {})] if k in r]
+    return found + [f"{n}: {r['wrong']}" for t in tables for n, r in t.items() if "wrong" in r and n != "gzarr"]
+
+
+def not_linear(result: Mapping[str, Any]) -> list[str]:
+    """Where gzarr's cost for a chunk grows with the chunks touched, or with the size of the array."""
+    costs = {}
+    for step in CHUNKS_TOUCHED:
+        median = result["chunks"].get(step.name, {}).get("gzarr", {}).get("median_s")
+        # Below a thousand chunks the cost of the call itself counts.
+        if median and step.chunks >= 1000:
+            costs[step.name] = median / step.chunks
+    sizes = {name: r["gzarr"]["median_s"] for name, r in result["sizes"].items() if "median_s" in r.get("gzarr", {})}
+    found = []
+    for what, values in (("cost of a chunk", costs), ("cost of a chunk in arrays of other sizes", sizes)):
+        first = next(iter(values.values()), 0.0)
+        found += [f"the {what} grows: {n} {v / first:.1f} times" for n, v in values.items() if v > SPREAD * first]
+    return found

@@ -1,0 +1,131 @@
+"""Starts a worker for each library and lets them take turns, so that a busy moment of the machine hits all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cpu.data import GROUP, Cache
+from benchmarks.cpu.libraries import LIBRARIES
+from benchmarks.cpu.workloads import Workload
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 300.0
+BUDGET_S = 0.15  # of one library in one round
+
+
+@dataclass(slots=True)
+class Runner:
+    """A library in its process. reason: why it does not run, if it does not."""
+
+    library: str
+    process: subprocess.Popen[str] | None
+    about: dict[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+    def ask(self, do: str, **given: Any) -> dict[str, Any]:
+        """Send a request and wait for its reply; a worker that dies or hangs is absent from then on."""
+        if self.process is None or self.process.stdin is None or self.process.stdout is None:
+            return {"absent": self.reason}
+        try:
+            self.process.stdin.write(json.dumps({"do": do, **given}) + "\n")
+            self.process.stdin.flush()
+            ready, _, _ = select.select([self.process.stdout], [], [], TIMEOUT_S)
+            line = self.process.stdout.readline() if ready else ""
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            self.reason = f"its process ended or took more than {TIMEOUT_S:.0f} s in {given.get('workload', do)!r}"
+            self.stop()
+            return {"failed": self.reason}
+        reply: dict[str, Any] = json.loads(line)
+        return reply
+
+    def stop(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            for pipe in (self.process.stdin, self.process.stdout):
+                if pipe is not None:
+                    pipe.close()
+        self.process = None
+
+
+def start(library: str, pythons: Mapping[str, str], cache: Cache, url: str | None) -> Runner:
+    """Start a library's worker."""
+    environment = LIBRARIES[library][0]
+    if environment not in pythons:
+        return Runner(library, None, reason=f"no environment {environment!r} (make bench makes it)")
+    where = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [pythons[environment], "-m", "benchmarks.cpu.worker", library, str(cache.root)]
+    command += [json.dumps(asdict(cache.scale)), *([url] if url else [])]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    runner = Runner(library, subprocess.Popen(command, **pipes, text=True, env=where, cwd=ROOT))
+    reply = runner.ask("hello")
+    if "version" not in reply:
+        runner.stop()
+        runner.reason = next(iter(reply.values()))
+    runner.about = reply
+    return runner
+
+
+@contextmanager
+def running(names: Sequence[str], pythons: Mapping[str, str], cache: Cache, url: str | None) -> Iterator[list[Runner]]:
+    """The workers of these libraries, ended at the end."""
+    runners: list[Runner] = []
+    try:
+        for name in names:
+            runners.append(start(name, pythons, cache, url))
+            if runners[-1].process is None:
+                print(f"{name} takes no part: {runners[-1].reason}", file=sys.stderr)
+        yield runners
+    finally:
+        for runner in runners:
+            runner.ask("finish")
+            runner.stop()
+
+
+def make_data(runners: Sequence[Runner], workloads: Sequence[Workload], cache: Cache) -> None:
+    """Every dataset in every format; the first library that can writes it, gzarr for v3."""
+    wanted = dict.fromkeys(name for workload in workloads for name in workload.datasets)
+    for name in wanted:
+        for runner in runners:
+            reply = runner.ask("make", dataset=name)
+            if "failed" in reply and name != GROUP:
+                print(f"{runner.library} cannot write {name}: {reply['failed']}", file=sys.stderr)
+
+
+def race(runners: Sequence[Runner], workload: Workload, rounds: int, budget_s: float = BUDGET_S) -> dict[str, Any]:
+    """Time one workload: library -> {"median_s", "rounds_s"} or why it is absent."""
+    results: dict[str, Any] = {}
+    racing: list[Runner] = []
+    for runner in runners:
+        reply = runner.ask("prepare", workload=workload.name)
+        if "first_s" in reply:
+            racing.append(runner)
+            results[runner.library] = {"rounds_s": []}
+        else:
+            results[runner.library] = reply
+    for number in range(rounds):
+        turn = number % len(racing) if racing else 0
+        for runner in (*racing[turn:], *racing[:turn]):
+            reply = runner.ask("time", budget_s=budget_s)
+            if "seconds" in reply:
+                results[runner.library]["rounds_s"].append(statistics.median(reply["seconds"]))
+            else:
+                results[runner.library] = reply
+                racing.remove(runner)
+    for result in results.values():
+        if result.get("rounds_s"):
+            result["median_s"] = statistics.median(result["rounds_s"])
+    return results

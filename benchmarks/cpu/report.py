@@ -1,0 +1,121 @@
+"""Draws the result of a run as Markdown tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cpu.libraries import REFERENCES
+from benchmarks.cpu.measure import mean_ratio, ratio
+
+START, END = "<!-- cpu: generated -->", "<!-- end -->"
+TITLES = {"reads": "Reads", "hierarchies": "Opening and listing", "writes": "Writes", "remote": "A store 20 ms away"}
+
+
+def document(result: Mapping[str, Any]) -> str:
+    """All tables of a result."""
+    names = list(result["libraries"])
+    parts = [about(result)]
+    for section, title in TITLES.items():
+        rows = {n: w["results"] for n, w in result["workloads"].items() if w["section"] == section}
+        parts.append(table(f"{title} (ms)", names, rows, times_text, ratio_text))
+    parts.append(
+        table("Chunks touched, none of them stored (microseconds a chunk)", names, result["chunks"], cost_text)
+    )
+    parts.append(table("One 16 KiB chunk out of arrays of other sizes (ms)", names, result["sizes"], times_text))
+    parts.append(table("Peak memory beyond the output (MB)", names, result["memory"], memory_text))
+    parts.append(absences(result))
+    return "\n\n".join(part for part in parts if part)
+
+
+def about(result: Mapping[str, Any]) -> str:
+    """Versions, machine and the geometric mean."""
+    versions = [f"{name} {a['version']}" for name, a in result["libraries"].items() if "version" in a]
+    pythons = sorted({a["python"] for a in result["libraries"].values() if "python" in a})
+    where = result["machine"]
+    mean = mean_ratio(result)
+    lines = [f"{', '.join(versions)}; Python {' and '.join(pythons)}; {where['cpu']}, {where['cores']} cores, "]
+    lines[0] += f"{where['system']}, {where['date']}, load {where['load_at_start']} at the start"
+    lines[0] += f" and {where['load_at_end'] or 'not recorded'} at the end. Medians of {result['rounds']} rounds."
+    if mean:
+        lines.append(f"**Best peer / gzarr, geometric mean of all workloads: {mean:.2f}.**")
+    return "\n\n".join(lines)
+
+
+def table(
+    title: str,
+    names: list[str],
+    rows: Mapping[str, Mapping[str, Any]],
+    cell: Callable[[str, Mapping[str, Any]], str],
+    last: Callable[[Mapping[str, Any]], str] | None = None,
+) -> str:
+    """One table; empty where there are no rows."""
+    if not rows:
+        return ""
+    heads = [name + (" (reference)" if name in REFERENCES else "") for name in names]
+    lines = [["workload", *heads, *(["best peer / gzarr"] if last else [])]]
+    lines.append(["---", *["---:"] * (len(lines[0]) - 1)])
+    for label, found in rows.items():
+        cells = [cell(label, found[n]) if n in found else "" for n in names]
+        lines.append([label, *cells, *([last(found)] if last else [])])
+    return "\n".join([f"### {title}", "", *("| " + " | ".join(line) + " |" for line in lines)])
+
+
+def times_text(_: str, found: Mapping[str, Any]) -> str:
+    """A median in milliseconds."""
+    return digits(found["median_s"] * 1e3) if "median_s" in found else ""
+
+
+def cost_text(label: str, found: Mapping[str, Any]) -> str:
+    """Microseconds for one of the chunks."""
+    chunks = int(label.split(maxsplit=1)[0].replace(",", ""))
+    return digits(found["median_s"] / chunks * 1e6) if "median_s" in found else ""
+
+
+def memory_text(_: str, found: Mapping[str, Any]) -> str:
+    """Megabytes."""
+    return digits(found["over_output_bytes"] / 1e6) if "over_output_bytes" in found else ""
+
+
+def ratio_text(found: Mapping[str, Any]) -> str:
+    """How many times faster gzarr is than the best peer; bold where it is slower."""
+    value = ratio(found)
+    if value is None:
+        return ""
+    return f"{value:.2f}" if value >= 1 else f"**{value:.2f}**"
+
+
+def digits(value: float) -> str:
+    """Three significant digits."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def absences(result: Mapping[str, Any]) -> str:
+    """Who takes no part in what, and why."""
+    reasons: dict[str, list[str]] = {}
+    tables = {n: w["results"] for n, w in result["workloads"].items()}
+    for label, found in {**tables, **result["chunks"], **result["sizes"]}.items():
+        for name, reply in found.items():
+            why = reply.get("absent") or reply.get("failed") or reply.get("wrong")
+            if why:
+                reasons.setdefault(f"{name}: {why}", []).append(label)
+    lines = []
+    for why, labels in reasons.items():
+        where = "all" if len(labels) >= len(tables) else ", ".join(labels)
+        lines.append(f"- {why} ({where})")
+    return "\n".join(["### Who takes no part", "", *lines]) if lines else ""
+
+
+def insert(path: Path, text: str) -> None:
+    """Put the tables between the markers of a Markdown file. Raises: ValueError if it has no markers."""
+    before, start, rest = path.read_text().partition(START)
+    _, end, after = rest.partition(END)
+    if not (start and end):
+        raise ValueError(f"{path} has no lines {START!r} and {END!r} to put the tables between")
+    path.write_text(f"{before}{START}\n{text}\n{END}{after}")
+
+
+def inserted(path: Path) -> str:
+    """The tables that a Markdown file holds."""
+    return path.read_text().partition(START)[2].partition(END)[0].strip()

@@ -1,0 +1,140 @@
+"""The CPU benchmark runs, notices wrong answers, and its documentation shows what was measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.cpu.catalogue import BY_NAME, WORKLOADS
+from benchmarks.cpu.data import SMALL, Cache
+from benchmarks.cpu.measure import faults, not_linear, ratio, served
+from benchmarks.cpu.race import make_data, race, running
+from benchmarks.cpu.report import document, insert, inserted
+from benchmarks.cpu.server import requested_range
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 120
+
+
+def bench(*options: str, cache: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks.cpu", "--small", "--rounds", "1", "--cache", str(cache), *options]
+    where = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, cwd=ROOT, env=where, check=False)
+
+
+def test_every_workload_runs_in_gzarr_and_gives_the_values_of_the_source(tmp_path: Path) -> None:
+    out = tmp_path / "cpu.json"
+    done = bench("--peers", "gzarr", "--out", str(out), *chosen_rows(), cache=tmp_path / "cache")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(out.read_text())
+    local = {each.name for each in WORKLOADS if each.section != "remote"}
+    assert {n for n, each in result["workloads"].items() if "median_s" in each["results"]["gzarr"]} >= local
+    assert len(result["chunks"]) == 4  # 1 to 1000 chunks
+    assert all(each["gzarr"]["median_s"] > 0 for each in (*result["chunks"].values(), *result["sizes"].values()))
+
+
+def chosen_rows() -> list[str]:
+    """Everything but peak memory, which starts a process for each row."""
+    return [word for name in BY_NAME for word in ("--only", name)]
+
+
+def test_peers_are_timed_beside_gzarr_and_tables_are_written(tmp_path: Path) -> None:
+    table = tmp_path / "table.md"
+    table.write_text("before\n<!-- cpu: generated -->\nold\n<!-- end -->\nafter\n")
+    wanted = ["--only", "open an array", "--only", "20 ms", "--only", "80 small"]
+    done = bench("--peers", "gzarr,zarr,tensorstore,zarr 2", "--table", str(table), *wanted, cache=tmp_path / "cache")
+    assert done.returncode == 0, done.stderr
+    text = table.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert "| one row, 80 small chunks |" in text
+    assert "geometric mean of all workloads" in text
+    assert "zarr 2: no environment 'v2'" in text
+
+
+def test_a_wrong_answer_is_found(tmp_path: Path) -> None:
+    cache, workload = Cache(tmp_path, SMALL), BY_NAME["one element"]
+    with running(["gzarr"], {"v3": sys.executable}, cache, None) as runners:
+        make_data(runners, [workload], cache)
+        source = cache.folder / "i4.npy"
+        np.save(source, np.load(source) + 1)
+        found = race(runners, workload, rounds=1, budget_s=0)
+    assert found == {"gzarr": {"wrong": "the answer differs from the source"}}
+    result = {"workloads": {"one element": {"results": found}}, "chunks": {}, "sizes": {}, "memory": {}}
+    assert faults(result) == ["gzarr: the answer differs from the source"]
+
+
+def test_a_library_whose_process_dies_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    cache, workload = Cache(tmp_path, SMALL), BY_NAME["one element in memory"]
+    with running(["zarr", "gzarr"], {"v3": sys.executable}, cache, None) as runners:
+        make_data(runners, [workload], cache)
+        assert runners[0].process is not None
+        runners[0].process.kill()
+        found = race(runners, workload, rounds=2, budget_s=0)
+    assert "process ended" in found["zarr"]["failed"]
+    assert len(found["gzarr"]["rounds_s"]) == 2
+
+
+def test_ratio_is_best_peer_over_gzarr_without_references() -> None:
+    times = {"gzarr": 2.0, "zarr": 8.0, "tensorstore": 3.0, "h5py": 1.0}
+    assert ratio({name: {"median_s": t} for name, t in times.items()}) == 1.5
+    assert ratio({"gzarr": {"median_s": 1.0}, "zarr": {"absent": "no"}}) is None
+
+
+def test_a_cost_that_grows_is_a_fault() -> None:
+    def step(chunks: int, seconds: float) -> dict[str, dict[str, dict[str, float]]]:
+        return {f"{chunks:,} missing chunks": {"gzarr": {"median_s": seconds}}}
+
+    linear = {**step(1000, 0.01), **step(10**4, 0.1), **step(10**6, 12)}
+    assert not_linear({"chunks": linear, "sizes": {}}) == []
+    quadratic = {**step(1000, 0.01), **step(10**4, 1.0)}
+    assert not_linear({"chunks": quadratic, "sizes": {}}) == [
+        "the cost of a chunk grows: 10,000 missing chunks 10.0 times"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (None, (0, 100, 200)),
+        ("bytes=10-19", (10, 20, 206)),
+        ("bytes=90-", (90, 100, 206)),
+        ("bytes=-4", (96, 100, 206)),
+    ],
+)
+def test_the_server_knows_byte_ranges(header: str | None, expected: tuple[int, int, int]) -> None:
+    assert requested_range(header, 100) == expected
+
+
+def test_the_server_serves_ranges_of_files_late(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(range(100)))
+    with served(tmp_path) as url:
+        request = urllib.request.Request(f"{url}/a", headers={"Range": "bytes=5-7"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert answer.read() == bytes([5, 6, 7])
+            assert answer.headers["Content-Range"] == "bytes 5-7/100"
+
+
+def test_the_documentation_shows_the_result_that_is_kept() -> None:
+    result = json.loads((ROOT / "benchmarks/results/cpu.json").read_text())
+    assert inserted(ROOT / "docs/benchmarks.md") == document(result)
+
+
+def test_tables_need_markers(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("nothing\n")
+    with pytest.raises(ValueError, match="has no lines"):
+        insert(page, "text")
+
+
+def test_unknown_names_are_refused_with_those_that_exist(tmp_path: Path) -> None:
+    assert "there are gzarr, zarr" in bench("--peers", "nozarr", cache=tmp_path).stderr
+    assert "no row contains 'nothing'" in bench("--only", "nothing", cache=tmp_path).stderr
