@@ -26,6 +26,7 @@ from gzarr.codecs import (
     ZstdCodec,
     parse_codec,
 )
+from gzarr.codecs.nvcomp import SPECS, NvcompCodec, NvcompDeflateCodec, NvcompSnappyCodec
 from gzarr.codecs.v2 import from_v2, to_v2
 from gzarr.errors import CodecError, MetadataError
 from tests.codecs.chains import CpuChain, chain_for, sample
@@ -66,6 +67,8 @@ CASES = [
     Case(GzipCodec()),
     Case(GzipCodec(0)),
     Case(Crc32cCodec()),
+    Case(NvcompDeflateCodec(1)),
+    Case(NvcompSnappyCodec()),
     Case(N5Codec("<i4", (4, 6), {"id": "gzip", "level": 1}), ("<i4",), ((4, 6),)),
     Case(N5Codec("<f8", (2, 3, 5)), ("<f8",), ((2, 3, 5),)),
     Case(VLenUTF8Codec(), ("O", "T")),
@@ -283,6 +286,9 @@ def test_what_a_codec_cannot_encode_is_refused_when_it_is_prepared(case: Case) -
 
 
 def test_every_spec_class_of_the_package_runs_this_contract() -> None:
-    known = {cls.__name__ for cls in CodecSpec.__subclasses__() if cls.__module__.startswith("gzarr.")}
-    # a shard computes nothing by itself: it is a layout, tested with the engine
-    assert known - {type(case.spec).__name__ for case in CASES} == {ShardingCodec.__name__}
+    classes = [*CodecSpec.__subclasses__(), *NvcompCodec.__subclasses__()]
+    known = {cls.__name__ for cls in classes if cls.__module__.startswith("gzarr.")} - {NvcompCodec.__name__}
+    # A shard computes nothing by itself: it is a layout, tested with the engine. Of nvCOMP's codecs, one needs its
+    # library and the others a GPU: tests/gpu/test_nvcomp_codecs.py.
+    on_gpus = {cls.__name__ for cls in SPECS} - {NvcompDeflateCodec.__name__, NvcompSnappyCodec.__name__}
+    assert known - {type(case.spec).__name__ for case in CASES} == {ShardingCodec.__name__} | on_gpus
