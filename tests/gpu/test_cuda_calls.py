@@ -23,8 +23,8 @@ from numcodecs import Blosc, Zlib, Zstd
 
 import gzarr
 from benchmarks import gpu as benchmark
-from benchmarks import gpu_questions
-from benchmarks.on_gpu import Gpu, Tables
+from benchmarks import gpu_questions, gpu_reads, gpu_sums
+from benchmarks.on_gpu import Gpu, Tables, wall_seconds
 from gzarr.gpu import kernels, nvcomp
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.crossover import NEVER
@@ -424,14 +424,42 @@ def test_members_of_gzip_are_what_they_are_called() -> None:
     assert bytes(Zstd().decode(gpu_questions.zstd_without_size(gpu_questions.TEXT))) == gpu_questions.TEXT
 
 
-@pytest.mark.parametrize("name", ["bandwidths", "launch_costs", "crc32c_rate", "place_box_variants"])
+MEASUREMENTS = ["bandwidths", "launch_costs", "sum_rates", "place_box_variants", "small_reads", "readers", "lanes"]
+
+
+@pytest.mark.parametrize("name", [*MEASUREMENTS, "auto_reader"])
 def test_measurements_run_through(gpu: Gpu, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_questions, "COPY_NBYTES", 1 << 21)
-    monkeypatch.setattr(gpu_questions, "CRC_NBYTES", 1 << 24)
     monkeypatch.setattr(gpu_questions, "SIDE", 64)
+    monkeypatch.setattr(gpu_reads, "SIDE", 256)
+    monkeypatch.setattr(gpu_reads, "NCHUNKS", (1, 9))
+    monkeypatch.setattr(gpu_reads, "CHUNK_NBYTES", (4 << 10,))
+    monkeypatch.setattr(gpu_sums, "SUM_NBYTES", 1 << 20)
+    for module in (gpu_questions, gpu_reads):
+        monkeypatch.setattr(module, "wall_seconds", lambda task, wait, rounds, limit_s: wall_seconds(task, wait, 2, 1))
     found = gpu_questions.QUESTIONS[name](gpu)
     assert json.loads(json.dumps(found))
-    assert len(found) >= 3
+    assert len(found) >= (2 if name == "auto_reader" else 3)
+
+
+def test_lanes_are_compared_for_the_same_waves(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_reads, "SIDE", 256)
+    rows = gpu_reads.lanes(gpu)
+    assert {row["waves"] for row in rows.values()} == {gpu_reads.N_WAVES}
+
+
+def test_sums_are_those_of_the_host(gpu: Gpu) -> None:
+    """On the double the kernels are the device's own, and nvCOMP's checksums are the host's."""
+    found = gpu_sums.sums_are_right(gpu)
+    assert found == {kind: {"wrong": []} for kind in gpu_sums.KINDS}
+
+
+def test_streams_of_hosts_are_compared(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_sums, "compressed", lambda gpu, codec, chunks: [gpu_sums._written(codec, chunks[0])])
+    found = gpu_sums.host_written(gpu)
+    sound = {"statuses": dict.fromkeys((1, 100, 1000, 4096, 65535, 65536), 0), "wrong": [], "wrong_on_host": []}
+    assert found["deflate"] == sound
+    assert all(answer in (sound, "the host's library is not installed") for answer in found.values())
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd", "deflate"])
