@@ -205,7 +205,7 @@ def measure_case(
     opened = gzarr.open_array(path, mode="r", device=GpuBackend(device.device, small_reads=NEVER))
     # As users get it: small reads are decoded on the host.
     default = gzarr.open_array(path, mode="r", device=GpuBackend(device.device))
-    common["reader"] = "{0.name}: {0.why}".format(opened.backend.reader)
+    common["reader"] = ": ".join(opened.backend.reader)
     add("resident", "whole", "gzarr", lambda: staged(device, path, there))
     for contender, raw in raw_reads(device, files, encoded).items():
         add("file", "whole", contender, raw)

@@ -1,4 +1,4 @@
-"""Questions about checksums, running sums, and streams that hosts wrote: whether they are right on hardware, and fast."""
+"""Questions about checksums, running sums, and streams that hosts wrote: are they right, and fast?"""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ def cuda_errors(device: str) -> Iterator[None]:
 
 def _out_of_memory(device: str, error: Exception) -> DeviceError:
     return DeviceError(
-        f"{device}: memory could not be allocated ({error}); lower max_device_nbytes, read a smaller selection, or free "
-        "memory: delete arrays, then cupy.get_default_memory_pool().free_all_blocks()"
+        f"{device}: memory could not be allocated ({error}); lower max_device_nbytes, read a smaller selection, or "
+        "free memory: delete arrays, then cupy.get_default_memory_pool().free_all_blocks()"
     )
 
 

@@ -575,7 +575,9 @@ def asarray(
 
 def from_dlpack(array: Any, *, device: Any = None, copy: Any = None) -> ndarray:
     if array.__dlpack_device__()[0] not in (2, 13):
-        raise RuntimeError("CPU arrays cannot be directly imported to CuPy. Use `cupy.array(numpy.from_dlpack(input))`.")
+        raise RuntimeError(
+            "CPU arrays cannot be directly imported to CuPy. Use `cupy.array(numpy.from_dlpack(input))`."
+        )
     host = np.from_dlpack(SimpleNamespace(__dlpack__=array.__dlpack__, __dlpack_device__=lambda: (1, 0)))
     return _adopted((array, host), host.__array_interface__)
 

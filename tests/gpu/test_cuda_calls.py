@@ -37,6 +37,7 @@ from tests.gpu.hardware.opening import cuda_backend, lane_of, on_cuda
 from tests.gpu.hardware.test_hardware_codecs import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_device import *  # noqa: F403
 from tests.properties import memory
+from tests.properties.fewer import examples_of
 from tests.properties.test_resizing import *  # noqa: F403
 from tests.properties.test_selections import *  # noqa: F403
 
@@ -70,7 +71,8 @@ def cuda() -> Any:
 
 @pytest.fixture(autouse=True, scope="module")
 def gpu_everywhere(cuda: Any) -> Iterator[None]:
-    with gzarr.config.set({"device": cuda_backend(cuda)}), memory.allocated_by(cuda.cupy):
+    device = gzarr.config.set({"device": cuda_backend(cuda)})
+    with device, memory.allocated_by(cuda.cupy), examples_of(globals()):
         yield
 
 
@@ -199,7 +201,9 @@ def test_lanes_and_the_caller_wait_for_each_other(cuda):
         np.testing.assert_array_equal(out.get(), DATA)
 
 
-@pytest.mark.parametrize("made", [lambda s: s, lambda s: s.ptr, lambda s: SimpleNamespace(__cuda_stream__=lambda: (0, s.ptr))])
+@pytest.mark.parametrize(
+    "made", [lambda s: s, lambda s: s.ptr, lambda s: SimpleNamespace(__cuda_stream__=lambda: (0, s.ptr))]
+)
 def test_streams_of_other_libraries_are_taken(cuda, made):
     stored = gzarr.create_array(data=DATA, chunks=(10, 7))
     stream = cuda.cupy.cuda.Stream(non_blocking=True)
@@ -379,7 +383,7 @@ def test_the_double_refuses_what_cupy_refuses(cuda):
         pass
     with pytest.raises(fake_cupy.CUDARuntimeError):
         stream.record()  # an event of the first device
-    with cuda.cupy.cuda.using_allocator(lambda nbytes: np.empty(nbytes)), pytest.raises(TypeError):
+    with cuda.cupy.cuda.using_allocator(np.empty), pytest.raises(TypeError):
         cuda.cupy.empty(3)
 
 

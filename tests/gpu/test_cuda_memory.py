@@ -80,9 +80,9 @@ def test_errors_of_cupy_say_what_to_do() -> None:
 
     runtime, memory = cupy.cuda.runtime, cupy.cuda.memory
     for error in (memory.OutOfMemoryError(100, 200, 300), runtime.CUDARuntimeError(2)):
-        with pytest.raises(DeviceError, match="cuda:0: memory.*lower max_device_nbytes"), cuda_errors("cuda:0"):
+        with pytest.raises(DeviceError, match=r"cuda:0: memory.*lower max_device_nbytes"), cuda_errors("cuda:0"):
             raise error
-    with pytest.raises(DeviceError, match="cudaErrorLaunchFailure.*start it anew"), cuda_errors("cuda:0"):
+    with pytest.raises(DeviceError, match=r"cudaErrorLaunchFailure.*start it anew"), cuda_errors("cuda:0"):
         raise runtime.CUDARuntimeError(719)
     with pytest.raises(OverLimitError), cuda_errors("cuda:0"):
         raise OverLimitError
