@@ -167,3 +167,14 @@ def test_nvcomp_there_and_back(cuda: Any, codec: str) -> None:
     assert statuses.get().tolist() == [0] * n
     assert actual.get().tolist() == [nbytes] * n
     assert bool((back == plain).all())
+
+
+@pytest.mark.parametrize("codec", sorted(nvcomp.CODECS))
+def test_a_device_changes_neither_alignments_nor_scratch(cuda: Any, codec: str) -> None:
+    """The tables are those of the library without a device."""
+    stream = cuda.cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        assert nvcomp.query_alignment(codec) == nvcomp.decompress_alignment(codec)
+        for n, largest in ((1, 1 << 16), (100, 1 << 20), (100_000, 4096)):
+            asked = nvcomp.query_temp_nbytes(codec, n, largest, n * largest, stream.ptr)
+            assert asked == nvcomp.decompress_temp_nbytes(codec, n, largest, n * largest)
