@@ -27,11 +27,15 @@ COMPRESSORS = {"blosc": Blosc("lz4", 5, Blosc.SHUFFLE), "zstd": Zstd(3)}
 
 @contextmanager
 def pool_of(cupy: Any, limit: int = 0) -> Iterator[Any]:
-    """A memory pool of our own, with a limit; what goes beyond raises."""
+    """A memory pool of our own for all threads, with a limit; what goes beyond raises."""
     pool = cupy.cuda.MemoryPool()
     pool.set_limit(size=limit)
-    with cupy.cuda.using_allocator(pool.malloc):
+    before = cupy.cuda.get_allocator()
+    cupy.cuda.set_allocator(pool.malloc)
+    try:
         yield pool
+    finally:
+        cupy.cuda.set_allocator(before)
 
 
 def stored_as(compressor: str) -> gzarr.Array:
@@ -61,6 +65,7 @@ def test_nothing_is_leaked(cuda: Any, compressor: str) -> None:
         for _ in range(10):  # until both lanes have their memory: it is chance which of them gets how much
             array[:]
         used, total = pool.used_bytes(), pool.total_bytes()
+        assert used > 0  # of the lanes, whose threads are not this one
         for _ in range(30):
             array[:]
             with pytest.raises(IndexError):
