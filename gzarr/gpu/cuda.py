@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -171,12 +171,13 @@ class CudaDevice:
         with self._device:
             return cupy.empty(nbytes, cupy.uint8)
 
-    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any = None) -> Any:
         """An uninitialized array on this device, which may not be the current one, from the user's allocator.
 
         Raises: DeviceError if there is not enough memory.
         """
-        with cuda_errors(self.name), self._device:
+        # CuPy's pool hands memory out that work on the same stream may still be using: lanes wait for that stream only.
+        with cuda_errors(self.name), self._device, nullcontext() if stream is None else stream:
             return cupy.empty(shape, dtype)
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:

@@ -120,7 +120,14 @@ def test_a_second_device_holds_its_own_results(cuda):
         for lane in second._lanes._all:
             assert lane.stream.device_id == 1
             assert all(block.device == found.device for block in lane.memory._blocks)
+    with cuda.cupy.cuda.Device(1):
+        stream = cuda.cupy.cuda.Stream(non_blocking=True)
     assert cuda.cupy.cuda.Device() == cuda.cupy.cuda.Device(0)
+    second = GpuBackend(cuda.CudaDevice(1), small_reads=NEVER, stream=stream)
+    found = gzarr.open_array(stored.store, mode="r", device=second)[:]
+    assert found.device == cuda.cupy.cuda.Device(1)
+    stream.synchronize()
+    np.testing.assert_array_equal(found.get(), DATA)
     with pytest.raises(gzarr.DeviceError, match="cuda:2"):
         cuda.CudaDevice(2)
 
@@ -210,6 +217,7 @@ def test_streams_of_other_libraries_are_taken(cuda, made):
     stream = cuda.cupy.cuda.Stream(non_blocking=True)
     array = on_cuda(stored, cuda, stream=made(stream))
     found = array[:]
+    assert found._mem._queue is stream.queue  # where the pool knows what work is still under way with it
     assert stream.pending  # it waits for the lanes, nothing else does
     with stream:
         np.testing.assert_array_equal(found.get(), DATA)
@@ -226,6 +234,17 @@ class Foreign:
             self.__cuda_array_interface__ = {**host.__array_interface__, "version": 3}
         else:
             self.__dlpack__, self.__dlpack_device__ = host.__dlpack__, lambda: (2, number)
+
+
+@pytest.mark.parametrize("compressor", [None, Zlib()])
+@pytest.mark.parametrize("selection", [np.s_[:], np.s_[3:40:3, ::-2]])
+def test_memory_of_a_wave_is_used_again_when_the_wave_is_done(cuda, selection, compressor):
+    """Nothing of an uncompressed wave need be looked at; its copies must be done all the same."""
+    data = np.arange(64 * 64 * 40, dtype="i4").reshape(40 * 64, 64)
+    stored = gzarr.create_array(data=data, chunks=(16, 64), compressor=compressor, zarr_format=2)
+    array = on_cuda(stored, cuda, max_device_nbytes=1 << 18)
+    assert 10 * array.backend.wave_nbytes < data.nbytes
+    np.testing.assert_array_equal(array[selection].get(), data[selection])
 
 
 @pytest.mark.parametrize("how", ["interface", "dlpack"])
