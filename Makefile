@@ -25,9 +25,9 @@ lint: .venv/ready
 gpu-check:
 	@status=0; \
 	timeout -s INT 170 $(PYTHON) -m pytest -m gpu --maxfail=40 --tb=short tests/gpu/hardware || status=$$?; \
-	timeout 130 $(PYTHON) -m benchmarks.gpu_questions --out benchmarks/results/questions-gpu.json --budget-s 110 \
+	timeout 170 $(PYTHON) -m benchmarks.gpu_questions --out benchmarks/results/questions-gpu.json --budget-s 150 \
 	    || status=$$?; \
-	timeout 175 $(PYTHON) -m benchmarks.gpu --device cuda --out benchmarks/results --budget-s 150 || status=$$?; \
+	timeout 135 $(PYTHON) -m benchmarks.gpu --device cuda --out benchmarks/results --budget-s 110 || status=$$?; \
 	$(PYTHON) -m benchmarks.gpu_table || status=$$?; \
 	exit $$status
 

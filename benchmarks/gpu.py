@@ -31,6 +31,7 @@ from benchmarks.gpu_stages import staged
 from benchmarks.on_gpu import describe_machine, device_seconds, open_gpu, wall_seconds, write_json
 from gzarr.codecs import BloscCodec, GzipCodec, NumcodecsCodec, ZstdCodec
 from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.crossover import NEVER
 
 CODECS: dict[str, dict[str, Any]] = {
     "blosc-lz4": {"compressor": BloscCodec("lz4", 5, "shuffle")},
@@ -44,6 +45,8 @@ KIB = 1 << 10
 #: Seconds for the rounds of one row, after the first.
 ROW_S = 1.5
 ROUNDS = 5
+#: Selections of which users may get another way than the device's.
+SMALL = ("one chunk", "points")
 #: Files that KvikIO has open at once: each takes two descriptors, of which a process often has 1024.
 KVIKIO_FILES = 200
 
@@ -199,14 +202,18 @@ def measure_case(
             print(f"{about}: {error}", file=sys.stderr)
         save()
 
-    backend = GpuBackend(device.device)
-    opened = gzarr.open_array(path, mode="r", device=backend)
+    opened = gzarr.open_array(path, mode="r", device=GpuBackend(device.device, small_reads=NEVER))
+    # As users get it: small reads are decoded on the host.
+    default = gzarr.open_array(path, mode="r", device=GpuBackend(device.device))
+    common["reader"] = ": ".join(opened.backend.reader)
     add("resident", "whole", "gzarr", lambda: staged(device, path, there))
     for contender, raw in raw_reads(device, files, encoded).items():
         add("file", "whole", contender, raw)
     for selection, key in selections(len(source), side).items():
         wanted = there[key] if selection != "points" else there[tuple(device.upload(k) for k in key)]
         readers: dict[str, Reader] = {"gzarr": _reads(opened)}
+        if device.gpu is not None and selection in SMALL:
+            readers["gzarr, small reads on the host"] = _reads(default)
         readers |= {name: make for name, (make, _) in _peers(device).items() if make is not None}
         for contender, reader in readers.items():
             add("file", selection, contender, lambda r=reader, k=key, w=wanted: timed_read(device, r, path, k, w))

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numcodecs import LZ4, Blosc, Zstd
 
+from benchmarks import gpu_reads, gpu_sums
 from benchmarks.on_gpu import (
     ROOT,
     Batch,
@@ -38,11 +39,12 @@ from benchmarks.on_gpu import (
     wall_seconds,
     write_json,
 )
+from gzarr.gpu.lanes import Lanes
 from gzarr.gpu.probe import find_missing
 
 Question = Callable[[Gpu], Any]
-#: Bytes of the copies, of the checksums; streams of a call; rows and columns of the array that is placed.
-COPY_NBYTES, CRC_NBYTES, STREAMS, SIDE = 1 << 30, 1 << 28, (1000, 10_000, 100_000), 8192
+#: Bytes of the copies; streams of a call; rows and columns of the array that is placed.
+COPY_NBYTES, STREAMS, SIDE = 1 << 30, (1000, 10_000, 100_000), 8192
 #: What is compressed where one stream will do.
 TEXT = bytes(np.repeat(np.random.default_rng(0).integers(0, 50, 8192, np.uint8), 8))
 
@@ -337,18 +339,24 @@ def launch_costs(gpu: Gpu) -> Any:
     cupy = gpu.cupy
     wait = cupy.cuda.get_current_stream().synchronize
     device, source = gpu.device, cupy.zeros(64, np.uint8)
+    lanes = Lanes(device, 1 << 26)
     tables = cupy.asarray(np.array([source.data.ptr, source.data.ptr + 32, 16, 0, 1], np.uint64))
     at = [tables.data.ptr + 8 * k for k in range(4)]
     single = Tables(gpu, "lz4", [bare("lz4", TEXT)], [len(TEXT)])
 
-    def context() -> None:
-        with device.stream():
+    def lane() -> None:
+        with lanes.borrow():
             pass
+
+    def table_in_lane() -> None:
+        with lanes.borrow():
+            device.upload(device.staging(1 << 12))
 
     tasks: dict[str, Callable[[], Any]] = {
         "launch": lambda: device.launch("copy_streams", 1, (1, *at)),
         "empty": lambda: device.empty(1 << 20),
-        "stream context": context,
+        "lane": lane,
+        "lane and an upload of 4 KiB": table_in_lane,
         "new stream": lambda: cupy.cuda.Stream(non_blocking=True),
         "event": lambda: cupy.cuda.Event(disable_timing=True),
         "staging": lambda: device.staging(1 << 20),
@@ -356,18 +364,6 @@ def launch_costs(gpu: Gpu) -> Any:
         "download of 4 bytes": lambda: device.download(source[:4]),
     }
     return {name: wall_seconds(task, wait, 200, 2)[0] * 1e6 for name, task in tasks.items()}
-
-
-def crc32c_rate(gpu: Gpu) -> Any:
-    """crc32c of many ranges: GB/s by size of a range."""
-    data = gpu.cupy.zeros(CRC_NBYTES, np.uint8)
-    found = {}
-    for nbytes in (1 << 12, 1 << 16, 1 << 20, 1 << 24):
-        starts = data.data.ptr + np.arange(CRC_NBYTES // nbytes, dtype=np.int64) * nbytes
-        sizes = np.full(starts.size, nbytes, np.int64)
-        seconds = device_seconds(gpu.cupy, lambda starts=starts, sizes=sizes: gpu.device.crc32c(starts, sizes))
-        found[nbytes] = CRC_NBYTES / seconds / 1e9
-    return found
 
 
 def kvikio_reads(gpu: Gpu) -> Any:
@@ -413,7 +409,9 @@ def place_box_variants(gpu: Gpu) -> Any:
     An array is read; its placement is launched again in every variant while its chunks are still on the device.
     """
     import gzarr
+    from benchmarks.gpu_stages import one_wave_at_a_time
     from gzarr.gpu.backend import GpuBackend
+    from gzarr.gpu.crossover import NEVER
     from gzarr.gpu.kernels import KERNELS, source
 
     cupy, found = gpu.cupy, {}
@@ -449,7 +447,9 @@ def place_box_variants(gpu: Gpu) -> Any:
         )
         device = Trying()
         device.rows = {}
-        gzarr.open_array(array.store, mode="r", device=GpuBackend(device, max_device_nbytes=32 * data.nbytes))[:]
+        options: dict[str, Any] = {"max_device_nbytes": 32 * data.nbytes, "reader": "host", "small_reads": NEVER}
+        with one_wave_at_a_time():
+            gzarr.open_array(array.store, mode="r", device=GpuBackend(device, **options))[:]
         found[name] = device.rows
     return found
 
@@ -465,10 +465,12 @@ QUESTIONS: dict[str, Question] = {
     "misaligned_deflate": misaligned_deflate,
     "bandwidths": bandwidths,
     "launch_costs": launch_costs,
+    **{name: gpu_sums.QUESTIONS[name] for name in ("sums_are_right", "host_written")},
+    **gpu_reads.QUESTIONS,
     "kvikio_reads": kvikio_reads,
     **{f"streams_per_second {codec}": streams_per_second(codec) for codec in ("lz4", "zstd", "deflate", "snappy")},
     "place_box_variants": place_box_variants,
-    "crc32c_rate": crc32c_rate,
+    "sum_rates": gpu_sums.sum_rates,
     "zstd_temp_sync": zstd_temp_sync,
     **{f"truncated {codec}": truncated(codec) for codec in HOST_CODECS},
     **{f"damaged {codec}": damaged(codec) for codec in HOST_CODECS},

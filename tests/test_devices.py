@@ -17,7 +17,7 @@ from gzarr.devices import backend_for
 from gzarr.errors import DeviceError
 from gzarr.gpu import probe
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.emulated import EmulatedDevice
+from gzarr.gpu.emulated import EmulatedDevice, EmulatedStream
 from gzarr.gpu.hostbuild import find_compiler
 
 ROOT = Path(__file__).parents[1]
@@ -101,7 +101,7 @@ def test_environment_chooses_the_device_and_its_options():
 
 
 def test_backends_for_a_stream_are_not_shared():
-    stream = EmulatedDevice().new_stream()
+    stream = EmulatedStream()
     one, two = (backend_for("emulated", stream=stream) for _ in range(2))
     assert one is not two
     assert backend_for("emulated") is backend_for("emulated")

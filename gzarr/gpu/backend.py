@@ -129,7 +129,7 @@ class GpuBackend:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An uninitialized array on the device, in native byte order; on the host if the device lacks the dtype."""
         if has_dtype(dtype):
-            return self._device.result(shape, dtype.newbyteorder("="))
+            return self._device.result(shape, dtype.newbyteorder("="), self._lanes.stream)
         return self._host.empty(shape, dtype)
 
     def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:

@@ -3,7 +3,7 @@
 Work goes to CuPy's current stream, and memory comes from CuPy's current allocator: `CudaDevice.activate` sets both for
 its thread, so that temporaries of CuPy's own operations count as well. Copies from staging memory (pinned) are
 asynchronous; `CudaDevice.download` is where the host waits. Kernels are compiled by NVRTC at their first launch and
-kept in CuPy's cache.
+kept in CuPy's cache. Errors of CuPy become `DeviceError` where a context of this module ends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -31,6 +31,10 @@ _DECODERS = frozenset(nvcomp.CODECS) - {"gzip"}
 _DLPACK_CUDA = (2, 13)
 #: Blocks of one launch: kernels step by the grid, so that more only cost scheduling.
 _MAX_BLOCKS = 1 << 20
+#: Smallest block of pinned memory, as in CuPy's pool.
+_MIN_PINNED_NBYTES = 512
+#: cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t): of the device, or of pinned host memory.
+_NO_MEMORY = 2
 
 
 class _Handle:
@@ -44,6 +48,29 @@ class _Handle:
         return 0, self._address
 
 
+@contextmanager
+def cuda_errors(device: str) -> Iterator[None]:
+    """Turn what CuPy raises of the driver and of memory into errors that say what to do. Raises: DeviceError."""
+    try:
+        yield
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise _out_of_memory(device, error) from error
+    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+        if error.status == _NO_MEMORY:
+            raise _out_of_memory(device, error) from error
+        raise DeviceError(
+            f"{device}: the driver reports {error}; after a failed kernel CUDA refuses all further work of a process: "
+            "if other reads fail too, start it anew"
+        ) from error
+
+
+def _out_of_memory(device: str, error: Exception) -> DeviceError:
+    return DeviceError(
+        f"{device}: memory could not be allocated ({error}); lower max_device_nbytes, read a smaller selection, or "
+        "free memory: delete arrays, then cupy.get_default_memory_pool().free_all_blocks()"
+    )
+
+
 class CudaDevice:
     """One CUDA device.
 
@@ -55,7 +82,8 @@ class CudaDevice:
     xp = cupy
 
     def __init__(self, number: int = 0) -> None:
-        count = cupy.cuda.runtime.getDeviceCount()
+        with cuda_errors("CUDA"):
+            count = cupy.cuda.runtime.getDeviceCount()
         if not 0 <= number < count:
             raise DeviceError(f"no device cuda:{number}: there are {count}, counted from 0")
         self.name = f"cuda:{number}"
@@ -94,12 +122,12 @@ class CudaDevice:
 
     def new_stream(self) -> Any:
         """A non-blocking stream."""
-        with self._device:
+        with cuda_errors(self.name), self._device:
             return cupy.cuda.Stream(non_blocking=True)
 
     def record(self, stream: Any) -> Any:
         """An event on a stream."""
-        with self._device:
+        with cuda_errors(self.name), self._device:
             return stream.record(cupy.cuda.Event(disable_timing=True))
 
     def wait(self, stream: Any, event: Any) -> None:
@@ -108,13 +136,17 @@ class CudaDevice:
 
     @contextmanager
     def activate(self, stream: Any, memory: Arena, staging: Arena) -> Iterator[None]:
-        """Make a stream and arenas current for this thread: CuPy's own allocations come from the arena too."""
+        """Make a stream and arenas current for this thread: CuPy's own allocations come from the arena too.
+
+        Raises: DeviceError for what CuPy raises within.
+        """
         state = self._local.__dict__
         outer = dict(state)
         # What the user has chosen to allocate with (the default pool, or another library's) makes the blocks.
         state.update(allocator=outer.get("allocator") or cupy.cuda.get_allocator(), staging=staging)
         try:
-            with self._device, stream, cupy.cuda.using_allocator(lambda nbytes: memory.take(nbytes).data):
+            own = cupy.cuda.using_allocator(lambda nbytes: memory.take(nbytes).data)
+            with cuda_errors(self.name), self._device, stream, own:
                 yield
         finally:
             state.clear()
@@ -128,16 +160,24 @@ class CudaDevice:
 
     def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
         """A block of pinned host memory."""
-        return np.frombuffer(cupy.cuda.alloc_pinned_memory(max(nbytes, 1)), np.uint8, nbytes)
+        # CuPy keeps freed blocks for requests of the very same size, and never gives them back: few sizes, then, of
+        # which four lie between one power of two and the next.
+        step = max(_MIN_PINNED_NBYTES, 1 << max(nbytes.bit_length() - 3, 0))
+        size = max(-(-nbytes // step), 1) * step
+        return np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, nbytes)
 
     def empty(self, nbytes: int) -> Any:
         """Device memory: a flat uint8 array."""
         with self._device:
             return cupy.empty(nbytes, cupy.uint8)
 
-    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """An uninitialized array on this device, which may not be the current one, from the user's allocator."""
-        with self._device:
+    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any = None) -> Any:
+        """An uninitialized array on this device, which may not be the current one, from the user's allocator.
+
+        Raises: DeviceError if there is not enough memory.
+        """
+        # CuPy's pool hands memory out that work on the same stream may still be using: lanes wait for that stream only.
+        with cuda_errors(self.name), self._device, nullcontext() if stream is None else stream:
             return cupy.empty(shape, dtype)
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
@@ -154,7 +194,8 @@ class CudaDevice:
 
     def download(self, array: Any) -> NDArray[Any]:
         """Copy a device array to the host; waits for the work before it."""
-        copied: NDArray[Any] = cupy.asnumpy(array)
+        with cuda_errors(self.name):
+            copied: NDArray[Any] = cupy.asnumpy(array)
         return copied
 
     def synchronize(self) -> None:
@@ -183,7 +224,7 @@ class CudaDevice:
     def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
         """Decode many streams in one call of nvCOMP. Raises: DeviceError if nvCOMP refuses the call."""
         n = source.size
-        tables = self.upload(np.stack([source, nbytes, target, capacity]).astype(np.uint64))
+        tables = self._upload_tables(source, nbytes, target, capacity)
         largest, total = int(capacity.max()), int(capacity.sum())
         stream = cupy.cuda.get_current_stream().ptr
         scratch_nbytes = nvcomp.query_temp_nbytes(decoder, n, largest, total, stream)
@@ -204,7 +245,8 @@ class CudaDevice:
             self.address(statuses),
             stream,
         )
-        # The tables and the scratch stay in the arena until the wave is done.
+        # In a lane, tables and scratch stay in its arenas until the wave is done; else CuPy's pool keeps the stream's
+        # order.
         return Outcome(statuses, sizes)
 
     def scratch_nbytes(self, decoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
@@ -225,13 +267,27 @@ class CudaDevice:
 
     def _crc(self, queue: Callable[..., None], source: Table, nbytes: Table) -> Any:
         n = source.size
-        tables = self.upload(np.stack([source, nbytes]).astype(np.uint64))
+        tables = self._upload_tables(source, nbytes)
         out = cupy.empty(n, cupy.uint32)
         statuses = cupy.zeros(n, cupy.int32)
         base = self.address(tables)
         stream = cupy.cuda.get_current_stream().ptr
         queue(base, base + n * 8, n, int(nbytes.max()), self.address(out), self.address(statuses), stream)
         return out
+
+    def _upload_tables(self, *tables: Table) -> Any:
+        """Copy tables to the device, one behind the other, as nvCOMP wants them: uint64.
+
+        In a lane through its staging memory, which is not used again before the wave is done, so that nothing waits.
+        Outside of one the copy is made before this returns.
+        """
+        arena: Arena | None = getattr(self._local, "staging", None)
+        shape = len(tables), tables[0].size
+        nbytes = 8 * shape[0] * shape[1]
+        host = np.empty(shape, np.uint64) if arena is None else arena.take(nbytes).view(np.uint64).reshape(shape)
+        for row, table in zip(host, tables, strict=True):
+            row[:] = table
+        return self.upload(host)
 
     def free_nbytes(self) -> int:
         """Device memory that is free, what CuPy's pool holds unused included."""

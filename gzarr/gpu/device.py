@@ -92,8 +92,11 @@ class Device(Protocol):
         """Device memory of the arena at hand: a flat uint8 array."""
         ...
 
-    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """An uninitialized array for the caller to keep, in no arena."""
+    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any = None) -> Array:
+        """An uninitialized array for the caller to keep, in no arena.
+
+        stream: the caller's, in whose order the memory is free; None for the one that is current.
+        """
         ...
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:

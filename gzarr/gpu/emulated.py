@@ -156,7 +156,7 @@ class EmulatedDevice:
         found[:] = 0xA5
         return found
 
-    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any = None) -> NDArray[Any]:
         """An uninitialized array; it is the caller's, and so not counted."""
         return np.empty(shape, dtype)
 

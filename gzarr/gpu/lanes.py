@@ -89,6 +89,11 @@ class Lanes:
             self._idle.put(lane)
 
     @property
+    def stream(self) -> Any:
+        """The caller's stream; None for the one that is current when a read begins."""
+        return self._stream
+
+    @property
     def limit(self) -> int:
         """Device memory of one lane, in bytes."""
         return self._limit

@@ -8,12 +8,16 @@ too early is seen: pinned memory is overwritten when it is freed. It shows nothi
 
 from __future__ import annotations
 
+import bisect
 import ctypes
 import itertools
+import math
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any, Self
 
@@ -24,7 +28,7 @@ from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.hostbuild import HostKernels
 
 _NO_CONVERSION = "Implicit conversion to a NumPy array is not allowed. Please use `.get()`"
-#: What fresh device memory and freed pinned memory hold.
+#: What fresh device memory and freed memory hold.
 FRESH, FREED = 0xA5, 0xDB
 N_DEVICES = 2
 
@@ -32,11 +36,65 @@ N_DEVICES = 2
 class CUDARuntimeError(RuntimeError):
     """As cupy.cuda.runtime.CUDARuntimeError."""
 
+    def __init__(self, status: int) -> None:
+        super().__init__(f"cudaError {status}")
+        self.status = status
+
+
+class CUDADriverError(RuntimeError):
+    """As cupy.cuda.driver.CUDADriverError."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"CUDA_ERROR {status}")
+        self.status = status
+
+
+class OutOfMemoryError(MemoryError):
+    """As cupy.cuda.memory.OutOfMemoryError."""
+
+    def __init__(self, size: int, total: int, limit: int = 0) -> None:
+        super().__init__(f"Out of memory allocating {size} bytes (allocated so far: {total} bytes)")
+
+
+#: cudaErrorInvalidConfiguration, cudaErrorInvalidResourceHandle.
+_INVALID_CONFIGURATION, _INVALID_HANDLE = 9, 400
+
 
 class _Current(threading.local):
     def __init__(self) -> None:
         self.device = 0
         self.streams: list[list[Stream]] = [[Stream.null] for _ in range(N_DEVICES)]
+        self.allocator: Callable[[int], MemoryPointer] | None = None
+
+
+#: Work of all streams is done under one lock, by whoever waits: several threads may wait for each other's streams.
+_DOING = threading.RLock()
+
+
+class _Queue:
+    """The work of a stream, in order; behind an event lies what was submitted after it."""
+
+    def __init__(self) -> None:
+        self.pending: deque[Callable[[], None]] = deque()
+        self.submitted = self.done = 0
+        self._busy = False
+
+    def submit(self, task: Callable[[], None]) -> None:
+        with _DOING:
+            self.pending.append(task)
+            self.submitted += 1
+
+    def run(self, until: int | None = None) -> None:
+        """Do the work that was submitted so far, or before some point."""
+        with _DOING:
+            until = self.submitted if until is None else until
+            while self.done < until and not self._busy:
+                self._busy = True
+                try:
+                    self.pending.popleft()()
+                finally:
+                    self.done += 1
+                    self._busy = False
 
 
 class Stream:
@@ -44,15 +102,40 @@ class Stream:
 
     null: Stream
     numbers = itertools.count(0x1000)
-    by_pointer: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
+    queues: weakref.WeakValueDictionary[int, _Queue] = weakref.WeakValueDictionary()
     made = 0
 
     def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False, priority: Any = None):
         self.ptr = 0 if null else next(Stream.numbers)
         self.device_id = -1 if null else _current.device
-        self.pending: list[Callable[[], None]] = []
-        Stream.by_pointer[self.ptr] = self
+        self.queue = Stream.queues[self.ptr] = _Queue()
         Stream.made += not null
+
+    @classmethod
+    def from_external(cls, obj: Any) -> Self:
+        if not hasattr(obj, "__cuda_stream__"):
+            raise TypeError(f"Object of type {type(obj).__name__} does not implement the CUDA stream protocol")
+        _, pointer = obj.__cuda_stream__()
+        made = cls.__new__(cls)
+        made.ptr, made.device_id, made.queue = pointer, -1, Stream.queues[pointer]
+        return made
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.ptr
+
+    @property
+    def pending(self) -> deque[Callable[[], None]]:
+        return self.queue.pending
+
+    @property
+    def done(self) -> bool:
+        return not self.queue.pending
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and other.ptr == self.ptr
+
+    def __hash__(self) -> int:
+        return hash(self.ptr)
 
     def __enter__(self) -> Self:
         if self.device_id not in (-1, _current.device):
@@ -64,41 +147,50 @@ class Stream:
         _current.streams[_current.device].pop()
 
     def synchronize(self) -> None:
-        work, self.pending = self.pending, []
-        for task in work:
-            task()
+        self.queue.run()
 
     def record(self, event: Event | None = None) -> Event:
         event = event or Event()
-        event.stream = self
+        event.record(self)
         return event
 
     def wait_event(self, event: Event) -> None:
-        self.pending.append(event.synchronize)
+        # An event that is recorded again counts as it was when it was waited for.
+        queue, place = event.queue, event.place
+        if queue is not None:
+            self.queue.submit(lambda: queue.run(place))
 
 
 class Event:
-    """A point on a stream; waiting for it does the whole stream."""
+    """A point on a stream; waiting for it does what comes before it."""
 
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False):
-        self.stream: Stream | None = None
+        self.queue: _Queue | None = None
+        self.place = 0
         self.ptr = 1
+        self.device_id = _current.device
+        self.timed = not disable_timing
         self.time = 0.0
 
     @property
     def done(self) -> bool:
-        return self.stream is None or not self.stream.pending
+        return self.queue is None or self.queue.done >= self.place
 
     def record(self, stream: Stream | None = None) -> None:
-        self.stream = stream or get_current_stream()
+        stream = stream or get_current_stream()
+        if stream.device_id not in (-1, self.device_id):
+            raise CUDARuntimeError(_INVALID_HANDLE)
+        self.queue, self.place = stream.queue, stream.queue.submitted
 
     def synchronize(self) -> None:
-        if self.stream is not None:
-            self.stream.synchronize()
+        if self.queue is not None:
+            self.queue.run(self.place)
         self.time = time.perf_counter()
 
 
 def get_elapsed_time(start_event: Event, end_event: Event) -> float:
+    if not start_event.timed or not end_event.timed:
+        raise CUDARuntimeError(_INVALID_HANDLE)
     return 1e-3 + abs(end_event.time - start_event.time)
 
 
@@ -107,15 +199,15 @@ class Device:
 
     def __init__(self, device: int | None = None):
         self.id = _current.device if device is None else int(device)
-        self._before: list[int] = []
+        self._before = threading.local()
 
     def __enter__(self) -> Self:
-        self._before.append(_current.device)
+        self._before.__dict__.setdefault("stack", []).append(_current.device)
         _current.device = self.id
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _current.device = self._before.pop()
+        _current.device = self._before.stack.pop()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Device) and other.id == self.id
@@ -126,19 +218,143 @@ class Device:
         _current.device = self.id
 
     def synchronize(self) -> None:
-        for stream in list(Stream.by_pointer.values()):
-            stream.synchronize()
+        for queue in list(Stream.queues.values()):
+            queue.run()
 
 
 def get_current_stream(device_id: int = -1) -> Stream:
     return _current.streams[_current.device if device_id < 0 else device_id][-1]
 
 
+def _submit(task: Callable[[], None]) -> None:
+    """Queue work on the current stream, which must belong to the current device."""
+    stream = get_current_stream()
+    if stream.device_id not in (-1, _current.device):
+        raise CUDARuntimeError(_INVALID_HANDLE)
+    stream.queue.submit(task)
+
+
+# -- memory of the device --------------------------------------------------------------------------------------------
+
+
+class Memory:
+    """A block of device memory; freed, it is overwritten in the order of the stream on which it was allocated.
+
+    CuPy's pool hands it out again for work on that stream; what other streams still do with it would show.
+    """
+
+    def __init__(self, size: int, pool: MemoryPool | None = None):
+        self.size = size
+        self.device_id = _current.device
+        self.backing = np.full(size, FRESH, np.uint8)
+        self.ptr = int(self.backing.ctypes.data)
+        self._queue = get_current_stream().queue
+        self._pool = pool
+
+    def __del__(self) -> None:
+        if self._pool is not None:
+            self._pool.freed(self.size)
+        backing = self.backing
+        with _DOING:
+            # Whatever it is, it is no other memory as long as anything is under way that has its address.
+            for queue in list(Stream.queues.values()):
+                if queue.pending and queue is not self._queue:
+                    queue.submit(lambda: _keep(backing))
+            self._queue.submit(lambda: backing.fill(FREED))
+            if len(self._queue.pending) == 1:
+                self._queue.run()
+
+
+class UnownedMemory:
+    """As cupy.cuda.UnownedMemory: memory of another library."""
+
+    def __init__(self, ptr: int, size: int, owner: object, device_id: int = -1):
+        self.ptr, self.size, self.owner = ptr, size, owner
+        self.device_id = _current.device if device_id < 0 else device_id
+        self.backing = np.ctypeslib.as_array(_bytes_at(ptr, size)) if size else np.empty(0, np.uint8)
+
+
+class MemoryPointer:
+    """As cupy.cuda.MemoryPointer."""
+
+    def __init__(self, mem: Memory | UnownedMemory, offset: int):
+        self.mem, self._offset = mem, offset
+        self.ptr, self.device_id = mem.ptr + offset, mem.device_id
+
+    def copy_from_device_async(self, src: MemoryPointer, size: int, stream: Any = None) -> None:
+        target, source = self.ptr, src.ptr
+        _submit(lambda: _keep(ctypes.memmove(target, source, size)))
+
+
+class MemoryPool:
+    """As cupy.cuda.MemoryPool, but that nothing is kept."""
+
+    def __init__(self, allocator: Any = None):
+        self.used = self.limit = 0
+        self._lock = threading.RLock()
+
+    def malloc(self, size: int) -> MemoryPointer:
+        size = -(-size // 512) * 512
+        with self._lock:
+            if self.limit and self.used + size > self.limit:
+                raise OutOfMemoryError(size, self.used, self.limit)
+            self.used += size
+        return MemoryPointer(Memory(size, self), 0)
+
+    def freed(self, size: int) -> None:
+        with self._lock:
+            self.used -= size
+
+    def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
+        self.limit = size or 0
+
+    def used_bytes(self) -> int:
+        return self.used
+
+    total_bytes = used_bytes
+
+    def free_bytes(self) -> int:
+        return 0
+
+    def free_all_blocks(self, stream: Any = None) -> None:
+        pass
+
+
+_POOL = MemoryPool()
+_allocator: list[Callable[[int], MemoryPointer]] = [_POOL.malloc]
+
+
+def get_allocator() -> Callable[[int], MemoryPointer]:
+    return _current.allocator or _allocator[0]
+
+
+def set_allocator(allocator: Callable[[int], MemoryPointer] | None = None) -> None:
+    if _current.allocator is not None:
+        raise ValueError("Can't change the global allocator inside `using_allocator` context manager")
+    _allocator[0] = allocator or _POOL.malloc
+
+
+@contextmanager
+def using_allocator(allocator: Callable[[int], MemoryPointer] | None = None) -> Iterator[None]:
+    before, _current.allocator = _current.allocator, allocator or _POOL.malloc
+    try:
+        yield
+    finally:
+        _current.allocator = before
+
+
+def _allocate(nbytes: int) -> MemoryPointer:
+    found = get_allocator()(nbytes)
+    if not isinstance(found, MemoryPointer):
+        raise TypeError(f"Cannot convert {type(found).__name__} to cupy.cuda.memory.MemoryPointer")
+    return found
+
+
 # -- arrays ----------------------------------------------------------------------------------------------------------
 
 
-def _keep(host: np.ndarray) -> None:
-    """Whoever queues this keeps an array until then."""
+def _keep(*_: Any) -> None:
+    """Whoever queues this keeps its arguments until then."""
 
 
 def _host(value: Any) -> Any:
@@ -161,9 +377,30 @@ def _index(key: Any) -> Any:
 def _operator(name: str) -> Callable[..., Any]:
     def apply(self: ndarray, *others: Any) -> Any:
         found = getattr(_host(self), name)(*(_host(other) for other in others))
-        return found if found is NotImplemented else ndarray(np.asarray(found), self._id)
+        return found if found is NotImplemented else _new(found)
 
     return apply
+
+
+def _new(host: Any) -> ndarray:
+    """A result in memory of its own, from the current allocator."""
+    host = np.asarray(host)
+    order = "F" if host.flags.f_contiguous and not host.flags.c_contiguous else "C"
+    made = ndarray(host.shape, host.dtype, order=order)
+    made._host[...] = host
+    return made
+
+
+def _view(host: np.ndarray, of: ndarray) -> ndarray:
+    """An array in the memory of another one."""
+    made = ndarray.__new__(ndarray)
+    made._host, made._mem = host, of._mem
+    return made
+
+
+def _is_basic(key: Any) -> bool:
+    items = key if isinstance(key, tuple) else (key,)
+    return all(item is None or item is ... or isinstance(item, (slice, int, np.integer)) for item in items)
 
 
 class ndarray:  # noqa: N801 - CuPy's name
@@ -171,23 +408,22 @@ class ndarray:  # noqa: N801 - CuPy's name
 
     __array_priority__ = 100
 
-    def __init__(self, host: np.ndarray, device_id: int | None = None):
-        if host.dtype.kind not in "biufc" or not host.dtype.isnative:
-            raise ValueError(f"Unsupported dtype {host.dtype}")
-        self._host = host
-        self._id = _current.device if device_id is None else device_id
-
-    def __del__(self) -> None:
-        # CuPy's pool hands out freed memory again in the order of the stream: work under way may still use it.
-        host, stream = getattr(self, "_host", None), get_current_stream()
-        if stream.pending:
-            stream.pending.append(lambda: _keep(host))
+    def __init__(
+        self, shape: Any, dtype: Any = float, memptr: MemoryPointer | None = None, strides: Any = None, order: str = "C"
+    ):
+        dtype = np.dtype(dtype)
+        if dtype.kind not in "biufc" or not dtype.isnative:
+            raise ValueError(f"Unsupported dtype {dtype}")
+        shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        memptr = memptr or _allocate(math.prod(shape) * dtype.itemsize)
+        self._mem = memptr.mem
+        self._host = np.ndarray(shape, dtype, memptr.mem.backing, memptr._offset, strides, order)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         raise TypeError(_NO_CONVERSION)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return ndarray(np.asarray(getattr(ufunc, method)(*(_host(item) for item in inputs), **kwargs)), self._id)
+        return _new(getattr(ufunc, method)(*(_host(item) for item in inputs), **kwargs))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         own = globals().get(function.__name__)
@@ -200,8 +436,8 @@ class ndarray:  # noqa: N801 - CuPy's name
     nbytes = property(lambda self: self._host.nbytes)
     itemsize = property(lambda self: self._host.itemsize)
     strides = property(lambda self: self._host.strides)
-    T = property(lambda self: ndarray(self._host.T, self._id))
-    device = property(lambda self: Device(self._id))
+    T = property(lambda self: _view(self._host.T, self))
+    device = property(lambda self: Device(self._mem.device_id))
 
     @property
     def flags(self) -> Any:
@@ -209,12 +445,8 @@ class ndarray:  # noqa: N801 - CuPy's name
         return SimpleNamespace(c_contiguous=flags.c_contiguous, f_contiguous=flags.f_contiguous, owndata=flags.owndata)
 
     @property
-    def data(self) -> Any:
-        def copy_from_device_async(src: Any, size: int, stream: Any = None) -> None:
-            get_current_stream().pending.append(lambda: ctypes.memmove(start, src.ptr, size))
-
-        start = int(self._host.__array_interface__["data"][0])
-        return SimpleNamespace(ptr=start, device_id=self._id, copy_from_device_async=copy_from_device_async)
+    def data(self) -> MemoryPointer:
+        return MemoryPointer(self._mem, int(self._host.__array_interface__["data"][0]) - self._mem.ptr)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -225,42 +457,53 @@ class ndarray:  # noqa: N801 - CuPy's name
             raise TypeError("Only numpy.ndarray can be set to cupy.ndarray")
         if arr.dtype != self.dtype or arr.shape != self.shape:
             raise ValueError(f"Shape or dtype mismatch: {arr.shape} {arr.dtype}, {self.shape} {self.dtype}")
+        if not (self.flags.c_contiguous or self.flags.f_contiguous):
+            raise RuntimeError("Cannot set to non-contiguous array")
         stream = stream or get_current_stream()
-        pinned = _pinned.get(arr.ctypes.data)
+        arr = np.asarray(arr, order="C" if self.flags.c_contiguous else "F")
+        pinned = _pinned_at(arr.ctypes.data, arr.nbytes)
         if pinned is None:  # pageable memory was copied when the call returns
             stream.synchronize()
             self._host[...] = arr
             return
-        target, nbytes = self._host, arr.nbytes
-        stream.pending.append(lambda: target.reshape(-1).view(np.uint8).__setitem__(slice(None), pinned[:nbytes]))
+        target, keep = self._host.__array_interface__["data"][0], (self._mem, pinned)
+        start, nbytes = arr.ctypes.data, arr.nbytes
+        stream.queue.submit(lambda: _keep(keep, ctypes.memmove(target, start, nbytes)))
 
     def get(self, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True) -> np.ndarray:
-        (stream or get_current_stream()).synchronize()
+        stream = stream or get_current_stream()
+        stream.synchronize()
+        source = self
+        if not (self.flags.c_contiguous or self.flags.f_contiguous):
+            source = _new(self._host)  # made contiguous on the device first
         if out is not None:
-            out[...] = self._host
+            out[...] = source._host
             return out
-        return np.array(self._host, order=order)
+        return np.array(source._host, order=order)
 
     def view(self, dtype: Any) -> ndarray:
-        return ndarray(self._host.view(dtype), self._id)
+        return _view(self._host.view(dtype), self)
 
     def reshape(self, *shape: Any, order: str = "C") -> ndarray:
-        get_current_stream().synchronize()  # it may copy
-        return ndarray(self._host.reshape(*shape, order=order), self._id)
+        if self._host.flags.c_contiguous and order == "C":
+            return _view(self._host.reshape(*shape), self)
+        return _new(_host(self).reshape(*shape, order=order))
 
     def astype(
         self, dtype: Any, order: str = "K", casting: Any = None, subok: Any = None, copy: bool = True
     ) -> ndarray:
-        return ndarray(_host(self).astype(dtype, copy=copy), self._id)
+        if not copy and self.dtype == dtype:
+            return self
+        return _new(_host(self).astype(dtype))
 
     def transpose(self, *axes: Any) -> ndarray:
-        return ndarray(self._host.transpose(*axes), self._id)
+        return _view(self._host.transpose(*axes), self)
 
     def fill(self, value: Any) -> None:
         _host(self).fill(_host(value))
 
     def sum(self, axis: Any = None, dtype: Any = None) -> ndarray:
-        return ndarray(np.asarray(_host(self).sum(axis, dtype)), self._id)
+        return _new(_host(self).sum(axis, dtype))
 
     def tolist(self) -> Any:
         return self.get().tolist()
@@ -269,8 +512,11 @@ class ndarray:  # noqa: N801 - CuPy's name
         return self.get().item()
 
     def __getitem__(self, key: Any) -> ndarray:
-        found = _host(self)[_index(key)]
-        return ndarray(found if isinstance(found, np.ndarray) else np.asarray(found), self._id)
+        if _is_basic(key):
+            items = key if isinstance(key, tuple) else (key,)
+            found = self._host[(*items, ...) if ... not in items else items]  # an array without axes is a view, too
+            return _view(found, self)
+        return _new(_host(self)[_index(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
         whole = type(key) is slice and key == slice(None) and isinstance(value, np.ndarray)
@@ -298,20 +544,53 @@ ndarray.__hash__ = None  # type: ignore[assignment, method-assign]
 
 
 def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
-    made = np.empty(shape, dtype, order)
-    if made.size:
-        made.reshape(-1, order="A").view(np.uint8)[...] = FRESH
-    return ndarray(made)
+    made = ndarray(shape, dtype, order=order)
+    flat, keep = made._host.reshape(-1, order="A").view(np.uint8), made._mem
+    _submit(lambda: _keep(keep, flat.fill(FRESH)))
+    return made
 
 
 def zeros(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
-    return ndarray(np.zeros(shape, dtype, order))
+    made = ndarray(shape, dtype, order=order)
+    host, keep = made._host, made._mem
+    _submit(lambda: _keep(keep, host.fill(0)))
+    return made
 
 
-def asarray(a: Any, dtype: Any = None, order: str | None = None, *, blocking: bool = False) -> ndarray:
+def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> ndarray:
+    made = ndarray(shape, np.asarray(fill_value).dtype if dtype is None else dtype, order=order)
+    made.fill(fill_value)
+    return made
+
+
+def asarray(
+    a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None, blocking: bool = False
+) -> ndarray:
     if isinstance(a, ndarray):
         return a if dtype is None or a.dtype == dtype else a.astype(dtype)
-    return ndarray(np.array(a, dtype, order=order or "K"))
+    if hasattr(a, "__cuda_array_interface__"):
+        return _adopted(a, a.__cuda_array_interface__)
+    return _new(np.array(a, dtype, order=order or "K"))
+
+
+def from_dlpack(array: Any, *, device: Any = None, copy: Any = None) -> ndarray:
+    if array.__dlpack_device__()[0] not in (2, 13):
+        raise RuntimeError(
+            "CPU arrays cannot be directly imported to CuPy. Use `cupy.array(numpy.from_dlpack(input))`."
+        )
+    host = np.from_dlpack(SimpleNamespace(__dlpack__=array.__dlpack__, __dlpack_device__=lambda: (1, 0)))
+    return _adopted((array, host), host.__array_interface__)
+
+
+def _adopted(owner: Any, interface: Any) -> ndarray:
+    """An array in the memory that an interface describes, on the device where that lies."""
+    shape, dtype = interface["shape"], np.dtype(interface["typestr"])
+    pointer, steps = interface["data"][0], interface.get("strides")
+    reach = [(n - 1) * step for n, step in zip(shape, steps or (), strict=False)]
+    low = pointer + sum(r for r in reach if r < 0)
+    nbytes = math.prod(shape) * dtype.itemsize if steps is None else sum(map(abs, reach)) + dtype.itemsize
+    memory = UnownedMemory(low, nbytes, owner, getattr(owner, "device_number", -1))
+    return ndarray(shape, dtype, MemoryPointer(memory, pointer - low), steps)
 
 
 array = asarray
@@ -323,11 +602,11 @@ def asnumpy(a: Any, stream: Any = None, order: str = "C", out: Any = None, *, bl
 
 def ascontiguousarray(a: ndarray, dtype: Any = None) -> ndarray:
     host = np.ascontiguousarray(_host(a), dtype)
-    return a if host is a._host else ndarray(host, a._id)
+    return a if host is a._host else _new(host)
 
 
 def cumsum(a: ndarray, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
-    return ndarray(np.cumsum(_host(a), axis, dtype), a._id)
+    return _new(np.cumsum(_host(a), axis, dtype))
 
 
 def unpackbits(a: ndarray, axis: Any = None, bitorder: str = "big") -> ndarray:
@@ -335,23 +614,34 @@ def unpackbits(a: ndarray, axis: Any = None, bitorder: str = "big") -> ndarray:
         raise NotImplementedError("axis option is not supported yet")
     if a.dtype.kind not in "bu" or a.itemsize != 1:
         raise TypeError("Expected an input array of unsigned byte data type")
-    return ndarray(np.unpackbits(_host(a), bitorder=bitorder), a._id)
+    return _new(np.unpackbits(_host(a), bitorder=bitorder))
 
 
 def may_share_memory(a: ndarray, b: ndarray, max_work: Any = None) -> bool:
     return np.may_share_memory(a._host, b._host)
 
 
-# -- memory and kernels ----------------------------------------------------------------------------------------------
+# -- pinned memory and kernels ---------------------------------------------------------------------------------------
 
-_pinned: dict[int, np.ndarray] = {}
+_pinned: list[tuple[int, np.ndarray]] = []
+
+
+def _pinned_at(start: int, nbytes: int) -> np.ndarray | None:
+    """The block of pinned memory that holds a range; None if it is pageable."""
+    with _DOING:
+        number = bisect.bisect_right(_pinned, start, key=lambda block: block[0]) - 1
+        if number < 0:
+            return None
+        first, backing = _pinned[number]
+        return backing if start + nbytes <= first + backing.size else None
 
 
 def alloc_pinned_memory(size: int) -> Any:
     """Memory that is overwritten when nothing refers to it any more, as a pool would hand it out again."""
     backing = np.full(max(size, 1), FREED, np.uint8)
-    start = backing.ctypes.data
-    _pinned[start] = backing
+    start = int(backing.ctypes.data)
+    with _DOING:
+        bisect.insort(_pinned, (start, backing), key=lambda block: block[0])
     kind = type("PinnedMemoryPointer", (ctypes.c_int8 * max(size, 1),), {})
     pointer = kind.from_address(start)
     weakref.finalize(pointer, _give_back, start)
@@ -359,7 +649,9 @@ def alloc_pinned_memory(size: int) -> Any:
 
 
 def _give_back(start: int) -> None:
-    _pinned.pop(start).fill(FREED)
+    with _DOING:
+        number = bisect.bisect_left(_pinned, start, key=lambda block: block[0])
+        _pinned.pop(number)[1].fill(FREED)
 
 
 class RawKernel:
@@ -375,14 +667,14 @@ class RawKernel:
 
     def __call__(self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], shared_mem: int = 0):
         if not 1 <= grid[0] < 2**31 or not 1 <= block[0] <= 1024:
-            raise CUDARuntimeError("cudaErrorInvalidConfiguration")
+            raise CUDARuntimeError(_INVALID_CONFIGURATION)
         for argument, value in zip(kernels.KERNELS[self.name], args, strict=True):
             wanted = np.int64 if argument.type == "i64" else np.uint64
             if type(value) is not wanted:
                 raise TypeError(f"{self.name}: {argument.name} is {type(value)}, not {wanted}")
         plain = tuple(int(value) for value in args)
         RawKernel.launches.append(self.name)
-        get_current_stream().pending.append(lambda: _HOST.launch(self.name, grid[0] * block[0], plain))
+        _submit(lambda: _HOST.launch(self.name, grid[0] * block[0], plain))
 
 
 _HOST = HostKernels()
@@ -415,19 +707,27 @@ def decompress_async(
         table(out_actual, np.uint64)[:] = found.sizes
 
     RawKernel.launches.append(codec)
-    Stream.by_pointer[stream].pending.append(run)
+    Stream.queues[stream].submit(run)
 
 
 def crc32c_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
     """As gzarr.gpu.nvcomp.crc32c_async."""
+    _crc(_DECODERS.crc32c, ptrs, sizes, n, out, stream)
 
+
+def crc32_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
+    """As gzarr.gpu.nvcomp.crc32_async."""
+    _crc(_DECODERS.crc32, ptrs, sizes, n, out, stream)
+
+
+def _crc(compute: Any, ptrs: int, sizes: int, n: int, out: int, stream: int) -> None:
     def run() -> None:
         source, nbytes = (
             np.ctypeslib.as_array(_bytes_at(at, 8 * n)).view(np.uint64).astype(np.int64) for at in (ptrs, sizes)
         )
-        np.ctypeslib.as_array(_bytes_at(out, 4 * n)).view(np.uint32)[:] = _DECODERS.crc32c(source, nbytes)
+        np.ctypeslib.as_array(_bytes_at(out, 4 * n)).view(np.uint32)[:] = compute(source, nbytes)
 
-    Stream.by_pointer[stream].pending.append(run)
+    Stream.queues[stream].submit(run)
 
 
 def _bytes_at(address: int, nbytes: int) -> Any:
@@ -445,7 +745,9 @@ def module() -> ModuleType:
         ndarray,
         empty,
         zeros,
+        full,
         asarray,
+        from_dlpack,
         asnumpy,
         ascontiguousarray,
         cumsum,
@@ -459,7 +761,7 @@ def module() -> ModuleType:
     fake.__version__ = "a double"
     for name in ("bool_", "uint8", "int8", "uint32", "int32", "uint64", "int64", "float32", "float64"):
         setattr(fake, name, getattr(np, name))
-    fake.get_default_memory_pool = lambda: SimpleNamespace(free_bytes=lambda: 0, used_bytes=lambda: 0)
+    fake.get_default_memory_pool = lambda: _POOL
     runtime = SimpleNamespace(
         getDeviceCount=lambda: N_DEVICES,
         memGetInfo=lambda: (1 << 30, 2 << 30),
@@ -479,6 +781,15 @@ def module() -> ModuleType:
         Stream=Stream,
         Event=Event,
         get_current_stream=get_current_stream,
+        get_allocator=get_allocator,
+        set_allocator=set_allocator,
+        using_allocator=using_allocator,
+        Memory=Memory,
+        MemoryPointer=MemoryPointer,
+        MemoryPool=MemoryPool,
+        UnownedMemory=UnownedMemory,
+        memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+        driver=SimpleNamespace(CUDADriverError=CUDADriverError),
         alloc_pinned_memory=alloc_pinned_memory,
         get_elapsed_time=get_elapsed_time,
         runtime=runtime,

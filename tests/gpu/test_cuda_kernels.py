@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from gzarr.gpu.hostbuild import find_compiler
 from tests.gpu.hardware.test_hardware_kernels import *  # noqa: F403
 from tests.gpu.test_cuda_calls import cuda  # noqa: F401
+from tests.properties.fewer import examples_of
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def fewer_examples() -> Iterator[None]:
+    with examples_of(globals()):
+        yield

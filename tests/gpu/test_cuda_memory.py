@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from contextlib import nullcontext
 
@@ -32,6 +33,7 @@ def device():
     from gzarr.gpu.cuda import CudaDevice
 
     device = object.__new__(CudaDevice)  # its constructor asks the driver
+    device.name = "cuda:0"
     device._local = threading.local()
     device._device = nullcontext()
     return device
@@ -70,3 +72,39 @@ def test_streams_of_others_are_taken(device) -> None:
     assert device.as_stream(0).ptr == 0
     with pytest.raises(DeviceError, match="expected a CuPy stream"):
         device.as_stream("mine")
+
+
+def test_errors_of_cupy_say_what_to_do() -> None:
+    from gzarr.errors import DeviceError
+    from gzarr.gpu.cuda import cuda_errors
+
+    runtime, memory = cupy.cuda.runtime, cupy.cuda.memory
+    for error in (memory.OutOfMemoryError(100, 200, 300), runtime.CUDARuntimeError(2)):
+        with pytest.raises(DeviceError, match=r"cuda:0: memory.*lower max_device_nbytes"), cuda_errors("cuda:0"):
+            raise error
+    with pytest.raises(DeviceError, match=r"cudaErrorLaunchFailure.*start it anew"), cuda_errors("cuda:0"):
+        raise runtime.CUDARuntimeError(719)
+    with pytest.raises(OverLimitError), cuda_errors("cuda:0"):
+        raise OverLimitError
+
+
+def test_the_double_has_the_signatures_of_cupy() -> None:
+    from tests.gpu import fake_cupy
+
+    double = fake_cupy.module()
+    for name in ("asnumpy", "asarray"):
+        assert str(inspect.signature(getattr(double, name))).count(",") == str(
+            inspect.signature(getattr(cupy, name))
+        ).count(",")
+    for name in ("Stream", "Event", "using_allocator"):
+        wanted = list(inspect.signature(getattr(cupy.cuda, name)).parameters)
+        assert list(inspect.signature(getattr(double.cuda, name)).parameters) == wanted
+    for kind in ("Stream", "Event", "Device", "MemoryPool", "MemoryPointer", "UnownedMemory"):
+        public = {name for name in vars(getattr(double.cuda, kind)) if not name.startswith("_")}
+        ours = {"queue", "queues", "numbers", "made", "pending", "freed"}
+        assert {name for name in public - ours if not hasattr(getattr(cupy.cuda, kind), name)} == set()
+    public = {name for name in vars(double.ndarray) if not name.startswith("_")}
+    assert {name for name in public if not hasattr(cupy.ndarray, name)} == set()
+    for name in ("get_allocator", "set_allocator", "alloc_pinned_memory", "get_current_stream", "get_elapsed_time"):
+        assert hasattr(cupy.cuda, name)
+        assert hasattr(double.cuda, name)

@@ -449,18 +449,3 @@ def test_neither_the_tables_nor_the_binding_load_the_library() -> None:
         pytest.skip("no /proc/self/maps to look into")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["203544", "4", "False", "False"]
-
-
-@pytest.mark.gpu
-@needs_library
-@pytest.mark.parametrize("codec", NAMES)
-def test_a_device_changes_neither_alignments_nor_scratch(codec: str) -> None:
-    cupy = pytest.importorskip("cupy")
-    if not cupy.cuda.is_available():
-        pytest.skip("no CUDA device")
-    stream = cupy.cuda.Stream(non_blocking=True)
-    with stream:
-        assert nvcomp.query_alignment(codec) == nvcomp.decompress_alignment(codec)
-        for n, largest in ((1, 1 << 16), (100, 1 << 20), (100_000, 4096)):
-            asked = nvcomp.query_temp_nbytes(codec, n, largest, n * largest, stream.ptr)
-            assert asked == nvcomp.decompress_temp_nbytes(codec, n, largest, n * largest)

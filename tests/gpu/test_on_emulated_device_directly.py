@@ -12,6 +12,7 @@ from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.hostbuild import find_compiler
 from gzarr.storage import LocalStore
 from tests.gpu.direct_files import DirectFiles
+from tests.properties.fewer import examples_of
 from tests.properties.test_selections import *  # noqa: F403
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
@@ -27,7 +28,7 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedDevice]
     folder = tmp_path_factory.mktemp("direct")
     number = iter(range(1 << 30))
     backend = GpuBackend(device, reader=files.reader(), max_device_nbytes=CAP_NBYTES)
-    with pytest.MonkeyPatch.context() as patch, gzarr.config.set({"device": backend}):
+    with pytest.MonkeyPatch.context() as patch, gzarr.config.set({"device": backend}), examples_of(globals()):
         patch.setattr("tests.properties.cases.MemoryStore", lambda: LocalStore(folder / str(next(number))))
         yield device
     assert {"place_box", "place_points"} <= set(device.launches)

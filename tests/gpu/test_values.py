@@ -34,8 +34,8 @@ class Strangers(EmulatedDevice):
     def empty(self, nbytes):
         return super().empty(nbytes).view(Tagged)
 
-    def result(self, shape, dtype):
-        return super().result(shape, dtype).view(Tagged)
+    def result(self, shape, dtype, stream=None):
+        return super().result(shape, dtype, stream).view(Tagged)
 
     def upload(self, host):
         return super().upload(host).view(Tagged)

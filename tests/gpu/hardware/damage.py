@@ -11,6 +11,7 @@ from numcodecs import LZ4, Blosc, GZip, Zlib, Zstd
 import gzarr
 from gzarr.gpu.backend import GpuBackend
 from tests.contracts.test_backend import test_a_damaged_chunk_is_named_by_its_position  # noqa: F401
+from tests.gpu.hardware.opening import cuda_backend, on_cuda
 
 pytestmark = pytest.mark.gpu
 DATA = np.random.default_rng(0).integers(0, 1000, (53, 41)).astype("i4")
@@ -27,7 +28,7 @@ CODECS = {
 
 @pytest.fixture
 def backend(cuda: Any) -> GpuBackend:
-    return GpuBackend(cuda.CudaDevice())
+    return cuda_backend(cuda)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -35,7 +36,7 @@ def test_a_truncated_chunk_is_named_and_the_device_goes_on(cuda: Any, codec: str
     stored = gzarr.create_array(data=DATA, chunks=(10, 7), compressor=CODECS[codec])
     good = stored.store["c/2/3"]
     stored.store["c/2/3"] = good[: len(good) // 2]
-    array = gzarr.open_array(stored.store, mode="r", device=GpuBackend(cuda.CudaDevice()))
+    array = on_cuda(stored, cuda)
     with pytest.raises(gzarr.ChunkError, match=r"c/2/3.*\(2, 3\)"):
         array[:]
     stored.store["c/2/3"] = good
@@ -45,7 +46,7 @@ def test_a_truncated_chunk_is_named_and_the_device_goes_on(cuda: Any, codec: str
 def test_flipped_bits_of_lz4_give_an_error_or_a_result_and_the_device_goes_on(cuda: Any) -> None:
     """Of LZ4 alone nvCOMP promises a status for damaged input."""
     stored = gzarr.create_array(data=DATA, chunks=(10, 7), compressor=Blosc("lz4", 5, Blosc.NOSHUFFLE))
-    array = gzarr.open_array(stored.store, mode="r", device=GpuBackend(cuda.CudaDevice()))
+    array = on_cuda(stored, cuda)
     good, rng = stored.store["c/2/3"], np.random.default_rng(1)
     for _ in range(50):
         bad = np.frombuffer(good, np.uint8).copy()

@@ -12,7 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from gzarr.gpu import checksums
+from gzarr.gpu.batch import Wave
 from gzarr.gpu.kernels import KERNELS, TABLE_DTYPES
+from tests.gpu.hardware.opening import lane_of
 
 #: Tables of addresses: kernel -> (argument, argument that has the sizes, whether the kernel writes there).
 _POINTERS = {
@@ -38,7 +41,7 @@ class DeviceKernels:
         """Run a kernel to its end. args: integers, NumPy arrays, addresses of host arrays."""
         self._ranges, self._kept = [], []
         named = {a.name: value for a, value in zip(KERNELS[name], args, strict=True)}
-        for table, sizes, written in _POINTERS[name]:
+        for table, sizes, written in _POINTERS.get(name, ()):
             named[table] = self._moved(named[table], named[sizes], written)
         given, back = [], []
         for argument in KERNELS[name]:
@@ -60,6 +63,21 @@ class DeviceKernels:
             if written and nbytes:
                 offset = low % _ALIGNMENT
                 _write(low, self._device.download(array)[offset : offset + nbytes])
+
+    def checksums(self, kind: str, streams: Sequence[np.ndarray]) -> list[int]:
+        """Checksums of byte streams, as `tests.kernels.launching.Sums.of` gives them."""
+        starts = []
+        end = 0
+        for stream in streams:
+            starts.append(-(-end // _ALIGNMENT) * _ALIGNMENT + stream.ctypes.data % _ALIGNMENT)
+            end = starts[-1] + stream.size
+        slab = np.zeros(end + 1, np.uint8)
+        for stream, start in zip(streams, starts, strict=True):
+            slab[start : start + stream.size] = stream
+        with lane_of(self._device) as lane:
+            source = self._device.address(self._device.upload(slab)) + np.array(starts, np.int64)
+            pending = checksums.queue(Wave(lane.device), kind, source, np.array([s.size for s in streams], np.int64))
+            return pending.values(self._device.download(pending.raw)).tolist()
 
     def _table(self, value: np.ndarray) -> tuple[int, Any, tuple[int, int]]:
         """(address on the device of an array's first element, its memory there, its bounds here)."""

@@ -10,7 +10,7 @@ import pytest
 from numcodecs import LZ4, Blosc, Delta, FixedScaleOffset, GZip, PackBits, Quantize, Shuffle, Zlib, Zstd
 
 import gzarr
-from gzarr.gpu.backend import GpuBackend
+from tests.gpu.hardware.opening import lane_of, on_cuda
 
 pytestmark = pytest.mark.gpu
 
@@ -37,17 +37,13 @@ def field(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return (1000 * (rows + noise)).astype(dtype)
 
 
-def opened(stored: gzarr.Array, cuda: Any) -> gzarr.Array:
-    return gzarr.open_array(stored.store, mode="r", device=GpuBackend(cuda.CudaDevice()))
-
-
 @pytest.mark.parametrize("dtype", ["f4", "i2", "u1", ">f8"])
 @pytest.mark.parametrize("compressor", COMPRESSORS)
 def test_arrays(cuda: Any, compressor: str, dtype: str) -> None:
     data = field((311, 257), dtype)
     for chunks in ((64, 64), (311, 257), (10, 300)):
         stored = gzarr.create_array(data=data, chunks=chunks, compressor=COMPRESSORS[compressor], zarr_format=2)
-        array = opened(stored, cuda)
+        array = on_cuda(stored, cuda)
         for key in (np.s_[:], np.s_[3:200:7, ::-2], np.s_[17, 5:90]):
             np.testing.assert_array_equal(cuda.cupy.asnumpy(array[key]), data[key])
         rows, columns = np.arange(0, 311, 3), np.arange(0, 208, 2)
@@ -70,7 +66,7 @@ def test_filters(cuda: Any, filters: list[Any], dtype: str) -> None:
         data=field((100, 90), dtype), chunks=(30, 30), filters=filters, compressor=Zlib(), zarr_format=2
     )
     np.testing.assert_array_equal(
-        opened(stored, cuda)[:].get(), gzarr.open_array(stored.store, mode="r", device="cpu")[:]
+        on_cuda(stored, cuda)[:].get(), gzarr.open_array(stored.store, mode="r", device="cpu")[:]
     )
 
 
@@ -80,7 +76,7 @@ def test_shards_with_checksums(cuda: Any) -> None:
     stored = gzarr.create_array(
         data=data, chunks=(150, 100), codecs=[gzarr.codecs.ShardingCodec((50, 50), codecs=codecs)]
     )
-    np.testing.assert_array_equal(opened(stored, cuda)[:].get(), data)
+    np.testing.assert_array_equal(on_cuda(stored, cuda)[:].get(), data)
 
 
 def bare_deflate(data: bytes) -> bytes:
@@ -109,7 +105,7 @@ def test_bare_streams(cuda: Any, decoder: str, n: int) -> None:
         slab[at : at + len(data)] = np.frombuffer(data, np.uint8)
     capacity = np.array([len(p) for p in plain], np.int64)
     targets = np.cumsum([0, *capacity])
-    with device.stream():
+    with lane_of(device):
         source, out = device.upload(slab), device.empty(int(targets[-1]) + 64)
         nbytes = np.array([len(p) for p in packed], np.int64)
         tables = device.address(source) + places[:-1], nbytes, device.address(out) + targets[:-1], capacity
@@ -128,8 +124,10 @@ def test_checksums(cuda: Any) -> None:
     import google_crc32c
 
     starts, nbytes = np.array([0, 1, 3, 500]), np.array([1000, 0, 17, 500])
-    with device.stream():
+    with lane_of(device):
         there = device.upload(data)
         found = device.download(device.crc32c(device.address(there) + starts, nbytes))
-    wanted = [google_crc32c.value(data[a : a + n].tobytes()) for a, n in zip(starts, nbytes, strict=True)]
-    assert found.tolist() == wanted
+        plain = device.download(device.crc32(device.address(there) + starts, nbytes))
+    ranges = [data[a : a + n].tobytes() for a, n in zip(starts, nbytes, strict=True)]
+    assert found.tolist() == [google_crc32c.value(each) for each in ranges]
+    assert plain.tolist() == [zlib.crc32(each) for each in ranges]

@@ -8,12 +8,17 @@ from typing import Any
 import pytest
 
 from tests.gpu.hardware.on_device import DeviceKernels
-from tests.kernels.launching import DEVICE
+from tests.kernels.launching import DEVICE, SUMS
 from tests.kernels.test_blosc_parse import *  # noqa: F403
 from tests.kernels.test_copy_streams import *  # noqa: F403
 from tests.kernels.test_place_box import *  # noqa: F403
 from tests.kernels.test_place_points import *  # noqa: F403
+from tests.kernels.test_running_sums import *  # noqa: F403
 from tests.kernels.test_unshuffle import *  # noqa: F403
+from tests.kernels.test_weighted_sums import test_no_bytes as test_weighted_sums_of_no_bytes  # noqa: F401
+from tests.kernels.test_weighted_sums import test_streams_of_any_length_and_alignment as test_weighted_sums  # noqa: F401
+from tests.kernels.test_xxh64 import test_no_bytes as test_xxh64_of_no_bytes  # noqa: F401
+from tests.kernels.test_xxh64 import test_streams_of_any_length_and_alignment as test_xxh64  # noqa: F401
 
 pytestmark = pytest.mark.gpu
 
@@ -23,7 +28,8 @@ def on_device(cuda: Any) -> Iterator[None]:
     """The tests launch through one object: for a while it launches on the device."""
     launcher = DeviceKernels(cuda.CudaDevice())
     DEVICE.launch = launcher.launch  # type: ignore[method-assign]
+    SUMS.of = launcher.checksums  # type: ignore[method-assign]
     try:
         yield
     finally:
-        del DEVICE.launch
+        del DEVICE.launch, SUMS.of

@@ -13,6 +13,7 @@ import pytest
 import gzarr
 from gzarr.gpu.backend import GpuBackend
 from tests.contracts.test_backend import *  # noqa: F403
+from tests.gpu.hardware.opening import cuda_backend
 from tests.properties import memory
 from tests.properties.test_fields import *  # noqa: F403
 from tests.properties.test_resizing import *  # noqa: F403
@@ -25,10 +26,10 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(autouse=True, scope="module")
 def gpu_everywhere(cuda: Any) -> Iterator[None]:
-    with gzarr.config.set({"device": GpuBackend(cuda.CudaDevice())}), memory.allocated_by(cuda.cupy):
+    with gzarr.config.set({"device": cuda_backend(cuda)}), memory.allocated_by(cuda.cupy):
         yield
 
 
 @pytest.fixture
 def backend(cuda: Any) -> GpuBackend:
-    return GpuBackend(cuda.CudaDevice())
+    return cuda_backend(cuda)

@@ -1,0 +1,129 @@
+"""Questions about whole reads on hardware: host or device for small ones, which reader, one wave under way or two."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numcodecs import Blosc, Zstd
+
+import gzarr
+from benchmarks.gpu_stages import one_wave_at_a_time
+from benchmarks.on_gpu import Gpu, wall_seconds
+from gzarr.codecs import BloscCodec, NumcodecsCodec
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.choice import choose_reader, find_missing_kvikio
+from gzarr.gpu.crossover import CUDA, NEVER, Crossover
+
+#: Everything is decoded on the host.
+ALWAYS = Crossover(nchunks=1 << 40, nbytes=1 << 60)
+#: Chunks of the small reads: how many, and bytes of each.
+NCHUNKS, CHUNK_NBYTES = (1, 2, 4, 8, 16, 32, 64), (4 << 10, 32 << 10, 256 << 10)
+#: Rows and columns of the array that readers and lanes read, of float32; waves that lanes take for it.
+SIDE, N_WAVES = 8192, 8
+COMPRESSORS = {"none": None, "blosc-lz4": Blosc("lz4", 5, Blosc.SHUFFLE), "zstd": Zstd(1)}
+#: What either reader can bring straight to the device.
+FILES: dict[str, list[Any]] = {
+    "none": [],
+    "blosc-lz4": [BloscCodec("lz4", 5, "shuffle")],
+    "lz4": [NumcodecsCodec("lz4")],
+}
+
+
+def small_reads(gpu: Gpu) -> Any:
+    """Microseconds of reads of few chunks, decoded on the host and on the device, and where the device is faster."""
+    found: dict[str, Any] = {"now": str(CUDA)}
+    for codec in ("none", "blosc-lz4", "zstd"):
+        for nbytes in CHUNK_NBYTES:
+            data = _data(max(NCHUNKS) * nbytes // 4)
+            stored = gzarr.create_array(
+                data=data, chunks=(nbytes // 4,), compressor=COMPRESSORS[codec], zarr_format=2, device="cpu"
+            )
+            found[f"{codec}, chunks of {nbytes}"] = rows = {}
+            for n in NCHUNKS:
+                part = slice(0, n * nbytes // 4)
+                times = {
+                    name: _timed(gpu, stored.store, data, part, small_reads=limits, reader="host")[0] * 1e6
+                    for name, limits in (("host", ALWAYS), ("device", NEVER))
+                }
+                rows[n] = {**times, "device_is_faster": times["device"] < times["host"]}
+    return found
+
+
+def auto_reader(gpu: Gpu) -> Any:
+    """Which reader is taken where none is asked for, and why; what KvikIO lacks."""
+    return {"auto": choose_reader("auto")[1]._asdict(), "kvikio lacks": find_missing_kvikio()}
+
+
+def readers(gpu: Gpu) -> Any:
+    """Local files, in the page cache, through either reader."""
+    missing = find_missing_kvikio()
+    names = ["host"] if missing else ["host", "kvikio"]
+    found: dict[str, Any] = {"kvikio lacks": missing}
+    data = _square()
+    with tempfile.TemporaryDirectory() as folder:
+        for codec, compressors in FILES.items():
+            for side in sorted({max(SIDE // 64, 32), SIDE // 8}):
+                for layout, shards in (("plain", None), ("sharded", (SIDE // 4, SIDE // 4))):
+                    path = Path(folder) / f"{codec} {side} {layout}"
+                    gzarr.create_array(
+                        path, data=data, chunks=(side, side), shards=shards, compressors=compressors, device="cpu"
+                    )
+                    for name in names:
+                        seconds, array = _timed(gpu, path, data, np.s_[:, :], reader=name, small_reads=NEVER)
+                        failure = getattr(array.backend._reader, "failure", None)  # noqa: SLF001 - a trial
+                        row = {"GB_per_s": data.nbytes / seconds / 1e9, "detour": failure}
+                        found[f"{codec}, {4 * side * side} bytes, {layout}, {name}"] = row
+    return found
+
+
+def lanes(gpu: Gpu) -> Any:
+    """Whole reads in several waves: one at a time, and two at once."""
+    data = _square()
+    found: dict[str, Any] = {}
+    for codec in ("none", "blosc-lz4", "zstd"):
+        stored = gzarr.create_array(
+            data=data, chunks=(SIDE // 32,) * 2, compressor=COMPRESSORS[codec], zarr_format=2, device="cpu"
+        )
+        # A wave is a sixth of a lane, of which there are two or one: as many waves either way.
+        for n, context, cap in (
+            (1, one_wave_at_a_time(), 6 * data.nbytes // N_WAVES),
+            (2, nullcontext(), 12 * data.nbytes // N_WAVES),
+        ):
+            with context:
+                options = {"max_device_nbytes": cap, "reader": "host", "small_reads": NEVER}
+                seconds, array = _timed(gpu, stored.store, data, np.s_[:, :], **options)
+            waves = -(-data.nbytes // array.backend.wave_nbytes)
+            found[f"{codec}, {n} at once"] = {"GB_per_s": data.nbytes / seconds / 1e9, "waves": waves}
+    return found
+
+
+def _timed(gpu: Gpu, store: Any, data: np.ndarray, part: Any, **options: Any) -> tuple[float, Any]:
+    """(seconds of a read, the array), after its answer was compared."""
+    array = gzarr.open_array(store, mode="r", device=GpuBackend(gpu.device, **options))
+    if not np.array_equal(gpu.cupy.asnumpy(array[part]), data[part]):
+        raise AssertionError("the answer is wrong")
+    wait = gpu.cupy.cuda.get_current_stream().synchronize
+    return wall_seconds(lambda: array[part], wait, 20, 0.3)[0], array
+
+
+def _data(n: int) -> np.ndarray:
+    """A walk of n float32, rounded as measurements are."""
+    walk = np.cumsum(np.random.default_rng(0).normal(size=n)).astype("f4")
+    return np.round(walk * 64) / 64
+
+
+def _square() -> np.ndarray:
+    return np.tile(_data(SIDE), (SIDE, 1)) + np.arange(SIDE, dtype="f4")[:, None]
+
+
+QUESTIONS: dict[str, Callable[[Gpu], Any]] = {
+    "auto_reader": auto_reader,
+    "small_reads": small_reads,
+    "readers": readers,
+    "lanes": lanes,
+}

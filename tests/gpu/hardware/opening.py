@@ -1,0 +1,32 @@
+"""Backends on CUDA that decode everything on the device, small reads included, and work within a lane of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gzarr
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.crossover import NEVER
+from gzarr.gpu.lanes import Lane
+
+
+def cuda_backend(cuda: Any, **options: Any) -> GpuBackend:
+    """A backend on the first CUDA device. cuda: the module gzarr.gpu.cuda, or one like it."""
+    options.setdefault("small_reads", NEVER)
+    return GpuBackend(cuda.CudaDevice(), **options)
+
+
+def on_cuda(stored: gzarr.Array, cuda: Any, **options: Any) -> gzarr.Array:
+    """An array opened on the first CUDA device."""
+    return gzarr.open_array(stored.store, mode="r", device=cuda_backend(cuda, **options))
+
+
+@contextmanager
+def lane_of(device: Any) -> Iterator[Lane]:
+    """A lane, with work and memory going to it; its stream is idle afterwards."""
+    lane = Lane(device, 1 << 30)
+    with lane.active():
+        yield lane
+        device.synchronize()
