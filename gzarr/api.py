@@ -554,7 +554,9 @@ def _asked_mode(mode: str | None, keywords: dict[str, Any]) -> str | None:
             raise ValueError(f"read_only=True and mode={mode!r} contradict each other")
         mode = "r"
     elsewhere = ("data", "overwrite", "device", "write_data", *ACCESS, *DEVICE_OPTIONS)
-    arrays.options_from({name: value for name, value in keywords.items() if name not in elsewhere})
+    given = {name: value for name, value in keywords.items() if name not in elsewhere}
+    if given:
+        arrays.options_from(given)
     return mode
 
 

@@ -7,15 +7,17 @@ shard is read whole.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gzarr.backend import Backend, Chain
 from gzarr.chunk_cache import ArrayChunks, ChunkCache
 from gzarr.codecs.chain import prepare
+from gzarr.codecs.registry import registry_state
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Repr, Step
 from gzarr.codecs.transpose import TransposeCodec
@@ -61,8 +63,7 @@ def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayI
         grid = tuple(axis.subdivided(n) for axis, n in zip(grid, sharding.chunk_shape, strict=True))
 
     def chain_for_shape(shape: Coords) -> Chain:
-        chunk = ArrayRepr(meta.data_type.dtype, shape, meta.fill_value)
-        return backend.prepare(prepare(specs, chunk), chunk)
+        return _chain(meta, specs, shape, backend)
 
     # Shards of any length are cut into chunks of one length.
     uniform = is_regular(grid) or bool(shardings)
@@ -99,6 +100,33 @@ def _cache(meta: ArrayMeta, store: Store, backend: Backend) -> ArrayChunks | Non
     lengths = tuple(axis.length if isinstance(axis, RegularAxis) else axis for axis in meta.grid)
     signature = (str(meta.data_type.dtype), lengths, meta.codecs)
     return ArrayChunks(cache, signature, store, store.lock_name(""))
+
+
+#: Codecs that always run in the same way: no other package decides what their names mean.
+_FIXED = frozenset({"blosc", "bytes", "crc32c", "gzip", "transpose", "zstd"})
+_MAX_KEPT = 256
+_kept: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+_kept_lock = threading.Lock()
+
+
+def _chain(meta: ArrayMeta, specs: tuple[CodecSpec, ...], shape: Coords, backend: Backend) -> Chain:
+    """Prepare a chain, or find the one that was prepared of the very same objects: those of an array opened before.
+
+    By identity, because equal fill values may differ in their bits.
+    """
+    key = (id(specs), id(meta.data_type), id(meta.fill_value), shape, id(backend), registry_state())
+    kept = _kept.get(key)
+    if kept is not None:
+        found: Chain = kept[0]
+        return found
+    chunk = ArrayRepr(meta.data_type.dtype, shape, meta.fill_value)
+    chain = backend.prepare(prepare(specs, chunk), chunk)
+    if all(spec.name in _FIXED for spec in specs):
+        with _kept_lock:
+            while len(_kept) >= _MAX_KEPT:
+                del _kept[next(iter(_kept))]
+            _kept[key] = (chain, specs, meta.data_type, meta.fill_value, backend)  # kept alive, so that ids are theirs
+    return chain
 
 
 def _by_shape(grid: Grid, make: Callable[[Coords], Chain]) -> Callable[[Coords], Chain]:

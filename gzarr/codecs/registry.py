@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import count
 from typing import Any, TypeVar, cast
 
 import numcodecs.abc
@@ -23,6 +24,9 @@ _FACTORIES: dict[str, dict[str, Factory]] = {"cpu": {}, "gpu": {}}
 _ALIASES = {"endian": "bytes"}
 
 _Class = TypeVar("_Class", bound=type)
+
+_registrations = count(1)
+_registered = 0
 
 
 def register_codec(
@@ -52,7 +56,14 @@ def register_codec(
     for backend, factory in (("cpu", cpu), ("gpu", gpu)):
         if factory is not None:
             _FACTORIES[backend][name] = factory
+    global _registered  # noqa: PLW0603 - the number of the registry's present state
+    _registered = next(_registrations)
     return spec_class
+
+
+def registry_state() -> int:
+    """A number that changes with every registration: what was made of names before may then be outdated."""
+    return _registered
 
 
 def registered_factory(backend: str, name: str) -> Factory | None:

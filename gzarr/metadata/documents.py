@@ -31,8 +31,7 @@ def read_node(store: Store, path: str, zarr_format: ZarrFormat | None = None) ->
         key = join_path(path, "zarr.json")
         data = store.get_one(Request(key))
         if data is not None:
-            what = _what(store, key)
-            return v3.parse(parse_json(data, what), what)
+            return v3.parse_bytes(data, _what(store, key))
     return None if zarr_format == 3 else _read_v2(store, path)
 
 
@@ -165,7 +164,7 @@ def _read_members(
         keys = [join_path(node, "zarr.json") for node in paths]
         for name, key, data in zip(names, keys, store.get_many([Request(key) for key in keys]), strict=True):
             if data is not None:
-                yield name, v3.parse(parse_json(data, _what(store, key)), _what(store, key))
+                yield name, v3.parse_bytes(data, _what(store, key))
     else:
         found = iter(store.get_many([Request(key) for node in paths for key in _v2_keys(node)]))
         for name, node in zip(names, paths, strict=True):

@@ -6,17 +6,21 @@ Source: Zarr v3 core 3.1, "array metadata" and "group metadata"; zarr-extensions
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-from gzarr.codecs.registry import parse_codec
+from gzarr.codecs.registry import parse_codec, registry_state
 from gzarr.codecs.spec import CodecSpec
 from gzarr.dtypes import fill_from_json, fill_to_json, from_v3, to_v3
-from gzarr.errors import MetadataError
+from gzarr.errors import GzarrError, MetadataError
 from gzarr.grid import Axis, Grid, RegularAxis, VaryingAxis
 from gzarr.keys import KeyEncoding
-from gzarr.metadata.fields import attributes_of, expect, integers, no_others, require
+from gzarr.metadata.fields import attributes_of, expect, integers, no_others, parse_json, require
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
+from gzarr.storage.base import Buffer, host_view
 
 _ARRAY_FIELDS = frozenset(
     {
@@ -27,6 +31,8 @@ _ARRAY_FIELDS = frozenset(
 _GROUP_FIELDS = frozenset({"zarr_format", "node_type", "attributes"})
 #: Inline consolidated metadata: written by zarr-python, some versions without "must_understand": false.
 _IGNORABLE = frozenset({"consolidated_metadata"})
+#: Larger documents (consolidated metadata, long attributes) are not kept.
+_MAX_KEPT_NBYTES = 1 << 12
 #: Chunks that a rectilinear axis may have: a short run-length code can stand for more than any memory holds.
 _MAX_VARYING_CHUNKS = 1_000_000
 
@@ -38,6 +44,27 @@ def parse(document: Mapping[str, Any], what: str) -> NodeMeta:
         return _parse_array(document, what)
     extra = _extra_fields(document, _GROUP_FIELDS, what)
     return GroupMeta(attributes_of(document.get("attributes", {}), what), 3, extra)
+
+
+def parse_bytes(data: Buffer, what: str) -> NodeMeta:
+    """Parse a stored ``zarr.json``. Arrays with equal documents, or opened again, are parsed once.
+
+    Raises: MetadataError.
+    """
+    if host_view(data).nbytes <= _MAX_KEPT_NBYTES:
+        try:
+            meta = _parse_once(bytes(data), registry_state())
+        except GzarrError:
+            pass  # raised again below, with the name of the document
+        else:
+            # The caller may change what these hold.
+            return replace(meta, attributes=deepcopy(meta.attributes), extra=deepcopy(meta.extra))
+    return parse(parse_json(data, what), what)
+
+
+@lru_cache(maxsize=256)
+def _parse_once(data: bytes, registry: int) -> NodeMeta:
+    return parse(parse_json(data, ""), "")
 
 
 def to_json(meta: NodeMeta) -> dict[str, Any]:
