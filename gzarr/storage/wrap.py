@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import Self
 
 from gzarr.errors import ReplacedError
-from gzarr.storage.base import Buffer, Opened, R, Request, Store, T
+from gzarr.storage.base import Buffer, Opened, R, Request, Store, T, reads_past
 
 
 def read_only(store: Store) -> Store:
@@ -30,13 +30,16 @@ def type_name(store: Store) -> str:
 
 
 class WrapperStore(Store):
-    """Passes every verb on to a store; subclasses change what they need."""
+    """Passes every verb on to a store; subclasses change what they need.
+
+    One that changes how objects are read, but not ``opened``, is asked for whole objects.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.read_only = store.read_only
         self.concurrency = store.concurrency
-        self.opens = store.opens
+        self.opens = store.opens and not reads_past(type(self), "opened")
         self.zarr_format, self.dimension_separator = store.zarr_format, store.dimension_separator
 
     @property
