@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -393,6 +394,20 @@ def in_child(array: gzarr.Array, answers: Any) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_chunks_are_read_and_written_while_the_interpreter_exits() -> None:
+    code = """
+import atexit, gzarr
+array = gzarr.zeros(shape=(8, 400_000), chunks=(1, 400_000), dtype="u1", store={})
+gzarr.config.set({"threading.max_workers": 2})
+def late():
+    array[...] = 3
+    print(int(array[...].sum()))
+atexit.register(late)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert (run.stdout.strip(), run.stderr) == (str(3 * 8 * 400_000), "")
+
+
 def test_a_forked_process_makes_its_own_pool() -> None:
     """The child of a fork has the parent's pool without its threads: work given to it would never be done."""
     assert use_pool(large())

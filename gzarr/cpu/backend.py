@@ -295,6 +295,20 @@ def _takes_long(task: Callable[[T], None], waves: Iterator[T], work: Work) -> bo
     return each >= THREADED_CHUNK_S and each * (work.nchunks - n) >= THREADED_WORK_S
 
 
+def _submitted(task: Callable[[], None], n: int) -> list[Future[None]]:
+    """Give a task to the pool n times; none while the interpreter exits, when there are no more threads to be had."""
+    executor = _executor(n + 1)
+    futures: list[Future[None]] = []
+    try:
+        for _ in range(n):
+            futures.append(executor.submit(task))  # noqa: PERF401 - those taken before an error count
+    except RuntimeError as error:
+        # Only this one says that the task was not taken: where a thread cannot be started, it waits for another.
+        if "cannot schedule" not in str(error):
+            raise
+    return futures
+
+
 def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int) -> None:
     """Let threads pull waves from one iterator, so that no more than one wave a thread is alive.
 
@@ -317,8 +331,7 @@ def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int)
                 failed.set()
                 raise
 
-    executor = _executor(n_threads)
-    futures: list[Future[None]] = [executor.submit(pull) for _ in range(n_threads - 1)]
+    futures = _submitted(pull, n_threads - 1)
     errors: list[BaseException] = []
     try:
         try:

@@ -8,7 +8,9 @@ and costs no page faults; of large chunks that are cut into blocks, only the blo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +30,9 @@ from gzarr.plan import Part
 MIN_SCRATCH_NBYTES = 1 << 17
 #: Larger ones too: a thread keeps no more than this.
 _MAX_SCRATCH_NBYTES = 1 << 26
+
+#: Results of these types do nothing but take a copy of what is put into them.
+_PLAIN_ARRAYS = (np.ndarray, np.memmap)
 
 #: Compressors that decode into given memory.
 _INTO: Mapping[str, Callable[[int], Decoder]] = {
@@ -104,59 +109,85 @@ def make_direct(steps: Sequence[Step], codecs: Sequence[Codec]) -> Direct | None
 
 def place(direct: Direct, buffers: Sequence[Any], parts: Sequence[Part], out: Any, fields: Any, fill: Any) -> None:
     """Decode chunks one by one and copy their parts into ``out``. Raises: CodecError(index)."""
-    put = _put_large if direct.nbytes >= MIN_SCRATCH_NBYTES else _put_small
-    done = 0
-    try:
-        for buffer, part in zip(buffers, parts, strict=True):
-            if buffer is None:
-                out[part.out] = fill
-            else:
-                put(direct, buffer, part, out, fields)
-            done += 1
-    except (MemoryError, MissingExtraError):
-        raise
-    except Exception as error:  # noqa: BLE001  any library's complaint about a chunk
-        fail(direct.codec, done, error)
+    if direct.nbytes < MIN_SCRATCH_NBYTES:
+        _place_each(direct, partial(_small_piece, direct, fields), buffers, parts, (out, fill))
+    # Arrays of another kind may do more than copy what they are given: keep it, or read other chunks.
+    elif type(out) not in _PLAIN_ARRAYS or out.dtype.hasobject:
+        _place_each(direct, partial(_large_piece, direct, fields, None, _fresh), buffers, parts, (out, fill))
+    else:
+        with _lent_scratch() as scratch:
+            _place_each(direct, partial(_large_piece, direct, fields, out, scratch.room), buffers, parts, (out, fill))
 
 
-def _put_small(direct: Direct, buffer: Any, part: Part, out: Any, fields: Any) -> None:
+def _place_each(
+    direct: Direct,
+    decode: Callable[[Any, Part], Any],
+    buffers: Sequence[Any],
+    parts: Sequence[Part],
+    target: tuple[Any, Any],
+) -> None:
+    """Decode chunks to what their parts take of them, and copy that. target: the result, and what missing chunks are.
+
+    decode: returns None if it has decoded into the result. Only what it raises is a fault of the chunk.
+    """
+    out, fill = target
+    for index, (buffer, part) in enumerate(zip(buffers, parts, strict=True)):
+        if buffer is None:
+            out[part.out] = fill
+            continue
+        try:
+            piece = decode(buffer, part)
+        except (MemoryError, MissingExtraError):
+            raise
+        except Exception as error:  # noqa: BLE001  any library's complaint about a chunk
+            fail(direct.codec, index, error)
+        if piece is not None:
+            out[part.out] = piece
+
+
+def _small_piece(direct: Direct, fields: Any, buffer: Any, part: Part) -> Any:
     for codec in reversed(direct.outer):
         (buffer,) = codec.decode((buffer,))
-    data = buffer if direct.function is None else direct.function(buffer)
-    if len(data) != direct.nbytes:
-        raise wrong_size(direct.codec, direct.nbytes, len(data))
-    chunk: Any = np.ndarray(direct.shape, direct.dtype, data)
-    if direct.inverse is not None:
-        chunk = chunk.transpose(direct.inverse)
-    if fields is not None:
-        chunk = chunk[fields]
-    out[part.out] = chunk[part.inside]
+    return _piece(direct, fields, buffer if direct.function is None else direct.function(buffer), part)
 
 
-def _put_large(direct: Direct, buffer: Any, part: Part, out: Any, fields: Any) -> None:
+def _large_piece(direct: Direct, fields: Any, out: Any, room: _Room, buffer: Any, part: Part) -> Any:
+    """out: where to decode if the chunk fills one run of it, or None. room: gives memory for other chunks."""
     if type(buffer) is Window:
-        _put_window(direct, buffer, part, out, fields)
-        return
+        return _window_piece(direct, fields, buffer, room)
     for codec in reversed(direct.outer):
         (buffer,) = codec.decode((buffer,))
-    target = _run(direct, part, out, fields)
-    into = scratch(direct.nbytes) if target is None else target
-    data = buffer if direct.function is None else direct.function(buffer, into)
+    if direct.function is None:
+        return _piece(direct, fields, buffer, part)
+    run = None if out is None or fields is not None else _run(direct, part, out)
+    data = direct.function(buffer, room(direct.nbytes) if run is None else run)
+    if run is None:
+        return _piece(direct, fields, data, part)
+    _check_size(direct, data)
+    return None
+
+
+def _piece(direct: Direct, fields: Any, data: Any, part: Part) -> Any:
+    """What a part takes of a decoded chunk: a view."""
+    _check_size(direct, data)
+    return _viewed(direct, fields, np.ndarray(direct.shape, direct.dtype, data))[part.inside]
+
+
+def _check_size(direct: Direct, data: Any) -> None:
     if len(data) != direct.nbytes:
         raise wrong_size(direct.codec, direct.nbytes, len(data))
-    if target is not None and direct.function is not None:
-        return
-    chunk: Any = np.ndarray(direct.shape, direct.dtype, data)
+
+
+def _viewed(direct: Direct, fields: Any, chunk: Any) -> Any:
+    """A chunk, or a box of one, with its axes in the array's order and with the fields that are wanted."""
     if direct.inverse is not None:
         chunk = chunk.transpose(direct.inverse)
-    if fields is not None:
-        chunk = chunk[fields]
-    out[part.out] = chunk[part.inside]
+    return chunk if fields is None else chunk[fields]
 
 
-def _run(direct: Direct, part: Part, out: Any, fields: Any) -> Any:
+def _run(direct: Direct, part: Part, out: Any) -> Any:
     """The bytes of the result that a chunk fills in one run, in its own byte order; None if it does not."""
-    if direct.inverse is not None or fields is not None or out.dtype != direct.dtype or type(part.out) is not tuple:
+    if direct.inverse is not None or out.dtype != direct.dtype or type(part.out) is not tuple:
         return None
     if not part.full or not all(type(index) is slice for index in part.inside):
         return None
@@ -166,33 +197,59 @@ def _run(direct: Direct, part: Part, out: Any, fields: Any) -> Any:
     return region.reshape(-1).view(np.uint8)
 
 
-def _put_window(direct: Direct, window: Window, part: Part, out: Any, fields: Any) -> None:
-    data = _decode_blocks(window.data, scratch(window.nbytes)) if window.encoded else window.data
+def _window_piece(direct: Direct, fields: Any, window: Window, room: _Room) -> Any:
+    data = _decode_blocks(window.data, room(window.nbytes)) if window.encoded else window.data
     if window.shape:
-        chunk: Any = np.ndarray(window.shape, direct.dtype, data, window.offset)
-        if direct.inverse is not None:
-            chunk = chunk.transpose(direct.inverse)
+        chunk = _viewed(direct, fields, np.ndarray(window.shape, direct.dtype, data, window.offset))
     else:
         chunk = np.ndarray((window.nbytes // direct.dtype.itemsize,), direct.dtype, data)
-    if fields is not None:
-        chunk = chunk[fields]
-    out[part.out] = chunk[window.index]
+        chunk = chunk if fields is None else chunk[fields]
+    return chunk[window.index]
 
 
-class _Scratch(threading.local):
-    """Memory that a thread decodes into, chunk after chunk."""
-
-    memory: Any = np.empty(0, np.uint8)
+#: Gives flat memory of so many bytes.
+_Room = Callable[[int], np.ndarray[Any, Any]]
 
 
-_scratch = _Scratch()
+def _fresh(nbytes: int) -> np.ndarray[Any, Any]:
+    return np.empty(nbytes, np.uint8)
 
 
-def scratch(nbytes: int) -> np.ndarray[Any, Any]:
-    """Memory of the calling thread, valid until its next call: flat uint8."""
-    if nbytes > _MAX_SCRATCH_NBYTES:
-        return np.empty(nbytes, np.uint8)
-    if _scratch.memory.size < nbytes:
-        _scratch.memory = np.empty(nbytes, np.uint8)
-    memory: np.ndarray[Any, Any] = _scratch.memory[:nbytes]
-    return memory
+class _Scratch:
+    """Memory to decode into, chunk after chunk."""
+
+    __slots__ = ("_memory",)
+
+    def __init__(self) -> None:
+        self._memory = _fresh(0)
+
+    def room(self, nbytes: int) -> np.ndarray[Any, Any]:
+        """Memory that is valid until the next call: flat uint8."""
+        if nbytes > _MAX_SCRATCH_NBYTES:
+            return _fresh(nbytes)
+        if self._memory.size < nbytes:
+            self._memory = _fresh(nbytes)
+        return self._memory[:nbytes]
+
+
+class _Kept(threading.local):
+    """The scratch memory of a thread while nothing is decoded into it."""
+
+    scratch: _Scratch | None = None
+
+
+_kept = _Kept()
+
+
+@contextmanager
+def _lent_scratch() -> Iterator[_Scratch]:
+    """The scratch memory of the calling thread.
+
+    Meanwhile the thread has none: a read in the midst of another, as a signal handler or a finalizer may begin one,
+    makes its own.
+    """
+    scratch, _kept.scratch = _kept.scratch or _Scratch(), None
+    try:
+        yield scratch
+    finally:
+        _kept.scratch = scratch

@@ -45,6 +45,8 @@ def load_windows(direct: Direct, store: Store, wanted: Sequence[Located], parts:
             found[index] = _open_window(direct, store, item, near, index)
         elif item is not None:
             wholes.append((index, near))
+    if not wholes:
+        return found
     try:
         buffers = load_host(store, [wanted[index] for index, _ in wholes])
     except CodecError as error:

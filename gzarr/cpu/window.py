@@ -147,6 +147,8 @@ def cut_blosc(read: Read, nbytes: int, wanted: Touched, expected: int, itemsize:
     size = table.blocksize
     if wanted.points is None:
         blocks = np.arange(wanted.low // size, (wanted.high - 1) // size + 1)
+    elif itemsize > size:
+        return None  # elements of several blocks: rare enough to be read whole
     else:
         # an element may begin in one block and end in the next
         blocks = np.unique(np.concatenate([wanted.points // size, (wanted.points + itemsize - 1) // size]))
@@ -159,7 +161,7 @@ def cut_blosc(read: Read, nbytes: int, wanted: Touched, expected: int, itemsize:
     block = wanted.points // size
     at = wanted.points + (np.searchsorted(blocks, block) - block) * size
     if itemsize > 1 and (at % itemsize).any():
-        return None  # blocks that do not hold whole elements: rare enough to be read whole
+        return None  # blocks that do not hold whole elements: as rare
     return Window(frame, decoded, True, 0, (), at // itemsize)
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -76,6 +77,16 @@ class Readable(Protocol):
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; None where the key is missing."""
         ...
+
+
+@cache
+def reads_past(cls: type[Store], verb: str) -> bool:
+    """Whether a subclass changes how objects are read, but not a verb that its base has for reading in another way.
+
+    verb: "opened" or "local_file". What the subclass does (decrypt, count, keep) would then be passed by.
+    """
+    owners = [next(i for i, base in enumerate(cls.__mro__) if name in vars(base)) for name in ("get_one", "get_many")]
+    return all(verb not in vars(base) for base in cls.__mro__[: min(owners) + 1])
 
 
 class Store(MutableMapping[str, Any]):

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Self
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.base import Buffer, Request, Store, reads_past
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, byte_view, check_key, check_move, check_path
 
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -102,9 +102,21 @@ def _remove_tree(directory: str) -> None:
     shutil.rmtree(directory)
 
 
-@lru_cache(maxsize=4096)
 def _real_directory(path: str) -> str:
-    """A directory without symbolic links. Kept: looking at every part of a path takes as long as encoding a chunk."""
+    """Path of a directory without symbolic links.
+
+    It is kept as long as the path leads to the same directory: looking at every part of a path takes as long as
+    encoding a chunk.
+    """
+    try:
+        info = os.stat(path)
+    except OSError:  # not there yet; what will be made there may be a link
+        return os.path.realpath(path)
+    return _real_path(path, info.st_dev, info.st_ino)
+
+
+@lru_cache(maxsize=4096)
+def _real_path(path: str, device: int, inode: int) -> str:
     return os.path.realpath(path)
 
 
@@ -140,7 +152,11 @@ class _OpenFile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = os.open(path, _READ_FLAGS)
-        self.nbytes = os.fstat(self._fd).st_size
+        info = os.fstat(self._fd)
+        self.nbytes = info.st_size
+        if stat.S_ISDIR(info.st_mode):
+            os.close(self._fd)
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
 
     def read(self, start: int, nbytes: int) -> Buffer:
         """The bytes from an offset on, fewer where the file ends. Raises: StoreError."""
@@ -159,6 +175,9 @@ class _OpenFile:
 class LocalStore(Store):
     """A store of files under a directory, which is made when the first object is written.
 
+    A subclass that reads in its own way overrides both ``get_one`` and ``get_many``; it is then asked for whole objects
+    unless it has an ``opened`` of its own.
+
     Args:
         root: the directory; relative to the working directory at this moment.
         read_only: refuse to change anything.
@@ -167,6 +186,8 @@ class LocalStore(Store):
     opens = True
 
     def __init__(self, root: str | os.PathLike[str], read_only: bool = False) -> None:
+        if reads_past(type(self), "opened"):
+            self.opens = False
         self._given = os.fsdecode(root)
         self._root = os.path.abspath(self._given)
         self._prefix = os.path.join(self._root, "")
@@ -199,7 +220,8 @@ class LocalStore(Store):
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order. A file is opened once, so its ranges come from one version of it."""
         if len({request[0] for request in requests}) == len(requests):
-            return [self.get_one(request) for request in requests]
+            # Not self.get_one: a subclass may have made that of get_many.
+            return [LocalStore.get_one(self, request) for request in requests]
         by_key: dict[str, list[int]] = {}
         for position, request in enumerate(requests):
             by_key.setdefault(request[0], []).append(position)
@@ -252,13 +274,12 @@ class LocalStore(Store):
 
     def local_file(self, key: str) -> str | None:
         """Path of an object's file; None in a subclass that reads in its own way."""
-        return self._path(key) if type(self).get_many is LocalStore.get_many else None
+        return None if reads_past(type(self), "local_file") else self._path(key)
 
     def lock_name(self, key: str) -> Hashable:
         """The real absolute path of the file, so that stores with different roots agree."""
-        directory, _, name = (self._prefix + key).rpartition("/")
-        real = _real_directory(directory)
-        path = os.path.join(real, name)
+        directory, name = os.path.split(self._prefix + key)
+        path = os.path.join(_real_directory(directory), name)
         return os.path.normcase(os.path.realpath(path) if os.path.islink(path) else path)
 
     def enclosing(self) -> tuple[Store, str] | None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.base import Buffer, Opened, Request, Store
 from gzarr.storage.wrap import WrapperStore
 
 
@@ -45,6 +45,11 @@ class LoggingStore(WrapperStore):
         """Fetch every request, in order."""
         with self._logged("get", list(requests)):
             return super().get_many(requests)
+
+    def opened(self, key: str) -> Opened | None:
+        """Open an object to read parts of it; the reads themselves are not logged."""
+        with self._logged("open", key):
+            return super().opened(key)
 
     def set(self, key: str, value: Buffer) -> None:
         """Store one object atomically."""

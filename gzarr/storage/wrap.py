@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Self
 
 from gzarr.errors import ReplacedError
-from gzarr.storage.base import Buffer, Opened, R, Request, Store, T
+from gzarr.storage.base import Buffer, Opened, R, Request, Store, T, reads_past
 
 
 def read_only(store: Store) -> Store:
@@ -38,7 +38,10 @@ def type_name(store: Store) -> str:
 
 
 class WrapperStore(Store):
-    """Passes every verb on to a store; subclasses change what they need."""
+    """Passes every verb on to a store; subclasses change what they need.
+
+    One that changes how objects are read, but not ``opened``, is asked for whole objects.
+    """
 
     #: Whether reports show the store below in its stead.
     transparent = False
@@ -47,7 +50,7 @@ class WrapperStore(Store):
         self._store = store
         self.read_only = store.read_only
         self.concurrency = store.concurrency
-        self.opens = store.opens
+        self.opens = store.opens and not reads_past(type(self), "opened")
         self.zarr_format, self.dimension_separator = store.zarr_format, store.dimension_separator
 
     @property

@@ -215,3 +215,75 @@ def test_results_do_not_share_the_scratch_memory() -> None:
     first, second = array[3], array[50]
     same(first, model[3])
     same(second, model[50])
+
+
+def stored_in_compressed_rows() -> tuple[gzarr.Array, np.ndarray]:
+    model = np.arange(120, dtype="<i4").reshape(4, 30)
+    codecs = [BytesCodec(), BloscCodec("lz4", 5, "shuffle", 4)]
+    array = gzarr.create_array(MemoryStore(), shape=model.shape, chunks=(1, 30), dtype="<i4", codecs=codecs)
+    array[...] = model
+    return array, model
+
+
+class Collected:
+    """Something to read into that keeps what it is given."""
+
+    def __init__(self, model: np.ndarray) -> None:
+        self.shape, self.dtype = model.shape, model.dtype
+        self.pieces: list[tuple[Any, Any]] = []
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.pieces.append((index, value))
+
+
+def test_what_keeps_the_pieces_given_to_it_keeps_their_values() -> None:
+    array, model = stored_in_compressed_rows()
+    out: Any = Collected(model)
+    array.get_basic_selection(..., out=out)
+    assert len(out.pieces) == 4
+    for index, piece in out.pieces:
+        same(piece, model[index])
+
+
+def test_masked_arrays_are_unmasked_where_they_are_read_into() -> None:
+    array, model = stored_in_compressed_rows()
+    out = np.ma.masked_all(model.shape, model.dtype)
+    array.get_basic_selection(..., out=out)
+    assert not np.ma.getmaskarray(out).any()
+    same(out.data, model)
+
+
+def test_a_read_in_the_midst_of_another_does_not_touch_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    array, model = stored_in_compressed_rows()
+    piece_of = direct._piece
+    inner: list[np.ndarray] = []
+
+    def interrupted(*args: Any) -> Any:
+        piece = piece_of(*args)
+        if not inner:  # as a signal handler would, between decoding and copying
+            inner.append(np.empty(0))
+            inner[0] = array[3, ::2]
+        return piece
+
+    monkeypatch.setattr(direct, "_piece", interrupted)
+    same(array[0, ::2], model[0, ::2])
+    same(inner[0], model[3, ::2])
+
+
+def test_a_result_that_refuses_values_does_not_make_the_chunk_a_damaged_one() -> None:
+    words = np.array(["one", "two"])
+    array = gzarr.create_array(
+        MemoryStore(), shape=2, chunks=2, dtype=words.dtype, codecs=[BytesCodec()], fill_value="0"
+    )
+    array[...] = words
+    with pytest.raises(ValueError, match="one"):
+        array.astype("i4")[...]
+
+
+def test_points_are_found_in_elements_longer_than_a_block() -> None:
+    words = np.array([chr(65 + i % 26) * 300 for i in range(60)])
+    codecs = [BytesCodec(), BloscCodec("zstd", 5, "noshuffle", 1, 256)]
+    array = gzarr.create_array(MemoryStore(), shape=60, chunks=60, dtype=words.dtype, codecs=codecs, fill_value="")
+    array[...] = words
+    for points in ([0], [0, 16], [59, 5, 5]):
+        same(array.vindex[points], words[points])

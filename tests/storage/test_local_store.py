@@ -6,14 +6,17 @@ import errno
 import os
 import pickle
 import threading
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import gzarr
 from gzarr.errors import ReadOnlyError, StoreError
-from gzarr.storage import LocalStore, Request
+from gzarr.storage import CountingStore, LocalStore, Request
 from gzarr.storage import local as local_module
 
 
@@ -224,6 +227,62 @@ def test_stores_with_different_roots_agree_on_lock_names(tmp_path: Path) -> None
     assert len(set(names)) == 1
     assert stores[0] == stores[2]
     assert stores[0] != stores[1]
+
+
+def test_lock_names_follow_links_that_are_made_or_moved_later(tmp_path: Path) -> None:
+    for name in ("v1", "v2"):
+        (tmp_path / name).mkdir()
+    link = tmp_path / "latest"
+    store = LocalStore(link)
+    for name in ("v1", "v2"):
+        store.lock_name("a/b")
+        link.unlink(missing_ok=True)
+        link.symlink_to(name)
+        assert store.lock_name("b") == LocalStore(tmp_path / name).lock_name("b")
+        assert store.lock_name("a/b") == LocalStore(tmp_path / name).lock_name("a/b")
+
+
+def test_lock_names_in_the_root_of_the_file_system_do_not_depend_on_the_working_directory() -> None:
+    assert LocalStore("/").lock_name("name-of-no-file") == os.path.normcase(os.path.realpath("/name-of-no-file"))
+    assert LocalStore("/") != LocalStore(os.curdir)
+
+
+def test_a_directory_is_no_object_to_any_way_of_reading(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    store = LocalStore(tmp_path)
+    assert store.get_one(Request("a")) is None
+    assert store.get_many([Request("a"), Request("a", 0, 3), Request("a", 3, 3)]) == [None] * 3
+    assert store.opened("a") is None
+
+
+class Inverted(LocalStore):
+    """Stores every byte inverted, as an encrypting store would."""
+
+    def get_one(self, request: Request) -> bytes | None:
+        return self.get_many((request,))[0]
+
+    def get_many(self, requests: Sequence[Request]) -> list[Any]:
+        found = super().get_many(requests)
+        return [None if data is None else bytes(255 - byte for byte in bytes(data)) for data in found]
+
+    def set_many(self, items: Iterable[tuple[str, Any]]) -> None:
+        for key, value in items:
+            self.set(key, value)
+
+    def set(self, key: str, value: Any) -> None:
+        super().set(key, bytes(255 - byte for byte in bytes(value)))
+
+
+def test_a_subclass_that_reads_in_its_own_way_is_not_passed_by(tmp_path: Path) -> None:
+    model = np.arange(100_000, dtype="<i4")  # large enough for a part of a chunk to be read alone
+    for store in (Inverted(tmp_path / "x"), CountingStore(Inverted(tmp_path / "y"))):
+        array = gzarr.create_array(store, shape=model.shape, chunks=model.shape, dtype=model.dtype, compressors=None)
+        array[...] = model
+        np.testing.assert_array_equal(array[7:9], model[7:9])
+        np.testing.assert_array_equal(array[...], model)
+        assert not store.opens
+    assert Inverted(tmp_path).local_file("a") is None
+    assert LocalStore(tmp_path).local_file("a") == str(tmp_path / "a")
 
 
 def test_a_relative_root_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import gzarr
 from gzarr.errors import ReadOnlyError
-from gzarr.storage import CountingStore, MemoryStore, Request, read_only
+from gzarr.storage import CountingStore, LocalStore, LoggingStore, MemoryStore, Request, read_only
+from gzarr.storage.wrap import WrapperStore
 
 
 def test_everything_is_recorded() -> None:
@@ -34,6 +40,38 @@ def test_everything_is_recorded() -> None:
     store.reset()
     assert store.nbatches == 0
     assert store.requests == store.written == store.deleted == store.listed == store.sized == []
+
+
+def test_a_wrapper_that_changes_reads_is_asked_for_whole_objects(tmp_path: Path) -> None:
+    class Recording(WrapperStore):
+        def get_many(self, requests: Sequence[Request]) -> list[Any]:
+            seen.extend(requests)
+            return super().get_many(requests)
+
+    class More(CountingStore):
+        def get_many(self, requests: Sequence[Request]) -> list[Any]:
+            seen.extend(requests)
+            return super().get_many(requests)
+
+    model = np.arange(100_000, dtype="<i4")
+    gzarr.save_array(LocalStore(tmp_path), model, chunks=model.shape, compressors=None)
+    for store in (Recording(LocalStore(tmp_path)), More(LocalStore(tmp_path))):
+        seen: list[Request] = []
+        np.testing.assert_array_equal(gzarr.open_array(store, mode="r")[7:9], model[7:9])
+        assert seen == [Request("c/0")]
+    for other in (CountingStore(LocalStore(tmp_path)), LoggingStore(LocalStore(tmp_path))):
+        assert other.opens, "these have an opened of their own"
+
+
+def test_parts_of_a_chunk_are_counted_and_nothing_besides(tmp_path: Path) -> None:
+    model = np.arange(100_000, dtype="<i4")
+    gzarr.save_array(LocalStore(tmp_path), model, chunks=model.shape, compressors=None)
+    store = CountingStore(LocalStore(tmp_path))
+    array = gzarr.open_array(store, mode="r")
+    store.reset()
+    np.testing.assert_array_equal(array[7:9], model[7:9])
+    assert store.requests == [Request("c/0", 28, 8)]
+    assert store.nbatches == 1
 
 
 def test_failed_writes_are_not_recorded() -> None:
