@@ -158,7 +158,8 @@ def _read_wave(job: ReadJob, wave: Wave) -> None:
             return
     parts = wave[0][1] if len(wave) == 1 else [part for _, members in wave for part in members]
     # A cache keeps whole chunks, so whole ones are fetched for it.
-    buffers = _load(io, wave, parts, parts if io.uniform and io.cache is None else ())
+    near = io.chain(parts[0].coords), parts if io.uniform and io.cache is None else ()
+    buffers = _load(io, wave, parts, near)
     for chain, positions in _by_chain(io, parts):
         try:
             place(chain, _taken(buffers, positions), _taken(parts, positions), job.out, job.fields)
@@ -167,13 +168,12 @@ def _read_wave(job: ReadJob, wave: Wave) -> None:
 
 
 def load_encoded(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | None]:
-    """Fetch the encoded chunks of a wave, all of their bytes."""
-    return _load(io, wave, parts, ())
+    """Fetch the encoded chunks of a wave into host memory, all of their bytes."""
+    return _load(io, wave, parts, (None, ()))
 
 
-def _load(io: ArrayIO, wave: Wave, parts: Sequence[Part], taken: Sequence[Part]) -> list[Any]:
-    """Fetch what `Backend.place` will place. taken: what it will take, if all chunks have one chain."""
-    near = io.chain(parts[0].coords), taken
+def _load(io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | None, Sequence[Part]]) -> list[Any]:
+    """Fetch what `Backend.place` will place. near: the last arguments of `Backend.load`."""
     layout, store = io.layout, io.store
     if layout.objects is layout.grid:
         try:
@@ -205,7 +205,7 @@ def _load(io: ArrayIO, wave: Wave, parts: Sequence[Part], taken: Sequence[Part])
 
 
 def _load_pinned(
-    io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain, Sequence[Part]]
+    io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | None, Sequence[Part]]
 ) -> list[Any] | None:
     """Fetch what `Backend.place` will place from a store that compares versions itself; None if it turns out not to.
 

@@ -10,6 +10,7 @@ import numpy as np
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
 from gzarr.errors import MetadataError, SelectionError
+from gzarr.indexing import Indexed
 from gzarr.selection import Box, Points, Range, Selection
 
 
@@ -24,7 +25,8 @@ def as_written(value: Any, dtype: np.dtype[Any], selection: Selection, backend: 
         single = np.empty(1, object)
         single[0] = value[()] if isinstance(value, np.ndarray) and not value.shape else value
         return single.reshape(())
-    array = backend.asarray(value, dtype.base)
+    # An array of ours lies in its store, whatever device it says that it reads to.
+    array = backend.asarray(np.asarray(value) if isinstance(value, Indexed) else value, dtype.base)
     if array.dtype.kind in "OSU" and dtype.base.kind not in (array.dtype.kind, "O"):
         # Whether such elements can be cast is known only by casting them: all of them, before any is written.
         array = array.astype(dtype.base)
