@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import pickle
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -255,3 +257,29 @@ def test_documents_of_mongodb_are_those_of_zarr_2(mongo_port: int) -> None:
     with pytest.raises(StoreError, match="check host") as caught:
         gone.getsize("a")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not say what files are open")
+def test_sqlite_keeps_no_connection_for_each_thread_that_ever_was(tmp_path: Path) -> None:
+    def nopen() -> int:
+        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+    with SQLiteStore(tmp_path / "data") as store:
+        store["a"] = b"x"
+        before = nopen()
+        for _ in range(30):
+            thread = threading.Thread(target=store.get, args=("a",))
+            thread.start()
+            thread.join()
+        assert nopen() - before < 3
+
+
+def test_sqlite_closed_by_one_thread_while_others_read(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "data")
+    store["a"] = b"x" * 100_000
+    with ThreadPoolExecutor(4) as pool:
+        reads = [pool.submit(store.get, "a") for _ in range(400)]
+        for _ in range(20):
+            store.close()
+        assert {read.result() for read in reads} == {b"x" * 100_000}
+    store.close()
