@@ -101,11 +101,11 @@ class SQLiteStore(FlatStore):
             yield db
         finally:
             with self._lock:
-                keep = nclosed == self._nclosed
+                keep = nclosed == self._nclosed and not db.in_transaction
                 if keep:
                     self._idle.append(db)
             if not keep:
-                db.close()  # the store was closed meanwhile
+                db.close()  # the store was closed meanwhile, or a transaction could not be ended
 
     @contextmanager
     def _locked(self) -> Iterator[sqlite3.Connection]:
