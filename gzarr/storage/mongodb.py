@@ -52,10 +52,7 @@ class MongoDBStore(FlatStore):
         self.dimension_separator = dimension_separator
         self.read_only = read_only
         self._client: Any = None
-        host = kwargs.get("host", "localhost")
-        # A URI may hold a password.
-        shown = re.sub(r"//[^@/]*@", "//", host) if isinstance(host, str) else str(host)
-        self._name = f"mongodb://{shown.removeprefix('mongodb://')}:{kwargs.get('port', 27017)}/{database}/{collection}"
+        self._name = f"mongodb://{_hosts(kwargs.get('host', 'localhost'), kwargs)}/{database}/{collection}"
         self._indexed = False
 
     @property
@@ -163,6 +160,15 @@ def _unpickled(
     database: str, collection: str, separator: Literal[".", "/"] | None, read_only: bool, kwargs: dict[str, Any]
 ) -> MongoDBStore:
     return MongoDBStore(database, collection, separator, read_only=read_only, **kwargs)
+
+
+def _hosts(given: Any, kwargs: dict[str, Any]) -> str:
+    """The servers, with their ports; of URIs not the users, passwords and options."""
+    names = []
+    for host in [given] if isinstance(given, str) else given or ["localhost"]:
+        name = str(host).rpartition("://")[2].rpartition("@")[2].partition("/")[0].partition("?")[0]
+        names.append(name if ":" in name or "," in name else f"{name}:{kwargs.get('port') or 27017}")
+    return ",".join(names)
 
 
 def _under(path: str) -> dict[str, Any]:

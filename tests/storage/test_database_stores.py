@@ -283,3 +283,18 @@ def test_sqlite_closed_by_one_thread_while_others_read(tmp_path: Path) -> None:
             store.close()
         assert {read.result() for read in reads} == {b"x" * 100_000}
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [
+        ("mongodb://u:hid/den@h1", "h1:27017"),
+        ("mongodb://u:hid@den@h1:3/?authSource=hidden", "h1:3"),
+        (["mongodb://u:hidden@h1", "h2:5"], "h1:27017,h2:5"),
+        ("mongodb+srv://u:hidden@cluster/", "cluster:27017"),
+        (None, "localhost:27017"),
+    ],
+)
+def test_names_of_mongodb_stores_hold_no_passwords(host: Any, shown: str) -> None:
+    pytest.importorskip("pymongo")
+    assert str(MongoDBStore("db", "col", host=host)) == f"mongodb://{shown}/db/col"
