@@ -324,3 +324,18 @@ def test_an_array_as_a_lazy_dataarray():
     assert as_dataarray(gzarr.zeros((2, 3))).dims == ("dim_0", "dim_1")
     assert as_dataarray(gzarr.zeros((2, 3)), dims=("p", "q")).mean("q").dims == ("p",)
     assert as_dataarray(gzarr.array(3.5)).item() == 3.5
+
+
+def test_options_reach_the_server(s3_options):
+    pytest.importorskip("obstore")
+    expected = climate()[["t", "count"]]
+    root = gzarr.open_group("s3://bucket/climate.zarr", "w", storage_options=s3_options)
+    for name, variable in expected.variables.items():
+        if name in ("t", "count"):
+            root.create_array(name, data=variable.values, dimension_names=variable.dims)
+    for opened in (
+        xr.open_dataset("s3://bucket/climate.zarr", engine=GzarrBackendEntrypoint, storage_options=s3_options),
+        open_dataset("s3://bucket/climate.zarr", storage_options=s3_options, chunks={}),
+        xr.open_datatree("s3://bucket/climate.zarr", engine=GzarrBackendEntrypoint, storage_options=s3_options),
+    ):
+        assert np.array_equal(opened["t"].values, expected["t"].values, equal_nan=True)
