@@ -19,6 +19,8 @@ from gzarr.storage.rules import as_bytes, check_key, check_path
 
 #: Milliseconds to wait for a server; the driver's own 30 s are long to learn that a name is wrong.
 _SELECTION_TIMEOUT_MS = 5000
+#: Milliseconds to wait for an answer; the driver waits for ever.
+_ANSWER_TIMEOUT_MS = 60_000
 #: Largest document (MongoDB manual, "Limits"), less some room for the key.
 _MAX_NBYTES = (16 << 20) - 4096
 
@@ -59,7 +61,8 @@ class MongoDBStore(FlatStore):
     def client(self) -> Any:
         """The driver's client, a new one after `close`."""
         if self._client is None:
-            options = {"serverSelectionTimeoutMS": _SELECTION_TIMEOUT_MS, **self._kwargs}
+            timeouts = {"serverSelectionTimeoutMS": _SELECTION_TIMEOUT_MS, "socketTimeoutMS": _ANSWER_TIMEOUT_MS}
+            options = {**timeouts, **self._kwargs}
             self._client = self._pymongo.MongoClient(**options)
             weakref.finalize(self, self._client.close)
         return self._client

@@ -6,6 +6,7 @@ import dbm.dumb
 import multiprocessing
 import os
 import pickle
+import socket
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -298,3 +299,38 @@ def test_sqlite_closed_by_one_thread_while_others_read(tmp_path: Path) -> None:
 def test_names_of_mongodb_stores_hold_no_passwords(host: Any, shown: str) -> None:
     pytest.importorskip("pymongo")
     assert str(MongoDBStore("db", "col", host=host)) == f"mongodb://{shown}/db/col"
+
+
+def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
+    pytest.importorskip("redis")
+    pytest.importorskip("pymongo")
+    redis = RedisStore()
+    assert 0 < redis.client.connection_pool.connection_kwargs["socket_timeout"] <= 60
+    assert RedisStore(socket_timeout=3).client.connection_pool.connection_kwargs["socket_timeout"] == 3
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = mute.getsockname()[1]
+        with pytest.raises(StoreError, match="cannot read"):
+            RedisStore(host="127.0.0.1", port=port, socket_timeout=0.1).get("a")
+    mongo = MongoDBStore()
+    assert 0 < mongo.client.options.pool_options.socket_timeout <= 60
+    mongo.close()
+
+
+def test_what_opens_a_dbm_file_is_pickled_with_its_keywords(tmp_path: Path) -> None:
+    with DBMStore(tmp_path / "a", open=open_dumb, ending=".x") as store:
+        store["a"] = b"1"
+        copy = pickle.loads(pickle.dumps(store))
+        assert dict(copy) == {"a": b"1"}
+        copy.close()
+
+
+def open_dumb(path: str, flag: str, mode: int, ending: str = "") -> Any:
+    return dbm.dumb.open(path + ending, flag, mode)
+
+
+def test_lmdb_says_why_it_cannot_be_written(tmp_path: Path) -> None:
+    lmdb_store(tmp_path / "a").close()
+    with lmdb_store(tmp_path / "a", read_only=True), pytest.raises(StoreError, match="read_only=True; close that"):
+        lmdb_store(tmp_path / "a")
+    with lmdb_store(tmp_path / "a") as store:
+        store["a"] = b"1"
