@@ -59,7 +59,8 @@ class RedisStore(FlatStore):
         backoff = require("redis.backoff", "redis", "RedisStore").ExponentialBackoff(cap=0.1, base=0.02)
         retry = require("redis.retry", "redis", "RedisStore").Retry(backoff, 2)
         timeouts = {"socket_connect_timeout": _CONNECT_TIMEOUT_S, "socket_timeout": _ANSWER_TIMEOUT_S}
-        self.client = self._redis.Redis(**{**timeouts, "retry": retry, **kwargs})
+        # Values are bytes, whatever else the caller's clients make of them.
+        self.client = self._redis.Redis(**{**timeouts, "retry": retry, **kwargs, "decode_responses": False})
 
     @contextmanager
     def _failures(self, verb: str) -> Iterator[None]:

@@ -304,7 +304,8 @@ def test_names_of_mongodb_stores_hold_no_passwords(host: Any, shown: str) -> Non
 def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
     pytest.importorskip("redis")
     pytest.importorskip("pymongo")
-    redis = RedisStore()
+    redis = RedisStore(decode_responses=True)  # which would take bytes for text
+    assert not redis.client.connection_pool.connection_kwargs["decode_responses"]
     assert 0 < redis.client.connection_pool.connection_kwargs["socket_timeout"] <= 60
     assert RedisStore(socket_timeout=3).client.connection_pool.connection_kwargs["socket_timeout"] == 3
     with socket.create_server(("127.0.0.1", 0)) as mute:
