@@ -21,13 +21,32 @@ def test_examples_of_docstrings(path: Path) -> None:
     assert not failed
 
 
-def test_the_python_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def run_blocks(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert len(blocks) >= 3
     names: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
+        exec(compile(block, page, "exec"), names)
+
+
+def test_the_python_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_blocks("README.md", tmp_path, monkeypatch)
+
+
+@pytest.mark.filterwarnings("ignore:.*[Cc]onsolidated metadata")
+def test_the_python_of_the_ecosystem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("dask.array")
+    xarray = pytest.importorskip("xarray")
+    if "gzarr" not in xarray.backends.list_engines():  # gzarr is not installed but on the path: no entry points
+        from gzarr.interop.xarray import GzarrBackendEntrypoint
+
+        find = xarray.backends.api.plugins.get_backend
+        ours = GzarrBackendEntrypoint()
+        monkeypatch.setattr(
+            xarray.backends.api.plugins, "get_backend", lambda engine: ours if engine == "gzarr" else find(engine)
+        )
+    run_blocks("docs/ecosystem.md", tmp_path, monkeypatch)
 
 
 def test_links_of_the_documentation_lead_somewhere() -> None:

@@ -48,16 +48,27 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compressor", metavar="NAME[:LEVEL]", help="zstd:3, gzip, lz4, ..., or none")
     parser.add_argument("--zarr-format", type=int, choices=[2, 3], help="default: as the source")
     parser.add_argument("--if-exists", choices=["raise", "replace", "skip"], default="raise", help="default: raise")
-    parser.add_argument("--memory", type=int, default=BUDGET_NBYTES >> 20, metavar="MIB", help="default: %(default)s")
+    parser.add_argument(
+        "--memory", type=_mebibytes, default=BUDGET_NBYTES >> 20, metavar="MIB", help="default: %(default)s"
+    )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
     parser.add_argument("--resume", action="store_true", help="go on with a copy that was interrupted")
 
 
 def _lengths(text: str) -> int | tuple[int, ...]:
-    lengths = tuple(int(part) for part in text.split(",") if part)
+    try:
+        lengths = tuple(int(part) for part in text.split(",") if part)
+    except ValueError:
+        lengths = ()
     if not lengths:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers such as 100,1000")
     return lengths if len(lengths) > 1 or text.endswith(",") else lengths[0]
+
+
+def _mebibytes(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of MiB, at least 1")
+    return int(text)
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from gzarr import api
 from gzarr.array import Array
+from gzarr.convert.classic import check_whole
 from gzarr.convert.writing import replacing, write
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
 from gzarr.copying.conventions import ATTRIBUTE, MASK, as_json, decode_mask, split_names
@@ -57,8 +58,11 @@ def from_netcdf(source: str | os.PathLike[str], dest: Any, **options: Any) -> Tr
     Returns: what was done. Raises: CopyError, MissingExtraError.
     """
     name = os.fspath(source)
+    netcdf4 = _netcdf4()
+    if "://" not in name and os.path.exists(name):  # noqa: PTH110 - netCDF4 opens URLs too
+        check_whole(name)
     try:
-        dataset = _netcdf4().Dataset(name, "r")
+        dataset = netcdf4.Dataset(name, "r")
     except (OSError, RuntimeError) as error:
         raise CopyError(f"cannot open {name!r} as NetCDF: {error}") from error
     with dataset:

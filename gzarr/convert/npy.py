@@ -30,6 +30,9 @@ def from_npy(source: str | os.PathLike[str], dest: Any, **options: Any) -> Trans
     """
     path = Path(source)
     if not zipfile.is_zipfile(path):
+        with path.open("rb") as file:
+            if file.read(4) == b"PK\x03\x04":
+                raise CopyError(f"cannot read {str(path)!r} as a .npz file: it is damaged or cut off")
         return write(SourceTree(str(path), {}, {"": _mapped(path, str(path))}), dest, options)
     with _unpacked(path) as files:
         arrays = {name: _mapped(file, f"{path}:{name}") for name, file in files.items()}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -42,11 +44,15 @@ def from_tiff(
     except ImportError as error:
         raise MissingExtraError("TIFF needs tifffile, which is not installed: pip install 'gzarr[tiff]'") from error
     path = Path(source)
-    try:
-        file = tifffile.TiffFile(path)
-        found = list(file.series)
-    except Exception as error:  # damaged directories make tifffile raise errors of many kinds
-        raise CopyError(f"cannot open {str(path)!r} as TIFF: {error}") from error
+    with _damage_noted() as damage:
+        try:
+            file = tifffile.TiffFile(path)
+            found = list(file.series)
+        except Exception as error:  # damaged directories make tifffile raise errors of many kinds
+            raise CopyError(f"cannot open {str(path)!r} as TIFF: {error}") from error
+    if damage:
+        file.close()
+        raise CopyError(f"{str(path)!r} is damaged or cut off: {damage[0]}; get the whole file")
     with file:
         if series is not None and not 0 <= series < len(found):
             raise CopyError(f"{str(path)!r} has {len(found)} series, no number {series}")
@@ -58,6 +64,25 @@ def from_tiff(
         for number, one in enumerate(chosen):
             _add_series(one, f"series_{number}" if len(chosen) > 1 else "", str(path), groups, arrays)
         return write(SourceTree(str(path), groups, arrays), dest, options)
+
+
+@contextmanager
+def _damage_noted() -> Iterator[list[str]]:
+    """What this thread's tifffile meanwhile says is wrong: it only logs that, and gives the pages that it finds."""
+    found: list[str] = []
+    thread = threading.get_ident()
+
+    class Noting(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.thread == thread:
+                found.append(record.getMessage())
+
+    handler, logger = Noting(logging.ERROR), logging.getLogger("tifffile")
+    logger.addHandler(handler)
+    try:
+        yield found
+    finally:
+        logger.removeHandler(handler)
 
 
 def _add_series(
@@ -92,9 +117,14 @@ def _level(level: Any, name: str, attributes: Mapping[str, Any]) -> Source:
     page, shape = level.keyframe, tuple(level.shape)
     dtype = np.dtype(level.dtype)
     chunks = None
-    if level.dataoffset is not None:
+    # The pages of a series may be in several files, of which each has its own offsets.
+    one_file = all(other is None or other.parent is page.parent for other in level.pages)
+    if one_file and level.dataoffset is not None:
         stored = dtype.newbyteorder(page.parent.byteorder)
-        data = np.memmap(page.parent.filehandle.path, stored, "r", offset=level.dataoffset, shape=shape)
+        try:
+            data = np.memmap(page.parent.filehandle.path, stored, "r", offset=level.dataoffset, shape=shape)
+        except ValueError as error:
+            raise CopyError(f"{name} is cut off: {error}; get the whole file") from error
         read: Callable[[Region], Any] = data.__getitem__
         grid = regular_grid(shape, (1,) * len(shape))
     else:
@@ -178,8 +208,17 @@ class _Pages:
             return
         handle = page.parent.filehandle
         with self._lock:
-            handle.seek(offset)
-            encoded = handle.read(nbytes)
+            closed = handle.closed  # as those of a series in several files are
+            if closed:
+                handle.open()
+            try:
+                handle.seek(offset)
+                encoded = handle.read(nbytes)
+            finally:
+                if closed:
+                    handle.close()
+        if len(encoded) < nbytes:
+            raise CopyError(f"{handle.name}: page {page.index}, segment {index} is cut off; get the whole file")
         try:
             data, position, shape = self._page.decode(
                 encoded, index, jpegtables=page.jpegtables, jpegheader=self._page.jpegheader

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.copying.log import Counts, Log, log_lines, summary
 from gzarr.errors import CopyError, GzarrError
 from gzarr.keys import join_path, normalize_path
@@ -50,21 +51,21 @@ def copy_store(
             f"cannot copy {join_path(str(source_store), start)} into itself ({end!r}); choose another place"
         )
     wanted = _key_filter(excludes, includes, flags)
-    keys = sorted(key for key in source_store.list_prefix(start) if wanted(key))
-    pairs = [(key, join_path(end, key[len(start) :].lstrip("/"))) for key in keys]
-    if if_exists == "raise" and not dry_run:
-        taken = next((to for _, to in pairs if to in dest_store), None)
-        if taken is not None:
-            raise CopyError(f"key {taken!r} exists in destination")
-    if not dry_run:
-        dest_store.check_metadata_writable()
     try:
+        keys = sorted(key for key in source_store.list_prefix(start) if wanted(key))
+        pairs = [(key, join_path(end, key[len(start) :].lstrip("/"))) for key in keys]
+        taken = set() if if_exists == "replace" else _taken(dest_store, [to for _, to in pairs])
+        if taken and if_exists == "raise" and not dry_run:
+            raise CopyError(f"key {min(taken)!r} exists in destination")
+        if not dry_run:
+            dest_store.check_metadata_writable()
         with log_lines(log) as write_line, _consolidated_after(dest_store, end, pairs, dry_run=dry_run):
-            counts = _copy_keys(source_store, dest_store, pairs, write_line, if_exists, dry_run=dry_run)
+            counts = _copy_keys(source_store, dest_store, pairs, write_line, taken, if_exists, dry_run=dry_run)
             summary(write_line, counts, dry_run=dry_run)
     finally:
-        if isinstance(dest, str) or hasattr(dest, "__fspath__"):
-            dest_store.close()
+        for given, store in ((source, source_store), (dest, dest_store)):
+            if isinstance(given, str) or hasattr(given, "__fspath__"):
+                store.close()
     return counts.ncopied, counts.nskipped, counts.nbytes
 
 
@@ -95,31 +96,68 @@ def _key_filter(
     return lambda key: not any(p.search(key) for p in out) or any(p.search(key) for p in back)
 
 
+def _taken(store: Store, keys: Sequence[str]) -> set[str]:
+    """Those of some keys that are in a store, which is asked for many at once."""
+    return {key for key, there in zip(keys, store.together(store.__contains__, keys), strict=True) if there}
+
+
 def _copy_keys(
-    source: Store, dest: Store, pairs: Sequence[tuple[str, str]], log: Log, if_exists: str, *, dry_run: bool
+    source: Store,
+    dest: Store,
+    pairs: Sequence[tuple[str, str]],
+    log: Log,
+    taken: Collection[str],
+    if_exists: str,
+    *,
+    dry_run: bool,
 ) -> Counts:
     counts = Counts()
-    for key, to in pairs:
-        what = key if to == key else f"{key} -> {to}"
-        if if_exists != "replace" and to in dest:
-            if if_exists == "raise":
+    for batch in _batches(source, dest, pairs, dry_run=dry_run):
+        todo = []
+        for key, to in batch:
+            what = key if to == key else f"{key} -> {to}"
+            if to in taken and if_exists == "raise":
                 raise CopyError(f"key {to!r} exists in destination")
-            log(f"skip {what}")
-            counts = counts.plus(Counts(nskipped=1))
-            continue
-        log(f"copy {what}")
-        nbytes = 0
-        if not dry_run:
-            try:
-                data = source.get_one(Request(key))
-                if data is None:
-                    raise CopyError(f"key {key!r} was deleted from the source meanwhile")
-                dest.set(to, data)
-            except (GzarrError, OSError) as error:
-                raise CopyError(
-                    f"the copy stopped at key {key!r}: {error}. Before it, {counts.ncopied} objects were copied; "
-                    "go on with if_exists='skip'"
-                ) from error
-            nbytes = host_view(data).nbytes
-        counts = counts.plus(Counts(1, 0, nbytes))
+            log(f"{'skip' if to in taken else 'copy'} {what}")
+            if to not in taken:
+                todo.append((key, to))
+        nbytes = 0 if dry_run else _copy_batch(source, dest, todo, counts.ncopied)
+        counts = counts.plus(Counts(len(todo), len(batch) - len(todo), nbytes))
     return counts
+
+
+def _batches(
+    source: Store, dest: Store, pairs: Sequence[tuple[str, str]], *, dry_run: bool
+) -> Iterator[Sequence[tuple[str, str]]]:
+    """Keys that are copied at once: as many as the stores take, of so many bytes as a copy may hold."""
+    most = 1 if dry_run else max(source.concurrency, dest.concurrency, 1)
+    for start in range(0, len(pairs), most):
+        some = pairs[start : start + most]
+        sizes = source.together(source.getsize, [key for key, _ in some]) if len(some) > 1 else [0]
+        first, nbytes = 0, 0
+        for position, size in enumerate(sizes):
+            if position > first and nbytes + (size or 0) > BUDGET_NBYTES:
+                yield some[first:position]
+                first, nbytes = position, 0
+            nbytes += size or 0
+        yield some[first:]
+
+
+def _copy_batch(source: Store, dest: Store, pairs: Sequence[tuple[str, str]], ncopied: int) -> int:
+    """Copy some objects at once. Returns: their bytes. Raises: CopyError."""
+    if not pairs:
+        return 0
+    try:
+        found = source.get_many([Request(key) for key, _ in pairs])
+        gone = next((key for (key, _), data in zip(pairs, found, strict=True) if data is None), None)
+        if gone is not None:
+            raise CopyError(f"key {gone!r} was deleted from the source meanwhile")
+        items = [(to, data) for (_, to), data in zip(pairs, found, strict=True) if data is not None]
+        dest.set_many(items)
+    except (GzarrError, OSError) as error:
+        among = "" if len(pairs) == 1 else f" or one of the {len(pairs) - 1} after it, some of which may be copied"
+        raise CopyError(
+            f"the copy stopped at key {pairs[0][0]!r}{among}: {error}. Before it, {ncopied} objects were copied; "
+            "go on with if_exists='skip'"
+        ) from error
+    return sum(host_view(data).nbytes for _, data in items)

@@ -24,7 +24,7 @@ from gzarr.copying.settings import IfExists, Settings
 from gzarr.copying.sources import Source, SourceTree
 from gzarr.copying.unfinished import MARK, make_mark, read_mark, remove_mark, write_mark
 from gzarr.devices import backend_for
-from gzarr.errors import CopyError, GzarrError, ReadOnlyError
+from gzarr.errors import ContainsNodeError, CopyError, GzarrError, ReadOnlyError
 from gzarr.group import Group
 from gzarr.keys import join_path, normalize_path
 from gzarr.metadata.documents import delete_node, read_node, write_attributes, write_node
@@ -259,7 +259,9 @@ def _what_is_left(store: Store, path: str, made: list[str], settings: Settings, 
     where = join_path(str(store), path)
     reason = str(error) or type(error).__name__
     if not made:
-        before = " (what was there may be gone, as if_exists='replace' asks)" if settings.if_exists == "replace" else ""
+        # What is in the way and must not be deleted is found before anything is.
+        gone = settings.if_exists == "replace" and not isinstance(error, ContainsNodeError)
+        before = " (what was there may be gone, as if_exists='replace' asks)" if gone else ""
         return f"the copy to {where} failed before it wrote anything{before}: {reason}"
     complete, current = made[1:-1], "/" + made[-1] if len(made) > 1 else "its groups"
     return (

@@ -75,7 +75,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
 
     description = "Open Zarr v2 and v3 groups (.zarr, .zip) with gzarr, on the CPU or a GPU"
     supports_groups = True
-    open_dataset_parameters = ("filename_or_obj", "group", *_FOR_EACH_GROUP)
+    open_dataset_parameters = ("filename_or_obj", "group", "storage_options", *_FOR_EACH_GROUP)
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Whether to open something without being named: never, as the engine "zarr" opens the same."""
@@ -95,6 +95,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         group: str | None = None,
         device: str | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> xr.Dataset:
         """A group as a dataset.
 
@@ -102,10 +103,11 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         device: where data variables give their values: "cpu" (default), "cuda", "cuda:N", "auto".
             With ``chunks=`` Xarray brings blocks to the host: `gzarr.interop.xarray.open_dataset` leaves them there.
         use_zarr_fill_value_as_mask: whether fill values count as missing values; by default in v2 only, as in Xarray.
+        storage_options: what the server of a URL needs.
         The others: of `xarray.open_dataset`.
         Raises: GroupNotFoundError, DeviceError, MetadataError for arrays whose axes have no names.
         """
-        opened = _open_group(filename_or_obj, group)
+        opened = _open_group(filename_or_obj, group, storage_options)
         dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
         arrays = {name: array for name, array in opened.arrays() if name not in dropped}
         variables = {name: _variable(array, use_zarr_fill_value_as_mask) for name, array in arrays.items()}
@@ -139,9 +141,10 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         group: str | None = None,
         device: str | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> dict[str, xr.Dataset]:
         """A group and all groups below it as datasets, by path; see `open_dataset`."""
-        opened = _open_group(filename_or_obj, group)
+        opened = _open_group(filename_or_obj, group, storage_options)
         paths = ["", *(path for path, node in opened.members(None) if isinstance(node, Group))]
         given = {k: v for k, v in locals().items() if k in _FOR_EACH_GROUP}
         found = {f"/{path}": self.open_dataset(opened, group=path or None, **given) for path in paths}
@@ -163,24 +166,31 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         group: str | None = None,
         device: str | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> xr.DataTree:
         """A group and all groups below it as a tree of datasets; see `open_dataset`."""
         given = {k: v for k, v in locals().items() if k in _FOR_EACH_GROUP}
-        datasets = self.open_groups_as_dict(filename_or_obj, group=group, **given)
+        datasets = self.open_groups_as_dict(filename_or_obj, group=group, storage_options=storage_options, **given)
         tree = xr.DataTree.from_dict(datasets)
         tree.set_close(datasets["/"].close)
         return tree
 
 
 def open_dataset(
-    filename_or_obj: Any, *, chunks: Any = None, device: str | None = None, group: str | None = None, **kwargs: Any
+    filename_or_obj: Any,
+    *,
+    chunks: Any = None,
+    device: str | None = None,
+    group: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **kwargs: Any,
 ) -> xr.Dataset:
     """``xarray.open_dataset(..., engine="gzarr")`` whose Dask arrays have their blocks on the device.
 
     chunks: None for lazily loaded arrays; {} for blocks as stored, "auto", or lengths by the names of axes.
-    device, group, kwargs: see `GzarrBackendEntrypoint.open_dataset`.
+    device, group, storage_options, kwargs: see `GzarrBackendEntrypoint.open_dataset`.
     """
-    opened = _open_group(filename_or_obj, group)
+    opened = _open_group(filename_or_obj, group, storage_options)
     where = {} if chunks is not None else {"device": device}
     dataset = xr.open_dataset(opened, engine=GzarrBackendEntrypoint, **where, **kwargs)
     if chunks is not None:
@@ -258,10 +268,10 @@ class LazyArray(BackendArray):
         return await offload(self.__getitem__, key)
 
 
-def _open_group(filename_or_obj: Any, path: str | None) -> Group:
+def _open_group(filename_or_obj: Any, path: str | None, options: Mapping[str, Any] | None) -> Group:
     if isinstance(filename_or_obj, str) and "://" not in filename_or_obj:
         filename_or_obj = os.path.expanduser(filename_or_obj)  # noqa: PTH111 - a URL would not survive a Path
-    return api.open_group(filename_or_obj, "r", path=path, device="cpu")
+    return api.open_group(filename_or_obj, "r", path=path, device="cpu", storage_options=options)
 
 
 def _is_ours(filename_or_obj: Any, opened: Group) -> bool:

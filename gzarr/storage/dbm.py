@@ -153,7 +153,8 @@ class DBMStore(FlatStore):
         if not self.read_only:
             self.flush()
         flag = "c" if self.flag[:1] == "n" else self.flag
-        return DBMStore, (self.path, flag, self.mode, self._opener, True, self.dimension_separator)
+        given = (self.path, flag, self.mode, self._opener, True, self.dimension_separator)
+        return partial(DBMStore, **self._open_kwargs), given
 
 
 def _lookup(db: Any, key: str) -> bytes | None:

@@ -19,7 +19,7 @@ from gzarr.storage.extras import require
 from gzarr.storage.flat import cut_all
 from gzarr.storage.local import LocalStore
 from gzarr.storage.remote import RemoteStore
-from gzarr.storage.rules import byte_range, check_key, check_path, children, cut
+from gzarr.storage.rules import byte_range, check_key, check_path, children, cut, without_secrets
 
 #: Exceptions that mean that there is no such object; all others are errors.
 MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
@@ -232,7 +232,7 @@ class FsspecStore(RemoteStore):
 
     def lock_name(self, key: str) -> Hashable:
         """The file system and path, with the key."""
-        return self._files.lock_name(key) if self._files is not None else (type(self.fs), str(self), key)
+        return self._files.lock_name(key) if self._files is not None else (type(self.fs), self._url(), key)
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -277,7 +277,8 @@ class FsspecStore(RemoteStore):
         return f"{self.path}/{key}" if self.path or self._protocol == "memory" else key
 
     def _failed(self, verb: str, key: str, error: Exception) -> StoreError:
-        text = f"store {self}: cannot {verb} {key!r}: {type(error).__name__}: {str(error)[:600]}"
+        said = without_secrets(str(error))[:600]
+        text = f"store {self}: cannot {verb} {key!r}: {type(error).__name__}: {said}"
         if isinstance(error, PermissionError) or "redential" in text or "Forbidden" in text:
             text += "\nThe server wants credentials, or others: pass them in storage_options=, or {'anon': True}"
         elif isinstance(error, OSError) or "onnect" in text:
@@ -285,6 +286,9 @@ class FsspecStore(RemoteStore):
         return StoreError(text)
 
     def __str__(self) -> str:
+        return without_secrets(self._url())
+
+    def _url(self) -> str:
         return str(self.fs.unstrip_protocol(self.path))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -337,7 +341,8 @@ class FSStore(FsspecStore):
 
 def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     """The file system of a URL, and the path on it. Raises: MissingExtraError, StoreError."""
-    fsspec = require("fsspec", "fsspec", f"{url!r}")
+    shown = without_secrets(url)
+    fsspec = require("fsspec", "fsspec", f"{shown!r}")
     given = dict(options)
     if "::" not in url:
         # Listings are always asked for anew; see FsspecStore.
@@ -345,9 +350,10 @@ def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     try:
         fs, path = fsspec.url_to_fs(url, **given)
     except ImportError as error:
-        raise MissingExtraError(f"{url!r}: {error}") from error
+        raise MissingExtraError(f"{shown!r}: {error}") from error
     except Exception as error:
-        raise StoreError(f"cannot open {url!r}: {type(error).__name__}: {str(error)[:600]}") from error
+        said = without_secrets(str(error))[:600]
+        raise StoreError(f"cannot open {shown!r}: {type(error).__name__}: {said}") from error
     return fs, path
 
 

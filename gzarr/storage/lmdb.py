@@ -91,6 +91,11 @@ class LMDBStore(FlatStore):
                 except (self._lmdb.Error, OSError) as error:
                     raise StoreError(f"store {self}: cannot open the database: {error}") from error
             environment, users = _opened[place]
+            if not self.read_only and environment.flags()["readonly"]:
+                raise StoreError(
+                    f"store {self}: another store of this process has the database open with read_only=True; close that"
+                    " first, or open both for writing"
+                )
             users[0] += 1
             return environment
 

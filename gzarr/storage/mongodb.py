@@ -19,6 +19,8 @@ from gzarr.storage.rules import as_bytes, check_key, check_path
 
 #: Milliseconds to wait for a server; the driver's own 30 s are long to learn that a name is wrong.
 _SELECTION_TIMEOUT_MS = 5000
+#: Milliseconds to wait for an answer; the driver waits for ever.
+_ANSWER_TIMEOUT_MS = 60_000
 #: Largest document (MongoDB manual, "Limits"), less some room for the key.
 _MAX_NBYTES = (16 << 20) - 4096
 
@@ -52,17 +54,15 @@ class MongoDBStore(FlatStore):
         self.dimension_separator = dimension_separator
         self.read_only = read_only
         self._client: Any = None
-        host = kwargs.get("host", "localhost")
-        # A URI may hold a password.
-        shown = re.sub(r"//[^@/]*@", "//", host) if isinstance(host, str) else str(host)
-        self._name = f"mongodb://{shown.removeprefix('mongodb://')}:{kwargs.get('port', 27017)}/{database}/{collection}"
+        self._name = f"mongodb://{_hosts(kwargs.get('host', 'localhost'), kwargs)}/{database}/{collection}"
         self._indexed = False
 
     @property
     def client(self) -> Any:
         """The driver's client, a new one after `close`."""
         if self._client is None:
-            options = {"serverSelectionTimeoutMS": _SELECTION_TIMEOUT_MS, **self._kwargs}
+            timeouts = {"serverSelectionTimeoutMS": _SELECTION_TIMEOUT_MS, "socketTimeoutMS": _ANSWER_TIMEOUT_MS}
+            options = {**timeouts, **self._kwargs}
             self._client = self._pymongo.MongoClient(**options)
             weakref.finalize(self, self._client.close)
         return self._client
@@ -163,6 +163,15 @@ def _unpickled(
     database: str, collection: str, separator: Literal[".", "/"] | None, read_only: bool, kwargs: dict[str, Any]
 ) -> MongoDBStore:
     return MongoDBStore(database, collection, separator, read_only=read_only, **kwargs)
+
+
+def _hosts(given: Any, kwargs: dict[str, Any]) -> str:
+    """The servers, with their ports; of URIs not the users, passwords and options."""
+    names = []
+    for host in [given] if isinstance(given, str) else given or ["localhost"]:
+        name = str(host).rpartition("://")[2].rpartition("@")[2].partition("/")[0].partition("?")[0]
+        names.append(name if ":" in name or "," in name else f"{name}:{kwargs.get('port') or 27017}")
+    return ",".join(names)
 
 
 def _under(path: str) -> dict[str, Any]:

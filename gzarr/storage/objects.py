@@ -14,7 +14,7 @@ from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
 from gzarr.storage.base import Buffer, Request, host_view
 from gzarr.storage.extras import require
 from gzarr.storage.remote import RemoteStore
-from gzarr.storage.rules import byte_range, check_path, cut
+from gzarr.storage.rules import byte_range, check_path, cut, without_secrets
 
 #: Keys listed at a time; a page of S3 has 1,000.
 _PAGE = 1000
@@ -42,9 +42,9 @@ class ObjectStore(RemoteStore):
         self.store = store
         self.read_only = read_only
         self._url = url
-        self._name = url or _described(store)
+        self._name = without_secrets(url or _described(store))
         # A store in memory has no name that another would not have too.
-        self._lock_root: Hashable = self._name if url or not type(store).__name__.startswith("Memory") else id(store)
+        self._lock_root: Hashable = url or (id(store) if type(store).__name__.startswith("Memory") else self._name)
 
     @contextmanager
     def _failures(self, verb: str, key: str) -> Iterator[None]:
@@ -54,7 +54,7 @@ class ObjectStore(RemoteStore):
             raise self._failed(verb, key, error) from error
 
     def _failed(self, verb: str, key: str, error: Exception) -> StoreError:
-        text = str(error).partition("\n\nDebug source")[0].strip()
+        text = without_secrets(str(error).partition("\n\nDebug source")[0].strip())
         where = f"store {self}: cannot {verb} {key!r}: {text[:600]}"
         refused = (self._errors.PermissionDeniedError, self._errors.UnauthenticatedError, PermissionError)
         if isinstance(error, refused) or _asks_for_credentials(text):
@@ -208,7 +208,7 @@ class ObjectStore(RemoteStore):
         return self._name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self.store, self.read_only, self._url)
+        return _unpickled, (type(self), self.store, self.read_only, self._url)
 
 
 class HTTPStore(ObjectStore):
@@ -255,7 +255,8 @@ class HTTPStore(ObjectStore):
         """Names directly under a path, sorted: (objects, sub-paths). Raises: StoreError if there is no such page."""
         fsspec = require("fsspec", "http", "listing what an HTTP server has")
         require("aiohttp", "http", "listing what an HTTP server has")
-        url = f"{self._name.rstrip('/')}/{path}/" if path else f"{self._name.rstrip('/')}/"
+        root = (self._url or self._name).rstrip("/")
+        url = f"{root}/{path}/" if path else f"{root}/"
         try:
             fs = fsspec.filesystem("http", use_listings_cache=False, skip_instance_cache=True)
             entries = fs.ls(url, detail=True)
@@ -263,8 +264,9 @@ class HTTPStore(ObjectStore):
         except FileNotFoundError:
             return [], []
         except Exception as error:
+            said = without_secrets(str(error))
             raise StoreError(
-                f"store {self}: cannot list {path!r}: the server gives no directory page ({error}); open arrays and"
+                f"store {self}: cannot list {path!r}: the server gives no directory page ({said}); open arrays and"
                 " groups by their path, or open consolidated metadata"
             ) from error
         objects: set[str] = set()
@@ -280,8 +282,8 @@ class HTTPStore(ObjectStore):
         return sum(size or 0 for size in self.together(self.getsize, list(self.list_prefix(path))))
 
 
-def _unpickled(store: Any, read_only: bool, url: str | None) -> ObjectStore:
-    return ObjectStore(store, read_only=read_only, url=url)
+def _unpickled(kind: type[ObjectStore], store: Any, read_only: bool, url: str | None) -> ObjectStore:
+    return kind(store, read_only=read_only, url=url)
 
 
 def _described(store: Any) -> str:

@@ -19,6 +19,8 @@ from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
 
 #: Seconds to wait for a connection: a server that is there answers within a few milliseconds.
 _CONNECT_TIMEOUT_S = 5.0
+#: Seconds to wait for an answer, or to send a pipeline: older clients wait for ever, and newer ones too shortly.
+_ANSWER_TIMEOUT_S = 60.0
 #: Bytes that one pipeline may carry; a server closes connections whose answers pile up.
 _PIPELINE_NBYTES = 64 << 20
 #: Keys asked for with each step of a listing.
@@ -56,7 +58,9 @@ class RedisStore(FlatStore):
         # Two more tries within a tenth of a second: the client's own take four to learn that there is no server.
         backoff = require("redis.backoff", "redis", "RedisStore").ExponentialBackoff(cap=0.1, base=0.02)
         retry = require("redis.retry", "redis", "RedisStore").Retry(backoff, 2)
-        self.client = self._redis.Redis(**{"socket_connect_timeout": _CONNECT_TIMEOUT_S, "retry": retry, **kwargs})
+        timeouts = {"socket_connect_timeout": _CONNECT_TIMEOUT_S, "socket_timeout": _ANSWER_TIMEOUT_S}
+        # Values are bytes, whatever else the caller's clients make of them.
+        self.client = self._redis.Redis(**{**timeouts, "retry": retry, **kwargs, "decode_responses": False})
 
     @contextmanager
     def _failures(self, verb: str) -> Iterator[None]:

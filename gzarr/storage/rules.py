@@ -24,6 +24,15 @@ _BAD_KEY = re.compile(
 )
 
 
+_USER = re.compile(r"(?<=://)[^/?#\s]*@")
+_VALUE = re.compile(r"([?&][^=&#\s'\"]*=)[^&#\s'\"]+")
+
+
+def without_secrets(text: str) -> str:
+    """A URL, or text with URLs in it, as messages may show it: without users, passwords and values of parameters."""
+    return _VALUE.sub(r"\1...", _USER.sub("", text))
+
+
 def check_key(key: str) -> None:
     """Refuse a key that is not a plain relative path.
 

@@ -1,8 +1,9 @@
 """Objects as rows of a table in an SQLite database, the one that zarr 2 made: ``zarr(k TEXT PRIMARY KEY, v BLOB)``.
 
-Each thread has a connection of its own, so readers never wait for each other; SQLite's locks order writers, of this
-process and of others. Every written row gets a new random rowid, which is the object's generation: SQLite itself would
-reuse the number of a row that was deleted.
+Each call has a connection to itself, so readers never wait for each other; connections are kept for later calls, so
+there are as many as there ever were calls at one time. SQLite's locks order writers, of this process and of others.
+Every written row gets a new random rowid, which is the object's generation: SQLite itself would reuse the number of a
+row that was deleted.
 """
 # os.path: the store takes what users call a path and gives it back unchanged.
 # ruff: noqa: PTH100
@@ -15,7 +16,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
@@ -59,13 +60,12 @@ class SQLiteStore(FlatStore):
         self.read_only = read_only
         self._name = f"sqlite://{given}"
         self._kwargs = {"timeout": _TIMEOUT_S, **kwargs}
-        self._local = threading.local()
-        self._open: list[sqlite3.Connection] = []
+        self._idle: list[sqlite3.Connection] = []
         self._lock = threading.RLock()
         self._pid = os.getpid()
+        self._nclosed = 0
         self._shared = self._new_connection() if given == ":memory:" else None
-        self._open += [self._shared] if self._shared is not None else []
-        weakref.finalize(self, _close_all, self._open, self._pid)
+        weakref.finalize(self, _close_all, self._idle if self._shared is None else [self._shared], self._pid)
         if not read_only:
             with self._failures("open the database"), self._connection() as db:
                 db.execute(_CREATE)
@@ -83,20 +83,29 @@ class SQLiteStore(FlatStore):
         made: sqlite3.Connection = sqlite3.connect(self.path, **options)
         return made
 
-    def _connection(self) -> AbstractContextManager[sqlite3.Connection]:
-        """The thread's connection; of a database in memory the only one, under a lock."""
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection that nobody else uses meanwhile; of a database in memory the only one, under a lock."""
         if self.path == ":memory:":
-            return self._locked()
-        db = getattr(self._local, "db", None)
-        if db is None or self._local.pid != os.getpid():  # connections do not survive a fork
+            with self._locked() as shared:
+                yield shared
+            return
+        with self._lock:
+            if self._pid != os.getpid():  # connections do not survive a fork
+                self._idle, self._pid = [], os.getpid()
+                weakref.finalize(self, _close_all, self._idle, self._pid)
+            db, nclosed = (self._idle.pop() if self._idle else None), self._nclosed
+        if db is None:
+            db = self._new_connection()
+        try:
+            yield db
+        finally:
             with self._lock:
-                if self._pid != os.getpid():
-                    self._open, self._pid = [], os.getpid()
-                    weakref.finalize(self, _close_all, self._open, self._pid)
-                db = self._local.db = self._new_connection()
-                self._local.pid = self._pid
-                self._open.append(db)
-        return nullcontext(db)
+                keep = nclosed == self._nclosed and not db.in_transaction
+                if keep:
+                    self._idle.append(db)
+            if not keep:
+                db.close()  # the store was closed meanwhile, or a transaction could not be ended
 
     @contextmanager
     def _locked(self) -> Iterator[sqlite3.Connection]:
@@ -183,9 +192,11 @@ class SQLiteStore(FlatStore):
     def close(self) -> None:
         """Close all connections; a store of a file opens new ones when it is used again."""
         with self._lock:
-            self._shared = None
-            _close_all(self._open, self._pid)
-            self._local = threading.local()
+            shared, self._shared = self._shared, None
+            self._nclosed += 1
+            _close_all(self._idle, self._pid)
+            if shared is not None:
+                shared.close()
 
     def __str__(self) -> str:
         return self._name

@@ -17,6 +17,7 @@ from gzarr.storage.base import Store
 from gzarr.storage.extras import have, require
 from gzarr.storage.fsspec import FsspecStore
 from gzarr.storage.objects import HTTPStore, ObjectStore
+from gzarr.storage.rules import without_secrets
 
 #: Schemes of buckets: what obstore calls them, and the extra that installs what reads them.
 _BUCKETS = {
@@ -65,7 +66,7 @@ class StoreURL(os.PathLike[str]):
     """
 
     url: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)  # they may be secrets
 
     def __fspath__(self) -> str:
         return self.url
@@ -85,7 +86,9 @@ def open_url(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[
     scheme = re.split("://|::", url, maxsplit=1)[0].lower()
     if "::" not in url and url.lower().rstrip("/").endswith(".zip"):
         if not read_only:
-            raise StoreError(f"{url!r}: archives across a network can be read only; open it with mode='r'")
+            raise StoreError(
+                f"{without_secrets(url)!r}: archives across a network can be read only; open it with mode='r'"
+            )
         return FsspecStore.from_url(f"zip::{url}", {scheme: dict(options)} if options else {}, True), ""
     if "::" not in url and scheme in _BUCKETS:
         return _open_bucket(url, scheme, options, read_only), ""
@@ -99,7 +102,7 @@ def _open_bucket(url: str, scheme: str, options: Mapping[str, Any], read_only: b
     name, extra = _BUCKETS[scheme]
     rest = url.partition("://")[2]
     if not rest.partition("/")[0]:
-        raise StoreError(f"{url!r} names no bucket; expected {scheme}://bucket/path")
+        raise StoreError(f"{without_secrets(url)!r} names no bucket; expected {scheme}://bucket/path")
     translated = to_obstore(options)
     if have("obstore") and translated is not None:
         made = _obstore_store(f"{name}://{rest}", url, translated)
@@ -108,10 +111,10 @@ def _open_bucket(url: str, scheme: str, options: Mapping[str, Any], read_only: b
     if not have("fsspec"):
         if have("obstore"):
             raise StoreError(
-                f"{url!r}: obstore does not know all of the options {sorted(options)}, and fsspec is not installed:"
-                " pip install 'gzarr[fsspec]', with s3fs, gcsfs or adlfs"
+                f"{without_secrets(url)!r}: obstore does not know all of the options {sorted(options)}, and fsspec is"
+                " not installed: pip install 'gzarr[fsspec]', with s3fs, gcsfs or adlfs"
             )
-        raise MissingExtraError(f"{url!r} needs a client: pip install 'gzarr[{extra}]'")
+        raise MissingExtraError(f"{without_secrets(url)!r} needs a client: pip install 'gzarr[{extra}]'")
     return FsspecStore.from_url(url, options, read_only)
 
 
@@ -130,9 +133,10 @@ def _obstore_store(url: str, shown: str, options: Mapping[str, Any]) -> Any | No
     except errors.UnknownConfigurationKeyError as error:
         if have("fsspec"):
             return None
-        raise StoreError(f"{shown!r}: {str(error).partition(chr(10))[0]}") from error
+        raise StoreError(f"{without_secrets(shown)!r}: {str(error).partition(chr(10))[0]}") from error
     except (errors.BaseError, ValueError, TypeError) as error:
-        raise StoreError(f"cannot open {shown!r}: {str(error).partition(chr(10))[0]}") from error
+        said = without_secrets(str(error).partition(chr(10))[0])
+        raise StoreError(f"cannot open {without_secrets(shown)!r}: {said}") from error
 
 
 def _with_durations(retry: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,17 +196,17 @@ def _open_http(url: str, options: Mapping[str, Any]) -> Store:
         made = _obstore_store(url.rstrip("/"), url, given)
         return HTTPStore(made, url=url.rstrip("/"))
     if not have("fsspec"):
-        raise MissingExtraError(f"{url!r} needs an HTTP client: pip install 'gzarr[http]'")
+        raise MissingExtraError(f"{without_secrets(url)!r} needs an HTTP client: pip install 'gzarr[http]'")
     return FsspecStore.from_url(url, options, True)
 
 
 def _check_scheme(url: str, scheme: str) -> None:
-    fsspec = require("fsspec", "fsspec", f"{url!r}")
+    fsspec = require("fsspec", "fsspec", f"{without_secrets(url)!r}")
     schemes = [part.split("://")[0].lower() for part in url.split("::") if "://" in part or part.isidentifier()]
     known = set(fsspec.available_protocols())
     unknown = [name for name in schemes if name not in known]
     if unknown:
         raise StoreError(
-            f"cannot open {url!r}: nothing reads {unknown[0]!r}; expected a path, file://, memory://, zip://, s3://,"
-            " gs://, az://, http(s)://, or another scheme of fsspec"
+            f"cannot open {without_secrets(url)!r}: nothing reads {unknown[0]!r}; expected a path, file://, memory://,"
+            " zip://, s3://, gs://, az://, http(s)://, or another scheme of fsspec"
         )

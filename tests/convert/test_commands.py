@@ -81,3 +81,11 @@ def test_misuse_exits_with_2(source, arguments):
     with pytest.raises(SystemExit) as stop:
         main(["copy", source, "b.zarr", *arguments])
     assert stop.value.code == 2
+
+
+@pytest.mark.parametrize("option", [["--memory", "0"], ["--memory", "x"], ["--chunks", "a"], ["--chunks", ""]])
+def test_wrong_numbers_are_misuse_that_is_explained(source, tmp_path, capsys, option):
+    with pytest.raises(SystemExit) as stopped:
+        main(["copy", str(source), str(tmp_path / "b.zarr"), *option])
+    assert stopped.value.code == 2
+    assert f"{option[1]!r} is not a" in capsys.readouterr().err

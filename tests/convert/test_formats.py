@@ -353,3 +353,49 @@ def test_a_truncated_tiff_is_reported_with_page_and_segment(tmp_path):
     (tmp_path / "a.tif").write_bytes(content)
     with pytest.raises(CopyError, match=r"a\.tif: page 0, segment 5"):
         convert.from_tiff(tmp_path / "a.tif", MemoryStore())
+
+
+def in_two_files(folder, nplanes, compression):
+    """An OME-TIFF of two channels, each in a file of its own, the second at a higher page than the first."""
+    planes = np.random.default_rng(0).integers(0, 60000, (2, nplanes, 32, 48), dtype="u2")
+    uuids = [f"urn:uuid:00000000-0000-0000-0000-00000000000{c}" for c in range(2)]
+    places = "".join(
+        f'<TiffData FirstC="{c}" IFD="{c % nplanes}" PlaneCount="1">'
+        f'<UUID FileName="{c}.ome.tif">{uuids[c]}</UUID></TiffData>'
+        for c in range(2)
+    )
+    for c in range(2):
+        xml = (
+            f'<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="{uuids[c]}"><Image ID="Image:0">'
+            '<Pixels ID="Pixels:0" DimensionOrder="XYZCT" Type="uint16" SizeX="48" SizeY="32" SizeZ="1" SizeC="2"'
+            f' SizeT="1">{places}</Pixels></Image></OME>'
+        )
+        tifffile.imwrite(folder / f"{c}.ome.tif", planes[c], description=xml, metadata=None, compression=compression)
+    return np.stack([planes[c, c % nplanes] for c in range(2)])
+
+
+@pytest.mark.parametrize("nplanes", [1, 2])
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_an_image_in_several_files(tmp_path, nplanes, compression):
+    expected = in_two_files(tmp_path, nplanes, compression)
+    convert.from_tiff(tmp_path / "0.ome.tif", dest := MemoryStore())
+    assert np.array_equal(read(dest)[:], expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"tile": (16, 16)}, {"compression": "zlib"}, {"metadata": None}])
+@pytest.mark.parametrize("part", [0.3, 0.75, 0.97])
+def test_a_tiff_that_is_cut_off_is_not_taken_for_a_shorter_one(tmp_path, options, part):
+    tifffile.imwrite(
+        tmp_path / "a.tif", np.random.default_rng(0).integers(0, 60000, (6, 64, 80), dtype="u2"), **options
+    )
+    whole = (tmp_path / "a.tif").read_bytes()
+    (tmp_path / "a.tif").write_bytes(whole[: int(len(whole) * part)])
+    with pytest.raises(CopyError, match=r"cut off|cannot open|cannot be decoded|damaged"):
+        convert.from_tiff(tmp_path / "a.tif", MemoryStore())
+
+
+def test_a_npz_file_that_is_cut_off(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.arange(1000))
+    (tmp_path / "a.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:4000])
+    with pytest.raises(CopyError, match="cannot read"):
+        convert.from_file(tmp_path / "a.npz", MemoryStore())

@@ -276,3 +276,26 @@ def test_hdf5_round_trip(tmp_path):
     assert back["a/x"].metadata == root["a/x"].metadata
     assert np.array_equal(back["a/x"][:], root["a/x"][:])
     assert back["s"][:].tolist() == ["ü", ""]
+
+
+@pytest.mark.parametrize("nrecords", [0, 1, 5])
+@pytest.mark.parametrize("types", [("i2",), ("i2", "f8", "i1"), ()])
+@pytest.mark.parametrize("format", ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"])
+def test_a_classic_file_that_is_cut_off_is_not_read_as_zeros(tmp_path, format, types, nrecords):
+    path = tmp_path / "a.nc"
+    with netCDF4.Dataset(path, "w", format=format) as file:
+        file.createDimension("t", None)
+        file.createDimension("x", 7)
+        file.title = "a title"
+        file.createVariable("fixed", "i4", ("x",))[:] = np.arange(7)
+        for number, dtype in enumerate(types):
+            variable = file.createVariable(f"v{number}", dtype, ("t", "x"))
+            variable.units = "m"
+            if nrecords:
+                variable[:] = np.ones((nrecords, 7))
+    convert.from_netcdf(path, MemoryStore())
+    whole = path.read_bytes()
+    for left in (len(whole) - 4, len(whole) // 2, 10):
+        path.write_bytes(whole[:left])
+        with pytest.raises(CopyError, match=r"cut off"):
+            convert.from_netcdf(path, MemoryStore())

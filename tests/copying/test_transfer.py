@@ -428,3 +428,11 @@ def test_a_route_is_chosen_by_what_is_stored():
     assert how(chunks=(4, 4)) == "decode"
     assert how(fill_value=3) == "decode"
     assert how(order="F") == "decode"
+
+
+def test_a_folder_that_is_not_zarr_is_kept_and_the_error_says_so(tmp_path):
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(CopyError, match=r"before it wrote anything: .*'letter.txt', which is not Zarr data") as failed:
+        gzarr.transfer(np.arange(3), tmp_path, if_exists="replace")
+    assert "may be gone" not in str(failed.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]

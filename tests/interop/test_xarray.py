@@ -339,3 +339,18 @@ def test_a_consolidated_dataset_is_opened_with_one_read_of_metadata(tmp_path, za
     assert store.listed == []
     theirs = xr.open_zarr(tmp_path / "x.zarr", consolidated=False, decode_cf=False, chunks=None)
     xr.testing.assert_identical(dataset.load(), theirs.load())
+
+
+def test_options_reach_the_server(s3_options):
+    pytest.importorskip("obstore")
+    expected = climate()[["t", "count"]]
+    root = gzarr.open_group("s3://bucket/climate.zarr", "w", storage_options=s3_options)
+    for name, variable in expected.variables.items():
+        if name in ("t", "count"):
+            root.create_array(name, data=variable.values, dimension_names=variable.dims)
+    for opened in (
+        xr.open_dataset("s3://bucket/climate.zarr", engine=GzarrBackendEntrypoint, storage_options=s3_options),
+        open_dataset("s3://bucket/climate.zarr", storage_options=s3_options, chunks={}),
+        xr.open_datatree("s3://bucket/climate.zarr", engine=GzarrBackendEntrypoint, storage_options=s3_options),
+    ):
+        assert np.array_equal(opened["t"].values, expected["t"].values, equal_nan=True)

@@ -6,7 +6,10 @@ import dbm.dumb
 import multiprocessing
 import os
 import pickle
+import socket
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -255,3 +258,80 @@ def test_documents_of_mongodb_are_those_of_zarr_2(mongo_port: int) -> None:
     with pytest.raises(StoreError, match="check host") as caught:
         gone.getsize("a")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not say what files are open")
+def test_sqlite_keeps_no_connection_for_each_thread_that_ever_was(tmp_path: Path) -> None:
+    def nopen() -> int:
+        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+    with SQLiteStore(tmp_path / "data") as store:
+        store["a"] = b"x"
+        before = nopen()
+        for _ in range(30):
+            thread = threading.Thread(target=store.get, args=("a",))
+            thread.start()
+            thread.join()
+        assert nopen() - before < 3
+
+
+def test_sqlite_closed_by_one_thread_while_others_read(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "data")
+    store["a"] = b"x" * 100_000
+    with ThreadPoolExecutor(4) as pool:
+        reads = [pool.submit(store.get, "a") for _ in range(400)]
+        for _ in range(20):
+            store.close()
+        assert {read.result() for read in reads} == {b"x" * 100_000}
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [
+        ("mongodb://u:hid/den@h1", "h1:27017"),
+        ("mongodb://u:hid@den@h1:3/?authSource=hidden", "h1:3"),
+        (["mongodb://u:hidden@h1", "h2:5"], "h1:27017,h2:5"),
+        ("mongodb+srv://u:hidden@cluster/", "cluster:27017"),
+        (None, "localhost:27017"),
+    ],
+)
+def test_names_of_mongodb_stores_hold_no_passwords(host: Any, shown: str) -> None:
+    pytest.importorskip("pymongo")
+    assert str(MongoDBStore("db", "col", host=host)) == f"mongodb://{shown}/db/col"
+
+
+def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
+    pytest.importorskip("redis")
+    pytest.importorskip("pymongo")
+    redis = RedisStore(decode_responses=True)  # which would take bytes for text
+    assert not redis.client.connection_pool.connection_kwargs["decode_responses"]
+    assert 0 < redis.client.connection_pool.connection_kwargs["socket_timeout"] <= 60
+    assert RedisStore(socket_timeout=3).client.connection_pool.connection_kwargs["socket_timeout"] == 3
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = mute.getsockname()[1]
+        with pytest.raises(StoreError, match="cannot read"):
+            RedisStore(host="127.0.0.1", port=port, socket_timeout=0.1).get("a")
+    mongo = MongoDBStore()
+    assert 0 < mongo.client.options.pool_options.socket_timeout <= 60
+    mongo.close()
+
+
+def test_what_opens_a_dbm_file_is_pickled_with_its_keywords(tmp_path: Path) -> None:
+    with DBMStore(tmp_path / "a", open=open_dumb, ending=".x") as store:
+        store["a"] = b"1"
+        copy = pickle.loads(pickle.dumps(store))
+        assert dict(copy) == {"a": b"1"}
+        copy.close()
+
+
+def open_dumb(path: str, flag: str, mode: int, ending: str = "") -> Any:
+    return dbm.dumb.open(path + ending, flag, mode)
+
+
+def test_lmdb_says_why_it_cannot_be_written(tmp_path: Path) -> None:
+    lmdb_store(tmp_path / "a").close()
+    with lmdb_store(tmp_path / "a", read_only=True), pytest.raises(StoreError, match="read_only=True; close that"):
+        lmdb_store(tmp_path / "a")
+    with lmdb_store(tmp_path / "a") as store:
+        store["a"] = b"1"

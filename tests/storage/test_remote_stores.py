@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
 import time
 import uuid
@@ -389,3 +390,33 @@ def test_options_are_translated() -> None:
     }
     assert to_obstore({"profile": "work"}) is None
     within(2, lambda: open_store("s3://b", storage_options={"endpoint": 5}), "cannot open")
+
+
+@pytest.mark.parametrize("url", ["http://user:hidden@127.0.0.1:1/x", "http://127.0.0.1:1/x?token=hidden&v=hidden"])
+def test_messages_show_no_passwords_of_urls(url: str) -> None:
+    with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/x") as failed:
+        gzarr.open(url, mode="r", storage_options={"retry_config": {"max_retries": 0}})
+    store = gzarr.storage.open_store(url, read_only=True)[0]
+    for shown in (str(failed.value), str(store), repr(store), str(gzarr.storage.StoreURL("s3://b", {"key": "hidden"}))):
+        assert "hidden" not in shown
+    assert pickle.loads(pickle.dumps(store)) == store  # which has what is not shown
+    other = gzarr.storage.open_store(url.replace("hidden", "other"), read_only=True)[0]
+    assert other != store
+    through_fsspec = gzarr.storage.FsspecStore.from_url(url)
+    with pytest.raises(StoreError) as failed:
+        through_fsspec["a"]
+    assert "hidden" not in f"{failed.value}{through_fsspec!r}"
+    with pytest.raises((StoreError, MissingExtraError)) as failed:
+        gzarr.open(url.replace("http", "nosuch"), mode="r")
+    assert "hidden" not in str(failed.value)
+
+
+@pytest.mark.parametrize("tags", ["untagged", "weak"])
+def test_a_pickled_http_store_reads_servers_without_tags(http_server: tuple[str, Path], tags: str) -> None:
+    url, folder = http_server
+    z = gzarr.create_array(folder / tags / "pickled.zarr", shape=100, chunks=5, shards=50, dtype="i4")
+    z[:] = np.arange(100)
+    copy = pickle.loads(pickle.dumps(gzarr.open(f"{url}/{tags}/pickled.zarr", mode="r")))
+    assert copy[3:9].tolist() == list(range(3, 9))
+    with pytest.raises(ReadOnlyError, match="does not write to HTTP servers"):
+        copy.store["a"] = b""

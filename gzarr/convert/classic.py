@@ -1,0 +1,97 @@
+"""How long a NetCDF file of the classic formats must be: the library reads zeros where a file is cut off.
+
+Source: NetCDF Users Guide, "File Format Specifications" (CDF-1, CDF-2, CDF-5).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from pathlib import Path
+from typing import IO
+
+from gzarr.errors import CopyError
+
+#: Bytes of an element, by the number of its type.
+_ITEMSIZE = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
+#: Names and attribute values are padded to this; so is each variable's part of a record.
+_ALIGNMENT = 4
+
+
+def check_whole(path: str | os.PathLike[str]) -> None:
+    """Refuse a file of a classic format that is shorter than its header says; files of other formats pass.
+
+    Raises: CopyError, OSError.
+    """
+    with Path(path).open("rb") as file:
+        magic = file.read(4)
+        if magic[:3] != b"CDF" or magic[3:] not in (b"\x01", b"\x02", b"\x05"):
+            return
+        try:
+            expected = _Header(file, magic[3]).nbytes()
+        except (struct.error, KeyError, IndexError) as error:
+            raise CopyError(f"{os.fspath(path)!r} is damaged or cut off within its header") from error
+        nbytes = file.seek(0, os.SEEK_END)
+    if nbytes < expected:
+        raise CopyError(f"{os.fspath(path)!r} is cut off: it has {nbytes} of {expected} bytes; get the whole file")
+
+
+class _Header:
+    """Reads a header from just behind its first four bytes. Raises: struct.error where it ends too soon."""
+
+    def __init__(self, file: IO[bytes], version: int) -> None:
+        self._file = file
+        self._count_format = ">q" if version == 5 else ">i"
+        self._offset_format = ">i" if version == 1 else ">q"
+
+    def _number(self, form: str) -> int:
+        (value,) = struct.unpack(form, self._file.read(struct.calcsize(form)))
+        return int(value)
+
+    def _count(self) -> int:
+        return self._number(self._count_format)
+
+    def _skip(self, nbytes: int) -> None:
+        self._file.seek(_padded(nbytes), os.SEEK_CUR)
+
+    def _list_length(self) -> int:
+        self._number(">i")  # what the list is of; zero if it is empty
+        return self._count()
+
+    def _skip_attributes(self) -> None:
+        for _ in range(self._list_length()):
+            self._skip(self._count())
+            itemsize = _ITEMSIZE[self._number(">i")]
+            self._skip(self._count() * itemsize)
+
+    def nbytes(self) -> int:
+        """Bytes of the file up to the last element that it has."""
+        nrecords = max(self._count(), 0)  # -1 if it was not known when the header was written
+        lengths = []
+        for _ in range(self._list_length()):
+            self._skip(self._count())
+            lengths.append(self._count())
+        self._skip_attributes()
+        ends, records = [0], []
+        for _ in range(self._list_length()):
+            self._skip(self._count())
+            shape = [lengths[self._count()] for _ in range(self._count())]
+            self._skip_attributes()
+            itemsize = _ITEMSIZE[self._number(">i")]
+            self._count()  # the size, which is not to be trusted for large variables
+            begin = self._number(self._offset_format)
+            in_records = bool(shape) and shape[0] == 0  # the length that stands for "unlimited"
+            nbytes = math.prod(shape[1:] if in_records else shape) * itemsize
+            if in_records:
+                records.append((begin, nbytes))
+            else:
+                ends.append(begin + nbytes)
+        # A record variable that is alone is not padded.
+        step = records[0][1] if len(records) == 1 else sum(_padded(nbytes) for _, nbytes in records)
+        ends += [begin + (nrecords - 1) * step + nbytes for begin, nbytes in records if nrecords]
+        return max(ends)
+
+
+def _padded(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
