@@ -10,7 +10,8 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
@@ -295,32 +296,20 @@ def _takes_long(task: Callable[[T], None], waves: Iterator[T], work: Work) -> bo
     return each >= THREADED_CHUNK_S and each * (work.nchunks - n) >= THREADED_WORK_S
 
 
-def _submitted(task: Callable[[], None], n: int) -> list[Future[None]]:
-    """Give a task to the pool n times; none while the interpreter exits, when there are no more threads to be had."""
-    executor = _executor(n + 1)
-    futures: list[Future[None]] = []
-    try:
-        for _ in range(n):
-            futures.append(executor.submit(task))  # noqa: PERF401 - those taken before an error count
-    except RuntimeError as error:
-        # Only this one says that the task was not taken: where a thread cannot be started, it waits for another.
-        if "cannot schedule" not in str(error):
-            raise
-    return futures
-
-
 def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int) -> None:
     """Let threads pull waves from one iterator, so that no more than one wave a thread is alive.
 
     The caller's thread is one of them: while the pool is taken by other reads it goes on alone, so many callers at once
     do not wait for each other's stores.
     """
-    pull_lock = threading.Lock()
+    turn = threading.Condition()
     failed = threading.Event()
+    errors: list[BaseException] = []
+    helping, over = 0, False
 
     def pull() -> None:
         while not failed.is_set():
-            with pull_lock:
+            with turn:
                 wave = next(waves, None)
             if wave is None:
                 return
@@ -331,20 +320,37 @@ def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int)
                 failed.set()
                 raise
 
-    futures = _submitted(pull, n_threads - 1)
-    errors: list[BaseException] = []
-    try:
+    def help_out() -> None:
+        nonlocal helping
+        with turn:
+            if over:
+                return
+            helping += 1
         try:
             pull()
-        except Exception as error:  # noqa: BLE001 - raised below, with notes of what else failed
+        except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
             errors.append(error)
-        begun = [future for future in futures if not future.cancel()]
-        wait(begun)
+        finally:
+            with turn:
+                helping -= 1
+                turn.notify()
+
+    try:
+        # Counted here, not by futures: an interrupt within submit leaves a task behind without one.
+        with suppress(RuntimeError):  # no more threads: the system's limit is reached, or the interpreter exits
+            executor = _executor(n_threads)
+            for _ in range(n_threads - 1):
+                executor.submit(help_out)
+        pull()
+    except Exception as error:  # noqa: BLE001 - raised below, with notes of what else failed
+        errors.insert(0, error)
     except BaseException:  # an interrupt: nothing may go on behind the caller's back
         failed.set()
-        wait([future for future in futures if not future.cancel()])
         raise
-    errors += filter(None, (future.exception() for future in begun))
+    finally:
+        with turn:
+            over = True
+            turn.wait_for(lambda: not helping)
     if errors:
         for other in errors[1:]:
             errors[0].add_note(f"another chunk failed too: {other}")
