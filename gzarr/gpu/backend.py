@@ -28,7 +28,7 @@ from gzarr.gpu.choice import choose_reader
 from gzarr.gpu.codecs import TABLE
 from gzarr.gpu.crossover import NEVER, Crossover, crossover_for
 from gzarr.gpu.device import Device
-from gzarr.gpu.dtypes import has_dtype
+from gzarr.gpu.dtypes import has_dtype, swap_unit
 from gzarr.gpu.filters import is_defined
 from gzarr.gpu.kernels import box_threads, point_threads
 from gzarr.gpu.lanes import Lane, Lanes
@@ -349,13 +349,11 @@ def _launch_placement(
     fields: Fields,
 ) -> None:
     """Copy the parts of decoded chunks, and the fill value of missing ones, into the caller's array."""
-    source = plan.chunk.dtype
+    source = plan.stored
     offset, element = (0, source) if fields is None else _field(source, fields)
     native = element.newbyteorder("=")
     fill = np.array(fill_of(plan.chunk, fields)).astype(native)
-    itemsize, swap = source.itemsize, plan.swap
-    if fields is not None:
-        swap = 0 if element.isnative else element.itemsize // (2 if element.kind == "c" else 1)
+    itemsize, swap = source.itemsize, swap_unit(element)
     if out.dtype != native:
         chunks = None if chunks is None else _cast(wave, plan, chunks, native, out.dtype)
         native, swap, itemsize = out.dtype, 0, out.dtype.itemsize
@@ -423,8 +421,8 @@ def _field(dtype: np.dtype[Any], field: Any) -> tuple[int, np.dtype[Any]]:
 def _cast(wave: Wave, plan: DevicePlan, chunks: Chunks, native: np.dtype[Any], wanted: np.dtype[Any]) -> Chunks:
     """The chunks as numbers of another dtype."""
     rows: Array = unshuffled(wave, chunks).rows
-    if plan.swap:
-        rows = reversed_units(wave, rows, plan.swap)
+    if swap_unit(plan.stored):
+        rows = reversed_units(wave, rows, swap_unit(plan.stored))
     rows = wave.device.xp.ascontiguousarray(rows.view(native).astype(wanted)).view(np.uint8)
     wave.kept.append(rows)
     n, nbytes = rows.shape
