@@ -173,8 +173,14 @@ class GpuBackend:
         if plan is None or not self._device.owns(out):
             self._host.place(chain, [on_host(buffer) for buffer in buffers], parts, out, fields)
             return
+        places = _places(plan, out, fields)
+        if self.strict and not places:
+            raise DeviceError(
+                f"{plan.chunk.dtype} become {out.dtype} on the host only (strict=True): read them as they are, then "
+                "convert the result"
+            )
         with self._lanes.borrow() as lane:
-            if not _places(plan, out, fields) or self._is_small(plan, buffers, out):
+            if not places or self._is_small(plan, buffers, out):
                 self._place_from_host(lane, chain, buffers, parts, out, fields)
                 return
             size = min(self._fitting(plan), len(parts))
@@ -223,20 +229,32 @@ class GpuBackend:
         """Decode on the host what the placement kernels do not read, or what is small, and upload it in few copies."""
         decoded = np.empty(out.shape, out.dtype)
         self._host.place(chain, [on_host(buffer) for buffer in buffers], parts, decoded, fields)
-        mark = lane.memory.mark()
-        pieces = [decoded[part.out] for part in parts]
-        if not pieces:
-            return
-        if sum(piece.nbytes for piece in pieces) > self._small_reads.nbytes:
+        pieces = [np.asarray(decoded[part.out], order="C") for part in parts]
+        nbytes = sum(piece.nbytes for piece in pieces)
+        if len(pieces) < 2 or nbytes > min(self._small_reads.nbytes, self._lanes.limit // 2):
             for part, piece in zip(parts, pieces, strict=True):
-                out[part.out] = self._device.upload(np.asarray(piece, order="C"))
-                lane.memory.rewind(mark)
+                self._upload_piece(lane, part, piece, out)
             return
         packed = self._device.upload(np.concatenate([piece.reshape(-1) for piece in pieces]))
         start = 0
         for part, piece in zip(parts, pieces, strict=True):
             out[part.out] = packed[start : start + piece.size].reshape(piece.shape)
             start += piece.size
+
+    def _upload_piece(self, lane: Lane, part: Part, piece: Array, out: Array) -> None:
+        """Upload what was decoded of one chunk. Raises: DeviceError if it does not fit into the lane."""
+        mark = lane.memory.mark()
+        try:
+            out[part.out] = self._device.upload(piece)
+        except OverLimitError:
+            self._device.synchronize()
+            lane.memory.rewind(mark)
+            lane.memory.compact()
+            try:
+                out[part.out] = self._device.upload(piece)
+            except OverLimitError as error:
+                raise self._too_large(part, piece.shape, piece.nbytes) from error
+        lane.memory.rewind(mark)
 
     def _fitting(self, plan: DevicePlan) -> int:
         """How many chunks of a wave are likely to fit into a lane; at least one."""
@@ -257,7 +275,7 @@ class GpuBackend:
             except OverLimitError as error:
                 self._device.synchronize()
                 if attempt == "made whole" and len(parts) == 1:
-                    raise self._too_large(plan) from error
+                    raise self._too_large(parts[0], plan.chunk.shape, plan.chunk.nbytes) from error
             else:
                 return True
             finally:
@@ -266,11 +284,11 @@ class GpuBackend:
             lane.memory.compact()
         return False
 
-    def _too_large(self, plan: DevicePlan) -> DeviceError:
+    def _too_large(self, part: Part, shape: tuple[int, ...], nbytes: int | None) -> DeviceError:
         return DeviceError(
-            f"one chunk of shape {plan.chunk.shape}, {plan.chunk.nbytes} bytes, takes more device memory to decode "
-            f"than the {self._lanes.limit} bytes of a wave, half of the cap of {self._cap} bytes; "
-            "raise max_device_nbytes or read it with device='cpu'"
+            f"chunk {part.coords}: {nbytes} bytes of shape {shape} take more device memory to decode and place than the "
+            f"{self._lanes.limit} bytes of a wave, half of the cap of {self._cap} bytes; raise max_device_nbytes or "
+            "read it with device='cpu'"
         )
 
     def _place_wave(
