@@ -286,9 +286,9 @@ class GpuBackend:
 
     def _too_large(self, part: Part, shape: tuple[int, ...], nbytes: int | None) -> DeviceError:
         return DeviceError(
-            f"chunk {part.coords}: {nbytes} bytes of shape {shape} take more device memory to decode and place than the "
-            f"{self._lanes.limit} bytes of a wave, half of the cap of {self._cap} bytes; raise max_device_nbytes or "
-            "read it with device='cpu'"
+            f"chunk {part.coords}: {nbytes} bytes of shape {shape} take more device memory to decode and place than "
+            f"the {self._lanes.limit} bytes of a wave, half of the cap of {self._cap} bytes; raise max_device_nbytes "
+            "or read it with device='cpu'"
         )
 
     def _place_wave(
