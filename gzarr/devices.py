@@ -7,7 +7,8 @@ backend for a stream of the caller's is made anew.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, MutableMapping
+import threading
+from collections.abc import Callable, Mapping, MutableMapping
 from functools import cache
 from typing import Any
 
@@ -63,13 +64,13 @@ def backend_for(
             raise ValueError(f"stream: device {name!r} has no streams; leave it out, or choose 'cuda'")
         return _CPU
     if name == "emulated":
-        return _shared_emulated(*chosen) if stream is None else _emulated(*chosen, stream)
+        return _shared(_emulated, *chosen) if stream is None else _emulated(*chosen, stream)
     if re.fullmatch(r"cuda(:\d+)?", name) is None:
         raise DeviceError(f"no device {asked!r}; use {_NAMES}")
     _check_usable(name, chosen[2])
     number = int(name.partition(":")[2] or 0)
     _check_number(number)
-    return _shared_cuda(number, *chosen) if stream is None else _cuda(number, *chosen, stream)
+    return _shared(_cuda, number, *chosen) if stream is None else _cuda(number, *chosen, stream)
 
 
 def take_backend(device: str | Backend | None, keywords: MutableMapping[str, Any]) -> Backend:
@@ -153,5 +154,15 @@ def _emulated(max_nbytes: int | None, strict: bool, reader: str, stream: Any = N
     return GpuBackend(device, max_device_nbytes=max_nbytes, strict=strict, reader=reader, stream=stream)
 
 
-_shared_cuda = cache(_cuda)
-_shared_emulated = cache(_emulated)
+@cache
+def _kept(make: Callable[..., Backend], *options: Any) -> Backend:
+    return make(*options)
+
+
+#: Threads that ask at once get one backend: two would have twice the cap.
+_sharing = threading.RLock()
+
+
+def _shared(make: Callable[..., Backend], *options: Any) -> Backend:
+    with _sharing:
+        return _kept(make, *options)

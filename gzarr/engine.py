@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gzarr.backend import Array, Backend, Chain, Fields, Work
 from gzarr.changes import announce
 from gzarr.chunk_cache import ArrayChunks, Place
+from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import ChunkError, CodecError, ReplacedError
 from gzarr.keys import Coords
 from gzarr.layout import Layout, Located
@@ -38,6 +39,7 @@ MAX_RETRIES = 100
 WAITING_WAVE_NBYTES = 1 << 27
 
 _SINGLE = Work(1, 0, 1)
+_HOST = CpuBackend()
 
 #: Stored objects, by coordinates in the grid of objects, with the parts wanted of each.
 Wave: TypeAlias = list[tuple[Coords, list[Part]]]
@@ -168,8 +170,8 @@ def _read_wave(job: ReadJob, wave: Wave) -> None:
 
 
 def load_encoded(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | None]:
-    """Fetch the encoded chunks of a wave into host memory, all of their bytes."""
-    return _load(io, wave, parts, (None, ()))
+    """Fetch the encoded chunks of a wave, all of their bytes, into host memory whatever the backend."""
+    return _load(replace(io, backend=_HOST), wave, parts, (None, ()))
 
 
 def _load(io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | None, Sequence[Part]]) -> list[Any]:

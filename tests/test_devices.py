@@ -7,6 +7,8 @@ import os
 import pickle
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -121,7 +123,7 @@ def test_a_pickle_of_a_device_that_is_not_here_is_read_on_another(monkeypatch):
     z = gzarr.array(np.arange(6), device="emulated")
     data = pickle.dumps(z)
     monkeypatch.setattr(EmulatedDevice, "__init__", lambda self: (_ for _ in ()).throw(DeviceError("gone")))
-    monkeypatch.setattr("gzarr.devices._shared_emulated", lambda *args: GpuBackend(EmulatedDevice()))
+    monkeypatch.setattr("gzarr.devices._shared", lambda *args: GpuBackend(EmulatedDevice()))
     assert pickle.loads(data).device == "cpu"
 
 
@@ -227,3 +229,17 @@ def test_packages_that_do_not_do(monkeypatch, installed, words):
     monkeypatch.setattr(probe.importlib.util, "find_spec", lambda name: any(name in i for i in installed) or None)
     found = [problem for problem in (probe._cupy_problem(), probe._kvikio_problem()) if problem]
     assert any(problem.startswith(words) for problem in found) if words else found == []
+
+
+def test_threads_that_ask_at_once_get_one_backend(monkeypatch):
+    made = []
+
+    def slow(*options):
+        time.sleep(0.05)
+        made.append(options)
+        return object()
+
+    monkeypatch.setattr("gzarr.devices._emulated", slow)
+    with ThreadPoolExecutor(4) as pool:
+        found = set(pool.map(lambda _: backend_for("emulated", max_device_nbytes=54321), range(4)))
+    assert len(found) == len(made) == 1

@@ -20,23 +20,21 @@ from typing import Any
 import numpy as np
 
 from gzarr.backend import Array, Chain, Fields, Placement, T, Work
-from gzarr.codecs.spec import ArrayRepr, Step, fill_of
+from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import CodecError, DeviceError
-from gzarr.gpu.batch import Chunks, Shuffle, Wave
+from gzarr.gpu.batch import Chunks, Wave
 from gzarr.gpu.choice import choose_reader
 from gzarr.gpu.codecs import TABLE
 from gzarr.gpu.crossover import NEVER, Crossover, crossover_for
 from gzarr.gpu.device import Device
 from gzarr.gpu.dtypes import has_dtype
-from gzarr.gpu.filters import is_defined
-from gzarr.gpu.kernels import box_threads, point_threads
 from gzarr.gpu.lanes import Lane, Lanes
+from gzarr.gpu.launching import is_placeable, launch_placement
 from gzarr.gpu.memory import OverLimitError
-from gzarr.gpu.placing import box_tables, is_box, point_tables
-from gzarr.gpu.plan import DevicePlan, make_device_plan, reversed_units
+from gzarr.gpu.plan import DevicePlan, make_device_plan
 from gzarr.gpu.reader import Reader, is_on_host, on_host, phase_of, streams_of
-from gzarr.gpu.streams import plain_shuffle, unshuffled, upload_rows, upload_streams, upload_tables
+from gzarr.gpu.streams import upload_rows, upload_streams
 from gzarr.layout import Located
 from gzarr.plan import Part
 from gzarr.storage.base import Buffer, Store
@@ -173,8 +171,14 @@ class GpuBackend:
         if plan is None or not self._device.owns(out):
             self._host.place(chain, [on_host(buffer) for buffer in buffers], parts, out, fields)
             return
+        places = is_placeable(plan, out, fields)
+        if self.strict and not places:
+            raise DeviceError(
+                f"{plan.chunk.dtype} become {out.dtype} on the host only (strict=True): read them as they are, then "
+                "convert the result"
+            )
         with self._lanes.borrow() as lane:
-            if not _places(plan, out, fields) or self._is_small(plan, buffers, out):
+            if not places or self._is_small(plan, buffers, out):
                 self._place_from_host(lane, chain, buffers, parts, out, fields)
                 return
             size = min(self._fitting(plan), len(parts))
@@ -223,20 +227,32 @@ class GpuBackend:
         """Decode on the host what the placement kernels do not read, or what is small, and upload it in few copies."""
         decoded = np.empty(out.shape, out.dtype)
         self._host.place(chain, [on_host(buffer) for buffer in buffers], parts, decoded, fields)
-        mark = lane.memory.mark()
-        pieces = [decoded[part.out] for part in parts]
-        if not pieces:
-            return
-        if sum(piece.nbytes for piece in pieces) > self._small_reads.nbytes:
+        pieces = [np.asarray(decoded[part.out], order="C") for part in parts]
+        nbytes = sum(piece.nbytes for piece in pieces)
+        if len(pieces) < 2 or nbytes > min(self._small_reads.nbytes, self._lanes.limit // 2):
             for part, piece in zip(parts, pieces, strict=True):
-                out[part.out] = self._device.upload(np.asarray(piece, order="C"))
-                lane.memory.rewind(mark)
+                self._upload_piece(lane, part, piece, out)
             return
         packed = self._device.upload(np.concatenate([piece.reshape(-1) for piece in pieces]))
         start = 0
         for part, piece in zip(parts, pieces, strict=True):
             out[part.out] = packed[start : start + piece.size].reshape(piece.shape)
             start += piece.size
+
+    def _upload_piece(self, lane: Lane, part: Part, piece: Array, out: Array) -> None:
+        """Upload what was decoded of one chunk. Raises: DeviceError if it does not fit into the lane."""
+        mark = lane.memory.mark()
+        try:
+            out[part.out] = self._device.upload(piece)
+        except OverLimitError:
+            self._device.synchronize()
+            lane.memory.rewind(mark)
+            lane.memory.compact()
+            try:
+                out[part.out] = self._device.upload(piece)
+            except OverLimitError as error:
+                raise self._too_large(part, piece.shape, piece.nbytes) from error
+        lane.memory.rewind(mark)
 
     def _fitting(self, plan: DevicePlan) -> int:
         """How many chunks of a wave are likely to fit into a lane; at least one."""
@@ -257,7 +273,7 @@ class GpuBackend:
             except OverLimitError as error:
                 self._device.synchronize()
                 if attempt == "made whole" and len(parts) == 1:
-                    raise self._too_large(plan) from error
+                    raise self._too_large(parts[0], plan.chunk.shape, plan.chunk.nbytes) from error
             else:
                 return True
             finally:
@@ -266,11 +282,11 @@ class GpuBackend:
             lane.memory.compact()
         return False
 
-    def _too_large(self, plan: DevicePlan) -> DeviceError:
+    def _too_large(self, part: Part, shape: tuple[int, ...], nbytes: int | None) -> DeviceError:
         return DeviceError(
-            f"one chunk of shape {plan.chunk.shape}, {plan.chunk.nbytes} bytes, takes more device memory to decode "
-            f"than the {self._lanes.limit} bytes of a wave, half of the cap of {self._cap} bytes; "
-            "raise max_device_nbytes or read it with device='cpu'"
+            f"chunk {part.coords}: {nbytes} bytes of shape {shape} take more device memory to decode and place than "
+            f"the {self._lanes.limit} bytes of a wave, half of the cap of {self._cap} bytes; raise max_device_nbytes "
+            "or read it with device='cpu'"
         )
 
     def _place_wave(
@@ -280,7 +296,7 @@ class GpuBackend:
         present = [i for i, buffer in enumerate(buffers) if buffer is not None]
         try:
             chunks = self._decoded(wave, plan, [buffers[i] for i in present]) if present else None
-            _launch_placement(wave, plan, chunks, present, parts, out, fields)
+            launch_placement(wave, plan, chunks, present, parts, out, fields)
             wave.finish()
         except CodecError as error:
             error.index = present[error.index]
@@ -323,118 +339,3 @@ def _noted(placement: tuple[Placement, ...], step: int, note: str) -> tuple[Plac
         return placement
     row = placement[step]
     return (*placement[:step], row._replace(why=f"{row.why}; {note}"), *placement[step + 1 :])
-
-
-def _places(plan: DevicePlan, out: Array, fields: Fields) -> bool:
-    """Whether the placement kernels can read what is wanted: numbers, or one field of numbers into its own dtype.
-
-    Floats become integers on the host: what is out of range differs between machines.
-    """
-    if fields is None:
-        both = has_dtype(out.dtype) and has_dtype(plan.chunk.dtype)
-        return both and is_defined(plan.chunk.dtype, out.dtype)
-    if isinstance(fields, list) or plan.chunk.dtype.fields is None:
-        return False
-    element = plan.chunk.dtype.fields[fields][0]
-    return has_dtype(element) and bool(out.dtype == element.newbyteorder("="))
-
-
-def _launch_placement(
-    wave: Wave,
-    plan: DevicePlan,
-    chunks: Chunks | None,
-    present: Sequence[int],
-    parts: Sequence[Part],
-    out: Array,
-    fields: Fields,
-) -> None:
-    """Copy the parts of decoded chunks, and the fill value of missing ones, into the caller's array."""
-    source = plan.chunk.dtype
-    offset, element = (0, source) if fields is None else _field(source, fields)
-    native = element.newbyteorder("=")
-    fill = np.array(fill_of(plan.chunk, fields)).astype(native)
-    itemsize, swap = source.itemsize, plan.swap
-    if fields is not None:
-        swap = 0 if element.isnative else element.itemsize // (2 if element.kind == "c" else 1)
-    if out.dtype != native:
-        chunks = None if chunks is None else _cast(wave, plan, chunks, native, out.dtype)
-        native, swap, itemsize = out.dtype, 0, out.dtype.itemsize
-        fill = fill.astype(native)
-    sources = np.zeros(len(parts), np.uint64)
-    shuffle = plain_shuffle(len(parts), 1)
-    nbytes = np.ones(len(parts), np.int64)
-    if chunks is not None:
-        sources[present] = chunks.addresses.astype(np.uint64)
-        nbytes[present] = chunks.nbytes
-        shuffle = _spread(chunks.shuffle or plain_shuffle(len(chunks), chunks.nbytes), present, len(parts))
-    info = (shuffle.mode, shuffle.typesize, shuffle.blocksize, nbytes)
-    tail = (itemsize, offset, native.itemsize, swap)
-    if is_box(parts[0]):
-        _launch_box(wave, plan, parts, out, (sources, info, tail, fill))
-    else:
-        _launch_points(wave, plan, parts, out, (sources, info, tail, fill))
-
-
-def _launch_box(wave: Wave, plan: DevicePlan, parts: Sequence[Part], out: Array, common: tuple[Any, ...]) -> None:
-    sources, info, (itemsize, offset, copied, swap), fill = common
-    ndim = len(plan.chunk.shape)
-    tables = box_tables(parts, ndim)
-    columns = [np.ascontiguousarray(tables.spans[:, i]) for i in range(7)]
-    strides = np.array(plan.strides, np.int64), np.array(out.strides, np.int64)
-    places = upload_tables(
-        wave,
-        sources,
-        tables.part_span,
-        tables.axis_base,
-        *columns,
-        tables.pool,
-        tables.elem_start.astype(np.int64),
-        *strides,
-        np.frombuffer(fill.tobytes(), np.uint8),
-        *info,
-    )
-    source_at, span_at, base_at, *rest = places
-    columns_at, (pool_at, elem_at, chunk_stride_at, out_stride_at, fill_at), info_at = rest[:7], rest[7:12], rest[12:]
-    args = (len(parts), ndim, source_at, span_at, base_at, *columns_at, pool_at, elem_at, chunk_stride_at)
-    args += (wave.device.address(out), out_stride_at, itemsize, offset, copied, swap, fill_at, *info_at)
-    wave.device.launch("place_box", box_threads(int(tables.elem_start[-1]), copied), args)
-
-
-def _launch_points(wave: Wave, plan: DevicePlan, parts: Sequence[Part], out: Array, common: tuple[Any, ...]) -> None:
-    sources, info, (itemsize, offset, copied, swap), fill = common
-    tables = point_tables(parts, plan.strides)
-    positions = tables.position * out.strides[0]
-    fill_bytes = np.frombuffer(fill.tobytes(), np.uint8)
-    places = upload_tables(wave, tables.part, tables.element, positions, sources, fill_bytes, *info)
-    part_at, element_at, out_at, source_at, fill_at, *info_at = places
-    args = (tables.part.size, part_at, element_at, out_at, source_at, wave.device.address(out))
-    args += (itemsize, offset, copied, swap, fill_at, *info_at)
-    wave.device.launch("place_points", point_threads(tables.part.size, copied), args)
-
-
-def _field(dtype: np.dtype[Any], field: Any) -> tuple[int, np.dtype[Any]]:
-    """(offset, dtype) of a field of a structured dtype."""
-    if dtype.fields is None:
-        raise DeviceError(f"dtype {dtype} has no field {field!r}")
-    found = dtype.fields[field]
-    return int(found[1]), found[0]
-
-
-def _cast(wave: Wave, plan: DevicePlan, chunks: Chunks, native: np.dtype[Any], wanted: np.dtype[Any]) -> Chunks:
-    """The chunks as numbers of another dtype."""
-    rows: Array = unshuffled(wave, chunks).rows
-    if plan.swap:
-        rows = reversed_units(wave, rows, plan.swap)
-    rows = wave.device.xp.ascontiguousarray(rows.view(native).astype(wanted)).view(np.uint8)
-    wave.kept.append(rows)
-    n, nbytes = rows.shape
-    return Chunks(rows, wave.device.address(rows) + np.arange(n, dtype=np.int64) * nbytes, nbytes, rows)
-
-
-def _spread(shuffle: Shuffle, present: Sequence[int], n: int) -> Shuffle:
-    """The description of the chunks that are there, among all parts of a wave."""
-    spread = plain_shuffle(n, 1)
-    spread.mode[present] = shuffle.mode
-    spread.typesize[present] = shuffle.typesize
-    spread.blocksize[present] = shuffle.blocksize
-    return spread

@@ -24,6 +24,7 @@ from gzarr.codecs.blosc import BloscCodec
 from gzarr.codecs.spec import CodecSpec
 from gzarr.gpu.files import Span, file_version, locate_spans
 from gzarr.gpu.lanes import Lane
+from gzarr.gpu.memory import OverLimitError
 from gzarr.gpu.plan import DevicePlan
 from gzarr.gpu.reader import SUFFIXES, HostReader, Item, Slab, spread_out
 from gzarr.layout import Located
@@ -111,7 +112,11 @@ class KvikioReader:
         if limit is not None and total > limit * _MAX_SHARE:
             self.failure = f"{total} encoded bytes of a wave take more than half of the {limit} bytes that it may have"
             return None
-        memory = lane.device.empty(total)
+        try:
+            memory = lane.device.empty(total)
+        except OverLimitError:
+            lane.memory.compact()  # reads before this one cut it into pieces
+            memory = lane.device.empty(total)
         # A kernel of the wave before, or the filling of fresh memory, may still be under way on the lane's stream.
         lane.device.synchronize()
         try:

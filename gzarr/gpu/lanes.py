@@ -7,11 +7,14 @@ looks at its own results at its end, while the other wave is under way. Lanes ar
 so that single waves always get the same memory.
 
 Rules: a lane's stream waits for what the caller had submitted before the read began, and the caller's stream for the
-lane; lanes do not wait for each other. A failure stops the waves after it, and nothing runs on when `Lanes.run` ends.
+lane; lanes do not wait for each other. The caller's stream is only touched by the caller's thread: one that is "of each
+thread" would be another stream in another thread. A failure stops the waves after it, and nothing runs on when
+`Lanes.run` ends. After a fork the child has lanes that nobody holds.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -19,6 +22,7 @@ from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
 from queue import LifoQueue
 from typing import Any
+from weakref import WeakSet
 
 from gzarr.backend import T
 from gzarr.gpu.device import Device
@@ -59,12 +63,21 @@ class Lane:
         self.staging.release()
 
 
+class _Call:
+    """A read of one caller: its stream and thread, what it had submitted before, and the last work of other threads."""
+
+    def __init__(self, device: Device, stream: Any) -> None:
+        self.stream = device.current_stream() if stream is None else stream
+        self.start = device.record(self.stream)
+        self.thread = threading.get_ident()
+        self.ends: dict[Lane, Any] = {}
+
+
 class _Turn:
     """One wave, carried out by one thread."""
 
-    def __init__(self, caller: Any, start: Any, *, nested: bool) -> None:
-        self.caller = caller
-        self.start = start
+    def __init__(self, call: _Call, *, nested: bool) -> None:
+        self.call = call
         self.nested = nested
         self.lane: Lane | None = None
 
@@ -83,9 +96,16 @@ class Lanes:
         self._limit = cap // N_LANES
         self._stream = stream
         self._local = threading.local()
-        self._idle: LifoQueue[Lane] = LifoQueue()
         self._all = [Lane(device, self._limit) for _ in range(N_LANES)]
+        self._idle: LifoQueue[Lane] = LifoQueue()
+        self.take_back()
+        _EVERY.add(self)
+
+    def take_back(self) -> None:
+        """Make all lanes idle, whoever has them: threads that held them are not there after a fork."""
+        self._idle = LifoQueue()
         for lane in self._all:
+            lane.rewind()
             self._idle.put(lane)
 
     @property
@@ -112,18 +132,21 @@ class Lanes:
         source = iter(waves)
         head = list(islice(source, N_LANES))
         every = chain(head, source)
-        caller = self._stream if self._stream is not None else self._device.current_stream()
-        start = self._device.record(caller)
+        call = _Call(self._device, self._stream)
         nested = self.under_way
 
         def carry_out(wave: T) -> None:
-            self._carry_out(_Turn(caller, start, nested=nested), task, wave)
+            self._carry_out(_Turn(call, nested=nested), task, wave)
 
         if nested or len(head) < N_LANES:
             for wave in every:
                 carry_out(wave)
-        else:
+            return
+        try:
             run_in_threads(carry_out, every, N_LANES)
+        finally:
+            for end in call.ends.values():
+                self._device.wait(call.stream, end)
 
     @contextmanager
     def borrow(self) -> Iterator[Lane]:
@@ -134,8 +157,7 @@ class Lanes:
         """
         turn = self._turn
         if turn is None:
-            caller = self._stream if self._stream is not None else self._device.current_stream()
-            turn = _Turn(caller, self._device.record(caller), nested=False)
+            turn = _Turn(_Call(self._device, self._stream), nested=False)
             try:
                 with self._ordered(turn) as lane:
                     yield lane
@@ -173,7 +195,7 @@ class Lanes:
             turn.lane = Lane(self._device, self._limit) if turn.nested else self._idle.get()
         lane = turn.lane
         with lane.active():
-            self._device.wait(lane.stream, turn.start)
+            self._device.wait(lane.stream, turn.call.start)
             try:
                 yield lane
             except BaseException:
@@ -181,13 +203,29 @@ class Lanes:
                 self._device.synchronize()
                 raise
             finally:
-                self._device.wait(turn.caller, self._device.record(lane.stream))
+                end = self._device.record(lane.stream)
+                if turn.call.thread == threading.get_ident():
+                    self._device.wait(turn.call.stream, end)
+                else:
+                    turn.call.ends[lane] = end
 
     def _give_back(self, turn: _Turn) -> None:
         lane, turn.lane = turn.lane, None
         if lane is not None and not turn.nested:
             lane.rewind()
             self._idle.put(lane)
+
+
+_EVERY: WeakSet[Lanes] = WeakSet()
+
+
+def _take_all_back() -> None:
+    for lanes in _EVERY:
+        lanes.take_back()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_take_all_back)
 
 
 def run_in_threads(task: Callable[[T], None], waves: Iterable[T], n_threads: int) -> None:

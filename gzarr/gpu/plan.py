@@ -34,7 +34,7 @@ class DevicePlan:
         host: codecs that run on the host first, in encoding order.
         device: what then runs on the device, in decoding order.
         strides: of a decoded chunk as it lies in device memory, in elements, for every array axis.
-        swap: bytes that placement must reverse together; 0 for none.
+        stored: dtype of what placement reads, in the byte order that it has there.
         chunk: the decoded chunk.
         encoded: dtype of what the host's part gives, if that is arrays.
         scratch: bytes of temporary device memory for each decoded byte.
@@ -46,7 +46,7 @@ class DevicePlan:
     host: tuple[Codec, ...]
     device: tuple[WaveDecoder, ...]
     strides: tuple[int, ...]
-    swap: int
+    stored: np.dtype[Any]
     chunk: ArrayRepr
     encoded: np.dtype[Any]
     scratch: int
@@ -71,14 +71,14 @@ def make_device_plan(
         )
     on_device = tuple(d for d in reversed(decoders[n_folded:split]) if d is not None)
     last = steps[split - 1] if split else None
-    stored, swap = _stored(steps[:split], n_folded, chunk)
+    stored = _stored(steps[:split], n_folded, chunk)
     plan = DevicePlan(
         host=tuple(host_codecs[max(split, 0) :]),
         device=on_device,
         strides=_strides(steps[:n_folded], chunk),
-        swap=swap if split > n_folded else 0,
+        stored=stored,
         chunk=chunk,
-        encoded=last.encoded.dtype if last is not None and isinstance(last.encoded, ArrayRepr) else stored,
+        encoded=last.encoded.dtype if last is not None and isinstance(last.encoded, ArrayRepr) else chunk.dtype,
         scratch=4 if any(s.spec.name in ("zstd", "blosc", "numcodecs.zstd") for s in steps[:split]) else 1,
         host_decodes=not any("nvcomp" in s.spec.name for s in steps),
     )
@@ -135,23 +135,22 @@ def reversed_units(wave: Wave, rows: Array, unit: int) -> Array:
 
 
 def _dtype_in_bytes(step: Step) -> np.dtype[Any]:
-    """Dtype of the numbers as the bytes codec stores them."""
+    """Dtype of the numbers, or of the records, as the bytes codec stores them."""
     if not isinstance(step.decoded, ArrayRepr):
         return np.dtype(np.uint8)
     dtype = step.decoded.dtype
     endian = getattr(step.spec, "endian", None)
-    if endian is None or dtype.itemsize == 1 or dtype.kind not in "iufc":
-        return dtype
-    return dtype.newbyteorder(">" if endian == "big" else "<")
+    return dtype if endian is None else dtype.newbyteorder(">" if endian == "big" else "<")
 
 
-def _stored(steps: Sequence[Step], n_folded: int, chunk: ArrayRepr) -> tuple[np.dtype[Any], int]:
-    """(dtype of what placement reads, bytes it must reverse)."""
+def _stored(steps: Sequence[Step], n_folded: int, chunk: ArrayRepr) -> np.dtype[Any]:
+    """Dtype of what placement reads: native but where it comes straight from the bytes codec."""
     first = steps[n_folded] if len(steps) > n_folded else None
     if first is not None and isinstance(first.spec, BytesCodec):
-        dtype = _dtype_in_bytes(first)
-        return dtype, swap_unit(dtype)
-    return chunk.dtype, 0 if first is not None and first.spec.kind == "array_array" else swap_unit(chunk.dtype)
+        return _dtype_in_bytes(first)
+    if first is None or first.spec.kind == "array_array":
+        return chunk.dtype.newbyteorder("=")
+    return chunk.dtype
 
 
 def _strides(transposes: Sequence[Step], chunk: ArrayRepr) -> tuple[int, ...]:

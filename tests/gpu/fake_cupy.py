@@ -458,6 +458,12 @@ class ndarray:  # noqa: N801 - CuPy's name
     def __cuda_array_interface__(self) -> dict[str, Any]:
         return {**self._host.__array_interface__, "version": 3, "stream": 1}
 
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, *, stream: Any = None, **kwargs: Any) -> Any:
+        return self._host.__dlpack__(**kwargs)
+
     def set(self, arr: Any, stream: Stream | None = None) -> None:
         if not isinstance(arr, np.ndarray):
             raise TypeError("Only numpy.ndarray can be set to cupy.ndarray")

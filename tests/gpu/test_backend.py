@@ -112,6 +112,29 @@ def test_strict_refuses_what_would_run_on_the_host(device):
         opened(stored, device, strict=True)
 
 
+def test_strict_refuses_casts_that_the_host_does(device):
+    stored = gzarr.create_array(data=DATA.astype("f8"), chunks=(10, 7))
+    array = opened(stored, device, strict=True)
+    with pytest.raises(gzarr.DeviceError, match=r"float64 become int32.*strict=True"):
+        array.astype("i4")[:]
+    np.testing.assert_array_equal(array.astype("f4")[:], DATA)
+    assert "zstd" in device.launches
+
+
+def test_what_the_host_decodes_respects_the_cap_too(device):
+    data = np.arange(5000, dtype="f8")
+    stored = gzarr.create_array(data=data, chunks=1000, compressor=None)
+    for nbytes in (4000, 7999):
+        array = opened(stored, device, max_device_nbytes=nbytes)
+        with pytest.raises(gzarr.DeviceError, match=r"chunk \(\d,\): 4000 bytes.*half of the cap.*max_device_nbytes"):
+            array.astype("i4")[:]
+    device.memory.peak = device.memory.live
+    array = opened(stored, device, max_device_nbytes=20_000)
+    np.testing.assert_array_equal(array.astype("i4")[5:300:2], data[5:300:2])
+    np.testing.assert_array_equal(array.astype("i4")[:], data)
+    assert device.memory.peak <= device.memory.live + 20_000
+
+
 def test_a_cap_splits_waves_and_says_which_chunk_does_not_fit(device):
     stored = gzarr.create_array(data=DATA, chunks=(10, 7), compressor=None)
     array = opened(stored, device, max_device_nbytes=4000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -194,7 +196,7 @@ def test_a_chunk_that_does_not_fit_is_named_and_others_are_still_read(tmp_path, 
     device = EmulatedDevice()
     backend = GpuBackend(device, max_device_nbytes=100_000, reader=DirectFiles().reader())
     store = large.store if where == "direct" else MemoryStore(dict(large.store.items()))
-    with pytest.raises(gzarr.DeviceError, match=r"\(320, 64\), 81920 bytes.*max_device_nbytes"):
+    with pytest.raises(gzarr.DeviceError, match=r"chunk \(0, 0\): 81920 bytes of shape \(320, 64\).*max_device_nbytes"):
         gzarr.open_array(store, mode="r", device=backend)[:]
     np.testing.assert_array_equal(gzarr.open_array(stored().store, mode="r", device=backend)[:], DATA)
     assert device.memory.peak <= 100_000
@@ -310,6 +312,49 @@ def test_lanes_wait_for_the_caller_and_the_caller_for_them() -> None:
     assert array.backend._lanes._all == lanes
     with pytest.raises(gzarr.DeviceError, match="stream: expected"):
         GpuBackend(device, stream="mine")
+
+
+def test_only_the_caller_s_thread_makes_its_stream_wait() -> None:
+    """The stream "of each thread" of CUDA is another one in every thread that names it."""
+    waits: list[tuple[EmulatedStream, int]] = []
+
+    class Noting(EmulatedDevice):
+        def wait(self, stream, event):
+            waits.append((stream, threading.get_ident()))
+            super().wait(stream, event)
+
+    device, stream = Noting(), EmulatedStream()
+    array = opened(stored(), device, stream=stream)
+    for selection in (np.s_[:], np.s_[3, 4]):
+        waits.clear()
+        np.testing.assert_array_equal(array[selection], DATA[selection])
+        assert {thread for waiting, thread in waits if waiting is stream} == {threading.get_ident()}
+    lanes = array.backend._lanes._all
+    assert {id(event) for event in stream.waited_for} <= {id(lane.stream) for lane in lanes}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_that_was_forked_in_a_read_reads_too() -> None:
+    device, store = SlowDevice(), watched()
+    array = gzarr.open_array(store, mode="r", device=GpuBackend(device, max_device_nbytes=CAP_NBYTES))
+    busy, go_on, parent = threading.Semaphore(0), threading.Event(), os.getpid()
+
+    def on_read(keys: list[str]) -> None:
+        if os.getpid() == parent:
+            busy.release()
+            go_on.wait(WAIT_S)
+
+    store.on_read = on_read
+    reading = threading.Thread(target=lambda: array[:])
+    reading.start()
+    assert all(busy.acquire(timeout=WAIT_S) for _ in range(N_LANES))
+    child = os.fork()
+    if child == 0:
+        signal.alarm(WAIT_S)
+        os._exit(0 if np.array_equal(array[:], DATA) else 1)
+    go_on.set()
+    reading.join(WAIT_S)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_run_within_a_wave_has_memory_of_its_own() -> None:

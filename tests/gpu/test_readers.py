@@ -126,6 +126,19 @@ def test_whole_shards_go_straight_to_the_device_too(tmp_path, device, direct) ->
     assert sum(nbytes for _, _, nbytes in direct.reads) == 6 * 6 * 280
 
 
+def test_a_slab_fits_whatever_was_read_before(tmp_path, device, direct) -> None:
+    """Small reads leave small blocks in a lane: none of them holds the slab of a large one, nor does what is left."""
+    nbytes = 1 << 20
+    backend = GpuBackend(device, reader=direct.reader(), max_device_nbytes=22 * nbytes)
+    for n in (1, 2, 3, 4, 5):
+        store = LocalStore(tmp_path / str(n))
+        data = np.arange(n * nbytes // 8)
+        gzarr.create_array(store, data=data, chunks=data.size, compressor=None)
+        np.testing.assert_array_equal(gzarr.open_array(store, mode="r", device=backend)[:], data)
+    assert len(direct.reads) == 5
+    assert device.memory.peak <= 22 * nbytes
+
+
 def test_encoded_streams_begin_where_their_decoder_wants(tmp_path, device) -> None:
     """zlib's and gzip's headers are odd, and yet nothing is copied to where Deflate can be read."""
     for compressor in (Zlib(), GZip()):

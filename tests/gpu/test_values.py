@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numcodecs
 import numpy as np
 import pytest
 
@@ -192,3 +193,18 @@ def test_records_come_from_the_host_and_their_fields_from_the_device():
     assert "one field of numbers run on emulated" in z.placement[0].why
     assert isinstance(z["b"], Tagged)
     np.testing.assert_array_equal(z["b"], data["b"])
+
+
+@pytest.mark.parametrize("endian", ["little", "big"])
+@pytest.mark.parametrize("compressor", [gzarr.codecs.ZstdCodec(), numcodecs.BZ2()], ids=["zstd", "bz2"])
+def test_fields_are_read_in_the_byte_order_of_the_bytes_codec(endian, compressor):
+    dtype = np.dtype([("a", "i2"), ("b", "c16"), ("c", "u1")])
+    data = np.zeros(50, dtype)
+    data["a"], data["b"], data["c"] = np.arange(50), np.arange(50) * 1.5j, 3
+    stored = gzarr.create_array(
+        data=data, chunks=7, serializer=gzarr.codecs.BytesCodec(endian=endian), compressors=compressor
+    )
+    z = gzarr.open_array(stored.store, mode="r", device="emulated")
+    for name in dtype.names:
+        np.testing.assert_array_equal(z.get_basic_selection(slice(3, 40, 3), fields=name), data[name][3:40:3])
+        np.testing.assert_array_equal(z.get_coordinate_selection([3, 9, 2], fields=name), data[name][[3, 9, 2]])
