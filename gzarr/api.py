@@ -415,8 +415,8 @@ def open_consolidated(
     return Array(opened, where, meta, backend, read_only=mode == "r")
 
 
-def tree(group_like: Any, level: int | None = None) -> Tree:
-    """The hierarchy of a group, drawn with lines; of an h5py group too."""
+def tree(group_like: Any, level: int | None = None, *, expand: bool = False) -> Tree:
+    """The hierarchy of a group, drawn with lines; of an h5py group too. ``expand`` is zarr 2's and changes nothing."""
     if isinstance(group_like, Group):
         return group_like.tree(level=level)
     label = getattr(group_like, "name", "/") or "/"
