@@ -82,16 +82,51 @@ _STORES = frozenset(
         "TempStore",
     }
 )
+# Compressors and filters of numcodecs that zarr 2 has at the top level.
+_CODECS = frozenset(
+    {
+        "Adler32",
+        "AsType",
+        "BZ2",
+        "Base64",
+        "BitRound",
+        "Blosc",
+        "CRC32",
+        "Categorize",
+        "Delta",
+        "FixedScaleOffset",
+        "Fletcher32",
+        "GZip",
+        "JSON",
+        "JenkinsLookup3",
+        "LZ4",
+        "LZMA",
+        "MsgPack",
+        "PackBits",
+        "Pickle",
+        "Quantize",
+        "Shuffle",
+        "VLenArray",
+        "VLenBytes",
+        "VLenUTF8",
+        "Zlib",
+        "Zstd",
+    }
+)
 
 
 def __getattr__(name: str) -> object:
     if name in _STORES:
         return getattr(storage, name)
+    if name in _CODECS:
+        import numcodecs
+
+        return getattr(numcodecs, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_STORES})
+    return sorted({*globals(), *_STORES, *_CODECS})
 
 
 __all__ = [

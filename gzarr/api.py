@@ -356,7 +356,12 @@ def open(store: Any = None, mode: str | None = None, *, path: str | None = None,
 
 
 def consolidate_metadata(
-    store: Any, metadata_key: str = DEFAULT_KEY, *, path: str | None = None, zarr_format: int | None = None
+    store: Any,
+    metadata_key: str = DEFAULT_KEY,
+    *,
+    path: str | None = None,
+    zarr_format: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Array | Group:
     """Store the metadata of a group and of everything below it in one document, so that one read opens them all.
 
@@ -365,10 +370,11 @@ def consolidate_metadata(
 
     store: a store, path, URL or mapping. path: path of the group in the store.
     metadata_key: (v2) where to store them. Only those under the default key are kept true.
+    storage_options: what the server of a URL needs to be told.
     Returns: what `open_consolidated` returns. (An array is its own only document.)
     Raises: NodeNotFoundError, MetadataError, ReadOnlyError.
     """
-    opened, base = _opened(store, "a")
+    opened, base = _opened(_with_options(store, {"storage_options": storage_options}), "a")
     where = join_path(base, normalize_path(path or ""))
     if _format(zarr_format) == 3 and metadata_key != DEFAULT_KEY:
         raise MetadataError(f"metadata_key={metadata_key!r}: Zarr v3 keeps consolidated metadata in zarr.json")
@@ -415,8 +421,8 @@ def open_consolidated(
     return Array(opened, where, meta, backend, read_only=mode == "r")
 
 
-def tree(group_like: Any, level: int | None = None) -> Tree:
-    """The hierarchy of a group, drawn with lines; of an h5py group too."""
+def tree(group_like: Any, level: int | None = None, *, expand: bool = False) -> Tree:
+    """The hierarchy of a group, drawn with lines; of an h5py group too. ``expand`` is zarr 2's and changes nothing."""
     if isinstance(group_like, Group):
         return group_like.tree(level=level)
     label = getattr(group_like, "name", "/") or "/"

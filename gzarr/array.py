@@ -278,9 +278,26 @@ class Array(Node[ArrayMeta], Indexed):
     def __iter__(self) -> Iterator[AnyArray]:
         if not self.shape:
             raise TypeError("iteration over a 0-dimensional array")
-        axis = self.metadata.chunk_grid[0]
-        bounds = map(axis.bounds, range(axis.nchunks))
-        return (row for start, stop in bounds for row in self[start : min(stop, axis.extent)])
+        return self._rows(0, self.shape[0])
+
+    def _rows(self, start: int, end: int) -> Iterator[AnyArray]:
+        """Sub-arrays along the first axis; the chunks of each row of chunks are read once."""
+        bounds = self.metadata.chunk_grid[0].bounds
+        parts = (bounds(i) for i in range(self.metadata.chunk_grid[0].nchunks))
+        return (
+            row for low, high in parts if low < end and high > start for row in self[max(low, start) : min(high, end)]
+        )
+
+    def islice(self, start: int | None = None, end: int | None = None) -> Iterator[AnyArray]:
+        """Iterate over the sub-arrays from `start` to before `end` along the first axis, reading each chunk once.
+
+        Raises: ValueError if they are not in order within the array; an `end` past it means all of it.
+        """
+        nrows = len(self)
+        start, end = 0 if start is None else start, nrows if end is None else min(end, nrows)
+        if not 0 <= start <= end:
+            raise ValueError(f"islice from {start} to {end} of an array of {nrows} rows; expected 0 <= start <= end")
+        return self._rows(start, end)
 
     def __bool__(self) -> bool:
         if self.size != 1:

@@ -26,8 +26,8 @@ from gzarr.metadata.parts import split_codecs
 from gzarr.storage.base import Store
 
 _OPTIONS = frozenset(f.name for f in fields(ArrayOptions))
-#: Keywords of zarr that change nothing in gzarr: metadata is always kept, dimensions are never renamed.
-_HARMLESS = frozenset({"cache_metadata", "cache_attrs", "cachesize", "cache_type"})
+#: Keywords of zarr that change nothing in gzarr: metadata is always kept, chunks are decoded in part where they can be.
+_HARMLESS = frozenset({"cache_metadata", "cache_attrs", "cachesize", "cache_type", "partial_decompress"})
 #: Keywords of zarr that gzarr does not have yet; None (or nothing) is accepted for them.
 _PLANNED = frozenset({"storage_options"})
 

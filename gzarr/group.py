@@ -204,8 +204,8 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
                 return result
         return None
 
-    def tree(self, level: int | None = None) -> Tree:
-        """The hierarchy, drawn with lines; ``level`` limits its depth."""
+    def tree(self, level: int | None = None, *, expand: bool = False) -> Tree:
+        """The hierarchy, drawn with lines; ``level`` limits its depth, ``expand`` is zarr 2's and changes nothing."""
         return self._tree("/" if not self.path else self.basename, level)
 
     @property

@@ -16,7 +16,7 @@ from typing import Any
 from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage.base import Buffer, R, Request, T, host_view
 from gzarr.storage.flat import FlatStore
-from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
+from gzarr.storage.rules import DOCUMENTS, as_bytes, byte_range, check_key, check_move, check_path
 
 #: Coroutines under way at once.
 _CONCURRENCY = 64
@@ -49,13 +49,13 @@ class ZarrStore(FlatStore):
 
             async def one(item: T) -> R:
                 async with slots:
-                    return await function(item)
+                    with self._failures(verb, item[0] if isinstance(item, tuple) else item):
+                        return await function(item)
 
             return await asyncio.gather(*(one(item) for item in items))
 
-        with self._failures(verb, items[0] if items else ""):
-            found: list[R] = self._sync(run())
-            return found
+        found: list[R] = self._sync(run())
+        return found
 
     @contextmanager
     def _failures(self, verb: str, what: object) -> Iterator[None]:
@@ -80,8 +80,24 @@ class ZarrStore(FlatStore):
         found = await self.store.get(key, self._buffers, wanted)
         return None if found is None else memoryview(found.to_bytes())
 
+    async def _exists(self, key: str) -> bool:
+        try:
+            return bool(await self.store.exists(key))
+        except KeyError:  # Icechunk says so of the documents of Zarr v2
+            return False
+
+    async def _is_object(self, key: str) -> bool:
+        """Whether a name that was listed is an object, not a path of other names."""
+        try:
+            return await self._exists(key)
+        except Exception:
+            # Icechunk knows the keys of Zarr alone, and refuses to be asked for others; a path has names below it.
+            if await self._collect(self.store.list_dir(key)):
+                return False
+            raise
+
     async def _size(self, key: str) -> int | None:
-        if not key or not await self.store.exists(key):
+        if not key or not await self._exists(key):
             return None
         try:
             return int(await self.store.getsize(key))
@@ -111,9 +127,19 @@ class ZarrStore(FlatStore):
         """All keys under a path, as they were when listing began."""
         check_path(prefix)
         start = f"{prefix}/" if prefix else ""
+
+        async def names() -> list[str]:
+            try:
+                return await self._collect(self.store.list_prefix(start))
+            except Exception:
+                # Icechunk refuses to list what is no group and no array, so also where there is nothing.
+                if await self._collect(self.store.list_dir(prefix)):
+                    raise
+                return []
+
         with self._failures("list", prefix):
-            names: list[str] = self._sync(self._collect(self.store.list_prefix(start)))
-        return iter([name for name in names if name.startswith(start)])
+            found: list[str] = self._sync(names())
+        return iter([name for name in found if name.startswith(start)])
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths)."""
@@ -123,7 +149,7 @@ class ZarrStore(FlatStore):
             listed: list[str] = self._sync(self._collect(self.store.list_dir(path)))
         names = sorted({name.strip("/").rpartition("/")[2] for name in listed} - {""})
         # Names do not say whether they are an object's or a path's, or both.
-        exists = self._all("look up", self.store.exists, [start + name for name in names])
+        exists = self._all("look up", self._is_object, [start + name for name in names])
         objects = [name for name, there in zip(names, exists, strict=True) if there]
         paths = [name for name, there in zip(names, exists, strict=True) if not there]
         if type(self.store).__name__ == "LocalStore":  # it leaves empty directories behind
@@ -152,10 +178,33 @@ class ZarrStore(FlatStore):
         self.check_writable()
 
         async def delete(key: str) -> None:
-            if await self.store.exists(key):
+            if await self._exists(key):
                 await self.store.delete(key)
 
         self._all("delete", delete, list(dict.fromkeys(keys)))
+
+    def delete_prefix(self, path: str = "") -> None:
+        """Delete all keys under a path, as the store itself does it. Raises: StoreError."""
+        self.check_writable()
+        if next(self.list_prefix(path), None) is not None:
+            self._all("delete", self.store.delete_dir, (path,))
+
+    def move_prefix(self, source: str, dest: str) -> None:
+        """Copy every key under `source` to lie under `dest`, groups and arrays before chunks, then delete it.
+
+        Raises: StoreError if anything lies at the destination.
+        """
+        self.check_writable()
+        check_move(source, dest)
+        if next(self.list_prefix(dest), None) is not None:
+            raise StoreError(f"store {self}: cannot move {source!r} to {dest!r}, which is not empty; delete it first")
+        keys = list(self.list_prefix(source))
+        documents = {key for key in keys if key.rpartition("/")[2] in DOCUMENTS}
+        # Icechunk takes chunks of arrays only that it knows of.
+        for key in sorted(documents, key=lambda key: key.count("/")):
+            self._copy(key, dest + key[len(source) :])
+        self.together(lambda key: self._copy(key, dest + key[len(source) :]), [k for k in keys if k not in documents])
+        self.delete_prefix(source)
 
     def close(self) -> None:
         """Do nothing: whoever made the store closes it."""

@@ -25,6 +25,8 @@ from gzarr.storage.rules import byte_range, check_key, check_path, children, cut
 MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 #: File systems that cannot be written to, with those of archives that are open for reading.
 _READ_ONLY = frozenset({"http", "https", "reference", "github", "libarchive", "tar"})
+#: Protocols whose paths begin with the name of a bucket or container, also where a slash is written before it.
+_BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss"})
 # Offsets beyond the end of any object, which some file systems refuse to put into a request.
 _FAR = 1 << 62
 
@@ -55,6 +57,8 @@ class FsspecStore(RemoteStore):
         archive = self._protocol == "zip" and getattr(self.fs, "mode", "r") == "r"
         self.read_only = read_only or archive or self._protocol in _READ_ONLY
         self.path = str(self.fs._strip_protocol(path)).rstrip("/")  # noqa: SLF001  # fsspec has no public name for it
+        if self._protocol in _BUCKETS:  # which s3fs's listings do not repeat
+            self.path = self.path.lstrip("/")
         self._missing = tuple(allowed_exceptions)
         self._files = LocalStore(self.path or "/", read_only) if self._protocol in ("file", "local") else None
         alone = not (self.fs.async_impl or self._files or self._protocol == "memory")

@@ -59,7 +59,7 @@ class LMDBStore(FlatStore):
         self._name = f"lmdb://{os.fsdecode(path)}"
         self.path = os.path.abspath(os.fsdecode(path))
         self.dimension_separator = dimension_separator
-        self.read_only = read_only
+        self.read_only = read_only or bool(kwargs.get("readonly"))
         self._kwargs = kwargs
         self._lock = threading.Lock()
         self._environment: Any = None

@@ -5,10 +5,11 @@ import pytest
 import gzarr
 
 
-@pytest.fixture(autouse=True)
-def _fresh_place(tmp_path, monkeypatch):
-    """Run each snippet in an empty directory, and put settings back after it."""
+@pytest.fixture(autouse=True, params=["cpu", "emulated"])
+def _fresh_place(request, tmp_path, monkeypatch):
+    """Run each snippet in an empty directory, on the CPU and by the GPU's code paths; put settings back after it."""
     monkeypatch.chdir(tmp_path)
+    gzarr.config.set(device=request.param)
     monkeypatch.setattr(gzarr.storage, "default_compressor", "auto")
     yield
     gzarr.config.reset()

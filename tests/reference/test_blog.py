@@ -227,7 +227,7 @@ def test_metadata_is_human_readable():
 
 
 def test_the_cloud_array_in_memory():
-    """The array on S3, as a copy of its objects: stores across a network have their own issue."""
+    """The array on S3, as a copy of its objects; test_tutorial_storage has it on a server."""
     zarr.config.set(default_zarr_format=2)
     mapping = {}
     made = zarr.group(store=mapping).create_dataset("foo/bar/baz", shape=21, chunks=7, dtype="S1")

@@ -70,13 +70,17 @@ def test_xarray_workflow(zarr_format):
         xr.testing.assert_identical(ds_loaded.load(), ds)
 
 
-def test_zarr_to_netcdf():
-    pytest.importorskip("scipy")  # writes NetCDF 3
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_zarr_to_netcdf(zarr_format):
+    pytest.importorskip("netCDF4")
     data = np.arange(12.0).reshape(3, 4)
-    zarr.create_array("data.zarr", name="t", data=data, dimension_names=["y", "x"])
-    zarr.open_group("data.zarr", "a")
-    xr.open_dataset("data.zarr", engine=GzarrBackendEntrypoint).to_netcdf("data.nc", engine="scipy")
-    np.testing.assert_array_equal(xr.open_dataset("data.nc", engine="scipy")["t"], data)
+    xr.Dataset({"t": (["y", "x"], data)}).to_zarr("data.zarr", zarr_format=zarr_format)
+    xr.open_zarr("data.zarr").to_netcdf("data.nc", engine="netcdf4")  # as written
+    xr.open_dataset("data.zarr", engine=GzarrBackendEntrypoint).to_netcdf("data2.nc", engine="netcdf4")
+    zarr.convert.to_netcdf("data.zarr", "data3.nc")
+    for path in ("data.nc", "data2.nc", "data3.nc"):
+        with xr.open_dataset(path, engine="netcdf4") as written:
+            np.testing.assert_array_equal(written["t"], data)
 
 
 @pytest.mark.usefixtures("zarr_format")

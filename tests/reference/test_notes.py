@@ -1,8 +1,10 @@
-"""The notes on zarr for robot-learning data sets: their snippets, with stores that exist today, scaled down.
+"""The notes on zarr for robot-learning data sets: their snippets, scaled down.
 
-``copy`` and ``copy_store`` belong to another issue; image codecs are stood in for by a codec registered the same way.
+Those that copy are in test_tutorial_copies. A codec registered the same way stands in for image codecs, except where
+the notes tell how to register one.
 """
 
+import json
 from pathlib import Path
 
 import numcodecs
@@ -190,6 +192,44 @@ def test_reading_with_a_codec_that_nobody_registered(registered):
         unread[:]
     numcodecs.register_codec(codec)
     assert zarr.open("x.zarr", mode="r")[0, 0] == 1
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_images_need_a_registered_codec():
+    Jpeg2k = pytest.importorskip("imagecodecs.numcodecs").Jpeg2k
+    known = dict(numcodecs.registry.codec_registry)
+    numcodecs.register_codec(Jpeg2k)
+    try:
+        z = zarr.zeros((4, 5, 512, 512, 3), chunks=(1, 1, 256, 256, 3), dtype="u1", compressor=Jpeg2k(reversible=True))
+        image = np.random.default_rng(0).integers(0, 255, (256, 256, 3), "u1")
+        z[3, 4, 256:, 256:] = image
+        assert np.array_equal(z[3, 4, 256:, 256:], image)
+        assert z.nchunks_initialized == 1
+    finally:
+        numcodecs.registry.codec_registry.clear()
+        numcodecs.registry.codec_registry.update(known)
+
+
+def test_a_replay_buffer_of_images_without_its_codec():
+    document = {
+        "chunks": [1, 8, 8, 3],
+        "compressor": {"id": "imagecodecs_jpegxl_of_nobody", "level": 99},
+        "dtype": "|u1",
+        "fill_value": 0,
+        "filters": None,
+        "order": "C",
+        "shape": [5, 8, 8, 3],
+        "zarr_format": 2,
+    }
+    with ZipStore("dataset.zarr.zip", mode="w") as store:
+        zarr.group(store=store, zarr_format=2).create_group("data")
+        store["data/camera0_rgb/.zarray"] = json.dumps(document).encode()
+        store["data/camera0_rgb/2.0.0.0"] = b"an image"
+    with zarr.ZipStore("dataset.zarr.zip", mode="r") as store:
+        camera = zarr.open_group(store, mode="r")["data"]["camera0_rgb"]
+        assert "shape=(5, 8, 8, 3)" in repr(camera)
+        with pytest.raises(zarr.errors.UnknownCodecError, match=r"imagecodecs_jpegxl_of_nobody.*gzarr\[images\]"):
+            camera[2]
 
 
 @pytest.mark.usefixtures("zarr_format")

@@ -1,6 +1,6 @@
 """The skill card for zarr-python 3: its snippets and recipes with local and memory stores, scaled down.
 
-Its snippets for Dask and Xarray are in test_ecosystem; those for S3, GCS and consolidated metadata belong elsewhere.
+Its snippets for Dask and Xarray are in test_ecosystem, those for S3 in test_tutorial_storage.
 """
 
 import os
