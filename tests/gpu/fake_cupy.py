@@ -448,18 +448,12 @@ class ndarray:  # noqa: N801 - CuPy's name
     def data(self) -> MemoryPointer:
         return MemoryPointer(self._mem, int(self._host.__array_interface__["data"][0]) - self._mem.ptr)
 
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 2, self._mem.device_id
-
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        return self._host.__dlpack__()
-
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         return {**self._host.__array_interface__, "version": 3, "stream": 1}
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return 2, 0
+        return 2, self._mem.device_id
 
     def __dlpack__(self, *, stream: Any = None, **kwargs: Any) -> Any:
         return self._host.__dlpack__(**kwargs)
