@@ -98,7 +98,8 @@ def open_store(
         store_like: None for new memory; a path of a directory or of a ZIP archive (``data.zip``, or ``data.zip/foo``
             for something inside), or of an N5 container (``data.n5``); a URL, of ``file://``, ``zip://``, ``memory://``
             or one that `gzarr.storage.urls` knows; a mapping; a store; a store of zarr-python 3 or of obstore; an
-            fsspec ``FSMap``; a path of universal_pathlib.         read_only: give a store that refuses changes.
+            fsspec ``FSMap``; a path of universal_pathlib.
+        read_only: give a store that refuses changes.
         mode: how the node will be opened: ``"r"`` implies `read_only`; the others decide how an archive is opened.
         storage_options: what the server of a URL needs to be told: credentials, region, endpoint, ...
 
