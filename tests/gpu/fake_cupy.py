@@ -456,7 +456,9 @@ class ndarray:  # noqa: N801 - CuPy's name
         return 2, self._mem.device_id
 
     def __dlpack__(self, *, stream: Any = None, **kwargs: Any) -> Any:
-        return self._host.__dlpack__(**kwargs)
+        # What is exported keeps this array alive, and so its memory out of the pool.
+        kept = SimpleNamespace(__array_interface__=self._host.__array_interface__, owner=self)
+        return np.asarray(kept).__dlpack__(**kwargs)
 
     def set(self, arr: Any, stream: Stream | None = None) -> None:
         if not isinstance(arr, np.ndarray):
