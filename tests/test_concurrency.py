@@ -5,11 +5,9 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -397,31 +395,6 @@ def in_child(array: gzarr.Array, answers: Any) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals go to the main thread")
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that interrupt")
-def test_nothing_is_written_into_the_result_after_an_interrupt() -> None:
-    model = np.random.default_rng(0).integers(0, 10**6, (40, 100_000), np.int32)
-    array = gzarr.create_array(MemoryStore(), shape=model.shape, chunks=(1, 100_000), dtype="i4")
-    array[...] = model
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    try:
-        with config.set({"threading.max_workers": 8}):
-            for i in range(1, 31):
-                cpu_backend._forget_pool()  # interrupts hit the starting of threads, too
-                out = np.zeros_like(model)
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, i * 2e-4)
-                    array.get_basic_selection(..., out=out)
-                    time.sleep(0.1)
-                except KeyboardInterrupt:
-                    seen = out.copy()
-                    time.sleep(0.003)
-                    np.testing.assert_array_equal(out, seen)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    np.testing.assert_array_equal(array[...], model)
-
-
 def test_chunks_are_read_and_written_while_the_interpreter_exits() -> None:
     code = """
 import atexit, gzarr

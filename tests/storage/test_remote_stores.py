@@ -206,7 +206,7 @@ def test_readers_and_writers_of_one_shard(s3_options: dict[str, object]) -> None
 
     def read() -> int:
         z, n = gzarr.open_array(store, mode="r"), 0
-        while not stop:
+        while not (stop and n):
             got = z[8:56:5]
             assert np.all((got == got[0]) | (got == np.arange(8, 56, 5)))
             n += 1
