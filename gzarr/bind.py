@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -105,7 +106,8 @@ def _cache(meta: ArrayMeta, store: Store, backend: Backend) -> ArrayChunks | Non
 #: Codecs that always run in the same way: no other package decides what their names mean.
 _FIXED = frozenset({"blosc", "bytes", "crc32c", "gzip", "transpose", "zstd"})
 _MAX_KEPT = 256
-_kept: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+# By backend, and no longer than that lives: a GPU's keeps device memory.
+_kept: WeakKeyDictionary[Backend, dict[tuple[Any, ...], tuple[Any, ...]]] = WeakKeyDictionary()
 _kept_lock = threading.Lock()
 
 
@@ -114,8 +116,9 @@ def _chain(meta: ArrayMeta, specs: tuple[CodecSpec, ...], shape: Coords, backend
 
     By identity, because equal fill values may differ in their bits.
     """
-    key = (id(specs), id(meta.data_type), id(meta.fill_value), shape, id(backend), registry_state())
-    kept = _kept.get(key)
+    key = (id(specs), id(meta.data_type), id(meta.fill_value), shape, registry_state())
+    chains = _kept.get(backend, {})
+    kept = chains.get(key)
     if kept is not None:
         found: Chain = kept[0]
         return found
@@ -123,9 +126,10 @@ def _chain(meta: ArrayMeta, specs: tuple[CodecSpec, ...], shape: Coords, backend
     chain = backend.prepare(prepare(specs, chunk), chunk)
     if all(spec.name in _FIXED for spec in specs):
         with _kept_lock:
-            while len(_kept) >= _MAX_KEPT:
-                del _kept[next(iter(_kept))]
-            _kept[key] = (chain, specs, meta.data_type, meta.fill_value, backend)  # kept alive, so that ids are theirs
+            chains = _kept.setdefault(backend, {})
+            while len(chains) >= _MAX_KEPT:
+                del chains[next(iter(chains))]
+            chains[key] = (chain, specs, meta.data_type, meta.fill_value)  # kept alive, so that ids are theirs
     return chain
 
 

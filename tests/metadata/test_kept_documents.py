@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import gzarr
 from gzarr.codecs import BytesCodec
 from gzarr.codecs.spec import Codec
+from gzarr.cpu.backend import CpuBackend
 from gzarr.storage import MemoryStore
 
 
@@ -42,6 +45,16 @@ def test_a_view_with_another_fill_value_has_a_chain_of_its_own() -> None:
     assert array[0] == 1
     assert array.view(fill_value=7.0)[0] == 7
     assert gzarr.open_array(array.store)[0] == 1
+
+
+def test_chains_that_are_kept_do_not_keep_their_backend() -> None:
+    backend = CpuBackend()
+    gone = weakref.ref(backend)
+    array = gzarr.open_array(stored(), device=backend)
+    assert array[0] == 0
+    del array, backend
+    gc.collect()
+    assert gone() is None
 
 
 def test_errors_name_the_document_each_time() -> None:
