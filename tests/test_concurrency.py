@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -389,12 +390,45 @@ def test_the_pool_is_shared_by_callers() -> None:
 
 
 def in_child(array: gzarr.Array, answers: Any) -> None:
-    answers.put((use_pool(array), cpu_backend._pool is not None))
+    answers.put((use_pool(array), cpu_backend._helpers.n_threads > 0))
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-@pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals go to the main thread")
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that interrupt")
+def test_nothing_is_written_into_the_result_after_an_interrupt() -> None:
+    code = """
+import signal, time
+import numpy as np
+import gzarr
+from gzarr.config import config
+from gzarr.cpu import backend
+from gzarr.storage import MemoryStore
+
+model = np.random.default_rng(0).integers(0, 10**6, (40, 100_000), np.int32)
+array = gzarr.create_array(MemoryStore(), shape=model.shape, chunks=(1, 100_000), dtype="i4")
+array[...] = model
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+interrupted = 0
+with config.set({"threading.max_workers": 8}):
+    for i in range(1, 101):
+        backend._forget_helpers()  # interrupts hit the starting of threads, too
+        out = np.zeros_like(model)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, i * 6e-5)
+            array.get_basic_selection(..., out=out)
+            time.sleep(0.1)
+        except KeyboardInterrupt:
+            seen = out.copy()
+            time.sleep(0.003)
+            assert (out == seen).all(), f"written after interrupt {i}"
+            interrupted += 1
+assert (array[...] == model).all()
+print(interrupted)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 50
+
+
 def test_chunks_are_read_and_written_while_the_interpreter_exits() -> None:
     code = """
 import atexit, gzarr
@@ -409,10 +443,10 @@ atexit.register(late)
     assert (run.stdout.strip(), run.stderr) == (str(3 * 8 * 400_000), "")
 
 
-def test_a_forked_process_makes_its_own_pool() -> None:
-    """The child of a fork has the parent's pool without its threads: work given to it would never be done."""
+def test_a_forked_process_starts_its_own_threads() -> None:
+    """The child of a fork has the parent's helpers without their threads: work given to them would never be done."""
     assert use_pool(large())
-    assert cpu_backend._pool is not None
+    assert cpu_backend._helpers.n_threads > 0
     array = large()
     context = multiprocessing.get_context("fork")
     answers = context.Queue()

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from _thread import start_new_thread
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
 
@@ -244,9 +245,39 @@ def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return flat.view(f"u{size}") if size in (1, 2, 4, 8) else flat.view("u1").reshape(flat.size, size)
 
 
-_pool: ThreadPoolExecutor | None = None
-_pool_size = 0
-_pool_lock = threading.Lock()
+class _Helpers:
+    """Threads that carry out tasks: started when they are needed, never joined.
+
+    No executor: an interrupt within its `submit` can leave locks taken that its threads wait for, then and at exit.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.n_threads = 0
+
+    def submit(self, task: Callable[[], None], most: int) -> None:
+        """Let one of at most so many threads carry out a task, which may not raise. Raises: RuntimeError."""
+        if self.n_threads < most:
+            start_new_thread(self._work, ())
+            self.n_threads += 1
+        self._tasks.put(task)
+
+    def _work(self) -> None:
+        while True:
+            self._tasks.get()()
+
+
+_helpers = _Helpers()
+
+
+def _forget_helpers() -> None:
+    """After a fork the child has none of the parent's threads."""
+    global _helpers  # noqa: PLW0603 - one for the process
+    _helpers = _Helpers()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_helpers)
 
 
 class _InTask(threading.local):
@@ -262,25 +293,6 @@ class _InTask(threading.local):
 
 
 _in_task = _InTask()
-
-
-def _executor(n_threads: int) -> ThreadPoolExecutor:
-    global _pool, _pool_size  # noqa: PLW0603 - one pool for the process
-    with _pool_lock:
-        if _pool is None or _pool_size < n_threads:
-            _pool = ThreadPoolExecutor(n_threads, "gzarr")
-            _pool_size = n_threads
-        return _pool
-
-
-def _forget_pool() -> None:
-    """After a fork the child has none of the parent's threads."""
-    global _pool, _pool_size, _pool_lock
-    _pool, _pool_size, _pool_lock = None, 0, threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
 
 
 def _takes_long(task: Callable[[T], None], waves: Iterator[T], work: Work) -> bool:
@@ -302,13 +314,15 @@ def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int)
     The caller's thread is one of them: while the pool is taken by other reads it goes on alone, so many callers at once
     do not wait for each other's stores.
     """
-    turn = threading.Condition()
-    failed = threading.Event()
+    # Only what an interrupt cannot leave half done: plain variables, and locks and queues of the interpreter itself.
+    turn = threading.Lock()
+    ended: SimpleQueue[None] = SimpleQueue()
     errors: list[BaseException] = []
-    helping, over = 0, False
+    started, finished, stopped = 0, 0, False
 
     def pull() -> None:
-        while not failed.is_set():
+        nonlocal stopped
+        while not stopped:
             with turn:
                 wave = next(waves, None)
             if wave is None:
@@ -317,40 +331,46 @@ def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int)
                 with _in_task:
                     task(wave)
             except BaseException:
-                failed.set()
+                stopped = True
                 raise
 
     def help_out() -> None:
-        nonlocal helping
+        nonlocal started, finished
         with turn:
             if over:
                 return
-            helping += 1
+            started += 1
         try:
             pull()
         except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
             errors.append(error)
         finally:
             with turn:
-                helping -= 1
-                turn.notify()
+                finished += 1
+            ended.put(None)
 
+    over = False
     try:
-        # Counted here, not by futures: an interrupt within submit leaves a task behind without one.
         with suppress(RuntimeError):  # no more threads: the system's limit is reached, or the interpreter exits
-            executor = _executor(n_threads)
             for _ in range(n_threads - 1):
-                executor.submit(help_out)
+                _helpers.submit(help_out, n_threads - 1)
         pull()
-    except Exception as error:  # noqa: BLE001 - raised below, with notes of what else failed
+    except BaseException as error:  # noqa: BLE001 - raised below, with notes of what else failed
+        stopped = True
         errors.insert(0, error)
-    except BaseException:  # an interrupt: nothing may go on behind the caller's back
-        failed.set()
-        raise
     finally:
-        with turn:
-            over = True
-            turn.wait_for(lambda: not helping)
+        waiting = True
+        while waiting:
+            try:
+                over = True
+                with turn:  # whoever comes later sees that it is over
+                    pass
+                while finished < started:
+                    ended.get()
+                waiting = False
+            except BaseException as interrupt:  # noqa: BLE001 - nothing may go on behind the caller's back
+                stopped = True
+                errors.insert(0, interrupt)
     if errors:
         for other in errors[1:]:
             errors[0].add_note(f"another chunk failed too: {other}")
