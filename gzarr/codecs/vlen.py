@@ -11,59 +11,50 @@ from gzarr.codecs.spec import BytesRepr, CodecSpec, Kind, Repr
 from gzarr.errors import MetadataError
 
 
-def _check_dtype(codec: str, decoded: Repr, kinds: str) -> None:
-    dtype = need_array(codec, decoded).dtype
-    if dtype.kind not in kinds:
-        raise MetadataError(f"codec {codec!r} encodes strings of varying length, not data type {dtype}")
+class _VLenCodec(CodecSpec):
+    """A codec without fields, for elements of some kinds of dtype."""
+
+    kind: ClassVar[Kind] = "array_bytes"
+    dtype_kinds: ClassVar[str]
+
+    __slots__ = ()
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, Any]) -> Self:
+        """Parse; there are no fields."""
+        spec = cls()
+        check_fields(spec.name, configuration, ())
+        return spec
+
+    def configuration(self) -> dict[str, Any]:
+        """Empty."""
+        return {}
+
+    def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
+        """Bytes of unknown size come out."""
+        dtype = need_array(self.name, decoded).dtype
+        if dtype.kind not in self.dtype_kinds:
+            raise MetadataError(f"codec {self.name!r} encodes strings of varying length, not data type {dtype}")
+        return self, BytesRepr()
 
 
 @dataclass(frozen=True, slots=True)
-class VLenUTF8Codec(CodecSpec):
+class VLenUTF8Codec(_VLenCodec):
     """Text of varying length as UTF-8.
 
     Source: Zarr v3 extensions, "vlen-utf8 codec"; numcodecs.VLenUTF8.
     """
 
     name = "vlen-utf8"
-    kind: ClassVar[Kind] = "array_bytes"
-
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, Any]) -> Self:
-        """Parse; there are no fields."""
-        check_fields(cls.name, configuration, ())
-        return cls()
-
-    def configuration(self) -> dict[str, Any]:
-        """Empty."""
-        return {}
-
-    def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
-        """Bytes of unknown size come out."""
-        _check_dtype(self.name, decoded, "OTU")
-        return self, BytesRepr()
+    dtype_kinds: ClassVar[str] = "OTU"
 
 
 @dataclass(frozen=True, slots=True)
-class VLenBytesCodec(CodecSpec):
+class VLenBytesCodec(_VLenCodec):
     """Byte strings of varying length.
 
     Source: Zarr v3 extensions, "vlen-bytes codec"; numcodecs.VLenBytes.
     """
 
     name = "vlen-bytes"
-    kind: ClassVar[Kind] = "array_bytes"
-
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, Any]) -> Self:
-        """Parse; there are no fields."""
-        check_fields(cls.name, configuration, ())
-        return cls()
-
-    def configuration(self) -> dict[str, Any]:
-        """Empty."""
-        return {}
-
-    def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
-        """Bytes of unknown size come out."""
-        _check_dtype(self.name, decoded, "OS")
-        return self, BytesRepr()
+    dtype_kinds: ClassVar[str] = "OS"

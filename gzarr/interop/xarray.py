@@ -63,19 +63,15 @@ class _Unpacked:
         return data.astype(self.dtype)
 
 
-#: What opening a tree hands on to opening each of its groups.
-_FOR_EACH_GROUP = (
-    *("mask_and_scale", "decode_times", "concat_characters", "decode_coords", "drop_variables", "use_cftime"),
-    *("decode_timedelta", "device", "use_zarr_fill_value_as_mask"),
-)
-
-
 class GzarrBackendEntrypoint(BackendEntrypoint):
     """The engine "gzarr" of `xarray.open_dataset`, `open_datatree` and `open_groups`."""
 
     description = "Open Zarr v2 and v3 groups (.zarr, .zip) with gzarr, on the CPU or a GPU"
     supports_groups = True
-    open_dataset_parameters = ("filename_or_obj", "group", "storage_options", *_FOR_EACH_GROUP)
+    open_dataset_parameters = (
+        *("filename_or_obj", "group", "storage_options", "device", "use_zarr_fill_value_as_mask", "mask_and_scale"),
+        *("decode_times", "decode_timedelta", "decode_coords", "concat_characters", "use_cftime", "drop_variables"),
+    )
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Whether to open something without being named: never, as the engine "zarr" opens the same."""
@@ -131,46 +127,21 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         self,
         filename_or_obj: Any,
         *,
-        mask_and_scale: Any = True,
-        decode_times: Any = True,
-        concat_characters: Any = True,
-        decode_coords: Any = True,
-        drop_variables: str | Iterable[str] | None = None,
-        use_cftime: bool | None = None,
-        decode_timedelta: Any = None,
         group: str | None = None,
-        device: str | None = None,
-        use_zarr_fill_value_as_mask: bool | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        **each: Any,
     ) -> dict[str, xr.Dataset]:
-        """A group and all groups below it as datasets, by path; see `open_dataset`."""
+        """A group and all groups below it as datasets, by path. each: of `open_dataset`, for each of them."""
         opened = _open_group(filename_or_obj, group, storage_options)
         paths = ["", *(path for path, node in opened.members(None) if isinstance(node, Group))]
-        given = {k: v for k, v in locals().items() if k in _FOR_EACH_GROUP}
-        found = {f"/{path}": self.open_dataset(opened, group=path or None, **given) for path in paths}
+        found = {f"/{path}": self.open_dataset(opened, group=path or None, **each) for path in paths}
         if _is_ours(filename_or_obj, opened):
             found["/"].set_close(opened.store.close)
         return found
 
-    def open_datatree(
-        self,
-        filename_or_obj: Any,
-        *,
-        mask_and_scale: Any = True,
-        decode_times: Any = True,
-        concat_characters: Any = True,
-        decode_coords: Any = True,
-        drop_variables: str | Iterable[str] | None = None,
-        use_cftime: bool | None = None,
-        decode_timedelta: Any = None,
-        group: str | None = None,
-        device: str | None = None,
-        use_zarr_fill_value_as_mask: bool | None = None,
-        storage_options: Mapping[str, Any] | None = None,
-    ) -> xr.DataTree:
-        """A group and all groups below it as a tree of datasets; see `open_dataset`."""
-        given = {k: v for k, v in locals().items() if k in _FOR_EACH_GROUP}
-        datasets = self.open_groups_as_dict(filename_or_obj, group=group, storage_options=storage_options, **given)
+    def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
+        """A group and all groups below it as a tree of datasets. options: of `open_groups_as_dict`."""
+        datasets = self.open_groups_as_dict(filename_or_obj, **options)
         tree = xr.DataTree.from_dict(datasets)
         tree.set_close(datasets["/"].close)
         return tree
