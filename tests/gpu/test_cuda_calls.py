@@ -63,7 +63,7 @@ def cuda() -> Any:
         else:
             sys.modules["cupy"] = before
     library = {name: getattr(nvcomp, name) for name in nvcomp.__all__ if hasattr(nvcomp, name)}
-    for name in ("decompress_async", "crc32c_async", "crc32_async"):
+    for name in ("decompress_async", "compress_async", "compress_temp_nbytes", "crc32c_async", "crc32_async"):
         assert str(inspect.signature(getattr(fake_cupy, name))) == str(inspect.signature(library[name]))
         library[name] = getattr(fake_cupy, name)
     module.nvcomp = SimpleNamespace(**library)

@@ -133,7 +133,7 @@ def prefix_sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def unit_starts(nbytes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``unit_start`` of shuffle, unshuffle and copy_streams for rows of ``nbytes``; its last entry is the number of threads."""
+    """``unit_start`` of kernels that copy or shuffle rows of ``nbytes``; its last entry is the number of threads."""
     return prefix_sums(-(-np.asarray(nbytes, np.int64) // UNIT_NBYTES))
 
 
