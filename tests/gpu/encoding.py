@@ -14,10 +14,12 @@ from gzarr.codecs.chain import complete, prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec, Step
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.batch import Chunks, Encoded, Wave
+from gzarr.gpu.compressing import byte_ranges
 from gzarr.gpu.dtypes import dtype_in_bytes
 from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.encoders import ENCODERS, WaveEncoder, swapped
 from gzarr.gpu.lanes import Lane
+from gzarr.gpu.streams import copy_streams
 
 
 class CountingDevice(EmulatedDevice):
@@ -52,9 +54,17 @@ def encoders_of(steps: Sequence[Step], device: Any) -> list[WaveEncoder | None]:
     return found
 
 
-def encode(device: Any, specs: Sequence[CodecSpec], chunks: np.ndarray, limit: int = 1 << 30) -> list[bytes]:
+def bytes_of(wave: Wave, batch: Chunks | Encoded) -> list[bytes]:
+    """What a batch holds, of a device whose memory is the host's."""
+    return [ctypes.string_at(at, n) for at, n in zip(*(table.tolist() for table in byte_ranges(batch)), strict=True)]
+
+
+def encode(
+    device: Any, specs: Sequence[CodecSpec], chunks: np.ndarray, limit: int = 1 << 30, fetch: Any = bytes_of
+) -> list[bytes]:
     """Encode chunks (the first axis counts them) in one wave, in a lane of so much memory.
 
+    fetch: copies what came out to the host.
     Raises: TypeError if the device lacks one of the steps.
     """
     steps = steps_of(specs, chunks[0])
@@ -69,7 +79,7 @@ def encode(device: Any, specs: Sequence[CodecSpec], chunks: np.ndarray, limit: i
         for encoder in encoders:
             batch = encoder(wave, batch)
         device.synchronize()
-        found = bytes_of(batch)
+        found = fetch(wave, batch)
         wave.drop()
     return found
 
@@ -83,10 +93,14 @@ def chunks_on(device: Any, chunks: np.ndarray) -> Chunks:
     return Chunks(rows, addresses, host.shape[1], rows)
 
 
-def bytes_of(batch: Chunks | Encoded) -> list[bytes]:
-    """What a batch holds, of a device whose memory is the host's."""
-    sizes = batch.sizes.tolist() if isinstance(batch, Encoded) else [batch.nbytes] * len(batch)
-    return [ctypes.string_at(at, n) for at, n in zip(batch.addresses.tolist(), sizes, strict=True)]
+def copied_bytes_of(wave: Wave, batch: Chunks | Encoded) -> list[bytes]:
+    """What a batch holds, of any device: put together there, and downloaded."""
+    source, sizes = byte_ranges(batch)
+    ends = np.cumsum(sizes)
+    memory = wave.device.empty(int(ends[-1]))
+    copy_streams(wave, source, wave.device.address(memory) + ends - sizes, sizes)
+    host = wave.device.download(memory)
+    return [host[end - n : end].tobytes() for end, n in zip(ends.tolist(), sizes.tolist(), strict=True)]
 
 
 def read_back(specs: Sequence[CodecSpec], chunks: np.ndarray, encoded: Sequence[bytes], where: Any) -> np.ndarray:
@@ -99,5 +113,5 @@ def read_back(specs: Sequence[CodecSpec], chunks: np.ndarray, encoded: Sequence[
     for i, data in enumerate(encoded):
         stored.store["/".join(("c", str(i), *("0" for _ in shape[1:])))] = data
     device = GpuBackend(EmulatedDevice(), strict=True) if where == "emulated" else where
-    found = np.asarray(gzarr.open_array(stored.store, mode="r", device=device)[:])
-    return found.reshape(chunks.shape)
+    found = gzarr.open_array(stored.store, mode="r", device=device)[:]
+    return np.asarray(found if isinstance(found, np.ndarray) else found.get()).reshape(chunks.shape)

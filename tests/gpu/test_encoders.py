@@ -374,4 +374,4 @@ def test_chunks_that_lie_apart_become_rows() -> None:
     apart = Chunks(chunks.owner, chunks.addresses[::2], 99)
     rows = as_rows(Wave(device), apart)
     assert np.array_equal(rows, chunks_of(99)[::2])
-    assert bytes_of(chunks) == [row.tobytes() for row in chunks_of(99)]
+    assert bytes_of(Wave(device), chunks) == [row.tobytes() for row in chunks_of(99)]
