@@ -73,6 +73,7 @@ def store(wave: Wave, pending: Pending, found: NDArray[Any] | None, order: str =
     order: dtype of a stored checksum; finished ones are little-endian.
     """
     if found is None:
+        wave.kept.append(pending.raw)
         return wave.device.address(pending.raw) + 4 * np.arange(pending.raw.size, dtype=np.int64)
     values = pending.values(found).astype(order)
     (at,) = upload_tables(wave, values)

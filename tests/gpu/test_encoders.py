@@ -267,6 +267,13 @@ def test_gzip_members_of_another_form_are_refused() -> None:
         encode(FailingDevice(name_a_file), [spec_of("zlib")], chunks_of(100_000))
     assert caught.value.index == 1
 
+    def empty(found: Any) -> None:
+        found.sizes[2] = 18
+
+    with pytest.raises(CodecError, match=r"zlib: nvCOMP made a gzip member that is not understood") as caught:
+        encode(FailingDevice(empty), [spec_of("zlib")], chunks_of(100_000))
+    assert caught.value.index == 2
+
 
 def test_the_emulated_device_refuses_what_nvcomp_refuses() -> None:
     device = EmulatedDevice()
@@ -361,11 +368,12 @@ def test_encoders_of_numbers_get_whole_aligned_numbers(algorithm: str, dtype: st
 # -- small things ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("endian", ["little", "big"])
-def test_bytes_behind_filters_swaps(endian: str) -> None:
-    values = np.arange(60, dtype=">i4").reshape(3, 20) * 77
-    specs = [spec_of("delta", dtype="<i4"), codecs.BytesCodec(endian)]
-    assert encode(EmulatedDevice(), specs, values.astype("<i4")) == encode_on_host(specs, values.astype("<i4"))
+@pytest.mark.parametrize("dtype", ["<i4", ">i4", "u1"])
+@pytest.mark.parametrize("endian", ["little", "big", None])
+def test_bytes_behind_filters_swaps(endian: str | None, dtype: str) -> None:
+    values = (np.arange(60).reshape(3, 20) * 77).astype(dtype)
+    specs = [spec_of("delta", dtype=dtype), codecs.BytesCodec(endian)]
+    assert encode(EmulatedDevice(), specs, values) == encode_on_host(specs, values)
 
 
 def test_chunks_that_lie_apart_become_rows() -> None:

@@ -138,6 +138,23 @@ def test_streams_that_do_not_become_smaller_are_stored_and_so_are_frames() -> No
         assert header_of(frame).is_memcpy
 
 
+@pytest.mark.parametrize(("cname", "envelope"), [("lz4", 0), ("zlib", 6), ("zstd", 0)])
+def test_a_stream_as_long_as_its_bytes_is_stored(cname: str, envelope: int) -> None:
+    """Whoever decodes takes a stream of that length for stored bytes."""
+
+    class Padding(EmulatedDevice):
+        def encode(self, encoder: str, data: bytes) -> bytes:
+            encoded = super().encode(encoder, data)
+            return encoded.ljust(len(data) - envelope, b"?") if any(data) else encoded
+
+    chunks = chunks_of(2 * STREAM_NBYTES, "sn")
+    chunks[:, :STREAM_NBYTES] = 0
+    for frame, chunk in zip(encode(Padding(), [spec_of(cname, 0, 1)], chunks), chunks, strict=True):
+        assert bytes(blosc_decompress(frame)) == chunk.tobytes()
+        assert len(frame) < 1.1 * STREAM_NBYTES
+        assert frame[-STREAM_NBYTES:] == chunk[-STREAM_NBYTES:].tobytes()
+
+
 def frame_for(cname: str, nbytes: int, typesize: int, blocksize: int = 0) -> Frame | None:
     chunk = ArrayRepr(np.dtype("u1"), (nbytes,))
     return frame_of(prepare([codecs.BytesCodec(), spec_of(cname, 1, typesize, blocksize)], chunk)[-1])
@@ -152,6 +169,7 @@ def test_streams_are_about_64_kib(cname: str, items: int, typesize: int) -> None
     assert frame is not None
     assert frame.size.sum() == nbytes
     assert frame.size.max() <= STREAM_NBYTES
+    assert frame.blocksize in (nbytes, frame.blocksize // (8 * typesize) * 8 * typesize)  # bits of eight elements
     if nbytes > 4 * STREAM_NBYTES * typesize:
         assert np.sort(frame.size)[1] > STREAM_NBYTES // 2
     assert (frame.splits == typesize) == (

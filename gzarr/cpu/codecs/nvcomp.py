@@ -116,8 +116,8 @@ def installed_encoders() -> dict[str, Callable[[Bytes], Bytes]]:
 def _refuse(name: str, algorithm: str) -> NoReturn:
     if algorithm in ("ans", "bitcomp", "cascaded"):
         raise MissingExtraError(
-            f"codec {name!r}: only a GPU decodes {algorithm}; open the array with device='cuda' on a machine that has "
-            "one (pip install 'gzarr[cuda13]'). It is not encoded in this version"
+            f"codec {name!r}: only a GPU decodes and encodes {algorithm}; open the array with device='cuda' on a "
+            "machine that has one (pip install 'gzarr[cuda13]')"
         )
     raise MissingExtraError(f"codec {name!r}: algorithm {algorithm!r} of nvCOMP is not known to gzarr")
 
