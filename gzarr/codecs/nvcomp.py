@@ -97,21 +97,21 @@ class NvcompSnappyCodec(NvcompCodec):
 
 @dataclass(frozen=True, slots=True)
 class NvcompBitcompCodec(NvcompCodec):
-    """Bitcomp, for numbers. Decoded on a GPU only."""
+    """Bitcomp, for numbers. On a GPU only."""
 
     name = "nvcomp.bitcomp"
 
 
 @dataclass(frozen=True, slots=True)
 class NvcompAnsCodec(NvcompCodec):
-    """ANS, an entropy coder. Decoded on a GPU only."""
+    """ANS, an entropy coder. On a GPU only."""
 
     name = "nvcomp.ans"
 
 
 @dataclass(frozen=True, slots=True)
 class NvcompCascadedCodec(NvcompCodec):
-    """Cascaded: run lengths, differences and bit packing, for numbers. Decoded on a GPU only."""
+    """Cascaded: run lengths, differences and bit packing, for numbers. On a GPU only."""
 
     name = "nvcomp.cascaded"
 

@@ -56,7 +56,7 @@ MOST_SPLITS, LEAST_SPLIT = 16, 128
 #: Frames of several smaller blocks go to the host: c-blosc makes them of 128 bytes, less up to an element, or more.
 LEAST_BLOCK = 64
 
-_HEADER = np.dtype(
+HEADER = np.dtype(
     [
         ("version", "u1"),
         ("version_lz", "u1"),
@@ -201,7 +201,7 @@ def read_headers(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int
     """Read headers and check what they say. A frame of nothing is looked at no further, as c-blosc does."""
     short = sizes < HEADER_NBYTES
     refuse("blosc", short, lambda i: f"truncated: {sizes[i]} bytes are too few for a blosc header of 16")
-    header = read(slab, f"V{HEADER_NBYTES}", offsets).view(_HEADER)
+    header = read(slab, f"V{HEADER_NBYTES}", offsets).view(HEADER)
     wide = {name: header[name].astype(np.int64) for name in ("flags", "typesize", "nbytes", "blocksize", "cbytes")}
     cbytes, flags = wide["cbytes"], wide["flags"]
     refuse("blosc", cbytes > sizes, lambda i: f"truncated: expected {cbytes[i]} encoded bytes, got {sizes[i]}")

@@ -39,6 +39,11 @@ class Pending:
     raw: Array
     values: Callable[[NDArray[Any]], NDArray[np.uint32]]
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether ``raw`` is the checksums themselves: uint32, one for each range."""
+        return self.values is _as_they_are
+
 
 def queue(wave: Wave, kind: str, source: Table, nbytes: Table) -> Pending:
     """Start the checksums of byte ranges, at least one.
@@ -59,6 +64,20 @@ def queue(wave: Wave, kind: str, source: Table, nbytes: Table) -> Pending:
     wave.device.launch("weighted_sums", int(starts[-1]), (source.size, *tables, word, sums))
     combine = _adler32 if kind == "adler32" else _fletcher32
     return Pending(sums, lambda found: combine(found.reshape(-1, 2), starts, nbytes))
+
+
+def store(wave: Wave, pending: Pending, found: NDArray[Any] | None, order: str = "<u4") -> Table:
+    """Where the four bytes of each checksum lie on the device, as they are stored.
+
+    found: ``pending.raw`` downloaded; None if the checksums are finished, which then never leave the device.
+    order: dtype of a stored checksum; finished ones are little-endian.
+    """
+    if found is None:
+        wave.kept.append(pending.raw)
+        return wave.device.address(pending.raw) + 4 * np.arange(pending.raw.size, dtype=np.int64)
+    values = pending.values(found).astype(order)
+    (at,) = upload_tables(wave, values)
+    return at + 4 * np.arange(values.size, dtype=np.int64)
 
 
 def expect(

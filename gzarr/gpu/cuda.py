@@ -1,4 +1,4 @@
-"""A CUDA device: CuPy for memory, streams and kernels, nvCOMP for the batched decoders.
+"""A CUDA device: CuPy for memory, streams and kernels, nvCOMP for the batched decoders and encoders.
 
 Work goes to CuPy's current stream, and memory comes from CuPy's current allocator: `CudaDevice.activate` sets both for
 its thread, so that temporaries of CuPy's own operations count as well. Copies from staging memory (pinned) are
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
@@ -24,7 +24,10 @@ from gzarr.gpu import nvcomp
 from gzarr.gpu.device import Outcome, Table
 from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, source
 from gzarr.gpu.memory import Arena
+from gzarr.gpu.nvcomp_tables import Alignment, check_capacity, compress_alignment, compress_options
 
+#: nvCOMP's encoders. Its gzip takes chunks of any size, Deflate those of a few KiB.
+_ENCODERS = frozenset(nvcomp.CODECS)
 #: nvCOMP's decoders, but that of gzip: the parsers here take the envelope off, which leaves Deflate.
 _DECODERS = frozenset(nvcomp.CODECS) - {"gzip"}
 #: DLPack's numbers for memory on a CUDA device, and managed by CUDA (dlpack.h, DLDeviceType).
@@ -198,6 +201,17 @@ class CudaDevice:
             copied: NDArray[Any] = cupy.asnumpy(array)
         return copied
 
+    def download_all(self, arrays: Sequence[Any]) -> list[NDArray[Any]]:
+        """Copy device arrays to pinned memory; waits once."""
+        found = []
+        with cuda_errors(self.name):
+            for array in arrays:
+                host = self.staging(array.nbytes).view(array.dtype).reshape(array.shape)
+                array.get(out=host, blocking=False)
+                found.append(host)
+            self.synchronize()
+        return found
+
     def synchronize(self) -> None:
         """Wait for the stream."""
         cupy.cuda.get_current_stream().synchronize()
@@ -256,6 +270,42 @@ class CudaDevice:
     def alignment(self, decoder: str) -> int:
         """Alignment that `decompress` needs of its sources."""
         return nvcomp.decompress_alignment(decoder).input
+
+    def encoders(self) -> frozenset[str]:
+        """The batched encoders."""
+        return _ENCODERS
+
+    def compress(
+        self, encoder: str, source: Table, nbytes: Table, target: Table, capacity: int, typesize: int = 1
+    ) -> Outcome:
+        """Encode many chunks in one call of nvCOMP. Raises: DeviceError if nvCOMP refuses the call."""
+        n, largest = source.size, int(nbytes.max())
+        check_capacity(encoder, largest, capacity, self.compress_max_nbytes(encoder, largest))
+        options = compress_options(encoder, typesize)
+        tables = self._upload_tables(source, nbytes, target)
+        stream = cupy.cuda.get_current_stream().ptr
+        scratch_nbytes = nvcomp.compress_temp_nbytes(encoder, n, largest, int(nbytes.sum()), options, stream)
+        scratch = cupy.empty(max(scratch_nbytes, 1), cupy.uint8)
+        statuses = cupy.empty(n, cupy.int32)
+        sizes = cupy.empty(n, cupy.uint64)
+        base, row = self.address(tables), n * 8
+        work = (base, base + row, largest, n, self.address(scratch), scratch_nbytes, base + 2 * row)
+        nvcomp.compress_async(encoder, *work, self.address(sizes), self.address(statuses), stream, options)
+        return Outcome(statuses, sizes)
+
+    def compress_max_nbytes(self, encoder: str, nbytes: int) -> int:
+        """Capacity that `compress` needs for chunks of ``nbytes``."""
+        return nvcomp.compress_max_nbytes(encoder, nbytes)
+
+    def compress_scratch_nbytes(self, encoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
+        """Temporary device memory that `compress` takes for a batch."""
+        with self._device:
+            stream = cupy.cuda.get_current_stream().ptr
+            return nvcomp.compress_temp_nbytes(encoder, n, max_nbytes, total_nbytes, None, stream)
+
+    def compress_alignment(self, encoder: str, typesize: int = 1) -> Alignment:
+        """Alignment that `compress` needs of its sources and targets."""
+        return compress_alignment(encoder, typesize)
 
     def crc32c(self, source: Table, nbytes: Table) -> Any:
         """crc32c of many byte ranges: uint32, on the device."""

@@ -3,7 +3,7 @@
 `gzarr.gpu.cuda.CudaDevice` does it with CuPy and nvCOMP; `gzarr.gpu.emulated.EmulatedDevice` with NumPy memory, host
 codecs for the batched calls and the same kernel sources compiled by g++. Tables (addresses, sizes) are made on the
 host as int64 NumPy arrays and handed over; results that the host must see (statuses, sizes) stay on the device until
-`Device.download`, which is the one place that waits.
+`Device.download` and `Device.download_all`, which are the places that wait.
 
 Memory: within `Device.activate` everything comes from the arenas given to it, and goes back all at once when these are
 rewound; outside of it, from the device's own allocator.
@@ -11,6 +11,7 @@ rewound; outside of it, from the device's own allocator.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -19,13 +20,17 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.gpu.memory import Arena
+from gzarr.gpu.nvcomp_tables import Alignment
 
 #: Addresses, sizes and offsets, made on the host.
 Table: TypeAlias = NDArray[np.int64]
 
 
 class Outcome(NamedTuple):
-    """What a batched decoder said, on the device: int32 statuses (0 is success) and int64 sizes of what it wrote."""
+    """What a batched decoder or encoder said, on the device: statuses (0 is success) and sizes of what it wrote.
+
+    statuses: int32. sizes: int64 or uint64.
+    """
 
     statuses: Array
     sizes: Array
@@ -111,6 +116,13 @@ class Device(Protocol):
         """Copy a device array to the host; waits for the work before it."""
         ...
 
+    def download_all(self, arrays: Sequence[Array]) -> list[NDArray[Any]]:
+        """Copy C-contiguous device arrays to the host; waits once, for all of them and the work before them.
+
+        What comes back lies in staging memory: it is valid until the arena at hand is rewound.
+        """
+        ...
+
     def synchronize(self) -> None:
         """Wait for the stream."""
         ...
@@ -141,6 +153,35 @@ class Device(Protocol):
 
     def alignment(self, decoder: str) -> int:
         """Alignment that `decompress` needs of its sources."""
+        ...
+
+    def encoders(self) -> frozenset[str]:
+        """The batched encoders that the device has."""
+        ...
+
+    def compress(
+        self, encoder: str, source: Table, nbytes: Table, target: Table, capacity: int, typesize: int = 1
+    ) -> Outcome:
+        """Encode many chunks in one call. There are no levels: nvCOMP's encoders know none, or others.
+
+        source, nbytes: addresses and sizes of the chunks. target: where the streams go. capacity: bytes that may be
+            written at each target. All on the host; at least one chunk.
+        typesize: bytes (1, 2, 4, 8) of the integers that an encoder of numbers counts in; sizes are multiples of it.
+        Raises: DeviceError for a call that nvCOMP refuses, or if the capacity is below `compress_max_nbytes` of the
+            largest chunk.
+        """
+        ...
+
+    def compress_max_nbytes(self, encoder: str, nbytes: int) -> int:
+        """Capacity that `compress` needs for chunks of ``nbytes``, whatever is in them."""
+        ...
+
+    def compress_scratch_nbytes(self, encoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
+        """Temporary device memory that `compress` takes for a batch."""
+        ...
+
+    def compress_alignment(self, encoder: str, typesize: int = 1) -> Alignment:
+        """Alignment that `compress` needs of its sources and targets."""
         ...
 
     def crc32c(self, source: Table, nbytes: Table) -> Array:

@@ -12,25 +12,38 @@ import threading
 import weakref
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import google_crc32c
 import numpy as np
+from numcodecs.lz4 import compress as lz4_compress
 from numcodecs.lz4 import decompress as lz4_decompress
+from numcodecs.zstd import compress as zstd_compress
 from numcodecs.zstd import decompress as zstd_decompress
 from numpy.typing import NDArray
 
-from gzarr.cpu.codecs.nvcomp import installed_decoders
+from gzarr.cpu.codecs.nvcomp import installed_decoders, installed_encoders
 from gzarr.errors import DeviceError
 from gzarr.gpu import nvcomp
 from gzarr.gpu.device import Outcome, Table
 from gzarr.gpu.hostbuild import HostKernels
 from gzarr.gpu.memory import Arena
+from gzarr.gpu.nvcomp_tables import (
+    Alignment,
+    bound_compress_temp_nbytes,
+    bound_compressed_nbytes,
+    check_capacity,
+    check_compression,
+    compress_alignment,
+    compress_options,
+)
 
 #: What nvCOMP says of a damaged stream (nvcompErrorCannotDecompress).
 _DAMAGED = 12
+#: And of a chunk that it could not compress (nvcompErrorCannotCompress).
+_NOT_COMPRESSED = 19
 
 
 class Tally:
@@ -176,6 +189,15 @@ class EmulatedDevice:
         """A copy."""
         return np.array(array, copy=True)
 
+    def download_all(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Copies in staging memory."""
+        found = []
+        for array in arrays:
+            host = self.staging(array.nbytes).view(array.dtype).reshape(array.shape)
+            host[...] = array
+            found.append(host)
+        return found
+
     def synchronize(self) -> None:
         """Everything is done as soon as it is called."""
 
@@ -224,6 +246,57 @@ class EmulatedDevice:
         """What nvCOMP needs."""
         return nvcomp.decompress_alignment(decoder).input
 
+    def encoders(self) -> frozenset[str]:
+        """What host libraries that are installed make as raw streams."""
+        return frozenset(_ENCODE)
+
+    def compress(
+        self, encoder: str, source: Table, nbytes: Table, target: Table, capacity: int, typesize: int = 1
+    ) -> Outcome:
+        """Encode chunk after chunk. Raises: DeviceError for calls that nvCOMP refuses, or might go astray in."""
+        self.launches.append(f"compress {encoder}")
+        largest = int(nbytes.max(initial=0))
+        check_compression(encoder, source.size, largest)
+        check_capacity(encoder, largest, capacity, self.compress_max_nbytes(encoder, largest))
+        compress_options(encoder, typesize)
+        alignment = self.compress_alignment(encoder, typesize)
+        _check_alignment(encoder, "a chunk", source, alignment.input)
+        _check_alignment(encoder, "an output", target, alignment.output)
+        if (nbytes % typesize).any():
+            raise DeviceError(f"{encoder}: a chunk is no whole number of {typesize} bytes (nvCOMP status 20)")
+        self.empty(3 * source.nbytes)  # the tables, and the scratch that nvCOMP would want
+        self.empty(self.compress_scratch_nbytes(encoder, source.size, largest, int(nbytes.sum())))
+        statuses, sizes = self.upload(np.zeros(source.size, np.int32)), self.upload(np.zeros(source.size, np.uint64))
+        for i, (src, n, dst) in enumerate(zip(source.tolist(), nbytes.tolist(), target.tolist(), strict=True)):
+            try:
+                data = bytes(self.encode(encoder, ctypes.string_at(src, n)))
+            except Exception:  # noqa: BLE001  any library's complaint
+                statuses[i] = _NOT_COMPRESSED
+                continue
+            room = self.compress_max_nbytes(encoder, n)
+            if len(data) > room:
+                raise DeviceError(f"{encoder}: {n} bytes became {len(data)}, above the {room} that nvCOMP allows")
+            ctypes.memmove(dst, data, len(data))
+            sizes[i] = len(data)
+        return Outcome(statuses, sizes)
+
+    def encode(self, encoder: str, data: bytes) -> bytes:
+        """Encode one chunk; tests of formats that no host library makes put something in its place."""
+        return _ENCODE[encoder](data)
+
+    def compress_max_nbytes(self, encoder: str, nbytes: int) -> int:
+        """What nvCOMP would need, or a little more."""
+        check_compression(encoder, 1, nbytes)
+        return bound_compressed_nbytes(encoder, nbytes)
+
+    def compress_scratch_nbytes(self, encoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
+        """What nvCOMP would need at most; for Zstandard a guess."""
+        return bound_compress_temp_nbytes(encoder, n, max_nbytes)
+
+    def compress_alignment(self, encoder: str, typesize: int = 1) -> Alignment:
+        """What nvCOMP needs."""
+        return compress_alignment(encoder, typesize)
+
     def crc32c(self, source: Table, nbytes: Table) -> NDArray[np.uint32]:
         """crc32c of many byte ranges."""
         self.launches.append("crc32c")
@@ -243,15 +316,16 @@ class EmulatedDevice:
     def _check(self, decoder: str, source: Table, target: Table, capacity: Table) -> None:
         if source.size == 0:
             raise DeviceError(f"{decoder}: an empty batch (nvCOMP status 10)")
-        need = self.alignment(decoder)
-        if (source % need).any():
-            raise DeviceError(f"{decoder}: a stream is not aligned to {need} bytes (nvCOMP status 17)")
-        need = nvcomp.decompress_alignment(decoder).output
-        if (target % need).any():
-            raise DeviceError(f"{decoder}: an output is not aligned to {need} bytes (nvCOMP status 17)")
+        _check_alignment(decoder, "a stream", source, self.alignment(decoder))
+        _check_alignment(decoder, "an output", target, nvcomp.decompress_alignment(decoder).output)
         limit = nvcomp.CODECS[decoder].max_decompressed_nbytes
         if capacity.size and int(capacity.max()) > limit:
             raise DeviceError(f"{decoder}: a stream of {int(capacity.max())} bytes, above {limit} (nvCOMP status 18)")
+
+
+def _check_alignment(codec: str, what: str, addresses: Table, need: int) -> None:
+    if (addresses % need).any():
+        raise DeviceError(f"{codec}: {what} is not aligned to {need} bytes (nvCOMP status 17)")
 
 
 class _Adopted:
@@ -284,4 +358,11 @@ _DECODE: dict[str, Callable[[bytes, int], Any]] = {
     "lz4": _lz4,
     "zstd": _zstd,
     "deflate": _deflate,
+}
+
+_ENCODE: dict[str, Callable[[bytes], bytes]] = {
+    **installed_encoders(),
+    "lz4": lambda data: bytes(lz4_compress(data))[4:] if data else b"\0",
+    "zstd": lambda data: bytes(zstd_compress(data, 3)),
+    "gzip": lambda data: zlib.compress(data, 6, wbits=31),
 }

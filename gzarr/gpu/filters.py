@@ -49,7 +49,7 @@ def sums_floats(step: Step) -> bool:
     """Whether a step is a delta of floats stored in their own type, for which there is a kernel: their order counts."""
     if not isinstance(step.spec, NumcodecsCodec) or step.spec.id != "delta":
         return False
-    dtypes = _dtypes(step, step.spec.configuration(), "dtype", "astype")
+    dtypes = filter_dtypes(step, step.spec.configuration(), "dtype", "astype")
     return dtypes is not None and dtypes[0] == dtypes[1] and dtypes[0] in map(np.dtype, _SUMMED)
 
 
@@ -101,7 +101,7 @@ def _cast_value(step: Step, spec: CastValueCodec) -> Filter | None:
     return decode
 
 
-def _dtypes(step: Step, config: Any, first: str, second: str) -> tuple[np.dtype[Any], np.dtype[Any]] | None:
+def filter_dtypes(step: Step, config: Any, first: str, second: str) -> tuple[np.dtype[Any], np.dtype[Any]] | None:
     """(decoded, encoded) native dtypes of a filter, or None if the device lacks one, or would view other numbers."""
     decoded = np.dtype(config[first])
     encoded = np.dtype(config.get(second) or config[first])
@@ -120,7 +120,7 @@ def is_defined(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
 
 
 def _delta(step: Step, config: Any) -> Filter | None:
-    dtypes = _dtypes(step, config, "dtype", "astype")
+    dtypes = filter_dtypes(step, config, "dtype", "astype")
     if dtypes is None or any(d.kind not in "iu" for d in dtypes):
         return None
     decoded, encoded = dtypes
@@ -128,7 +128,7 @@ def _delta(step: Step, config: Any) -> Filter | None:
 
 
 def _fixed_scale_offset(step: Step, config: Any) -> Filter | None:
-    dtypes = _dtypes(step, config, "dtype", "astype")
+    dtypes = filter_dtypes(step, config, "dtype", "astype")
     if dtypes is None or dtypes[0].kind not in "fc":
         return None
     decoded, encoded = dtypes
@@ -141,11 +141,11 @@ def _fixed_scale_offset(step: Step, config: Any) -> Filter | None:
 
 
 def _quantize(step: Step, config: Any) -> Filter | None:
-    return _cast(_dtypes(step, config, "dtype", "astype"))
+    return _cast(filter_dtypes(step, config, "dtype", "astype"))
 
 
 def _astype(step: Step, config: Any) -> Filter | None:
-    return _cast(_dtypes(step, config, "decode_dtype", "encode_dtype"))
+    return _cast(filter_dtypes(step, config, "decode_dtype", "encode_dtype"))
 
 
 def _cast(dtypes: tuple[np.dtype[Any], np.dtype[Any]] | None) -> Filter | None:

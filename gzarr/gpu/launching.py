@@ -15,8 +15,8 @@ from gzarr.gpu.dtypes import has_dtype, swap_unit
 from gzarr.gpu.filters import is_defined
 from gzarr.gpu.kernels import box_threads, point_threads
 from gzarr.gpu.placing import box_tables, is_box, point_tables
-from gzarr.gpu.plan import DevicePlan, reversed_units
-from gzarr.gpu.streams import plain_shuffle, unshuffled, upload_tables
+from gzarr.gpu.plan import DevicePlan
+from gzarr.gpu.streams import plain_shuffle, reversed_units, unshuffled, upload_tables
 from gzarr.plan import Part
 
 

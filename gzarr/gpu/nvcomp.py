@@ -27,6 +27,7 @@ from gzarr.gpu.nvcomp_tables import (
     Alignment,
     NvcompCodec,
     check_batch,
+    check_compression,
     codec_of,
     decompress_alignment,
     decompress_temp_nbytes,
@@ -143,10 +144,14 @@ def version() -> tuple[int, int, int]:
     return _version_of(load())
 
 
-def query_alignment(codec: str, *, compress: bool = False) -> Alignment:
-    """Ask the library for the alignments that the tables hold. Needs no device. Raises: DeviceError."""
+def query_alignment(codec: str, *, compress: bool = False, options: bytes | None = None) -> Alignment:
+    """Ask the library for the alignments that the tables hold. Needs no device. Raises: DeviceError.
+
+    options: the codec's struct (64 bytes); None for those of the tables.
+    """
     table, found = codec_of(codec), _Alignments()
-    options = table.compress_options if compress else table.decompress_options
+    if options is None:
+        options = table.compress_options if compress else table.decompress_options
     _call(codec, f"{_verb(compress)}GetRequiredAlignments", _by_value(options), ctypes.byref(found))
     return Alignment(found.input, found.output, found.temp)
 
@@ -206,7 +211,7 @@ def compress_max_nbytes(codec: str, max_chunk: int, options: bytes | None = None
     options: the codec's struct (64 bytes); None for the library's defaults.
     Raises: DeviceError for chunks above the codec's limit, or options that it does not know.
     """
-    _check_input(codec, max_chunk)
+    check_compression(codec, 1, max_chunk)
     found = ctypes.c_size_t()
     _call(codec, "CompressGetMaxOutputChunkSize", max_chunk, _compress_options(codec, options), ctypes.byref(found))
     return found.value
@@ -217,7 +222,7 @@ def compress_temp_nbytes(
 ) -> int:
     """Scratch of `compress_async`, in bytes. Zstd needs a device to answer. Raises: DeviceError."""
     check_batch(codec, n, 0, total)
-    _check_input(codec, max_chunk)
+    check_compression(codec, n, max_chunk)
     found, struct_ = ctypes.c_size_t(), _compress_options(codec, options)
     _call(codec, "CompressGetTempSize", n, max_chunk, struct_, ctypes.byref(found), total, stream)
     return found.value
@@ -245,8 +250,7 @@ def compress_async(
     statuses: receives n statuses (int32). options: as in `compress_max_nbytes`.
     Raises: DeviceError if the call is refused.
     """
-    check_batch(codec, n)
-    _check_input(codec, max_chunk)
+    check_compression(codec, n, max_chunk)
     pointers = {"in_ptrs": in_ptrs, "in_sizes": in_sizes, "out_ptrs": out_ptrs, "out_sizes": out_sizes}
     _check_pointers(codec, pointers | {"statuses": statuses})
     struct_ = _compress_options(codec, options)
@@ -334,12 +338,6 @@ def _check_pointers(codec: str, pointers: dict[str, int]) -> None:
     null = [name for name, pointer in pointers.items() if not pointer]
     if null:
         raise DeviceError(f"nvCOMP {codec}: {', '.join(null)} must be device addresses, got 0")
-
-
-def _check_input(codec: str, max_chunk: int) -> None:
-    limit = codec_of(codec).max_compress_nbytes
-    if not 0 <= max_chunk <= limit:
-        raise DeviceError(f"nvCOMP {codec}: cannot compress a chunk of {max_chunk} bytes; the limit is {limit}")
 
 
 def _compress_options(codec: str, options: bytes | None) -> _Options:

@@ -8,7 +8,7 @@ headers (release 6.0.0.12).
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -82,6 +82,58 @@ def decompress_temp_nbytes(codec: str, n: int, max_chunk: int, total: int) -> in
     return table.temp_fixed + table.temp_per_byte * total + table.temp_per_piece * pieces
 
 
+def compress_alignment(codec: str, typesize: int = 1) -> Alignment:
+    """The alignment that compression needs, in bytes. typesize: see `compress_options`."""
+    table = codec_of(codec)
+    if not table.typed_options:
+        return table.compress_alignment
+    return Alignment(typesize, table.compress_alignment.output, table.compress_alignment.temp)
+
+
+def compress_options(codec: str, typesize: int = 1) -> bytes:
+    """The 64 bytes passed to compression.
+
+    typesize: bytes (1, 2, 4 or 8) of the unsigned integers that Bitcomp and Cascaded count in; chunks must be whole
+        numbers of them. Other codecs do not look at it.
+    """
+    table = codec_of(codec)
+    if not table.typed_options:
+        return table.compress_options
+    try:
+        return table.typed_options[typesize]
+    except KeyError:
+        raise DeviceError(f"nvCOMP {codec}: numbers of {typesize} bytes; it has those of 1, 2, 4 and 8") from None
+
+
+def bound_compressed_nbytes(codec: str, nbytes: int) -> int:
+    """Capacity that compression needs for a chunk, in bytes: what the library says, or a little more."""
+    return codec_of(codec).compress_bound(nbytes)
+
+
+def bound_compress_temp_nbytes(codec: str, n: int, max_chunk: int) -> int:
+    """Scratch that compression needs at most, in bytes. For Zstd, which the library sizes on a device only, a guess.
+
+    n: chunks. max_chunk: bytes of the largest.
+    """
+    return n * codec_of(codec).compress_scratch(max_chunk) + _SCRATCH_OF_A_CALL
+
+
+def check_capacity(codec: str, max_chunk: int, capacity: int, needed: int) -> None:
+    """Refuse outputs that nvCOMP might write beyond: it is not told their size. Raises: DeviceError."""
+    if capacity < needed:
+        raise DeviceError(
+            f"nvCOMP {codec}: outputs of {capacity} bytes for chunks of {max_chunk}, which may take {needed}"
+        )
+
+
+def check_compression(codec: str, n: int, max_chunk: int) -> None:
+    """Refuse a batch that nvCOMP does not compress. Raises: DeviceError."""
+    check_batch(codec, n)
+    limit = codec_of(codec).max_compress_nbytes
+    if not 0 <= max_chunk <= limit:
+        raise DeviceError(f"nvCOMP {codec}: cannot compress a chunk of {max_chunk} bytes; the limit is {limit}")
+
+
 def check_batch(codec: str, n: int, max_chunk: int = 0, total: int = 0) -> None:
     """Refuse a batch that nvCOMP refuses, or answers wrongly. Raises: DeviceError."""
     table = codec_of(codec)
@@ -97,6 +149,30 @@ def check_batch(codec: str, n: int, max_chunk: int = 0, total: int = 0) -> None:
         )
     if total < 0:
         raise DeviceError(f"nvCOMP {codec}: a batch of {total} decompressed bytes; expected 0 or more")
+
+
+#: Scratch of a call besides that of its chunks, at most.
+_SCRATCH_OF_A_CALL = 64
+#: Pieces that nvCOMP's Gzip compresses by themselves; a stream and its scratch grow by piece.
+_GZIP_PIECE = 1 << 15
+
+
+def _up(n: int, unit: int) -> int:
+    return -(-n // unit) * unit
+
+
+def _pieces(n: int, unit: int) -> int:
+    return max(-(-n // unit), 1)
+
+
+def _zstd_bound(n: int) -> int:
+    """A frame with a window and blocks of 64 KiB; its content size is left out below 256 bytes (RFC 8878, 3.1.1)."""
+    content_size = 0 if n < 256 else 2 if n < 65536 + 256 else 4
+    return n + 6 + content_size + 3 * _pieces(n, PIECE_NBYTES)
+
+
+def _no_scratch(n: int) -> int:
+    return 0
 
 
 def _options(layout: str = "", *values: float) -> bytes:
@@ -138,6 +214,9 @@ class NvcompCodec:
         temp_per_byte: and for each decompressed byte.
         temp_per_piece: and for each 64 KiB of decompressed bytes.
         temp_min_pieces: pieces counted for a stream at least, however small.
+        compress_bound: bytes of a chunk -> bytes of its stream at most.
+        compress_scratch: bytes of the largest chunk -> scratch for compression, for each chunk.
+        typed_options: what is passed to compression instead, by the size of the numbers.
     """
 
     symbol: str
@@ -148,11 +227,18 @@ class NvcompCodec:
     compress_alignment: Alignment
     max_compress_nbytes: int
     compress_options: bytes
+    compress_bound: Callable[[int], int]
+    compress_scratch: Callable[[int], int] = _no_scratch
+    typed_options: Mapping[int, bytes] | None = None
     max_batch: int = (1 << 31) - 1
     temp_fixed: int = 0
     temp_per_byte: int = 0
     temp_per_piece: int = 0
     temp_min_pieces: int = 0
+
+
+#: nvcompType_t of unsigned integers, by their size in bytes.
+_UNSIGNED = {1: 1, 2: 3, 4: 5, 8: 7}
 
 
 #: By gzarr's names. Deflate is the raw stream, without the envelope of zlib or gzip; LZ4 the raw block.
@@ -167,6 +253,8 @@ CODECS: Mapping[str, NvcompCodec] = MappingProxyType(
             compress_alignment=Alignment(1, 1, 2),
             max_compress_nbytes=1 << 24,
             compress_options=_options("2i", 0, 0),  # type, bitshuffle
+            compress_bound=lambda n: _up(n + n // 255 + 2, 8),
+            compress_scratch=lambda n: 1 << 15,
         ),
         "snappy": NvcompCodec(
             symbol="Snappy",
@@ -177,6 +265,7 @@ CODECS: Mapping[str, NvcompCodec] = MappingProxyType(
             compress_alignment=Alignment(1, 1, 1),
             max_compress_nbytes=1 << 24,
             compress_options=_options(),
+            compress_bound=lambda n: n + n // 6 + 32,
         ),
         "zstd": NvcompCodec(
             symbol="Zstd",
@@ -187,6 +276,8 @@ CODECS: Mapping[str, NvcompCodec] = MappingProxyType(
             compress_alignment=Alignment(4, 1, 1),
             max_compress_nbytes=1 << 24,  # the constant says 2 GiB, the function that compresses 16 MB
             compress_options=_options(),
+            compress_bound=_zstd_bound,
+            compress_scratch=lambda n: 4 * n + (1 << 16),
             max_batch=(1 << 30) - 1,  # beyond, its scratch query overflows and still reports success
             temp_per_byte=3,
             temp_per_piece=3468,
@@ -201,6 +292,8 @@ CODECS: Mapping[str, NvcompCodec] = MappingProxyType(
             compress_alignment=Alignment(1, 8, 8),
             max_compress_nbytes=1 << 16,  # the constant says 2 GiB, the function that compresses 64 KiB
             compress_options=_options("i", 1),  # algorithm
+            compress_bound=lambda n: max(_up(n * 579 // 256 + 32, 8), 64),
+            compress_scratch=lambda n: 5 * n + 32800,
         ),
         "gdeflate": NvcompCodec(
             symbol="Gdeflate",
@@ -211,6 +304,8 @@ CODECS: Mapping[str, NvcompCodec] = MappingProxyType(
             compress_alignment=Alignment(1, 4, 8),
             max_compress_nbytes=1 << 16,  # as for Deflate
             compress_options=_options("i", 1),  # algorithm
+            compress_bound=lambda n: 2 * n + 288,
+            compress_scratch=lambda n: 5 * n + 32800,
         ),
         "gzip": NvcompCodec(
             symbol="Gzip",
@@ -222,6 +317,8 @@ CODECS: Mapping[str, NvcompCodec] = MappingProxyType(
             compress_alignment=Alignment(1, 8, 8),
             max_compress_nbytes=((1 << 31) - 1) << 15,
             compress_options=_options("i", 1),  # algorithm
+            compress_bound=lambda n: 24 + 74152 * _pieces(n, _GZIP_PIECE),
+            compress_scratch=lambda n: 196760 * _pieces(n, _GZIP_PIECE),
         ),
         "bitcomp": NvcompCodec(
             symbol="Bitcomp",
@@ -232,6 +329,8 @@ CODECS: Mapping[str, NvcompCodec] = MappingProxyType(
             compress_alignment=Alignment(1, 8, 1),
             max_compress_nbytes=1 << 24,
             compress_options=_options("2idi", 0, 1, 0.0, 0),  # algorithm, type (uint8), delta, lossless
+            compress_bound=lambda n: 32 + 8200 * -(-n // 8192),
+            typed_options={size: _options("2idi", 0, kind, 0.0, 0) for size, kind in _UNSIGNED.items()},
             temp_fixed=20,
         ),
         "ans": NvcompCodec(
@@ -243,6 +342,7 @@ CODECS: Mapping[str, NvcompCodec] = MappingProxyType(
             compress_alignment=Alignment(16, 16, 1),
             max_compress_nbytes=1 << 24,
             compress_options=_options("2i", 0, 0),  # kind, type
+            compress_bound=lambda n: 4096 + n * 7 // 4,
         ),
         "cascaded": NvcompCodec(
             symbol="Cascaded",
@@ -255,6 +355,8 @@ CODECS: Mapping[str, NvcompCodec] = MappingProxyType(
             max_compress_nbytes=1 << 24,
             # type (uint32), mode (asymmetric), terminal codec, coarse and fine encodings, level
             compress_options=_options("2i3QB", 5, 1, 1, 0, 7, 3),
+            compress_bound=lambda n: _up(n, 4) + 8,
+            typed_options={size: _options("2i3QB", kind, 1, 1, 0, 7, 3) for size, kind in _UNSIGNED.items()},
         ),
     }
 )

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.backend import Array, Placement
+from gzarr.backend import Placement
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.spec import ArrayRepr, Codec, Step
 from gzarr.codecs.transpose import TransposeCodec
@@ -22,8 +22,8 @@ from gzarr.errors import DeviceError
 from gzarr.gpu.batch import Chunks, Wave
 from gzarr.gpu.codecs import FRAMED, TABLE, WaveDecoder
 from gzarr.gpu.device import Device
-from gzarr.gpu.dtypes import swap_unit
-from gzarr.gpu.streams import unshuffled
+from gzarr.gpu.dtypes import dtype_in_bytes, swap_unit
+from gzarr.gpu.streams import reversed_units, unshuffled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +110,7 @@ def _decoders(steps: Sequence[Step], device: Device, n_folded: int) -> tuple[lis
 
 def _swapped(step: Step, decoder: WaveDecoder) -> WaveDecoder:
     """The bytes codec where filters follow, which want native numbers."""
-    unit = swap_unit(_dtype_in_bytes(step))
+    unit = swap_unit(dtype_in_bytes(step))
     if not unit:
         return decoder
 
@@ -126,28 +126,11 @@ def _swapped(step: Step, decoder: WaveDecoder) -> WaveDecoder:
     return decode
 
 
-def reversed_units(wave: Wave, rows: Array, unit: int) -> Array:
-    """Rows of bytes with every ``unit`` bytes reversed."""
-    n, nbytes = rows.shape
-    flipped = wave.device.xp.ascontiguousarray(rows.reshape(n, nbytes // unit, unit)[:, :, ::-1]).reshape(n, nbytes)
-    wave.kept.append(flipped)
-    return flipped
-
-
-def _dtype_in_bytes(step: Step) -> np.dtype[Any]:
-    """Dtype of the numbers, or of the records, as the bytes codec stores them."""
-    if not isinstance(step.decoded, ArrayRepr):
-        return np.dtype(np.uint8)
-    dtype = step.decoded.dtype
-    endian = getattr(step.spec, "endian", None)
-    return dtype if endian is None else dtype.newbyteorder(">" if endian == "big" else "<")
-
-
 def _stored(steps: Sequence[Step], n_folded: int, chunk: ArrayRepr) -> np.dtype[Any]:
     """Dtype of what placement reads: native but where it comes straight from the bytes codec."""
     first = steps[n_folded] if len(steps) > n_folded else None
     if first is not None and isinstance(first.spec, BytesCodec):
-        return _dtype_in_bytes(first)
+        return dtype_in_bytes(first)
     if first is None or first.spec.kind == "array_array":
         return chunk.dtype.newbyteorder("=")
     return chunk.dtype

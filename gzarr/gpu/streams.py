@@ -78,6 +78,21 @@ def copy_streams(wave: Wave, source: Table, target: Table, nbytes: Table) -> Non
     wave.device.launch("copy_streams", int(starts[-1]), (source.size, *tables))
 
 
+def aligned(wave: Wave, source: Table, nbytes: Table, alignment: int) -> Table:
+    """Addresses of the same byte ranges, at multiples of ``alignment``: those that are not so already are copied."""
+    odd = source % alignment != 0
+    if not odd.any():
+        return source
+    ends = np.cumsum(-(-nbytes[odd] // ALIGNMENT) * ALIGNMENT)
+    moved = wave.device.empty(int(ends[-1]) + ALIGNMENT)
+    wave.kept.append(moved)
+    places = wave.device.address(moved) + np.concatenate([[0], ends[:-1]])
+    copy_streams(wave, source[odd], places.astype(np.int64), nbytes[odd])
+    source = source.copy()
+    source[odd] = places
+    return source
+
+
 def decompress(wave: Wave, codec: str, decoder: str, items: Table, streams: tuple[Table, Table, Table, Table]) -> None:
     """Decode streams in one call, and demand that each gives its size.
 
@@ -87,16 +102,7 @@ def decompress(wave: Wave, codec: str, decoder: str, items: Table, streams: tupl
     source, nbytes, target, decoded = streams
     if not source.size:
         return
-    alignment = wave.device.alignment(decoder)
-    odd = source % alignment != 0
-    if odd.any():
-        ends = np.cumsum(-(-nbytes[odd] // ALIGNMENT) * ALIGNMENT)
-        moved = wave.device.empty(int(ends[-1]) + ALIGNMENT)
-        wave.kept.append(moved)
-        places = wave.device.address(moved) + np.concatenate([[0], ends[:-1]])
-        copy_streams(wave, source[odd], places.astype(np.int64), nbytes[odd])
-        source = source.copy()
-        source[odd] = places
+    source = aligned(wave, source, nbytes, wave.device.alignment(decoder))
     outcome = wave.device.decompress(decoder, source, nbytes, target, decoded)
     wave.kept.append(outcome)
     wave.expect(codec, outcome, items, decoded)
@@ -132,6 +138,29 @@ def unshuffled(wave: Wave, chunks: Chunks) -> Chunks:
     return Chunks(rows, addresses, chunks.nbytes, rows)
 
 
+def shuffled(wave: Wave, chunks: Chunks, mode: int, typesize: int, blocksize: int) -> Chunks:
+    """Plain chunks with the bytes or bits of their elements shuffled, Blosc block by Blosc block, elsewhere.
+
+    mode: BYTE_SHUFFLE or BIT_SHUFFLE. typesize: bytes of an element. blocksize: bytes of a block.
+    """
+    n = len(chunks)
+    rows, addresses = new_rows(wave, n, chunks.nbytes)
+    nbytes = np.full(n, chunks.nbytes, np.int64)
+    starts = unit_starts(nbytes)
+    info = np.full(n, mode, np.uint8), np.full(n, typesize, np.int32), np.full(n, blocksize, np.int64), nbytes
+    source, target, starts_at, *info_at = upload_tables(wave, chunks.addresses, addresses, starts, *info)
+    wave.device.launch("shuffle", int(starts[-1]), (n, source, target, starts_at, *info_at))
+    return Chunks(rows, addresses, chunks.nbytes, rows)
+
+
 def plain_shuffle(n: int, nbytes: int) -> Shuffle:
     """The description of chunks that are not shuffled."""
     return Shuffle(np.full(n, PLAIN, np.uint8), np.ones(n, np.int32), np.full(n, max(nbytes, 1), np.int64))
+
+
+def reversed_units(wave: Wave, rows: Array, unit: int) -> Array:
+    """Rows of bytes with every ``unit`` bytes reversed."""
+    n, nbytes = rows.shape
+    flipped = wave.device.xp.ascontiguousarray(rows.reshape(n, nbytes // unit, unit)[:, :, ::-1]).reshape(n, nbytes)
+    wave.kept.append(flipped)
+    return flipped

@@ -26,6 +26,7 @@ import numpy as np
 from gzarr.gpu import kernels
 from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.hostbuild import HostKernels
+from gzarr.gpu.nvcomp_tables import compress_options
 
 _NO_CONVERSION = "Implicit conversion to a NumPy array is not allowed. Please use `.get()`"
 #: What fresh device memory and freed memory hold.
@@ -480,6 +481,8 @@ class ndarray:  # noqa: N801 - CuPy's name
 
     def get(self, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True) -> np.ndarray:
         stream = stream or get_current_stream()
+        if out is not None and not blocking:
+            return self._get_later(stream, out)
         stream.synchronize()
         source = self
         if not (self.flags.c_contiguous or self.flags.f_contiguous):
@@ -488,6 +491,17 @@ class ndarray:  # noqa: N801 - CuPy's name
             out[...] = source._host
             return out
         return np.array(source._host, order=order)
+
+    def _get_later(self, stream: Stream, out: np.ndarray) -> np.ndarray:
+        if not isinstance(out, np.ndarray) or out.dtype != self.dtype or out.shape != self.shape:
+            raise ValueError("out has another type, dtype or shape")
+        pinned = _pinned_at(out.ctypes.data, out.nbytes)
+        if not (self.flags.c_contiguous and out.flags.c_contiguous) or pinned is None:
+            raise ValueError("only a copy between contiguous arrays, to pinned memory, goes on by itself")
+        target, start, nbytes = out.ctypes.data, self._host.__array_interface__["data"][0], self.nbytes
+        keep = (self._mem, pinned)
+        stream.queue.submit(lambda: _keep(keep, ctypes.memmove(target, start, nbytes)))
+        return out
 
     def view(self, dtype: Any) -> ndarray:
         return _view(self._host.view(dtype), self)
@@ -540,7 +554,23 @@ class ndarray:  # noqa: N801 - CuPy's name
         return int(self.get())
 
 
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor"):
+for _name in (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "and",
+    "or",
+    "xor",
+    "rshift",
+):
     setattr(ndarray, f"__{_name}__", _operator(f"__{_name}__"))
     if hasattr(np.ndarray, f"__r{_name}__"):
         setattr(ndarray, f"__r{_name}__", _operator(f"__r{_name}__"))
@@ -623,6 +653,22 @@ def unpackbits(a: ndarray, axis: Any = None, bitorder: str = "big") -> ndarray:
     if a.dtype.kind not in "bu" or a.itemsize != 1:
         raise TypeError("Expected an input array of unsigned byte data type")
     return _new(np.unpackbits(_host(a), bitorder=bitorder))
+
+
+def packbits(a: ndarray, axis: Any = None, bitorder: str = "big") -> ndarray:
+    if axis is not None:
+        raise NotImplementedError("axis option is not supported yet")
+    if a.dtype.kind not in "biu":
+        raise TypeError("Expected an input array of integer or boolean data type")
+    return _new(np.packbits(_host(a), bitorder=bitorder))
+
+
+def rint(x: ndarray) -> ndarray:
+    return _new(np.rint(_host(x)))
+
+
+def isnan(x: ndarray) -> ndarray:
+    return _new(np.isnan(_host(x)))
 
 
 def may_share_memory(a: ndarray, b: ndarray, max_work: Any = None) -> bool:
@@ -718,6 +764,47 @@ def decompress_async(
     Stream.queues[stream].submit(run)
 
 
+def compress_temp_nbytes(
+    codec: str, n: int, max_chunk: int, total: int, options: bytes | None = None, stream: int = 0
+) -> int:
+    """As gzarr.gpu.nvcomp.compress_temp_nbytes, which needs a device for zstd."""
+    return _DECODERS.compress_scratch_nbytes(codec, n, max_chunk, total)
+
+
+def compress_async(
+    codec: str,
+    in_ptrs: int,
+    in_sizes: int,
+    max_chunk: int,
+    n: int,
+    temp: int,
+    temp_nbytes: int,
+    out_ptrs: int,
+    out_sizes: int,
+    statuses: int,
+    stream: int,
+    options: bytes | None = None,
+) -> None:
+    """As gzarr.gpu.nvcomp.compress_async: the tables are read at their addresses, when the stream comes to it."""
+
+    def table(address: int, dtype: Any) -> np.ndarray:
+        return np.ctypeslib.as_array(_bytes_at(address, n * np.dtype(dtype).itemsize)).view(dtype)
+
+    typesize = next(size for size in (1, 2, 4, 8) if options in (None, compress_options(codec, size)))
+    assert temp_nbytes >= compress_temp_nbytes(codec, n, max_chunk, n * max_chunk)
+
+    def run() -> None:
+        source, nbytes, target = (table(at, np.uint64).astype(np.int64) for at in (in_ptrs, in_sizes, out_ptrs))
+        assert nbytes.max() <= max_chunk
+        capacity = _DECODERS.compress_max_nbytes(codec, max_chunk)
+        found = _DECODERS.compress(codec, source, nbytes, target, capacity, typesize)
+        table(statuses, np.int32)[:] = found.statuses
+        table(out_sizes, np.uint64)[:] = found.sizes
+
+    RawKernel.launches.append(f"compress {codec}")
+    Stream.queues[stream].submit(run)
+
+
 def crc32c_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
     """As gzarr.gpu.nvcomp.crc32c_async."""
     _crc(_DECODERS.crc32c, ptrs, sizes, n, out, stream)
@@ -759,6 +846,9 @@ def module() -> ModuleType:
         asnumpy,
         ascontiguousarray,
         cumsum,
+        packbits,
+        rint,
+        isnan,
         unpackbits,
         may_share_memory,
         RawKernel,

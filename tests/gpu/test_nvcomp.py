@@ -19,7 +19,14 @@ import pytest
 
 from gzarr.errors import DeviceError
 from gzarr.gpu import nvcomp
-from gzarr.gpu.nvcomp_tables import OPTIONS_NBYTES, check_batch
+from gzarr.gpu.nvcomp_tables import (
+    OPTIONS_NBYTES,
+    bound_compress_temp_nbytes,
+    bound_compressed_nbytes,
+    check_batch,
+    compress_alignment,
+    compress_options,
+)
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(nvcomp.CODECS)
@@ -296,6 +303,38 @@ def test_compressed_chunks_have_room_to_grow(codec: str) -> None:
     rooms = [nvcomp.compress_max_nbytes(codec, size) for size in sizes]
     assert all(room > size for room, size in zip(rooms, sizes, strict=True))
     assert all(one <= two for one, two in pairwise(rooms))
+
+
+@needs_library
+@pytest.mark.parametrize("codec", NAMES)
+def test_bounds_of_compressed_chunks_are_what_the_library_says(codec: str) -> None:
+    rng, limit = random.Random(codec), min(nvcomp.CODECS[codec].max_compress_nbytes, 1 << 24)
+    exact = codec in {"bitcomp", "cascaded", "gzip", "lz4", "snappy", "zstd"}
+    drawn = [int(2 ** rng.uniform(0, limit.bit_length() - 1)) for _ in range(99)]
+    for nbytes in [*range(1, 700), 65535, 65536, *drawn]:
+        asked, bound = nvcomp.compress_max_nbytes(codec, nbytes), bound_compressed_nbytes(codec, nbytes)
+        assert asked == bound if exact else asked <= bound <= 2 * asked + 3000, nbytes
+
+
+@needs_library
+@pytest.mark.parametrize("codec", [name for name in NAMES if name != "zstd"])  # zstd needs a device to answer
+def test_scratch_for_compression_is_at_most_what_the_tables_say(codec: str) -> None:
+    for n, nbytes in [(n, nbytes) for n in (1, 10, 1000) for nbytes in (1, 1000, 1 << 16)]:
+        asked, bound = nvcomp.compress_temp_nbytes(codec, n, nbytes, n * nbytes), bound_compress_temp_nbytes
+        assert asked <= bound(codec, n, nbytes) <= asked + 0.001 * asked + 64
+
+
+@needs_library
+@pytest.mark.parametrize("typesize", [1, 2, 4, 8])
+@pytest.mark.parametrize("codec", NAMES)
+def test_encoders_of_numbers_want_them_aligned(codec: str, typesize: int) -> None:
+    options = compress_options(codec, typesize)
+    assert nvcomp.query_alignment(codec, compress=True, options=options) == compress_alignment(codec, typesize)
+    assert nvcomp.compress_max_nbytes(codec, 4096, options) == nvcomp.compress_max_nbytes(codec, 4096)
+    if codec in {"bitcomp", "cascaded"}:
+        assert compress_alignment(codec, typesize).input == typesize
+        with pytest.raises(DeviceError, match="numbers of 3 bytes; it has those of 1, 2, 4 and 8"):
+            compress_options(codec, 3)
 
 
 @needs_library

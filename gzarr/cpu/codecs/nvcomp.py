@@ -77,7 +77,7 @@ def _codec(name: str, algorithm: str, nbytes: int, level: int) -> Codec:
             case "gdeflate":
                 return gdeflate_encode(data, level)
             case "snappy":
-                return bytes(_snappy().compress_raw(bytes(data)))
+                return snappy_encode(data)
         return _refuse(name, algorithm)
 
     return lift_both(name, decode, encode)
@@ -103,11 +103,21 @@ def installed_decoders() -> dict[str, HostDecoder]:
     return found
 
 
+def installed_encoders() -> dict[str, Callable[[Bytes], Bytes]]:
+    """The algorithms that can be encoded here, at their usual levels."""
+    encoders: dict[str, Callable[[Bytes], Bytes]] = {
+        "deflate": lambda data: zlib.compress(data, 6, wbits=RAW),
+        "gdeflate": lambda data: gdeflate_encode(data, 6),
+        "snappy": snappy_encode,
+    }
+    return {algorithm: encoders[algorithm] for algorithm in installed_decoders()}
+
+
 def _refuse(name: str, algorithm: str) -> NoReturn:
     if algorithm in ("ans", "bitcomp", "cascaded"):
         raise MissingExtraError(
-            f"codec {name!r}: only a GPU decodes {algorithm}; open the array with device='cuda' on a machine that has "
-            "one (pip install 'gzarr[cuda13]'). It is not encoded in this version"
+            f"codec {name!r}: only a GPU decodes and encodes {algorithm}; open the array with device='cuda' on a "
+            "machine that has one (pip install 'gzarr[cuda13]')"
         )
     raise MissingExtraError(f"codec {name!r}: algorithm {algorithm!r} of nvCOMP is not known to gzarr")
 
@@ -129,6 +139,11 @@ def snappy_decode(data: Bytes, nbytes: int) -> Bytes:
     if claimed != nbytes:
         raise ValueError(f"expected {nbytes} decoded bytes, got {claimed}")
     return bytes(_snappy().decompress_raw(bytes(data)))
+
+
+def snappy_encode(data: Bytes) -> Bytes:
+    """Encode raw Snappy."""
+    return bytes(_snappy().compress_raw(bytes(data)))
 
 
 def gdeflate_decode(data: Bytes, nbytes: int) -> Bytes:

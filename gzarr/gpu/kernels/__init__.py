@@ -62,6 +62,7 @@ _SIGNATURES = {
     "place_points": "i64 n_points, const i32* point_part, const i64* point_elem, const i64* point_out, "
     "const u64* part_src, void* out, i64 src_itemsize, i64 field_offset, i64 copy_nbytes, i64 swap_unit, "
     "const void* fill, " + _SOURCE_TABLES.format("part_"),
+    "shuffle": "i64 n_chunks, const u64* src, const u64* dst, const i64* unit_start, " + _SOURCE_TABLES.format(""),
     "unshuffle": "i64 n_chunks, const u64* src, const u64* dst, const i64* unit_start, " + _SOURCE_TABLES.format(""),
     "copy_streams": "i64 n_streams, const u64* src, const u64* dst, const i64* nbytes, const i64* unit_start",
     "blosc_parse": "i64 n_frames, const u64* frame, const i64* frame_nbytes, const i64* block_start, "
@@ -132,7 +133,7 @@ def prefix_sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def unit_starts(nbytes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``unit_start`` of unshuffle and copy_streams for rows of ``nbytes``; its last entry is the number of threads."""
+    """``unit_start`` of kernels that copy or shuffle rows of ``nbytes``; its last entry is the number of threads."""
     return prefix_sums(-(-np.asarray(nbytes, np.int64) // UNIT_NBYTES))
 
 

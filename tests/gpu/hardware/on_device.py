@@ -21,6 +21,7 @@ from tests.gpu.hardware.opening import lane_of
 _POINTERS = {
     "place_box": (("part_src", "part_nbytes", False),),
     "place_points": (("part_src", "part_nbytes", False),),
+    "shuffle": (("src", "nbytes", False), ("dst", "nbytes", True)),
     "unshuffle": (("src", "nbytes", False), ("dst", "nbytes", True)),
     "copy_streams": (("src", "nbytes", False), ("dst", "nbytes", True)),
     "blosc_parse": (("frame", "frame_nbytes", False),),

@@ -1,0 +1,117 @@
+"""Encodes chunks with the device's encoders, as the write pipeline does, and reads them back in every way."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import gzarr
+from gzarr.codecs.bytes import BytesCodec
+from gzarr.codecs.chain import complete, prepare
+from gzarr.codecs.spec import ArrayRepr, CodecSpec, Step
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.batch import Chunks, Encoded, Wave
+from gzarr.gpu.compressing import byte_ranges
+from gzarr.gpu.dtypes import dtype_in_bytes
+from gzarr.gpu.emulated import EmulatedDevice
+from gzarr.gpu.encoders import ENCODERS, WaveEncoder, swapped
+from gzarr.gpu.lanes import Lane
+from gzarr.gpu.streams import copy_streams
+
+
+class CountingDevice(EmulatedDevice):
+    """Counts what waits for the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = 0
+
+    def download(self, array: Any) -> Any:
+        self.waits += 1
+        return super().download(array)
+
+    def download_all(self, arrays: Any) -> Any:
+        self.waits += 1
+        return super().download_all(arrays)
+
+
+def steps_of(specs: Sequence[CodecSpec], chunk: np.ndarray) -> tuple[Step, ...]:
+    """The prepared chain for chunks like one; a serializer is put in where it is missing."""
+    shape = ArrayRepr(chunk.dtype, chunk.shape)
+    return prepare(complete(specs, shape), shape)
+
+
+def encoders_of(steps: Sequence[Step], device: Any) -> list[WaveEncoder | None]:
+    """The encoder of each step; the bytes codec behind filters swaps."""
+    found = []
+    for i, step in enumerate(steps):
+        factory = ENCODERS.get(step.spec.name)
+        encoder = None if factory is None else factory(step, device)
+        found.append(swapped(step, encoder) if encoder and i and isinstance(step.spec, BytesCodec) else encoder)
+    return found
+
+
+def bytes_of(wave: Wave, batch: Chunks | Encoded) -> list[bytes]:
+    """What a batch holds, of a device whose memory is the host's."""
+    return [ctypes.string_at(at, n) for at, n in zip(*(table.tolist() for table in byte_ranges(batch)), strict=True)]
+
+
+def encode(
+    device: Any, specs: Sequence[CodecSpec], chunks: np.ndarray, limit: int = 1 << 30, fetch: Any = bytes_of
+) -> list[bytes]:
+    """Encode chunks (the first axis counts them) in one wave, in a lane of so much memory.
+
+    fetch: copies what came out to the host.
+    Raises: TypeError if the device lacks one of the steps.
+    """
+    steps = steps_of(specs, chunks[0])
+    encoders = encoders_of(steps, device)
+    if None in encoders:
+        raise TypeError(f"the device does not encode {steps[encoders.index(None)].spec}")
+    lane = Lane(device, limit)
+    with lane.active():
+        first = isinstance(steps[0].spec, BytesCodec)
+        batch = chunks_on(device, chunks.astype(dtype_in_bytes(steps[0]) if first else chunks.dtype.newbyteorder("=")))
+        wave = Wave(device)
+        for encoder in encoders:
+            batch = encoder(wave, batch)
+        device.synchronize()
+        found = fetch(wave, batch)
+        wave.drop()
+    return found
+
+
+def chunks_on(device: Any, chunks: np.ndarray) -> Chunks:
+    """Chunks in device memory, one behind the other."""
+    n = len(chunks)
+    host = np.ascontiguousarray(chunks).reshape(n, -1).view(np.uint8)
+    rows = device.upload(host.reshape(-1)).reshape(host.shape)
+    addresses = device.address(rows) + np.arange(n, dtype=np.int64) * host.shape[1]
+    return Chunks(rows, addresses, host.shape[1], rows)
+
+
+def copied_bytes_of(wave: Wave, batch: Chunks | Encoded) -> list[bytes]:
+    """What a batch holds, of any device: put together there, and downloaded."""
+    source, sizes = byte_ranges(batch)
+    ends = np.cumsum(sizes)
+    memory = wave.device.empty(int(ends[-1]))
+    copy_streams(wave, source, wave.device.address(memory) + ends - sizes, sizes)
+    host = wave.device.download(memory)
+    return [host[end - n : end].tobytes() for end, n in zip(ends.tolist(), sizes.tolist(), strict=True)]
+
+
+def read_back(specs: Sequence[CodecSpec], chunks: np.ndarray, encoded: Sequence[bytes], where: Any) -> np.ndarray:
+    """Decode what was encoded, through an array on a device; "emulated" decodes every step on the emulated one."""
+    n, shape = len(chunks), chunks[0].shape
+    codecs = complete(specs, ArrayRepr(chunks.dtype, shape))
+    stored = gzarr.create_array(
+        {}, shape=(n * shape[0], *shape[1:]), chunks=shape, dtype=chunks.dtype, codecs=codecs, zarr_format=3
+    )
+    for i, data in enumerate(encoded):
+        stored.store["/".join(("c", str(i), *("0" for _ in shape[1:])))] = data
+    device = GpuBackend(EmulatedDevice(), strict=True) if where == "emulated" else where
+    found = gzarr.open_array(stored.store, mode="r", device=device)[:]
+    return np.asarray(found if isinstance(found, np.ndarray) else found.get()).reshape(chunks.shape)
