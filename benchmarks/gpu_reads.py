@@ -1,4 +1,7 @@
-"""Questions about whole reads on hardware: host or device for small ones, which reader, one wave under way or two."""
+"""Questions about whole reads and writes on hardware: host or device for small ones, which reader, one wave or two.
+
+`benchmarks.gpu_values` turns the answers to `small_reads`, `small_writes` and `readers` into gzarr's own values.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,9 @@ from benchmarks.gpu_stages import one_wave_at_a_time
 from benchmarks.on_gpu import Gpu, wall_seconds
 from gzarr.codecs import BloscCodec, NumcodecsCodec
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.choice import choose_reader, find_missing_kvikio
-from gzarr.gpu.crossover import CUDA, NEVER, Crossover
+from gzarr.gpu.choice import choose_reader, find_missing_kvikio, gds_is_active
+from gzarr.gpu.crossover import NEVER, Crossover, crossover_for
+from gzarr.gpu.measured import SMALL_READS, SMALL_WRITES
 
 #: Everything is decoded on the host.
 ALWAYS = Crossover(nchunks=1 << 40, nbytes=1 << 60)
@@ -36,7 +40,7 @@ FILES: dict[str, list[Any]] = {
 
 def small_reads(gpu: Gpu) -> Any:
     """Microseconds of reads of few chunks, decoded on the host and on the device, and where the device is faster."""
-    found: dict[str, Any] = {"now": str(CUDA)}
+    found: dict[str, Any] = {"now": str(crossover_for(gpu.device, SMALL_READS))}
     for codec in ("none", "blosc-lz4", "zstd"):
         for nbytes in CHUNK_NBYTES:
             data = _data(max(NCHUNKS) * nbytes // 4)
@@ -54,6 +58,39 @@ def small_reads(gpu: Gpu) -> Any:
     return found
 
 
+def small_writes(gpu: Gpu) -> Any:
+    """Microseconds of writes of few chunks from the device, encoded on it, and downloaded and encoded on the host."""
+    found: dict[str, Any] = {"now": str(crossover_for(gpu.device, SMALL_WRITES))}
+    for codec in ("none", "blosc-lz4", "zstd"):
+        for nbytes in CHUNK_NBYTES:
+            data = _data(max(NCHUNKS) * nbytes // 4)
+            there = gpu.cupy.asarray(data)
+            layout = {"chunks": (nbytes // 4,), "compressor": COMPRESSORS[codec], "zarr_format": 2}
+            on_host = gzarr.create_array({}, shape=data.shape, dtype=data.dtype, device="cpu", **layout)
+            on_device = gzarr.open_array(on_host.store, mode="r+", device=GpuBackend(gpu.device, reader="host"))
+            found[f"{codec}, chunks of {nbytes}"] = rows = {}
+            for n in NCHUNKS:
+                part = slice(0, n * nbytes // 4)
+                host = _written(gpu, on_host, part, data, lambda p=part, a=there: gpu.cupy.asnumpy(a[p]))
+                device = _written(gpu, on_device, part, data, lambda p=part, a=there: a[p])
+                rows[n] = {"host": host * 1e6, "device": device * 1e6, "device_is_faster": device < host}
+    return found
+
+
+def _written(gpu: Gpu, array: Any, part: slice, data: np.ndarray, value: Callable[[], Any]) -> float:
+    """Seconds of a write, after what it stored was compared."""
+
+    def write() -> None:
+        array[part] = value()
+
+    array[part] = 0
+    write()
+    stored = gzarr.open_array(array.store, mode="r", device="cpu")
+    if not np.array_equal(stored[part], data[part]):
+        raise AssertionError("what was written is wrong")
+    return wall_seconds(write, gpu.cupy.cuda.get_current_stream().synchronize, 20, 0.3)[0]
+
+
 def auto_reader(gpu: Gpu) -> Any:
     """Which reader is taken where none is asked for, and why; what KvikIO lacks."""
     return {"auto": choose_reader("auto")[1]._asdict(), "kvikio lacks": find_missing_kvikio()}
@@ -64,6 +101,7 @@ def readers(gpu: Gpu) -> Any:
     missing = find_missing_kvikio()
     names = ["host"] if missing else ["host", "kvikio"]
     found: dict[str, Any] = {"kvikio lacks": missing}
+    found["state"] = None if missing else "gds" if gds_is_active() else "compat"
     data = _square()
     with tempfile.TemporaryDirectory() as folder:
         for codec, compressors in FILES.items():
@@ -124,6 +162,7 @@ def _square() -> np.ndarray:
 QUESTIONS: dict[str, Callable[[Gpu], Any]] = {
     "auto_reader": auto_reader,
     "small_reads": small_reads,
+    "small_writes": small_writes,
     "readers": readers,
     "lanes": lanes,
 }
