@@ -29,6 +29,8 @@ ALWAYS = Crossover(nchunks=1 << 40, nbytes=1 << 60)
 NCHUNKS, CHUNK_NBYTES = (1, 2, 4, 8, 16, 32, 64), (4 << 10, 32 << 10, 256 << 10)
 #: Rows and columns of the array that readers and lanes read, of float32; waves that lanes take for it.
 SIDE, N_WAVES = 8192, 8
+#: Rounds of one read or write, and seconds for them; of small ones there are many.
+ROUNDS, LIMIT_S, SMALL_LIMIT_S = 20, 0.3, 0.1
 COMPRESSORS = {"none": None, "blosc-lz4": Blosc("lz4", 5, Blosc.SHUFFLE), "zstd": Zstd(1)}
 #: What either reader can bring straight to the device.
 FILES: dict[str, list[Any]] = {
@@ -50,8 +52,9 @@ def small_reads(gpu: Gpu) -> Any:
             found[f"{codec}, chunks of {nbytes}"] = rows = {}
             for n in NCHUNKS:
                 part = slice(0, n * nbytes // 4)
+                options = {"reader": "host", "limit_s": SMALL_LIMIT_S}
                 times = {
-                    name: _timed(gpu, stored.store, data, part, small_reads=limits, reader="host")[0] * 1e6
+                    name: _timed(gpu, stored.store, data, part, small_reads=limits, **options)[0] * 1e6
                     for name, limits in (("host", ALWAYS), ("device", NEVER))
                 }
                 rows[n] = {**times, "device_is_faster": times["device"] < times["host"]}
@@ -88,7 +91,7 @@ def _written(gpu: Gpu, array: Any, part: slice, data: np.ndarray, value: Callabl
     stored = gzarr.open_array(array.store, mode="r", device="cpu")
     if not np.array_equal(stored[part], data[part]):
         raise AssertionError("what was written is wrong")
-    return wall_seconds(write, gpu.cupy.cuda.get_current_stream().synchronize, 20, 0.3)[0]
+    return wall_seconds(write, gpu.cupy.cuda.get_current_stream().synchronize, ROUNDS, SMALL_LIMIT_S)[0]
 
 
 def auto_reader(gpu: Gpu) -> Any:
@@ -140,13 +143,15 @@ def lanes(gpu: Gpu) -> Any:
     return found
 
 
-def _timed(gpu: Gpu, store: Any, data: np.ndarray, part: Any, **options: Any) -> tuple[float, Any]:
+def _timed(
+    gpu: Gpu, store: Any, data: np.ndarray, part: Any, *, limit_s: float = LIMIT_S, **options: Any
+) -> tuple[float, Any]:
     """(seconds of a read, the array), after its answer was compared."""
     array = gzarr.open_array(store, mode="r", device=GpuBackend(gpu.device, **options))
     if not np.array_equal(gpu.cupy.asnumpy(array[part]), data[part]):
         raise AssertionError("the answer is wrong")
     wait = gpu.cupy.cuda.get_current_stream().synchronize
-    return wall_seconds(lambda: array[part], wait, 20, 0.3)[0], array
+    return wall_seconds(lambda: array[part], wait, ROUNDS, limit_s)[0], array
 
 
 def _data(n: int) -> np.ndarray:

@@ -134,9 +134,7 @@ def _problems(kvikio: bool) -> tuple[str, ...]:
 
 def _takes_gpu(options: tuple[int | None, bool, str]) -> bool:
     """Whether "auto" is the first CUDA device: it is there with all that it needs, is trusted, and can be opened."""
-    from gzarr.gpu.probe import device_count
-
-    if not device_count() or _problems(options[2] == "kvikio"):
+    if not _has_gpu(options[2] == "kvikio"):
         return False
     with _sharing:
         fault = _fault()
@@ -151,6 +149,13 @@ def _takes_gpu(options: tuple[int | None, bool, str]) -> bool:
                 stacklevel=4,
             )
     return fault is None
+
+
+@cache
+def _has_gpu(kvikio: bool) -> bool:
+    from gzarr.gpu.probe import device_count, may_be_usable
+
+    return may_be_usable() and device_count() > 0 and not _problems(kvikio)
 
 
 @cache
@@ -220,7 +225,7 @@ def _forget_gpu() -> None:
     """In a process that was forked: what the driver said to the other one does not hold, and no lock is held."""
     global _sharing  # noqa: PLW0603 - the lock of this module
     _sharing = threading.RLock()
-    for found in (_problems, _fault, _opening_fault):
+    for found in (_problems, _has_gpu, _fault, _opening_fault):
         found.cache_clear()
 
 

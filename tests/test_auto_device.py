@@ -180,6 +180,19 @@ def test_without_a_driver_the_cpu_is_taken_at_once() -> None:
     assert float(seconds) < 0.1  # some milliseconds; the machine may be busy
 
 
+@needs_compiler
+def test_the_driver_is_not_asked_where_cupy_is_missing(machine: Path) -> None:
+    code = (
+        "import importlib.util as u, gzarr\nfind = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'cupy' else find(name, *a)\n"
+        "import gzarr.gpu.probe as p\nz = gzarr.zeros(3)\n"
+        "print(p.may_be_usable(), z.device, p.ask_driver.cache_info().currsize)"
+    )
+    env = os.environ | {"LD_LIBRARY_PATH": str(machine), "PYTHONPATH": str(ROOT), "GZARR_DEVICE": "auto"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "cpu", "0"]
+
+
 # -- the check itself ------------------------------------------------------------------------------------------------
 
 
@@ -263,8 +276,7 @@ def test_a_program_without_an_interpreter_is_not_started_again(monkeypatch: pyte
 def test_a_device_that_cannot_be_opened_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     from gzarr import devices
 
-    monkeypatch.setattr(probe, "ask_driver", lambda: probe.Driver(13000, 1, ""))
-    monkeypatch.setattr(devices, "_problems", lambda kvikio: ())
+    monkeypatch.setattr(devices, "_has_gpu", lambda kvikio: True)
     monkeypatch.setattr(devices, "_fault", lambda: None)
     monkeypatch.setattr(devices, "_warned", [])
     monkeypatch.setattr(devices, "_cuda", lambda *options: (_ for _ in ()).throw(RuntimeError("all memory is taken")))

@@ -46,6 +46,15 @@ class Driver(NamedTuple):
     problem: str
 
 
+def may_be_usable() -> bool:
+    """Whether there is a driver, and CuPy. Nothing is started: asking the driver takes a tenth of a second or more."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return importlib.util.find_spec("cupy") is not None
+
+
 @cache
 def ask_driver() -> Driver:
     """Ask the driver for its version and the number of devices."""

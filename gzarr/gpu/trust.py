@@ -82,12 +82,12 @@ def run_self_check(timeout_s: float) -> list[str]:
 def _about() -> dict[str, Any]:
     """All that the answer depends on."""
     package = Path(__file__).parents[1]
-    newest = max(path.stat().st_mtime_ns for part in ("gpu", "codecs", "cpu") for path in (package / part).rglob("*.*"))
+    files = [path for path in package.rglob("*") if path.suffix in (".py", ".cu", ".cuh")]
     return {
         "gpu": probe.identify(0)._asdict(),
         "versions": probe.versions(),
         "python": platform.python_version(),
-        "code": [str(package), newest],
+        "code": [str(package), max(path.stat().st_mtime_ns for path in files)],
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import gpu_values
 from benchmarks.gpu_values import Timed, faster_reader, limits
-from gzarr.gpu import measured
+from gzarr.gpu import choice, measured
 from gzarr.gpu.choice import faster_reader as choice_of
 from gzarr.gpu.crossover import crossover_of
 
@@ -79,6 +79,23 @@ def test_answers_become_choices(table: Path) -> None:
     assert choice_of(gds_active=True, gpu="NVIDIA H999").name == "host"
     assert choice_of(gds_active=False, gpu="NVIDIA H999").name == "kvikio"
     assert crossover_of(measured.SMALL_READS, "NVIDIA H999") == reads
+
+
+@pytest.mark.parametrize(("gds", "kvikio", "taken"), [(True, 0.5, "host"), (True, 2, "kvikio"), (False, 3, "kvikio")])
+def test_auto_takes_the_reader_that_was_faster(
+    table: Path, monkeypatch: pytest.MonkeyPatch, gds: bool, kvikio: float, taken: str
+) -> None:
+    state = "gds" if gds else "compat"
+    gpu_values.update(table, {"machine": {"answer": MACHINE}, "readers": {"answer": readers(state, 2.0 * kvikio)}})
+    monkeypatch.setattr(choice, "find_missing_kvikio", lambda: None)
+    monkeypatch.setattr(choice, "gds_is_active", lambda: gds)
+    monkeypatch.setattr(choice, "_opener", lambda: None)
+    reader, chosen = choice.choose_reader("auto", "NVIDIA H999")
+    assert reader.name == chosen.name == taken
+    assert chosen.why.endswith(BASIS)
+    reader, chosen = choice.choose_reader("auto")
+    assert reader.name == chosen.name == ("kvikio" if gds else "host")
+    assert chosen.why.endswith("reasoned, not measured")
 
 
 @pytest.mark.parametrize("machine", [{}, {"answer": {"gpu": None}}, {"error": "exit status 1"}])
