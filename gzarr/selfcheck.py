@@ -107,7 +107,7 @@ def _fault(device: str, keywords: dict[str, Any]) -> str:
         return "another answer than the CPU's for points"
     plain = create_array({}, data=data, chunks=CHUNKS, compressors=None, device="cpu")
     values = plain.to(device, strict=True, **OPTIONS)[...]
-    written = create_array({}, shape=SHAPE, dtype=dtype, device=device, **OPTIONS, **keywords)
+    written = create_array({}, shape=SHAPE, dtype=dtype, device=device, strict=False, **OPTIONS, **keywords)
     written[...] = values
     written[5:70, 11:60] = values[5:70, 11:60]
     found = open_array(written.store, mode="r", device="cpu")[...]

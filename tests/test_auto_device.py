@@ -155,10 +155,12 @@ def test_a_gpu_that_answers_wrongly_is_not_taken(ask: Callable[..., Any], tmp_pa
         ("print('no JSON')", "the self-check ended with status 0: it wrote no message"),
         ("print('[]', flush=True); import os; os.abort()", "the self-check ended with status -6"),
         ("import sys; print(sys.argv[1][:2]); print('[]')", ""),
+        ("import gzarr; print([] if gzarr.config['default_zarr_format'] == 3 else ['a setting'])", ""),
     ],
 )
 def test_a_check_that_ends_otherwise_is_a_fault(monkeypatch: pytest.MonkeyPatch, child: str, words: str) -> None:
     monkeypatch.setattr(trust, "_CHILD", child)
+    monkeypatch.setenv("GZARR_DEFAULT_ZARR_FORMAT", "2")
     start = time.perf_counter()
     faults = trust.run_self_check(1 if "sleep" in child else 30)
     assert (words in "; ".join(faults)) if words else faults == []

@@ -51,9 +51,11 @@ def run_self_check(timeout_s: float) -> list[str]:
     """What `gzarr.selfcheck` finds, or how its process ended."""
     if not sys.executable or getattr(sys, "frozen", False):
         return ["the self-check needs a Python interpreter to run in, and this program has none of its own"]
+    # The user's settings are not what is checked.
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("GZARR_")}
     child = subprocess.Popen(  # noqa: S603 - this Python, with a fixed program
         [sys.executable, "-c", _CHILD, json.dumps(sys.path)],
-        env={**os.environ, "GZARR_DEVICE": "cpu"},
+        env={**plain, "GZARR_DEVICE": "cpu"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
