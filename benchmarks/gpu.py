@@ -1,63 +1,50 @@
-"""How fast arrays come into GPU memory: beside bare nvCOMP, raw reads and copies, and the peers that are installed.
+"""How fast arrays come into GPU memory and back: beside bare nvCOMP, raw reads and copies, and peers that are there.
 
-    python -m benchmarks.gpu --out benchmarks/results [--small] [--device cuda|emulated] [--budget-s 240]
+    python -m benchmarks.gpu --out benchmarks/results [--small] [--device cuda|emulated] [--budget-s 440]
 
-Two tables of one array in many layouts. *resident*: the encoded streams lie on the device; what gzarr's stages take,
-beside nvCOMP's batched call alone on the same streams. *file*: a local store in the page cache becomes an array on the
-device. Every answer is compared with the source before it is timed; times are medians. The result is written anew after
-every row, most telling rows first, so that a run which is cut short still gives results. The emulated device is a test
-of this program and says nothing about speed.
+Tables of rows. *resident*: encoded streams lie on the device; what gzarr's stages take, beside nvCOMP's batched call
+alone on the same streams. *streams*: the same for one to 100,000 chunks of 16 KiB. *file*: a local store in the page
+cache becomes an array on the device. *write*: an array on the device becomes a local store; peers write from host
+memory. *memory*: device bytes beyond the result, beside the cap.
+
+Every answer is compared with the source before it is timed; times are medians, with the least and the most. The result
+is written anew after every row, most telling rows first, and what there was no time for is named. The emulated device
+is a test of this program and says nothing about speed.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import re
+import shlex
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import gzarr
-from benchmarks.gpu_peers import PEERS, Reader
-from benchmarks.gpu_stages import staged
-from benchmarks.on_gpu import describe_machine, device_seconds, open_gpu, wall_seconds, write_json
-from gzarr.codecs import BloscCodec, GzipCodec, NumcodecsCodec, ZstdCodec
+from benchmarks import gpu_rows
+from benchmarks.gpu_cases import TINY, Case, StreamsCase, cases, make_source, selections
+from benchmarks.gpu_peers import Peer, find_peers
+from benchmarks.gpu_stages import in_memory, staged
+from benchmarks.on_gpu import describe_machine, open_gpu, write_json
 from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.choice import find_missing_kvikio
 from gzarr.gpu.crossover import NEVER
 
-CODECS: dict[str, dict[str, Any]] = {
-    "blosc-lz4": {"compressor": BloscCodec("lz4", 5, "shuffle")},
-    "zstd": {"compressor": ZstdCodec(1)},
-    "blosc-zstd": {"compressor": BloscCodec("zstd", 1, "shuffle")},
-    "none": {"compressor": None},
-    "gzip": {"compressor": GzipCodec(1)},
-    "lz4": {"compressor": NumcodecsCodec("lz4")},
-}
-KIB = 1 << 10
-#: Seconds for the rounds of one row, after the first.
-ROW_S = 1.5
-ROUNDS = 5
-#: Selections of which users may get another way than the device's.
-SMALL = ("one chunk", "points")
-#: Files that KvikIO has open at once: each takes two descriptors, of which a process often has 1024.
-KVIKIO_FILES = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One stored array."""
-
-    codec: str
-    chunk_nbytes: int
-    layout: str
+#: No contender is asked for what would take it longer than this, by what it took for less.
+CONTENDER_S = 6.0
+#: Caps under which memory is measured, as shares of what is decoded.
+CAP_SHARES = (2, 8)
+#: Selections that may be decoded on the host for their size.
+SMALL_READS = ("one chunk", "100 random chunks", "points")
 
 
 class Device:
@@ -67,12 +54,18 @@ class Device:
         self.kind = kind
         self.gpu = open_gpu() if kind == "cuda" else None
         self.xp: Any = np
+        self.no_kvikio = find_missing_kvikio()
         if self.gpu is not None:
             self.device, self.xp = self.gpu.device, self.gpu.cupy
         else:
             from gzarr.gpu.emulated import EmulatedDevice
 
             self.device = EmulatedDevice()
+
+    @property
+    def has_kvikio(self) -> bool:
+        """Whether KvikIO reads into this device's memory."""
+        return self.gpu is not None and self.no_kvikio is None
 
     def wait(self) -> None:
         if self.gpu is not None:
@@ -91,10 +84,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of the JSON files")
     parser.add_argument("--device", choices=["cuda", "emulated"], help="default: cuda if there is one")
     parser.add_argument("--small", action="store_true", help="small arrays, few cases: a test of the program")
-    parser.add_argument("--budget-s", type=float, default=240, help="no row begins after this; writing data counts")
+    parser.add_argument("--budget-s", type=float, default=440, help="no row begins after this; writing data counts")
     arguments = parser.parse_args()
+    command = shlex.join(["python", "-m", "benchmarks.gpu", *sys.argv[1:]])
+    kind = arguments.device or _best_device()
     try:
-        print(run(arguments.out, arguments.device or _best_device(), arguments.budget_s, small=arguments.small))
+        print(run(arguments.out, kind, arguments.budget_s, small=arguments.small, command=command))
     except RuntimeError as error:
         sys.exit(str(error))
 
@@ -109,235 +104,189 @@ def _best_device() -> str:
     return "emulated"
 
 
-def run(out: Path, kind: str, budget_s: float, *, small: bool) -> Path:
+def run(out: Path, kind: str, budget_s: float, *, small: bool, command: str = "") -> Path:
     """Measure everything that the time allows. Returns: the JSON file."""
-    end = time.monotonic() + budget_s
-    device = Device(kind)
-    result: dict[str, Any] = {
-        "kind": "gpu",
-        "device": kind,
-        "small": small,
-        "complete": False,
-        "machine": describe_machine(device.gpu),
-        "peers": {name: why for name, (_, why) in _peers(device).items()},
-        "ceilings": {},
-        "rows": [],
-        "failed": [],
-        "left_out": [],
-    }
-    name = re.sub(r"[^a-z0-9]+", "-", (result["machine"]["gpu"] or kind).lower()).strip("-")
-    path = out / f"gpu-{name}{'-small' if small else ''}.json"
-    result["ceilings"] = ceilings(device, 1 << (20 if small else 30))
-    write_json(path, result)
-    root = Path(tempfile.mkdtemp(prefix="gzarr-gpu-"))
+    measured = Run(out, Device(kind), time.monotonic() + budget_s, small=small, command=command)
     try:
-        source = make_source(256 if small else 16384)
-        there = device.upload(source)
+        measured.result["ceilings"] = gpu_rows.ceilings(measured.device, 1 << (20 if small else 30))
+        measured.save()
         for case in cases(small=small):
-            if time.monotonic() > end:
-                result["left_out"].append(asdict(case))
-                continue
-            measure_case(device, root / "array", case, source, there, result, end, lambda: write_json(path, result))
-            shutil.rmtree(root / "array", ignore_errors=True)
-        result["complete"] = not result["left_out"]
+            try:
+                measured.case(case)
+            except Exception as error:  # noqa: BLE001 - one array that fails takes no other with it
+                measured.failed(asdict(case), error)
+        measured.result["complete"] = not measured.result["left_out"]
     finally:
-        shutil.rmtree(root, ignore_errors=True)
-        write_json(path, result)
-    return path
+        measured.close()
+    return measured.path
 
 
-def cases(*, small: bool) -> Iterator[Case]:
-    """What to measure, the most telling first."""
-    sizes = [4 * KIB, 16 * KIB] if small else [1024 * KIB, 256 * KIB, 64 * KIB, 16384 * KIB, 4096 * KIB]
-    for nbytes in sizes:
-        for codec in ("blosc-lz4", "zstd"):
-            yield Case(codec, nbytes, "plain")
-            if nbytes < sizes[-1] or not small:
-                yield Case(codec, nbytes, "sharded")
-    for nbytes in sizes[: 1 if small else 3]:
-        for codec in ("none", "blosc-zstd", "gzip", "lz4"):
-            yield Case(codec, nbytes, "plain")
+class Run:
+    """One run: the result as far as it is known, and the data that cases share."""
 
+    def __init__(self, out: Path, device: Device, end: float, *, small: bool, command: str) -> None:
+        self.device, self.end = device, end
+        self.peers, said = find_peers(device)
+        said["raw KvikIO"] = "there" if device.has_kvikio else f"absent: {device.no_kvikio or 'the device is emulated'}"
+        said["bare nvCOMP"] = "absent: the device is emulated" if device.gpu is None else "there"
+        self.result: dict[str, Any] = {
+            "kind": "gpu",
+            "device": device.kind,
+            "small": small,
+            "complete": False,
+            "command": command,
+            "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+            "machine": describe_machine(device.gpu),
+            "peers": said,
+            "ceilings": {},
+            "rows": [],
+            "failed": [],
+            "left_out": [],
+        }
+        name = re.sub(r"[^a-z0-9]+", "-", (self.result["machine"]["gpu"] or device.kind).lower()).strip("-")
+        self.path = out / f"gpu-{name}{'-small' if small else ''}.json"
+        self.root = Path(tempfile.mkdtemp(prefix="gzarr-gpu-"))
+        self._data: tuple[np.ndarray, Any] | None = None
+        self.save()
 
-def make_source(n: int) -> np.ndarray:
-    """n x n float32: a walk with noise, rounded as measurements are, no two tiles alike."""
-    tile = min(n, 2048)
-    walk = np.cumsum(np.random.default_rng(0).normal(size=(tile, tile)), axis=1).astype("f4")
-    walk = np.round(walk * 64) / 64
-    times = n // tile
-    out = np.empty((n, n), "f4")
-    for i in range(times):
-        for j in range(times):
-            out[i * tile : (i + 1) * tile, j * tile : (j + 1) * tile] = walk + (i * times + j)
-    return out
+    def save(self) -> None:
+        write_json(self.path, self.result)
 
+    def close(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+        self.save()
 
-def measure_case(
-    device: Device,
-    path: Path,
-    case: Case,
-    source: np.ndarray,
-    there: Any,
-    result: dict[str, Any],
-    end: float,
-    save: Callable[[], None],
-) -> None:
-    """All rows of one stored array. What fails is noted, and the rest goes on."""
-    side = int((case.chunk_nbytes // 4) ** 0.5)
-    shards = {"shards": (min(max(2048, side), len(source)),) * 2} if case.layout == "sharded" else {}
-    gzarr.create_array(path, data=source, chunks=(side, side), device="cpu", **CODECS[case.codec], **shards)
-    files = [p for p in path.rglob("*") if p.is_file() and p.name != "zarr.json"]
-    encoded = sum(p.stat().st_size for p in files)
-    common = {**asdict(case), "encoded_nbytes": encoded}
+    def data(self, n: int) -> tuple[np.ndarray, Any]:
+        """n x n numbers, on the host and on the device; the same as long as n is."""
+        if self._data is None or len(self._data[0]) != n:
+            self._data = None
+            source = make_source(n)
+            self._data = source, self.device.upload(source)
+        return self._data
 
-    def add(table: str, selection: str, contender: str, measure: Callable[[], dict[str, Any]]) -> None:
-        about = {"table": table, **common, "selection": selection, "contender": contender}
-        if time.monotonic() > end:
-            result["left_out"].append(about)
-            return
+    def leave_out(self, about: dict[str, Any], why: str) -> None:
+        self.result["left_out"].append({**about, "why": why})
+
+    def failed(self, about: dict[str, Any], error: Exception) -> None:
+        self.result["failed"].append({**about, "error": f"{type(error).__name__}: {error}"[:500]})
+        print(f"{about}: {error}", file=sys.stderr)
+
+    def row(self, about: dict[str, Any], measure: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+        """Measure a row if there is time. What fails is noted, and the rest goes on."""
+        if time.monotonic() > self.end:
+            self.leave_out(about, "the time was used up")
+            return None
         try:
-            result["rows"].append({**about, **measure()})
+            found = {**about, **measure()}
         except Exception as error:  # noqa: BLE001 - a peer's failure is a result, too
-            result["failed"].append({**about, "error": f"{type(error).__name__}: {error}"[:500]})
-            print(f"{about}: {error}", file=sys.stderr)
-        save()
+            self.failed(about, error)
+            return None
+        finally:
+            self.save()
+        self.result["rows"].append(found)
+        self.save()
+        return found
 
-    opened = gzarr.open_array(path, mode="r", device=GpuBackend(device.device, small_reads=NEVER))
-    # As users get it: small reads are decoded on the host.
-    default = gzarr.open_array(path, mode="r", device=GpuBackend(device.device))
-    common["reader"] = ": ".join(opened.backend.reader)
-    add("resident", "whole", "gzarr", lambda: staged(device, path, there))
-    for contender, raw in raw_reads(device, files, encoded).items():
-        add("file", "whole", contender, raw)
-    for selection, key in selections(len(source), side).items():
-        wanted = there[key] if selection != "points" else there[tuple(device.upload(k) for k in key)]
-        readers: dict[str, Reader] = {"gzarr": _reads(opened)}
-        if device.gpu is not None and selection in SMALL:
-            readers["gzarr, small reads on the host"] = _reads(default)
-        readers |= {name: make for name, (make, _) in _peers(device).items() if make is not None}
-        for contender, reader in readers.items():
-            add("file", selection, contender, lambda r=reader, k=key, w=wanted: timed_read(device, r, path, k, w))
+    def case(self, case: Case | StreamsCase) -> None:
+        """All rows of one stored array."""
+        if isinstance(case, StreamsCase):
+            about = {"table": "streams", **asdict(case), "contender": "gzarr"}
+            self.row(about, lambda: gpu_rows.streams(self.device, case))
+            return
+        if time.monotonic() > self.end:
+            self.leave_out(asdict(case), "the time was used up")
+            return
+        path = self.root / "array"
+        source, there = self.data(case.n)
+        gzarr.create_array(path, data=source, device="cpu", **case.keywords())
+        about = {**asdict(case), "encoded_nbytes": gpu_rows.encoded_nbytes(path)}
+        whole = {"table": "resident", **about, "selection": "whole", "contender": "gzarr"}
+        self.row(whole, lambda: staged(self.device, in_memory(path), there))
+        self.reads(case, path, about, there)
+        self.writes(case, about)
+        if case.full:
+            self.memory(path, about, there)
+        shutil.rmtree(path, ignore_errors=True)
 
+    def reads(self, case: Case, path: Path, about: dict[str, Any], there: Any) -> None:
+        """The rows of *file*: raw reads of the same bytes, and every contender's reads, from small to whole."""
+        opened = gzarr.open_array(path, mode="r", device=GpuBackend(self.device.device, small_reads=NEVER))
+        # As users get it: small reads are decoded on the host.
+        default = gzarr.open_array(path, mode="r", device=GpuBackend(self.device.device))
+        about = {"table": "file", **about, "reader": ": ".join(opened.backend.reader)}
+        for contender, raw in gpu_rows.raw_reads(self.device, gpu_rows.files_of(path)).items():
+            self.row({**about, "selection": "whole", "contender": contender}, raw)
+        contenders: dict[str, Callable[[], Any]] = {"gzarr": lambda: lambda selection: selection.of(opened)}
+        if self.device.gpu is not None:
+            contenders["gzarr, small reads on the host"] = lambda: lambda selection: selection.of(default)
+        for name, peer in self._peers(case).items():
+            contenders[name] = lambda p=peer: p.read(path)
+        for contender, make in contenders.items():
+            rate = 0.0
+            for selection in selections(case):
+                if "small reads" in contender and selection.name not in SMALL_READS:
+                    continue
+                row = {**about, "selection": selection.name, "contender": contender}
+                wanted = there[_on_device(self.device, selection)]
+                if rate and wanted.nbytes / rate > CONTENDER_S:
+                    self.leave_out(row, f"it would take about {wanted.nbytes / rate:.0f} s")
+                    continue
+                found = self.row(row, lambda m=make, s=selection, w=wanted: self._read(m, s, w))
+                if found and selection.kind != "vindex":  # points say nothing about bytes
+                    rate = max(rate, found["GB_per_s"] * 1e9)
+                del wanted
 
-def _reads(array: Any) -> Reader:
-    return lambda _: lambda key: array.vindex[key] if isinstance(key[0], np.ndarray) else array[key]
+    def _read(self, make: Callable[[], Any], selection: Any, wanted: Any) -> dict[str, Any]:
+        return gpu_rows.timed_read(self.device, make(), selection, wanted)
 
+    def writes(self, case: Case, about: dict[str, Any]) -> None:
+        """The rows of *write*: a quarter of the numbers, from the device, and by peers from the host."""
+        n = case.n if case.n == TINY else case.n // 2
+        source = np.ascontiguousarray(self.data(case.n)[0][:n, :n])
+        there = self.device.upload(source)
+        path = self.root / "written"
+        about = {key: value for key, value in about.items() if key != "encoded_nbytes"}
+        about = {"table": "write", **about, "n": n, "selection": "whole"}
 
-def selections(n: int, side: int) -> dict[str, Any]:
-    """What is read: everything, some rows, one chunk, a thousand points (fewer of small arrays)."""
-    rng = np.random.default_rng(1)
-    count = min(1000, n)
-    points = tuple(rng.integers(0, n, count) for _ in range(2))
-    return {
-        "whole": np.s_[:, :],
-        "rows": np.s_[n // 4 : n // 4 + n // 32, :],
-        "one chunk": np.s_[side : 2 * side, :side],
-        "points": points,
-    }
+        def own() -> dict[str, Any]:
+            array = gpu_rows.written_empty(path, case, n, GpuBackend(self.device.device))
 
+            def put(values: Any) -> None:
+                array[...] = values
 
-def timed_read(device: Device, make: Reader, path: Path, key: Any, wanted: Any) -> dict[str, Any]:
-    """Check, then time, one contender's read into device memory."""
-    read = make(path)
+            return gpu_rows.timed_write(self.device, put, path, there, source)
 
-    def whole() -> Any:
-        found = read(key)
-        return found if isinstance(found, device.xp.ndarray) and device.gpu is not None else device.upload(found)
+        def of_peer(peer: Peer) -> dict[str, Any]:
+            gpu_rows.written_empty(path, case, n, "cpu")
+            assert peer.write is not None
+            return gpu_rows.timed_write(self.device, peer.write(path), path, source, source)
 
-    start = time.perf_counter()
-    found = whole()
-    device.wait()
-    first = time.perf_counter() - start
-    if not device.equal(found, wanted):
-        raise AssertionError("the answer is wrong")
-    del found
-    # Of the slowest contenders the first read must do.
-    seconds, rounds = (first, 1) if first > ROW_S else wall_seconds(whole, device.wait, ROUNDS, ROW_S)
-    return {"seconds": seconds, "rounds": rounds, "GB_per_s": wanted.nbytes / seconds / 1e9}
+        self.row({**about, "contender": "gzarr"}, own)
+        for name, peer in self._peers(case).items():
+            if peer.write is not None and case.full:
+                contender = name.replace("upload", "from the host")
+                self.row({**about, "contender": contender}, lambda p=peer: of_peer(p))
+        shutil.rmtree(path, ignore_errors=True)
 
+    def memory(self, path: Path, about: dict[str, Any], there: Any) -> None:
+        """The rows of *memory*."""
+        for share in CAP_SHARES:
+            cap = there.nbytes // share
+            row = {"table": "memory", **about, "selection": "whole", "contender": "gzarr", "cap_nbytes": cap}
+            self.row(row, lambda c=cap: gpu_rows.peak_memory(self.device, path, c, there))
 
-def raw_reads(device: Device, files: list[Path], encoded: int) -> dict[str, Callable[[], dict[str, Any]]]:
-    """What moving the same encoded bytes costs: from pinned memory, from files by threads, from files by KvikIO."""
-    sizes = [p.stat().st_size for p in files]
-    starts = np.cumsum([0, *sizes])[:-1].tolist()
-    device_slab = device.device.empty(encoded)
-
-    def result(task: Callable[[], Any]) -> dict[str, Any]:
-        task()
-        device.wait()
-        seconds, rounds = wall_seconds(task, device.wait, ROUNDS, ROW_S)
-        return {"seconds": seconds, "rounds": rounds, "GB_per_s_encoded": encoded / seconds / 1e9}
-
-    def pinned() -> dict[str, Any]:
-        staging = device.device.staging(encoded)
-        staging[:] = 1
-        return result(lambda: device.device.upload(staging))
-
-    def threads() -> dict[str, Any]:
-        staging = device.device.staging(encoded)
-
-        def read_one(item: tuple[Path, int, int]) -> None:
-            path, start, size = item
-            with path.open("rb", buffering=0) as file:
-                file.readinto(memoryview(staging)[start : start + size])
-
-        def read() -> None:
-            list(pool.map(read_one, zip(files, starts, sizes, strict=True)))
-            device.device.upload(staging)
-
-        with ThreadPoolExecutor(16) as pool:
-            return result(read)
-
-    def kvikio() -> dict[str, Any]:
-        import kvikio
-        import kvikio.defaults
-
-        kvikio.defaults.set("num_threads", 16)
-
-        def read_some(some: slice) -> None:
-            opened = [kvikio.CuFile(str(path), "r") for path in files[some]]
-            futures = [
-                file.pread(device_slab[start : start + size], size)
-                for file, start, size in zip(opened, starts[some], sizes[some], strict=True)
-            ]
-            for future in futures:
-                future.get()
-            for file in opened:
-                file.close()
-
-        def read() -> None:
-            for first in range(0, len(files), KVIKIO_FILES):
-                read_some(slice(first, first + KVIKIO_FILES))
-
-        return result(read)
-
-    found = {"raw pinned upload": pinned, "raw read by threads": threads}
-    return {**found, "raw KvikIO": kvikio} if device.gpu is not None else found
+    def _peers(self, case: Case) -> dict[str, Peer]:
+        return {name: peer for name, peer in self.peers.items() if case.full or peer.lean}
 
 
-def ceilings(device: Device, nbytes: int) -> dict[str, float]:
-    """GB/s of a copy within the device, counted once, and of an upload from pinned memory."""
-    staging = device.device.staging(nbytes)
-    staging[:] = 1
-    one, two = device.device.upload(staging), device.device.empty(nbytes)
-    if device.gpu is None:
-        seconds = wall_seconds(lambda: two.__setitem__(slice(None), one), device.wait, 3, 1)[0]
-        upload = wall_seconds(lambda: device.device.upload(staging), device.wait, 3, 1)[0]
-    else:
-        seconds = device_seconds(device.xp, lambda: two.data.copy_from_device_async(one.data, nbytes))
-        upload = device_seconds(device.xp, lambda: one.set(staging))
-    return {"device copy GB_per_s": nbytes / seconds / 1e9, "pinned upload GB_per_s": nbytes / upload / 1e9}
-
-
-def _peers(device: Device) -> dict[str, tuple[Reader | None, str]]:
-    """Peer -> (how it reads, or None, and its version or why it is absent)."""
-    found: dict[str, tuple[Reader | None, str]] = {}
-    for name, make in PEERS.items():
-        try:
-            found[name] = make(device)
-        except Exception as error:  # noqa: BLE001 - an absent or broken peer is named, whatever it raises
-            found[name] = (None, f"absent: {type(error).__name__}: {error}"[:300])
-    return found
+def _on_device(device: Device, selection: Any) -> Any:
+    """The key with which an array on the device gives the same."""
+    match selection.kind:
+        case "oindex":
+            return np.ix_(*selection.key) if device.gpu is None else tuple(map(device.upload, np.ix_(*selection.key)))
+        case "vindex":
+            return tuple(map(device.upload, selection.key))
+    return selection.key
 
 
 if __name__ == "__main__":

@@ -1,80 +1,163 @@
-"""The peers of the GPU benchmark: what each needs, and how it reads a selection of a stored array."""
+"""The peers of the GPU benchmark: what each needs, and how it reads and writes a stored array.
+
+None is needed. On a machine that reaches no package index they come from a folder of installed wheels, through
+``PYTHONPATH``; those that are not there are named in the result.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 import gzarr
+from benchmarks.gpu_cases import Selection
 from benchmarks.on_gpu import version_of
 
 #: Opens a path and gives a function from a selection to an array, on the host or on the device.
-Reader: TypeAlias = Callable[[Path], Callable[[Any], Any]]
+Reader: TypeAlias = Callable[[Path], Callable[[Selection], Any]]
+#: Opens a path and gives a function that writes an array of the host over all of it.
+Writer: TypeAlias = Callable[[Path], Callable[[np.ndarray], None]]
 N_THREADS = 16
+FUSED = "zarr.core.codec_pipeline.FusedCodecPipeline"
 
 
-def _gzarr_on_the_cpu(_: Any) -> tuple[Reader, str]:
-    def make(path: Path) -> Callable[[Any], Any]:
+class Peer(NamedTuple):
+    """One that is there.
+
+    Attributes:
+        version: its version.
+        read: how it reads.
+        write: how it writes from host memory, or None.
+        lean: whether it is measured in every case: the best decoders of the host.
+    """
+
+    version: str
+    read: Reader
+    write: Writer | None = None
+    lean: bool = False
+
+
+def find_peers(device: Any) -> tuple[dict[str, Peer], dict[str, str]]:
+    """(the peers that are there, of all: the version, or "absent: " and why). device: see benchmarks.gpu.Device."""
+    found: dict[str, Peer] = {}
+    said: dict[str, str] = {}
+    for name, make in PEERS.items():
+        try:
+            found[name] = make(device)
+            said[name] = found[name].version
+        except Exception as error:  # noqa: BLE001 - an absent or broken peer is named, whatever it raises
+            said[name] = f"absent: {type(error).__name__}: {error}"[:300]
+    return found, said
+
+
+def _gzarr_on_the_cpu(_: Any) -> Peer:
+    def read(path: Path) -> Callable[[Selection], Any]:
         array = gzarr.open_array(path, mode="r", device="cpu")
-        return lambda key: array.vindex[key] if isinstance(key[0], np.ndarray) else array[key]
 
-    return make, gzarr.__version__
+        def take(selection: Selection) -> Any:
+            with gzarr.config.set({"threading.max_workers": N_THREADS}):
+                return selection.of(array)
+
+        return take
+
+    def write(path: Path) -> Callable[[np.ndarray], None]:
+        array = gzarr.open_array(path, mode="r+", device="cpu")
+
+        def put(values: np.ndarray) -> None:
+            with gzarr.config.set({"threading.max_workers": N_THREADS}):
+                array[...] = values
+
+        return put
+
+    return Peer(gzarr.__version__, read, write, lean=True)
 
 
-def _zarr(pipeline: str | None, *, on_gpu: bool) -> Reader:
+def _zarr(pipeline: str | None, *, on_gpu: bool = False) -> tuple[Reader, Writer]:
+    """zarr-python with a pipeline; None for its default."""
     import zarr
 
-    def make(path: Path) -> Callable[[Any], Any]:
-        settings = {} if pipeline is None else {"codec_pipeline.path": pipeline}
+    settings: dict[str, Any] = {"threading.max_workers": N_THREADS, "async.concurrency": N_THREADS}
+    if pipeline is not None:
+        settings["codec_pipeline.path"] = pipeline
 
-        def read(key: Any) -> Any:
+    def read(path: Path) -> Callable[[Selection], Any]:
+        def take(selection: Selection) -> Any:
             with zarr.config.set(settings):
                 if not on_gpu:
-                    array = zarr.open_array(str(path), mode="r")
-                    return array.vindex[key] if isinstance(key[0], np.ndarray) else array[key]
+                    return selection.of(zarr.open_array(str(path), mode="r"))
                 with zarr.config.enable_gpu():
-                    array = zarr.open_array(str(path), mode="r")
-                    return array.vindex[key] if isinstance(key[0], np.ndarray) else array[key]
+                    return selection.of(zarr.open_array(str(path), mode="r"))
 
-        return read
+        return take
 
-    return make
+    def write(path: Path) -> Callable[[np.ndarray], None]:
+        def put(values: np.ndarray) -> None:
+            with zarr.config.set(settings):
+                zarr.open_array(str(path), mode="r+")[...] = values
+
+        return put
+
+    return read, write
 
 
-def _zarr_in_gpu_mode(device: Any) -> tuple[Reader, str]:
+def _zarr_python(_: Any) -> Peer:
+    import zarr
+
+    return Peer(zarr.__version__, *_zarr(None))
+
+
+def _zarr_fused(_: Any) -> Peer:
+    import zarr
+    import zarr.core.codec_pipeline as pipelines
+
+    if not hasattr(pipelines, "FusedCodecPipeline"):
+        raise RuntimeError(f"zarr {zarr.__version__} has no fused pipeline")
+    return Peer(zarr.__version__, *_zarr(FUSED))
+
+
+def _zarr_in_gpu_mode(device: Any) -> Peer:
     import zarr
 
     if device.gpu is None:
         raise RuntimeError("GPU mode needs a GPU")
-    return _zarr(None, on_gpu=True), zarr.__version__
+    return Peer(zarr.__version__, _zarr(None, on_gpu=True)[0])
 
 
-def _zarrs(_: Any) -> tuple[Reader, str]:
+def _zarrs(_: Any) -> Peer:
     import zarrs
 
-    return _zarr("zarrs.ZarrsCodecPipeline", on_gpu=False), version_of("zarrs") or str(zarrs)
+    return Peer(version_of("zarrs") or str(zarrs), *_zarr("zarrs.ZarrsCodecPipeline"), lean=True)
 
 
-def _tensorstore(_: Any) -> tuple[Reader, str]:
+def _tensorstore(_: Any) -> Peer:
     import tensorstore as ts
 
     limits = {name: {"limit": N_THREADS} for name in ("data_copy_concurrency", "file_io_concurrency")}
 
-    def make(path: Path) -> Callable[[Any], Any]:
+    def opened(path: Path, **mode: bool) -> Any:
         spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(path)}, "context": limits}
-        array = ts.open(spec, read=True).result()
-        return lambda key: array[key].read().result()
+        return ts.open(spec, **mode).result()
 
-    return make, version_of("tensorstore") or "unknown"
+    def read(path: Path) -> Callable[[Selection], Any]:
+        array = opened(path, read=True)
+        return lambda selection: selection.of(array).read().result()
+
+    def write(path: Path) -> Callable[[np.ndarray], None]:
+        array = opened(path, read=True, write=True)
+        return lambda values: array.write(values).result()
+
+    return Peer(version_of("tensorstore") or "unknown", read, write, lean=True)
 
 
-#: What is uploaded after it was read on the host says so.
-PEERS: dict[str, Callable[[Any], tuple[Reader, str]]] = {
+#: What is uploaded after it was read on the host says so. Those that write do so from host memory.
+PEERS: dict[str, Callable[[Any], Peer]] = {
     "gzarr on the CPU, upload": _gzarr_on_the_cpu,
     "TensorStore, upload": _tensorstore,
     "zarrs, upload": _zarrs,
+    "zarr-python, upload": _zarr_python,
+    "zarr-python fused, upload": _zarr_fused,
     "zarr-python, GPU mode": _zarr_in_gpu_mode,
 }

@@ -1,4 +1,7 @@
-"""Questions about whole reads on hardware: host or device for small ones, which reader, one wave under way or two."""
+"""Questions about whole reads and writes on hardware: host or device for small ones, which reader, one wave or two.
+
+`benchmarks.gpu_values` turns the answers to `small_reads`, `small_writes` and `readers` into gzarr's own values.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,9 @@ from benchmarks.gpu_stages import one_wave_at_a_time
 from benchmarks.on_gpu import Gpu, wall_seconds
 from gzarr.codecs import BloscCodec, NumcodecsCodec
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.choice import choose_reader, find_missing_kvikio
-from gzarr.gpu.crossover import CUDA, NEVER, Crossover
+from gzarr.gpu.choice import choose_reader, find_missing_kvikio, gds_is_active
+from gzarr.gpu.crossover import NEVER, Crossover, crossover_for
+from gzarr.gpu.measured import SMALL_READS, SMALL_WRITES
 
 #: Everything is decoded on the host.
 ALWAYS = Crossover(nchunks=1 << 40, nbytes=1 << 60)
@@ -25,6 +29,8 @@ ALWAYS = Crossover(nchunks=1 << 40, nbytes=1 << 60)
 NCHUNKS, CHUNK_NBYTES = (1, 2, 4, 8, 16, 32, 64), (4 << 10, 32 << 10, 256 << 10)
 #: Rows and columns of the array that readers and lanes read, of float32; waves that lanes take for it.
 SIDE, N_WAVES = 8192, 8
+#: Rounds of one read or write, and seconds for them; of small ones there are many.
+ROUNDS, LIMIT_S, SMALL_LIMIT_S = 20, 0.3, 0.1
 COMPRESSORS = {"none": None, "blosc-lz4": Blosc("lz4", 5, Blosc.SHUFFLE), "zstd": Zstd(1)}
 #: What either reader can bring straight to the device.
 FILES: dict[str, list[Any]] = {
@@ -36,7 +42,7 @@ FILES: dict[str, list[Any]] = {
 
 def small_reads(gpu: Gpu) -> Any:
     """Microseconds of reads of few chunks, decoded on the host and on the device, and where the device is faster."""
-    found: dict[str, Any] = {"now": str(CUDA)}
+    found: dict[str, Any] = {"now": str(crossover_for(gpu.device, SMALL_READS))}
     for codec in ("none", "blosc-lz4", "zstd"):
         for nbytes in CHUNK_NBYTES:
             data = _data(max(NCHUNKS) * nbytes // 4)
@@ -46,12 +52,46 @@ def small_reads(gpu: Gpu) -> Any:
             found[f"{codec}, chunks of {nbytes}"] = rows = {}
             for n in NCHUNKS:
                 part = slice(0, n * nbytes // 4)
+                options = {"reader": "host", "limit_s": SMALL_LIMIT_S}
                 times = {
-                    name: _timed(gpu, stored.store, data, part, small_reads=limits, reader="host")[0] * 1e6
+                    name: _timed(gpu, stored.store, data, part, small_reads=limits, **options)[0] * 1e6
                     for name, limits in (("host", ALWAYS), ("device", NEVER))
                 }
                 rows[n] = {**times, "device_is_faster": times["device"] < times["host"]}
     return found
+
+
+def small_writes(gpu: Gpu) -> Any:
+    """Microseconds of writes of few chunks from the device, encoded on it, and downloaded and encoded on the host."""
+    found: dict[str, Any] = {"now": str(crossover_for(gpu.device, SMALL_WRITES))}
+    for codec in ("none", "blosc-lz4", "zstd"):
+        for nbytes in CHUNK_NBYTES:
+            data = _data(max(NCHUNKS) * nbytes // 4)
+            there = gpu.cupy.asarray(data)
+            layout = {"chunks": (nbytes // 4,), "compressor": COMPRESSORS[codec], "zarr_format": 2}
+            on_host = gzarr.create_array({}, shape=data.shape, dtype=data.dtype, device="cpu", **layout)
+            on_device = gzarr.open_array(on_host.store, mode="r+", device=GpuBackend(gpu.device, reader="host"))
+            found[f"{codec}, chunks of {nbytes}"] = rows = {}
+            for n in NCHUNKS:
+                part = slice(0, n * nbytes // 4)
+                host = _written(gpu, on_host, part, data, lambda p=part, a=there: gpu.cupy.asnumpy(a[p]))
+                device = _written(gpu, on_device, part, data, lambda p=part, a=there: a[p])
+                rows[n] = {"host": host * 1e6, "device": device * 1e6, "device_is_faster": device < host}
+    return found
+
+
+def _written(gpu: Gpu, array: Any, part: slice, data: np.ndarray, value: Callable[[], Any]) -> float:
+    """Seconds of a write, after what it stored was compared."""
+
+    def write() -> None:
+        array[part] = value()
+
+    array[part] = 0
+    write()
+    stored = gzarr.open_array(array.store, mode="r", device="cpu")
+    if not np.array_equal(stored[part], data[part]):
+        raise AssertionError("what was written is wrong")
+    return wall_seconds(write, gpu.cupy.cuda.get_current_stream().synchronize, ROUNDS, SMALL_LIMIT_S)[0]
 
 
 def auto_reader(gpu: Gpu) -> Any:
@@ -64,6 +104,7 @@ def readers(gpu: Gpu) -> Any:
     missing = find_missing_kvikio()
     names = ["host"] if missing else ["host", "kvikio"]
     found: dict[str, Any] = {"kvikio lacks": missing}
+    found["state"] = None if missing else "gds" if gds_is_active() else "compat"
     data = _square()
     with tempfile.TemporaryDirectory() as folder:
         for codec, compressors in FILES.items():
@@ -102,13 +143,15 @@ def lanes(gpu: Gpu) -> Any:
     return found
 
 
-def _timed(gpu: Gpu, store: Any, data: np.ndarray, part: Any, **options: Any) -> tuple[float, Any]:
+def _timed(
+    gpu: Gpu, store: Any, data: np.ndarray, part: Any, *, limit_s: float = LIMIT_S, **options: Any
+) -> tuple[float, Any]:
     """(seconds of a read, the array), after its answer was compared."""
     array = gzarr.open_array(store, mode="r", device=GpuBackend(gpu.device, **options))
     if not np.array_equal(gpu.cupy.asnumpy(array[part]), data[part]):
         raise AssertionError("the answer is wrong")
     wait = gpu.cupy.cuda.get_current_stream().synchronize
-    return wall_seconds(lambda: array[part], wait, 20, 0.3)[0], array
+    return wall_seconds(lambda: array[part], wait, ROUNDS, limit_s)[0], array
 
 
 def _data(n: int) -> np.ndarray:
@@ -124,6 +167,7 @@ def _square() -> np.ndarray:
 QUESTIONS: dict[str, Callable[[Gpu], Any]] = {
     "auto_reader": auto_reader,
     "small_reads": small_reads,
+    "small_writes": small_writes,
     "readers": readers,
     "lanes": lanes,
 }

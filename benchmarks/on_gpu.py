@@ -161,6 +161,12 @@ def device_seconds(cupy: Any, task: Callable[[], Any], rounds: int = 5) -> float
 
 def wall_seconds(task: Callable[[], Any], wait: Callable[[], Any], rounds: int, limit_s: float) -> tuple[float, int]:
     """(median time of a task with all that it started, rounds), fewer rounds if the limit is near."""
+    found = wall_times(task, wait, rounds, limit_s)
+    return statistics.median(found), len(found)
+
+
+def wall_times(task: Callable[[], Any], wait: Callable[[], Any], rounds: int, limit_s: float) -> list[float]:
+    """Times of a task with all that it started, fewer rounds if the limit is near."""
     found: list[float] = []
     begun = time.perf_counter()
     while len(found) < rounds and (not found or time.perf_counter() - begun < limit_s):
@@ -168,7 +174,17 @@ def wall_seconds(task: Callable[[], Any], wait: Callable[[], Any], rounds: int, 
         task()
         wait()
         found.append(time.perf_counter() - start)
-    return statistics.median(found), len(found)
+    return found
+
+
+def summary(times: Sequence[float]) -> dict[str, Any]:
+    """Median and spread of times, as they stand in a row."""
+    return {
+        "seconds": statistics.median(times),
+        "seconds_min": min(times),
+        "seconds_max": max(times),
+        "rounds": len(times),
+    }
 
 
 def describe_machine(gpu: Gpu | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from gzarr.backend import Backend, Chain
 from gzarr.chunk_cache import ChunkCache
 from gzarr.codecs.numcodecs import trusted
 from gzarr.codecs.spec import ArrayRepr, Step
+from gzarr.config import config
 from gzarr.devices import backend_for, backend_or_auto
 from gzarr.errors import DeviceError, MetadataError
 from gzarr.storage import SplitStore, open_store, synchronized
@@ -53,7 +54,11 @@ class Access:
 
     def device(self, device: str | Backend | None) -> str | Backend | None:
         """The device asked for, by name or by ``meta_array``. Raises: DeviceError, TypeError."""
-        return device if self.meta_array is None else _device_of(self.meta_array, device)
+        if self.meta_array is not None:
+            return _device_of(self.meta_array, device)
+        # Who keeps decoded chunks, which lie on the host, and leaves the device to us shall have no error of it.
+        is_auto = (config["device"] if device is None else device) == "auto"
+        return "cpu" if is_auto and self.chunk_cache is not None else device
 
     def backend(self, chosen: Backend) -> Backend:
         """The backend with which the node is read, on the device of one. Raises: DeviceError, TypeError."""

@@ -6,8 +6,10 @@ backend for a stream of the caller's is made anew.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
+import warnings
 from collections.abc import Callable, Mapping, MutableMapping
 from functools import cache
 from typing import Any
@@ -37,9 +39,11 @@ def backend_for(
 ) -> Backend:
     """The backend of a device.
 
-    device: "cpu"; "cuda" or "cuda:N"; "auto", which is the CPU as long as the GPU backend has not run on hardware;
-        "emulated", the GPU backend on host memory, slow, for tests without a GPU; None for the setting ``device``
-        (environment ``GZARR_DEVICE``), which is "auto" unless changed; a backend is taken as it is, without options.
+    device: "cpu"; "cuda" or "cuda:N"; "auto", the first CUDA device if it can be used and has given the CPU's answers
+        in a self-check (`gzarr.gpu.trust`; once for a GPU and its software, some seconds), else the CPU, with one
+        warning if the check failed; "emulated", the GPU backend on host memory, slow, for tests without a GPU; None
+        for the setting ``device`` (environment ``GZARR_DEVICE``), which is "auto" unless changed; a backend is taken
+        as it is, without options.
     stream: stream that results are ordered on (a CuPy stream); None for the current one at each read.
     max_device_nbytes: device memory that reads may use besides their results, in bytes; None for the setting
         ``gpu.max_device_nbytes``, by default a share of what is free.
@@ -59,9 +63,11 @@ def backend_for(
         backend: Backend = asked
         return backend
     name = asked.lower()
-    if name in ("cpu", "auto"):
+    if name == "auto":
+        name = "cuda" if _takes_gpu(chosen) else "cpu"
+    if name == "cpu":
         if stream is not None:
-            raise ValueError(f"stream: device {name!r} has no streams; leave it out, or choose 'cuda'")
+            raise ValueError(f"stream: device {asked!r} has no streams; leave it out, or choose 'cuda'")
         return _CPU
     if name == "emulated":
         return _shared(_emulated, *chosen) if stream is None else _emulated(*chosen, stream)
@@ -126,6 +132,53 @@ def _problems(kvikio: bool) -> tuple[str, ...]:
     return tuple(find_problems(kvikio=kvikio))
 
 
+def _takes_gpu(options: tuple[int | None, bool, str]) -> bool:
+    """Whether "auto" is the first CUDA device: it is there with all that it needs, is trusted, and can be opened."""
+    if not _has_gpu(options[2] == "kvikio"):
+        return False
+    with _sharing:
+        fault = _fault()
+        if fault is None:
+            fault = _opening_fault(options)
+        if fault is not None and not _warned:
+            _warned.append(fault)
+            warnings.warn(
+                f"device='auto' is the CPU, because the GPU failed: {fault}. device='cuda' or GZARR_DEVICE=cuda takes "
+                "it all the same, device='cpu' or GZARR_DEVICE=cpu asks no GPU.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+    return fault is None
+
+
+@cache
+def _has_gpu(kvikio: bool) -> bool:
+    from gzarr.gpu.probe import device_count, may_be_usable
+
+    return may_be_usable() and device_count() > 0 and not _problems(kvikio)
+
+
+@cache
+def _fault() -> str | None:
+    from gzarr.gpu.trust import find_fault
+
+    return find_fault()
+
+
+@cache
+def _opening_fault(options: tuple[int | None, bool, str]) -> str | None:
+    """What CUDA says when the device is opened: another process may have it to itself, or all of its memory."""
+    try:
+        _shared(_cuda, 0, *options)
+    except Exception as error:  # noqa: BLE001 - whatever a driver or a library raises
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+#: The fault that this process has warned of.
+_warned: list[str] = []
+
+
 @cache
 def _cuda_device(number: int) -> Any:
     from gzarr.gpu.cuda import CudaDevice
@@ -166,3 +219,15 @@ _sharing = threading.RLock()
 def _shared(make: Callable[..., Backend], *options: Any) -> Backend:
     with _sharing:
         return _kept(make, *options)
+
+
+def _forget_gpu() -> None:
+    """In a process that was forked: what the driver said to the other one does not hold, and no lock is held."""
+    global _sharing  # noqa: PLW0603 - the lock of this module
+    _sharing = threading.RLock()
+    for found in (_problems, _has_gpu, _fault, _opening_fault):
+        found.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_gpu)

@@ -9,6 +9,9 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+# Tests of the CPU are that on a machine with a GPU, too: "auto" would take it. Before gzarr reads its settings.
+os.environ.setdefault("GZARR_DEVICE", "cpu")
+
 from tests.servers import (  # noqa: F401 - fixtures
     azure_endpoint,
     http_server,

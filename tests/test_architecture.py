@@ -28,7 +28,7 @@ FLOORS = (
     {"arrays"},
     {"group"},
     {"api"},
-    {"asynchronous", "copying"},
+    {"asynchronous", "copying", "selfcheck"},
     {"convert"},
     {"__init__"},
     {"demo", "interop"},

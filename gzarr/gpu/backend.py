@@ -31,6 +31,7 @@ from gzarr.gpu.device import Device
 from gzarr.gpu.dtypes import has_dtype
 from gzarr.gpu.lanes import Lane, Lanes
 from gzarr.gpu.launching import is_placeable, launch_placement
+from gzarr.gpu.measured import gpu_name
 from gzarr.gpu.memory import OverLimitError
 from gzarr.gpu.plan import DevicePlan, make_device_plan
 from gzarr.gpu.reader import Reader, is_on_host, on_host, phase_of, streams_of
@@ -63,7 +64,7 @@ class GpuBackend:
         device: where to decode.
         max_device_nbytes: the cap on device memory, beyond the results; None for a share of what is free now.
         strict: see above.
-        reader: "host", "kvikio", "auto" (KvikIO where GPUDirect Storage is active), or a reader.
+        reader: "host", "kvikio", "auto" (what was found faster, see `gzarr.gpu.measured`), or a reader.
         stream: the stream of the caller that results are ready on: a CuPy stream, an object of CUDA's stream
             protocol, or the address of a stream; None for the one that is current when a read begins.
         small_reads: which reads the host decodes; None for what suits the device.
@@ -89,7 +90,7 @@ class GpuBackend:
         self._host = CpuBackend()
         self._cap = int(max_device_nbytes or device.free_nbytes() * DEFAULT_MEMORY_SHARE)
         self._lanes = Lanes(device, self._cap, None if stream is None else device.as_stream(stream))
-        self._reader, self.reader = choose_reader(reader)
+        self._reader, self.reader = choose_reader(reader, gpu_name(device))
         # Encoded bytes, decoded bytes, and up to four bytes of scratch and copies for each decoded byte.
         self.wave_nbytes = max(min(self._lanes.limit // 6, MAX_WAVE_NBYTES), 1)
         self.wave_nchunks = MAX_WAVE_NCHUNKS

@@ -1,4 +1,4 @@
-"""Chooses the reader: KvikIO where it is asked for, or where GPUDirect Storage is active; else the host's.
+"""Chooses the reader: the one that is asked for, or the one found faster, with GPUDirect Storage and without.
 
 The driver is asked by ctypes first: without one, opening a file with KvikIO can hang (26.10 with cuFile 1.19).
 """
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from gzarr.errors import DeviceError
 from gzarr.gpu.direct import KvikioReader, OpenFile
+from gzarr.gpu.measured import READERS, value_for
 from gzarr.gpu.reader import HostReader, Reader
 
 #: Threads of KvikIO's pool: its default of one reads piece by piece. 16 saturated local NVMe drives for its authors
@@ -29,8 +30,10 @@ class ReaderChoice(NamedTuple):
     why: str
 
 
-def choose_reader(asked: str | Reader) -> tuple[Reader, ReaderChoice]:
+def choose_reader(asked: str | Reader, gpu: str = "") -> tuple[Reader, ReaderChoice]:
     """The reader for a name: "host", "kvikio" or "auto". A reader is taken as it is.
+
+    gpu: the name of the GPU, by which "auto" knows what was measured; "" for one that nothing was measured on.
 
     Raises: DeviceError for another name, or if KvikIO is asked for and cannot be used.
     """
@@ -47,9 +50,17 @@ def choose_reader(asked: str | Reader) -> tuple[Reader, ReaderChoice]:
         return KvikioReader(_opener()), ReaderChoice("kvikio", "it was asked for")
     if missing is not None:
         return HostReader(), ReaderChoice("host", missing)
-    if not gds_is_active():
-        return HostReader(), ReaderChoice("host", "GPUDirect Storage is not active")
-    return KvikioReader(_opener()), ReaderChoice("kvikio", "GPUDirect Storage is active")
+    choice = faster_reader(gds_active=gds_is_active(), gpu=gpu)
+    return (HostReader() if choice.name == "host" else KvikioReader(_opener())), choice
+
+
+def faster_reader(*, gds_active: bool, gpu: str) -> ReaderChoice:
+    """The reader that is faster on a GPU, by its name, with GPUDirect Storage or without."""
+    by_state, basis = value_for(READERS, gpu)
+    state = "gds" if gds_active else "compat"
+    if state not in by_state:  # measured, but not in this state
+        by_state, basis = value_for(READERS, "")
+    return ReaderChoice(by_state[state], f"GPUDirect Storage is {'' if gds_active else 'not '}active; {basis}")
 
 
 def find_missing_kvikio() -> str | None:

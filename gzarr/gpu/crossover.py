@@ -1,12 +1,8 @@
-"""Below which size a read is decoded on the host and uploaded once: the one place for these numbers.
+"""Below which size a read is decoded on the host and uploaded once, and a write encoded there after one download.
 
-A read on the device has costs that do not depend on its size: tables made and uploaded, a call of nvCOMP for each
-codec, a few launches, and one wait for the statuses. A host decodes chunk by chunk, in a time that grows from nothing.
-
-**These numbers are not measured.** They are reasoned from parts: about 300 microseconds for tables and calls from
-Python, some tens each for the decoder's latency on short streams, launches and the wait, against about 25 microseconds
-a chunk on the host (docs/benchmarks.md) and 1 GB/s or better. That makes 500 microseconds for 8 chunks of 32 KiB on
-either side. Where in doubt the device is chosen, as its costs per chunk are nearly nothing.
+Work on the device has costs that do not depend on its size: tables made and uploaded, a call of nvCOMP for each codec,
+a few launches, and one wait for the statuses. A host works chunk by chunk, in a time that grows from nothing. The
+numbers, and whether they were measured, stand in `gzarr.gpu.measured`.
 """
 
 from __future__ import annotations
@@ -16,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gzarr.gpu.device import Device
+from gzarr.gpu.measured import SMALL_READS, gpu_name, value_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,27 +20,37 @@ class Crossover:
     """Where the host stops being faster.
 
     Attributes:
-        nchunks: most stored chunks of a read that the host decodes.
+        nchunks: most stored chunks of a read that the host decodes, or of a write that it encodes.
         nbytes: most decoded bytes of these chunks, and of the result.
+        basis: where the numbers come from, as a phrase.
     """
 
     nchunks: int
     nbytes: int
+    basis: str = ""
 
     def prefers_host(self, nchunks: int, decoded_nbytes: int, result_nbytes: int) -> bool:
-        """Whether the host should decode a read. Where no chunk is stored, there is nothing to decode."""
+        """Whether the host should do it. Where no chunk is stored, there is nothing to do."""
         return 0 < nchunks <= self.nchunks and max(decoded_nbytes, result_nbytes) <= self.nbytes
 
     def __str__(self) -> str:
-        return f"reads of at most {self.nchunks} chunks and {self.nbytes} bytes are decoded on the host"
+        basis = f" ({self.basis})" if self.basis else ""
+        return f"reads of at most {self.nchunks} chunks and {self.nbytes} bytes are decoded on the host{basis}"
 
 
-#: Unmeasured, see above.
-CUDA = Crossover(nchunks=8, nbytes=256 << 10)
 #: Everything runs on the device.
 NEVER = Crossover(nchunks=0, nbytes=0)
 
 
-def crossover_for(device: Device) -> Crossover:
-    """That of a device. An emulated one is there to run what a GPU runs, so it decodes everything."""
-    return NEVER if device.xp is np else CUDA
+def crossover_for(device: Device, part: str = SMALL_READS) -> Crossover:
+    """That of a device. An emulated one is there to run what a GPU runs, so it does everything.
+
+    part: `SMALL_READS` or `SMALL_WRITES` of `gzarr.gpu.measured`.
+    """
+    return NEVER if device.xp is np else crossover_of(part, gpu_name(device))
+
+
+def crossover_of(part: str, gpu: str) -> Crossover:
+    """That of a GPU by name; "" for one that nothing was measured on."""
+    limits, basis = value_for(part, gpu)
+    return Crossover(int(limits["nchunks"]), int(limits["nbytes"]), basis)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from gzarr.errors import DeviceError
+from gzarr.gpu.caching import cache_folder
 from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, TABLE_DTYPES, Argument, all_sources, shim
 
 #: -fno-strict-aliasing: kernels read raw bytes as wider numbers, which device compilers allow.
@@ -115,15 +116,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 @cache
 def _cache_folder() -> Path:
     """The user's cache, or if it cannot be written a fresh private folder: a shared one could hold others' files."""
-    try:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        folder = Path(base) / "gzarr" / "kernels"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK) and folder.stat().st_uid == os.getuid():
-            return folder
-    except (OSError, RuntimeError):  # RuntimeError: there is no home
-        pass
-    return Path(_private_folder().name)
+    return cache_folder("kernels") or Path(_private_folder().name)
 
 
 @cache

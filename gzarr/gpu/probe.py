@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 import re
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import NamedTuple
 
 from gzarr.errors import DeviceError
@@ -20,10 +22,13 @@ _KVIKIO = f"{_EXTRA} and pip install --no-deps 'kvikio-cu13==26.10.*', or leave 
 
 #: CUDA version that the libraries are built for, as the driver counts it, and the first driver that has it.
 CUDA_VERSION, DRIVER_VERSION = 13000, "580"
+#: What the driver says in a process that was forked after cuInit (CUDA_ERROR_NOT_INITIALIZED).
+_NOT_INITIALIZED = 3
 #: First CuPy whose wheels are for CUDA 13 and that KvikIO takes; first KvikIO with the interface used here.
 CUPY_VERSION, KVIKIO_VERSION = (14, 0, 1), (26, 10)
 #: Names under which CuPy is distributed: for CUDA 13, and built on the machine or by conda.
 _CUPY_NAMES = ("cupy-cuda13x", "cupy")
+_DRIVING = ("nvidia-libnvcomp-cu13", "nvidia-cuda-nvrtc", "numpy", "numcodecs")
 _OTHER_CUPY = ("cupy-cuda12x", "cupy-cuda11x", "cupy-rocm-7-0", "cupy-rocm-5-0")
 
 
@@ -41,6 +46,15 @@ class Driver(NamedTuple):
     problem: str
 
 
+def may_be_usable() -> bool:
+    """Whether there is a driver, and CuPy. Nothing is started: asking the driver takes a tenth of a second or more."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return importlib.util.find_spec("cupy") is not None
+
+
 @cache
 def ask_driver() -> Driver:
     """Ask the driver for its version and the number of devices."""
@@ -52,6 +66,9 @@ def ask_driver() -> Driver:
     found, count = ctypes.c_int(0), ctypes.c_int(0)
     status = driver.cuInit(0) or driver.cuDriverGetVersion(ctypes.byref(found))
     status = status or driver.cuDeviceGetCount(ctypes.byref(count))
+    if status == _NOT_INITIALIZED:
+        text = "this process was forked from one that had asked the NVIDIA driver, which cannot be asked again in it"
+        return Driver(found.value, 0, f"{text}: start processes by spawn (multiprocessing.set_start_method)")
     if status or count.value == 0:
         remedy = "see whether nvidia-smi lists one, and CUDA_VISIBLE_DEVICES does not hide it"
         return Driver(found.value, 0, f"the NVIDIA driver sees no device (status {status}): {remedy}")
@@ -60,6 +77,44 @@ def ask_driver() -> Driver:
         text = f"the NVIDIA driver is too old: it runs CUDA {has}, CUDA 13 is needed: install driver {DRIVER_VERSION}"
         return Driver(found.value, count.value, f"{text} or newer")
     return Driver(found.value, count.value, "")
+
+
+class Gpu(NamedTuple):
+    """Which GPU a device is.
+
+    Attributes:
+        name: such as "NVIDIA H200"; "" if nobody says.
+        uuid: of this very one, in hexadecimal digits.
+        driver: the driver's version, such as "580.95.05"; "" if nobody says.
+    """
+
+    name: str
+    uuid: str
+    driver: str
+
+
+@cache
+def identify(number: int) -> Gpu:
+    """Which GPU has a number, by the driver; nothing is started on it."""
+    if number >= ask_driver().devices:
+        return Gpu("", "", "")
+    driver = ctypes.CDLL("libcuda.so.1")
+    handle, name, uuid = ctypes.c_int(0), ctypes.create_string_buffer(256), ctypes.create_string_buffer(16)
+    try:
+        known = driver.cuDeviceGet(ctypes.byref(handle), number) == 0
+        named = known and driver.cuDeviceGetName(name, len(name), handle) == 0
+        numbered = known and driver.cuDeviceGetUuid(uuid, handle) == 0
+    except AttributeError:  # a stand-in for the driver may lack them
+        return Gpu("", "", _driver_version())
+    return Gpu(name.value.decode() if named else "", uuid.raw.hex() if numbered else "", _driver_version())
+
+
+def _driver_version() -> str:
+    """As the kernel's module says; the driver's library only names the version of CUDA."""
+    try:
+        return Path("/sys/module/nvidia/version").read_text().strip()
+    except OSError:
+        return ""
 
 
 def device_count() -> int:
@@ -76,6 +131,11 @@ def find_problems(*, kvikio: bool = False) -> list[str]:
     if kvikio:
         problems.append(_kvikio_problem())
     return [problem for problem in problems if problem]
+
+
+def versions() -> dict[str, str]:
+    """Versions of what drives a GPU, of the packages that are installed."""
+    return {name: has for name in (*_CUPY_NAMES, *_DRIVING) if (has := _version(name)) is not None}
 
 
 def find_missing() -> str | None:
@@ -122,3 +182,7 @@ def _too_old(name: str, found: str | None, needed: tuple[int, ...], remedy: str)
     if not numbers or numbers >= needed:
         return ""
     return f"{name} {found} is too old, {'.'.join(map(str, needed))} is needed: {remedy}"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=ask_driver.cache_clear)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks import gpu, gpu_questions, gpu_table
+from benchmarks import gpu, gpu_cases, gpu_plot, gpu_questions, gpu_rows, gpu_table
+from benchmarks.gpu_goals import GOALS, goals_table
+from benchmarks.gpu_peers import PEERS
 from gzarr.gpu.hostbuild import find_compiler
 from gzarr.gpu.probe import find_missing
 
@@ -22,7 +26,8 @@ needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ comp
 def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     if find_compiler() is None:
         pytest.skip("no C++ compiler: the kernels cannot be built")
-    path = gpu.run(tmp_path_factory.mktemp("results"), "emulated", 60, small=True)
+    command = "python -m benchmarks.gpu --small"
+    path = gpu.run(tmp_path_factory.mktemp("results"), "emulated", 60, small=True, command=command)
     assert path.name == "gpu-emulated-small.json"
     return json.loads(path.read_text())
 
@@ -32,25 +37,55 @@ def test_all_is_measured_and_described(result: dict[str, Any]) -> None:
     assert (result["device"], result["small"], result["left_out"]) == ("emulated", True, [])
     assert result["machine"]["gpu"] is None
     assert result["machine"]["cores"] >= 1
-    assert set(result["peers"]) == set(gpu.PEERS)
-    assert "absent" in result["peers"]["zarr-python, GPU mode"]
+    assert result["command"] == "python -m benchmarks.gpu --small"
+    assert result["date"]
+    assert set(result["peers"]) == {*PEERS, "raw KvikIO", "bare nvCOMP"}
+    for name in ("zarr-python, GPU mode", "raw KvikIO", "bare nvCOMP"):
+        assert result["peers"][name].startswith("absent: ")
     assert all(rate > 0 for rate in result["ceilings"].values())
     # Codecs that a peer lacks; gzarr reads them all.
-    assert {row["contender"] for row in result["failed"]} <= set(gpu.PEERS) - {"gzarr on the CPU, upload"}
+    assert {row["contender"] for row in result["failed"]} <= set(PEERS) - {"gzarr on the CPU, upload"}
 
 
 def test_each_case_has_its_rows(result: dict[str, Any]) -> None:
-    for case in gpu.cases(small=True):
-        rows = [r for r in result["rows"] if (r["codec"], r["chunk_nbytes"], r["layout"]) == (
-            case.codec, case.chunk_nbytes, case.layout
-        )]  # fmt: skip
+    for case in gpu_cases.cases(small=True):
+        fields = asdict(case)
+        rows = [row for row in result["rows"] if all(row.get(name) == value for name, value in fields.items())]
+        if isinstance(case, gpu_cases.StreamsCase):
+            (row,) = rows
+            assert row["streams"] >= case.nchunks
+            continue
         own = [row for row in rows if row["contender"] == "gzarr"]
-        assert [r["selection"] for r in own if r["table"] == "file"] == ["whole", "rows", "one chunk", "points"]
+        names = [selection.name for selection in gpu_cases.selections(case)]
+        assert [r["selection"] for r in own if r["table"] == "file"] == names
         (resident,) = (row for row in own if row["table"] == "resident")
         assert "kernel place_box" in resident["stages"]
         assert (resident["streams"] > 0) == (case.codec != "none")
-        assert all(row["seconds"] > 0 and row["encoded_nbytes"] > 0 for row in rows)
         assert {"raw pinned upload", "raw read by threads"} <= {row["contender"] for row in rows}
+        timed = [row for row in result["rows"] if row["table"] in ("file", "write", "memory")]
+        assert all(0 < row["seconds_min"] <= row["seconds"] <= row["seconds_max"] for row in timed)
+        if case.full:
+            memory = [row for row in own if row["table"] == "memory"]
+            assert [row["under_cap"] for row in memory] == [True] * len(gpu.CAP_SHARES)
+            writers = {row["contender"] for row in result["rows"] if row["table"] == "write"}
+            assert {"gzarr", "gzarr on the CPU, from the host"} <= writers
+
+
+def test_the_whole_plan_covers_every_codec_size_and_layout() -> None:
+    plan = list(gpu_cases.cases(small=False))
+    stored = [(c.codec, c.chunk_nbytes, c.layout) for c in plan if isinstance(c, gpu_cases.Case)]
+    assert len(stored) == len(set(stored)) == 6 * 5 * 2
+    assert {nbytes for _, nbytes, _ in stored} == {k << 10 for k in (64, 256, 1024, 4096, 16384)}
+    assert all(c.full for c in plan[:3])  # what the goals are about comes first
+    streams = {c.nchunks for c in plan if isinstance(c, gpu_cases.StreamsCase)}
+    assert streams == {10**k for k in range(6)}
+    for case in plan:
+        if isinstance(case, gpu_cases.Case):
+            keywords = case.keywords()
+            assert case.n % case.side == 0
+            assert keywords.get("shards", (case.n,))[0] % case.side == 0
+            (many,) = (s for s in gpu_cases.selections(case) if s.name == "100 random chunks")
+            assert len(many.key[0]) == min(10, case.n // case.side) * case.side
 
 
 @needs_compiler
@@ -58,16 +93,32 @@ def test_a_run_without_time_says_what_it_left_out(tmp_path: Path) -> None:
     found = json.loads(gpu.run(tmp_path, "emulated", 0, small=True).read_text())
     assert not found["complete"]
     assert found["rows"] == []
-    assert len(found["left_out"]) == len(list(gpu.cases(small=True)))
+    assert len(found["left_out"]) == len(list(gpu_cases.cases(small=True)))
+    assert all(left["why"] == "the time was used up" for left in found["left_out"])
+
+
+@needs_compiler
+def test_slow_contenders_are_left_out_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = gpu_cases.Case("zstd", 4096, "plain", 256)
+    monkeypatch.setattr(gpu, "cases", lambda *, small: [one])
+    monkeypatch.setattr(gpu, "CONTENDER_S", 1e-5)
+    found = json.loads(gpu.run(tmp_path, "emulated", 30, small=True).read_text())
+    assert ("gzarr", "whole") in {(left["contender"], left["selection"]) for left in found["left_out"]}
+    assert all("it would take about" in left["why"] for left in found["left_out"])
+    assert "one chunk" in {row.get("selection") for row in found["rows"] if row["contender"] == "gzarr"}
 
 
 @needs_compiler
 def test_a_wrong_answer_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu.Device, "equal", lambda self, one, other: False)
-    monkeypatch.setattr(gpu, "cases", lambda *, small: [gpu.Case("zstd", 4096, "plain")])
+    monkeypatch.setattr(gpu_rows.np, "array_equal", lambda one, other: False)
+    monkeypatch.setattr(gpu, "CAP_SHARES", (2,))
+    some = [gpu_cases.Case("zstd", 4096, "plain", 256, full=True), gpu_cases.StreamsCase("zstd", 1)]
+    monkeypatch.setattr(gpu, "cases", lambda *, small: some)
     found = json.loads(gpu.run(tmp_path, "emulated", 30, small=True).read_text())
     assert {row["contender"] for row in found["rows"]} == {"raw pinned upload", "raw read by threads"}
-    assert any("the answer is wrong" in row["error"] for row in found["failed"])
+    assert {row["table"] for row in found["failed"]} == {"resident", "file", "write", "memory", "streams"}
+    assert all("wrong" in row["error"] for row in found["failed"])
 
 
 def test_the_page_shows_the_results_there_are() -> None:
@@ -77,21 +128,89 @@ def test_the_page_shows_the_results_there_are() -> None:
     )
 
 
+def as_if_on_a_gpu(result: dict[str, Any]) -> dict[str, Any]:
+    """The emulated result with what only a GPU measures, and whole numbers to look for."""
+    rows = json.loads(json.dumps(result["rows"]))
+    for row in rows:
+        if row["table"] in ("resident", "streams") and row["streams"]:
+            row["bare_nvcomp_seconds"] = row["seconds"] * 0.8
+            row["bare_nvcomp_GB_per_s"] = row["GB_per_s"] / 0.8
+    for row in [row for row in rows if row["table"] == "file" and row["contender"] == "gzarr"]:
+        slow = {**row, "seconds": 20 * row["seconds"], "GB_per_s": row["GB_per_s"] / 20}
+        rows.append({**slow, "contender": "zarr-python, GPU mode"})
+        rows.append({**row, "contender": "gzarr, small reads on the host"})
+    return {**result, "device": "cuda", "small": False, "rows": rows}
+
+
 def test_only_a_gpu_makes_a_table(result: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "gpu-emulated.json").write_text(json.dumps({**result, "small": False}))
     (tmp_path / "gpu-small.json").write_text(json.dumps({**result, "device": "cuda"}))
-    assert gpu_table.tables(tmp_path) == gpu_table.NOT_MEASURED
-    measured = {**result, "device": "cuda", "small": False}
-    for row in measured["rows"]:
-        if row["table"] == "resident":
-            row["bare_nvcomp_seconds"] = row["seconds"] * 0.8
-    (tmp_path / "gpu-one.json").write_text(json.dumps(measured))
     text = gpu_table.tables(tmp_path)
-    lines = [line for line in text.splitlines() if line.startswith("| ")]
-    assert len(lines) == 2 + 4 * len(list(gpu.cases(small=True)))
+    assert text.startswith(gpu_table.NOT_MEASURED)
+    assert text.count("| not measured | not measured | not measured |") == len(GOALS)
+    assert gpu_table.plots(tmp_path) == {}
+    (tmp_path / "gpu-one.json").write_text(json.dumps(as_if_on_a_gpu(result)))
+    text = gpu_table.tables(tmp_path)
+    stored = [case for case in gpu_cases.cases(small=True) if isinstance(case, gpu_cases.Case)]
+    reads = [line for line in text.splitlines() if line.startswith("| ") and "KiB | " in line]
+    assert len(reads) == sum(len(gpu_cases.selections(case)) for case in stored) + len(stored)
     assert "| blosc-lz4 | 4 KiB | plain | whole |" in text
     assert "| 0.80 |" in text
     assert "GPU mode needs a GPU" in text
+    assert "](gpu-one-roofline.svg)" in text
+    assert "`python -m benchmarks.gpu --small`" in text
+    assert set(gpu_table.plots(tmp_path)) == {"gpu-one-roofline.svg"}
+
+
+def test_goals_are_judged_by_the_worst_case(result: dict[str, Any]) -> None:
+    measured = as_if_on_a_gpu(result)
+    lines = goals_table(measured).splitlines()
+    assert sum("not measured" in line for line in lines) == 0
+    (resident,) = (line for line in lines if "bare nvCOMP on the same streams" in line)
+    assert "| 0.80 | 0.80 (" in resident
+    (gpu_mode,) = (line for line in lines if "GPU mode" in line)
+    assert "| >= 10 | 20.00 | 20.00 (" in gpu_mode
+    assert gpu_mode.endswith("| yes |")
+    worst = next(row for row in measured["rows"] if row["contender"] == "zarr-python, GPU mode"
+                 and row["selection"] == "whole")  # fmt: skip
+    worst["seconds"] /= 10
+    (gpu_mode,) = (line for line in goals_table(measured).splitlines() if "GPU mode" in line)
+    assert "| 20.00 | 2.00 (blosc-lz4, 4 KiB, plain) | no |" in gpu_mode
+    memory = next(row for row in measured["rows"] if row["table"] == "memory")
+    assert goals_table(measured).splitlines()[-1].endswith("| yes |")
+    memory["peak_nbytes"] = memory["cap_nbytes"] + 1
+    assert goals_table(measured).splitlines()[-1].endswith("| no |")
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_the_plot_shows_every_point_within_its_axes(result: dict[str, Any], complete: bool) -> None:
+    shown = as_if_on_a_gpu(result) if complete else {**result, "rows": [], "ceilings": {}}
+    drawn = ET.fromstring(gpu_plot.plot(shown))
+    circles = [c for c in drawn.iter() if c.tag.endswith("circle") and len(c)]
+    points = [*gpu_plot.file_points(shown), *gpu_plot.stream_points(shown)]
+    assert len(circles) == len(points)
+    if not complete:
+        return
+    assert len(points) == 3 * 2 + (3 + 6 - 1) * 2  # "none" has no streams
+    assert all(60 <= float(c.get("cy")) <= 60 + gpu_plot.PANEL_HEIGHT for c in circles)
+    assert all(0 <= float(c.get("cx")) <= gpu_plot.WIDTH for c in circles)
+    text = "".join(drawn.itertext())
+    assert text.count("device copy") == 2
+    assert "raw read" in text
+    assert "no GPU, speeds mean nothing" in text
+
+
+def test_a_roof_has_the_slope_of_its_rate() -> None:
+    panel = gpu_plot.Panel(0, 0, (0, 1), (0, 2))
+    assert panel.at(1, 1) == (0, gpu_plot.PANEL_HEIGHT)
+    assert panel.at(10, 100) == (gpu_plot.PANEL_WIDTH, 0)
+    assert panel.at(10, 10) == (gpu_plot.PANEL_WIDTH, gpu_plot.PANEL_HEIGHT / 2)
+    assert panel.at(10, 1e9) == (gpu_plot.PANEL_WIDTH, 0)
+
+
+def test_the_plots_are_those_of_the_results() -> None:
+    shown = {path.name: path.read_text() for path in (ROOT / "docs").glob("*roofline*")}
+    assert shown == gpu_table.plots(ROOT / "benchmarks" / "results")
 
 
 @pytest.mark.skipif(find_missing() is None, reason="this machine has a usable GPU")

@@ -12,9 +12,10 @@ import gzarr
 from gzarr import codecs
 from gzarr.errors import ChunkError
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.crossover import CUDA, NEVER, Crossover, crossover_for
+from gzarr.gpu.crossover import NEVER, Crossover, crossover_for
 from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.measured import REASONED, SMALL_WRITES
 from tests.gpu.test_values import Strangers, Tagged
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
@@ -52,7 +53,10 @@ def test_an_emulated_device_decodes_everything():
     assert crossover_for(EmulatedDevice()) is NEVER
     device = EmulatedDevice()
     device.xp = object()
-    assert crossover_for(device) is CUDA
+    for crossover in (crossover_for(device), crossover_for(device, SMALL_WRITES)):
+        assert crossover.nchunks
+        assert crossover.basis == REASONED
+    assert str(crossover_for(device)).endswith("are decoded on the host (reasoned, not measured)")
 
 
 def test_small_reads_are_one_upload_and_placement_says_so():

@@ -5,6 +5,7 @@ Nothing here runs on a GPU. What is checked is argument passing: streams, addres
 
 from __future__ import annotations
 
+import collections
 import gc
 import gzip
 import importlib.util
@@ -23,7 +24,8 @@ from numcodecs import Blosc, Zlib, Zstd
 
 import gzarr
 from benchmarks import gpu as benchmark
-from benchmarks import gpu_questions, gpu_reads, gpu_sums
+from benchmarks import gpu_cases, gpu_questions, gpu_reads, gpu_sums
+from benchmarks.gpu_peers import PEERS
 from benchmarks.on_gpu import Gpu, Tables, wall_seconds
 from gzarr.gpu import kernels, nvcomp
 from gzarr.gpu.backend import GpuBackend
@@ -450,7 +452,8 @@ def test_members_of_gzip_are_what_they_are_called() -> None:
     assert bytes(Zstd().decode(gpu_questions.zstd_without_size(gpu_questions.TEXT))) == gpu_questions.TEXT
 
 
-MEASUREMENTS = ["bandwidths", "launch_costs", "sum_rates", "place_box_variants", "small_reads", "readers", "lanes"]
+MEASUREMENTS = ["bandwidths", "launch_costs", "sum_rates", "place_box_variants", "small_reads"]
+MEASUREMENTS += ["small_writes", "readers", "lanes"]
 
 
 @pytest.mark.parametrize("name", [*MEASUREMENTS, "auto_reader"])
@@ -498,12 +501,23 @@ def test_streams_are_counted(gpu: Gpu, codec: str, monkeypatch: pytest.MonkeyPat
 def test_the_benchmark_runs_through(gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its branches for CUDA, on the double; the file stays in a temporary folder."""
     monkeypatch.setattr(benchmark, "open_gpu", lambda: gpu)
-    some = [benchmark.Case("blosc-lz4", 16 << 10, "sharded"), benchmark.Case("zstd", 4 << 10, "plain")]
+    some = [
+        gpu_cases.Case("blosc-lz4", 4 << 10, "sharded", 256, full=True),
+        gpu_cases.Case("zstd", 4 << 10, "plain", 256),
+        gpu_cases.StreamsCase("lz4", 70),
+    ]
     monkeypatch.setattr(benchmark, "cases", lambda *, small: some)
     result = json.loads(benchmark.run(tmp_path, "cuda", 60, small=True).read_text())
     assert result["machine"]["gpu"] == "no GPU: a double"
     own = [row for row in result["rows"] if row["contender"] == "gzarr"]
-    assert len(own) == 2 * 5
-    assert all(row["bare_nvcomp_seconds"] > 0 for row in own if row["table"] == "resident")
-    missing = {"raw KvikIO", "zarr-python, GPU mode", *benchmark.PEERS}
-    assert {row["contender"] for row in result["failed"]} <= missing - {"gzarr on the CPU, upload"}
+    assert collections.Counter(row["table"] for row in own) == {
+        "resident": 2,
+        "streams": 1,
+        "file": 5 + 3,
+        "write": 2,
+        "memory": 2,
+    }
+    assert all(row["bare_nvcomp_seconds"] > 0 for row in own if row["table"] in ("resident", "streams"))
+    assert all(0 < row["peak_nbytes"] <= row["cap_nbytes"] for row in own if row["table"] == "memory")
+    assert sum("small reads" in row["contender"] for row in result["rows"]) == 3 + 2
+    assert {row["contender"] for row in result["failed"]} <= set(PEERS) - {"gzarr on the CPU, upload"}

@@ -1,0 +1,19 @@
+"""Where files of the GPU backend are kept between processes: compiled kernels, results of the self-check."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_folder(name: str) -> Path | None:
+    """A folder in the user's cache, made if need be; None if there is none of the user's own that can be written."""
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(base) / "gzarr" / name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK) and folder.stat().st_uid == os.getuid():
+            return folder
+    except (OSError, RuntimeError):  # RuntimeError: there is no home
+        pass
+    return None

@@ -1,0 +1,122 @@
+"""Does this GPU answer as the CPU does? Small arrays of every codec, read and written on a device, bit for bit.
+
+It runs in a process of its own (`gzarr.gpu.trust`), once for a GPU and its software, before ``device="auto"`` takes it.
+Reads are strict, so that nothing passes because the host did it. Formats that only nvCOMP writes, and those whose
+extra is not installed, cannot be made here and are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from numcodecs import (
+    CRC32,
+    LZ4,
+    Adler32,
+    AsType,
+    BitRound,
+    Blosc,
+    Delta,
+    FixedScaleOffset,
+    Fletcher32,
+    PackBits,
+    Quantize,
+    Shuffle,
+    Zlib,
+)
+
+from gzarr import codecs
+from gzarr.api import create_array, open_array
+from gzarr.errors import MissingExtraError
+
+SHAPE, CHUNKS = (96, 80), (40, 33)
+#: How arrays are opened on the device, besides strict: with little memory, and without KvikIO, which is no must.
+OPTIONS: dict[str, Any] = {"max_device_nbytes": 64 << 20, "reader": "host"}
+
+
+_V2: dict[str, Any] = {"zarr_format": 2, "compressor": None}
+#: What is checked: keywords of `gzarr.create_array`.
+CASES: dict[str, dict[str, Any]] = {
+    "no codec": {"compressors": None},
+    "big-endian, transposed": {**_V2, "dtype": ">i4", "order": "F"},
+    "blosc lz4, byte shuffle": {"compressors": codecs.BloscCodec("lz4", 5, "shuffle")},
+    "blosc zstd, bit shuffle": {"compressors": codecs.BloscCodec("zstd", 5, "bitshuffle")},
+    "blosc zlib": {**_V2, "compressor": Blosc("zlib", 5, Blosc.SHUFFLE)},
+    "zstd": {"compressors": codecs.ZstdCodec(3)},
+    "zstd and crc32c": {"compressors": [codecs.ZstdCodec(3, checksum=True), codecs.Crc32cCodec()]},
+    "gzip": {"compressors": codecs.GzipCodec(5)},
+    "zlib": {**_V2, "compressor": Zlib(5)},
+    "lz4": {**_V2, "compressor": LZ4()},
+    "sharding": {"chunks": (16, 8), "shards": (48, 40), "compressors": codecs.ZstdCodec(1)},
+    "delta and shuffle": {**_V2, "dtype": "i4", "filters": [Delta("i4"), Shuffle(4)], "compressor": LZ4()},
+    "fixedscaleoffset": {**_V2, "dtype": "f8", "filters": [FixedScaleOffset(0, 8, "f8", "i4")]},
+    "quantize": {**_V2, "dtype": "f8", "filters": [Quantize(3, "f8", "f4")]},
+    "bitround": {**_V2, "filters": [BitRound(7)]},
+    "astype": {**_V2, "dtype": "f8", "filters": [AsType("f4", "f8")]},
+    "packbits": {**_V2, "dtype": "bool", "filters": [PackBits()]},
+    "scale_offset": {"dtype": "f8", "filters": codecs.ScaleOffsetCodec(offset=3.0, scale=2.0), "compressors": None},
+    "cast_value": {"dtype": "f8", "filters": codecs.CastValueCodec("float32"), "compressors": None},
+    **{kind.codec_id: {**_V2, "filters": [kind()]} for kind in (CRC32, Adler32, Fletcher32)},
+    "nvcomp.deflate": {"compressors": codecs.NvcompDeflateCodec()},
+    "nvcomp.gdeflate": {"compressors": codecs.NvcompGdeflateCodec()},
+    "nvcomp.snappy": {"compressors": codecs.NvcompSnappyCodec()},
+}
+
+
+def find_faults(device: str) -> list[str]:
+    """What a device does not do as the CPU does, as phrases; nothing if all is well. device: such as "cuda:0"."""
+    faults = []
+    for name, keywords in CASES.items():
+        try:
+            fault = _fault(device, keywords)
+        except MissingExtraError:
+            continue
+        except Exception as error:  # noqa: BLE001 - whatever a driver or a library raises is the answer
+            fault = f"{type(error).__name__}: {error}"
+        if fault:
+            faults.append(f"{name}: {fault}")
+    return faults
+
+
+def main(device: str = "cuda:0") -> None:
+    """Check a device; the last line of the output is the faults, as JSON."""
+    print("\n" + json.dumps(find_faults(device)), flush=True)  # noqa: T201 - its parent process reads it
+
+
+def _data(dtype: Any) -> np.ndarray[Any, Any]:
+    """Smooth numbers with noise in their last digits, as measurements have."""
+    rows = np.add.outer(*(np.sin(np.linspace(0, 20, n)) for n in SHAPE))
+    noise = np.random.default_rng(0).normal(0, 0.01, SHAPE)
+    return np.asarray(1000 * (rows + noise)).astype(dtype)
+
+
+def _fault(device: str, keywords: dict[str, Any]) -> str:
+    """What is wrong with one kind of array, or ""."""
+    keywords = {"dtype": "f4", "chunks": CHUNKS, **keywords}
+    dtype = np.dtype(keywords.pop("dtype"))
+    data = _data(dtype)
+    on_cpu = create_array({}, data=data, device="cpu", **keywords)
+    on_device = on_cpu.to(device, strict=True, **OPTIONS)
+    for key in (np.s_[...], np.s_[3:90:2, ::-3], np.s_[50]):
+        if not _same(on_device[key], on_cpu[key]):
+            return f"another answer than the CPU's for [{key}]"
+    points = tuple(np.random.default_rng(1).integers(0, n, 50) for n in SHAPE)
+    if not _same(on_device.vindex[points], on_cpu.vindex[points]):
+        return "another answer than the CPU's for points"
+    plain = create_array({}, data=data, chunks=CHUNKS, compressors=None, device="cpu")
+    values = plain.to(device, strict=True, **OPTIONS)[...]
+    written = create_array({}, shape=SHAPE, dtype=dtype, device=device, strict=False, **OPTIONS, **keywords)
+    written[...] = values
+    written[5:70, 11:60] = values[5:70, 11:60]
+    found = open_array(written.store, mode="r", device="cpu")[...]
+    return "" if _same(found, on_cpu[...]) else "the CPU reads other values than were written from the device"
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    """Whether an array on either side has the very bytes of one on the host."""
+    found, wanted = np.asarray(found.get() if hasattr(found, "get") else found), np.asarray(wanted)
+    native = wanted.astype(wanted.dtype.newbyteorder("="))
+    found = found.astype(found.dtype.newbyteorder("="))
+    return (found.shape, found.dtype, found.tobytes()) == (native.shape, native.dtype, native.tobytes())

@@ -1,0 +1,29 @@
+"""``device="auto"`` takes real hardware: the self-check passes, in this process and in one of its own."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+import gzarr
+from gzarr import selfcheck
+from gzarr.gpu import probe, trust
+
+pytestmark = pytest.mark.gpu
+
+
+def test_the_self_check_passes(cuda: Any) -> None:
+    assert selfcheck.find_faults("cuda:0") == []
+
+
+def test_the_self_check_passes_in_a_process_of_its_own_in_time() -> None:
+    start = time.perf_counter()
+    assert trust.run_self_check(trust.TIMEOUT_S) == []
+    assert time.perf_counter() - start < trust.TIMEOUT_S / 2
+
+
+def test_auto_is_the_gpu() -> None:
+    assert probe.identify(0).name
+    assert gzarr.zeros(3, device="auto").device == "cuda:0"
