@@ -13,7 +13,7 @@ from gzarr.access import NAMES as ACCESS
 from gzarr.access import Access, take_access
 from gzarr.array import Array
 from gzarr.backend import Backend
-from gzarr.creation import UNSET, ArrayOptions, array_meta, new_group_meta
+from gzarr.creation import array_meta, new_group_meta
 from gzarr.devices import DEVICE_OPTIONS, take_backend
 from gzarr.errors import (
     ArrayNotFoundError,
@@ -30,6 +30,7 @@ from gzarr.metadata.catalog import may_be_consolidated, open_consolidated_node, 
 from gzarr.metadata.consolidated import DEFAULT_KEY, consolidate
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
+from gzarr.options import UNSET, ArrayOptions
 from gzarr.storage import LocalStore, ZipStore, open_store
 from gzarr.storage.base import Store
 
@@ -78,9 +79,10 @@ def create_array(
     chunk_key_encoding: {"name": "default" or "v2", "separator": "/" or "."}.
     overwrite: whether to delete what is stored there.
     device: where reads give their results: "auto", "cpu", "cuda", "cuda:N".
-    kwargs: the rest of `gzarr.creation.ArrayOptions`: object_codec, dimension_separator, write_empty_chunks; of
-        `gzarr.access.Access`: synchronizer, chunk_store, meta_array, chunk_cache, allow_pickle; options of the device:
-        stream, max_device_nbytes, strict, reader (see `gzarr.devices.backend_for`).
+    kwargs: the rest of `gzarr.options.ArrayOptions`: layout ("gpu" for chunks, shards and a compressor that suit
+        GPUs), object_codec, dimension_separator, write_empty_chunks; of `gzarr.access.Access`: synchronizer,
+        chunk_store, meta_array, chunk_cache, allow_pickle; options of the device: stream, max_device_nbytes, strict,
+        reader (see `gzarr.devices.backend_for`).
     Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError, TypeError for unknown keywords.
 
     >>> z = create_array(shape=(100, 100), chunks=(10, 10), dtype="i4")
@@ -147,7 +149,7 @@ def array(data: Any, **kwargs: Any) -> Array:
     array([2, 4])
     """
     chunks = getattr(data, "chunks", None)
-    if chunks is not None and kwargs.get("chunks") is None and "shards" not in kwargs:
+    if chunks is not None and kwargs.get("chunks") is None and not {"shards", "layout"} & kwargs.keys():
         kwargs["chunks"] = chunks
     return create_array(data=data, **kwargs)
 
@@ -452,7 +454,11 @@ def save_array(store: Any, arr: Any, *, path: str | None = None, **kwargs: Any) 
 
 
 def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int | None = None, **kwargs: Any) -> None:
-    """Save several arrays in a group: keywords by name, others as ``arr_0``, ``arr_1``, ..."""
+    """Save several arrays in a group: keywords by name, others as ``arr_0``, ``arr_1``, ...
+
+    ``layout="gpu"`` is no array but the layout of all of them: see `create_array`.
+    """
+    layout = kwargs.pop("layout") if isinstance(kwargs.get("layout"), str) else None
     store = _with_options(store, kwargs)
     if not args and not kwargs:
         raise ValueError("at least one array must be given")
@@ -463,10 +469,11 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     values = {name: value if hasattr(value, "shape") else np.asarray(value) for name, value in values.items()}
     values = {name: value[...] if isinstance(value, Array) else value for name, value in values.items()}
     for value in values.values():
-        array_meta(ArrayOptions(shape=value.shape, dtype=arrays.dtype_of(value, {}), zarr_format=zarr_format))
+        dtype = arrays.dtype_of(value, {})
+        array_meta(ArrayOptions(shape=value.shape, dtype=dtype, zarr_format=zarr_format, layout=layout))
     root = open_group(opened, "w", path=where, zarr_format=zarr_format)
     for name, value in values.items():
-        root.create_array(name, data=value)
+        root.create_array(name, data=value, layout=layout)
     _close_if_ours(store, opened)
 
 

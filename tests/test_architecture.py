@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "gzarr"
 #: Lowest first. An import goes to a lower floor, or sideways inside a folder. "__init__" is the package itself.
 FLOORS = (
     {"errors", "config", "locks", "changes"},
-    {"dtypes", "selection", "grid", "keys", "offload", "storage"},
+    {"dtypes", "selection", "grid", "keys", "offload", "options", "storage"},
     {"codecs", "shard", "plan", "chunking"},
     {"layout"},
     {"metadata"},
@@ -22,7 +22,7 @@ FLOORS = (
     {"cpu", "chunk_cache", "drawing", "indexing", "info", "node", "notebook"},
     {"gpu"},  # above cpu: steps that the GPU lacks run there
     {"devices", "engine", "values"},
-    {"access", "bind", "resizing"},
+    {"access", "bind", "gpu_layout", "resizing"},
     {"array"},
     {"attributes", "creation"},
     {"arrays"},
