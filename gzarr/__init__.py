@@ -115,7 +115,15 @@ _CODECS = frozenset(
 )
 
 
+# What few programs use.
+_ADVICE = frozenset({"Advice", "GroupAdvice", "advise"})
+
+
 def __getattr__(name: str) -> object:
+    if name in _ADVICE:
+        from gzarr import advising
+
+        return getattr(advising, name)
     if name in _STORES:
         return getattr(storage, name)
     if name in _CODECS:
@@ -126,10 +134,11 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_STORES, *_CODECS})
+    return sorted({*globals(), *_STORES, *_CODECS, *_ADVICE})
 
 
 __all__ = [
+    "Advice",
     "Array",
     "ArrayNotFoundError",
     "ChunkCache",
@@ -140,6 +149,7 @@ __all__ = [
     "DeviceError",
     "DirectoryStore",
     "Group",
+    "GroupAdvice",
     "GroupNotFoundError",
     "GzarrError",
     "LRUStoreCache",
@@ -154,6 +164,7 @@ __all__ = [
     "ThreadSynchronizer",
     "ZipStore",
     "__version__",
+    "advise",
     "aopen",
     "aopen_array",
     "aopen_group",

@@ -94,9 +94,10 @@ def gpu_has_dtype(dtype: np.dtype[Any]) -> bool:
     return has_dtype(dtype)
 
 
-def gpu_placement(steps: tuple[Step, ...], chunk: ArrayRepr) -> tuple[Placement, ...]:
+def gpu_placement(steps: tuple[Step, ...], chunk: ArrayRepr, *, whole_records: bool = True) -> tuple[Placement, ...]:
     """Where a GPU would run each step of a chain, and why, as its tables say. Needs no GPU, nor its libraries.
 
+    whole_records: whether records are read whole, which the host does, or field by field.
     Raises: UnknownCodecError, MissingExtraError, as `Backend.prepare`.
     """
     from gzarr.gpu.plan import make_device_plan
@@ -105,7 +106,7 @@ def gpu_placement(steps: tuple[Step, ...], chunk: ArrayRepr) -> tuple[Placement,
     if chunk.nbytes is None:
         return tuple(Placement(step.spec.name, "host", "Python objects live on the host") for step in steps)
     placement = make_device_plan(steps, chunk, host.codecs, _AnyGpu(), strict=False)[1]  # type: ignore[arg-type]
-    if gpu_has_dtype(chunk.dtype):
+    if gpu_has_dtype(chunk.dtype) or (chunk.dtype.names is not None and not whole_records):
         return placement
     why = f"arrays on a GPU cannot have dtype {chunk.dtype}"
     if chunk.dtype.names is not None:

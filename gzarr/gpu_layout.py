@@ -27,8 +27,9 @@ from gzarr.dtypes import parse_dtype
 from gzarr.errors import MetadataError
 from gzarr.options import ArrayOptions, as_list, is_default
 
-#: How an array is read; see `gzarr.advise`.
+#: How an array is read; see `gzarr.advising.access`.
 Access: TypeAlias = Literal["batch", "plane", "volume", "random"]
+ACCESSES: tuple[Access, ...] = ("batch", "plane", "volume", "random")
 
 #: Decoded bytes of the largest chunk in a shard; the smallest is near half of it.
 CHUNK_NBYTES = 256 << 10
@@ -59,23 +60,33 @@ def lay_out(options: ArrayOptions, shape: tuple[int, ...], dtype: np.dtype[Any],
     """
     if options.layout is None:
         return options
-    if options.layout != "gpu":
-        raise MetadataError(f"layout must be 'gpu' or None, got {options.layout!r}")
+    access = _access(options.layout)
     if not is_for_gpu(dtype):
         return replace(options, layout=None)
     if sharded and options.shards is not False:
         _check_addressable(options)
-    chunks, shards = _shapes(options, shape, max(dtype.itemsize, 1), sharded=sharded)
+    chunks, shards = _shapes(options, shape, max(dtype.itemsize, 1), access, sharded=sharded)
     options = replace(options, layout=None, chunks=chunks, shards=shards)
     if all(is_default(v) for v in (options.compressor, options.compressors, options.codecs)):
         options = replace(options, compressors=[compressor_for(dtype)])
     return options
 
 
+def _access(layout: Any) -> Access | None:
+    """The access that a layout is for. Raises: MetadataError for an unknown layout."""
+    for access in (None, *ACCESSES):
+        if layout == ("gpu" if access is None else f"gpu:{access}"):
+            return access
+    raise MetadataError(
+        f"layout must be 'gpu', {', '.join(repr('gpu:' + a) for a in ACCESSES)} or None, got {layout!r}"
+    )
+
+
 def chooses(keywords: Mapping[str, Any], dtype: Any) -> bool:
     """Whether keywords have a layout that chooses anew what an array with a dtype, by default, takes from another."""
     if keywords.get("layout") is None:
         return False
+    _access(keywords["layout"])
     return is_for_gpu(parse_dtype(dtype if keywords.get("dtype") is None else keywords["dtype"]).dtype)
 
 
@@ -125,12 +136,18 @@ def choose_shards(shape: Sequence[int], chunks: Sequence[int], itemsize: int) ->
     return tuple(c * n for c, n in zip(chunks, counts, strict=True)) if max(counts) > 1 else None
 
 
-def _shapes(options: ArrayOptions, shape: tuple[int, ...], itemsize: int, *, sharded: bool) -> tuple[Any, Any]:
+def _shapes(
+    options: ArrayOptions, shape: tuple[int, ...], itemsize: int, access: Access | None, *, sharded: bool
+) -> tuple[Any, Any]:
     """(chunks, shards): those given, and what suits them. Raises: MetadataError."""
+
+    def choice(*, sharded: bool) -> tuple[int, ...]:
+        return choose_chunks(shape, itemsize, access=access, sharded=sharded)
+
     chunks, shards = options.chunks, options.shards
     free = chunks is None or _is_auto(chunks)
     if shards is False or (shards is None and not sharded):
-        return choose_chunks(shape, itemsize, sharded=False) if free else chunks, None
+        return choice(sharded=False) if free else chunks, None
     if shards is not None and not _is_auto(shards):
         return _dividing(shards, shape, itemsize) if free else chunks, shards
     if not sharded:
@@ -140,7 +157,7 @@ def _shapes(options: ArrayOptions, shape: tuple[int, ...], itemsize: int, *, sha
             f"layout='gpu' puts chunks of one shape into shards, but chunks={chunks!r} vary: leave out one of the two, "
             "or pass shards=False"
         )
-    inner = choose_chunks(shape, itemsize) if free else parse_chunks(chunks, shape, itemsize)
+    inner = choice(sharded=True) if free else parse_chunks(chunks, shape, itemsize)
     return inner, choose_shards(shape, inner, itemsize)
 
 

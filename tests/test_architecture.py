@@ -29,7 +29,7 @@ FLOORS = (
     {"group"},
     {"api"},
     {"asynchronous", "copying"},
-    {"convert"},
+    {"advising", "convert"},
     {"__init__"},
     {"demo", "interop"},
     {"cli"},
@@ -40,8 +40,20 @@ GPU_LIBRARIES = {"cupy", "cupyx", "nvcomp", "nvidia", "kvikio"}
 NAMES_GPU = {"gpu", "devices"}
 #: Format differences end in metadata/ and in the JSON of fill values. Creation takes the format as an argument, an
 #: array shows its codecs in the words of its format, the demo writes both, copies convert one into the other; Xarray
-#: has other defaults for each.
-KNOWS_FORMATS = {"metadata", "dtypes", "creation", "array", "arrays", "api", "demo", "interop", "copying", "convert"}
+#: has other defaults for each; advice has to know which has shards.
+KNOWS_FORMATS = {
+    "metadata",
+    "dtypes",
+    "creation",
+    "array",
+    "arrays",
+    "api",
+    "demo",
+    "interop",
+    "copying",
+    "convert",
+    "advising",
+}
 
 
 def imported_names(tree: ast.AST) -> Iterator[str]:

@@ -46,7 +46,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chunks", type=_lengths, metavar="N,N,...", help="shape of the chunks")
     parser.add_argument("--shards", type=_lengths, metavar="N,N,...", help="shape of the shards (v3)")
     parser.add_argument("--compressor", metavar="NAME[:LEVEL]", help="zstd:3, gzip, lz4, ..., or none")
-    parser.add_argument("--layout", choices=["gpu"], help="chunks, shards and compressor that suit GPUs")
+    parser.add_argument("--layout", metavar="gpu", help="chunks, shards and compressor that suit GPUs")
     parser.add_argument("--zarr-format", type=int, choices=[2, 3], help="default: as the source")
     parser.add_argument("--if-exists", choices=["raise", "replace", "skip"], default="raise", help="default: raise")
     parser.add_argument(
