@@ -169,9 +169,12 @@ def _ways(case: _Case, specs: tuple[CodecSpec, ...], regions: Regions) -> list[W
     """What is there, with the chain to have; the same chunks in shards; and what the layout for GPUs would choose."""
     array, now = case.array, case.sample.stored
     trial = regions.encoded(specs)
-    here = now if specs is case.specs else _estimated(case, now, specs, trial)
-    ways = [case.way({}, here)]
     chunks = _lengths(now)
+    here = now
+    if specs is not case.specs:
+        same_shape = Regions(array, chunks).encoded(specs)
+        here = _estimated(case, now, specs, same_shape if same_shape.nregions else trial)
+    ways = [case.way({}, here)]
     if _around(array):
         same = {"chunks": chunks, "shards": array.metadata.object_shape}
         ways = [_with_shape(case, same, replace(here, in_ranges=True))]
@@ -220,7 +223,11 @@ def _judge_geometry(ways: list[Way], now: Way, best: Way) -> list[Finding]:
     """What is a problem of how the array is stored now and none of the best way."""
     left = problems(best, ways)
     solved = [measure for measure in problems(now, [now, *ways]) if measure not in left]
-    return [Finding(m.about, explain(m, now, best), "change their shape") for m in solved if best.changes]
+    if not best.changes:
+        return []
+    sharded = "put them into shards" if best.changes.get("shards") else "other chunks"
+    remedy = {"chunks": "other chunks", "shards": sharded}
+    return [Finding(m.about, explain(m, now, best), remedy[m.about]) for m in solved]
 
 
 def _advice(
