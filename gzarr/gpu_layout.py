@@ -41,9 +41,9 @@ LEAST_CHUNK_NBYTES = 64 << 10
 PLAIN_FACTOR = 4
 #: Decoded bytes of the largest shard: a shard is rewritten whole, and held by whoever writes it.
 SHARD_NBYTES = 32 << 20
-#: Decoded bytes of a stream within a Blosc block. Blocks of elements of up to 16 bytes are split into one per byte.
+#: Decoded bytes of a stream. c-blosc 1.21 splits blocks of elements of up to 16 bytes into a stream for each of these
+#: bytes, and makes such blocks as many times longer than it is asked to.
 STREAM_NBYTES = 64 << 10
-_MOST_SPLITS = 16
 #: What a layout chooses anew in an array that is made like another.
 CHOSEN = frozenset({"chunks", "shards", "compressor", "compressors"})
 #: Stands for an axis that has nothing yet: it will be appended to.
@@ -68,7 +68,7 @@ def lay_out(options: ArrayOptions, shape: tuple[int, ...], dtype: np.dtype[Any],
     chunks, shards = _shapes(options, shape, max(dtype.itemsize, 1), access, sharded=sharded)
     options = replace(options, layout=None, chunks=chunks, shards=shards)
     if all(is_default(v) for v in (options.compressor, options.compressors, options.codecs)):
-        options = replace(options, compressors=[compressor_for(dtype)])
+        options = replace(options, compressors=[gpu_compressor()])
     return options
 
 
@@ -97,10 +97,9 @@ def is_for_gpu(dtype: np.dtype[Any]) -> bool:
     return gpu_has_dtype(dtype.base)
 
 
-def compressor_for(dtype: np.dtype[Any]) -> BloscCodec:
-    """Blosc with LZ4, a byte shuffle, and blocks that make streams of 64 KiB."""
-    splits = dtype.itemsize if dtype.itemsize <= _MOST_SPLITS else 1
-    return BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", blocksize=STREAM_NBYTES * max(splits, 1))
+def gpu_compressor() -> BloscCodec:
+    """Blosc with LZ4 and a byte shuffle, in streams of at most 64 KiB: what c-blosc makes of its block size."""
+    return BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", blocksize=STREAM_NBYTES)
 
 
 def choose_chunks(

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from gzarr.bind import find_shardings
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import complete, prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.devices import gpu_placement
-from gzarr.gpu_layout import compressor_for
+from gzarr.gpu_layout import gpu_compressor
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 
@@ -84,10 +82,10 @@ def _without(specs: tuple[CodecSpec, ...], at: int, chunk: ArrayRepr) -> tuple[C
     rest = (*specs[:at], *specs[at + 1 :])
     if spec.kind == "array_bytes" or is_serializer(spec, prepare(specs, chunk)[at].decoded):
         rest = tuple(s for s in rest if s.kind == "array_array")
-        return with_compressor(complete(rest, chunk, default_serializer=_bytes(specs, chunk)), chunk.dtype)
+        return with_compressor(complete(rest, chunk, default_serializer=_bytes(specs, chunk)))
     if spec.kind == "array_array" or spec.name in CHECKSUMS | _SHUFFLES:
         return complete(rest, chunk, default_serializer=_bytes(specs, chunk))
-    return with_compressor(specs[:at] + specs[at + 1 :], chunk.dtype)
+    return with_compressor(rest)
 
 
 def is_serializer(spec: CodecSpec, decoded: Any) -> bool:
@@ -100,11 +98,11 @@ def _bytes(specs: Sequence[CodecSpec], chunk: ArrayRepr) -> BytesCodec:
     return BytesCodec("little" if chunk.dtype.isnative else None) if known is None else known
 
 
-def with_compressor(specs: Sequence[CodecSpec], dtype: np.dtype[Any]) -> tuple[CodecSpec, ...]:
+def with_compressor(specs: Sequence[CodecSpec]) -> tuple[CodecSpec, ...]:
     """A chain with the compressor that suits GPUs; checksums stay, around it."""
     kept = [s for s in specs if s.kind not in {"bytes_bytes", "any"}]
     checksums = [s for s in specs if s.name in CHECKSUMS]
-    return (*kept, compressor_for(dtype), *checksums)
+    return (*kept, gpu_compressor(), *checksums)
 
 
 def is_shuffled(specs: Sequence[CodecSpec]) -> bool:

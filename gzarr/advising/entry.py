@@ -154,7 +154,7 @@ def _judge_chain(case: _Case, stuck: list[HostStep], regions: Regions) -> tuple[
             change = None if step.spec in specs else "leave it out" if about == "filters" else "replace it"
             findings.append(Finding(about, f"{step.spec.name} runs on the host: {step.why}", change))
     elif case.itemsize > 1 and compressors_of(specs) and not is_shuffled(specs) and regions.data:
-        with_shuffle = with_compressor(specs, meta.data_type.dtype)
+        with_shuffle = with_compressor(specs)
         gain = regions.encoded(specs).ratio / max(regions.encoded(with_shuffle).ratio, 1e-9)
         if gain > _SHUFFLE_GAIN:
             text = f"bytes are not shuffled; with Blosc's lz4 and shuffle {gain:.1f} times fewer would be stored"
