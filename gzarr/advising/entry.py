@@ -177,7 +177,7 @@ def _ways(case: _Case, specs: tuple[CodecSpec, ...], regions: Regions) -> list[W
     ways = [case.way({}, here)]
     if _around(array):
         same = {"chunks": chunks, "shards": array.metadata.object_shape}
-        ways = [_with_shape(case, same, replace(here, in_ranges=True))]
+        ways = [_with_shape(case, same, here)]
     if _has_shards(array) and not now.sharded and is_regular(now.grid):
         shards = choose_shards(array.shape, chunks, case.itemsize)
         if shards is not None:
@@ -203,10 +203,9 @@ def _with_shape(case: _Case, changes: Mapping[str, Any], like: Stored) -> Way:
         each = math.prod(o.bounds(0)[1] // n for o, n in zip(objects, inner, strict=True))
     nbytes = math.prod(changes["chunks"]) * case.itemsize
     encoded = like.encoded_nbytes * nbytes / max(like.chunk_nbytes, 1)
-    ranges = array.store.generation(array.path) is not None or like.in_ranges
     stored = replace(
         like, grid=grid, objects=objects, chunk_nbytes=nbytes, encoded_nbytes=encoded,
-        index_nbytes=16 * each + 4 if each else 0, in_ranges=ranges,
+        index_nbytes=16 * each + 4 if each else 0, in_ranges=case.sample.versions,
     )  # fmt: skip
     return case.way(dict(changes), stored)
 

@@ -56,7 +56,7 @@ def lack_of_streams(cost: Cost) -> float:
 
 MEASURES = (
     Measure("amplification", "chunks", lambda cost: cost.amplification, 2.0, 2.0),
-    Measure("read_amplification", "chunks", lambda cost: cost.read_amplification, 1.5, 0.0),
+    Measure("read_amplification", "chunks", lambda cost: cost.read_amplification, 1.5, 0.02),
     Measure("streams_per_wave", "chunks", lack_of_streams, 2.0, 2.0),
     Measure("chunks", "chunks", lambda cost: cost.chunks, 8.0, FULL_STREAMS),
     Measure("objects", "shards", lambda cost: cost.objects, 4.0, 16.0),

@@ -30,8 +30,9 @@ from gzarr.storage.base import Buffer, Request, host_view
 
 #: Chunks looked at, and regions encoded anew.
 NSAMPLED = 16
-#: Decoded bytes of stored chunks that may be read to have data to encode anew.
+#: Stored chunks, and decoded bytes of them, that may be read to have data to encode anew.
 TRIAL_NBYTES = 64 << 20
+TRIAL_NCHUNKS = 4096
 #: A shard that cannot be read in part is left out of the sample from this size on, in stored bytes.
 _WHOLE_NBYTES = 64 << 20
 #: What is encoded to ask a compressor how it cuts chunks is at most this long.
@@ -50,11 +51,13 @@ class Sample:
 
     Attributes:
         stored: as the model wants it.
+        versions: whether the store tells versions of objects apart, so that shards are read in ranges.
         nlooked: chunks looked at.
         nfound: those of them that are there.
     """
 
     stored: Stored
+    versions: bool
     nlooked: int
     nfound: int
 
@@ -102,16 +105,17 @@ def sample(array: Array) -> Sample:
     sizes: list[int] = []
     streams: list[float] = []
     looked = 0
+    versions = True
     chunk_nbytes = _nbytes(array, io.layout.grid)
     for coords in coords_at(io.layout.grid, array.shape):
-        nbytes, head = _look(io, coords, specs)
+        key, nbytes, head = _look(io, coords, specs)
         if nbytes is None:
             continue
         looked += 1
         if nbytes:
+            versions = io.store.generation(key) is not None
             sizes.append(nbytes)
             streams.append(_streams_in(head, specs, chunk_nbytes))
-    key = io.layout.key((0,) * array.ndim)
     wrapped = any(sharding.wrap for sharding in shardings)
     each = math.prod(
         (o.bounds(0)[1] - o.bounds(0)[0]) // (a.bounds(0)[1] - a.bounds(0)[0])
@@ -125,9 +129,9 @@ def sample(array: Array) -> Sample:
         present=len(sizes) / looked if looked else 1.0,
         streams=fmean(streams) if streams else streams_of(specs, array, chunk_nbytes),
         index_nbytes=16 * each + 4 if shardings else 0,
-        in_ranges=not wrapped and (array.store.generation(key) is not None or not sizes),
+        in_ranges=versions and not wrapped,
     )
-    return Sample(stored, looked, len(sizes))
+    return Sample(stored, versions, looked, len(sizes))
 
 
 def _nbytes(array: Array, grid: Grid) -> int:
@@ -136,28 +140,28 @@ def _nbytes(array: Array, grid: Grid) -> int:
     return math.prod(chunk_shape(grid, (0,) * len(grid))) * itemsize
 
 
-def _look(io: ArrayIO, coords: Coords, specs: Sequence[CodecSpec]) -> tuple[int | None, Buffer]:
-    """(stored bytes of a chunk, 0 if it is missing, None if nobody could tell cheaply; its first bytes)."""
+def _look(io: ArrayIO, coords: Coords, specs: Sequence[CodecSpec]) -> tuple[str, int | None, Buffer]:
+    """(key of its object, stored bytes of a chunk: 0 if missing, None if nobody can tell cheaply; its first bytes)."""
     store, layout = io.store, io.layout
     starts = [axis.bounds(c)[0] for axis, c in zip(layout.grid, coords, strict=True)]
     owner = tuple(axis.locate(s) for axis, s in zip(layout.objects, starts, strict=True))
     key = layout.key(owner)
     size = store.getsize(key)
     if size is None:
-        return 0, b""
+        return key, 0, b""
     if layout.objects is layout.grid:
         head = store.get_one(Request(key, 0, HEADER.size)) if _is_blosc(specs) else b""
-        return size, head or b""
+        return key, size, head or b""
     generation = store.generation(key)
     if generation is None and size > _WHOLE_NBYTES:
-        return None, b""
+        return key, None, b""
     (located,) = layout.locate(store, owner, [coords], generation, may_fetch=False)
     if located is None:
-        return 0, b""
+        return key, 0, b""
     if not isinstance(located, Request):
-        return host_view(located).nbytes, located
+        return key, host_view(located).nbytes, located
     head = store.get_one(Request(key, located.start, HEADER.size)) if _is_blosc(specs) else b""
-    return located.length or 0, head or b""
+    return key, located.length or 0, head or b""
 
 
 def _is_blosc(specs: Sequence[CodecSpec]) -> bool:
@@ -225,7 +229,7 @@ class Regions:
         if self._fill is None:
             return False
         chunk = ArrayRepr(data.dtype, data.shape, self._fill)
-        return bool(np.all(data.view(np.uint8) == np.full(data.shape, fill_of(chunk), data.dtype).view(np.uint8)))
+        return data.tobytes() == np.full(data.shape, fill_of(chunk), data.dtype).tobytes()
 
 
 def _regions(array: Array, chunks: tuple[int, ...]) -> list[NDArray[Any]]:
@@ -233,7 +237,7 @@ def _regions(array: Array, chunks: tuple[int, ...]) -> list[NDArray[Any]]:
     io = io_of(array)
     there = array.to("cpu")
     dtype = array.metadata.data_type.dtype
-    left = TRIAL_NBYTES
+    left, left_chunks = TRIAL_NBYTES, TRIAL_NCHUNKS
     found: list[NDArray[Any]] = []
     chunk = ArrayRepr(dtype, chunks, array.metadata.fill_value)
     starts = [tuple(i // c * c for i, c in zip(at, chunks, strict=True)) for at in positions(array.shape, NSAMPLED)]
@@ -241,8 +245,8 @@ def _regions(array: Array, chunks: tuple[int, ...]) -> list[NDArray[Any]]:
         stops = [min(s + c, n) for s, c, n in zip(start, chunks, array.shape, strict=True)]
         ends = zip(io.layout.grid, start, stops, strict=True)
         touched = math.prod(axis.locate(stop - 1) - axis.locate(first) + 1 for axis, first, stop in ends)
-        left -= touched * io.chunk_nbytes
-        if left < 0:
+        left, left_chunks = left - touched * io.chunk_nbytes, left_chunks - touched
+        if left < 0 or left_chunks < 0:
             break
         data = np.full(chunks, fill_of(chunk), dtype)
         region = tuple(slice(first, stop) for first, stop in zip(start, stops, strict=True))
