@@ -104,7 +104,7 @@ def test_a_layout_for_an_access_is_good_for_it(zarr_format: int, access: Any) ->
 
 LARGE = smooth((64, 128, 128))
 WHOLE, SLICES, BLOCKS = (64, 128, 128), (1, 128, 128), (32, 64, 64)
-BLOSCLZ = numcodecs.Blosc("blosclz")
+BLOSCLZ, BASE64 = numcodecs.Blosc("blosclz"), numcodecs.Base64()
 
 
 @pytest.mark.parametrize(
