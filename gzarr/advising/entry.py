@@ -99,6 +99,8 @@ def _advise(array: Array, access: Access, name: str) -> Advice:
     stuck = host_steps(case.specs, chunk_of(array.metadata, _lengths(found.stored)))
     regions = Regions(array, choose_chunks(array.shape, case.itemsize, access=access, sharded=_has_shards(array)))
     sampled += f"; {len(regions.data)} regions encoded anew"
+    if stuck:  # then the host decodes, and a GPU no stream at all
+        now = case.way({}, replace(found.stored, streams=0))
     specs, findings = _judge_chain(case, stuck, regions)
     ways = _ways(case, specs, regions)
     best = pick(ways)

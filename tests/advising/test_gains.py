@@ -127,10 +127,9 @@ def test_estimates_are_what_is_counted(stored: str, access: Any, monkeypatch: py
     for where, costs in ((store, advice.before), (copy, advice.after)):
         for counted, cost in zip(seen[where], costs, strict=True):
             assert (counted.chunks, counted.objects) == (cost.chunks, cost.objects)
-            if where is copy or "host" not in stored:  # streams that the host decodes are not seen
-                assert counted.streams_per_wave == pytest.approx(cost.streams_per_wave, rel=TOLERANCE)
+            assert counted.streams_per_wave == pytest.approx(cost.streams_per_wave, rel=TOLERANCE)
     for name, gain in advice.gains.items():
-        if name in Counted._fields and not (name == "streams_per_wave" and "host" in stored):
+        if name in Counted._fields:
             worst = min if name == "streams_per_wave" else max
             before, after = (worst(getattr(counted, name) for counted in seen[where]) for where in (store, copy))
             assert gain.ratio == pytest.approx(before / after, rel=TOLERANCE), name
