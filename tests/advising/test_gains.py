@@ -83,8 +83,8 @@ def watched(backend: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[lis
         yield waves, streams
 
 
-def count_read(store: CountingStore, probe: Probe, monkeypatch: pytest.MonkeyPatch) -> Counted:
-    array = gzarr.open_array(store, mode="r", device="emulated")  # anew: it knows no index yet
+def count_read(store: CountingStore, probe: Probe, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Counted:
+    array = gzarr.open_array(store, mode="r", device="emulated", **options)  # anew: it knows no index yet
     store.asked.clear()
     with watched(array.backend, monkeypatch) as (waves, streams):
         result = probe.read(array)
@@ -135,3 +135,14 @@ def test_estimates_are_what_is_counted(stored: str, access: Any, monkeypatch: py
             assert gain.ratio == pytest.approx(before / after, rel=TOLERANCE), name
     chunks = [key for key in copy if "zarr.json" not in key and ".z" not in key]
     assert advice.gains["stored_nbytes"].after == pytest.approx(sum(len(copy[k]) for k in chunks), rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("shards", [None, (12, 72, 72)])
+def test_waves_are_those_of_the_device(shards: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, small = CountingStore(), {"max_device_nbytes": 4 << 20}
+    gzarr.create_array(store, data=DATA, chunks=(1, 72, 72), shards=shards, compressors=numcodecs.LZ4())
+    advice = gzarr.advise(gzarr.open_array(store, mode="r", device="emulated", **small))
+    (probe,), (cost,) = probes_of("volume", DATA.shape), advice.before
+    counted = count_read(store, probe, monkeypatch, **small)
+    assert counted.streams_per_wave == pytest.approx(cost.streams_per_wave, rel=TOLERANCE)
+    assert cost.streams_per_wave < cost.streams / 2
