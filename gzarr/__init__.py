@@ -16,7 +16,6 @@ from gzarr.api import (
     full,
     full_like,
     group,
-    load,
     ones,
     ones_like,
     open,
@@ -24,9 +23,6 @@ from gzarr.api import (
     open_consolidated,
     open_group,
     open_like,
-    save,
-    save_array,
-    save_group,
     tree,
     zeros,
     zeros_like,
@@ -54,6 +50,7 @@ from gzarr.errors import (
     StoreError,
 )
 from gzarr.group import Group
+from gzarr.saving import load, save, save_array, save_group
 from gzarr.storage import (
     DirectoryStore,
     LocalStore,

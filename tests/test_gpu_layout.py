@@ -267,3 +267,12 @@ def test_zarr_python_reads_and_writes_it(tmp_path: Path, shape: tuple[int, ...],
         theirs[:1] = 7
         data[:1] = 7
         assert np.array_equal(z[...], data)
+
+
+@pytest.mark.parametrize(("zarr_format", "driver"), [(2, "zarr"), (3, "zarr3")])
+def test_tensorstore_reads_it(tmp_path: Path, zarr_format: int, driver: str) -> None:
+    tensorstore = pytest.importorskip("tensorstore")
+    gzarr.save(tmp_path / "a.zarr", DATA, layout="gpu", zarr_format=zarr_format)
+    store = {"driver": "file", "path": str(tmp_path / "a.zarr")}
+    theirs = tensorstore.open({"driver": driver, "kvstore": store}).result()
+    assert np.array_equal(theirs.read().result(), DATA)

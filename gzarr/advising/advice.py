@@ -100,7 +100,8 @@ class Advice:
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.name}: {self.summary}"
-        yield f'read as "{self.access}": {", ".join(cost.name for cost in self.before)}'
+        if self.before:
+            yield f'read as "{self.access}": {", ".join(cost.name for cost in self.before)}'
         yield f"looked at: {self.sampled}"
         yield from (f"- {finding}" for finding in self.findings)
         if not self.changes:

@@ -29,6 +29,7 @@ from gzarr.array import Array
 from gzarr.bind import find_shardings
 from gzarr.chunking import parse_grid
 from gzarr.codecs.spec import CodecSpec
+from gzarr.errors import MissingExtraError, UnknownCodecError
 from gzarr.gpu_layout import Access, choose_chunks, choose_shards, is_for_gpu
 from gzarr.grid import is_regular, nchunks
 from gzarr.group import Group
@@ -49,8 +50,7 @@ def advise(what: Any, access: Access = "volume", *, path: str | None = None) -> 
     access: how it is read: "batch": samples of axis 0 in random order; "plane": one index of any axis; "volume":
         everything; "random": single elements (`gzarr.advising.access`).
     Returns: the advice; ``advice.apply(dest)`` carries it out.
-    Raises: NodeNotFoundError, ValueError for an unknown access, MissingExtraError or UnknownCodecError for arrays that
-        cannot be decoded here, ChunkError for damaged ones.
+    Raises: NodeNotFoundError, ValueError for an unknown access, ChunkError for damaged arrays.
 
     >>> import gzarr
     >>> z = gzarr.create_array(shape=(512, 512), chunks=(8, 8), dtype="i4")
@@ -87,7 +87,11 @@ class _Case:
 
 
 def _advise(array: Array, access: Access, name: str) -> Advice:
-    found = sample(array)
+    try:
+        found = sample(array)
+    except (UnknownCodecError, MissingExtraError) as error:
+        what = f"{array.dtype} {array.shape}"
+        return Advice(name, what, access, "nothing", (Finding("codec", str(error)),), {}, {}, (), (), array)
     case = _Case(array, access, specs_of(array.metadata), found, probes_of(access, array.shape), _wave(array))
     now = case.way({}, found.stored)
     sampled = f"{found.nlooked} of {nchunks(found.stored.grid):,} chunks, {found.nfound} of them stored"

@@ -154,6 +154,13 @@ def test_data_that_no_gpu_has_are_named() -> None:
     assert "the host reads" in str(advice)
 
 
+def test_codecs_that_are_not_here_are_named() -> None:
+    group = gzarr.group(zarr_format=2)
+    group.create_array("a", data=DATA, compressor=numcodecs.Zlib(1))
+    group.store["a/.zarray"] = group.store["a/.zarray"].replace(b'"zlib"', b'"strange"')
+    assert "strange" in str(gzarr.advise(gzarr.open_group(group.store)))
+
+
 # -- places ------------------------------------------------------------------------------------------------------
 
 
