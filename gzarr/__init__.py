@@ -16,7 +16,6 @@ from gzarr.api import (
     full,
     full_like,
     group,
-    load,
     ones,
     ones_like,
     open,
@@ -24,9 +23,6 @@ from gzarr.api import (
     open_consolidated,
     open_group,
     open_like,
-    save,
-    save_array,
-    save_group,
     tree,
     zeros,
     zeros_like,
@@ -54,6 +50,7 @@ from gzarr.errors import (
     StoreError,
 )
 from gzarr.group import Group
+from gzarr.saving import load, save, save_array, save_group
 from gzarr.storage import (
     DirectoryStore,
     LocalStore,
@@ -115,7 +112,15 @@ _CODECS = frozenset(
 )
 
 
+# What few programs use.
+_ADVICE = frozenset({"Advice", "GroupAdvice", "advise"})
+
+
 def __getattr__(name: str) -> object:
+    if name in _ADVICE:
+        from gzarr import advising
+
+        return getattr(advising, name)
     if name in _STORES:
         return getattr(storage, name)
     if name in _CODECS:
@@ -126,10 +131,11 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_STORES, *_CODECS})
+    return sorted({*globals(), *_STORES, *_CODECS, *_ADVICE})
 
 
 __all__ = [
+    "Advice",
     "Array",
     "ArrayNotFoundError",
     "ChunkCache",
@@ -140,6 +146,7 @@ __all__ = [
     "DeviceError",
     "DirectoryStore",
     "Group",
+    "GroupAdvice",
     "GroupNotFoundError",
     "GzarrError",
     "LRUStoreCache",
@@ -154,6 +161,7 @@ __all__ = [
     "ThreadSynchronizer",
     "ZipStore",
     "__version__",
+    "advise",
     "aopen",
     "aopen_array",
     "aopen_group",

@@ -1,19 +1,16 @@
-"""The functions that users call first: open, create, save and load arrays and groups, in zarr's own call styles."""
+"""The functions that users call first: open and create arrays and groups, in zarr's own call styles."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from gzarr import arrays
 from gzarr.access import NAMES as ACCESS
 from gzarr.access import Access, take_access
 from gzarr.array import Array
 from gzarr.backend import Backend
-from gzarr.creation import UNSET, ArrayOptions, array_meta, new_group_meta
+from gzarr.creation import new_group_meta
 from gzarr.devices import DEVICE_OPTIONS, take_backend
 from gzarr.errors import (
     ArrayNotFoundError,
@@ -21,20 +18,17 @@ from gzarr.errors import (
     GroupNotFoundError,
     MetadataError,
     NodeNotFoundError,
-    StoreError,
 )
 from gzarr.group import Group
 from gzarr.info import Tree
 from gzarr.keys import join_path, normalize_path
+from gzarr.locating import located, opened_at, with_options
 from gzarr.metadata.catalog import may_be_consolidated, open_consolidated_node, require_consolidated
 from gzarr.metadata.consolidated import DEFAULT_KEY, consolidate
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
-from gzarr.storage import LocalStore, ZipStore, open_store
+from gzarr.options import UNSET
 from gzarr.storage.base import Store
-
-_MODES = {"r", "r+", "a", "w", "w-", "x"}
-
 
 # -- arrays ------------------------------------------------------------------------------------------------------
 
@@ -78,9 +72,10 @@ def create_array(
     chunk_key_encoding: {"name": "default" or "v2", "separator": "/" or "."}.
     overwrite: whether to delete what is stored there.
     device: where reads give their results: "auto", "cpu", "cuda", "cuda:N".
-    kwargs: the rest of `gzarr.creation.ArrayOptions`: object_codec, dimension_separator, write_empty_chunks; of
-        `gzarr.access.Access`: synchronizer, chunk_store, meta_array, chunk_cache, allow_pickle; options of the device:
-        stream, max_device_nbytes, strict, reader (see `gzarr.devices.backend_for`).
+    kwargs: the rest of `gzarr.options.ArrayOptions`: layout ("gpu" for chunks, shards and a compressor that suit
+        GPUs), object_codec, dimension_separator, write_empty_chunks; of `gzarr.access.Access`: synchronizer,
+        chunk_store, meta_array, chunk_cache, allow_pickle; options of the device: stream, max_device_nbytes, strict,
+        reader (see `gzarr.devices.backend_for`).
     Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError, TypeError for unknown keywords.
 
     >>> z = create_array(shape=(100, 100), chunks=(10, 10), dtype="i4")
@@ -95,8 +90,8 @@ def create_array(
     given |= {"compressor": compressor, "compressors": compressors, "filters": filters, "serializer": serializer}
     given |= {"codecs": codecs, "fill_value": fill_value, "zarr_format": zarr_format, "attributes": attributes}
     given |= {"dimension_names": dimension_names, "chunk_key_encoding": chunk_key_encoding}
-    store = _with_options(store, given)
-    opened, base = _opened(store, "w" if overwrite else "a")
+    store = with_options(store, given)
+    opened, base = opened_at(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(name or path or ""))
     return arrays.make(access.store(opened), where, backend, data=data, overwrite=overwrite, **given)
 
@@ -147,7 +142,7 @@ def array(data: Any, **kwargs: Any) -> Array:
     array([2, 4])
     """
     chunks = getattr(data, "chunks", None)
-    if chunks is not None and kwargs.get("chunks") is None and "shards" not in kwargs:
+    if chunks is not None and kwargs.get("chunks") is None and not {"shards", "layout"} & kwargs.keys():
         kwargs["chunks"] = chunks
     return create_array(data=data, **kwargs)
 
@@ -203,10 +198,10 @@ def open_array(
         means mode "r".
     Raises: ArrayNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError, TypeError for unknown keywords.
     """
-    store, path = _with_options(path if store is None else store, kwargs), None if store is None else path
+    store, path = with_options(path if store is None else store, kwargs), None if store is None else path
     mode = _asked_mode(mode, kwargs)
     access, backend = _taken(device, kwargs)
-    opened, where, mode = _located(store, path, mode)
+    opened, where, mode = located(store, path, mode)
     opened = access.store(opened)
     options = {"zarr_format": zarr_format, "write_empty_chunks": write_empty_chunks, **kwargs}
     if mode in ("w", "w-", "x"):
@@ -248,9 +243,9 @@ def group(
         └── bar
             └── baz (100, 100) int32
     """
-    store = _with_options(store, kwargs)
+    store = with_options(store, kwargs)
     access, backend = _group_access(device, kwargs)
-    opened, base = _opened(store, "w" if overwrite else "a")
+    opened, base = opened_at(store, "w" if overwrite else "a")
     opened, where = access.store(opened), join_path(base, normalize_path(path or ""))
     if not overwrite:
         meta = read_node(opened, where, _format(zarr_format))
@@ -275,9 +270,9 @@ def create_group(
     **kwargs: Any,
 ) -> Group:
     """Create a group. For ``kwargs`` see `group`. Raises: ContainsArrayError, ContainsGroupError."""
-    store = _with_options(store, kwargs)
+    store = with_options(store, kwargs)
     access, backend = _group_access(device, kwargs)
-    opened, base = _opened(store, "w" if overwrite else "a")
+    opened, base = opened_at(store, "w" if overwrite else "a")
     opened, where = access.store(opened), join_path(base, normalize_path(path or ""))
     made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=overwrite)
     return Group(opened, where, made, backend)
@@ -301,9 +296,9 @@ def open_group(
     Raises: GroupNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError, also if there are no consolidated
         metadata and ``use_consolidated`` asks for them.
     """
-    store, path = _with_options(path if store is None else store, kwargs), None if store is None else path
+    store, path = with_options(path if store is None else store, kwargs), None if store is None else path
     access, backend = _group_access(device, kwargs)
-    opened, where, mode = _located(store, path, mode)
+    opened, where, mode = located(store, path, mode)
     opened = access.store(opened)
     if mode in ("w", "w-", "x"):
         made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=mode == "w")
@@ -326,7 +321,7 @@ def open(store: Any = None, mode: str | None = None, *, path: str | None = None,
     """
     if store is None and path is not None:
         store, path = path, None
-    store = _with_options(store, kwargs)
+    store = with_options(store, kwargs)
     use_consolidated = kwargs.pop("use_consolidated", None)
     mode = _asked_mode(mode, kwargs)
     wants_array = kwargs.get("shape") is not None or kwargs.get("data") is not None
@@ -337,7 +332,7 @@ def open(store: Any = None, mode: str | None = None, *, path: str | None = None,
             else open_group(store, mode, path=path, **kwargs)
         )
     access, backend = _taken(kwargs.get("device"), kwargs)
-    opened, where, mode = _located(store, path, mode)
+    opened, where, mode = located(store, path, mode)
     opened = access.store(opened)
     zarr_format = _format(kwargs.get("zarr_format"))
     meta = read_node(opened, where, zarr_format)
@@ -374,7 +369,7 @@ def consolidate_metadata(
     Returns: what `open_consolidated` returns. (An array is its own only document.)
     Raises: NodeNotFoundError, MetadataError, ReadOnlyError.
     """
-    opened, base = _opened(_with_options(store, {"storage_options": storage_options}), "a")
+    opened, base = opened_at(with_options(store, {"storage_options": storage_options}), "a")
     where = join_path(base, normalize_path(path or ""))
     if _format(zarr_format) == 3 and metadata_key != DEFAULT_KEY:
         raise MetadataError(f"metadata_key={metadata_key!r}: Zarr v3 keeps consolidated metadata in zarr.json")
@@ -408,9 +403,9 @@ def open_consolidated(
         raise ValueError(f"open_consolidated opens what is there: mode must be 'r' or 'r+', got {mode!r}")
     if not use_consolidated:
         raise ValueError("use_consolidated must be True here; use open_group to do without consolidated metadata")
-    store, path = _with_options(path if store is None else store, kwargs), None if store is None else path
+    store, path = with_options(path if store is None else store, kwargs), None if store is None else path
     access, backend = _group_access(device, kwargs)
-    opened, where, mode = _located(store, path, mode)
+    opened, where, mode = located(store, path, mode)
     opened = access.store(opened)
     opened, meta = open_consolidated_node(opened, where, _format(zarr_format), metadata_key, frozen=True)
     if meta is None:
@@ -429,125 +424,7 @@ def tree(group_like: Any, level: int | None = None, *, expand: bool = False) -> 
     return _tree_of(group_like, label if label == "/" else label.rpartition("/")[2], level)
 
 
-# -- whole arrays in one call ------------------------------------------------------------------------------------
-
-
-def save(store: Any, *args: Any, path: str | None = None, **kwargs: Any) -> None:
-    """Save one array (as an array), or several (as a group: keywords by name, others as ``arr_0``, ``arr_1``, ...).
-
-    What is stored there is replaced.
-    """
-    if len(args) == 1 and not any(_is_array(v) for v in kwargs.values()):
-        save_array(store, args[0], path=path, **kwargs)
-    else:
-        save_group(store, *args, path=path, **kwargs)
-
-
-def save_array(store: Any, arr: Any, *, path: str | None = None, **kwargs: Any) -> None:
-    """Save an array. kwargs: of `create_array`."""
-    store = _with_options(store, kwargs)
-    opened, base = _opened(store, "w")
-    create_array(opened, name=join_path(base, normalize_path(path or "")), data=arr, overwrite=True, **kwargs)
-    _close_if_ours(store, opened)
-
-
-def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int | None = None, **kwargs: Any) -> None:
-    """Save several arrays in a group: keywords by name, others as ``arr_0``, ``arr_1``, ..."""
-    store = _with_options(store, kwargs)
-    if not args and not kwargs:
-        raise ValueError("at least one array must be given")
-    opened, base = _opened(store, "w")
-    where = join_path(base, normalize_path(path or ""))
-    values = {**{f"arr_{i}": a for i, a in enumerate(args)}, **kwargs}
-    # Before anything is replaced: arrays may lie where they are to be saved, and values must be storable.
-    values = {name: value if hasattr(value, "shape") else np.asarray(value) for name, value in values.items()}
-    values = {name: value[...] if isinstance(value, Array) else value for name, value in values.items()}
-    for value in values.values():
-        array_meta(ArrayOptions(shape=value.shape, dtype=arrays.dtype_of(value, {}), zarr_format=zarr_format))
-    root = open_group(opened, "w", path=where, zarr_format=zarr_format)
-    for name, value in values.items():
-        root.create_array(name, data=value)
-    _close_if_ours(store, opened)
-
-
-def load(store: Any, path: str | None = None, *, device: str | None = None, **options: Any) -> Any:
-    """Load an array into memory; of a group, a mapping that loads each array when it is asked for.
-
-    device, options: as in `open_array`; ``allow_pickle=True`` for data that you trust.
-    Raises: NodeNotFoundError.
-    """
-    store, path = _with_options(path if store is None else store, options), None if store is None else path
-    node = open(store, "r", path=path, device=device, **options)
-    if isinstance(node, Group):
-        return LazyLoader(node)
-    data = node[...]
-    _close_if_ours(store, node.store)
-    return data
-
-
-class LazyLoader(Mapping[str, Any]):
-    """The arrays of a saved group, loaded when they are asked for, and kept."""
-
-    def __init__(self, group: Group) -> None:
-        self._group = group
-        self._loaded: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._loaded:
-            self._loaded[name] = self._group[name][...]
-        return self._loaded[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return self._group.array_keys()
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __repr__(self) -> str:
-        return f"<LazyLoader: {', '.join(self)}>"
-
-
 # -- inside ------------------------------------------------------------------------------------------------------
-
-
-def _opened(store: Any, mode: str) -> tuple[Store, str]:
-    if isinstance(store, (Array, Group)):
-        return store.store, store.path
-    if mode == "w" and isinstance(store, (str, os.PathLike)):
-        # Not "w" at once, which begins a ZIP archive anew: nothing may be lost before the call has passed its checks.
-        try:
-            return open_store(store, mode="a")
-        except StoreError:  # a damaged archive: nothing to lose
-            pass
-    return open_store(store, mode=mode)  # type: ignore[arg-type]
-
-
-def _with_options(store: Any, keywords: dict[str, Any]) -> Any:
-    """Take ``storage_options`` out of a call's keywords and join it to the URL that it belongs to.
-
-    Raises: StoreError if there are options and no URL.
-    """
-    options = keywords.pop("storage_options", None)
-    if not options:
-        return store
-    if not isinstance(store, (str, os.PathLike)):
-        what = "no store" if store is None else f"a {type(store).__name__}"
-        raise StoreError(f"storage_options go with a URL; {what} was given")
-    from gzarr.storage.urls import StoreURL
-
-    return StoreURL(os.fspath(store), {**getattr(store, "options", {}), **options})
-
-
-def _located(store: Any, path: str | None, mode: str | None) -> tuple[Store, str, str]:
-    """(store, path in it, mode). A store given alone as ``path=`` is taken for the store."""
-    if store is None and path is not None:
-        store, path = path, None
-    if mode is None:
-        mode = "r" if isinstance(store, Store) and store.read_only else "a"
-    if mode not in _MODES:
-        raise ValueError(f"mode must be 'r', 'r+', 'a', 'w', 'w-' or 'x', got {mode!r}")
-    opened, base = _opened(store, mode)
-    return opened, join_path(base, normalize_path(path or "")), mode
 
 
 def _asked_mode(mode: str | None, keywords: dict[str, Any]) -> str | None:
@@ -604,16 +481,6 @@ def _with_consolidated(
     if use_consolidated:
         require_consolidated(opened, meta, join_path(str(store), path))
     return opened, meta
-
-
-def _close_if_ours(given: Any, opened: Store) -> None:
-    """Close a store that was made here from a path: a zip file is only complete once closed."""
-    if given is not opened and isinstance(opened, (ZipStore, LocalStore)):
-        opened.close()
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, (np.ndarray, list)) or (hasattr(value, "shape") and hasattr(value, "dtype"))
 
 
 def _tree_of(node: Any, label: str, level: int | None) -> Tree:

@@ -1,12 +1,12 @@
 """The functions that make arrays: zeros, ones, full, from data, like another; shared by the top level and by groups.
 
-Each takes the keywords of `gzarr.creation.ArrayOptions`, in the style of zarr 2 or of zarr-python 3.
+Each takes the keywords of `gzarr.options.ArrayOptions`, in the style of zarr 2 or of zarr-python 3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -15,14 +15,17 @@ import numpy as np
 from gzarr.access import take_access
 from gzarr.array import Array
 from gzarr.backend import Backend
+from gzarr.bind import find_shardings
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.v2 import to_v2
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
-from gzarr.creation import UNSET, ArrayOptions, new_array
+from gzarr.creation import new_array
 from gzarr.errors import MetadataError
+from gzarr.gpu_layout import CHOSEN, chooses
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
+from gzarr.options import UNSET, ArrayOptions
 from gzarr.storage.base import Store
 
 _OPTIONS = frozenset(f.name for f in fields(ArrayOptions))
@@ -91,6 +94,7 @@ def make(
 def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Keywords that make an array like another (a gzarr array, or anything with shape and dtype); given ones win."""
     found: dict[str, Any] = {"shape": template.shape, "dtype": template.dtype}
+    afresh = chooses(keywords, template.dtype)
     if isinstance(template, Array):
         meta = template.metadata
         found |= {
@@ -111,8 +115,8 @@ def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
             found |= {"filters": template.filters, "compressor": template.compressor}
             found["dimension_separator"] = meta.keys.separator
         else:
-            if {"compressor", "compressors", "filters"} & keywords.keys():
-                filters, serializer, compressors = split_codecs(meta)
+            if {"compressor", "compressors", "filters"} & keywords.keys() or afresh:
+                filters, serializer, compressors = split_codecs(_of_chunks(meta))
                 found |= {"filters": filters, "serializer": serializer, "compressors": compressors}
             else:
                 found["codecs"] = meta.codecs if meta.sharding is None else meta.sharding.codecs
@@ -120,7 +124,14 @@ def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
         found = _without_overridden(found, keywords)
     elif getattr(template, "chunks", None) is not None:
         found["chunks"] = template.chunks
+    if afresh:
+        found = {k: v for k, v in found.items() if k not in CHOSEN}
     return {**found, **{k: v for k, v in keywords.items() if v is not UNSET}}
+
+
+def _of_chunks(meta: ArrayMeta) -> ArrayMeta:
+    """Metadata whose codecs are those of the innermost chunks."""
+    return replace(meta, codecs=find_shardings(meta.codecs, len(meta.shape))[1])
 
 
 def _shards_of(meta: ArrayMeta) -> Any:

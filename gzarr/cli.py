@@ -1,4 +1,4 @@
-"""The command ``gzarr``: looks at what is stored and runs the demo."""
+"""The command ``gzarr``: puts its commands together; looks at what is stored and runs the demo."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import gzarr
-from gzarr.convert.commands import add_commands
+from gzarr.advising import commands as advising
+from gzarr.convert import commands as convert
 from gzarr.errors import GzarrError
 
 
@@ -44,7 +45,8 @@ def _parser() -> argparse.ArgumentParser:
     tree = commands.add_parser("tree", help="draw a group and everything in it")
     tree.add_argument("path", help="a directory, a zip file, or a group within: data.zarr/foo")
     tree.set_defaults(command=_tree)
-    add_commands(commands)
+    convert.add_commands(commands)
+    advising.add_commands(commands)
     demo = commands.add_parser("demo", help="write and read the relief of the Earth, check it, time it, draw it")
     demo.add_argument("--out", type=Path, default=Path("demo-out"), metavar="DIR", help="default: %(default)s")
     demo.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N; default: %(default)s")

@@ -7,9 +7,8 @@ filters serializer codecs chunk_key_encoding shards``) are accepted together, fo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from dataclasses import field as dataclass_field
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from gzarr.codecs.zstd import ZstdCodec
 from gzarr.config import config
 from gzarr.dtypes import DataType, cast_fill, default_fill, fill_from_json, fill_to_json, from_v3, parse_dtype, to_v3
 from gzarr.errors import ContainsArrayError, ContainsGroupError, MetadataError
+from gzarr.gpu_layout import lay_out
 from gzarr.keys import KeyEncoding, join_path
 from gzarr.metadata.consolidated import refresh
 from gzarr.metadata.documents import NAMES, delete_node, documents, read_node, write_node
@@ -38,65 +38,10 @@ from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.metadata.v2 import chain as v2_chain
 from gzarr.metadata.v2 import is_compressor
 from gzarr.node import lies_within
+from gzarr.options import UNSET, ArrayOptions, as_list, is_default
 from gzarr.selection import normalize_basic
 from gzarr.storage.base import Store
 from gzarr.values import as_written
-
-
-class _Unset:
-    """Marks keywords that were not given, where None means something."""
-
-    def __repr__(self) -> str:
-        return "<default>"
-
-
-UNSET: Any = _Unset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayOptions:
-    """Everything that can be said of a new array; each field is a keyword of the creation functions.
-
-    Attributes:
-        shape: extents; an int for one dimension.
-        dtype: anything that `gzarr.dtypes.parse_dtype` takes; float64 if nothing is said; "array:i4" for elements that
-            are arrays of a type.
-        chunks: see `gzarr.chunking.parse_chunks`.
-        shards: shape of the shards, "auto", or None for none.
-        compressor: one codec (numcodecs object, gzarr or zarr-python codec, dict), None for none, or "default".
-        compressors: one or several such codecs, None for none, or "auto".
-        filters: codecs between the array and its bytes.
-        serializer: the codec from array to bytes.
-        codecs: the whole chain instead of the four above; a missing serializer is put in.
-        object_codec: for ``dtype=object``: the numcodecs codec that turns objects into bytes.
-        fill_value: what unwritten elements are; None is "undefined" in v2 and the dtype's default in v3.
-        order: "C" or "F", the memory order in chunks.
-        zarr_format: 2 or 3; if nothing is said, the configured default, but 2 for arrays of Python objects.
-        attributes: user attributes.
-        dimension_names: names of the axes (v3).
-        dimension_separator: what stands between chunk coordinates in keys.
-        chunk_key_encoding: {"name": "default" or "v2", "separator": "/" or "."}; v2 arrays have "v2".
-        write_empty_chunks: whether chunks equal to the fill value are stored.
-    """
-
-    shape: Any = None
-    dtype: Any = None
-    chunks: Any = None
-    shards: Any = None
-    compressor: Any = UNSET
-    compressors: Any = UNSET
-    filters: Any = UNSET
-    serializer: Any = UNSET
-    codecs: Any = UNSET
-    object_codec: Any = None
-    fill_value: Any = UNSET
-    order: Any = None
-    zarr_format: Any = None
-    attributes: Mapping[str, Any] = dataclass_field(default_factory=dict)
-    dimension_names: Any = None
-    dimension_separator: Any = None
-    chunk_key_encoding: Any = None
-    write_empty_chunks: bool | None = None
 
 
 def new_array(
@@ -236,6 +181,7 @@ def array_meta(options: ArrayOptions) -> ArrayMeta:
         if asked.variable == "object" and options.zarr_format is None:
             zarr_format = 2  # nothing was said, and only this one has arrays of Python objects
     data_type = asked if zarr_format == 2 else _native(asked)
+    options = lay_out(options, shape, data_type.dtype, sharded=zarr_format == 3)
     grid, inner = parse_grid(options.chunks, options.shards, shape, asked.dtype.itemsize)
     fill_value = _fill_value(options.fill_value, data_type, zarr_format)
     if zarr_format == 3:
@@ -340,30 +286,19 @@ def _names(names: Any, ndim: int) -> tuple[str | None, ...] | None:
     return tuple(names)
 
 
-def _many(value: Any) -> list[Any]:
-    """One or several codecs as a list."""
-    if value is None:
-        return []
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else [value]
-
-
-def _is_default(value: Any) -> bool:
-    return value is UNSET or (isinstance(value, str) and value in ("auto", "default"))
-
-
 def _compressors(options: ArrayOptions, default: CodecSpec) -> list[CodecSpec]:
     """The compressors asked for, or the default one (`gzarr.storage.default_compressor` if it was set)."""
-    given = [v for v in (options.compressor, options.compressors) if not _is_default(v)]
+    given = [v for v in (options.compressor, options.compressors) if not is_default(v)]
     if len(given) > 1:
         raise MetadataError("pass compressor or compressors, not both")
     if given:
-        return [parse_codec(c) for c in _many(given[0])]
+        return [parse_codec(c) for c in as_list(given[0])]
     chosen = storage.default_compressor
-    return [default] if _is_default(chosen) else [parse_codec(c) for c in _many(chosen)]
+    return [default] if is_default(chosen) else [parse_codec(c) for c in as_list(chosen)]
 
 
 def _filters(options: ArrayOptions) -> list[CodecSpec]:
-    return [] if _is_default(options.filters) else [parse_codec(f) for f in _many(options.filters)]
+    return [] if is_default(options.filters) else [parse_codec(f) for f in as_list(options.filters)]
 
 
 def _object_codec(options: ArrayOptions, data_type: DataType) -> CodecSpec | None:
@@ -378,7 +313,7 @@ def _object_codec(options: ArrayOptions, data_type: DataType) -> CodecSpec | Non
 
 
 def _v2_codecs(options: ArrayOptions, meta: ArrayMeta, order: str) -> tuple[CodecSpec, ...]:
-    if not _is_default(options.serializer) or not _is_default(options.codecs):
+    if not is_default(options.serializer) or not is_default(options.codecs):
         raise MetadataError("serializer and codecs need zarr_format=3; v2 has filters and one compressor")
     filters = _filters(options)
     if meta.data_type.variable and not any(f.kind == "array_bytes" or "categorize" in f.name for f in filters):
@@ -403,11 +338,11 @@ def _v3_codecs(
     options: ArrayOptions, meta: ArrayMeta, asked: DataType, order: str, inner: tuple[int, ...] | None
 ) -> tuple[CodecSpec, ...]:
     chunk = ArrayRepr(meta.data_type.dtype, inner or meta.object_shape, meta.fill_value)
-    if _is_default(options.codecs):
-        serializer = [] if _is_default(options.serializer) else [parse_codec(c) for c in _many(options.serializer)]
+    if is_default(options.codecs):
+        serializer = [] if is_default(options.serializer) else [parse_codec(c) for c in as_list(options.serializer)]
         specs = [*_filters(options), *serializer, *_compressors(options, ZstdCodec(level=0))]
     else:
-        specs = [parse_codec(c) for c in _many(options.codecs)]
+        specs = [parse_codec(c) for c in as_list(options.codecs)]
     if order == "F" and not any(isinstance(s, TransposeCodec) for s in specs):
         specs = [TransposeCodec(tuple(reversed(range(len(chunk.shape))))), *specs]
     codecs = complete(tuple(specs), chunk, default_serializer=_serializer(options, meta.data_type, asked))

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.backend import Backend
+from gzarr.backend import Backend, Placement
+from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.config import config
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import DeviceError, GzarrError
@@ -90,6 +91,44 @@ def backend_or_auto(device: str, options: Mapping[str, Any]) -> Backend:
         return backend_for(device, **options)
     except GzarrError:
         return backend_for("auto")
+
+
+def gpu_has_dtype(dtype: np.dtype[Any]) -> bool:
+    """Whether arrays on a GPU can have a dtype, byte order aside. Needs no GPU."""
+    from gzarr.gpu.dtypes import has_dtype
+
+    return has_dtype(dtype)
+
+
+def gpu_placement(steps: tuple[Step, ...], chunk: ArrayRepr, *, whole_records: bool = True) -> tuple[Placement, ...]:
+    """Where a GPU would run each step of a chain, and why, as its tables say. Needs no GPU, nor its libraries.
+
+    whole_records: whether records are read whole, which the host does, or field by field.
+    Raises: UnknownCodecError, MissingExtraError, as `Backend.prepare`.
+    """
+    from gzarr.gpu.plan import make_device_plan
+
+    host = _CPU.prepare(steps, chunk)
+    if chunk.nbytes is None:
+        return tuple(Placement(step.spec.name, "host", "Python objects live on the host") for step in steps)
+    placement = make_device_plan(steps, chunk, host.codecs, _AnyGpu(), strict=False)[1]  # type: ignore[arg-type]
+    if gpu_has_dtype(chunk.dtype) or (chunk.dtype.names is not None and not whole_records):
+        return placement
+    why = f"arrays on a GPU cannot have dtype {chunk.dtype}"
+    if chunk.dtype.names is not None:
+        why = "records are put together on the host; reads of one field of numbers run on the GPU"
+    return tuple(Placement(step.spec.name, "host", why) for step in steps)
+
+
+class _AnyGpu:
+    """What planning asks of a device: its name, and which decoders it has, which is all of nvCOMP's."""
+
+    name = "cuda"
+
+    def decoders(self) -> frozenset[str]:
+        from gzarr.gpu.nvcomp_tables import CODECS
+
+        return frozenset(CODECS) - {"gzip"}  # deflate decodes it
 
 
 def _checked(stream: Any, max_nbytes: Any, strict: Any, reader: Any) -> tuple[int | None, bool, str]:

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "gzarr"
 #: Lowest first. An import goes to a lower floor, or sideways inside a folder. "__init__" is the package itself.
 FLOORS = (
     {"errors", "config", "locks", "changes"},
-    {"dtypes", "selection", "grid", "keys", "offload", "storage"},
+    {"dtypes", "selection", "grid", "keys", "offload", "options", "storage"},
     {"codecs", "shard", "plan", "chunking"},
     {"layout"},
     {"metadata"},
@@ -22,14 +22,16 @@ FLOORS = (
     {"cpu", "chunk_cache", "drawing", "indexing", "info", "node", "notebook"},
     {"gpu"},  # above cpu: steps that the GPU lacks run there
     {"devices", "engine", "values"},
-    {"access", "bind", "resizing"},
+    {"access", "bind", "gpu_layout", "resizing"},
     {"array"},
     {"attributes", "creation"},
     {"arrays"},
     {"group"},
+    {"locating"},
     {"api"},
+    {"saving"},
     {"asynchronous", "copying", "selfcheck"},
-    {"convert"},
+    {"advising", "convert"},
     {"__init__"},
     {"demo", "interop"},
     {"cli"},
@@ -40,8 +42,20 @@ GPU_LIBRARIES = {"cupy", "cupyx", "nvcomp", "nvidia", "kvikio"}
 NAMES_GPU = {"gpu", "devices"}
 #: Format differences end in metadata/ and in the JSON of fill values. Creation takes the format as an argument, an
 #: array shows its codecs in the words of its format, the demo writes both, copies convert one into the other; Xarray
-#: has other defaults for each.
-KNOWS_FORMATS = {"metadata", "dtypes", "creation", "array", "arrays", "api", "demo", "interop", "copying", "convert"}
+#: has other defaults for each; advice has to know which has shards.
+KNOWS_FORMATS = {
+    "metadata",
+    "dtypes",
+    "creation",
+    "array",
+    "arrays",
+    "api",
+    "demo",
+    "interop",
+    "copying",
+    "convert",
+    "advising",
+}
 
 
 def imported_names(tree: ast.AST) -> Iterator[str]:

@@ -49,6 +49,25 @@ def test_the_python_of_the_ecosystem(tmp_path: Path, monkeypatch: pytest.MonkeyP
     run_blocks("docs/ecosystem.md", tmp_path, monkeypatch)
 
 
+def test_what_the_page_on_layouts_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its examples print what stands below them; sizes of compressed data may differ between libraries."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    shown = re.findall(r"```(python|text)\n(.*?)```", (ROOT / "docs/layout.md").read_text(), re.DOTALL)
+    assert [kind for kind, _ in shown] == ["python", "text"] * 3
+    for kind, text in shown:
+        if kind == "python":
+            exec(compile(text, "docs/layout.md", "exec"), names)
+        else:
+            assert without_numbers(capsys.readouterr().out) == without_numbers(text)
+
+
+def without_numbers(text: str) -> list[str]:
+    return re.sub(r"[\d.,]+[KMG]?", "#", text).split()
+
+
 def test_links_of_the_documentation_lead_somewhere() -> None:
     pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CORRECTNESS.md", *(ROOT / "docs").glob("*.md")]
     broken = []

@@ -46,6 +46,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chunks", type=_lengths, metavar="N,N,...", help="shape of the chunks")
     parser.add_argument("--shards", type=_lengths, metavar="N,N,...", help="shape of the shards (v3)")
     parser.add_argument("--compressor", metavar="NAME[:LEVEL]", help="zstd:3, gzip, lz4, ..., or none")
+    parser.add_argument("--layout", metavar="gpu", help="chunks, shards and compressor that suit GPUs")
     parser.add_argument("--zarr-format", type=int, choices=[2, 3], help="default: as the source")
     parser.add_argument("--if-exists", choices=["raise", "replace", "skip"], default="raise", help="default: raise")
     parser.add_argument(
@@ -80,7 +81,8 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
         "budget_nbytes": args.memory << 20,
         "progress": bar or None,
     }
-    given = {"chunks": args.chunks, "shards": args.shards, "zarr_format": args.zarr_format}
+    names = ("chunks", "shards", "layout", "zarr_format")
+    given = {name: getattr(args, name) for name in names}
     options |= {name: value for name, value in given.items() if value is not None}
     if args.compressor is not None:
         options["compressors"] = _compressor(args.compressor)
@@ -111,7 +113,8 @@ def _convert(args: argparse.Namespace) -> None:
     if suffix not in _WRITERS:
         print(from_file(args.source, args.dest, format=args.format, **_options(args)))
         return
-    if any((args.chunks, args.shards, args.compressor, args.zarr_format, args.dry_run, args.resume, args.format)):
+    names = ("chunks", "shards", "compressor", "layout", "zarr_format", "dry_run", "resume", "format")
+    if any(getattr(args, name) for name in names):
         raise CopyError(f"a conversion to {suffix} takes no options but --if-exists")
     if args.if_exists == "skip":
         raise CopyError(f"a conversion to {suffix} takes --if-exists raise or replace")

@@ -14,6 +14,7 @@ from gzarr.copying.conventions import ATTRIBUTE, in_format
 from gzarr.copying.report import ArrayReport
 from gzarr.copying.sources import Source, SourceTree
 from gzarr.errors import MetadataError
+from gzarr.gpu_layout import CHOSEN, chooses
 from gzarr.grid import nchunks
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
@@ -88,7 +89,9 @@ def new_meta(source: Source, keywords: Mapping[str, Any]) -> ArrayMeta:
         options = arrays.like(source.array, keywords)
     else:
         mask = {} if source.mask_value is None else {"fill_value": source.mask_value}
-        options = {"shape": source.shape, "dtype": source.dtype, **source.options, **mask, **keywords}
+        afresh = chooses(keywords, source.dtype)
+        kept = {k: v for k, v in source.options.items() if not (afresh and k in CHOSEN)}
+        options = {"shape": source.shape, "dtype": source.dtype, **kept, **mask, **keywords}
     meta = creation.array_meta(arrays.options_from(options))
     names = keywords.get("dimension_names", source.dimension_names)
     meta = in_format(meta, source.attributes, names, _mask_value(source, meta))

@@ -45,6 +45,8 @@ def transfer(
     resume: bool = False,
     progress: ProgressLike = None,
     budget_nbytes: int = BUDGET_NBYTES,
+    device: str | Backend | None = None,
+    each: Mapping[str, Mapping[str, Any]] | None = None,
     **keywords: Any,
 ) -> TransferReport:
     """Copy an array, or a group with everything in it, in bounded memory: rechunk, re-encode, convert v2 <-> v3.
@@ -60,8 +62,11 @@ def transfer(
     dry_run: only say what would be done. resume: go on with a copy that was interrupted, with the same arguments.
     progress: True for a bar (tqdm), or a function of (bytes done, bytes in all, name of the array).
     budget_nbytes: host memory for what has been read, in bytes; one object of the destination is always held whole.
+    device: where chunks are decoded and encoded, as in `gzarr.open`; by default decoded where the source is opened
+        for, and encoded on the host.
+    each: more keywords for single arrays of a group, by path in it.
     keywords: of `gzarr.create_array`, for every array: chunks, shards, compressors, codecs, fill_value, zarr_format,
-        order, ...; what is not given is as in the source.
+        order, layout, ...; what is not given is as in the source.
     Returns: what was done, or would be.
     Raises: CopyError, which says what was written and how to go on; MetadataError, before anything is written.
 
@@ -74,16 +79,20 @@ def transfer(
     settings = Settings(if_exists, dry_run, resume, progress, budget_nbytes)
     if not isinstance(source, (Array, Group)) and not hasattr(source, "shape"):
         source = api.open(source, mode="r")
-    with destination(dest, path, writable=not dry_run) as (store, where, backend):
+    if device is not None and isinstance(source, (Array, Group)):
+        source = source.to(device)
+    with destination(dest, path, writable=not dry_run, device=device or "cpu") as (store, where, backend):
         if isinstance(source, (Array, Group)):
             check_apart(source, store, where)
-        return transfer_tree(_tree_of(source), store, where, backend, settings, keywords)
+        return transfer_tree(_tree_of(source), store, where, backend, settings, keywords, each)
 
 
 @contextmanager
-def destination(dest: Any, path: str | None, *, writable: bool = True) -> Iterator[tuple[Store, str, Backend]]:
+def destination(
+    dest: Any, path: str | None, *, writable: bool = True, device: str | Backend = "cpu"
+) -> Iterator[tuple[Store, str, Backend]]:
     """Where a copy goes: (store, path in it, backend). A store opened here from a path is closed in the end."""
-    backend = backend_for("cpu")
+    backend = backend_for(device)
     if isinstance(dest, Array):
         raise CopyError(f"the destination {dest.store_path} is an array; name a path, a store or a group")
     if isinstance(dest, Group):
@@ -118,14 +127,25 @@ def check_apart(source: Array | Group, store: Store, path: str) -> None:
 
 
 def transfer_tree(
-    tree: SourceTree, store: Store, path: str, backend: Backend, settings: Settings, keywords: Mapping[str, Any]
+    tree: SourceTree,
+    store: Store,
+    path: str,
+    backend: Backend,
+    settings: Settings,
+    keywords: Mapping[str, Any],
+    each: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> TransferReport:
     """Copy a tree of sources to a place in a store. See `transfer`."""
-    check_keywords(keywords)
+    each = each or {}
+    for given in (keywords, *each.values()):
+        check_keywords(given)
+    unknown = sorted(each.keys() - tree.arrays.keys())
+    if unknown:
+        raise CopyError(f"each={unknown[0]!r}: {tree.name} has no such array; it has {', '.join(tree.arrays)}")
     zarr_format = format_of(tree, store, path, keywords)
     keywords = {**keywords, "zarr_format": zarr_format}
     jobs = [
-        plan(source, join_path(path, name), backend, settings.budget_nbytes, keywords)
+        plan(source, join_path(path, name), backend, settings.budget_nbytes, {**keywords, **each.get(name, {})})
         for name, source in tree.arrays.items()
     ]
     origins = [(s.name, s.shape, str(s.dtype), stored_form(s)) for s in tree.arrays.values()]

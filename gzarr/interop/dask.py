@@ -103,7 +103,9 @@ def to_zarr(
             raise ValueError(f"region={region!r} needs an existing gzarr array to write into, got {url!r}")
         if storage_options is not None:
             kwargs["storage_options"] = storage_options
-        defaults = {"shape": arr.shape, "dtype": arr.dtype, "chunks": tuple(max(1, *sizes) for sizes in arr.chunks)}
+        defaults = {"shape": arr.shape, "dtype": arr.dtype}
+        if kwargs.get("layout") is None:
+            defaults["chunks"] = tuple(max(1, *sizes) for sizes in arr.chunks)
         array = api.create_array(url, name=component, overwrite=overwrite, **{**defaults, **kwargs})
     slices = _region_slices(region, array.shape)
     expected = tuple(len(range(s.start, s.stop, s.step)) for s in slices)

@@ -138,6 +138,14 @@ def test_to_zarr_with_a_component_and_shards(tmp_path):
     assert gzarr.open_group(tmp_path / "g.zarr", "r")["a/b"].shards == (16, 20)
 
 
+def test_to_zarr_takes_a_layout(tmp_path):
+    blocks = da.arange(300 * 400, chunks=7000).reshape(300, 400)
+    to_zarr(blocks, tmp_path / "a.zarr", layout="gpu")
+    z = gzarr.open_array(tmp_path / "a.zarr")
+    assert (z.chunks, z.shards) == ((150, 200), (300, 400))
+    assert np.array_equal(z[...], blocks.compute())
+
+
 def test_to_zarr_later(tmp_path):
     later = to_zarr(da.from_array(DATA, chunks=(16, 20)), tmp_path / "x.zarr", compute=False)
     z = gzarr.open_array(tmp_path / "x.zarr")

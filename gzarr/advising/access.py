@@ -1,0 +1,75 @@
+"""What the ways of reading an array mean, as reads that can be counted, and carried out.
+
+- "batch": `NSAMPLES` samples in random order, in one read; a sample is one index of axis 0, contiguous in itself.
+- "plane": one index of one axis, in turn for each axis.
+- "volume": everything, once.
+- "random": `NPOINTS` single elements anywhere, in one read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.array import Array
+from gzarr.gpu_layout import ACCESSES, Access
+
+NSAMPLES = 32
+NPOINTS = 1024
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Probe:
+    """One read.
+
+    Attributes:
+        name: what it is, in a few words.
+        shape: of the array.
+        axes: for each axis the indices wanted, None for all of them.
+        points: instead, coordinates of single elements by axis.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    axes: tuple[NDArray[np.int64] | None, ...] = ()
+    points: tuple[NDArray[np.int64], ...] | None = None
+
+    @property
+    def nelements(self) -> int:
+        """Number of elements wanted."""
+        if self.points is not None:
+            return len(self.points[0])
+        return math.prod(n if a is None else a.size for a, n in zip(self.axes, self.shape, strict=True))
+
+    def read(self, array: Array) -> Any:
+        """Carry it out."""
+        if self.points is not None:
+            return array.vindex[self.points]
+        return array.oindex[tuple(slice(None) if a is None else a for a in self.axes)]
+
+
+def probes_of(access: Access, shape: tuple[int, ...]) -> list[Probe]:
+    """The reads that an access stands for, the same ones for the same shape; one of everything for no dimensions.
+
+    Raises: ValueError for an unknown access.
+    """
+    if access not in ACCESSES:
+        raise ValueError(f"access must be one of {', '.join(map(repr, ACCESSES))}; got {access!r}")
+    whole: tuple[NDArray[np.int64] | None, ...] = (None,) * len(shape)
+    if access == "volume" or not shape:
+        return [Probe("everything", shape, whole)]
+    if access == "plane":
+        return [
+            Probe(f"one index of axis {axis}", shape, (*whole[:axis], np.array([n // 2]), *whole[axis + 1 :]))
+            for axis, n in enumerate(shape)
+        ]
+    rng = np.random.default_rng(0)
+    if access == "batch":
+        picked = rng.choice(shape[0], min(NSAMPLES, shape[0]), replace=False).astype(np.int64)
+        return [Probe(f"{picked.size} samples of axis 0", shape, (picked, *whole[1:]))]
+    points = tuple(rng.integers(0, n, min(NPOINTS, math.prod(shape))) for n in shape)
+    return [Probe(f"{points[0].size} single elements", shape, (), points)]

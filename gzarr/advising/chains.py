@@ -1,0 +1,129 @@
+"""Looks at a chain of codecs as a GPU would: which steps would stay on the host, and a chain where none does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gzarr.bind import find_shardings
+from gzarr.codecs.bytes import BytesCodec
+from gzarr.codecs.chain import complete, prepare
+from gzarr.codecs.spec import ArrayRepr, CodecSpec
+from gzarr.devices import gpu_placement
+from gzarr.gpu_layout import gpu_compressor
+from gzarr.metadata.model import ArrayMeta
+from gzarr.metadata.parts import split_codecs
+
+#: Checksums, which compress nothing; those that a GPU verifies stay in a chain.
+CHECKSUMS = frozenset({"crc32c", *(f"numcodecs.{n}" for n in ("crc32c", "crc32", "adler32", "fletcher32"))})
+#: Codecs that put bytes of one significance together.
+_SHUFFLES = frozenset({"numcodecs.shuffle"})
+
+
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """A step that a GPU leaves to the host.
+
+    Attributes:
+        spec: the codec.
+        why: one phrase.
+    """
+
+    spec: CodecSpec
+    why: str
+
+
+def chunk_of(meta: ArrayMeta, shape: tuple[int, ...]) -> ArrayRepr:
+    """A chunk of an array as a codec gets it."""
+    return ArrayRepr(meta.data_type.dtype, shape, meta.fill_value)
+
+
+def specs_of(meta: ArrayMeta) -> tuple[CodecSpec, ...]:
+    """The codecs of the innermost chunks."""
+    return find_shardings(meta.codecs, len(meta.shape))[1]
+
+
+def host_steps(specs: Sequence[CodecSpec], chunk: ArrayRepr) -> list[HostStep]:
+    """The steps that a GPU would leave to the host, in encoding order; all of them after the first are, too."""
+    steps = prepare(specs, chunk)
+    found = []
+    # Of records, single fields are read on the device, which needs the same of their codecs.
+    for step, placed in zip(steps, gpu_placement(steps, chunk, whole_records=False), strict=False):
+        spec = step.spec
+        if placed.where == "host":
+            found.append(HostStep(spec, placed.why))
+        elif is_blosclz(spec):
+            found.append(HostStep(spec, "the device has no blosclz"))
+    return found
+
+
+def is_blosclz(spec: CodecSpec) -> bool:
+    """Whether a codec is Blosc with the one compressor that nvCOMP lacks."""
+    return spec.name in ("blosc", "numcodecs.blosc") and spec.configuration().get("cname") == "blosclz"
+
+
+def on_device(specs: tuple[CodecSpec, ...], chunk: ArrayRepr) -> tuple[CodecSpec, ...]:
+    """A chain that says the same and has no step on the host: filters left out, other codecs replaced.
+
+    chunk: of a dtype that a GPU has.
+    """
+    for _ in range(len(specs) + 1):
+        found = host_steps(specs, chunk)
+        if not found:
+            break
+        at = next(i for i, step in enumerate(prepare(specs, chunk)) if step.spec == found[0].spec)
+        specs = _without(specs, at, chunk)
+    return specs
+
+
+def _without(specs: tuple[CodecSpec, ...], at: int, chunk: ArrayRepr) -> tuple[CodecSpec, ...]:
+    spec = specs[at]
+    rest = (*specs[:at], *specs[at + 1 :])
+    if spec.kind == "array_bytes" or is_serializer(spec, prepare(specs, chunk)[at].decoded):
+        rest = tuple(s for s in rest if s.kind == "array_array")
+        return with_compressor(complete(rest, chunk, default_serializer=_bytes(specs, chunk)))
+    if spec.kind == "array_array" or spec.name in CHECKSUMS | _SHUFFLES:
+        return complete(rest, chunk, default_serializer=_bytes(specs, chunk))
+    return with_compressor(rest)
+
+
+def is_serializer(spec: CodecSpec, decoded: Any) -> bool:
+    """Whether a codec makes bytes of an array by itself."""
+    return spec.kind == "any" and isinstance(decoded, ArrayRepr)
+
+
+def _bytes(specs: Sequence[CodecSpec], chunk: ArrayRepr) -> BytesCodec:
+    known = next((s for s in specs if isinstance(s, BytesCodec)), None)
+    return BytesCodec("little" if chunk.dtype.isnative else None) if known is None else known
+
+
+def with_compressor(specs: Sequence[CodecSpec]) -> tuple[CodecSpec, ...]:
+    """A chain with the compressor that suits GPUs; checksums stay, around it."""
+    kept = [s for s in specs if s.kind not in {"bytes_bytes", "any"}]
+    checksums = [s for s in specs if s.name in CHECKSUMS]
+    return (*kept, gpu_compressor(), *checksums)
+
+
+def is_shuffled(specs: Sequence[CodecSpec]) -> bool:
+    """Whether a chain puts bytes of one significance together."""
+    for spec in specs:
+        if spec.name in _SHUFFLES:
+            return True
+        if spec.name in ("blosc", "numcodecs.blosc") and spec.configuration().get("shuffle") not in (0, "noshuffle"):
+            return True
+    return False
+
+
+def compressors_of(specs: Sequence[CodecSpec]) -> list[CodecSpec]:
+    """The codecs of a chain that give fewer bytes than they get."""
+    kinds = ("bytes_bytes", "any")
+    return [s for s in specs if s.kind in kinds and s.name not in CHECKSUMS | _SHUFFLES]
+
+
+def chain_keywords(meta: ArrayMeta, specs: tuple[CodecSpec, ...]) -> dict[str, Any]:
+    """Keywords of the creation functions that make an array with a chain of codecs."""
+    filters, serializer, compressors = split_codecs(replace(meta, codecs=specs))
+    if meta.zarr_format == 2:
+        return {"filters": list(filters), "compressor": compressors[0] if compressors else None}
+    return {"filters": list(filters), "serializer": serializer, "compressors": list(compressors)}

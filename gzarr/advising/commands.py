@@ -1,0 +1,29 @@
+"""The command ``gzarr advise``: its arguments, and what it calls."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from gzarr.advising.entry import advise
+from gzarr.gpu_layout import ACCESSES
+
+
+def add_commands(commands: Any) -> None:
+    """Add the command to those of a parser."""
+    parser = commands.add_parser("advise", help="say how an array or a group is best stored for a GPU, and store it so")
+    parser.add_argument("path", help="a directory, a zip file, a URL, or an array or group within: data.zarr/foo")
+    parser.add_argument("--access", choices=ACCESSES, default="volume", help="how it is read; default: %(default)s")
+    parser.add_argument("--apply", metavar="DST", help="copy it there with the changes")
+    parser.add_argument("--device", default="cpu", help="where --apply decodes and encodes; default: %(default)s")
+    parser.add_argument("--if-exists", choices=["raise", "replace"], default="raise", help="default: raise")
+    parser.add_argument("--dry-run", action="store_true", help="only say what --apply would do")
+    parser.set_defaults(command=_advise)
+
+
+def _advise(args: argparse.Namespace) -> None:
+    advice = advise(args.path, args.access)
+    print(advice)
+    if args.apply is not None:
+        done = advice.apply(args.apply, device=args.device, if_exists=args.if_exists, dry_run=args.dry_run)
+        print(f"\n{done}")

@@ -1,0 +1,285 @@
+"""Puts advice together: looks at an array, works out how else it could be stored, compares, says what to change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gzarr import api
+from gzarr.advising.access import Probe, probes_of
+from gzarr.advising.advice import Advice, Finding, Gain, GroupAdvice
+from gzarr.advising.chains import (
+    CHECKSUMS,
+    HostStep,
+    chain_keywords,
+    chunk_of,
+    compressors_of,
+    host_steps,
+    is_shuffled,
+    on_device,
+    specs_of,
+    with_compressor,
+)
+from gzarr.advising.model import WAVE_NBYTES, WAVE_NCHUNKS, Stored, count
+from gzarr.advising.rules import MEASURES, Way, explain, pick, problems
+from gzarr.advising.sampling import Regions, Sample, Trial, sample, streams_of
+from gzarr.array import Array
+from gzarr.bind import find_shardings
+from gzarr.chunking import parse_grid
+from gzarr.codecs.spec import CodecSpec
+from gzarr.errors import MissingExtraError, UnknownCodecError
+from gzarr.gpu_layout import Access, choose_chunks, choose_shards, is_for_gpu
+from gzarr.grid import is_regular, nchunks
+from gzarr.group import Group
+from gzarr.info import human_size
+
+#: How many times fewer stored bytes a shuffle must give for it to be worth a re-encoding.
+_SHUFFLE_GAIN = 1.25
+
+
+def advise(what: Any, access: Access = "volume", *, path: str | None = None) -> Advice | GroupAdvice:
+    """Say how an array, or every array of a group, is best stored for a GPU to read it, and what that should gain.
+
+    Looks at metadata and at a few chunks; lists nothing, needs no GPU, changes nothing. What is said of an array on a
+    device ("cuda", "emulated") holds for the waves of that device; else for those of a GPU with memory to spare.
+    Numbers are counts and estimates of bytes, streams, objects and requests (`gzarr.advising.model`), not times.
+
+    what: an array, a group, or a path, URL or store of one. path: of the array or group in the store.
+    access: how it is read: "batch": samples of axis 0 in random order; "plane": one index of any axis; "volume":
+        everything; "random": single elements (`gzarr.advising.access`).
+    Returns: the advice; ``advice.apply(dest)`` carries it out.
+    Raises: NodeNotFoundError, ValueError for an unknown access, ChunkError for damaged arrays.
+
+    >>> import gzarr
+    >>> z = gzarr.create_array(shape=(512, 512), chunks=(8, 8), dtype="i4")
+    >>> print(advise(z).changes["chunks"])
+    (256, 256)
+    """
+    probes_of(access, ())
+    if not isinstance(what, (Array, Group)) or path is not None:
+        what = api.open(what, mode="r", path=path)
+    if isinstance(what, Group):
+        found = {name: node for name, node in what.members(None) if isinstance(node, Array)}
+        return GroupAdvice({name: _advise(array, access, name) for name, array in found.items()}, what)
+    return _advise(what, access, what.path or what.store_path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """An array under advice: what is known of it before ways to store it are compared."""
+
+    array: Array
+    access: Access
+    specs: tuple[CodecSpec, ...]
+    sample: Sample
+    probes: list[Probe]
+    wave: tuple[int, int]
+
+    @property
+    def itemsize(self) -> int:
+        return max(self.array.metadata.data_type.dtype.itemsize, 1)
+
+    def way(self, changes: dict[str, Any], stored: Stored) -> Way:
+        """A way to store the array, with what reads cost in it."""
+        return Way(changes, stored, tuple(count(stored, p, self.itemsize, self.wave) for p in self.probes))
+
+
+def _advise(array: Array, access: Access, name: str) -> Advice:
+    try:
+        found = sample(array)
+    except (UnknownCodecError, MissingExtraError) as error:
+        what = f"{array.dtype} {array.shape}"
+        return Advice(name, what, access, "nothing", (Finding("codec", str(error)),), {}, {}, (), (), array)
+    case = _Case(array, access, specs_of(array.metadata), found, probes_of(access, array.shape), _wave(array))
+    now = case.way({}, found.stored)
+    sampled = f"{found.nlooked} of {nchunks(found.stored.grid):,} chunks, {found.nfound} of them stored"
+    if not is_for_gpu(array.metadata.data_type.dtype):
+        text = f"no GPU has {array.dtype}: the host reads the array, in whatever layout"
+        return _advice(case, name, sampled, [Finding("dtype", text)], now, now, ({}, 0, 0))
+    if array.size == 0:
+        return _advice(case, name, sampled, [Finding("data", "the array is empty")], now, now, ({}, 0, 0))
+    stuck = host_steps(case.specs, chunk_of(array.metadata, _lengths(found.stored)))
+    regions = Regions(array, choose_chunks(array.shape, case.itemsize, access=access, sharded=_has_shards(array)))
+    sampled += f"; {len(regions.data)} regions encoded anew"
+    if stuck:  # then the host decodes, and a GPU no stream at all
+        now = case.way({}, replace(found.stored, streams=0))
+    specs, findings = _judge_chain(case, stuck, regions)
+    ways = _ways(case, specs, regions)
+    best = pick(ways)
+    findings += _judge_geometry(ways, now, best)
+    if _around(array):
+        names = ", ".join(spec.name for spec in _around(array))
+        findings.append(Finding("shards", f"{names} around shards: each is fetched and decoded whole", "leave it out"))
+    changes = dict(best.changes)
+    if specs is not case.specs or (changes and _nested(array) > 1):
+        # Copies take neither shards in shards apart nor codecs around them.
+        kept = {"chunks": _lengths(now.stored), "shards": array.metadata.object_shape} if _nested(array) else {}
+        changes = {**kept, **changes, **chain_keywords(array.metadata, specs)}
+    then = best if changes else now
+    left = len(host_steps(specs, chunk_of(array.metadata, _lengths(best.stored)))) if changes else len(stuck)
+    return _advice(case, name, sampled, findings, now, then, (changes, len(stuck) + len(_around(array)), left))
+
+
+def _wave(array: Array) -> tuple[int, int]:
+    """Decoded bytes and chunks of a wave of the device that the array is on; of a large GPU if it is on none."""
+    if array.device == "cpu":
+        return WAVE_NBYTES, WAVE_NCHUNKS
+    return array.backend.wave_nbytes, array.backend.wave_nchunks
+
+
+def _has_shards(array: Array) -> bool:
+    """Whether the array's format has shards."""
+    return array.metadata.zarr_format == 3
+
+
+def _lengths(stored: Stored) -> tuple[int, ...]:
+    return tuple(axis.bounds(0)[1] - axis.bounds(0)[0] for axis in stored.grid)
+
+
+def _nested(array: Array) -> int:
+    """How many levels of shards there are."""
+    return len(find_shardings(array.metadata.codecs, array.ndim)[0])
+
+
+def _around(array: Array) -> list[CodecSpec]:
+    """The codecs around shards."""
+    return [spec for sharding in find_shardings(array.metadata.codecs, array.ndim)[0] for spec in sharding.wrap]
+
+
+def _judge_chain(case: _Case, stuck: list[HostStep], regions: Regions) -> tuple[tuple[CodecSpec, ...], list[Finding]]:
+    """The chain to have, and what is found of the one that is there."""
+    meta, specs = case.array.metadata, case.specs
+    findings = []
+    if stuck:
+        chunk = chunk_of(meta, _lengths(case.sample.stored))
+        specs = on_device(specs, chunk)
+        for step in stuck:
+            about = "filters" if step.spec.kind == "array_array" else "codec"
+            change = None if step.spec in specs else "leave it out" if about == "filters" else "replace it"
+            findings.append(Finding(about, f"{step.spec.name} runs on the host: {step.why}", change))
+    elif case.itemsize > 1 and compressors_of(specs) and not is_shuffled(specs) and regions.data:
+        with_shuffle = with_compressor(specs)
+        gain = regions.encoded(specs).ratio / max(regions.encoded(with_shuffle).ratio, 1e-9)
+        if gain > _SHUFFLE_GAIN:
+            text = f"bytes are not shuffled; with Blosc's lz4 and shuffle {gain:.1f} times fewer would be stored"
+            findings.append(Finding("shuffle", text, "shuffle them"))
+            specs = with_shuffle
+    if not any(spec.name in CHECKSUMS for spec in specs) and compressors_of(specs):
+        findings.append(Finding("checksum", "no codec verifies chunks; crc32c would, on a GPU too"))
+    return specs, findings
+
+
+def _ways(case: _Case, specs: tuple[CodecSpec, ...], regions: Regions) -> list[Way]:
+    """What is there, with the chain to have; the same chunks in shards; and what the layout for GPUs would choose."""
+    array, now = case.array, case.sample.stored
+    trial = regions.encoded(specs)
+    chunks = _lengths(now)
+    here = now
+    if specs is not case.specs:
+        same_shape = Regions(array, chunks).encoded(specs)
+        here = _estimated(case, now, specs, same_shape if same_shape.nregions else trial)
+    ways = [case.way({}, here)]
+    if _around(array):
+        same = {"chunks": chunks, "shards": array.metadata.object_shape}
+        ways = [_with_shape(case, same, here)]
+    if _has_shards(array) and not now.sharded and is_regular(now.grid):
+        shards = choose_shards(array.shape, chunks, case.itemsize)
+        if shards is not None:
+            ways.append(_with_shape(case, {"chunks": chunks, "shards": shards}, here))
+    best = choose_chunks(array.shape, case.itemsize, access=case.access, sharded=_has_shards(array))
+    shards = choose_shards(array.shape, best, case.itemsize) if _has_shards(array) else None
+    there = None if not now.sharded else array.metadata.object_shape
+    if (best, shards) != (chunks, there):
+        changes = {"chunks": best, **({"shards": shards} if _has_shards(array) else {})}
+        way = _with_shape(case, changes, here)
+        ways.append(case.way(changes, _estimated(case, way.stored, specs, trial)))
+    return ways
+
+
+def _with_shape(case: _Case, changes: Mapping[str, Any], like: Stored) -> Way:
+    """A way with other chunks and shards, each as large as decoded, relative to that, as before."""
+    array = case.array
+    objects, inner = parse_grid(changes["chunks"], changes.get("shards"), array.shape, case.itemsize)
+    each = 0
+    grid = objects
+    if inner is not None:
+        grid = tuple(axis.subdivided(n) for axis, n in zip(objects, inner, strict=True))
+        each = math.prod(o.bounds(0)[1] // n for o, n in zip(objects, inner, strict=True))
+    nbytes = math.prod(changes["chunks"]) * case.itemsize
+    encoded = like.encoded_nbytes * nbytes / max(like.chunk_nbytes, 1)
+    stored = replace(
+        like, grid=grid, objects=objects, chunk_nbytes=nbytes, encoded_nbytes=encoded,
+        index_nbytes=16 * each + 4 if each else 0, in_ranges=case.sample.versions,
+    )  # fmt: skip
+    return case.way(dict(changes), stored)
+
+
+def _estimated(case: _Case, stored: Stored, specs: tuple[CodecSpec, ...], trial: Trial) -> Stored:
+    """What a chain should make of chunks: bytes as in the trial, or as before without one."""
+    streams = streams_of(specs, case.array, stored.chunk_nbytes)
+    if not trial.nregions:
+        return replace(stored, streams=streams)
+    return replace(stored, encoded_nbytes=trial.ratio * stored.chunk_nbytes, streams=streams, present=trial.present)
+
+
+def _judge_geometry(ways: list[Way], now: Way, best: Way) -> list[Finding]:
+    """What is a problem of how the array is stored now and none of the best way."""
+    left = problems(best, ways)
+    solved = [measure for measure in problems(now, [now, *ways]) if measure not in left]
+    if not best.changes:
+        return []
+    sharded = "put them into shards" if best.changes.get("shards") else "other chunks"
+    remedy = {"chunks": "other chunks", "shards": sharded}
+    return [Finding(m.about, explain(m, now, best), remedy[m.about]) for m in solved]
+
+
+def _advice(
+    case: _Case,
+    name: str,
+    sampled: str,
+    findings: list[Finding],
+    now: Way,
+    then: Way,
+    chain: tuple[dict[str, Any], int, int],
+) -> Advice:
+    changes, before, after = chain
+    gains: dict[str, Gain] = {}
+    if changes:
+        for measure in MEASURES:
+            gains[measure.name] = Gain(_UNITS[measure.name], measure.worst(now), measure.worst(then))
+        streams = [min(cost.streams_per_wave for cost in way.costs) for way in (now, then)]
+        gains["streams_per_wave"] = Gain(_UNITS["streams_per_wave"], *streams)
+        gains["host_steps"] = Gain("steps of the chain on the host", before, after)
+        gains["stored_nbytes"] = Gain("stored bytes in all", now.stored.nbytes, then.stored.nbytes)
+    return Advice(
+        name=name,
+        summary=_summary(case, now.stored),
+        access=case.access,
+        sampled=sampled,
+        findings=tuple(findings),
+        changes=changes,
+        gains=gains,
+        before=now.costs,
+        after=then.costs,
+        array=case.array,
+    )
+
+
+_UNITS = {
+    "amplification": "decoded bytes for a wanted one",
+    "read_amplification": "stored bytes fetched for a wanted one",
+    "streams_per_wave": "streams decoded at once",
+    "chunks": "chunks taken apart",
+    "objects": "objects opened",
+    "requests": "requests",
+}
+
+
+def _summary(case: _Case, stored: Stored) -> str:
+    array = case.array
+    shards = f" in shards {array.metadata.object_shape}" if stored.sharded else ""
+    codecs = ", ".join(spec.name for spec in case.specs)
+    size = human_size(int(stored.chunk_nbytes))
+    return f"{array.dtype} {array.shape}, chunks {_lengths(stored)} of {size} bytes{shards}, {codecs}"

@@ -1,0 +1,255 @@
+"""Looks at a few chunks of an array: how large they are as stored, into how many streams, and what a re-encoding gives.
+
+Positions are drawn in elements, the same ones for every grid over the same shape, so that two layouts of the same data
+are judged by the same data. Nothing is listed: the number of requests does not grow with the array.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.advising.chains import compressors_of
+from gzarr.advising.model import Stored
+from gzarr.array import Array
+from gzarr.bind import bind, find_shardings
+from gzarr.codecs.chain import complete, prepare
+from gzarr.codecs.spec import ArrayRepr, CodecSpec, fill_of
+from gzarr.cpu.backend import CpuBackend
+from gzarr.cpu.codecs.blosc_blocks import HEADER
+from gzarr.engine import ArrayIO
+from gzarr.grid import Grid, chunk_shape, nchunks
+from gzarr.keys import Coords
+from gzarr.storage.base import Buffer, Request, host_view
+
+#: Chunks looked at, and regions encoded anew.
+NSAMPLED = 16
+#: Stored chunks, and decoded bytes of them, that may be read to have data to encode anew.
+TRIAL_NBYTES = 64 << 20
+TRIAL_NCHUNKS = 4096
+#: A shard that cannot be read in part is left out of the sample from this size on, in stored bytes.
+_WHOLE_NBYTES = 64 << 20
+#: What is encoded to ask a compressor how it cuts chunks is at most this long.
+_PROBE_NBYTES = 16 << 20
+_BLOSC = ("blosc", "numcodecs.blosc")
+#: Codecs that only put bytes behind a chunk.
+_SUFFIXES = ("crc32c", "numcodecs.crc32c", "numcodecs.fletcher32")
+_MEMCPY, _WHOLE, _MOST_SPLITS, _LEAST_SPLIT = 2, 16, 16, 128
+
+_HOST = CpuBackend()
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was found of how an array is stored.
+
+    Attributes:
+        stored: as the model wants it.
+        versions: whether the store tells versions of objects apart, so that shards are read in ranges.
+        nlooked: chunks looked at.
+        nfound: those of them that are there.
+    """
+
+    stored: Stored
+    versions: bool
+    nlooked: int
+    nfound: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Regions of an array encoded anew.
+
+    Attributes:
+        nregions: how many; 0 if reading them would have taken too long.
+        present: share of them that are not all fill value.
+        ratio: stored bytes for each decoded byte of those.
+        streams: streams of one of them.
+    """
+
+    nregions: int
+    present: float
+    ratio: float
+    streams: float
+
+
+def positions(shape: tuple[int, ...], n: int) -> list[Coords]:
+    """Coordinates of elements, spread at random, the same ones for the same shape."""
+    rng = np.random.default_rng(1)
+    return [tuple(int(rng.random() * extent) for extent in shape) for _ in range(n)]
+
+
+def coords_at(grid: Grid, shape: tuple[int, ...]) -> list[Coords]:
+    """Distinct chunks at these positions; all chunks if there are few."""
+    if nchunks(grid) <= NSAMPLED:
+        return [tuple(map(int, c)) for c in np.ndindex(*(axis.nchunks for axis in grid))]
+    found = [tuple(a.locate(i) for a, i in zip(grid, at, strict=True)) for at in positions(shape, NSAMPLED)]
+    return list(dict.fromkeys(found))
+
+
+def io_of(array: Array) -> ArrayIO:
+    """An array's layout and chains, on the host."""
+    return bind(array.metadata, array.store, array.path, _HOST)
+
+
+def sample(array: Array) -> Sample:
+    """Look at a few stored chunks. Raises: StoreError, CodecError for a damaged index."""
+    io = io_of(array)
+    shardings, specs = find_shardings(array.metadata.codecs, array.ndim)
+    sizes: list[int] = []
+    streams: list[float] = []
+    looked = 0
+    versions = True
+    chunk_nbytes = _nbytes(array, io.layout.grid)
+    for coords in coords_at(io.layout.grid, array.shape):
+        key, nbytes, head = _look(io, coords, specs)
+        if nbytes is None:
+            continue
+        looked += 1
+        if nbytes:
+            versions = io.store.generation(key) is not None
+            sizes.append(nbytes)
+            streams.append(_streams_in(head, specs, chunk_nbytes))
+    wrapped = any(sharding.wrap for sharding in shardings)
+    each = math.prod(
+        (o.bounds(0)[1] - o.bounds(0)[0]) // (a.bounds(0)[1] - a.bounds(0)[0])
+        for a, o in zip(io.layout.grid, io.layout.objects, strict=True)
+    )
+    stored = Stored(
+        grid=io.layout.grid,
+        objects=io.layout.objects,
+        chunk_nbytes=chunk_nbytes,
+        encoded_nbytes=fmean(sizes) if sizes else chunk_nbytes,
+        present=len(sizes) / looked if looked else 1.0,
+        streams=fmean(streams) if streams else streams_of(specs, array, chunk_nbytes),
+        index_nbytes=16 * each + 4 if shardings else 0,
+        in_ranges=versions and not wrapped,
+    )
+    return Sample(stored, versions, looked, len(sizes))
+
+
+def _nbytes(array: Array, grid: Grid) -> int:
+    """Decoded bytes of the first chunk."""
+    itemsize = 16 if array.metadata.data_type.dtype.hasobject else array.metadata.data_type.dtype.itemsize
+    return math.prod(chunk_shape(grid, (0,) * len(grid))) * itemsize
+
+
+def _look(io: ArrayIO, coords: Coords, specs: Sequence[CodecSpec]) -> tuple[str, int | None, Buffer]:
+    """(key of its object, stored bytes of a chunk: 0 if missing, None if nobody can tell cheaply; its first bytes)."""
+    store, layout = io.store, io.layout
+    starts = [axis.bounds(c)[0] for axis, c in zip(layout.grid, coords, strict=True)]
+    owner = tuple(axis.locate(s) for axis, s in zip(layout.objects, starts, strict=True))
+    key = layout.key(owner)
+    size = store.getsize(key)
+    if size is None:
+        return key, 0, b""
+    if layout.objects is layout.grid:
+        head = store.get_one(Request(key, 0, HEADER.size)) if _is_blosc(specs) else b""
+        return key, size, head or b""
+    generation = store.generation(key)
+    if generation is None and size > _WHOLE_NBYTES:
+        return key, None, b""
+    (located,) = layout.locate(store, owner, [coords], generation, may_fetch=False)
+    if located is None:
+        return key, 0, b""
+    if not isinstance(located, Request):
+        return key, host_view(located).nbytes, located
+    head = store.get_one(Request(key, located.start, HEADER.size)) if _is_blosc(specs) else b""
+    return key, located.length or 0, head or b""
+
+
+def _is_blosc(specs: Sequence[CodecSpec]) -> bool:
+    """Whether chunks begin with a Blosc header: it is the last codec but for checksums behind it."""
+    last = next((s for s in reversed(specs) if s.name not in _SUFFIXES), None)
+    return last is not None and last.name in _BLOSC
+
+
+def _streams_in(head: Buffer, specs: Sequence[CodecSpec], chunk_nbytes: int) -> float:
+    """Streams of an encoded chunk, of which the first bytes are given."""
+    if not compressors_of(specs):
+        return 0
+    if not _is_blosc(specs) or host_view(head).nbytes < HEADER.size:
+        return 1
+    _, _, flags, typesize, nbytes, blocksize, _ = HEADER.unpack_from(host_view(head))
+    if flags & _MEMCPY or not blocksize or not typesize:
+        return 1
+    split = not flags & _WHOLE and typesize <= _MOST_SPLITS and blocksize // typesize >= _LEAST_SPLIT
+    whole, short = divmod(int(nbytes), int(blocksize))
+    return float(whole * (typesize if split else 1) + (short > 0))
+
+
+def streams_of(specs: tuple[CodecSpec, ...], array: Array, chunk_nbytes: float) -> float:
+    """Streams of a chunk of some size, asked of the compressor itself, with zeros."""
+    dtype = array.metadata.data_type.dtype
+    if not compressors_of(specs) or dtype.hasobject:
+        return float(bool(compressors_of(specs)))
+    if not _is_blosc(specs):
+        return 1
+    n = max(min(int(chunk_nbytes), _PROBE_NBYTES) // dtype.itemsize, 1)
+    blosc = [s for s in specs if s.name in _BLOSC]
+    encoded = encode(blosc, np.zeros(n, dtype), None)
+    return _streams_in(encoded, blosc, n * dtype.itemsize) * max(chunk_nbytes / (n * dtype.itemsize), 1)
+
+
+def encode(specs: Sequence[CodecSpec], data: NDArray[Any], fill: Any) -> Buffer:
+    """One chunk, encoded on the host."""
+    chunk = ArrayRepr(data.dtype, data.shape, fill)
+    chain = _HOST.prepare(prepare(complete(tuple(specs), chunk), chunk), chunk)
+    encoded: Buffer = chain.encode([data])[0]
+    return encoded
+
+
+class Regions:
+    """Decoded regions of an array, one chunk of some shape each, to be encoded in several ways."""
+
+    def __init__(self, array: Array, chunks: tuple[int, ...]) -> None:
+        self._fill = array.metadata.fill_value
+        self._array = array
+        self.data = _regions(array, chunks)
+        self.nbytes = math.prod(chunks) * array.metadata.data_type.dtype.itemsize
+        self._kept = [data for data in self.data if not self._is_fill(data)]
+
+    def encoded(self, specs: tuple[CodecSpec, ...]) -> Trial:
+        """What a chain makes of them."""
+        if not self._kept:
+            streams = streams_of(specs, self._array, self.nbytes)
+            return Trial(len(self.data), 0.0 if self.data else 1.0, 1.0, streams)
+        made = [encode(specs, data, self._fill) for data in self._kept]
+        size = fmean(host_view(buffer).nbytes for buffer in made)
+        streams = fmean(_streams_in(buffer, specs, self.nbytes) for buffer in made)
+        return Trial(len(self.data), len(self._kept) / len(self.data), size / max(self.nbytes, 1), streams)
+
+    def _is_fill(self, data: NDArray[Any]) -> bool:
+        if self._fill is None:
+            return False
+        chunk = ArrayRepr(data.dtype, data.shape, self._fill)
+        return data.tobytes() == np.full(data.shape, fill_of(chunk), data.dtype).tobytes()
+
+
+def _regions(array: Array, chunks: tuple[int, ...]) -> list[NDArray[Any]]:
+    """Read regions where the sample lies, as far as that costs little."""
+    io = io_of(array)
+    there = array.to("cpu")
+    dtype = array.metadata.data_type.dtype
+    left, left_chunks = TRIAL_NBYTES, TRIAL_NCHUNKS
+    found: list[NDArray[Any]] = []
+    chunk = ArrayRepr(dtype, chunks, array.metadata.fill_value)
+    starts = [tuple(i // c * c for i, c in zip(at, chunks, strict=True)) for at in positions(array.shape, NSAMPLED)]
+    for start in dict.fromkeys(starts):
+        stops = [min(s + c, n) for s, c, n in zip(start, chunks, array.shape, strict=True)]
+        ends = zip(io.layout.grid, start, stops, strict=True)
+        touched = math.prod(axis.locate(stop - 1) - axis.locate(first) + 1 for axis, first, stop in ends)
+        left, left_chunks = left - touched * io.chunk_nbytes, left_chunks - touched
+        if left < 0 or left_chunks < 0:
+            break
+        data = np.full(chunks, fill_of(chunk), dtype)
+        region = tuple(slice(first, stop) for first, stop in zip(start, stops, strict=True))
+        data[tuple(slice(0, r.stop - r.start) for r in region)] = there[region]
+        found.append(data)
+    return found

@@ -1,0 +1,194 @@
+"""Chooses chunks, shards and a compressor for arrays that a GPU will read: what ``layout="gpu"`` means.
+
+A GPU decodes many small streams at once, one block of threads each, and wants thousands of them. So chunks are small;
+so that they do not become as many objects, they lie in shards. The compressor is Blosc with LZ4 and a byte shuffle, cut
+into streams of 64 KiB: every Zarr reader has it, LZ4 needs no scratch on the device, and its shuffle is undone where
+chunks are placed in the result. Zarr v2 has no shards: there chunks are larger, and the streams within them small.
+
+Shapes come of halving the longest axis until a chunk is small enough: near-cubic, so that no axis is worse to cut than
+another, and lengths that divide the extents nearly, so that edges are not padded. Source of the sizes: nvCOMP's guide
+(streams of 64 KiB), and the index of a shard, 16 bytes a chunk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from gzarr.chunking import parse_chunks, parse_grid
+from gzarr.codecs.blosc import BloscCodec
+from gzarr.codecs.registry import parse_codec
+from gzarr.devices import gpu_has_dtype
+from gzarr.dtypes import parse_dtype
+from gzarr.errors import MetadataError
+from gzarr.options import ArrayOptions, as_list, is_default
+
+#: How an array is read; see `gzarr.advising.access`.
+Access: TypeAlias = Literal["batch", "plane", "volume", "random"]
+ACCESSES: tuple[Access, ...] = ("batch", "plane", "volume", "random")
+
+#: Decoded bytes of the largest chunk in a shard; the smallest is near half of it.
+CHUNK_NBYTES = 256 << 10
+#: Likewise where a read needs little of a chunk: what it decodes in vain is less.
+SMALL_CHUNK_NBYTES = 128 << 10
+#: Below this, the index entry and the tables of a chunk begin to count.
+LEAST_CHUNK_NBYTES = 64 << 10
+#: Zarr v2 chunks are objects of their own: four times the size, so a terabyte is a million objects, not four.
+PLAIN_FACTOR = 4
+#: Decoded bytes of the largest shard: a shard is rewritten whole, and held by whoever writes it.
+SHARD_NBYTES = 32 << 20
+#: Decoded bytes of a stream. c-blosc 1.21 splits blocks of elements of up to 16 bytes into a stream for each of these
+#: bytes, and makes such blocks as many times longer than it is asked to.
+STREAM_NBYTES = 64 << 10
+#: What a layout chooses anew in an array that is made like another.
+CHOSEN = frozenset({"chunks", "shards", "compressor", "compressors"})
+#: Stands for an axis that has nothing yet: it will be appended to.
+_UNKNOWN_EXTENT = 1 << 30
+
+
+def lay_out(options: ArrayOptions, shape: tuple[int, ...], dtype: np.dtype[Any], *, sharded: bool) -> ArrayOptions:
+    """Options with what their ``layout`` chooses, wherever they say nothing themselves.
+
+    Arrays of what no GPU has (strings, objects, times, bytes) stay as they are without a layout: the host reads them.
+
+    sharded: whether the format has shards.
+    Raises: MetadataError for an unknown layout, and for chunks or codecs that the layout cannot go with.
+    """
+    if options.layout is None:
+        return options
+    access = _access(options.layout)
+    if not is_for_gpu(dtype):
+        return replace(options, layout=None)
+    if sharded and options.shards is not False:
+        _check_addressable(options)
+    chunks, shards = _shapes(options, shape, max(dtype.itemsize, 1), access, sharded=sharded)
+    options = replace(options, layout=None, chunks=chunks, shards=shards)
+    if all(is_default(v) for v in (options.compressor, options.compressors, options.codecs)):
+        options = replace(options, compressors=[gpu_compressor()])
+    return options
+
+
+def _access(layout: Any) -> Access | None:
+    """The access that a layout is for. Raises: MetadataError for an unknown layout."""
+    for access in (None, *ACCESSES):
+        if layout == ("gpu" if access is None else f"gpu:{access}"):
+            return access
+    raise MetadataError(
+        f"layout must be 'gpu', {', '.join(repr('gpu:' + a) for a in ACCESSES)} or None, got {layout!r}"
+    )
+
+
+def chooses(keywords: Mapping[str, Any], dtype: Any) -> bool:
+    """Whether keywords have a layout that chooses anew what an array with a dtype, by default, takes from another."""
+    if keywords.get("layout") is None:
+        return False
+    _access(keywords["layout"])
+    return is_for_gpu(parse_dtype(dtype if keywords.get("dtype") is None else keywords["dtype"]).dtype)
+
+
+def is_for_gpu(dtype: np.dtype[Any]) -> bool:
+    """Whether a GPU decodes elements of a dtype: numbers, and records with a field of them."""
+    if dtype.names is not None:
+        return any(is_for_gpu(dtype[name]) for name in dtype.names)
+    return gpu_has_dtype(dtype.base)
+
+
+def gpu_compressor() -> BloscCodec:
+    """Blosc with LZ4 and a byte shuffle, in streams of at most 64 KiB: what c-blosc makes of its block size."""
+    return BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", blocksize=STREAM_NBYTES)
+
+
+def choose_chunks(
+    shape: Sequence[int], itemsize: int, *, access: Access | None = None, sharded: bool = True
+) -> tuple[int, ...]:
+    """A chunk shape for a GPU.
+
+    access: what to favour: "batch" keeps samples (indices of axis 0) apart, "plane" and "random" want smaller chunks;
+        None and "volume" favour nothing.
+    sharded: whether chunks will lie in shards.
+    """
+    factor = 1 if sharded else PLAIN_FACTOR
+    chunk = [n if n > 0 else _UNKNOWN_EXTENT for n in shape]
+    limit = (SMALL_CHUNK_NBYTES if access in ("plane", "random") else CHUNK_NBYTES) * factor
+    if access == "batch" and chunk:
+        rest = math.prod(chunk[1:]) * itemsize
+        chunk[0] = min(max(LEAST_CHUNK_NBYTES * factor // max(rest, 1), 1), chunk[0])
+    while math.prod(chunk) * itemsize > limit and max(chunk) > 1:
+        longest = chunk.index(max(chunk))
+        chunk[longest] = -(-chunk[longest] // 2)
+    return tuple(chunk)
+
+
+def choose_shards(shape: Sequence[int], chunks: Sequence[int], itemsize: int) -> tuple[int, ...] | None:
+    """A shard shape for chunks: whole multiples, near-cubic in chunks; None if one chunk holds the whole array."""
+    counts = [-(-n // c) if n > 0 else _UNKNOWN_EXTENT for n, c in zip(shape, chunks, strict=True)]
+    if math.prod(counts) <= 1:
+        return None
+    room = max(SHARD_NBYTES // max(math.prod(chunks) * itemsize, 1), 1)
+    while math.prod(counts) > room and max(counts) > 1:
+        most = counts.index(max(counts))
+        counts[most] = -(-counts[most] // 2)
+    return tuple(c * n for c, n in zip(chunks, counts, strict=True)) if max(counts) > 1 else None
+
+
+def _shapes(
+    options: ArrayOptions, shape: tuple[int, ...], itemsize: int, access: Access | None, *, sharded: bool
+) -> tuple[Any, Any]:
+    """(chunks, shards): those given, and what suits them. Raises: MetadataError."""
+
+    def choice(*, sharded: bool) -> tuple[int, ...]:
+        return choose_chunks(shape, itemsize, access=access, sharded=sharded)
+
+    chunks, shards = options.chunks, options.shards
+    free = chunks is None or _is_auto(chunks)
+    if shards is False or (shards is None and not sharded):
+        return choice(sharded=False) if free else chunks, None
+    if shards is not None and not _is_auto(shards):
+        return _dividing(shards, shape, itemsize) if free else chunks, shards
+    if not sharded:
+        return chunks, shards  # which the format refuses
+    if not free and _is_rectilinear(chunks):
+        raise MetadataError(
+            f"layout='gpu' puts chunks of one shape into shards, but chunks={chunks!r} vary: leave out one of the two, "
+            "or pass shards=False"
+        )
+    inner = choice(sharded=True) if free else parse_chunks(chunks, shape, itemsize)
+    return inner, choose_shards(shape, inner, itemsize)
+
+
+def _is_auto(value: Any) -> bool:
+    """Whether a value of ``chunks=`` or ``shards=`` asks for a choice."""
+    return value is True or (isinstance(value, str) and value == "auto")
+
+
+def _dividing(shards: Any, shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Chunks that divide given shards, on each axis all of them."""
+    grid, _ = parse_grid(shards["shape"] if isinstance(shards, dict) else shards, None, shape, itemsize)
+    chunk = [math.gcd(*getattr(axis, "lengths", (axis.bounds(0)[1],))) for axis in grid]
+    while math.prod(chunk) * itemsize > CHUNK_NBYTES and max(chunk) > 1:
+        longest = chunk.index(max(chunk))
+        chunk[longest] //= _smallest_factor(chunk[longest])
+    return tuple(chunk)
+
+
+def _smallest_factor(n: int) -> int:
+    return next((d for d in range(2, math.isqrt(n) + 1) if n % d == 0), n)
+
+
+def _is_rectilinear(chunks: Any) -> bool:
+    return isinstance(chunks, (list, tuple)) and any(isinstance(item, (list, tuple)) for item in chunks)
+
+
+def _check_addressable(options: ArrayOptions) -> None:
+    """Refuse shards within the shards that the layout makes."""
+    for name in ("codecs", "serializer", "filters"):
+        given = getattr(options, name)
+        for codec in [] if is_default(given) else as_list(given):
+            if parse_codec(codec).name == "sharding_indexed":
+                raise MetadataError(
+                    f"layout='gpu' puts chunks into shards itself, but {name} has 'sharding_indexed': leave out either"
+                )

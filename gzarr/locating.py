@@ -1,0 +1,62 @@
+"""What callers name a place by (a path, URL, store, array or group, with options) as a store and a path in it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from gzarr.array import Array
+from gzarr.errors import StoreError
+from gzarr.group import Group
+from gzarr.keys import join_path, normalize_path
+from gzarr.storage import LocalStore, ZipStore, open_store
+from gzarr.storage.base import Store
+
+_MODES = {"r", "r+", "a", "w", "w-", "x"}
+
+
+def opened_at(store: Any, mode: str) -> tuple[Store, str]:
+    """(store, path in it). Raises: StoreError."""
+    if isinstance(store, (Array, Group)):
+        return store.store, store.path
+    if mode == "w" and isinstance(store, (str, os.PathLike)):
+        # Not "w" at once, which begins a ZIP archive anew: nothing may be lost before the call has passed its checks.
+        try:
+            return open_store(store, mode="a")
+        except StoreError:  # a damaged archive: nothing to lose
+            pass
+    return open_store(store, mode=mode)  # type: ignore[arg-type]
+
+
+def with_options(store: Any, keywords: dict[str, Any]) -> Any:
+    """Take ``storage_options`` out of a call's keywords and join it to the URL that it belongs to.
+
+    Raises: StoreError if there are options and no URL.
+    """
+    options = keywords.pop("storage_options", None)
+    if not options:
+        return store
+    if not isinstance(store, (str, os.PathLike)):
+        what = "no store" if store is None else f"a {type(store).__name__}"
+        raise StoreError(f"storage_options go with a URL; {what} was given")
+    from gzarr.storage.urls import StoreURL
+
+    return StoreURL(os.fspath(store), {**getattr(store, "options", {}), **options})
+
+
+def located(store: Any, path: str | None, mode: str | None) -> tuple[Store, str, str]:
+    """(store, path in it, mode). A store given alone as ``path=`` is taken for the store."""
+    if store is None and path is not None:
+        store, path = path, None
+    if mode is None:
+        mode = "r" if isinstance(store, Store) and store.read_only else "a"
+    if mode not in _MODES:
+        raise ValueError(f"mode must be 'r', 'r+', 'a', 'w', 'w-' or 'x', got {mode!r}")
+    opened, base = opened_at(store, mode)
+    return opened, join_path(base, normalize_path(path or "")), mode
+
+
+def close_if_ours(given: Any, opened: Store) -> None:
+    """Close a store that was made here from a path: a zip file is only complete once closed."""
+    if given is not opened and isinstance(opened, (ZipStore, LocalStore)):
+        opened.close()
