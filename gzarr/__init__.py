@@ -54,6 +54,7 @@ from gzarr.errors import (
     StoreError,
 )
 from gzarr.group import Group
+from gzarr.profiling import profile
 from gzarr.storage import (
     DirectoryStore,
     LocalStore,
@@ -183,6 +184,7 @@ __all__ = [
     "open_consolidated",
     "open_group",
     "open_like",
+    "profile",
     "register_codec",
     "register_data_type",
     "save",

@@ -37,6 +37,7 @@ from gzarr.gpu.reader import Reader, is_on_host, on_host, phase_of, streams_of
 from gzarr.gpu.streams import upload_rows, upload_streams
 from gzarr.layout import Located
 from gzarr.plan import Part
+from gzarr.stages import Marker, stage
 from gzarr.storage.base import Buffer, Store
 
 #: Share of the free device memory that waves may use if the caller does not say: the rest is the caller's.
@@ -93,6 +94,11 @@ class GpuBackend:
         # Encoded bytes, decoded bytes, and up to four bytes of scratch and copies for each decoded byte.
         self.wave_nbytes = max(min(self._lanes.limit // 6, MAX_WAVE_NBYTES), 1)
         self.wave_nchunks = MAX_WAVE_NCHUNKS
+
+    @property
+    def marker(self) -> Marker:
+        """What shows the stages of a profile."""
+        return self._device
 
     def release(self) -> None:
         """Give back the memory that is kept for the next reads."""
@@ -295,9 +301,12 @@ class GpuBackend:
         wave = Wave(self._device)
         present = [i for i, buffer in enumerate(buffers) if buffer is not None]
         try:
-            chunks = self._decoded(wave, plan, [buffers[i] for i in present]) if present else None
-            launch_placement(wave, plan, chunks, present, parts, out, fields)
-            wave.finish()
+            with stage("decode", timed=True):
+                chunks = self._decoded(wave, plan, [buffers[i] for i in present]) if present else None
+            with stage("place", timed=True):
+                launch_placement(wave, plan, chunks, present, parts, out, fields)
+            with stage("check"):
+                wave.finish()
         except CodecError as error:
             error.index = present[error.index]
             chunks = None

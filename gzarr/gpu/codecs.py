@@ -26,6 +26,7 @@ from gzarr.gpu.device import Device, Table
 from gzarr.gpu.filters import filter_for, sums_floats
 from gzarr.gpu.nvcomp_tables import CODECS
 from gzarr.gpu.streams import copy_streams, decode_on_host, decompress, new_rows, unshuffled
+from gzarr.stages import stage
 
 Batch: TypeAlias = Streams | Chunks
 #: Decodes a whole wave on the device.
@@ -77,7 +78,8 @@ def _framed(decoder: str, parse: FrameParser, kind: str = "") -> WaveFactory:
 def _named(name: str, parse: Callable[..., Any], *args: Any) -> Any:
     """What a parser makes of all chunks; its errors get the name that the codec has in the metadata."""
     try:
-        return parse(*args)
+        with stage("parse"):
+            return parse(*args)
     except CodecError as error:
         error.codec = name
         raise
