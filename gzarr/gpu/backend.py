@@ -2,7 +2,7 @@
 
 Theory of operation. A reader brings the encoded chunks of a wave into one slab, in pinned memory from which they are
 uploaded in one copy, or straight on the device; every codec step is one call for all of them; one kernel then copies
-the wanted elements, unshuffling, reversing bytes and transposing on the way, and fills what is missing. Two waves are
+the wanted elements, unshuffling, reversing bytes and transposing on the way, and fills what is missing. Some waves are
 under way at once, in lanes of their own. Steps that the device lacks run on the host before the upload. What CuPy has
 no dtype for (objects, strings, structures, times) is read by the CPU backend and comes back as NumPy arrays. Writing
 takes arrays of either kind and encodes on the host.
@@ -29,7 +29,7 @@ from gzarr.gpu.codecs import TABLE
 from gzarr.gpu.crossover import NEVER, Crossover, crossover_for
 from gzarr.gpu.device import Device
 from gzarr.gpu.dtypes import has_dtype
-from gzarr.gpu.lanes import Lane, Lanes
+from gzarr.gpu.lanes import N_LANES, Lane, Lanes
 from gzarr.gpu.launching import is_placeable, launch_placement
 from gzarr.gpu.memory import OverLimitError
 from gzarr.gpu.plan import DevicePlan, make_device_plan
@@ -217,7 +217,7 @@ class GpuBackend:
         return self._host.encode(chain, chunks)
 
     def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
-        """Carry out a task for every wave, two at once."""
+        """Carry out a task for every wave, several at once."""
         self._lanes.run(task, waves)
 
     def _is_small(self, plan: DevicePlan, buffers: Sequence[Buffer | None], out: Array) -> bool:
@@ -291,8 +291,8 @@ class GpuBackend:
     def _too_large(self, part: Part, shape: tuple[int, ...], nbytes: int | None) -> DeviceError:
         return DeviceError(
             f"chunk {part.coords}: {nbytes} bytes of shape {shape} take more device memory to decode and place than "
-            f"the {self._lanes.limit} bytes of a wave, half of the cap of {self._cap} bytes; raise max_device_nbytes "
-            "or read it with device='cpu'"
+            f"the {self._lanes.limit} bytes of a wave, 1/{N_LANES} of the cap of {self._cap} bytes; raise "
+            "max_device_nbytes or read it with device='cpu'"
         )
 
     def _place_wave(

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from numcodecs import Blosc
 
 import gzarr
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.lanes import N_LANES
+from gzarr.storage import MemoryStore
 from tests.gpu import fake_cupy
 from tests.gpu.hardware.opening import cuda_backend
 from tests.gpu.test_cuda_calls import cuda  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
+WAIT_S = 20
 DATA = np.random.default_rng(0).integers(0, 1000, (64, 64)).astype("i4")
 
 
@@ -104,3 +111,68 @@ def test_a_device_that_failed_has_no_times(cuda, monkeypatch) -> None:  # noqa: 
     monkeypatch.setattr(fake_cupy.Event, "synchronize", fail)
     assert device.seconds_between(mark, mark) == 0
     assert device.seconds_between(mark, None) == 0
+
+
+class Meeting:
+    """The third wave that is read, the second that is decoded and the first that is placed wait for each other."""
+
+    def __init__(self) -> None:
+        self._barrier = threading.Barrier(3)
+        self._lock = threading.Lock()
+        self._left = {"read": 3, "decode": 2, "place": 1}
+
+    def come(self, stage: str) -> None:
+        with self._lock:
+            self._left[stage] -= 1
+            left = self._left[stage]
+        if left == 0:
+            self._barrier.wait(WAIT_S)
+
+
+class MeetingStore(MemoryStore):
+    meeting: Meeting | None = None
+
+    def get_many(self, requests):
+        if self.meeting is not None:
+            self.meeting.come("read")
+        return super().get_many(requests)
+
+
+class MeetingDevice(EmulatedDevice):
+    meeting: Meeting | None = None
+
+    def decompress(self, *args):
+        if self.meeting is not None:
+            self.meeting.come("decode")
+        return super().decompress(*args)
+
+    def launch(self, kernel, n_threads, args):
+        if self.meeting is not None and kernel == "place_box":
+            self.meeting.come("place")
+        super().launch(kernel, n_threads, args)
+
+
+@pytest.mark.parametrize("shards", [None, (16, 64)])
+def test_a_wave_is_read_while_another_is_decoded_and_a_third_placed(shards) -> None:
+    store, device = MeetingStore(), MeetingDevice()
+    gzarr.create_array(store, data=DATA, chunks=(8, 64), shards=shards)
+    array = gzarr.open_array(store, mode="r", device=GpuBackend(device, max_device_nbytes=N_LANES * (32 << 10)))
+    array[:]
+    store.meeting = device.meeting = Meeting()
+    with gzarr.profile() as p:
+        np.testing.assert_array_equal(array[:], DATA)
+    by_stage = {name: [row for row in p.timeline if row.stage == name] for name in ("read", "decode", "place")}
+    met = [
+        (read, decode, place)
+        for read in by_stage["read"]
+        for decode in by_stage["decode"]
+        for place in by_stage["place"]
+        if len({read.wave, decode.wave, place.wave}) == 3
+        and max(read.start, decode.start, place.start) < min(read.end, decode.end, place.end)
+    ]
+    assert met
+    assert any(read.wave > max(decode.wave, place.wave) for read, decode, place in met)
+    assert p.overlap_s("read", "decode") > 0
+    assert p.overlap_s("decode", "place") > 0
+    assert p.overlap > 1
+    assert "a wave was read while another was" in str(p)
