@@ -2,15 +2,16 @@
 
 Work goes to CuPy's current stream, and memory comes from CuPy's current allocator: `CudaDevice.activate` sets both for
 its thread, so that temporaries of CuPy's own operations count as well. Copies from staging memory (pinned) are
-asynchronous; `CudaDevice.download` is where the host waits. Kernels are compiled by NVRTC at their first launch and
-kept in CuPy's cache. Errors of CuPy become `DeviceError` where a context of this module ends.
+asynchronous; `CudaDevice.download` and `CudaDevice.download_all` are where the host waits. Kernels are compiled by
+NVRTC at their first launch and kept in CuPy's cache. Errors of CuPy become `DeviceError` where a context of this module
+ends.
 """
 
 from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
@@ -197,6 +198,15 @@ class CudaDevice:
         with cuda_errors(self.name):
             copied: NDArray[Any] = cupy.asnumpy(array)
         return copied
+
+    def download_all(self, arrays: Sequence[Any]) -> list[NDArray[Any]]:
+        """Copy device arrays to the host through staging memory; waits once for the work before them."""
+        with cuda_errors(self.name):
+            places = [self.staging(array.nbytes).view(array.dtype).reshape(array.shape) for array in arrays]
+            for array, place in zip(arrays, places, strict=True):
+                array.get(out=place, blocking=False)
+            self.synchronize()
+        return [place.copy() for place in places]
 
     def synchronize(self) -> None:
         """Wait for the stream."""

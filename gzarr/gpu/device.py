@@ -3,7 +3,7 @@
 `gzarr.gpu.cuda.CudaDevice` does it with CuPy and nvCOMP; `gzarr.gpu.emulated.EmulatedDevice` with NumPy memory, host
 codecs for the batched calls and the same kernel sources compiled by g++. Tables (addresses, sizes) are made on the
 host as int64 NumPy arrays and handed over; results that the host must see (statuses, sizes) stay on the device until
-`Device.download`, which is the one place that waits.
+`Device.download` and `Device.download_all`, which wait.
 
 Memory: within `Device.activate` everything comes from the arenas given to it, and goes back all at once when these are
 rewound; outside of it, from the device's own allocator.
@@ -11,6 +11,7 @@ rewound; outside of it, from the device's own allocator.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -110,6 +111,10 @@ class Device(Marker, Protocol):
 
     def download(self, array: Array) -> NDArray[Any]:
         """Copy a device array to the host; waits for the work before it."""
+        ...
+
+    def download_all(self, arrays: Sequence[Array]) -> list[NDArray[Any]]:
+        """Copy device arrays to the host; waits once for the work before them."""
         ...
 
     def synchronize(self) -> None:

@@ -12,7 +12,7 @@ import threading
 import weakref
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
@@ -176,6 +176,10 @@ class EmulatedDevice:
     def download(self, array: NDArray[Any]) -> NDArray[Any]:
         """A copy."""
         return np.array(array, copy=True)
+
+    def download_all(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Copies."""
+        return [self.download(array) for array in arrays]
 
     def synchronize(self) -> None:
         """Everything is done as soon as it is called."""

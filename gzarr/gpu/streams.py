@@ -112,16 +112,24 @@ def decompress(wave: Wave, codec: str, decoder: str, items: Table, streams: tupl
 def decode_on_host(
     wave: Wave, streams: Streams, rows: Array, which: NDArray[np.intp], decode: Callable[[Any], Any]
 ) -> None:
-    """Decode some chunks on the host, one by one, into their rows. Raises: CodecError(index)."""
-    for i in which.tolist():
+    """Decode some chunks on the host, one by one, and upload them to their rows together. Raises: CodecError(index)."""
+    if not which.size:
+        return
+    nbytes = rows.shape[1]
+    staging = wave.device.staging(which.size * nbytes)
+    for i, place in zip(which.tolist(), staging.reshape(which.size, nbytes), strict=True):
         start, size = int(streams.offsets[i]), int(streams.sizes[i])
         try:
             data = decode((streams.host[start : start + size],))[0]
         except CodecError as error:
             error.index = i
             raise
-        plain = np.frombuffer(data, np.uint8) if not isinstance(data, np.ndarray) else data.reshape(-1).view(np.uint8)
-        rows[i] = wave.device.upload(plain)
+        place[:] = data.reshape(-1).view(np.uint8) if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
+    decoded = _upload(wave, staging, which.size)
+    wave.kept += [staging, decoded]
+    source = wave.device.address(decoded) + np.arange(which.size, dtype=np.int64) * nbytes
+    target = wave.device.address(rows) + which.astype(np.int64) * nbytes
+    copy_streams(wave, source, target, np.full(which.size, nbytes, np.int64))
 
 
 def unshuffled(wave: Wave, chunks: Chunks) -> Chunks:

@@ -504,6 +504,13 @@ class ndarray:  # noqa: N801 - CuPy's name
 
     def get(self, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True) -> np.ndarray:
         stream = stream or get_current_stream()
+        if out is not None and not blocking and self.flags.c_contiguous:
+            if out.dtype != self.dtype or out.shape != self.shape or not out.flags.c_contiguous:
+                raise ValueError("Shape or dtype mismatch")
+            source, target, nbytes = self.__cuda_array_interface__["data"][0], out.ctypes.data, self.nbytes
+            keep = self._mem, out
+            stream.queue.submit(lambda: _keep(keep, ctypes.memmove(target, source, nbytes)))
+            return out
         stream.synchronize()
         source = self
         if not (self.flags.c_contiguous or self.flags.f_contiguous):
