@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import json
 import threading
 from itertools import pairwise
@@ -114,6 +115,25 @@ def test_threads_of_the_pool_count_and_other_threads_do_not() -> None:
     assert len({row.thread for row in p.timeline}) == 2
     assert p.stages["read"].waves >= 2
     assert p.overlap_s("read", "read") > 0
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_reads_that_a_store_makes_count(device) -> None:
+    inner = stored()
+
+    class Store(MemoryStore):
+        def get_many(self, requests):
+            inner[:16]
+            return super().get_many(requests)
+
+    array = gzarr.create_array(Store(), data=DATA, chunks=(16, 16), device=device)
+    with gzarr.profile() as p:
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(array.__getitem__, slice(None)))
+        thread.start()
+        thread.join(WAIT_S)
+    check(p)
+    assert p.stages["read"].chunks == 12 + 3 * p.stages["read"].calls - 3 * 1
+    assert p.stages["read"].waves == p.stages["read"].calls > 1
 
 
 class MeetingStore(MemoryStore):
