@@ -275,8 +275,13 @@ def _write_wave(job: WriteJob, wave: Wave) -> None:
     with io.store.locked(keys):
         with stage("load old") as noted:
             stored = _load_old(job, wave, keys)
-            noted.count(0, sum_nbytes(stored), sum_nbytes(stored))
-        changed = _new_chunks(job, wave, stored)
+            if noted:
+                noted.count(0, sum_nbytes(stored), sum_nbytes(stored))
+        with stage("encode") as noted:
+            changed = _new_chunks(job, wave, stored)
+            if noted:
+                encoded = [data for chunks in changed for data in chunks.values()]
+                noted.count(len(encoded), len(encoded) * io.chunk_nbytes, sum_nbytes(encoded))
         items: list[tuple[str, Buffer]] = []
         emptied: list[str] = []
         for (coords, _), key, old, chunks in zip(wave, keys, stored, changed, strict=True):
@@ -294,8 +299,9 @@ def _write_wave(job: WriteJob, wave: Wave) -> None:
                     io.store.set_many(items)
                 if emptied:
                     io.store.delete_many(emptied)
-                nbytes = sum_nbytes([data for _, data in items])
-                noted.count(0, nbytes, nbytes)
+                if noted:
+                    nbytes = sum_nbytes([data for _, data in items])
+                    noted.count(0, nbytes, nbytes)
         finally:
             announce(lambda: [io.store.lock_name(key) for key in keys])
 

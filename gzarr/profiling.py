@@ -121,9 +121,10 @@ def profile() -> Iterator[Profile]:
 
     The stages of a read: "locate" (keys, shard indexes, and what no other stage has), "read" (bytes from the store),
     "upload" (to the device), "parse" (headers of compressed chunks), "decode", "place" (into the result), "check"
-    (waiting for the device, looking at what decoders and checksums say). Those of a write: "load old", "decode",
-    "gather" (new contents of chunks), "encode", "store", "build" (objects put together, locks, and all the rest). A
-    device works on after a stage has submitted to it: ``device_seconds`` are measured there, without waiting.
+    (waiting for the device, looking at what decoders and checksums say). Those of a write: "load old", "encode" (all of
+    making new contents of chunks but the "decode" of old ones), "store", "build" (objects put together, locks, and all
+    the rest). A device works on after a stage has submitted to it: ``device_seconds`` are measured there, without
+    waiting.
 
     Yields: a `Profile`, which is filled at the end; that waits for the device. On a CUDA device the stages are NVTX
     ranges, too, "gzarr:read" and so on, which Nsight Systems shows; the setting ``gpu.nvtx`` shows them without a

@@ -62,29 +62,6 @@ class StagedBackend:
             self._count_decoded(chain, buffers)
             return found
 
-    def gather(
-        self, chain: Chain, value: Array, parts: Sequence[Part], old: Sequence[Array | None], fields: Fields
-    ) -> list[Array]:
-        """`Backend.gather`, which is "gather"."""
-        with stage("gather") as noted:
-            found = self.inner.gather(chain, value, parts, old, fields)
-            itemsize = getattr(getattr(value, "dtype", None), "itemsize", 0)
-            taken = sum(_n_elements(part, value) for part in parts) * itemsize
-            noted.count(len(parts), taken, len(found) * (chain.chunk.nbytes or 0))
-            return found
-
-    def is_fill(self, chain: Chain, chunks: Sequence[Array]) -> list[bool]:
-        """`Backend.is_fill`, which is part of "gather"."""
-        with stage("gather"):
-            return self.inner.is_fill(chain, chunks)
-
-    def encode(self, chain: Chain, chunks: Sequence[Array]) -> list[Buffer]:
-        """`Backend.encode`, which is "encode"."""
-        with stage("encode") as noted:
-            found = self.inner.encode(chain, chunks)
-            noted.count(len(chunks), len(chunks) * (chain.chunk.nbytes or 0), sum_nbytes(found))
-            return found
-
     def _count_decoded(self, chain: Chain, buffers: Sequence[Any]) -> int:
         """Count chunks that were decoded. Returns: their decoded bytes."""
         n = sum(buffer is not None for buffer in buffers)

@@ -294,6 +294,10 @@ class _Unnoted:
 
     def __exit__(self, *_: object) -> None: ...
 
+    def __bool__(self) -> bool:
+        """False: nothing need be counted."""
+        return False
+
     def count(self, chunks: int, bytes_in: int, bytes_out: int) -> None:
         """Nothing."""
 

@@ -88,12 +88,11 @@ def test_a_write_is_counted_stage_by_stage(device) -> None:
     with gzarr.profile() as p:
         array[8:40] = DATA[8:40] + 1
     check(p)
-    assert {"load old", "decode", "gather", "encode", "store", "build"} <= set(p.stages)
+    assert {"load old", "encode", "store", "build"} <= set(p.stages)
     assert p.stages["load old"].bytes_out > 0
-    assert (p.stages["decode"].chunks, p.stages["decode"].bytes_out) == (6, 6 * 1024)
-    gather, encode = p.stages["gather"], p.stages["encode"]
-    assert (gather.chunks, gather.bytes_in, gather.bytes_out) == (9, 32 * 48 * 4, 9 * 1024)
+    encode = p.stages["encode"]
     assert (encode.chunks, encode.bytes_in) == (9, 9 * 1024)
+    assert 0 < encode.bytes_out == sum(len(array.store[f"c/{i}/{j}"]) for i in range(3) for j in range(3))
     assert p.stages["store"].bytes_in == encode.bytes_out
     assert not {"read", "place"} & set(p.stages)
 

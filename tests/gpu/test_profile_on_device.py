@@ -42,7 +42,7 @@ def test_stages_are_nvtx_ranges_while_there_is_a_profile(array) -> None:
     assert {"locate", "read", "upload", "parse", "decode", "place", "check"} <= {
         n.removeprefix("gzarr:") for n in names
     }
-    assert {"gzarr:load old", "gzarr:gather", "gzarr:encode", "gzarr:store", "gzarr:build"} <= names
+    assert {"gzarr:load old", "gzarr:encode", "gzarr:store", "gzarr:build"} <= names
     assert ("gzarr:locate", "gzarr:read") in ended
     assert not fake_cupy.nvtx.open
 
