@@ -90,7 +90,8 @@ def test_a_wave_is_read_while_the_one_before_it_is_placed() -> None:
 
     store.on_read, device.on_place = on_read, on_place
     np.testing.assert_array_equal(array[:], DATA)
-    assert met == [True, True]
+    assert len(met) >= 2
+    assert all(met)
     assert len(reads) > 2
 
 
