@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from numcodecs import Blosc, Zstd
 
 import gzarr
-from benchmarks.gpu_stages import one_wave_at_a_time
+from benchmarks.gpu_stages import waves_at_once
 from benchmarks.on_gpu import Gpu, wall_seconds
 from gzarr.codecs import BloscCodec, NumcodecsCodec
 from gzarr.gpu.backend import GpuBackend
@@ -123,19 +122,17 @@ def readers(gpu: Gpu) -> Any:
 
 
 def lanes(gpu: Gpu) -> Any:
-    """Whole reads in several waves: one at a time, and two at once."""
+    """Whole reads in several waves: one at a time, two and three at once."""
     data = _square()
     found: dict[str, Any] = {}
     for codec in ("none", "blosc-lz4", "zstd"):
         stored = gzarr.create_array(
             data=data, chunks=(SIDE // 32,) * 2, compressor=COMPRESSORS[codec], zarr_format=2, device="cpu"
         )
-        # A wave is a sixth of a lane, of which there are two or one: as many waves either way.
-        for n, context, cap in (
-            (1, one_wave_at_a_time(), 6 * data.nbytes // N_WAVES),
-            (2, nullcontext(), 12 * data.nbytes // N_WAVES),
-        ):
-            with context:
+        for n in (1, 2, 3):
+            with waves_at_once(n):
+                # A wave is a sixth of a lane: as many waves each time.
+                cap = 6 * n * data.nbytes // N_WAVES
                 options = {"max_device_nbytes": cap, "reader": "host", "small_reads": NEVER}
                 seconds, array = _timed(gpu, stored.store, data, np.s_[:, :], **options)
             waves = -(-data.nbytes // array.backend.wave_nbytes)

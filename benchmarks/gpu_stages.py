@@ -52,7 +52,14 @@ def staged(device: Any, store: Any, there: Any) -> dict[str, Any]:
 @contextmanager
 def one_wave_at_a_time() -> Iterator[None]:
     """Backends that are made within have one lane, and must be used within: nothing runs beside a stage."""
-    with mock.patch.object(lanes, "N_LANES", 1):
+    with waves_at_once(1):
+        yield
+
+
+@contextmanager
+def waves_at_once(n: int) -> Iterator[None]:
+    """Backends that are made within have so many lanes, and must be used within."""
+    with mock.patch.object(lanes, "N_LANES", n):
         yield
 
 

@@ -50,6 +50,7 @@ from gzarr.errors import (
     StoreError,
 )
 from gzarr.group import Group
+from gzarr.profiling import profile
 from gzarr.saving import load, save, save_array, save_group
 from gzarr.storage import (
     DirectoryStore,
@@ -191,6 +192,7 @@ __all__ = [
     "open_consolidated",
     "open_group",
     "open_like",
+    "profile",
     "register_codec",
     "register_data_type",
     "save",

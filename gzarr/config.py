@@ -21,6 +21,7 @@ DEFAULTS: Mapping[str, Any] = {
     "gpu.max_device_nbytes": None,
     "gpu.strict": False,
     "gpu.reader": "auto",
+    "gpu.nvtx": False,
 }
 
 

@@ -26,10 +26,13 @@ from gzarr.errors import ChunkError, CodecError, ReplacedError
 from gzarr.keys import Coords
 from gzarr.layout import Layout, Located
 from gzarr.plan import Part, Plan
+from gzarr.staged import watched
+from gzarr.stages import recorder_for, stage, sum_nbytes
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.wrap import PinnedStore
 
 T = TypeVar("T")
+Job = TypeVar("Job", "ReadJob", "WriteJob")
 
 #: How often a read starts over because a shard was replaced under it, before it gives up.
 MAX_RETRIES = 100
@@ -96,8 +99,7 @@ class WriteJob:
 def read(jobs: Sequence[ReadJob]) -> None:
     """Carry out reads. Raises: ChunkError for damaged chunks, StoreError."""
     for job in jobs:
-        io = job.io
-        io.backend.run(partial(_read_wave, job), *_waves_and_work(io, job.plan, job.out))
+        _run("locate", _read_wave, job, job.out)
 
 
 def write(job: WriteJob) -> None:
@@ -105,9 +107,21 @@ def write(job: WriteJob) -> None:
 
     Raises: ChunkError for damaged old chunks or values that a codec refuses, ReadOnlyError, StoreError.
     """
+    job.io.store.check_writable()
+    _run("build", _write_wave, job, job.value)
+
+
+def _run(first: str, carry_out: Callable[[Job, Wave], None], job: Job, value: Array) -> None:
+    """Carry out a job wave by wave. first: the stage that a wave begins with."""
     io = job.io
-    io.store.check_writable()
-    io.backend.run(partial(_write_wave, job), *_waves_and_work(io, job.plan, job.value))
+    waves_and_work = _waves_and_work(io, job.plan, value)
+    recorder = recorder_for(io.backend.device)
+    if recorder is None:
+        io.backend.run(partial(carry_out, job), *waves_and_work)
+        return
+    job = replace(job, io=replace(io, backend=watched(io.backend, recorder)))
+    marker = getattr(io.backend, "marker", None)
+    io.backend.run(recorder.carry(first, partial(carry_out, job), marker), *waves_and_work)
 
 
 def _waves_and_work(io: ArrayIO, plan: Plan, value: Array) -> tuple[Iterable[Wave], Work]:
@@ -259,8 +273,15 @@ def _write_wave(job: WriteJob, wave: Wave) -> None:
     io = job.io
     keys = [io.layout.key(coords) for coords, _ in wave]
     with io.store.locked(keys):
-        stored = _load_old(job, wave, keys)
-        changed = _new_chunks(job, wave, stored)
+        with stage("load old") as noted:
+            stored = _load_old(job, wave, keys)
+            if noted:
+                noted.count(0, sum_nbytes(stored), sum_nbytes(stored))
+        with stage("encode") as noted:
+            changed = _new_chunks(job, wave, stored)
+            if noted:
+                encoded = [data for chunks in changed for data in chunks.values()]
+                noted.count(len(encoded), len(encoded) * io.chunk_nbytes, sum_nbytes(encoded))
         items: list[tuple[str, Buffer]] = []
         emptied: list[str] = []
         for (coords, _), key, old, chunks in zip(wave, keys, stored, changed, strict=True):
@@ -273,10 +294,14 @@ def _write_wave(job: WriteJob, wave: Wave) -> None:
             else:
                 items.append((key, data))
         try:
-            if items:
-                io.store.set_many(items)
-            if emptied:
-                io.store.delete_many(emptied)
+            with stage("store") as noted:
+                if items:
+                    io.store.set_many(items)
+                if emptied:
+                    io.store.delete_many(emptied)
+                if noted:
+                    nbytes = sum_nbytes([data for _, data in items])
+                    noted.count(0, nbytes, nbytes)
         finally:
             announce(lambda: [io.store.lock_name(key) for key in keys])
 

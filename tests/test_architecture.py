@@ -14,13 +14,14 @@ PACKAGE = Path(__file__).parents[1] / "gzarr"
 #: Lowest first. An import goes to a lower floor, or sideways inside a folder. "__init__" is the package itself.
 FLOORS = (
     {"errors", "config", "locks", "changes"},
-    {"dtypes", "selection", "grid", "keys", "offload", "options", "storage"},
+    {"stages"},
+    {"dtypes", "selection", "grid", "keys", "offload", "options", "profiling", "storage"},
     {"codecs", "shard", "plan", "chunking"},
     {"layout"},
     {"metadata"},
     {"backend"},
     {"cpu", "chunk_cache", "drawing", "indexing", "info", "node", "notebook"},
-    {"gpu"},  # above cpu: steps that the GPU lacks run there
+    {"gpu", "staged"},  # above cpu: steps that the GPU lacks run there
     {"devices", "engine", "values"},
     {"access", "bind", "gpu_layout", "resizing"},
     {"array"},

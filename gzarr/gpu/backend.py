@@ -2,7 +2,7 @@
 
 Theory of operation. A reader brings the encoded chunks of a wave into one slab, in pinned memory from which they are
 uploaded in one copy, or straight on the device; every codec step is one call for all of them; one kernel then copies
-the wanted elements, unshuffling, reversing bytes and transposing on the way, and fills what is missing. Two waves are
+the wanted elements, unshuffling, reversing bytes and transposing on the way, and fills what is missing. Some waves are
 under way at once, in lanes of their own. Steps that the device lacks run on the host before the upload. What CuPy has
 no dtype for (objects, strings, structures, times) is read by the CPU backend and comes back as NumPy arrays. Writing
 takes arrays of either kind and encodes on the host.
@@ -29,7 +29,7 @@ from gzarr.gpu.codecs import TABLE
 from gzarr.gpu.crossover import NEVER, Crossover, crossover_for
 from gzarr.gpu.device import Device
 from gzarr.gpu.dtypes import has_dtype
-from gzarr.gpu.lanes import Lane, Lanes
+from gzarr.gpu.lanes import N_LANES, Lane, Lanes
 from gzarr.gpu.launching import is_placeable, launch_placement
 from gzarr.gpu.measured import gpu_name
 from gzarr.gpu.memory import OverLimitError
@@ -38,6 +38,7 @@ from gzarr.gpu.reader import Reader, is_on_host, on_host, phase_of, streams_of
 from gzarr.gpu.streams import upload_rows, upload_streams
 from gzarr.layout import Located
 from gzarr.plan import Part
+from gzarr.stages import Marker, stage
 from gzarr.storage.base import Buffer, Store
 
 #: Share of the free device memory that waves may use if the caller does not say: the rest is the caller's.
@@ -94,6 +95,11 @@ class GpuBackend:
         # Encoded bytes, decoded bytes, and up to four bytes of scratch and copies for each decoded byte.
         self.wave_nbytes = max(min(self._lanes.limit // 6, MAX_WAVE_NBYTES), 1)
         self.wave_nchunks = MAX_WAVE_NCHUNKS
+
+    @property
+    def marker(self) -> Marker:
+        """What shows the stages of a profile."""
+        return self._device
 
     def release(self) -> None:
         """Give back the memory that is kept for the next reads."""
@@ -212,7 +218,7 @@ class GpuBackend:
         return self._host.encode(chain, chunks)
 
     def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
-        """Carry out a task for every wave, two at once."""
+        """Carry out a task for every wave, several at once."""
         self._lanes.run(task, waves)
 
     def _is_small(self, plan: DevicePlan, buffers: Sequence[Buffer | None], out: Array) -> bool:
@@ -286,8 +292,8 @@ class GpuBackend:
     def _too_large(self, part: Part, shape: tuple[int, ...], nbytes: int | None) -> DeviceError:
         return DeviceError(
             f"chunk {part.coords}: {nbytes} bytes of shape {shape} take more device memory to decode and place than "
-            f"the {self._lanes.limit} bytes of a wave, half of the cap of {self._cap} bytes; raise max_device_nbytes "
-            "or read it with device='cpu'"
+            f"the {self._lanes.limit} bytes of a wave, 1/{N_LANES} of the cap of {self._cap} bytes; raise "
+            "max_device_nbytes or read it with device='cpu'"
         )
 
     def _place_wave(
@@ -296,9 +302,12 @@ class GpuBackend:
         wave = Wave(self._device)
         present = [i for i, buffer in enumerate(buffers) if buffer is not None]
         try:
-            chunks = self._decoded(wave, plan, [buffers[i] for i in present]) if present else None
-            launch_placement(wave, plan, chunks, present, parts, out, fields)
-            wave.finish()
+            with stage("decode", timed=True):
+                chunks = self._decoded(wave, plan, [buffers[i] for i in present]) if present else None
+            with stage("place", timed=True):
+                launch_placement(wave, plan, chunks, present, parts, out, fields)
+            with stage("check"):
+                wave.finish()
         except CodecError as error:
             error.index = present[error.index]
             chunks = None

@@ -172,12 +172,18 @@ class Wave:
     def finish(self) -> None:
         """Wait for the wave and look at all results. Raises: CodecError for the first chunk that failed."""
         errors: list[CodecError] = []
-        for array, check in self.checks:
+        if not self.checks:
+            self.drop()
+            return
+        # Waits for all that was submitted, so that nothing uses the memory any more.
+        found = self.device.download_all([array for array, _ in self.checks])
+        for data, (_, check) in zip(found, self.checks, strict=True):
             try:
-                check(self.device.download(array))
+                check(data)
             except CodecError as error:
                 errors.append(error)
-        self.drop()
+        self.checks.clear()
+        self.kept.clear()
         if errors:
             raise min(errors, key=lambda error: error.index)
 

@@ -113,6 +113,7 @@ class BloscTable:
         blocksize: int64[n], decoded bytes of a block but the last, each of which is shuffled by itself; one block
             where bytes come plain. At least 1.
         nbytes: int64[n], decoded bytes.
+        cbytes: int64[n], encoded bytes, as the header has them.
         memcpy: bool[n], frames that are stored whole.
         to_host: bool[n], frames that the host is to decode; they have no streams.
         streams: of all other frames.
@@ -124,6 +125,7 @@ class BloscTable:
     typesize: npt.NDArray[np.int32]
     blocksize: Sizes
     nbytes: Sizes
+    cbytes: Sizes
     memcpy: Mask
     to_host: Mask
     streams: BloscStreams
@@ -187,6 +189,7 @@ def make_table(frames: Frames, streams: BloscStreams, to_host: Mask) -> BloscTab
         typesize=np.where(plain, 1, frames.typesize).astype(np.int32),
         blocksize=np.where(plain, np.maximum(frames.nbytes, 1), frames.blocksize),
         nbytes=frames.nbytes,
+        cbytes=frames.cbytes,
         memcpy=frames.memcpy,
         to_host=to_host,
         streams=streams,

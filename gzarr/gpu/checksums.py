@@ -23,6 +23,7 @@ from gzarr.gpu.batch import Wave
 from gzarr.gpu.device import Table
 from gzarr.gpu.kernels import PIECE_NBYTES, piece_starts
 from gzarr.gpu.streams import upload_tables
+from gzarr.stages import stage
 
 ADLER_MODULUS, FLETCHER_MODULUS = 65521, 65535
 
@@ -99,7 +100,8 @@ def verify(
 ) -> None:
     """The same at once: waits for the device. For encoded bytes, before a decoder gets them."""
     pending = queue(wave, kind, *ranges)
-    compare(codec, items, stored, pending.values(wave.device.download(pending.raw)))
+    with stage("check"):
+        compare(codec, items, stored, pending.values(wave.device.download(pending.raw)))
 
 
 def compare(codec: str, items: Table, stored: NDArray[Any], found: NDArray[Any]) -> None:

@@ -2,8 +2,9 @@
 
 Work goes to CuPy's current stream, and memory comes from CuPy's current allocator: `CudaDevice.activate` sets both for
 its thread, so that temporaries of CuPy's own operations count as well. Copies from staging memory (pinned) are
-asynchronous; `CudaDevice.download` is where the host waits. Kernels are compiled by NVRTC at their first launch and
-kept in CuPy's cache. Errors of CuPy become `DeviceError` where a context of this module ends.
+asynchronous; `CudaDevice.download` and `CudaDevice.download_all` are where the host waits. Kernels are compiled by
+NVRTC at their first launch and kept in CuPy's cache. Errors of CuPy become `DeviceError` where a context of this module
+ends.
 """
 
 from __future__ import annotations
@@ -215,6 +216,31 @@ class CudaDevice:
     def synchronize(self) -> None:
         """Wait for the stream."""
         cupy.cuda.get_current_stream().synchronize()
+
+    def push_range(self, name: str) -> None:
+        """Begin an NVTX range."""
+        cupy.cuda.nvtx.RangePush(name)
+
+    def pop_range(self) -> None:
+        """End the NVTX range begun last."""
+        cupy.cuda.nvtx.RangePop()
+
+    def mark(self) -> Any:
+        """An event with a time on the current stream; None if the device has failed, of which the read will tell."""
+        try:
+            return cupy.cuda.get_current_stream().record()
+        except cupy.cuda.runtime.CUDARuntimeError:
+            return None
+
+    def seconds_between(self, start: Any, end: Any) -> float:
+        """Seconds between two events; 0 if the device has failed."""
+        try:
+            with self._device:
+                start.synchronize()
+                end.synchronize()
+                return float(cupy.cuda.get_elapsed_time(start, end)) * 1e-3
+        except (AttributeError, cupy.cuda.runtime.CUDARuntimeError):
+            return 0.0
 
     def address(self, array: Any) -> int:
         """Address of an array's first element."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Array
 from gzarr.gpu.memory import Arena
 from gzarr.gpu.nvcomp_tables import Alignment
+from gzarr.stages import Marker
 
 #: Addresses, sizes and offsets, made on the host.
 Table: TypeAlias = NDArray[np.int64]
@@ -36,8 +37,8 @@ class Outcome(NamedTuple):
     sizes: Array
 
 
-class Device(Protocol):
-    """A device with memory of its own, kernels and batched decoders.
+class Device(Marker, Protocol):
+    """A device with memory of its own, kernels and batched decoders; it shows the stages of a profile as a `Marker`.
 
     Attributes:
         name: "cuda:0", or "emulated".

@@ -31,9 +31,9 @@ from gzarr.layout import Located
 from gzarr.storage.base import Request, Store
 from gzarr.storage.coalesce import coalesce
 
-#: Handles kept open, and files of a wave that are open at once. KvikIO opens every file twice, two waves are read at
-#: once, and systems allow 1,024 descriptors unless told otherwise.
-MAX_FILES = 256
+#: Handles kept open, and files of a wave that are open at once. KvikIO opens every file twice, three waves may be read
+#: at once, and systems allow 1,024 descriptors unless told otherwise.
+MAX_FILES = 192
 MAX_FILES_AT_ONCE = 64
 #: Codecs that find their way through chunks which are only on the device, a few bytes of each copied back.
 _DECODABLE = frozenset({"blosc", "bytes", "numcodecs.lz4"})

@@ -14,6 +14,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Any
 
 import google_crc32c
@@ -200,6 +201,20 @@ class EmulatedDevice:
 
     def synchronize(self) -> None:
         """Everything is done as soon as it is called."""
+
+    def push_range(self, name: str) -> None:
+        """Nobody looks."""
+
+    def pop_range(self) -> None:
+        """Nobody looks."""
+
+    def mark(self) -> float:
+        """The time: everything is done as soon as it is called."""
+        return perf_counter()
+
+    def seconds_between(self, start: float, end: float) -> float:
+        """The difference."""
+        return end - start
 
     def address(self, array: NDArray[Any]) -> int:
         """Address of an array's first element."""

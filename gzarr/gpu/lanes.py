@@ -1,10 +1,11 @@
-"""Two waves in flight: lanes, each with a stream and memory of its own, and the threads that carry waves through them.
+"""Waves in flight: lanes, each with a stream and memory of its own, and the threads that carry waves through them.
 
-Theory of operation. A wave is read, parsed and decoded by one thread; two threads take turns, so that one reads and
-parses the next wave while the other's is decoded. Each wave holds one of the backend's two lanes from its first byte
-to its last, whoever reads: several callers share them, and the backend's device memory stays under its cap. A wave
-looks at its own results at its end, while the other wave is under way. Lanes are reused; the one used last goes first,
-so that single waves always get the same memory.
+Theory of operation. A wave is read, parsed and decoded by one thread; as many threads as lanes take turns, so that one
+wave is read while another is parsed and a third is decoded and placed. Each wave holds one of the backend's lanes from
+its first byte to its last, whoever reads: several callers share them, and the backend's device memory stays under its
+cap. A wave looks at its own results at its end, while the others are under way. Lanes are reused; the one used last
+goes first, so that single waves always get the same memory. Chance decides which wave of several comes to which lane:
+after a read the lanes that it used have the same memory, so that the next one needs no more.
 
 Rules: a lane's stream waits for what the caller had submitted before the read began, and the caller's stream for the
 lane; lanes do not wait for each other. The caller's stream is only touched by the caller's thread: one that is "of each
@@ -18,18 +19,21 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain, islice
-from queue import LifoQueue
+from queue import Empty, LifoQueue
 from typing import Any
 from weakref import WeakSet
 
 from gzarr.backend import T
+from gzarr.errors import DeviceError
 from gzarr.gpu.device import Device
 from gzarr.gpu.memory import Arena
 
-#: One wave is read while the other is decoded; more would only take memory from them.
-N_LANES = 2
+#: A wave needs three things one after the other: its store, the interpreter (headers, tables), the device. With a lane
+#: for each, the slowest of them never waits for a lane; with two lanes it does where the three take equally long (2/3
+#: of the rate). More lanes would only take memory from these.
+N_LANES = 3
 
 
 class Lane:
@@ -124,7 +128,7 @@ class Lanes:
         return self._turn is not None
 
     def run(self, task: Callable[[T], None], waves: Iterable[T]) -> None:
-        """Carry out a task for every wave, two at once; on the caller's thread if there is only one.
+        """Carry out a task for every wave, several at once; on the caller's thread if there is only one.
 
         A run within a task stays on its thread, and gets memory of its own that is given back after it.
         Raises: what the first failing task raised; notes on it tell of the others.
@@ -138,15 +142,16 @@ class Lanes:
         def carry_out(wave: T) -> None:
             self._carry_out(_Turn(call, nested=nested), task, wave)
 
-        if nested or len(head) < N_LANES:
+        if nested or len(head) < 2:
             for wave in every:
                 carry_out(wave)
             return
         try:
-            run_in_threads(carry_out, every, N_LANES)
+            run_in_threads(carry_out, every, len(head))
         finally:
             for end in call.ends.values():
                 self._device.wait(call.stream, end)
+        self._level(len(head))
 
     @contextmanager
     def borrow(self) -> Iterator[Lane]:
@@ -175,6 +180,23 @@ class Lanes:
         for lane in reversed(idle):
             lane.release()
             self._idle.put(lane)
+
+    def _level(self, n: int) -> None:
+        """Give those of the ``n`` lanes used last that are idle as much memory as the one of them that has most."""
+        lanes: list[Lane] = []
+        with suppress(Empty):
+            while len(lanes) < n:
+                lanes.append(self._idle.get_nowait())
+        try:
+            for arenas in ([lane.memory for lane in lanes], [lane.staging for lane in lanes]):
+                most = max((arena.nbytes for arena in arenas), default=0)
+                for lane, arena in zip(lanes, arenas, strict=True):
+                    if arena.nbytes < most:
+                        with suppress(DeviceError), lane.active():  # without it the next read may have to allocate
+                            arena.reserve(most)
+        finally:
+            for lane in reversed(lanes):
+                self._idle.put(lane)
 
     @property
     def _turn(self) -> _Turn | None:

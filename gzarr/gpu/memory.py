@@ -79,6 +79,12 @@ class Arena:
             self._taken.pop()
         self._whole = self._limit is not None
 
+    def reserve(self, nbytes: int) -> None:
+        """Have so many bytes, in one block if they are not there yet. Nothing may be taken. Raises: OverLimitError."""
+        if self.nbytes < nbytes:
+            self.release()
+            self._grow(nbytes)
+
     def release(self) -> None:
         """Give up all blocks."""
         self._blocks.clear()

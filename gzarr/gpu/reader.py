@@ -24,6 +24,7 @@ from gzarr.gpu.lanes import Lane
 from gzarr.gpu.plan import DevicePlan
 from gzarr.gpu.streams import ALIGNMENT, upload_streams
 from gzarr.layout import Located
+from gzarr.stages import stage
 from gzarr.storage.base import Store, host_view
 
 #: Where in a multiple of `ALIGNMENT` a chunk begins, so that its stream begins at one: zlib has a header of 2 bytes
@@ -180,7 +181,10 @@ def streams_of(wave: Wave, items: Sequence[Any]) -> Streams:
     if high - low > 2 * int(sizes.sum()) + 2 * ALIGNMENT * (len(items) + 1):
         return upload_streams(wave, [item.view() for item in items])
     window = host[low:high]
-    return Streams(window, wave.device.upload(window), offsets - low, sizes, wave.device)
+    with stage("upload", timed=True) as noted:
+        slab_there = wave.device.upload(window)
+        noted.count(len(items), window.nbytes, window.nbytes)
+    return Streams(window, slab_there, offsets - low, sizes, wave.device)
 
 
 def on_host(item: Any) -> Any:

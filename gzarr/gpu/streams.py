@@ -13,6 +13,7 @@ from gzarr.errors import CodecError
 from gzarr.gpu.batch import PLAIN, Chunks, Shuffle, Streams, Wave
 from gzarr.gpu.device import Table
 from gzarr.gpu.kernels import unit_starts
+from gzarr.stages import stage
 
 #: Tables and streams begin at multiples of this many bytes: what the most demanding kernel and decoder want.
 ALIGNMENT = 16
@@ -44,7 +45,7 @@ def upload_streams(wave: Wave, buffers: Sequence[Any]) -> Streams:
     staging = wave.device.staging(int(ends[-1]) + ALIGNMENT)
     for array, start in zip(arrays, offsets.tolist(), strict=True):
         staging[start : start + array.size] = array
-    slab = wave.device.upload(staging)
+    slab = _upload(wave, staging, len(arrays))
     wave.kept += [staging, slab]
     return Streams(staging, slab, offsets, sizes)
 
@@ -63,10 +64,16 @@ def upload_rows(wave: Wave, arrays: Sequence[NDArray[Any]], dtype: np.dtype[Any]
     staging = wave.device.staging(len(arrays) * nbytes)
     for row, array in zip(staging.reshape(len(arrays), nbytes), arrays, strict=True):
         row[:] = np.ascontiguousarray(array, native).reshape(-1).view(np.uint8)
-    rows = wave.device.upload(staging).reshape(len(arrays), nbytes)
+    rows = _upload(wave, staging, len(arrays)).reshape(len(arrays), nbytes)
     wave.kept += [staging, rows]
     addresses = wave.device.address(rows) + np.arange(len(arrays), dtype=np.int64) * nbytes
     return Chunks(rows, addresses, nbytes, rows)
+
+
+def _upload(wave: Wave, staging: NDArray[np.uint8], n_chunks: int) -> Array:
+    with stage("upload", timed=True) as noted:
+        noted.count(n_chunks, staging.nbytes, staging.nbytes)
+        return wave.device.upload(staging)
 
 
 def copy_streams(wave: Wave, source: Table, target: Table, nbytes: Table) -> None:
@@ -111,16 +118,24 @@ def decompress(wave: Wave, codec: str, decoder: str, items: Table, streams: tupl
 def decode_on_host(
     wave: Wave, streams: Streams, rows: Array, which: NDArray[np.intp], decode: Callable[[Any], Any]
 ) -> None:
-    """Decode some chunks on the host, one by one, into their rows. Raises: CodecError(index)."""
-    for i in which.tolist():
+    """Decode some chunks on the host, one by one, and upload them to their rows together. Raises: CodecError(index)."""
+    if not which.size:
+        return
+    nbytes = rows.shape[1]
+    staging = wave.device.staging(which.size * nbytes)
+    for i, place in zip(which.tolist(), staging.reshape(which.size, nbytes), strict=True):
         start, size = int(streams.offsets[i]), int(streams.sizes[i])
         try:
             data = decode((streams.host[start : start + size],))[0]
         except CodecError as error:
             error.index = i
             raise
-        plain = np.frombuffer(data, np.uint8) if not isinstance(data, np.ndarray) else data.reshape(-1).view(np.uint8)
-        rows[i] = wave.device.upload(plain)
+        place[:] = data.reshape(-1).view(np.uint8) if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
+    decoded = _upload(wave, staging, which.size)
+    wave.kept += [staging, decoded]
+    source = wave.device.address(decoded) + np.arange(which.size, dtype=np.int64) * nbytes
+    target = wave.device.address(rows) + which.astype(np.int64) * nbytes
+    copy_streams(wave, source, target, np.full(which.size, nbytes, np.int64))
 
 
 def unshuffled(wave: Wave, chunks: Chunks) -> Chunks:

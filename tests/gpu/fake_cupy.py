@@ -57,8 +57,8 @@ class OutOfMemoryError(MemoryError):
         super().__init__(f"Out of memory allocating {size} bytes (allocated so far: {total} bytes)")
 
 
-#: cudaErrorInvalidConfiguration, cudaErrorInvalidResourceHandle.
-_INVALID_CONFIGURATION, _INVALID_HANDLE = 9, 400
+#: cudaErrorInvalidConfiguration, cudaErrorInvalidResourceHandle, cudaErrorNotReady.
+_INVALID_CONFIGURATION, _INVALID_HANDLE, _NOT_READY = 9, 400, 600
 
 
 class _Current(threading.local):
@@ -181,18 +181,21 @@ class Event:
         stream = stream or get_current_stream()
         if stream.device_id not in (-1, self.device_id):
             raise CUDARuntimeError(_INVALID_HANDLE)
+        if self.timed:
+            stream.queue.submit(lambda: setattr(self, "time", time.perf_counter()))
         self.queue, self.place = stream.queue, stream.queue.submitted
 
     def synchronize(self) -> None:
         if self.queue is not None:
             self.queue.run(self.place)
-        self.time = time.perf_counter()
 
 
 def get_elapsed_time(start_event: Event, end_event: Event) -> float:
     if not start_event.timed or not end_event.timed:
         raise CUDARuntimeError(_INVALID_HANDLE)
-    return 1e-3 + abs(end_event.time - start_event.time)
+    if not start_event.done or not end_event.done:
+        raise CUDARuntimeError(_NOT_READY)
+    return 1e-3 + (end_event.time - start_event.time) * 1e3
 
 
 class Device:
@@ -221,6 +224,27 @@ class Device:
     def synchronize(self) -> None:
         for queue in list(Stream.queues.values()):
             queue.run()
+
+
+class Nvtx(threading.local):
+    """As cupy.cuda.nvtx: ranges that are open on this thread; those that ever were, in `ended`."""
+
+    ended: list[tuple[str, ...]] = []
+
+    def __init__(self) -> None:
+        self.open: list[str] = []
+
+    def RangePush(self, message: str, id_color: int = -1) -> None:  # noqa: N802 - CuPy's name
+        if not isinstance(message, str):
+            raise TypeError("Argument 'message' has incorrect type")
+        self.open.append(message)
+
+    def RangePop(self) -> None:  # noqa: N802 - CuPy's name
+        Nvtx.ended.append(tuple(self.open))
+        self.open.pop()
+
+
+nvtx = Nvtx()
 
 
 def get_current_stream(device_id: int = -1) -> Stream:
@@ -891,5 +915,6 @@ def module() -> ModuleType:
         alloc_pinned_memory=alloc_pinned_memory,
         get_elapsed_time=get_elapsed_time,
         runtime=runtime,
+        nvtx=nvtx,
     )
     return fake

@@ -105,6 +105,13 @@ def test_the_double_has_the_signatures_of_cupy() -> None:
         assert {name for name in public - ours if not hasattr(getattr(cupy.cuda, kind), name)} == set()
     public = {name for name in vars(double.ndarray) if not name.startswith("_")}
     assert {name for name in public if not hasattr(cupy.ndarray, name)} == set()
-    for name in ("get_allocator", "set_allocator", "alloc_pinned_memory", "get_current_stream", "get_elapsed_time"):
+    for name in (
+        "get_allocator",
+        "set_allocator",
+        "alloc_pinned_memory",
+        "get_current_stream",
+        "get_elapsed_time",
+        "nvtx",
+    ):
         assert hasattr(cupy.cuda, name)
         assert hasattr(double.cuda, name)

@@ -181,7 +181,7 @@ def test_headers_that_claim_much_take_no_memory(claim, codec):
 def test_a_cap_that_is_too_small_names_what_does_not_fit_and_the_rest_goes_on():
     stored = gzarr.array(NUMBERS, chunks=(3, 5), store={}, device="cpu", compressors=None)
     with pytest.raises(
-        DeviceError, match=r"chunk \(0, 0\): 60 bytes of shape \(3, 5\).*half of the cap of 99 bytes.*max_device_nbytes"
+        DeviceError, match=r"chunk \(0, 0\): 60 bytes of shape \(3, 5\).*1/3 of the cap of 99 bytes.*max_device_nbytes"
     ):
         stored.to("emulated", max_device_nbytes=99)[:]
     np.testing.assert_array_equal(stored.to("emulated", max_device_nbytes=10_000)[:], NUMBERS)

@@ -1,4 +1,4 @@
-"""Two waves are under way at once, under one cap, in the order of the caller's stream; failures stop the rest."""
+"""As many waves are under way as there are lanes, under one cap, in the caller's order; failures stop the rest."""
 
 from __future__ import annotations
 
@@ -62,15 +62,6 @@ class WatchedStore(MemoryStore):
         return super().get_many(requests)
 
 
-def warm(array: gzarr.Array) -> None:
-    """Read until both lanes have their memory: it is chance which lane gets how many waves."""
-    for _ in range(1000):
-        array[:]
-        if all(lane.memory.nbytes for lane in array.backend._lanes._all):
-            return
-    raise AssertionError("one lane was never used")
-
-
 def watched() -> WatchedStore:
     store = WatchedStore()
     gzarr.create_array(store, data=DATA, chunks=CHUNKS, compressor=None)
@@ -99,7 +90,8 @@ def test_a_wave_is_read_while_the_one_before_it_is_placed() -> None:
 
     store.on_read, device.on_place = on_read, on_place
     np.testing.assert_array_equal(array[:], DATA)
-    assert met == [True, True]
+    assert len(met) >= 2
+    assert all(met)
     assert len(reads) > 2
 
 
@@ -161,7 +153,54 @@ def test_a_second_read_allocates_nothing_but_its_result(tmp_path, compressor, wh
     assert (device.memory.n, device.pinned.n) == before
 
 
-def test_waves_of_a_read_share_the_memory_of_two_lanes() -> None:
+@pytest.mark.parametrize("n_rows", [640, 180, 100])
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+def test_a_second_read_in_waves_allocates_nothing_whichever_lane_they_come_to(compressor, n_rows) -> None:
+    options = {"compressor": COMPRESSORS[compressor]} if compressor != "default" else {}
+    store = stored(**options).store
+    for _ in range(5):
+        device = EmulatedDevice()
+        array = opened(gzarr.open_array(store), device)
+        array[:n_rows]
+        lanes = array.backend._lanes._all
+        used = [lane for lane in lanes if lane.memory.nbytes]
+        assert len(used) == min(N_LANES, device.launches.count("place_box"))
+        assert len({lane.memory.nbytes for lane in used}) == len({lane.staging.nbytes for lane in used}) == 1
+        before = device.memory.n, device.pinned.n
+        for _ in range(3):
+            np.testing.assert_array_equal(array[:n_rows], DATA[:n_rows])
+        assert (device.memory.n, device.pinned.n) == before
+        assert device.memory.peak <= CAP_NBYTES
+
+
+def test_lanes_that_cannot_have_more_memory_stay_as_they_are() -> None:
+    class Full(EmulatedDevice):
+        full = False
+
+        def allocate(self, nbytes: int) -> np.ndarray:
+            if self.full:
+                raise gzarr.DeviceError("no memory")
+            return super().allocate(nbytes)
+
+    device = Full()
+    lanes = Lanes(device, 1 << 20)
+
+    def take(number: int) -> None:
+        with lanes.borrow():
+            device.empty(1000 * number)
+
+    lanes.run(take, range(4))
+    held = device.memory.live
+    device.full = True
+    lanes._all[0].memory.release()
+    lanes._level(N_LANES)
+    assert device.memory.live == held * (N_LANES - 1) // N_LANES
+    device.full = False
+    lanes._level(N_LANES)
+    assert device.memory.live == held
+
+
+def test_waves_of_a_read_share_the_memory_of_the_lanes() -> None:
     device = EmulatedDevice()
     array = opened(stored(compressor=None), device)
     array[:]
@@ -213,7 +252,7 @@ def test_a_failing_read_stops_the_waves_after_it(failure) -> None:
         if len(reads) == 2:
             raise failure
 
-    warm(array)
+    array[:]
     live = device.memory.live, device.pinned.live
     device.launches.clear()
     array[:]
@@ -222,7 +261,7 @@ def test_a_failing_read_stops_the_waves_after_it(failure) -> None:
     store.on_read = on_read
     with pytest.raises(type(failure)):
         array[:]
-    assert device.launches.count("place_box") <= 2 < n_waves - 1
+    assert device.launches.count("place_box") <= N_LANES < n_waves - 1
     assert (device.memory.live, device.pinned.live) == live
     store.on_read = lambda keys: None
     np.testing.assert_array_equal(array[:], DATA)
@@ -235,10 +274,7 @@ def test_a_failing_wave_leaves_the_device_usable(failure, single) -> None:
     device, store = SlowDevice(), watched()
     cap = None if single else CAP_NBYTES
     array = gzarr.open_array(store, mode="r", device=GpuBackend(device, max_device_nbytes=cap))
-    if single:
-        array[:]
-    else:
-        warm(array)
+    array[:]
     live = device.memory.live, device.pinned.live
     placed: list[int] = []
 
@@ -252,7 +288,7 @@ def test_a_failing_wave_leaves_the_device_usable(failure, single) -> None:
         placed.clear()
         with pytest.raises(type(failure)):
             array[:]
-        assert len(placed) <= 3
+        assert len(placed) <= N_LANES + 1
     device.on_place = lambda: None
     np.testing.assert_array_equal(array[:], DATA)
     assert (device.memory.live, device.pinned.live) == live
@@ -280,7 +316,7 @@ def test_an_interrupt_of_the_caller_waits_for_the_waves_under_way(monkeypatch) -
             array[:]
     n = len(ended)
     time.sleep(0.1)
-    assert 1 <= len(ended) == n <= 3
+    assert 1 <= len(ended) == n <= 2 * N_LANES
     np.testing.assert_array_equal(array[:], DATA)
 
 

@@ -17,6 +17,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.direct import MAX_FILES, MAX_FILES_AT_ONCE, FileCache, KvikioReader
 from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.lanes import N_LANES
 from gzarr.gpu.reader import spread_out
 from gzarr.storage import LocalStore
 from tests.gpu.direct_files import DirectFiles
@@ -129,7 +130,7 @@ def test_whole_shards_go_straight_to_the_device_too(tmp_path, device, direct) ->
 def test_a_slab_fits_whatever_was_read_before(tmp_path, device, direct) -> None:
     """Small reads leave small blocks in a lane: none of them holds the slab of a large one, nor does what is left."""
     nbytes = 1 << 20
-    backend = GpuBackend(device, reader=direct.reader(), max_device_nbytes=22 * nbytes)
+    backend = GpuBackend(device, reader=direct.reader(), max_device_nbytes=11 * N_LANES * nbytes)
     for n in (1, 2, 3, 4, 5):
         store = LocalStore(tmp_path / str(n))
         data = np.arange(n * nbytes // 8)

@@ -183,3 +183,18 @@ def test_a_device_changes_neither_alignments_nor_scratch(cuda: Any, codec: str) 
         for n, largest in ((1, 1 << 16), (100, 1 << 20), (100_000, 4096)):
             asked = nvcomp.query_temp_nbytes(codec, n, largest, n * largest, stream.ptr)
             assert asked == nvcomp.decompress_temp_nbytes(codec, n, largest, n * largest)
+
+
+def test_a_profile_shows_what_the_device_did(cuda: Any) -> None:
+    array = on_cuda(stored_as("zstd"), cuda, max_device_nbytes=6 << 20)
+    np.testing.assert_array_equal(array[:].get(), DATA)
+    with gzarr.profile() as p:
+        array[:]
+    for name in ("upload", "decode", "place"):
+        rows = [row for row in p.timeline if row.stage == name and row.thread.startswith("cuda:0, ")]
+        assert len(rows) >= p.stages["read"].waves > 1
+        assert all(-0.01 < row.start <= row.end for row in rows)
+        seconds = p.stages[name].device_seconds
+        assert seconds is not None
+        assert seconds > 0
+    assert p.stages["decode"].bytes_out == DATA.nbytes

@@ -1,0 +1,172 @@
+"""`gzarr.profile`: where the time of reads and writes goes, stage by stage, and how far stages overlap."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from gzarr.stages import Recorder, Row, Stage, active
+
+#: In the order in which chunks come through them.
+_ORDER = (
+    "locate",
+    "read",
+    "upload",
+    "parse",
+    "decode",
+    "place",
+    "check",
+    "load old",
+    "gather",
+    "encode",
+    "store",
+    "build",
+)
+_HEAD = ("stage", "calls", "waves", "chunks", "seconds", "on device", "bytes in", "bytes out", "GB/s")
+
+
+@dataclass(slots=True)
+class Profile:
+    """What `profile` found. Filled when its ``with`` statement ends; printed, it is a table.
+
+    Attributes:
+        stages: by name, in the order in which chunks come through them: see `profile`.
+        timeline: which thread was in which stage of which wave, in the order of the beginnings. A stage within
+            another one interrupts it, so that rows of a thread do not overlap. Work on a device has rows of its own.
+        span_s: seconds from the beginning of the first row to the end of the last.
+        n_rows: stretches of stages that there were; the first 100,000 are in `timeline` and `Stage.device_seconds`.
+    """
+
+    stages: dict[str, Stage] = field(default_factory=dict)
+    timeline: list[Row] = field(default_factory=list)
+    span_s: float = 0.0
+    n_rows: int = 0
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds that all threads spent in stages together."""
+        return sum(stage.seconds for stage in self.stages.values())
+
+    @property
+    def overlap(self) -> float:
+        """How many threads were in a stage at once, on average: `busy_s` by `span_s`."""
+        return self.busy_s / self.span_s if self.span_s else 0.0
+
+    def overlap_s(self, stages: str | Iterable[str], others: str | Iterable[str]) -> float:
+        """Seconds in which a wave was in one of some stages while another wave was in one of some others.
+
+        >>> p = Profile(timeline=[Row("read", 1, "a", 0.0, 3.0), Row("decode", 0, "b", 1.0, 2.0)])
+        >>> p.overlap_s("read", ["decode", "place"])
+        1.0
+        """
+        one, two = _names(stages), _names(others)
+        changes = sorted(
+            (time, step, row.wave, side)
+            for row in self.timeline
+            for side, names in ((0, one), (1, two))
+            if row.stage in names
+            for time, step in ((row.start, 1), (row.end, -1))
+        )
+        now: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        total, before = 0.0, 0.0
+        for time, step, wave, side in changes:
+            if now[0] and now[1] and len(now[0].keys() | now[1].keys()) > 1:
+                total += time - before
+            now[side][wave] = now[side].get(wave, 0) + step
+            if not now[side][wave]:
+                del now[side][wave]
+            before = time
+        return total
+
+    def to_chrome_trace(self, path: str | PathLike[str]) -> None:
+        """Write the timeline to a JSON file that chrome://tracing and ui.perfetto.dev draw."""
+        threads = {name: number for number, name in enumerate(dict.fromkeys(row.thread for row in self.timeline))}
+        events: list[dict[str, Any]] = [
+            {"name": "thread_name", "ph": "M", "pid": 0, "tid": number, "args": {"name": name}}
+            for name, number in threads.items()
+        ]
+        events += [
+            {"name": row.stage, "ph": "X", "pid": 0, "tid": threads[row.thread], "args": {"wave": row.wave}}
+            | {"ts": row.start * 1e6, "dur": (row.end - row.start) * 1e6}
+            for row in self.timeline
+        ]
+        Path(path).write_text(json.dumps({"traceEvents": events}))
+
+    def __str__(self) -> str:
+        if not self.stages:
+            return "nothing was read or written"
+        rows = [_HEAD, *(_cells(name, stage) for name, stage in self.stages.items())]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
+        lines = ["  ".join(_aligned(*cell) for cell in zip(row, widths, _HEAD, strict=True)) for row in rows]
+        lines.append(f"{self.busy_s:.6f} s in stages, within {self.span_s:.6f} s: {self.overlap:.2f} at once")
+        reading = self.overlap_s("read", ("parse", "decode", "place", "check"))
+        if reading:
+            lines.append(f"{reading:.6f} s in which a wave was read while another was decoded, placed or waited for")
+        return "\n".join(line.rstrip() for line in lines)
+
+
+@contextmanager
+def profile() -> Iterator[Profile]:
+    """Find out where the time of reads and writes goes, on any device.
+
+    Counts what the current thread, or coroutine, reads and writes within the ``with`` statement, and what is done for
+    that on threads of gzarr's own (`Array.aread` too). Threads that you start do not take part, unless they run in
+    your context (``contextvars.copy_context().run``, ``asyncio.to_thread``). A profile within another one is counted
+    in both.
+
+    The stages of a read: "locate" (keys, shard indexes, and what no other stage has), "read" (bytes from the store),
+    "upload" (to the device), "parse" (headers of compressed chunks), "decode", "place" (into the result), "check"
+    (waiting for the device, looking at what decoders and checksums say). Those of a write: "load old", "encode" (all of
+    making new contents of chunks but the "decode" of old ones), "store", "build" (objects put together, locks, and all
+    the rest). A device works on after a stage has submitted to it: ``device_seconds`` are measured there, without
+    waiting.
+
+    Yields: a `Profile`, which is filled at the end; that waits for the device. On a CUDA device the stages are NVTX
+    ranges, too, "gzarr:read" and so on, which Nsight Systems shows; the setting ``gpu.nvtx`` shows them without a
+    profile.
+
+    >>> import gzarr, numpy as np
+    >>> array = gzarr.create_array(data=np.ones((100, 100), "i4"), chunks=(10, 10))
+    >>> with gzarr.profile() as p:
+    ...     _ = array[:20]
+    >>> p.stages["read"].chunks, p.stages["place"].bytes_out
+    (20, 8000)
+    """
+    recorder = Recorder(active.get())
+    found = Profile()
+    token = active.set(recorder)
+    try:
+        yield found
+    finally:
+        active.reset(token)
+        recorder.close()
+        found.stages.update(sorted(recorder.stages.items(), key=_place_in_order))
+        found.timeline.extend(recorder.rows)
+        found.n_rows = recorder.n_rows
+        if recorder.rows:
+            found.span_s = max(row.end for row in recorder.rows) - recorder.rows[0].start
+
+
+def _place_in_order(item: tuple[str, Any]) -> int:
+    return _ORDER.index(item[0]) if item[0] in _ORDER else len(_ORDER)
+
+
+def _names(stages: str | Iterable[str]) -> frozenset[str]:
+    return frozenset((stages,) if isinstance(stages, str) else stages)
+
+
+def _cells(name: str, stage: Stage) -> tuple[str, ...]:
+    device = "" if stage.device_seconds is None else f"{stage.device_seconds:.6f}"
+    moved = bool(stage.bytes_in or stage.bytes_out)
+    sizes = (f"{stage.bytes_in:,}", f"{stage.bytes_out:,}", f"{stage.bytes_per_s / 1e9:.3f}") if moved else ("", "", "")
+    chunks = f"{stage.chunks:,}" if stage.chunks else ""
+    return name, f"{stage.calls:,}", f"{stage.waves:,}", chunks, f"{stage.seconds:.6f}", device, *sizes
+
+
+def _aligned(cell: str, width: int, column: str) -> str:
+    return cell.ljust(width) if column == "stage" else cell.rjust(width)

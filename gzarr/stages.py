@@ -1,0 +1,348 @@
+"""Notes the stages of reads and writes while somebody looks: `gzarr.profile`, or a profiler of CUDA that shows ranges.
+
+Theory of operation. Who begins a read or a write asks `recorder_for` once; as long as it says None nothing else
+happens. A recorder carries itself into every wave (`Recorder.carry`), on whatever thread that runs, as the first stage
+of it. Within a wave `stage` begins another one, which interrupts the one around it: at each moment a thread is in one
+stage, so the seconds of the stages add up. Stages that put work on a device are marked there too; the marks are looked
+at when the profile ends, so that nothing waits for them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import count
+from time import perf_counter
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
+
+from gzarr.config import config
+
+T = TypeVar("T")
+
+#: Rows that a profile keeps; what comes after them is still summed.
+MAX_ROWS = 100_000
+
+
+class Marker(Protocol):
+    """What a device offers to show stages with.
+
+    Attributes:
+        name: of the device.
+    """
+
+    name: str
+
+    def push_range(self, name: str) -> None:
+        """Begin a range, which its profilers show, within those that this thread has begun."""
+        ...
+
+    def pop_range(self) -> None:
+        """End the range begun last."""
+        ...
+
+    def mark(self) -> Any:
+        """A point in time behind everything that was submitted to the current stream."""
+        ...
+
+    def seconds_between(self, start: Any, end: Any) -> float:
+        """Seconds between two marks; waits until both are past."""
+        ...
+
+
+class Row(NamedTuple):
+    """A stretch of time that a thread spent in a stage.
+
+    Attributes:
+        stage: its name.
+        wave: which wave, counted from 0 in the order of their beginnings.
+        thread: the thread's name; threads of one name are told apart by numbers. For work on a device, the device's
+            name and that of the thread that submitted it.
+        start: seconds since the profile began.
+        end: likewise.
+    """
+
+    stage: str
+    wave: int
+    thread: str
+    start: float
+    end: float
+
+
+@dataclass(slots=True)
+class Stage:
+    """All that was done in one stage.
+
+    Attributes:
+        calls: how often it was begun.
+        waves: number of waves that came through it.
+        chunks: chunks that went through it, as far as they are counted there.
+        seconds: wall time, of all threads together, without that of stages within.
+        device_seconds: time that its work took on the device, from the first to the last; None if there was none.
+        bytes_in: bytes that it took: encoded ones for "decode", decoded ones for "place" and "encode".
+        bytes_out: bytes that it made.
+    """
+
+    calls: int = 0
+    waves: int = 0
+    chunks: int = 0
+    seconds: float = 0.0
+    device_seconds: float | None = None
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+    @property
+    def bytes_per_s(self) -> float:
+        """The larger of bytes in and out by the larger of the times; 0 if there is no time."""
+        seconds = max(self.seconds, self.device_seconds or 0.0)
+        return max(self.bytes_in, self.bytes_out) / seconds if seconds else 0.0
+
+
+class _Span(NamedTuple):
+    """Marks around what a stretch of a stage has submitted to a device."""
+
+    stage: str
+    wave: int
+    thread: str
+    marker: Marker
+    start: Any
+    end: Any
+
+
+class Recorder:
+    """Takes the stages down.
+
+    Args:
+        outer: the recorder of a profile around this one, which takes down the same; None if there is none.
+        keeps: whether to take anything down, instead of only showing ranges.
+    """
+
+    def __init__(self, outer: Recorder | None = None, *, keeps: bool = True) -> None:
+        self.outer = outer
+        self.keeps = keeps
+        self.began = perf_counter()
+        self.stages: dict[str, Stage] = {}
+        self.rows: list[Row] = []
+        self.n_rows = 0
+        self._spans: list[_Span] = []
+        self._zeros: dict[str, tuple[Any, float]] = {}
+        self._waves: dict[int, int] = {}
+        self._seen: set[tuple[str, int]] = set()
+        self._threads: dict[tuple[str, int], str] = {}
+        self._names: dict[str, int] = {}
+        self._closed = False
+        # Collecting garbage may read an array while a thread holds it.
+        self._lock = threading.RLock()
+
+    def carry(self, first: str, task: Callable[[T], None], marker: Marker | None) -> Callable[[T], None]:
+        """A task that takes this recorder along, wherever it runs. first: what its time is that no stage has."""
+
+        def carried(wave: T) -> None:
+            token = active.set(self if self.keeps else None)
+            try:
+                with _Noted(self, first, next(_numbers), marker):
+                    task(wave)
+            finally:
+                active.reset(token)
+
+        return carried
+
+    def count(self, stage: str, chunks: int, bytes_in: int, bytes_out: int) -> None:
+        """Add to what went through a stage."""
+        if not self.keeps:
+            return
+        with self._lock:
+            if not self._closed:
+                found = self._stage(stage)
+                found.chunks += chunks
+                found.bytes_in += bytes_in
+                found.bytes_out += bytes_out
+        if self.outer is not None:
+            self.outer.count(stage, chunks, bytes_in, bytes_out)
+
+    def call(self, stage: str, wave: int) -> None:
+        """Count a stage that begins."""
+        with self._lock:
+            if not self._closed:
+                found = self._stage(stage)
+                found.calls += 1
+                self._waves.setdefault(wave, len(self._waves))
+                if (stage, wave) not in self._seen:
+                    self._seen.add((stage, wave))
+                    found.waves += 1
+        if self.outer is not None:
+            self.outer.call(stage, wave)
+
+    def note(self, row: tuple[str, int, float, float], marks: tuple[Marker, Any, Any] | None) -> None:
+        """Take down a stretch of a stage. row: (stage, wave, start, end), in seconds of `perf_counter`."""
+        stage, wave, start, end = row
+        with self._lock:
+            if not self._closed:
+                self._stage(stage).seconds += end - start
+                self.n_rows += 1
+                if len(self.rows) < MAX_ROWS:
+                    number, thread = self._waves.get(wave, 0), self._thread()
+                    self.rows.append(Row(stage, number, thread, start - self.began, end - self.began))
+                    if marks is not None:
+                        self._spans.append(_Span(stage, number, thread, *marks))
+                        self._zeros.setdefault(marks[0].name, (marks[1], start - self.began))
+        if self.outer is not None:
+            self.outer.note(row, marks)
+
+    def close(self) -> None:
+        """Take nothing down any more, and find out what the device needed, which waits for it."""
+        with self._lock:
+            self._closed = True
+        for span in self._spans:
+            found = self.stages[span.stage]
+            seconds = span.marker.seconds_between(span.start, span.end)
+            found.device_seconds = (found.device_seconds or 0.0) + seconds
+            # The first mark was made on an idle stream, and so was past at once.
+            mark, zero = self._zeros[span.marker.name]
+            start = zero + span.marker.seconds_between(mark, span.start)
+            self.rows.append(Row(span.stage, span.wave, f"{span.marker.name}, {span.thread}", start, start + seconds))
+        self._spans.clear()
+        self._zeros.clear()
+        self.rows.sort(key=lambda row: row.start)
+
+    def _stage(self, name: str) -> Stage:
+        found = self.stages.get(name)
+        if found is None:
+            found = self.stages[name] = Stage()
+        return found
+
+    def _thread(self) -> str:
+        """A name for the current thread that no other one has."""
+        name, number = threading.current_thread().name, threading.get_ident()
+        label = self._threads.get((name, number))
+        if label is None:
+            n = self._names[name] = self._names.get(name, 0) + 1
+            label = self._threads[name, number] = name if n == 1 else f"{name} #{n}"
+        return label
+
+
+class _Noted:
+    """A stage under way: see `stage`."""
+
+    __slots__ = ("_began", "_mark", "_marker", "_name", "_outer", "_recorder", "_timed", "_wave")
+
+    def __init__(self, recorder: Recorder, name: str, wave: int, marker: Marker | None, *, timed: bool = False) -> None:
+        self._recorder = recorder
+        self._name = name
+        self._wave = wave
+        self._marker = marker
+        self._timed = timed and recorder.keeps and marker is not None
+        self._outer: _Noted | None = None
+        self._began = 0.0
+        self._mark: Any = None
+
+    def __enter__(self) -> Self:
+        self._outer = outer = _here.top
+        if outer is not None:
+            outer.pause()
+        if self._marker is not None:
+            self._marker.push_range(f"gzarr:{self._name}")
+        if self._recorder.keeps:
+            self._recorder.call(self._name, self._wave)
+        _here.top = self
+        self.resume()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.pause()
+        if self._marker is not None:
+            self._marker.pop_range()
+        _here.top = outer = self._outer
+        if outer is not None:
+            outer.resume()
+
+    def count(self, chunks: int, bytes_in: int, bytes_out: int) -> None:
+        """Add to what goes through the stage."""
+        self._recorder.count(self._name, chunks, bytes_in, bytes_out)
+
+    def within(self, name: str, *, timed: bool) -> _Noted:
+        """A stage that interrupts this one."""
+        return _Noted(self._recorder, name, self._wave, self._marker, timed=timed or self._timed)
+
+    def resume(self) -> None:
+        """Begin a stretch of it."""
+        self._mark = self._marker.mark() if self._timed and self._marker is not None else None
+        self._began = perf_counter()
+
+    def pause(self) -> None:
+        """End the stretch."""
+        if not self._recorder.keeps:
+            return
+        now = perf_counter()
+        marks = None
+        if self._mark is not None and self._marker is not None:
+            marks = self._marker, self._mark, self._marker.mark()
+        self._recorder.note((self._name, self._wave, self._began, now), marks)
+
+
+class _Unnoted:
+    """A stage that nobody looks at."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def __bool__(self) -> bool:
+        """False: nothing need be counted."""
+        return False
+
+    def count(self, chunks: int, bytes_in: int, bytes_out: int) -> None:
+        """Nothing."""
+
+
+class _Here(threading.local):
+    """Where the current thread is."""
+
+    top: _Noted | None = None
+
+
+#: Who looks at what the current thread or coroutine does.
+active: ContextVar[Recorder | None] = ContextVar("gzarr_recorder", default=None)
+_here = _Here()
+_numbers = count()
+_UNNOTED = _Unnoted()
+_RANGES_ONLY = Recorder(keeps=False)
+
+
+def stage(name: str, *, timed: bool = False) -> _Noted | _Unnoted:
+    """A context in which the current wave is in a stage; nothing if nobody looks.
+
+    timed: whether work is submitted to the current stream, which is to be timed there; so it is for stages within.
+    """
+    top = _here.top
+    return _UNNOTED if top is None else top.within(name, timed=timed)
+
+
+def staged(name: str, function: Callable[..., T]) -> Callable[..., T]:
+    """A function whose calls are a stage."""
+
+    def called(*args: Any) -> T:
+        with stage(name):
+            return function(*args)
+
+    return called
+
+
+def recorder_for(device: str) -> Recorder | None:
+    """Who looks at what now begins on a device; None if nobody does."""
+    found = active.get()
+    if found is None and device != "cpu" and config["gpu.nvtx"]:
+        return _RANGES_ONLY
+    return found
+
+
+def sum_nbytes(buffers: Sequence[Any]) -> int:
+    """Bytes of some buffers, None among them."""
+    return sum(0 if buffer is None else getattr(buffer, "nbytes", None) or len(buffer) for buffer in buffers)

@@ -1,0 +1,50 @@
+"""What a read on the CPU allocates: its result, and for each thread the wave that it reads and a chunk or two."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from numcodecs import Blosc, Delta, GZip, Zstd
+
+import gzarr
+from gzarr.cpu.backend import CpuBackend
+from gzarr.storage import LocalStore
+
+DATA = np.cumsum(np.random.default_rng(0).integers(0, 9, (512, 8192)), axis=0).astype("i4")  # 16 MiB
+CHUNKS = (8, 8192)  # 256 KiB
+CHUNK_NBYTES = 1 << 18
+N_THREADS = 2
+#: Chunks that a thread may have decoded at once: one, and what each filter before it makes of it.
+CHAINS = {
+    "raw": ({"compressor": None}, 1),
+    "blosc": ({"compressor": Blosc("lz4", 1, Blosc.SHUFFLE)}, 1),
+    "zstd": ({"compressor": Zstd(1)}, 1),
+    "gzip": ({"compressor": GZip(1)}, 2),
+    "delta": ({"compressor": Zstd(1), "filters": [Delta("i4")], "zarr_format": 2}, 3),
+    "sharded": ({"compressor": None, "shards": (64, 8192)}, 1),
+}
+#: Python's own objects.
+SLACK_NBYTES = 1 << 18
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_second_read_allocates_its_result_and_little_more(tmp_path, chain) -> None:
+    options, n_chunks = CHAINS[chain]
+    array = gzarr.create_array(LocalStore(tmp_path), data=DATA, chunks=CHUNKS, device="cpu", **options)
+    out = np.empty_like(DATA)
+    with gzarr.config.set({"threading.max_workers": N_THREADS}):
+        for target in (None, out):
+            array.get_basic_selection(..., out=target)
+            tracemalloc.start()
+            try:
+                found = array.get_basic_selection(..., out=target)
+                peak = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+            np.testing.assert_array_equal(found, DATA)
+            own = 0 if target is not None else DATA.nbytes
+            # A shard is one read.
+            read = 8 * CHUNK_NBYTES if chain == "sharded" else CpuBackend.wave_nbytes
+            assert peak <= own + N_THREADS * (read + n_chunks * CHUNK_NBYTES) + SLACK_NBYTES

@@ -1,0 +1,138 @@
+"""How much a read asks of a device: few calls and waits for each wave, however many chunks it has, and few bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numcodecs import LZ4, Blosc, Delta, GZip, Zlib, Zstd
+
+import gzarr
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.crossover import NEVER
+from gzarr.gpu.emulated import EmulatedDevice
+from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.lanes import N_LANES
+from gzarr.storage import LocalStore, MemoryStore
+from tests.gpu.counting import CountingDevice
+from tests.gpu.direct_files import DirectFiles
+from tests.gpu.test_cuda_calls import cuda  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+#: Smooth, with some noise: of Blosc's streams some are compressed, and some are stored.
+DATA = np.cumsum(np.random.default_rng(0).integers(0, 9, (640, 64)), axis=0).astype("i4")
+BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
+ZSTD = {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
+
+
+class PerWave(NamedTuple):
+    """What one wave may ask of the device.
+
+    Attributes:
+        options: of the array.
+        calls: kernels and decoders, each once.
+        uploads: copies to the device: one of the encoded chunks, and tables of kernels.
+        waits: times that the host waits: one at the end, one more before decoding where a checksum guards a decoder.
+        down: bytes that come back for each chunk, at most: 12 for each stream, 4 for each checksum.
+    """
+
+    options: dict[str, Any]
+    calls: frozenset[str]
+    uploads: int
+    waits: int
+    down: int
+
+
+def calls(*names: str) -> frozenset[str]:
+    return frozenset({*names, "launch place_box"})
+
+
+COSTS = {
+    "raw": PerWave({"compressor": None}, calls(), 2, 1, 0),
+    "blosc": PerWave(
+        {"compressor": Blosc("lz4", 5, Blosc.SHUFFLE)}, calls("launch copy_streams", "decode lz4"), 3, 1, 4 * 12
+    ),
+    "blosc zstd": PerWave({"compressor": Blosc("zstd", 5, Blosc.SHUFFLE)}, calls("decode zstd"), 2, 1, 12),
+    "blosclz": PerWave({"compressor": Blosc("blosclz", 5)}, calls("launch copy_streams"), 4, 1, 0),
+    "lz4": PerWave({"compressor": LZ4()}, calls("decode lz4"), 2, 1, 12),
+    "zstd": PerWave({"compressor": Zstd(3)}, calls("decode zstd"), 2, 1, 12),
+    "delta, zstd": PerWave(
+        {"compressor": Zstd(3), "filters": [Delta("i4")], "zarr_format": 2}, calls("decode zstd"), 2, 1, 12
+    ),
+    "gzip": PerWave({"compressor": GZip()}, calls("decode deflate", "crc32"), 2, 1, 16),
+    "zlib": PerWave({"compressor": Zlib()}, calls("decode deflate", "launch weighted_sums"), 3, 1, 12 + 16 * 65),
+    "crc32c": PerWave({"codecs": [BYTES, ZSTD, {"name": "crc32c"}]}, calls("crc32c", "decode zstd"), 2, 2, 16),
+    "sharded crc32c": PerWave(
+        {"codecs": [BYTES, ZSTD, {"name": "crc32c"}], "shards": (192, 64)}, calls("crc32c", "decode zstd"), 2, 2, 16
+    ),
+}
+#: Where files are read straight into device memory: what the device finds out about frames comes back, and the memory
+#: must be idle before it is read into.
+DIRECT_COSTS = {
+    "raw": COSTS["raw"]._replace(uploads=1, waits=2),
+    "blosc": COSTS["blosc"]._replace(
+        calls=COSTS["blosc"].calls | {"launch blosc_parse"}, uploads=4, waits=4, down=16 + 4 * (12 + 18)
+    ),
+    "lz4": COSTS["lz4"]._replace(uploads=2, waits=3, down=16),
+}
+#: Bytes of tables for each chunk, and of a wave: see `gzarr.gpu.launching`.
+TABLE_NBYTES, WAVE_NBYTES = 420, 2048
+#: 1 wave of 10 or 80 chunks; some waves.
+SHAPES = ((64, None), (8, None), (32, N_LANES * 160_000))
+
+
+def check(cost: PerWave, open_on: Callable[[Any, int | None], gzarr.Array], where: Any, encoded_go_up: bool) -> None:
+    """Read an array with different numbers of chunks and waves, and compare."""
+    for rows, cap in SHAPES:
+        store = MemoryStore() if where is None else LocalStore(where / str(rows))
+        stored = gzarr.create_array(store, data=DATA, chunks=(rows, 64), overwrite=True, device="cpu", **cost.options)
+        array = open_on(stored, cap)
+        device = array.backend._device
+        array[:]
+        device.taken()
+        np.testing.assert_array_equal(array.backend._device.inner.download(array[:]), DATA)
+        found = device.taken()
+        n_waves, n_chunks = found["launch place_box"], len(DATA) // rows
+        assert n_waves == 1 if cap is None else n_waves > 2
+        made = {name: n for name, n in found.items() if name.startswith(("launch", "decode", "crc"))}
+        assert made == dict.fromkeys(cost.calls, n_waves)
+        assert (found["uploads"], found["waits"]) == (cost.uploads * n_waves, cost.waits * n_waves)
+        assert found.get("bytes down", 0) <= cost.down * n_chunks
+        encoded = sum(len(value) for key, value in stored.store.items() if key[-1].isdigit()) if encoded_go_up else 0
+        if "blosclz" in str(cost.options):
+            encoded += DATA.nbytes
+        up = found["bytes up"] + found.get("table bytes up", 0)
+        assert up <= encoded + TABLE_NBYTES * n_chunks + WAVE_NBYTES * n_waves
+        assert found.get("allocations", 0) == found.get("pinned allocations", 0) == 0
+        assert found["results"] == 1
+
+
+@pytest.mark.parametrize("chain", COSTS)
+def test_a_wave_is_few_calls_and_waits(chain) -> None:
+    def open_on(stored: gzarr.Array, cap: int | None) -> gzarr.Array:
+        backend = GpuBackend(CountingDevice(EmulatedDevice()), max_device_nbytes=cap)
+        return gzarr.open_array(stored.store, mode="r", device=backend)
+
+    check(COSTS[chain], open_on, None, encoded_go_up=True)
+
+
+@pytest.mark.parametrize("chain", DIRECT_COSTS)
+def test_a_wave_that_is_read_to_the_device_is_few_calls_and_waits(tmp_path, chain) -> None:
+    def open_on(stored: gzarr.Array, cap: int | None) -> gzarr.Array:
+        device = CountingDevice(EmulatedDevice())
+        backend = GpuBackend(device, reader=DirectFiles().reader(), max_device_nbytes=cap)
+        return gzarr.open_array(stored.store, mode="r", device=backend)
+
+    check(DIRECT_COSTS[chain], open_on, tmp_path, encoded_go_up=False)
+
+
+@pytest.mark.parametrize("chain", ["raw", "blosc", "gzip", "sharded crc32c"])
+def test_a_wave_on_cuda_is_few_calls_and_waits(cuda, chain) -> None:  # noqa: F811
+    def open_on(stored: gzarr.Array, cap: int | None) -> gzarr.Array:
+        backend = GpuBackend(CountingDevice(cuda.CudaDevice()), max_device_nbytes=cap, small_reads=NEVER)
+        return gzarr.open_array(stored.store, mode="r", device=backend)
+
+    check(COSTS[chain], open_on, None, encoded_go_up=True)

@@ -1,0 +1,109 @@
+"""A second read of the same shape allocates nothing on a device but its result, whatever is read, and of what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numcodecs import BZ2, LZ4, AsType, Blosc, Delta, FixedScaleOffset, GZip, PackBits, Quantize, Shuffle, Zlib, Zstd
+
+import gzarr
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.crossover import CUDA, NEVER
+from gzarr.gpu.emulated import EmulatedDevice
+from gzarr.gpu.hostbuild import find_compiler
+from gzarr.storage import LocalStore
+from tests.gpu import fake_cupy
+from tests.gpu.counting import CountingDevice
+from tests.gpu.direct_files import DirectFiles
+from tests.gpu.test_cuda_calls import cuda  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+DATA = np.cumsum(np.random.default_rng(0).integers(0, 9, (96, 40)), axis=0)
+BYTES = {"name": "bytes", "configuration": {"endian": "big"}}
+ZSTD = {"name": "zstd", "configuration": {"level": 1, "checksum": True}}
+#: Data type and what else the array is made with.
+CHAINS: dict[str, tuple[str, dict[str, Any]]] = {
+    "raw": ("i4", {"compressor": None}),
+    "big endian": (">i4", {"compressor": None, "zarr_format": 2}),
+    "order F": ("i4", {"order": "F"}),
+    "blosc": ("i4", {"compressor": Blosc("lz4", 5, Blosc.SHUFFLE)}),
+    "blosc zlib bitshuffle": ("i2", {"compressor": Blosc("zlib", 5, Blosc.BITSHUFFLE)}),
+    "blosclz, decoded on the host": ("i4", {"compressor": Blosc("blosclz", 5)}),
+    "bz2, decoded on the host": ("i4", {"compressor": BZ2()}),
+    "lz4": ("f8", {"compressor": LZ4()}),
+    "zstd with checksum": ("i4", {"compressor": Zstd(1, checksum=True)}),
+    "gzip": ("u2", {"compressor": GZip()}),
+    "zlib": ("i4", {"compressor": Zlib()}),
+    "crc32c": ("i4", {"codecs": [BYTES, ZSTD, {"name": "crc32c"}]}),
+    "sharded": ("i4", {"codecs": [BYTES, ZSTD, {"name": "crc32c"}], "shards": (32, 20)}),
+    "delta": ("i4", {"filters": [Delta("i4")]}),
+    "delta of floats": ("f4", {"filters": [Delta("f4")]}),
+    "delta, shuffle": ("i4", {"filters": [Delta("i4"), Shuffle(4)]}),
+    "fixedscaleoffset": ("f8", {"filters": [FixedScaleOffset(offset=0, scale=10, dtype="f8", astype="i4")]}),
+    "quantize": ("f8", {"filters": [Quantize(3, "f8", "f4")]}),
+    "astype": ("f8", {"filters": [AsType("f4", "f8")]}),
+    "packbits": ("?", {"filters": [PackBits()]}),
+}
+#: Of these also reads that are so small that the host decodes them.
+SMALL = ("raw", "blosc", "sharded", "delta")
+
+
+def stored(where: Any, chain: str) -> gzarr.Array:
+    dtype, options = CHAINS[chain]
+    data = DATA % 7 == 0 if dtype == "?" else DATA.astype(dtype)
+    options = {"zarr_format": 2, **options} if "filters" in options else options
+    array = gzarr.create_array(LocalStore(where), data=data, chunks=(16, 10), device="cpu", **options)
+    array[:16, :10] = 0  # a chunk that is missing
+    return array
+
+
+def reads(array: gzarr.Array) -> Iterator[Any]:
+    """Selections of every kind."""
+    yield array[:]
+    yield array[3:90:7, ::-1]
+    yield array[20]
+    yield array[20, 30]
+    yield array[:16, :10]
+    yield array[..., None, 3]
+    yield array.oindex[[1, 40, 3], :]
+    yield array.vindex[[1, 40, 3], [2, 3, 39]]
+    yield array.get_mask_selection(np.asarray(DATA % 5 == 0))
+    yield array.blocks[1:3, 0]
+    yield array.astype("f8")[5:40]
+
+
+def check(array: gzarr.Array, device: CountingDevice) -> None:
+    n = len(list(reads(array)))
+    device.taken()
+    assert len(list(reads(array))) == n
+    found = device.taken()
+    assert found.get("allocations", 0) == found.get("pinned allocations", 0) == 0
+    assert found["results"] == n
+
+
+@pytest.mark.parametrize("reader", ["host", "direct"])
+@pytest.mark.parametrize("chain", CHAINS)
+def test_on_the_emulated_device(tmp_path, chain, reader) -> None:
+    device = CountingDevice(EmulatedDevice())
+    backend = GpuBackend(device, reader=DirectFiles().reader() if reader == "direct" else "host")
+    check(gzarr.open_array(stored(tmp_path, chain).store, mode="r", device=backend), device)
+
+
+@pytest.mark.parametrize(
+    ("chain", "small_reads"), [*((chain, NEVER) for chain in CHAINS), *((chain, CUDA) for chain in SMALL)]
+)
+def test_on_cuda(tmp_path, cuda, chain, small_reads, monkeypatch) -> None:  # noqa: F811
+    """Here what CuPy's own operations allocate counts as well: nothing but the results comes from its pool."""
+    device = CountingDevice(cuda.CudaDevice())
+    backend = GpuBackend(device, reader="host", small_reads=small_reads)
+    array = gzarr.open_array(stored(tmp_path, chain).store, mode="r", device=backend)
+    check(array, device)
+    sizes: list[int] = []
+    malloc = fake_cupy._POOL.malloc
+    monkeypatch.setattr(fake_cupy, "_allocator", [lambda size: sizes.append(size) or malloc(size)])
+    found = [result.nbytes for result in reads(array)]
+    assert sizes == found
