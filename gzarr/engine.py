@@ -27,7 +27,7 @@ from gzarr.keys import Coords
 from gzarr.layout import Layout, Located
 from gzarr.plan import Part, Plan
 from gzarr.staged import watched
-from gzarr.stages import recorder_for, stage, sum_nbytes
+from gzarr.stages import Recorder, recorder_for, stage, sum_nbytes
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.wrap import PinnedStore
 
@@ -99,7 +99,10 @@ class WriteJob:
 def read(jobs: Sequence[ReadJob]) -> None:
     """Carry out reads. Raises: ChunkError for damaged chunks, StoreError."""
     for job in jobs:
-        _run("locate", _read_wave, job, job.out)
+        io = job.io
+        recorder = recorder_for(io.backend.device)
+        task = partial(_read_wave, job) if recorder is None else _watched("locate", _read_wave, job, recorder)
+        io.backend.run(task, *_waves_and_work(io, job.plan, job.out))
 
 
 def write(job: WriteJob) -> None:
@@ -107,21 +110,18 @@ def write(job: WriteJob) -> None:
 
     Raises: ChunkError for damaged old chunks or values that a codec refuses, ReadOnlyError, StoreError.
     """
-    job.io.store.check_writable()
-    _run("build", _write_wave, job, job.value)
-
-
-def _run(first: str, carry_out: Callable[[Job, Wave], None], job: Job, value: Array) -> None:
-    """Carry out a job wave by wave. first: the stage that a wave begins with."""
     io = job.io
-    waves_and_work = _waves_and_work(io, job.plan, value)
+    io.store.check_writable()
     recorder = recorder_for(io.backend.device)
-    if recorder is None:
-        io.backend.run(partial(carry_out, job), *waves_and_work)
-        return
-    job = replace(job, io=replace(io, backend=watched(io.backend, recorder)))
-    marker = getattr(io.backend, "marker", None)
-    io.backend.run(recorder.carry(first, partial(carry_out, job), marker), *waves_and_work)
+    task = partial(_write_wave, job) if recorder is None else _watched("build", _write_wave, job, recorder)
+    io.backend.run(task, *_waves_and_work(io, job.plan, job.value))
+
+
+def _watched(first: str, task: Callable[[Job, Wave], None], job: Job, recorder: Recorder) -> Callable[[Wave], None]:
+    """The task of a job, with a recorder looking on. first: the stage that a wave begins with."""
+    backend = job.io.backend
+    job = replace(job, io=replace(job.io, backend=watched(backend, recorder)))
+    return recorder.carry(first, partial(task, job), getattr(backend, "marker", None))
 
 
 def _waves_and_work(io: ArrayIO, plan: Plan, value: Array) -> tuple[Iterable[Wave], Work]:

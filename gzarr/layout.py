@@ -29,6 +29,7 @@ from gzarr.errors import CodecError
 from gzarr.grid import Grid, chunk_shape
 from gzarr.keys import Coords
 from gzarr.shard import MISSING, Coder, assemble, decode_index, entry, slice_entry, split_index
+from gzarr.stages import stage
 from gzarr.storage.base import Buffer, Request, Store, host_view
 
 #: What ``locate`` says of a chunk: fetch this, here are its bytes, or it is missing.
@@ -220,7 +221,8 @@ class Sharded:
         first = levels[0]
         wants_whole = (may_fetch or generation is None) and self._wants_whole(key, levels, len(local), generation)
         if first.wrap is not None or wants_whole:
-            stored = store.get_one(Request(key))
+            with stage("read"):
+                stored = store.get_one(Request(key))
             if stored is None:
                 return [None] * len(local)
             source = _Source(host_view(stored), key)

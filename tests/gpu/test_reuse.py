@@ -16,7 +16,7 @@ from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.hostbuild import find_compiler
 from gzarr.storage import LocalStore
 from tests.gpu import fake_cupy
-from tests.gpu.counting import CountingDevice
+from tests.gpu.counted import CountingDevice
 from tests.gpu.direct_files import DirectFiles
 from tests.gpu.test_cuda_calls import cuda  # noqa: F401 - a fixture
 

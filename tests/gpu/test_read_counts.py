@@ -16,7 +16,7 @@ from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.hostbuild import find_compiler
 from gzarr.gpu.lanes import N_LANES
 from gzarr.storage import LocalStore, MemoryStore
-from tests.gpu.counting import CountingDevice
+from tests.gpu.counted import CountingDevice
 from tests.gpu.direct_files import DirectFiles
 from tests.gpu.test_cuda_calls import cuda  # noqa: F401 - a fixture
 
