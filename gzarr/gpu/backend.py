@@ -196,19 +196,18 @@ class GpuBackend:
         """Decode whole chunks on the host, where writes are put together. Raises: CodecError(index)."""
         return self._host.decode(chain, buffers)
 
-    def gather(
-        self, chain: Chain, value: Array, parts: Sequence[Part], old: Sequence[Array | None], fields: Fields
-    ) -> list[Array]:
-        """Make the new contents of chunks, on the host."""
-        return self._host.gather(chain, value, parts, old, fields)
-
-    def is_fill(self, chain: Chain, chunks: Sequence[Array]) -> list[bool]:
-        """Whether each chunk equals the fill value, bit for bit, everywhere."""
-        return self._host.is_fill(chain, chunks)
-
-    def encode(self, chain: Chain, chunks: Sequence[Array]) -> list[Buffer]:
-        """Encode chunks on the host. Raises: CodecError(index)."""
-        return self._host.encode(chain, chunks)
+    def renew(
+        self,
+        chain: Chain,
+        before: Sequence[Buffer | None],
+        value: Array,
+        parts: Sequence[Part],
+        fields: Fields,
+        *,
+        keep_empty: bool,
+    ) -> list[Buffer | None]:
+        """Merge and encode chunks."""
+        return self._host.renew(chain, before, value, parts, fields, keep_empty=keep_empty)
 
     def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
         """Carry out a task for every wave, two at once."""
