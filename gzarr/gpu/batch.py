@@ -109,6 +109,26 @@ class Chunks:
         return self.addresses.size
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """Encoded chunks on the device.
+
+    Attributes:
+        owner: device memory that holds them.
+        addresses: int64 host table, where each begins.
+        sizes: int64 host table, bytes of each.
+        room: bytes behind every chunk that may be written, for checksums to come.
+    """
+
+    owner: Array
+    addresses: Table
+    sizes: Table
+    room: int
+
+    def __len__(self) -> int:
+        return self.addresses.size
+
+
 @dataclass(slots=True)
 class Wave:
     """One wave under way.

@@ -192,10 +192,10 @@ class CudaDevice:
         array.set(np.asarray(host, order="C"))
         return array
 
-    def download(self, array: Any) -> NDArray[Any]:
-        """Copy a device array to the host; waits for the work before it."""
+    def download(self, array: Any, into: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Copy a device array to the host; waits for the work before it. into: where to, of its shape and dtype."""
         with cuda_errors(self.name):
-            copied: NDArray[Any] = cupy.asnumpy(array)
+            copied: NDArray[Any] = cupy.asnumpy(array, out=into)
         return copied
 
     def synchronize(self) -> None:

@@ -107,8 +107,8 @@ class Device(Protocol):
         """Copy a host array to the device, in stream order. The host array must not change before `synchronize`."""
         ...
 
-    def download(self, array: Array) -> NDArray[Any]:
-        """Copy a device array to the host; waits for the work before it."""
+    def download(self, array: Array, into: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Copy a device array to the host; waits for the work before it. into: where to, of its shape and dtype."""
         ...
 
     def synchronize(self) -> None:

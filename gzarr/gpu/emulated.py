@@ -172,9 +172,12 @@ class EmulatedDevice:
         copied[...] = host
         return copied
 
-    def download(self, array: NDArray[Any]) -> NDArray[Any]:
+    def download(self, array: NDArray[Any], into: NDArray[Any] | None = None) -> NDArray[Any]:
         """A copy."""
-        return np.array(array, copy=True)
+        if into is None:
+            return np.array(array, copy=True)
+        into[...] = array
+        return into
 
     def synchronize(self) -> None:
         """Everything is done as soon as it is called."""

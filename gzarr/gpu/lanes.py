@@ -64,11 +64,13 @@ class Lane:
 
 
 class _Call:
-    """A read of one caller: its stream and thread, what it had submitted before, and the last work of other threads."""
+    """A read or write of one caller: its stream and thread, what it had submitted before, the last work of others."""
 
     def __init__(self, device: Device, stream: Any) -> None:
-        self.stream = device.current_stream() if stream is None else stream
-        self.start = device.record(self.stream)
+        current = device.current_stream()
+        self.stream = current if stream is None else stream
+        # What is written may have been made on the current stream.
+        self.starts = [device.record(each) for each in (self.stream, *(() if stream is None else (current,)))]
         self.thread = threading.get_ident()
         self.ends: dict[Lane, Any] = {}
 
@@ -167,6 +169,19 @@ class Lanes:
             with self._ordered(turn) as lane:
                 yield lane
 
+    @contextmanager
+    def borrow_briefly(self) -> Iterator[Lane]:
+        """As `borrow`, but the lane goes back when the context ends, with nothing of it in use any more.
+
+        Writes hold locks of stored objects when they ask for a lane. As they give it back before they store anything,
+        nobody who holds a lane waits for a lock.
+        """
+        turn = self._turn
+        with self.borrow() as lane:
+            yield lane
+        if turn is not None:
+            self._give_back(turn)
+
     def release(self) -> None:
         """Give back the memory of the lanes that are idle."""
         idle = []
@@ -195,7 +210,8 @@ class Lanes:
             turn.lane = Lane(self._device, self._limit) if turn.nested else self._idle.get()
         lane = turn.lane
         with lane.active():
-            self._device.wait(lane.stream, turn.call.start)
+            for start in turn.call.starts:
+                self._device.wait(lane.stream, start)
             try:
                 yield lane
             except BaseException:

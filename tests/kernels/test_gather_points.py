@@ -19,7 +19,8 @@ def test_points(data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from(DTYPES))
     size = dtype.itemsize
     unit = data.draw(st.sampled_from([0, *(u for u in (1, 2, 4, 8) if size % u == 0)]))
-    n_parts, n_elements, step = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 30)), data.draw(st.integers(-3, 3))
+    n_parts, n_elements = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 30))
+    step = data.draw(st.integers(-3, 3))
     rng = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
     n = data.draw(st.integers(0, n_parts * n_elements))
     part, element = np.divmod(rng.permutation(n_parts * n_elements)[:n], n_elements)

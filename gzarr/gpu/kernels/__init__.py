@@ -67,7 +67,8 @@ _SIGNATURES = {
     "const u64* part_src, void* out, i64 src_itemsize, i64 field_offset, i64 copy_nbytes, i64 swap_unit, "
     "const void* fill, " + _SOURCE_TABLES.format("part_"),
     "gather_box": "i64 n_parts, i64 ndim, const void* value, const i64* part_from, const i64* part_stride, "
-    + _SPAN_TABLES + "const i64* chunk_stride, void* rows, i64 row_nbytes, i64 itemsize, i64 swap_unit",
+    + _SPAN_TABLES
+    + "const i64* chunk_stride, void* rows, i64 row_nbytes, i64 itemsize, i64 swap_unit",
     "gather_points": "i64 n_points, const i32* point_part, const i64* point_elem, const i64* point_from, "
     "const void* value, void* rows, i64 row_nbytes, i64 itemsize, i64 swap_unit",
     "find_written": "i64 n_rows, i64 row_nbytes, const void* rows, const void* fill, u8* written",
@@ -122,7 +123,7 @@ def shim() -> str:
 
 
 def box_threads(n_elements: int, copy_nbytes: int) -> int:
-    """Threads for place_box and gather_box: one for each unit of elements of 1, 2, 4 or 8 bytes, else for each piece of an element."""
+    """Threads for place_box, gather_box: one for a unit of elements of 1, 2, 4, 8 bytes, else for a piece of one."""
     if copy_nbytes in (1, 2, 4, 8):
         return -(-n_elements * copy_nbytes // UNIT_NBYTES)
     return n_elements * -(-copy_nbytes // UNIT_NBYTES)
