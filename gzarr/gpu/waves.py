@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.lanes import Lane
@@ -52,18 +52,23 @@ def _try_wave(lane: Lane, wave: slice, task: Callable[[slice], None], too_large:
     return False
 
 
-@contextmanager
-def positions(where: Sequence[int]) -> Iterator[None]:
-    """A context in which batches hold some chunks of a wave: errors name the chunk's position in the wave.
+class positions:  # noqa: N801 - a context, used like a function; contextlib's would put the frames back
+    """A context in which batches hold some chunks of a wave: a CodecError names the chunk's position in the wave.
 
-    Raises: CodecError, cut off the frames it came through: whoever keeps it would keep the memory they refer to.
+    The error is cut off the frames it came through: whoever keeps it would keep the memory they refer to.
     """
-    try:
-        yield
-    except CodecError as error:
-        error.index = where[error.index]
-        _forget_frames(error)
-        raise
+
+    def __init__(self, where: Sequence[int]) -> None:
+        self._where = where
+
+    def __enter__(self) -> None:
+        """Nothing is made ready."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, frames: Any) -> None:
+        """Change the error that leaves the context."""
+        if isinstance(error, CodecError):
+            error.index = self._where[error.index]
+            _forget_frames(error)
 
 
 def _forget_frames(error: BaseException) -> None:

@@ -132,6 +132,14 @@ def test_a_second_device_holds_its_own_results(cuda):
         cuda.CudaDevice(2)
 
 
+def test_results_are_never_memory_of_a_lane(cuda):
+    with lane_of(cuda.CudaDevice()) as lane:
+        lane.device.empty(1000)
+        before = lane.memory.mark()
+        lane.device.result((1000,), np.dtype("f4"))
+        assert lane.memory.mark() == before
+
+
 def test_streams_are_made_with_the_lanes(cuda):
     """CuPy's pool keeps free memory by stream: memory of a stream that is gone is not handed out again."""
     array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7)), cuda)
