@@ -74,16 +74,24 @@ def transfer(
     settings = Settings(if_exists, dry_run, resume, progress, budget_nbytes)
     if not isinstance(source, (Array, Group)) and not hasattr(source, "shape"):
         source = api.open(source, mode="r")
-    with destination(dest, path, writable=not dry_run) as (store, where, backend):
+    with destination(dest, path, writable=not dry_run, source=source) as (store, where, backend):
         if isinstance(source, (Array, Group)):
             check_apart(source, store, where)
         return transfer_tree(_tree_of(source), store, where, backend, settings, keywords)
 
 
 @contextmanager
-def destination(dest: Any, path: str | None, *, writable: bool = True) -> Iterator[tuple[Store, str, Backend]]:
-    """Where a copy goes: (store, path in it, backend). A store opened here from a path is closed in the end."""
+def destination(
+    dest: Any, path: str | None, *, writable: bool = True, source: Any = None
+) -> Iterator[tuple[Store, str, Backend]]:
+    """Where a copy goes: (store, path in it, backend). A store opened here from a path is closed in the end.
+
+    The copy is encoded on the device of the group that it goes to, or else on that of the array or group it comes from.
+    """
     backend = backend_for("cpu")
+    for node in (source, dest):
+        if isinstance(node, (Array, Group)) and node.backend.device != "cpu":
+            backend = node.backend
     if isinstance(dest, Array):
         raise CopyError(f"the destination {dest.store_path} is an array; name a path, a store or a group")
     if isinstance(dest, Group):

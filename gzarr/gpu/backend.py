@@ -257,7 +257,7 @@ class GpuBackend:
         keep_empty: bool,
     ) -> list[Buffer | None]:
         parts, fields = wanted
-        if isinstance(value, np.ndarray) or not self._device.owns(value):
+        if not self._device.owns(value):
             return self._host.renew(chain, before, value, parts, fields, keep_empty=keep_empty)
         with self._lanes.borrow_briefly() as lane:
             return self._host.renew(chain, before, OnHost(lane, value), parts, fields, keep_empty=keep_empty)
