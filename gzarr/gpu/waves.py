@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.lanes import Lane
@@ -64,7 +63,7 @@ class positions:  # noqa: N801 - a context, used like a function; contextlib's w
     def __enter__(self) -> None:
         """Nothing is made ready."""
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, frames: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, frames: object) -> None:
         """Change the error that leaves the context."""
         if isinstance(error, CodecError):
             error.index = self._where[error.index]

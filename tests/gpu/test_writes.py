@@ -243,9 +243,7 @@ def test_a_cap_cuts_waves(device, kind):
 
 def test_a_chunk_that_does_not_fit_is_named(device):
     z = made(device, max_device_nbytes=1500)
-    with pytest.raises(
-        gzarr.DeviceError, match=r"chunk \(0, 0\): 280 bytes of shape \(10, 7\).*encode.*750 bytes.*1500"
-    ):
+    with pytest.raises(gzarr.DeviceError, match=r"chunk \(0, 0\): 280 bytes of shape.*encode.*750 bytes.*1500"):
         z[:] = on_device(DATA)
     assert z.nchunks_initialized == 0
 
