@@ -63,7 +63,7 @@ def distinct(indices: list[int], extent: int) -> np.ndarray:
 
 
 @given(chunkings(), st.data())
-def test_selections(case: Chunking, data: st.DataObject) -> None:
+def test_gathered_selections(case: Chunking, data: st.DataObject) -> None:
     key: list[Any] = []
     for extent in case.shape:
         if extent and data.draw(st.integers(0, 2)) == 0:
@@ -76,7 +76,7 @@ def test_selections(case: Chunking, data: st.DataObject) -> None:
 
 
 @given(wide_chunkings(), st.sampled_from(["all", "step", "back", "any"]), st.data())
-def test_wide_rows(case: Chunking, kind: str, data: st.DataObject) -> None:
+def test_gathered_wide_rows(case: Chunking, kind: str, data: st.DataObject) -> None:
     """Units of elements that are far apart, or in index lists, beside units that are whole runs of bytes."""
     extent = case.shape[1]
     rng = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
@@ -94,7 +94,7 @@ def test_wide_rows(case: Chunking, kind: str, data: st.DataObject) -> None:
     [(d, u) for d in ("u1", "<u2", "<f4", "<f8", "<c16") for u in (0, 2, 4, 8) if u <= np.dtype(d).itemsize],
 )
 @pytest.mark.parametrize("offset", [0, 8, 4, 1])
-def test_whole_chunks_in_c_order_take_the_fast_path(dtype: str, unit: int, offset: int) -> None:
+def test_gathered_whole_chunks_take_the_fast_path(dtype: str, unit: int, offset: int) -> None:
     case = Chunking((24, 96), (8, 48), np.dtype(dtype), None, unit, (0, 1))
     raw = at_offset(np.random.default_rng(7).integers(0, 256, 24 * 96 * case.dtype.itemsize, np.uint8), offset)
     value = raw.view(case.dtype).reshape(case.shape)
@@ -104,7 +104,7 @@ def test_whole_chunks_in_c_order_take_the_fast_path(dtype: str, unit: int, offse
     assert np.array_equal(rows, laid_over(case, plan, value, np.zeros_like(rows)))
 
 
-def test_parts_may_lie_anywhere() -> None:
+def test_gathered_parts_may_lie_anywhere() -> None:
     """Parts that were packed, or belong to several arrays, have places and strides of their own; 0 repeats."""
     case = Chunking((4, 6), (4, 3), np.dtype("<i4"), None, 0, (0, 1))
     memory = np.arange(50, dtype="<i4")
@@ -126,7 +126,7 @@ def test_nothing_to_gather() -> None:
     assert (rows == 7).all()
 
 
-def test_no_dimensions_and_many() -> None:
+def test_gathered_no_dimensions_and_many() -> None:
     case = Chunking((), (), np.dtype("f8"), None, 8, ())
     rows = np.zeros(8, np.uint8)
     gather(case, make_plan(normalize_basic((), ()), ()), (np.array(2.5), [0], []), rows)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
 
 
 @given(st.data())
-def test_points(data: st.DataObject) -> None:
+def test_gathered_points(data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from(DTYPES))
     size = dtype.itemsize
     unit = data.draw(st.sampled_from([0, *(u for u in (1, 2, 4, 8) if size % u == 0)]))
