@@ -209,16 +209,18 @@ class GpuBackend:
         plan: DevicePlan | None = chain.device_plan
         if plan is None or not self._writes(plan, value, len(parts), fields):
             return self._renew_on_host(chain, before, value, (parts, fields), keep_empty=keep_empty)
-        # Whatever is read for its parts is read before there is a lane to wait with.
+        # An array that is read as it is written is read before there is a lane to wait with.
         values = values_of(self._device, value, parts, plan.chunk.dtype)
-        ready = [self._device.record(s) for s in (self._device.current_stream(), self._lanes.stream) if s is not None]
+        is_read = not isinstance(value, np.ndarray) and not self._device.owns(value)
+        streams = (self._device.current_stream(), self._lanes.stream) if is_read else ()
+        ready = [self._device.record(stream) for stream in streams if stream is not None]
         renewed: list[Buffer | None] = []
 
         def wave(some: slice) -> None:
             given = values, some
             renewed.extend(renew_wave(self._device, plan, before[some], parts[some], given, keep_empty=keep_empty))
 
-        with self._lanes.borrow_briefly() as lane:
+        with self._lanes.borrow_to_write() as lane:
             for event in ready:
                 self._device.wait(lane.stream, event)
             size = self._lanes.limit // ((plan.chunk.nbytes or 1) * (4 + plan.scratch))
@@ -259,7 +261,7 @@ class GpuBackend:
         parts, fields = wanted
         if not self._device.owns(value):
             return self._host.renew(chain, before, value, parts, fields, keep_empty=keep_empty)
-        with self._lanes.borrow_briefly() as lane:
+        with self._lanes.borrow_to_write() as lane:
             return self._host.renew(chain, before, OnHost(lane, value), parts, fields, keep_empty=keep_empty)
 
     def _is_small(self, plan: DevicePlan, buffers: Sequence[Buffer | None], out: Array) -> bool:

@@ -1,5 +1,7 @@
 """Below which size a read is decoded on the host and uploaded once: the one place for these numbers.
 
+Writes of values on the host have the same limits, for chunks that are encoded.
+
 A read on the device has costs that do not depend on its size: tables made and uploaded, a call of nvCOMP for each
 codec, a few launches, and one wait for the statuses. A host decodes chunk by chunk, in a time that grows from nothing.
 

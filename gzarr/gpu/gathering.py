@@ -56,20 +56,27 @@ class Target:
     Attributes:
         parts: the wave's.
         order: array axes in the order of the chunks' memory.
+        indexing: what `tables` index sources with.
+        tables: of the kernels.
         counts: int64 (parts,), elements of each chunk that get a value.
     """
 
     parts: Sequence[Part]
     order: tuple[int, ...]
+    indexing: Indexing
+    tables: BoxTables | PointTables
     counts: Table
 
 
-def target_of(plan: DevicePlan, parts: Sequence[Part]) -> Target:
-    """Look at the parts of a wave, at least one."""
+def target_of(plan: DevicePlan, parts: Sequence[Part], indexing: Indexing) -> Target:
+    """Make the tables of a wave, of at least one part, for sources that are indexed in a way."""
     order = tuple(sorted(range(len(plan.strides)), key=lambda axis: -plan.strides[axis]))
+    tables: BoxTables | PointTables
     if is_box(parts[0]):
-        return Target(parts, order, np.diff(_box_tables(parts, order, "chunk").elem_start))
-    return Target(parts, order, np.bincount(_point_tables(plan, parts, "value").part, minlength=len(parts)))
+        tables = _box_tables(parts, order, indexing)
+        return Target(parts, order, indexing, tables, np.diff(tables.elem_start))
+    tables = _point_tables(plan, parts, indexing)
+    return Target(parts, order, indexing, tables, np.bincount(tables.part, minlength=len(parts)))
 
 
 def gather(wave: Wave, plan: DevicePlan, source: Source, target: Target, rows: Array) -> None:
@@ -81,16 +88,19 @@ def gather(wave: Wave, plan: DevicePlan, source: Source, target: Target, rows: A
     given = source.dtype
     wanted = plan.stored if given.newbyteorder("=") == plan.stored.newbyteorder("=") else given.newbyteorder("=")
     swap = 0 if given.isnative == wanted.isnative else max(swap_unit(given), swap_unit(wanted))
-    if is_box(target.parts[0]):
-        _gather_box(wave, plan, source, target, (rows, swap))
+    if target.indexing != source.indexing:
+        target = target_of(plan, target.parts, source.indexing)
+    if isinstance(target.tables, BoxTables):
+        _gather_box(wave, plan, source, (target.tables, target.order), (rows, swap))
     else:
-        _gather_points(wave, plan, source, target, (rows, swap))
+        _gather_points(wave, source, target.tables, (rows, swap))
 
 
-def _gather_box(wave: Wave, plan: DevicePlan, source: Source, target: Target, into: tuple[Array, int]) -> None:
-    rows, swap = into
-    order, itemsize = list(target.order), source.dtype.itemsize
-    tables = _box_tables(target.parts, target.order, source.indexing)
+def _gather_box(
+    wave: Wave, plan: DevicePlan, source: Source, target: tuple[BoxTables, tuple[int, ...]], into: tuple[Array, int]
+) -> None:
+    tables, (rows, swap) = target[0], into
+    order, itemsize = list(target[1]), source.dtype.itemsize
     columns = [np.ascontiguousarray(tables.spans[:, i]) for i in range(7)]
     strides = np.array(plan.strides, np.int64)[order]
     start_at, stride_at, span_at, base_at, *rest = upload_tables(
@@ -104,15 +114,14 @@ def _gather_box(wave: Wave, plan: DevicePlan, source: Source, target: Target, in
         tables.elem_start,
         strides,
     )
-    args = (len(target.parts), len(order), source.address, start_at, stride_at, span_at, base_at, *rest)
+    args = (rows.shape[0], len(order), source.address, start_at, stride_at, span_at, base_at, *rest)
     args += (wave.device.address(rows), rows.shape[1], itemsize, swap)
     wave.device.launch("gather_box", box_threads(int(tables.elem_start[-1]), itemsize), args)
 
 
-def _gather_points(wave: Wave, plan: DevicePlan, source: Source, target: Target, into: tuple[Array, int]) -> None:
+def _gather_points(wave: Wave, source: Source, tables: PointTables, into: tuple[Array, int]) -> None:
     rows, swap = into
     itemsize = source.dtype.itemsize
-    tables = _point_tables(plan, target.parts, source.indexing)
     where = source.starts[tables.part] + tables.position * source.strides[tables.part, 0]
     part_at, element_at, from_at = upload_tables(wave, tables.part, tables.element, where)
     into_at, nbytes = wave.device.address(rows), rows.shape[1]

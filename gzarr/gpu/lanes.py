@@ -69,8 +69,8 @@ class _Call:
     def __init__(self, device: Device, stream: Any) -> None:
         current = device.current_stream()
         self.stream = current if stream is None else stream
-        # What is written may have been made on the current stream.
-        self.starts = [device.record(each) for each in (self.stream, *(() if stream is None else (current,)))]
+        self.start = device.record(self.stream)
+        self.current = None if stream is None else device.record(current)
         self.thread = threading.get_ident()
         self.ends: dict[Lane, Any] = {}
 
@@ -170,16 +170,22 @@ class Lanes:
                 yield lane
 
     @contextmanager
-    def borrow_briefly(self) -> Iterator[Lane]:
+    def borrow_to_write(self) -> Iterator[Lane]:
         """As `borrow`, but the lane goes back when the context ends, with nothing of it in use any more.
 
         Writes hold locks of stored objects when they ask for a lane. As they give it back before they store anything,
-        nobody who holds a lane waits for a lock.
+        nobody who holds a lane waits for a lock. The value may have been made on the stream that was current when the
+        run began, even if the caller has named another.
         """
         turn = self._turn
-        with self.borrow() as lane:
-            yield lane
-        if turn is not None:
+        if turn is None:
+            turn = _Turn(_Call(self._device, self._stream), nested=False)
+        try:
+            with self._ordered(turn) as lane:
+                if turn.call.current is not None:
+                    self._device.wait(lane.stream, turn.call.current)
+                yield lane
+        finally:
             self._give_back(turn)
 
     def release(self) -> None:
@@ -210,8 +216,7 @@ class Lanes:
             turn.lane = Lane(self._device, self._limit) if turn.nested else self._idle.get()
         lane = turn.lane
         with lane.active():
-            for start in turn.call.starts:
-                self._device.wait(lane.stream, start)
+            self._device.wait(lane.stream, turn.call.start)
             try:
                 yield lane
             except BaseException:

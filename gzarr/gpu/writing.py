@@ -53,11 +53,14 @@ def renew_wave(
     old, new = Wave(device), Wave(device)
     present = [i for i, buffer in enumerate(before) if buffer is not None]
     kept: Sequence[int] = range(len(parts))
+    source: Any = None
+    rows: Any = None
     try:
-        target = target_of(plan, parts)
+        source = values[0](new, values[1])
+        target = target_of(plan, parts, source.indexing)
         with positions(present):
             rows = _beneath(old, plan, before, target)
-        rows = _merged(new, plan, values[0](new, values[1]), target, rows)
+        rows = _merged(new, plan, source, target, rows)
         if not keep_empty and plan.chunk.fill_value is not None:
             kept = _find_written(new, plan, rows)
         with positions(kept):
@@ -67,7 +70,7 @@ def renew_wave(
         with positions(kept):
             new.finish()
     finally:
-        rows = None  # whoever keeps an error would keep it
+        rows = source = None  # whoever keeps an error would keep them
         old.drop()
         new.drop()
     renewed: list[Buffer | None] = [None] * len(parts)

@@ -40,7 +40,7 @@ def test_no_element_is_written_twice(data: st.DataObject) -> None:
     parts = list(make_plan(selection, grid).parts())
     chunks = np.zeros(SHAPE, bool)
     chunks[tuple(indices) if as_points else np.ix_(*indices)] = True
-    for part, count in zip(parts, target_of(plan, parts).counts.tolist(), strict=True):
+    for part, count in zip(parts, target_of(plan, parts, "value").counts.tolist(), strict=True):
         low = [c * n for c, n in zip(part.coords, CHUNK, strict=True)]
         assert count == chunks[low[0] : low[0] + 4, low[1] : low[1] + 3].sum()
 

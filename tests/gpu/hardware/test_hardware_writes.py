@@ -95,6 +95,11 @@ def test_values_are_read_in_the_order_of_the_callers_stream(cuda: Any) -> None:
             array[:] = value
             value[...] = -1
             np.testing.assert_array_equal(stored_in(array), VALUES + number)
+    source = gzarr.array(VALUES, chunks=(50, 100), store={}, device="cpu").to(cuda_backend(cuda))
+    for _ in range(10):
+        with stream:
+            array[:] = source[:]  # which may still be under way
+        np.testing.assert_array_equal(stored_in(array), VALUES)
     ordered = opened_for_writing(cuda, stream=stream)
     with stream:
         value = base + 5
