@@ -37,7 +37,7 @@ from gzarr.gpu.plan import DevicePlan, make_device_plan
 from gzarr.gpu.reader import Reader, is_on_host, on_host, phase_of
 from gzarr.gpu.values import OnHost, casts_alike, values_of
 from gzarr.gpu.waves import in_waves, positions
-from gzarr.gpu.writing import renew_wave
+from gzarr.gpu.writing import fitting, renew_wave
 from gzarr.layout import Located
 from gzarr.plan import Part
 from gzarr.storage.base import Buffer, Store
@@ -223,8 +223,8 @@ class GpuBackend:
         with self._lanes.borrow_to_write() as lane:
             for event in ready:
                 self._device.wait(lane.stream, event)
-            size = self._lanes.limit // ((plan.chunk.nbytes or 1) * (4 + plan.scratch))
-            in_waves(lane, len(parts), max(size, 1), wave, lambda i: self._too_large(parts[i], plan.chunk, "encode"))
+            size = fitting(plan, self._lanes.limit)
+            in_waves(lane, len(parts), size, wave, lambda i: self._too_large(parts[i], plan.chunk, "encode"))
         return renewed
 
     def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:

@@ -35,6 +35,20 @@ from gzarr.gpu.waves import positions
 from gzarr.plan import Part
 from gzarr.storage.base import Buffer, host_view
 
+#: Scratch that compressors take for each chunk, whatever its size: nvCOMP's Zstandard 64 KiB, LZ4 and Deflate 32 KiB.
+_SCRATCH_NBYTES = 1 << 16
+#: And for each byte of a chunk: up to five for Zstandard, and up to two for what it may become.
+_SCRATCH_SHARE = 7
+
+
+def fitting(plan: DevicePlan, limit: int) -> int:
+    """How many chunks of a wave are likely to fit into so many bytes; at least one."""
+    # Values, rows, what is kept of them, and old contents with what decoding them takes.
+    nbytes = (plan.chunk.nbytes or 1) * (4 + plan.scratch)
+    if plan.encoding.compresses:
+        nbytes += (plan.chunk.nbytes or 1) * _SCRATCH_SHARE + _SCRATCH_NBYTES
+    return max(limit // nbytes, 1)
+
 
 def renew_wave(
     device: Device,
