@@ -84,7 +84,7 @@ class Chain(NamedTuple):
 
 
 class Backend(Protocol):
-    """A device that can decode, place, gather and encode chunks.
+    """A device that can decode, place, merge and encode chunks.
 
     Attributes:
         device: its name: "cpu", "cuda:0".
@@ -146,18 +146,25 @@ class Backend(Protocol):
         """Decode whole chunks into arrays that the caller may change; a missing chunk is filled. Raises: CodecError."""
         ...
 
-    def gather(
-        self, chain: Chain, value: Array, parts: Sequence[Part], old: Sequence[Array | None], fields: Fields
-    ) -> list[Array]:
-        """Make the new contents of chunks: ``value`` laid over the old contents, or over nothing where that is None."""
-        ...
+    def renew(
+        self,
+        chain: Chain,
+        before: Sequence[Buffer | None],
+        value: Array,
+        parts: Sequence[Part],
+        fields: Fields,
+        *,
+        keep_empty: bool,
+    ) -> list[Buffer | None]:
+        """Make the new contents of chunks, encoded, in host memory. What is not compressed may be a view of ``value``.
 
-    def is_fill(self, chain: Chain, chunks: Sequence[Array]) -> list[bool]:
-        """Whether each chunk equals the fill value, bit for bit, everywhere."""
-        ...
-
-    def encode(self, chain: Chain, chunks: Sequence[Array]) -> list[Buffer]:
-        """Encode chunks into host bytes. Raises: CodecError with the index of the failing chunk."""
+        before: the encoded old contents; None for a chunk that holds the fill value, or is covered whole.
+        value: what is laid over the old contents; nothing reads it any more when this returns, but such views.
+        parts: of each chunk what is new, and where it is in ``value``; no chunk is there twice.
+        keep_empty: whether chunks that now equal the fill value are encoded too, instead of becoming None. What is
+            equal is so bit for bit: NaNs equal themselves, -0.0 differs from 0.0.
+        Raises: CodecError with the index of a chunk that cannot be decoded or encoded.
+        """
         ...
 
     def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:

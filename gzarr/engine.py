@@ -2,8 +2,8 @@
 
 Theory of operation. A wave is a handful of stored objects with the parts wanted of each; the backend says how many
 decoded bytes it may hold, and runs several waves at once where that pays. Reading a wave: locate, load, place. Writing
-a wave: lock its objects, load and decode what is only partly covered, gather, drop what equals the fill value, encode,
-build the objects' new bytes, store. Every wave lies in objects of its own, so waves never meet.
+a wave: lock its objects, load what is only partly covered, renew (the backend merges, drops what equals the fill value,
+and encodes), build the objects' new bytes, store. Every wave lies in objects of its own, so waves never meet.
 
 Rules: the per-key lock is held from reading an object's old bytes to storing its new ones, also by writes that cover
 the object whole (else a partial write beside it could bring the old contents back). A shard that is replaced between
@@ -329,24 +329,13 @@ def _new_chunks(job: WriteJob, wave: Wave, stored: Sequence[Buffer | None]) -> l
     for chain, positions in _by_chain(io, parts):
         members = _taken(parts, positions)
         try:
-            there = [i for i, position in enumerate(positions) if before[position] is not None]
-            decoded = io.backend.decode(chain, [before[positions[i]] for i in there])
+            renewed = io.backend.renew(
+                chain, _taken(before, positions), job.value, members, job.fields, keep_empty=job.write_empty
+            )
         except CodecError as error:
-            error.index = there[error.index]
             raise _chunk_error(io, wave, error, positions) from error
-        old: list[Array | None] = [None] * len(members)
-        for i, chunk in zip(there, decoded, strict=True):
-            old[i] = chunk
-        chunks = io.backend.gather(chain, job.value, members, old, job.fields)
-        empty = [False] * len(chunks) if job.write_empty else io.backend.is_fill(chain, chunks)
-        kept = [i for i, is_empty in enumerate(empty) if not is_empty]
-        try:
-            encoded = dict(zip(kept, io.backend.encode(chain, [chunks[i] for i in kept]), strict=True))
-        except CodecError as error:
-            error.index = kept[error.index]
-            raise _chunk_error(io, wave, error, positions) from error
-        for i, (part, position) in enumerate(zip(members, positions, strict=True)):
-            changed[owners[position]][part.coords] = encoded.get(i)
+        for position, part, data in zip(positions, members, renewed, strict=True):
+            changed[owners[position]][part.coords] = data
     return changed
 
 

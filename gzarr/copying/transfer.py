@@ -81,7 +81,7 @@ def transfer(
         source = api.open(source, mode="r")
     if device is not None and isinstance(source, (Array, Group)):
         source = source.to(device)
-    with destination(dest, path, writable=not dry_run, device=device or "cpu") as (store, where, backend):
+    with destination(dest, path, writable=not dry_run, source=source, device=device) as (store, where, backend):
         if isinstance(source, (Array, Group)):
             check_apart(source, store, where)
         return transfer_tree(_tree_of(source), store, where, backend, settings, keywords, each)
@@ -89,10 +89,17 @@ def transfer(
 
 @contextmanager
 def destination(
-    dest: Any, path: str | None, *, writable: bool = True, device: str | Backend = "cpu"
+    dest: Any, path: str | None, *, writable: bool = True, source: Any = None, device: str | Backend | None = None
 ) -> Iterator[tuple[Store, str, Backend]]:
-    """Where a copy goes: (store, path in it, backend). A store opened here from a path is closed in the end."""
-    backend = backend_for(device)
+    """Where a copy goes: (store, path in it, backend). A store opened here from a path is closed in the end.
+
+    The copy is encoded on the device that is given, else on that of the group that it goes to, else on that of the
+    array or group it comes from.
+    """
+    backend = backend_for(device or "cpu")
+    for node in (source, dest) if device is None else ():
+        if isinstance(node, (Array, Group)) and node.backend.device != "cpu":
+            backend = node.backend
     if isinstance(dest, Array):
         raise CopyError(f"the destination {dest.store_path} is an array; name a path, a store or a group")
     if isinstance(dest, Group):

@@ -118,34 +118,34 @@ class CpuBackend:
             if buffer is None:
                 chunks.append(np.full(chain.chunk.shape, fill_of(chain.chunk, None), chain.chunk.dtype))
             else:
-                chunk = _decode_one(chain, buffer, index)
-                # A decoder may hand out a read-only view of stored bytes, or another byte order.
-                keep = chunk.flags.writeable and chunk.flags.owndata and chunk.dtype == chain.chunk.dtype
-                chunks.append(chunk if keep else chunk.astype(chain.chunk.dtype, copy=True))
+                chunks.append(_changeable(chain, buffer, index))
         return chunks
 
-    def gather(
-        self, chain: Chain, value: Array, parts: Sequence[Part], old: Sequence[Array | None], fields: Fields
-    ) -> list[Array]:
-        """Make the new contents of chunks: ``value`` laid over the old contents, or over nothing where that is None."""
-        return [_gather_one(chain.chunk, value, *item, fields) for item in zip(parts, old, strict=True)]
-
-    def is_fill(self, chain: Chain, chunks: Sequence[Array]) -> list[bool]:
-        """Whether each chunk equals the fill value, bit for bit, everywhere."""
-        if chain.chunk.fill_value is None:
-            return [False] * len(chunks)
-        return [_equals_fill(chunk, chain.chunk) for chunk in chunks]
-
-    def encode(self, chain: Chain, chunks: Sequence[Array]) -> list[Buffer]:
-        """Encode chunks one by one. Raises: CodecError(index)."""
-        encoded: list[Buffer] = []
-        for index, chunk in enumerate(chunks):
+    def renew(
+        self,
+        chain: Chain,
+        before: Sequence[Buffer | None],
+        value: Array,
+        parts: Sequence[Part],
+        fields: Fields,
+        *,
+        keep_empty: bool,
+    ) -> list[Buffer | None]:
+        """Merge and encode chunks one by one, each while it is in cache. Raises: CodecError(index)."""
+        renewed: list[Buffer | None] = []
+        drops = not keep_empty and chain.chunk.fill_value is not None
+        for index, (buffer, part) in enumerate(zip(before, parts, strict=True)):
+            old = None if buffer is None else _changeable(chain, buffer, index)
+            chunk = _gather_one(chain.chunk, value, part, old, fields)
+            if drops and _equals_fill(chunk, chain.chunk):
+                renewed.append(None)
+                continue
             try:
-                encoded.append(chain.encode((chunk,))[0])
+                renewed.append(chain.encode((chunk,))[0])
             except CodecError as error:
                 error.index = index
                 raise
-        return encoded
+        return renewed
 
     def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
         """Carry out a task for every wave, on the pool if a chunk takes long enough.
@@ -203,6 +203,14 @@ def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:
         error.index = index
         raise
     return item[0]
+
+
+def _changeable(chain: Chain, buffer: Buffer, index: int) -> Array:
+    """A decoded chunk in memory of its own."""
+    chunk = _decode_one(chain, buffer, index)
+    # A decoder may hand out a read-only view of stored bytes, or another byte order.
+    keep = chunk.flags.writeable and chunk.flags.owndata and chunk.dtype == chain.chunk.dtype
+    return chunk if keep else chunk.astype(chain.chunk.dtype, copy=True)
 
 
 def _gather_one(chunk: ArrayRepr, value: Array, part: Part, old: Array | None, fields: Fields) -> Array:

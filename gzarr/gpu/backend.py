@@ -5,7 +5,7 @@ uploaded in one copy, or straight on the device; every codec step is one call fo
 the wanted elements, unshuffling, reversing bytes and transposing on the way, and fills what is missing. Some waves are
 under way at once, in lanes of their own. Steps that the device lacks run on the host before the upload. What CuPy has
 no dtype for (objects, strings, structures, times) is read by the CPU backend and comes back as NumPy arrays. Writing
-takes arrays of either kind and encodes on the host.
+goes the other way, for values of either kind (`gzarr.gpu.writing`).
 
 Rules: the device memory of all waves stays under the cap, and waves that turn out not to fit are cut; results of
 decoders are looked at once, when the wave is done, and a failure names its chunk.
@@ -22,20 +22,23 @@ import numpy as np
 from gzarr.backend import Array, Chain, Fields, Placement, T, Work
 from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.cpu.backend import CpuBackend
-from gzarr.errors import CodecError, DeviceError
-from gzarr.gpu.batch import Chunks, Wave
+from gzarr.errors import DeviceError
+from gzarr.gpu.batch import Wave
 from gzarr.gpu.choice import choose_reader
 from gzarr.gpu.codecs import TABLE
 from gzarr.gpu.crossover import NEVER, Crossover, crossover_for
+from gzarr.gpu.decoding import decoded
 from gzarr.gpu.device import Device
 from gzarr.gpu.dtypes import has_dtype
 from gzarr.gpu.lanes import N_LANES, Lane, Lanes
 from gzarr.gpu.launching import is_placeable, launch_placement
-from gzarr.gpu.measured import gpu_name
+from gzarr.gpu.measured import SMALL_READS, SMALL_WRITES, gpu_name
 from gzarr.gpu.memory import OverLimitError
 from gzarr.gpu.plan import DevicePlan, make_device_plan
-from gzarr.gpu.reader import Reader, is_on_host, on_host, phase_of, streams_of
-from gzarr.gpu.streams import upload_rows, upload_streams
+from gzarr.gpu.reader import Reader, is_on_host, on_host, phase_of
+from gzarr.gpu.values import OnHost, casts_alike, values_of
+from gzarr.gpu.waves import in_waves, positions
+from gzarr.gpu.writing import fitting, renew_wave
 from gzarr.layout import Located
 from gzarr.plan import Part
 from gzarr.stages import Marker, stage
@@ -68,7 +71,8 @@ class GpuBackend:
         reader: "host", "kvikio", "auto" (what was found faster, see `gzarr.gpu.measured`), or a reader.
         stream: the stream of the caller that results are ready on: a CuPy stream, an object of CUDA's stream
             protocol, or the address of a stream; None for the one that is current when a read begins.
-        small_reads: which reads the host decodes; None for what suits the device.
+        small_reads, small_writes: which reads the host decodes, and which writes of values on the host it encodes; None
+            for what suits the device.
     """
 
     reads_files = True
@@ -82,11 +86,13 @@ class GpuBackend:
         reader: str | Reader = "auto",
         stream: Any = None,
         small_reads: Crossover | None = None,
+        small_writes: Crossover | None = None,
     ) -> None:
         self.device = device.name
         self.strict = strict
         self.options = {"max_device_nbytes": max_device_nbytes, "strict": strict, "reader": reader}
-        self._small_reads = NEVER if strict else small_reads or crossover_for(device)
+        self._small_reads = NEVER if strict else small_reads or crossover_for(device, SMALL_READS)
+        self._small_writes = NEVER if strict else small_writes or crossover_for(device, SMALL_WRITES)
         self._device = device
         self._host = CpuBackend()
         self._cap = int(max_device_nbytes or device.free_nbytes() * DEFAULT_MEMORY_SHARE)
@@ -138,9 +144,11 @@ class GpuBackend:
         return self._host.empty(shape, dtype)
 
     def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:
-        """A value to be written, as a NumPy array: what lies on the device, in arrays of any library, is downloaded."""
+        """A value to be written: what lies on the device, in arrays of any library, as it is, all else as of NumPy."""
         adopted = self._device.adopt(value)
-        return self._host.asarray(value, dtype) if adopted is None else self._device.download(adopted)
+        if adopted is None:
+            return self._host.asarray(value, dtype)
+        return adopted if self._device.owns(adopted) else self._device.download(adopted)
 
     def adopt_out(self, out: Any) -> Array:
         """An array to read into: of the device in any library, or of NumPy, into which the host then decodes.
@@ -188,38 +196,83 @@ class GpuBackend:
             if not places or self._is_small(plan, buffers, out):
                 self._place_from_host(lane, chain, buffers, parts, out, fields)
                 return
-            size = min(self._fitting(plan), len(parts))
-            start = 0
-            while start < len(parts):
-                piece = slice(start, start + size)
-                try:
-                    fits = self._try_wave(lane, plan, buffers[piece], parts[piece], out, fields)
-                except CodecError as error:
-                    error.index += start
-                    raise
-                start, size = (start + size, size) if fits else (start, size // 2)
+            self._place_on_device(lane, plan, (buffers, parts), out, fields)
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
-        """Decode whole chunks on the host, where writes are put together. Raises: CodecError(index)."""
+        """Decode whole chunks on the host. Raises: CodecError(index)."""
         return self._host.decode(chain, buffers)
 
-    def gather(
-        self, chain: Chain, value: Array, parts: Sequence[Part], old: Sequence[Array | None], fields: Fields
-    ) -> list[Array]:
-        """Make the new contents of chunks, on the host."""
-        return self._host.gather(chain, value, parts, old, fields)
+    def renew(
+        self,
+        chain: Chain,
+        before: Sequence[Buffer | None],
+        value: Array,
+        parts: Sequence[Part],
+        fields: Fields,
+        *,
+        keep_empty: bool,
+    ) -> list[Buffer | None]:
+        """Merge and encode chunks on the device; what is small, or the device cannot encode, on the host.
 
-    def is_fill(self, chain: Chain, chunks: Sequence[Array]) -> list[bool]:
-        """Whether each chunk equals the fill value, bit for bit, everywhere."""
-        return self._host.is_fill(chain, chunks)
+        Raises: CodecError(index), DeviceError.
+        """
+        plan: DevicePlan | None = chain.device_plan
+        if plan is None or not self._writes(plan, value, len(parts), fields):
+            return self._renew_on_host(chain, before, value, (parts, fields), keep_empty=keep_empty)
+        # An array that is read as it is written is read before there is a lane to wait with.
+        values = values_of(self._device, value, parts, plan.chunk.dtype)
+        is_read = not isinstance(value, np.ndarray) and not self._device.owns(value)
+        streams = (self._device.current_stream(), self._lanes.stream) if is_read else ()
+        ready = [self._device.record(stream) for stream in streams if stream is not None]
+        renewed: list[Buffer | None] = []
 
-    def encode(self, chain: Chain, chunks: Sequence[Array]) -> list[Buffer]:
-        """Encode chunks on the host. Raises: CodecError(index)."""
-        return self._host.encode(chain, chunks)
+        def wave(some: slice) -> None:
+            given = values, some
+            renewed.extend(renew_wave(self._device, plan, before[some], parts[some], given, keep_empty=keep_empty))
+
+        with self._lanes.borrow_to_write() as lane:
+            for event in ready:
+                self._device.wait(lane.stream, event)
+            size = fitting(plan, self._lanes.limit)
+            in_waves(lane, len(parts), size, wave, lambda i: self._too_large(parts[i], plan.chunk, "encode"))
+        return renewed
 
     def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
         """Carry out a task for every wave, several at once."""
         self._lanes.run(task, waves)
+
+    def _writes(self, plan: DevicePlan, value: Any, nchunks: int, fields: Fields) -> bool:
+        """Whether the device merges and encodes chunks. Raises: DeviceError in strict mode, if the host has to."""
+        dtype = plan.chunk.dtype
+        if fields is not None or not has_dtype(dtype) or not plan.chunk.nbytes or not nchunks:
+            return False
+        if self.strict and plan.encoding.obstacle is not None:
+            raise DeviceError(f"{plan.encoding.obstacle} (strict=True): write with strict=False or device='cpu'")
+        if self.strict and self._device.owns(value) and not casts_alike(value.dtype, dtype):
+            raise DeviceError(f"{value.dtype} become {dtype} on the host only (strict=True): convert the value first")
+        if not plan.encoding.device:
+            return False
+        if self.strict or not plan.host_decodes or self._device.owns(value) or not isinstance(value, np.ndarray):
+            return True
+        # A value on the host goes to the device to come back smaller.
+        if plan.encoding.host or not plan.encoding.compresses:
+            return False
+        return not self._small_writes.prefers_host(nchunks, nchunks * plan.chunk.nbytes, 0)
+
+    def _renew_on_host(
+        self,
+        chain: Chain,
+        before: Sequence[Buffer | None],
+        value: Any,
+        wanted: tuple[Sequence[Part], Fields],
+        *,
+        keep_empty: bool,
+    ) -> list[Buffer | None]:
+        parts, fields = wanted
+        if not self._device.owns(value):
+            return self._host.renew(chain, before, value, parts, fields, keep_empty=keep_empty)
+        with self._lanes.borrow_to_write() as lane:
+            return self._host.renew(chain, before, OnHost(lane, value), parts, fields, keep_empty=keep_empty)
 
     def _is_small(self, plan: DevicePlan, buffers: Sequence[Buffer | None], out: Array) -> bool:
         """Whether decoding on the host and one upload are expected to be faster."""
@@ -258,89 +311,50 @@ class GpuBackend:
             try:
                 out[part.out] = self._device.upload(piece)
             except OverLimitError as error:
-                raise self._too_large(part, piece.shape, piece.nbytes) from error
+                chunk = ArrayRepr(piece.dtype, piece.shape)
+                raise self._too_large(part, chunk, "decode and place") from error
         lane.memory.rewind(mark)
 
     def _fitting(self, plan: DevicePlan) -> int:
         """How many chunks of a wave are likely to fit into a lane; at least one."""
         return max(self._lanes.limit // ((plan.chunk.nbytes or 1) * (2 + plan.scratch)), 1)
 
-    def _try_wave(
-        self, lane: Lane, plan: DevicePlan, buffers: Sequence[Any], parts: Sequence[Part], out: Array, fields: Fields
-    ) -> bool:
-        """Decode and place chunks. Returns: whether they fit into the lane.
-
-        Memory that was cut into pieces of other sizes is made whole before they are found not to fit.
-        Raises: DeviceError if a single chunk does not.
-        """
-        marks = lane.memory.mark(), lane.staging.mark()
-        for attempt in ("as it is", "made whole"):
-            try:
-                self._place_wave(plan, buffers, parts, out, fields)
-            except OverLimitError as error:
-                self._device.synchronize()
-                if attempt == "made whole" and len(parts) == 1:
-                    raise self._too_large(parts[0], plan.chunk.shape, plan.chunk.nbytes) from error
-            else:
-                return True
-            finally:
-                lane.memory.rewind(marks[0])
-                lane.staging.rewind(marks[1])
-            lane.memory.compact()
-        return False
-
-    def _too_large(self, part: Part, shape: tuple[int, ...], nbytes: int | None) -> DeviceError:
+    def _too_large(self, part: Part, chunk: ArrayRepr, doing: str) -> DeviceError:
         return DeviceError(
-            f"chunk {part.coords}: {nbytes} bytes of shape {shape} take more device memory to decode and place than "
+            f"chunk {part.coords}: {chunk.nbytes} bytes of shape {chunk.shape} take more device memory to {doing} than "
             f"the {self._lanes.limit} bytes of a wave, 1/{N_LANES} of the cap of {self._cap} bytes; raise "
-            "max_device_nbytes or read it with device='cpu'"
+            "max_device_nbytes or use device='cpu'"
         )
+
+    def _place_on_device(
+        self, lane: Lane, plan: DevicePlan, wanted: tuple[Sequence[Any], Sequence[Part]], out: Array, fields: Fields
+    ) -> None:
+        buffers, parts = wanted
+
+        def wave(some: slice) -> None:
+            self._place_wave(plan, buffers[some], parts[some], out, fields)
+
+        too_large = "decode and place"
+        size = self._fitting(plan)
+        in_waves(lane, len(parts), size, wave, lambda i: self._too_large(parts[i], plan.chunk, too_large))
 
     def _place_wave(
         self, plan: DevicePlan, buffers: Sequence[Any], parts: Sequence[Part], out: Array, fields: Fields
     ) -> None:
         wave = Wave(self._device)
         present = [i for i, buffer in enumerate(buffers) if buffer is not None]
+        chunks = None
         try:
-            with stage("decode", timed=True):
-                chunks = self._decoded(wave, plan, [buffers[i] for i in present]) if present else None
-            with stage("place", timed=True):
-                launch_placement(wave, plan, chunks, present, parts, out, fields)
-            with stage("check"):
-                wave.finish()
-        except CodecError as error:
-            error.index = present[error.index]
-            chunks = None
-            _forget_frames(error)
-            raise
+            with positions(present):
+                with stage("decode", timed=True):
+                    chunks = decoded(wave, plan, [buffers[i] for i in present]) if present else None
+                with stage("place", timed=True):
+                    launch_placement(wave, plan, chunks, present, parts, out, fields)
+                with stage("check"):
+                    wave.finish()
         finally:
+            chunks = None  # whoever keeps an error would keep it
             wave.drop()
-
-    def _decoded(self, wave: Wave, plan: DevicePlan, buffers: Sequence[Any]) -> Chunks:
-        batch: Any = _decoded_on_host(wave, plan, buffers) if plan.host else streams_of(wave, buffers)
-        for decode in plan.device:
-            batch = decode(wave, batch)
-        if not isinstance(batch, Chunks):
-            raise DeviceError("a chain of codecs on the device did not end in chunks")
-        return batch
-
-
-def _decoded_on_host(wave: Wave, plan: DevicePlan, buffers: Sequence[Any]) -> Any:
-    """Carry out the host's part of a chain, and upload what it gives."""
-    items: Sequence[Any] = [on_host(buffer) for buffer in buffers]
-    for codec in reversed(plan.host):
-        items = codec.decode(items)
-    if isinstance(items[0], np.ndarray) and (not plan.device or items[0].ndim != 1 or items[0].dtype != np.uint8):
-        return upload_rows(wave, items, plan.encoded)
-    return upload_streams(wave, items)
-
-
-def _forget_frames(error: BaseException) -> None:
-    """Cut an error off the frames it came through: whoever keeps it would keep the device memory they refer to."""
-    cause: BaseException | None = error
-    while cause is not None:
-        cause.__traceback__ = None
-        cause = cause.__cause__ or cause.__context__
 
 
 def _noted(placement: tuple[Placement, ...], step: int, note: str) -> tuple[Placement, ...]:

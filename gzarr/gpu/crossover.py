@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gzarr.gpu.device import Device
-from gzarr.gpu.measured import SMALL_READS, gpu_name, value_for
+from gzarr.gpu.measured import gpu_name, value_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Crossover:
 NEVER = Crossover(nchunks=0, nbytes=0)
 
 
-def crossover_for(device: Device, part: str = SMALL_READS) -> Crossover:
+def crossover_for(device: Device, part: str) -> Crossover:
     """That of a device. An emulated one is there to run what a GPU runs, so it does everything.
 
     part: `SMALL_READS` or `SMALL_WRITES` of `gzarr.gpu.measured`.

@@ -181,7 +181,10 @@ class CudaDevice:
         Raises: DeviceError if there is not enough memory.
         """
         # CuPy's pool hands memory out that work on the same stream may still be using: lanes wait for that stream only.
-        with cuda_errors(self.name), self._device, nullcontext() if stream is None else stream:
+        # A read within a write, or within a store, is made where a lane's allocator is current.
+        allocator = getattr(self._local, "allocator", None)
+        outside = nullcontext() if allocator is None else cupy.cuda.using_allocator(allocator)
+        with cuda_errors(self.name), self._device, outside, nullcontext() if stream is None else stream:
             return cupy.empty(shape, dtype)
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
@@ -196,10 +199,10 @@ class CudaDevice:
         array.set(np.asarray(host, order="C"))
         return array
 
-    def download(self, array: Any) -> NDArray[Any]:
-        """Copy a device array to the host; waits for the work before it."""
+    def download(self, array: Any, into: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Copy a device array to the host; waits for the work before it. into: where to, of its shape and dtype."""
         with cuda_errors(self.name):
-            copied: NDArray[Any] = cupy.asnumpy(array)
+            copied: NDArray[Any] = cupy.asnumpy(array, out=into)
         return copied
 
     def download_all(self, arrays: Sequence[Any]) -> list[NDArray[Any]]:

@@ -113,8 +113,8 @@ class Device(Marker, Protocol):
         """Copy a host array to the device, in stream order. The host array must not change before `synchronize`."""
         ...
 
-    def download(self, array: Array) -> NDArray[Any]:
-        """Copy a device array to the host; waits for the work before it."""
+    def download(self, array: Array, into: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Copy a device array to the host; waits for the work before it. into: where to, of its shape and dtype."""
         ...
 
     def download_all(self, arrays: Sequence[Array]) -> list[NDArray[Any]]:

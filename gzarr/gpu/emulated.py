@@ -186,9 +186,12 @@ class EmulatedDevice:
         copied[...] = host
         return copied
 
-    def download(self, array: NDArray[Any]) -> NDArray[Any]:
+    def download(self, array: NDArray[Any], into: NDArray[Any] | None = None) -> NDArray[Any]:
         """A copy."""
-        return np.array(array, copy=True)
+        if into is None:
+            return np.array(array, copy=True)
+        into[...] = array
+        return into
 
     def download_all(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """Copies in staging memory."""

@@ -68,11 +68,13 @@ class Lane:
 
 
 class _Call:
-    """A read of one caller: its stream and thread, what it had submitted before, and the last work of other threads."""
+    """A read or write of one caller: its stream and thread, what it had submitted before, the last work of others."""
 
     def __init__(self, device: Device, stream: Any) -> None:
-        self.stream = device.current_stream() if stream is None else stream
+        current = device.current_stream()
+        self.stream = current if stream is None else stream
         self.start = device.record(self.stream)
+        self.current = None if stream is None else device.record(current)
         self.thread = threading.get_ident()
         self.ends: dict[Lane, Any] = {}
 
@@ -171,6 +173,25 @@ class Lanes:
         else:
             with self._ordered(turn) as lane:
                 yield lane
+
+    @contextmanager
+    def borrow_to_write(self) -> Iterator[Lane]:
+        """As `borrow`, but the lane goes back when the context ends, with nothing of it in use any more.
+
+        Writes hold locks of stored objects when they ask for a lane. As they give it back before they store anything,
+        nobody who holds a lane waits for a lock. The value may have been made on the stream that was current when the
+        run began, even if the caller has named another.
+        """
+        turn = self._turn
+        if turn is None:
+            turn = _Turn(_Call(self._device, self._stream), nested=False)
+        try:
+            with self._ordered(turn) as lane:
+                if turn.call.current is not None:
+                    self._device.wait(lane.stream, turn.call.current)
+                yield lane
+        finally:
+            self._give_back(turn)
 
     def release(self) -> None:
         """Give back the memory of the lanes that are idle."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.backend import Array, Fields
 from gzarr.codecs.spec import fill_of
@@ -53,27 +54,61 @@ def launch_placement(
         chunks = None if chunks is None else _cast(wave, plan, chunks, native, out.dtype)
         native, swap, itemsize = out.dtype, 0, out.dtype.itemsize
         fill = fill.astype(native)
-    sources = np.zeros(len(parts), np.uint64)
-    shuffle = plain_shuffle(len(parts), 1)
-    nbytes = np.ones(len(parts), np.int64)
-    if chunks is not None:
-        sources[present] = chunks.addresses.astype(np.uint64)
-        nbytes[present] = chunks.nbytes
-        shuffle = _spread(chunks.shuffle or plain_shuffle(len(chunks), chunks.nbytes), present, len(parts))
-    info = (shuffle.mode, shuffle.typesize, shuffle.blocksize, nbytes)
+    sources, info = _sources(chunks, present, len(parts))
     tail = (itemsize, offset, native.itemsize, swap)
     if is_box(parts[0]):
-        _launch_box(wave, plan, parts, out, (sources, info, tail, fill))
+        _launch_box(wave, parts, plan.strides, (wave.device.address(out), out.strides), (sources, info, tail, fill))
     else:
         _launch_points(wave, plan, parts, out, (sources, info, tail, fill))
 
 
-def _launch_box(wave: Wave, plan: DevicePlan, parts: Sequence[Part], out: Array, common: tuple[Any, ...]) -> None:
+def launch_rows(
+    wave: Wave, plan: DevicePlan, chunks: Chunks | None, present: Sequence[int], target: tuple[Array, Sequence[int]]
+) -> None:
+    """Copy decoded chunks whole into rows, as plain bytes in the order in which they are stored.
+
+    present: the rows that the chunks belong to. target: the rows, uint8 (n, bytes), and which of them are written;
+        those of them without a chunk get the fill value.
+    """
+    rows, which = target
+    stored, n = plan.stored, plan.chunk.nelements
+    # A chunk is one run of elements, and the rows are another.
+    whole = slice(0, n, 1)
+    parts = [Part((i,), (whole,), (slice(i * n, (i + 1) * n, 1),), full=True) for i in which]
+    place = {row: number for number, row in enumerate(which)}
+    sources, info = _sources(chunks, [place[i] for i in present], len(which))
+    fill = np.array(fill_of(plan.chunk)).astype(stored)
+    common = sources, info, (stored.itemsize, 0, stored.itemsize, 0), fill
+    _launch_box(wave, parts, (1,), (wave.device.address(rows), (stored.itemsize,)), common)
+
+
+def _sources(
+    chunks: Chunks | None, present: Sequence[int], n: int
+) -> tuple[NDArray[np.uint64], tuple[NDArray[Any], ...]]:
+    """The kernels' tables of chunks: (addresses, 0 for what is missing; mode, typesize, blocksize, bytes)."""
+    sources = np.zeros(n, np.uint64)
+    shuffle = plain_shuffle(n, 1)
+    nbytes = np.ones(n, np.int64)
+    if chunks is not None:
+        sources[present] = chunks.addresses.astype(np.uint64)
+        nbytes[present] = chunks.nbytes
+        shuffle = _spread(chunks.shuffle or plain_shuffle(len(chunks), chunks.nbytes), present, n)
+    return sources, (shuffle.mode, shuffle.typesize, shuffle.blocksize, nbytes)
+
+
+def _launch_box(
+    wave: Wave,
+    parts: Sequence[Part],
+    chunk_strides: Sequence[int],
+    out: tuple[int, Sequence[int]],
+    common: tuple[Any, ...],
+) -> None:
+    """out: address, and strides in bytes."""
     sources, info, (itemsize, offset, copied, swap), fill = common
-    ndim = len(plan.chunk.shape)
+    ndim = len(chunk_strides)
     tables = box_tables(parts, ndim)
     columns = [np.ascontiguousarray(tables.spans[:, i]) for i in range(7)]
-    strides = np.array(plan.strides, np.int64), np.array(out.strides, np.int64)
+    strides = np.array(chunk_strides, np.int64), np.array(out[1], np.int64)
     places = upload_tables(
         wave,
         sources,
@@ -89,7 +124,7 @@ def _launch_box(wave: Wave, plan: DevicePlan, parts: Sequence[Part], out: Array,
     source_at, span_at, base_at, *rest = places
     columns_at, (pool_at, elem_at, chunk_stride_at, out_stride_at, fill_at), info_at = rest[:7], rest[7:12], rest[12:]
     args = (len(parts), ndim, source_at, span_at, base_at, *columns_at, pool_at, elem_at, chunk_stride_at)
-    args += (wave.device.address(out), out_stride_at, itemsize, offset, copied, swap, fill_at, *info_at)
+    args += (out[0], out_stride_at, itemsize, offset, copied, swap, fill_at, *info_at)
     wave.device.launch("place_box", box_threads(int(tables.elem_start[-1]), copied), args)
 
 

@@ -4,6 +4,9 @@ Decoding starts on the host, where the encoded bytes arrive. As long as a step t
 all steps before it run on the host too (a download and an upload in between would cost more); the rest runs on the
 device, and the result of the host's part is uploaded. Byte order and transposes at the end of the chain cost nothing:
 the placement kernel does them.
+
+Encoding goes the other way: from the first step that the device cannot encode on, all steps run on the host, with what
+the device made of the chunks; transposes at the beginning are the gathering kernel's. The two need not be split alike.
 """
 
 from __future__ import annotations
@@ -16,19 +19,41 @@ import numpy as np
 
 from gzarr.backend import Placement
 from gzarr.codecs.bytes import BytesCodec
-from gzarr.codecs.spec import ArrayRepr, Codec, Step
+from gzarr.codecs.spec import ArrayRepr, Codec, Repr, Step
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.errors import DeviceError
 from gzarr.gpu.batch import Chunks, Wave
 from gzarr.gpu.codecs import FRAMED, TABLE, WaveDecoder
 from gzarr.gpu.device import Device
 from gzarr.gpu.dtypes import dtype_in_bytes, swap_unit
+from gzarr.gpu.encoders import ENCODERS, WaveEncoder, swapped
 from gzarr.gpu.streams import reversed_units, unshuffled
+
+_UNFIT = "the device cannot run it for this data type, size or configuration"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodePlan:
+    """How chunks of one shape are encoded on a device.
+
+    Attributes:
+        device: what runs on the device, in encoding order; nothing if the host does everything.
+        host: codecs that then run on the host, in encoding order.
+        handed: what the first of these takes.
+        compresses: whether the device does more than to give bytes their order.
+        obstacle: why a step runs on the host, naming it; None if none does.
+    """
+
+    device: tuple[WaveEncoder, ...]
+    host: tuple[Codec, ...]
+    handed: Repr | None
+    compresses: bool
+    obstacle: str | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DevicePlan:
-    """How chunks of one shape are decoded on a device.
+    """How chunks of one shape are decoded and encoded on a device.
 
     Attributes:
         host: codecs that run on the host first, in encoding order.
@@ -37,6 +62,7 @@ class DevicePlan:
         stored: dtype of what placement reads, in the byte order that it has there.
         chunk: the decoded chunk.
         encoded: dtype of what the host's part gives, if that is arrays.
+        encoding: the way back.
         scratch: bytes of temporary device memory for each decoded byte.
         phase: where in a multiple of `gzarr.gpu.streams.ALIGNMENT` encoded chunks should begin.
         direct: whether chunks that are only on the device can be decoded without copying them to the host.
@@ -49,6 +75,7 @@ class DevicePlan:
     stored: np.dtype[Any]
     chunk: ArrayRepr
     encoded: np.dtype[Any]
+    encoding: EncodePlan
     scratch: int
     phase: int = 0
     direct: bool = False
@@ -60,7 +87,7 @@ def make_device_plan(
 ) -> tuple[DevicePlan, tuple[Placement, ...]]:
     """Distribute a chain. host_codecs: the same steps on the host.
 
-    Raises: DeviceError in strict mode, if a step would run on the host.
+    Raises: DeviceError in strict mode, if a step of decoding would run on the host. That encoding would, writes say.
     """
     n_folded = next((i for i, s in enumerate(steps) if not isinstance(s.spec, TransposeCodec)), len(steps))
     decoders, reasons = _decoders(steps, device, n_folded)
@@ -72,6 +99,7 @@ def make_device_plan(
     on_device = tuple(d for d in reversed(decoders[n_folded:split]) if d is not None)
     last = steps[split - 1] if split else None
     stored = _stored(steps[:split], n_folded, chunk)
+    encoding, encoded_on_host = _make_encode_plan(steps, n_folded, host_codecs, device)
     plan = DevicePlan(
         host=tuple(host_codecs[max(split, 0) :]),
         device=on_device,
@@ -79,10 +107,44 @@ def make_device_plan(
         stored=stored,
         chunk=chunk,
         encoded=last.encoded.dtype if last is not None and isinstance(last.encoded, ArrayRepr) else chunk.dtype,
+        encoding=encoding,
         scratch=4 if any(s.spec.name in ("zstd", "blosc", "numcodecs.zstd") for s in steps[:split]) else 1,
         host_decodes=not any("nvcomp" in s.spec.name for s in steps),
     )
-    return plan, _placements(steps, split, n_folded, reasons, device)
+    placement = _placements(steps, split, n_folded, reasons, device)
+    return plan, tuple(
+        row._replace(why=f"{row.why}; encoded on the host: {why}") if why and row.where == device.name else row
+        for row, why in zip(placement, (*encoded_on_host, None), strict=True)
+    )
+
+
+def _make_encode_plan(
+    steps: Sequence[Step], n_folded: int, host_codecs: Sequence[Codec], device: Device
+) -> tuple[EncodePlan, list[str | None]]:
+    """Distribute a chain for encoding. Returns: (the plan; for each step why it is encoded on the host, if it is)."""
+    encoders: list[WaveEncoder] = []
+    why: list[str | None] = [None] * len(steps)
+    split, reason, compresses = n_folded, "", False
+    for step in steps[n_folded:]:
+        factory = ENCODERS.get(step.spec.name)
+        encoder = factory(step, device) if factory is not None else None
+        if encoder is None:
+            reason = "the device has no encoder for it" if factory is None else _UNFIT
+            break
+        if isinstance(step.spec, BytesCodec) and split > n_folded:
+            encoder = swapped(step, encoder)
+        compresses = compresses or not isinstance(step.spec, BytesCodec)
+        encoders.append(encoder)
+        split += 1
+    if split == len(steps):
+        return EncodePlan(tuple(encoders), (), None, compresses, None), why
+    why[split:] = [f"{steps[split].spec.name} comes before it"] * (len(steps) - split)
+    why[split] = reason
+    obstacle = f"codec {steps[split].spec.name!r} does not encode on {device.name}: {reason}"
+    if not compresses:  # there is nothing to gain from the device
+        why[:split] = [f"{steps[split].spec.name} comes after it"] * split
+        return EncodePlan((), tuple(host_codecs), None, False, obstacle), why
+    return EncodePlan(tuple(encoders), tuple(host_codecs[split:]), steps[split].decoded, True, obstacle), why
 
 
 def _decoders(steps: Sequence[Step], device: Device, n_folded: int) -> tuple[list[WaveDecoder | None], list[str]]:
@@ -104,7 +166,7 @@ def _decoders(steps: Sequence[Step], device: Device, n_folded: int) -> tuple[lis
         elif factory is None:
             reasons.append("the device has no such codec")
         else:
-            reasons.append("the device cannot run it for this data type, size or configuration")
+            reasons.append(_UNFIT)
     return decoders, reasons
 
 

@@ -83,8 +83,27 @@ def whole(shape: tuple[int, ...], chunk: tuple[int, ...]) -> list[Part]:
 
 
 def encoded(backend: Backend, chain: Chain, *chunks: np.ndarray) -> list[bytes]:
-    given = [backend.asarray(chunk, chunk.dtype) for chunk in chunks]
-    return [bytes(host_view(data)) for data in backend.encode(chain, given)]
+    """Chunks, each a value of its own, as they are stored."""
+    found = []
+    for chunk in chunks:
+        value = backend.asarray(chunk, chunk.dtype)
+        found += backend.renew(chain, [None], value, [covering(chain)], None, keep_empty=True)
+    return [bytes(host_view(data)) for data in found]
+
+
+def covering(chain: Chain) -> Part:
+    """The part of a chunk that is all of it, and all of the value."""
+    every = tuple(slice(0, n, 1) for n in chain.chunk.shape)
+    return Part((0,) * len(every), every, every, full=True)
+
+
+def renewed(
+    backend: Backend, chain: Chain, before: Sequence[Any], value: Any, parts: Sequence[Part], fields: Any = None
+) -> list[Any]:
+    """New contents of chunks, decoded; None for those that now hold the fill value."""
+    found = backend.renew(chain, before, backend.asarray(value, value.dtype), parts, fields, keep_empty=False)
+    assert len(found) == len(parts)
+    return [None if data is None else host(backend.decode(chain, [bytes(host_view(data))])[0]) for data in found]
 
 
 # -- arrays ----------------------------------------------------------------------------------------------------------
@@ -187,11 +206,16 @@ CHAINS: dict[str, list[CodecSpec]] = {
 def test_batches_come_back(backend: Backend, codecs: list[CodecSpec]) -> None:
     chain = chain_for(backend, (4, 6), codecs=codecs)
     chunks = [sample("<i4", (4, 6)) * factor for factor in (1, -3, 1000)]
+    value = backend.asarray(np.concatenate(chunks), np.dtype("<i4"))
+    parts = whole((12, 6), (4, 6))
     for n in (0, 1, 3):
-        data = encoded(backend, chain, *chunks[:n])
+        data = backend.renew(chain, [None] * n, value, parts[:n], None, keep_empty=True)
         assert len(data) == n
+        kept = [bytes(host_view(item)) for item in data]
         found = backend.decode(chain, data)
         assert [host(chunk).tolist() for chunk in found] == [chunk.tolist() for chunk in chunks[:n]]
+        backend.renew(chain, [None], backend.asarray(chunks[1], chunks[1].dtype), parts[:1], None, keep_empty=True)
+        assert [bytes(host_view(item)) for item in data] == kept
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -235,11 +259,11 @@ def test_decoding_a_missing_chunk_gives_its_fill_value(backend: Backend) -> None
     assert host(backend.decode(objects, [None])[0]).tolist() == [None, None]
 
 
-def test_encoding_leaves_the_chunk_as_it_is(backend: Backend) -> None:
+def test_encoding_leaves_the_value_as_it_is(backend: Backend) -> None:
     for codecs in CHAINS.values():
         chain = chain_for(backend, (4, 6), codecs=codecs)
         given = backend.asarray(sample("<i4", (4, 6)), np.dtype("<i4"))
-        backend.encode(chain, [given])
+        backend.renew(chain, [None], given, [covering(chain)], None, keep_empty=True)
         assert host(given).tolist() == sample("<i4", (4, 6)).tolist()
 
 
@@ -281,13 +305,28 @@ def test_a_damaged_chunk_is_named_by_its_position(backend: Backend, position: in
         assert caught.value.index == position
 
 
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_a_damaged_old_chunk_is_named_by_its_position(backend: Backend, position: int) -> None:
+    for codecs in ([BytesCodec()], [BytesCodec(), ZstdCodec(1)], [BytesCodec(), Crc32cCodec()]):
+        chain = chain_for(backend, (4, 6), codecs=codecs)
+        (good,) = encoded(backend, chain, sample("<i4", (4, 6)))
+        parts = parts_of(normalize_basic((slice(None), 3), (16, 6)), (16, 6), (4, 6))
+        before: list[Any] = [good, good, good, None]
+        before[position] = good[: len(good) // 2]
+        value = backend.asarray(sample("<i4", (16, 1)), np.dtype("<i4"))
+        with pytest.raises(CodecError) as caught:
+            backend.renew(chain, before, value, parts, None, keep_empty=False)
+        assert caught.value.index == position
+
+
 def test_a_chunk_that_cannot_be_encoded_is_named_by_its_position(backend: Backend) -> None:
     chain = chain_for(backend, (1,), object, "", codecs=[VLenUTF8Codec()])
-    good, bad = np.array(["a"], object), np.array([b"\xff"], object)
-    with pytest.raises(CodecError) as caught:
-        backend.encode(chain, [good, good, bad])
-    assert caught.value.index == 2
-    assert caught.value.codec == "vlen-utf8"
+    value = np.array(["a", "", b"\xff"], object)
+    for keep_empty in (True, False):
+        with pytest.raises(CodecError) as caught:
+            backend.renew(chain, [None] * 3, value, whole((3,), (1,)), None, keep_empty=keep_empty)
+        assert caught.value.index == 2
+        assert caught.value.codec == "vlen-utf8"
 
 
 # -- placing ---------------------------------------------------------------------------------------------------------
@@ -390,69 +429,124 @@ def test_arrays_without_axes(backend: Backend) -> None:
         points = backend.empty((1,), np.dtype("<f4"))
         backend.place(chain, [buffer], [point], points, None)
         assert host(points).tolist() == [wanted]
-    for old in (None, backend.decode(chain, [data])[0]):
-        value = np.array([9], "<f4")
-        (chunk,) = backend.gather(chain, backend.asarray(value, value.dtype), [point], [old], None)
-        assert host(chunk)[()] == 9
+    for old in (None, data):
+        (chunk,) = renewed(backend, chain, [old], np.array([9], "<f4"), [point])
+        assert chunk[()] == 9
 
 
-# -- gathering -------------------------------------------------------------------------------------------------------
+# -- renewing --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS)
-@pytest.mark.parametrize("dtype", ["<i4", ">f8", "|S3", STRUCT], ids=str)
+@pytest.mark.parametrize("dtype", ["<i4", ">f8", "<c16", "|b1", "|S3", STRUCT], ids=str)
 @pytest.mark.parametrize("there", [True, False])
-def test_gathering_lays_a_value_over_chunks(backend: Backend, selection: Selection, dtype: Any, there: bool) -> None:
-    data, chain, buffers = stored_array(backend, dtype)
-    wanted = data if there else np.full(SHAPE, chain.chunk.fill_value, data.dtype)
-    wanted = wanted.copy()
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_value_is_laid_over_chunks(
+    backend: Backend, selection: Selection, dtype: Any, there: bool, order: str
+) -> None:
+    data, chain, buffers = stored_array(backend, dtype, order)
     value = sample(dtype, taken(selection, data).shape)[..., ::-1]
     before = value.copy()
     parts = parts_of(selection, SHAPE, CHUNK)
-    old = [backend.decode(chain, [buffers[part.coords]])[0] if there else None for part in parts]
-    chunks = backend.gather(chain, backend.asarray(value, value.dtype), parts, old, None)
-    assert len(chunks) == len(parts)
-    for part, chunk in zip(parts, chunks, strict=True):
-        low = tuple(c * n for c, n in zip(part.coords, CHUNK, strict=True))
-        region = wanted[tuple(slice(start, start + n) for start, n in zip(low, CHUNK, strict=True))]
-        expected = np.full(CHUNK, chain.chunk.fill_value, data.dtype)
-        expected[tuple(slice(n) for n in region.shape)] = region
+    old = [buffers[part.coords] if there else None for part in parts]
+    found = renewed(backend, chain, old, value, parts)
+    for part, buffer, chunk in zip(parts, old, found, strict=True):
+        expected = host(backend.decode(chain, [buffer])[0])
         expected[part.inside] = value[part.out]
-        assert host(chunk).shape == CHUNK
-        assert host(chunk).dtype == chain.chunk.dtype
-        np.testing.assert_array_equal(host(chunk), expected)
+        fill = np.full(CHUNK, chain.chunk.fill_value, chain.chunk.dtype)
+        assert chunk is None or chunk.dtype == chain.chunk.dtype
+        np.testing.assert_array_equal(fill if chunk is None else chunk, expected)
     np.testing.assert_array_equal(value, before)
 
 
 @pytest.mark.parametrize("fields", ["a", "c", ["b"], ["c", "a"]])
 @pytest.mark.parametrize("there", [True, False])
-def test_gathering_fields_leaves_the_others_alone(backend: Backend, fields: Any, there: bool) -> None:
+def test_new_fields_leave_the_others_alone(backend: Backend, fields: Any, there: bool) -> None:
     fill = np.array((7, 8.5, [9, 10]), STRUCT)[()]
     chain = chain_for(backend, (3,), STRUCT, fill)
     expected = sample(STRUCT, (3,)) if there else np.full(3, fill, STRUCT)
-    old = backend.asarray(expected.copy(), STRUCT) if there else None
+    old = encoded(backend, chain, expected)[0] if there else None
     value = sample(STRUCT, (13,))[10:][fields]
-    (part,) = whole((3,), (3,))
-    (chunk,) = backend.gather(chain, backend.asarray(value, value.dtype), [part], [old], fields)
+    (chunk,) = renewed(backend, chain, [old], value, whole((3,), (3,)), fields)
     for name in [fields] if isinstance(fields, str) else fields:
         expected[name] = value if isinstance(fields, str) else value[name]
-    np.testing.assert_array_equal(host(chunk), expected)
+    np.testing.assert_array_equal(chunk, expected)
 
 
-def test_gathering_pads_edges_with_the_fill_value(backend: Backend) -> None:
+def test_edges_are_padded_with_the_fill_value(backend: Backend) -> None:
     chain = chain_for(backend, (4,), "<i4", 9)
-    parts = whole((6,), (4,))
-    chunks = backend.gather(chain, backend.asarray(np.arange(6), np.dtype("i8")), parts, [None, None], None)
-    assert [host(chunk).tolist() for chunk in chunks] == [[0, 1, 2, 3], [4, 5, 9, 9]]
+    chunks = renewed(backend, chain, [None, None], np.arange(6, dtype="i8"), whole((6,), (4,)))
+    assert [chunk.tolist() for chunk in chunks] == [[0, 1, 2, 3], [4, 5, 9, 9]]
+    chain = chain_for(backend, (4,), "<i4", None)
+    assert renewed(backend, chain, [None], np.arange(2), whole((2,), (4,)))[0].tolist() == [0, 1, 0, 0]
 
 
-def test_gathering_takes_objects_as_they_are(backend: Backend) -> None:
+@pytest.mark.parametrize("given", ["|b1", "|i1", "<u2", "<i8", "<f4", ">f8", "<c16"])
+@pytest.mark.parametrize("dtype", ["|b1", "<i2", ">u4", "<f4", "<f8", "<c8"])
+@pytest.mark.filterwarnings("ignore:Casting complex")
+def test_values_of_another_dtype_are_cast_as_numpy_does(backend: Backend, given: str, dtype: str) -> None:
+    chain = chain_for(backend, (4,), dtype, 0, [BytesCodec("big" if dtype[0] == ">" else "little"), ZstdCodec(1)])
+    value = np.array([1, 0, 100, 3.5, -2 if given[1] in "ifc" else 2, 7]).astype(given)
+    value = value.astype("i4").astype(given) if np.dtype(dtype).kind in "iu" else value
+    expected = np.zeros(8, dtype)
+    expected[1:7] = value
+    (part, other) = parts_of(normalize_basic(slice(1, 7), (8,)), (8,), (4,))
+    found = renewed(backend, chain, [None, None], value, [part, other])
+    assert np.concatenate(found).tolist() == expected.tolist()
+
+
+def test_the_last_of_several_values_for_an_element_stays(backend: Backend) -> None:
+    chain = chain_for(backend, (4, 4), "<i4", -1)
+    rows, columns = [2, 0, 2, 2, 1], [3, 3, 0]
+    value = np.arange(15, dtype="<i4").reshape(5, 3)
+    expected = np.full((4, 4), -1)
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns):
+            expected[row, column] = value[i, j]
+    parts = parts_of(normalize_orthogonal((rows, columns), (4, 4)), (4, 4), (4, 4))
+    assert renewed(backend, chain, [None], value, parts)[0].tolist() == expected.tolist()
+    expected[...] = -1
+    expected[2, 3], expected[0, 1] = 4, 2
+    parts = parts_of(normalize_coordinates(([2, 0, 0, 2, 2], [3, 1, 1, 3, 3]), (4, 4)), (4, 4), (4, 4))
+    assert renewed(backend, chain, [None], np.arange(5, dtype="<i4"), parts)[0].tolist() == expected.tolist()
+
+
+def test_values_may_be_broadcast(backend: Backend) -> None:
+    chain = chain_for(backend, (3, 2), codecs=[BytesCodec(), ZstdCodec(1)])
+    everything, lists = (
+        normalize_basic((), SHAPE),
+        normalize_orthogonal(([6, 0, 3, 3, 1, 2, 4], [4, 1, 1, 0, 2]), SHAPE),
+    )
+    for value in (np.int32(7), np.arange(5, dtype="<i4"), np.arange(7, dtype="<i4")[:, None]):
+        for selection in (everything, lists):
+            given = np.broadcast_to(value, SHAPE)
+            parts = parts_of(selection, SHAPE, CHUNK)
+            for part, chunk in zip(parts, renewed(backend, chain, [None] * len(parts), given, parts), strict=True):
+                expected = np.zeros(CHUNK, "<i4")
+                expected[part.inside] = given[part.out]
+                assert (np.zeros(CHUNK, "<i4") if chunk is None else chunk).tolist() == expected.tolist()
+
+
+def test_values_may_be_anything_that_gives_its_parts(backend: Backend) -> None:
+    class Lazy:
+        shape, dtype = SHAPE, np.dtype("<i4")
+
+        def __getitem__(self, key: Any) -> np.ndarray:
+            return sample("<i4", SHAPE)[key]
+
+    chain = chain_for(backend, CHUNK, "<i8", codecs=[BytesCodec(), ZstdCodec(1)])
+    parts = whole(SHAPE, CHUNK)
+    found = backend.renew(chain, [None] * len(parts), Lazy(), parts, None, keep_empty=False)
+    for part, data in zip(parts, found, strict=True):
+        chunk = host(backend.decode(chain, [data])[0])
+        assert chunk[part.inside].tolist() == sample("<i4", SHAPE)[part.out].tolist()
+
+
+def test_objects_are_taken_as_they_are(backend: Backend) -> None:
     chain = chain_for(backend, (), object, b"", codecs=[VLenBytesCodec()])
     value = np.empty((), object)
     value[()] = b"\0"
-    (part,) = whole((), ())
-    (chunk,) = backend.gather(chain, value, [part], [None], None)
-    assert chunk[()] == b"\0"
+    assert renewed(backend, chain, [None], value, whole((), ()))[0][()] == b"\0"
 
 
 # -- fill values -----------------------------------------------------------------------------------------------------
@@ -467,8 +561,10 @@ def test_gathering_takes_objects_as_they_are(backend: Backend) -> None:
         ("<f2", np.nan, 0.0),
         ("<f4", 0.0, -0.0),
         ("<f8", np.nan, -np.nan),
+        (">f8", np.nan, -np.nan),
         ("<c8", complex(0, np.nan), 0),
         ("<c16", 0, complex(0, -0.0)),
+        (">c16", 1j, complex(-0.0, 1)),
         ("<M8[s]", "NaT", 0),
         ("|S3", b"ab", b"ac"),
         (">U2", "a", "b"),
@@ -477,30 +573,47 @@ def test_gathering_takes_objects_as_they_are(backend: Backend) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("shape", [(), (1,), (3, 4)])
-def test_is_fill_compares_bits(backend: Backend, dtype: Any, fill: Any, other: Any, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("shape", [(), (1,), (3, 4), (5, 7)])
+def test_chunks_that_equal_the_fill_value_bit_for_bit_are_none(
+    backend: Backend, dtype: Any, fill: Any, other: Any, shape: tuple[int, ...]
+) -> None:
     dtype = np.dtype(dtype)
     chain = chain_for(backend, shape, dtype, fill)
     full = np.full(shape, chain.chunk.fill_value, dtype)
     different = np.full(shape, np.asarray(other, dtype), dtype)
-    inside = full.copy()
+    inside, at_the_end = full.copy(), full.copy()
     inside.reshape(-1)[inside.size // 2] = np.asarray(other, dtype)
-    at_the_end = full.copy()
     at_the_end.reshape(-1)[-1] = np.asarray(other, dtype)
-    chunks = [full, different, inside, at_the_end, np.asfortranarray(full)]
-    assert backend.is_fill(chain, [backend.asarray(c, dtype) for c in chunks]) == [True, False, False, False, True]
-    assert backend.is_fill(chain, []) == []
+    for chunk in (full, different, inside, at_the_end, full.T.copy().T):
+        is_fill = chunk.tobytes() == full.tobytes()
+        (found,) = renewed(backend, chain, [None], chunk, [covering(chain)])
+        assert (found is None) == is_fill
+        assert encoded(backend, chain, chunk)
+        if found is not None:
+            assert found.tobytes() == chunk.tobytes()
+
+
+def test_chunks_that_come_to_hold_the_fill_value_are_none(backend: Backend) -> None:
+    for codecs in ([BytesCodec()], [BytesCodec(), ZstdCodec(1)]):
+        chain = chain_for(backend, (4,), "<i4", 7, codecs)
+        old = encoded(backend, chain, np.array([7, 7, 1, 7], "<i4"))[0]
+        parts = parts_of(normalize_basic((slice(2, None, 4),), (12,)), (12,), (4,))
+        found = renewed(backend, chain, [old, None, old], np.array([7, 7, 2], "<i4"), parts)
+        assert found[:2] == [None, None]
+        assert found[2].tolist() == [7, 7, 2, 7]
 
 
 def test_nothing_is_fill_where_it_is_undefined(backend: Backend) -> None:
     chain = chain_for(backend, (2,), "<i4", None)
-    assert backend.is_fill(chain, [np.zeros(2, "<i4")] * 2) == [False, False]
+    (found,) = renewed(backend, chain, [None], np.zeros(2, "<i4"), [covering(chain)])
+    assert found.tolist() == [0, 0]
 
 
-def test_is_fill_of_objects(backend: Backend) -> None:
+def test_fill_values_of_objects(backend: Backend) -> None:
     chain = chain_for(backend, (2,), object, "", codecs=[VLenUTF8Codec()])
-    chunks = [np.array(items, object) for items in (["", ""], ["", "a"], ["a", ""])]
-    assert backend.is_fill(chain, chunks) == [True, False, False]
+    value = np.array(["", "", "", "a", "a", ""], object)
+    found = renewed(backend, chain, [None] * 3, value, whole((6,), (2,)))
+    assert [None if chunk is None else chunk.tolist() for chunk in found] == [None, ["", "a"], ["a", ""]]
 
 
 # -- running ---------------------------------------------------------------------------------------------------------

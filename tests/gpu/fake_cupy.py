@@ -662,6 +662,10 @@ def asnumpy(a: Any, stream: Any = None, order: str = "C", out: Any = None, *, bl
     return a.get(stream, order, out, blocking) if isinstance(a, ndarray) else np.asarray(a, order=order)
 
 
+def broadcast_to(array: ndarray, shape: Any) -> ndarray:
+    return _view(np.broadcast_to(array._host, shape), array)
+
+
 def ascontiguousarray(a: ndarray, dtype: Any = None) -> ndarray:
     host = np.ascontiguousarray(_host(a), dtype)
     return a if host is a._host else _new(host)

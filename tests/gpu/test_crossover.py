@@ -15,7 +15,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.crossover import NEVER, Crossover, crossover_for
 from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.hostbuild import find_compiler
-from gzarr.gpu.measured import REASONED, SMALL_WRITES
+from gzarr.gpu.measured import REASONED, SMALL_READS, SMALL_WRITES
 from tests.gpu.test_values import Strangers, Tagged
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
@@ -50,13 +50,13 @@ def test_what_is_small(n, decoded, result, expected):
 
 
 def test_an_emulated_device_decodes_everything():
-    assert crossover_for(EmulatedDevice()) is NEVER
+    assert crossover_for(EmulatedDevice(), SMALL_READS) is NEVER
     device = EmulatedDevice()
     device.xp = object()
-    for crossover in (crossover_for(device), crossover_for(device, SMALL_WRITES)):
+    for crossover in (crossover_for(device, SMALL_READS), crossover_for(device, SMALL_WRITES)):
         assert crossover.nchunks
         assert crossover.basis == REASONED
-    assert str(crossover_for(device)).endswith("are decoded on the host (reasoned, not measured)")
+    assert str(crossover_for(device, SMALL_READS)).endswith("are decoded on the host (reasoned, not measured)")
 
 
 def test_small_reads_are_one_upload_and_placement_says_so():

@@ -39,6 +39,7 @@ from tests.gpu.hardware.opening import cuda_backend, lane_of, on_cuda
 from tests.gpu.hardware.test_hardware_codecs import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_device import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_encoders import *  # noqa: F403
+from tests.gpu.hardware.test_hardware_writes import *  # noqa: F403
 from tests.properties import memory
 from tests.properties.fewer import examples_of
 from tests.properties.test_resizing import *  # noqa: F403
@@ -134,6 +135,14 @@ def test_a_second_device_holds_its_own_results(cuda):
     np.testing.assert_array_equal(found.get(), DATA)
     with pytest.raises(gzarr.DeviceError, match="cuda:2"):
         cuda.CudaDevice(2)
+
+
+def test_results_are_never_memory_of_a_lane(cuda):
+    with lane_of(cuda.CudaDevice()) as lane:
+        lane.device.empty(1000)
+        before = lane.memory.mark()
+        lane.device.result((1000,), np.dtype("f4"))
+        assert lane.memory.mark() == before
 
 
 def test_streams_are_made_with_the_lanes(cuda):

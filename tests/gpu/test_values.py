@@ -45,16 +45,31 @@ class Strangers(EmulatedDevice):
         found = super().adopt(value)
         return found if found is None else found.view(Tagged)
 
-    class xp:  # noqa: N801
-        ascontiguousarray = staticmethod(np.ascontiguousarray)
+    @property
+    def xp(self):
+        return TaggingModule()
 
-        @staticmethod
-        def empty(shape, dtype):
-            return np.empty(shape, dtype).view(Tagged)
+
+class TaggingModule:
+    """NumPy, whose functions give arrays of the device."""
+
+    def __getattr__(self, name):
+        found = getattr(np, name)
+
+        def call(*args, **kwargs):
+            result = found(*args, **kwargs)
+            return result.view(Tagged) if isinstance(result, np.ndarray) else result
+
+        return found if isinstance(found, type) or not callable(found) else call
 
 
 class Tagged(np.ndarray):
-    pass
+    """An array of the device. It stays one where CuPy's would."""
+
+    def __array_function__(self, function, types, args, kwargs):
+        if function is np.broadcast_to:
+            kwargs = {**kwargs, "subok": True}
+        return super().__array_function__(function, types, args, kwargs)
 
 
 @pytest.fixture

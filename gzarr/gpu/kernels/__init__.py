@@ -53,16 +53,26 @@ class Argument(NamedTuple):
 
 
 _SOURCE_TABLES = "const u8* {0}mode, const i32* {0}typesize, const i64* {0}blocksize, const i64* {0}nbytes"
+_SPAN_TABLES = (
+    "const i32* part_span, const i64* axis_base, const i64* in_start, const i64* in_step, const i64* out_start, "
+    "const i64* out_step, const i64* count, const i64* in_list, const i64* out_list, const i64* index_pool, "
+    "const i64* elem_start, "
+)
 _SIGNATURES = {
-    "place_box": "i64 n_parts, i64 ndim, const u64* part_src, const i32* part_span, const i64* axis_base, "
-    "const i64* in_start, const i64* in_step, const i64* out_start, const i64* out_step, const i64* count, "
-    "const i64* in_list, const i64* out_list, const i64* index_pool, const i64* elem_start, "
-    "const i64* chunk_stride, void* out, const i64* out_stride, i64 src_itemsize, i64 field_offset, "
+    "place_box": "i64 n_parts, i64 ndim, const u64* part_src, "
+    + _SPAN_TABLES
+    + "const i64* chunk_stride, void* out, const i64* out_stride, i64 src_itemsize, i64 field_offset, "
     "i64 copy_nbytes, i64 swap_unit, const void* fill, " + _SOURCE_TABLES.format("part_"),
     "place_points": "i64 n_points, const i32* point_part, const i64* point_elem, const i64* point_out, "
     "const u64* part_src, void* out, i64 src_itemsize, i64 field_offset, i64 copy_nbytes, i64 swap_unit, "
     "const void* fill, " + _SOURCE_TABLES.format("part_"),
     "shuffle": "i64 n_chunks, const u64* src, const u64* dst, const i64* unit_start, " + _SOURCE_TABLES.format(""),
+    "gather_box": "i64 n_parts, i64 ndim, const void* value, const i64* part_from, const i64* part_stride, "
+    + _SPAN_TABLES
+    + "const i64* chunk_stride, void* rows, i64 row_nbytes, i64 itemsize, i64 swap_unit",
+    "gather_points": "i64 n_points, const i32* point_part, const i64* point_elem, const i64* point_from, "
+    "const void* value, void* rows, i64 row_nbytes, i64 itemsize, i64 swap_unit",
+    "find_written": "i64 n_rows, i64 row_nbytes, const void* rows, const void* fill, u8* written",
     "unshuffle": "i64 n_chunks, const u64* src, const u64* dst, const i64* unit_start, " + _SOURCE_TABLES.format(""),
     "copy_streams": "i64 n_streams, const u64* src, const u64* dst, const i64* nbytes, const i64* unit_start",
     "blosc_parse": "i64 n_frames, const u64* frame, const i64* frame_nbytes, const i64* block_start, "
@@ -101,7 +111,7 @@ def source(name: str) -> str:
 def all_sources() -> str:
     """The text of all kernels together, each shared file once. Their names do not clash: one namespace for each."""
     done: set[str] = set()
-    shared = [line for name in ("common.cuh", "unit.cuh", "source.cuh") for line in _expanded(name, done)]
+    shared = [line for name in ("common.cuh", "unit.cuh", "box.cuh", "source.cuh") for line in _expanded(name, done)]
     lines = [f"#define UNIT_NBYTES {UNIT_NBYTES}", *shared]
     for name in KERNELS:
         lines += [f"namespace in_{name} {{", *_expanded(f"{name}.cu", done), "}"]
@@ -114,15 +124,20 @@ def shim() -> str:
 
 
 def box_threads(n_elements: int, copy_nbytes: int) -> int:
-    """Threads for place_box: one for each unit of elements of 1, 2, 4 or 8 bytes, else for each piece of an element."""
+    """Threads for place_box, gather_box: one for a unit of elements of 1, 2, 4, 8 bytes, else for a piece of one."""
     if copy_nbytes in (1, 2, 4, 8):
         return -(-n_elements * copy_nbytes // UNIT_NBYTES)
     return n_elements * -(-copy_nbytes // UNIT_NBYTES)
 
 
 def point_threads(n_points: int, copy_nbytes: int) -> int:
-    """Threads for place_points: one for each 16-byte piece of each element."""
+    """Threads for place_points and gather_points: one for each 16-byte piece of each element."""
     return n_points * -(-copy_nbytes // UNIT_NBYTES)
+
+
+def row_threads(n_rows: int, row_nbytes: int) -> int:
+    """Threads for find_written: one for each 16 bytes of each row."""
+    return n_rows * -(-row_nbytes // UNIT_NBYTES)
 
 
 def prefix_sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -9,79 +9,24 @@
 // (a thread loads 8 bytes for each 16 / s it takes). A transposed chunk or a step reads a 32-byte sector for each
 // element and counts on L2 for the elements beside it. A missing chunk reads nothing. Each unit makes log2(n_parts) + 8
 // ndim loads from tables that stay in cache.
+#include "box.cuh"
 #include "source.cuh"
 
 struct Box {
-    i64 n_parts, ndim, src_itemsize, field_offset, copy_nbytes, swap_unit;
-    const i32 *part_span;
-    const i64 *axis_base, *in_start, *in_step, *out_start, *out_step, *count, *in_list, *out_list, *index_pool;
-    const i64 *elem_start, *chunk_stride, *out_stride;
+    Spans spans;
+    i64 src_itemsize, field_offset, copy_nbytes, swap_unit;
+    const i64 *chunk_stride, *out_stride;
     u8 *out;
     const u8 *fill;
 };
 
-// A run of elements along the last axis.
-struct Row {
-    i64 in_elem; // element of the chunk, without the last axis
-    u8 *to;      // where in out, without the last axis
-    i64 span;    // on the last axis
-    i64 first;   // position on the last axis
-    i64 left;    // elements from there to the end of the row
-    i64 chunk_stride, out_stride;
-};
-
-GPU i64 in_index(const Box &box, i64 span, i64 i) {
-    i64 list = box.in_list[span];
-    return list < 0 ? box.in_start[span] + i * box.in_step[span] : box.index_pool[list + i];
-}
-
-GPU i64 out_index(const Box &box, i64 span, i64 i) {
-    i64 list = box.out_list[span];
-    return list < 0 ? box.out_start[span] + i * box.out_step[span] : box.index_pool[list + i];
-}
-
-// The row that holds an element of a part, `rest` being its number within the part.
 GPU Row row_of(const Box &box, i64 part, i64 rest) {
-    Row row = {0, box.out, -1, 0, 1, 0, 0};
-    for (i64 axis = box.ndim - 1; axis >= 0; axis--) {
-        i64 span = box.axis_base[axis] + box.part_span[part * box.ndim + axis];
-        i64 count = box.count[span];
-        i64 quotient = (i64)divide((u64)rest, (u64)count);
-        i64 i = rest - quotient * count;
-        rest = quotient;
-        if (axis == box.ndim - 1) {
-            row.span = span;
-            row.first = i;
-            row.left = count - i;
-            row.chunk_stride = box.chunk_stride[axis];
-            row.out_stride = box.out_stride[axis];
-        } else {
-            row.in_elem += in_index(box, span, i) * box.chunk_stride[axis];
-            row.to += out_index(box, span, i) * box.out_stride[axis];
-        }
-    }
-    return row;
+    return row_of(box.spans, part, rest, box.chunk_stride, box.out, box.out_stride);
 }
 
 // Byte in the plain chunk at which element k of a row begins (the field of it, if a field is copied).
 GPU i64 in_position(const Box &box, const Row &row, i64 k) {
-    i64 element = row.in_elem;
-    if (row.span >= 0) element += in_index(box, row.span, row.first + k) * row.chunk_stride;
-    return element * box.src_itemsize + box.field_offset;
-}
-
-GPU u8 *out_address(const Box &box, const Row &row, i64 k) {
-    return row.span >= 0 ? row.to + out_index(box, row.span, row.first + k) * row.out_stride : row.to;
-}
-
-// Whether elements that follow each other in a row follow each other in the chunk, byte for byte.
-GPU bool joined_in(const Box &box, const Row &row) {
-    return row.span >= 0 && box.in_list[row.span] < 0 && box.in_step[row.span] * row.chunk_stride == 1 &&
-           box.src_itemsize == box.copy_nbytes;
-}
-
-GPU bool joined_out(const Box &box, const Row &row) {
-    return row.span >= 0 && box.out_list[row.span] < 0 && box.out_step[row.span] * row.out_stride == box.copy_nbytes;
+    return in_element(box.spans, row, k) * box.src_itemsize + box.field_offset;
 }
 
 // The first n elements of a row, n <= 16 / size, as a unit; elements have `size` bytes.
@@ -93,7 +38,7 @@ GPU Unit read_elements(const Box &box, const Source &source, const Row &row, int
         for (int k = 0; k < n; k++) put(unit, k * size, fill);
         return unit;
     }
-    if (n * size == 16 && joined_in(box, row)) {
+    if (n * size == 16 && joined_in(box.spans, row) && box.src_itemsize == size) {
         unit = plain_unit(source, in_position(box, row, 0));
     } else {
 #pragma unroll 2
@@ -104,20 +49,20 @@ GPU Unit read_elements(const Box &box, const Source &source, const Row &row, int
 }
 
 GPU void write_elements(const Box &box, const Row &row, const Unit &unit, int n, int size) {
-    if (n * size == 16 && joined_out(box, row)) {
-        store_unit(out_address(box, row, 0), unit);
+    if (n * size == 16 && joined_out(box.spans, row, size)) {
+        store_unit(out_address(box.spans, row, 0), unit);
         return;
     }
 #pragma unroll 2
-    for (int k = 0; k < n; k++) store_number(out_address(box, row, k), get(unit, k * size), size);
+    for (int k = 0; k < n; k++) store_number(out_address(box.spans, row, k), get(unit, k * size), size);
 }
 
 // Elements [first, last) of the wave, at most 16 / size of them. They may lie in several rows and parts.
 GPU void place_small(const Box &box, const Sources &sources, i64 first, i64 last, int size) {
-    i64 part = find_row(box.elem_start, box.n_parts, first);
+    i64 part = find_row(box.spans.elem_start, box.spans.n_parts, first);
     while (first < last) {
-        while (first >= box.elem_start[part + 1]) part++;
-        Row row = row_of(box, part, first - box.elem_start[part]);
+        while (first >= box.spans.elem_start[part + 1]) part++;
+        Row row = row_of(box, part, first - box.spans.elem_start[part]);
         int n = (int)(last - first < row.left ? last - first : row.left);
         write_elements(box, row, read_elements(box, source_of(sources, part), row, n, size), n, size);
         first += n;
@@ -126,11 +71,11 @@ GPU void place_small(const Box &box, const Sources &sources, i64 first, i64 last
 
 // Bytes [begin, begin + 16) of one element, or as many as it has.
 GPU void place_piece(const Box &box, const Sources &sources, i64 element, i64 begin) {
-    i64 part = find_row(box.elem_start, box.n_parts, element);
-    Row row = row_of(box, part, element - box.elem_start[part]);
+    i64 part = find_row(box.spans.elem_start, box.spans.n_parts, element);
+    Row row = row_of(box, part, element - box.spans.elem_start[part]);
     Source source = source_of(sources, part);
     i64 n = box.copy_nbytes - begin < 16 ? box.copy_nbytes - begin : 16;
-    u8 *to = out_address(box, row, 0) + begin;
+    u8 *to = out_address(box.spans, row, 0) + begin;
     Unit unit;
     if (source.data == nullptr) {
         unit = load_bytes(box.fill + begin, n);
@@ -147,7 +92,7 @@ GPU void place_piece(const Box &box, const Sources &sources, i64 element, i64 be
 }
 
 GPU void place_all_small(const Box &box, const Sources &sources, int size) {
-    i64 total = box.elem_start[box.n_parts];
+    i64 total = box.spans.elem_start[box.spans.n_parts];
     i64 each = 16 / size;
     for (i64 first = thread_index() * each; first < total; first += thread_count() * each) {
         place_small(box, sources, first, first + each < total ? first + each : total, size);
@@ -156,7 +101,7 @@ GPU void place_all_small(const Box &box, const Sources &sources, int size) {
 
 GPU void place_all_pieces(const Box &box, const Sources &sources) {
     i64 pieces = (box.copy_nbytes + 15) / 16;
-    i64 total = box.elem_start[box.n_parts] * pieces;
+    i64 total = box.spans.elem_start[box.spans.n_parts] * pieces;
     for (i64 unit = thread_index(); unit < total; unit += thread_count()) {
         i64 element = (i64)divide((u64)unit, (u64)pieces);
         i64 begin = (unit - element * pieces) * 16;
@@ -176,23 +121,12 @@ extern "C" __global__ void place_box(i64 n_parts, i64 ndim, const u64 *part_src,
     if (n_parts == 0) return;
     Sources sources = {part_src, part_mode, part_typesize, part_blocksize, part_nbytes};
     Box box;
-    box.n_parts = n_parts;
-    box.ndim = ndim;
+    box.spans = {n_parts,  ndim,  part_span, axis_base, in_start,   in_step,   out_start,
+                 out_step, count, in_list,   out_list,  index_pool, elem_start};
     box.src_itemsize = src_itemsize;
     box.field_offset = field_offset;
     box.copy_nbytes = copy_nbytes;
     box.swap_unit = swap_unit;
-    box.part_span = part_span;
-    box.axis_base = axis_base;
-    box.in_start = in_start;
-    box.in_step = in_step;
-    box.out_start = out_start;
-    box.out_step = out_step;
-    box.count = count;
-    box.in_list = in_list;
-    box.out_list = out_list;
-    box.index_pool = index_pool;
-    box.elem_start = elem_start;
     box.chunk_stride = chunk_stride;
     box.out_stride = out_stride;
     box.out = (u8 *)out;

@@ -11,6 +11,9 @@ from tests.gpu.hardware.on_device import DeviceKernels
 from tests.kernels.launching import DEVICE, SUMS
 from tests.kernels.test_blosc_parse import *  # noqa: F403
 from tests.kernels.test_copy_streams import *  # noqa: F403
+from tests.kernels.test_find_written import *  # noqa: F403
+from tests.kernels.test_gather_box import *  # noqa: F403
+from tests.kernels.test_gather_points import *  # noqa: F403
 from tests.kernels.test_place_box import *  # noqa: F403
 from tests.kernels.test_place_points import *  # noqa: F403
 from tests.kernels.test_running_sums import *  # noqa: F403

@@ -1,0 +1,28 @@
+// find_written: which chunks of a wave hold anything but the fill value, bit for bit.
+//
+// One thread compares one unit of 16 bytes; the fill value fills a unit without a rest. Flags must be zero before; threads
+// that find a difference all write the same. A chunk that is known to differ is not read any further, and most differ in
+// their first unit.
+//
+// Traffic: at most one read of each byte of a chunk that equals the fill value.
+#include "unit.cuh"
+
+extern "C" __global__ void find_written(i64 n_rows, i64 row_nbytes, const void *rows, const void *fill, u8 *written) {
+    Unit wanted = load_bytes((const u8 *)fill, 16);
+    i64 units = (row_nbytes + 15) / 16;
+    for (i64 index = thread_index(); index < n_rows * units; index += thread_count()) {
+        i64 row = (i64)divide((u64)index, (u64)units);
+        if (*(volatile u8 *)(written + row)) continue;
+        i64 position = (index - row * units) * 16;
+        i64 left = row_nbytes - position;
+        const u8 *first = (const u8 *)rows + row * row_nbytes;
+        Unit unit, here = wanted;
+        if (left >= 16) {
+            unit = load_unit(first + position, first, first + row_nbytes);
+        } else {
+            unit = load_bytes(first + position, left);
+            here = load_bytes((const u8 *)fill, left);
+        }
+        if (unit.low != here.low || unit.high != here.high) written[row] = 1;
+    }
+}

@@ -1,0 +1,164 @@
+"""Writes from a CUDA device: what is stored is what NumPy says, in order, under the cap, and nothing leaks."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from tests.gpu.hardware.opening import cuda_backend
+from tests.gpu.hardware.test_hardware_device import pool_of
+
+pytestmark = pytest.mark.gpu
+
+VALUES = np.random.default_rng(1).integers(0, 1000, (512, 256)).astype("i4")
+CHAINS: dict[str, dict[str, Any]] = {
+    "none": {"compressors": None},
+    "zstd": {"compressors": gzarr.codecs.ZstdCodec(1)},
+    "shards": {"shards": (128, 128)},
+    "big endian, transposed": {"zarr_format": 2, "dtype": ">i4", "order": "F"},
+    "default": {},
+}
+
+
+def opened_for_writing(cuda: Any, chain: str = "zstd", **options: Any) -> gzarr.Array:
+    """An empty array of the values' shape, in memory."""
+    keywords = {"shape": VALUES.shape, "chunks": (64, 64), "dtype": "i4", **CHAINS[chain]}
+    stored = gzarr.create_array({}, device="cpu", **keywords)
+    return gzarr.open_array(stored.store, device=cuda_backend(cuda, **options))
+
+
+def stored_in(array: gzarr.Array) -> np.ndarray:
+    """What the CPU backend reads."""
+    return array.to("cpu")[...]
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_device_values_are_stored(cuda: Any, chain: str) -> None:
+    array = opened_for_writing(cuda, chain)
+    expected = np.zeros_like(VALUES)
+    for key in (np.s_[:], np.s_[3:400:7, ::-2], np.s_[100, 5:70], np.s_[..., None, 9]):
+        expected[key] = VALUES[key] + 1
+        array[key] = cuda.cupy.asarray(expected[key])
+        np.testing.assert_array_equal(stored_in(array), expected)
+    rows, columns = [500, 3, 3, 77], [8, 255, 0, 8, 9]
+    array.oindex[rows, columns] = cuda.cupy.asarray(VALUES[:4, :5])
+    expected[np.ix_(rows, columns)] = VALUES[:4, :5]
+    array.vindex[[1, 500, 1], [2, 200, 2]] = cuda.cupy.asarray(VALUES[9, :3])
+    expected[[1, 500, 1], [2, 200, 2]] = VALUES[9, :3]
+    mask = VALUES % 7 == 0
+    array[mask] = cuda.cupy.asarray(VALUES[mask])
+    expected[mask] = VALUES[mask]
+    np.testing.assert_array_equal(stored_in(array), expected)
+
+
+@pytest.mark.parametrize("dtype", ["i4", "f4", "f8", "i8", "u1", "?", "f2"])
+def test_layouts_and_dtypes_of_device_values(cuda: Any, dtype: str) -> None:
+    array = opened_for_writing(cuda)
+    values = (VALUES % 100).astype(dtype)
+    wide = np.zeros((1024, 768), dtype)
+    wide[::2, 1::3] = values
+    for given in (
+        cuda.cupy.asarray(wide)[::2, 1::3],
+        cuda.cupy.asarray(np.ascontiguousarray(values.T)).T,
+        cuda.cupy.asarray(np.ascontiguousarray(values[::-1, ::-1]))[::-1, ::-1],
+        values,  # on the host
+    ):
+        array[:] = 1
+        array[5:, 3:] = given[5:, 3:]
+        expected = np.ones_like(VALUES)
+        expected[5:, 3:] = values[5:, 3:]
+        np.testing.assert_array_equal(stored_in(array), expected)
+    array[:] = cuda.cupy.asarray(values[:1])
+    np.testing.assert_array_equal(stored_in(array), np.broadcast_to(values[:1].astype("i4"), VALUES.shape))
+
+
+def test_equal_to_the_fill_value_is_not_stored(cuda: Any) -> None:
+    array = opened_for_writing(cuda)
+    array[:] = cuda.cupy.asarray(VALUES)
+    assert array.nchunks_initialized == array.nchunks
+    array[64:] = cuda.cupy.asarray(np.zeros((448, 256), "i4"))
+    assert array.nchunks_initialized == 4
+
+
+def test_values_are_read_in_the_order_of_the_callers_stream(cuda: Any) -> None:
+    """A value that is still being made when it is written, and that changes as soon as it has been."""
+    array = opened_for_writing(cuda)
+    base = cuda.cupy.asarray(VALUES)
+    stream = cuda.cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        for number in range(10):
+            value = base + number
+            array[:] = value
+            value[...] = -1
+            np.testing.assert_array_equal(stored_in(array), VALUES + number)
+    source = gzarr.array(VALUES, chunks=(50, 100), store={}, device="cpu").to(cuda_backend(cuda))
+    for _ in range(10):
+        with stream:
+            array[:] = source[:]  # which may still be under way
+        np.testing.assert_array_equal(stored_in(array), VALUES)
+    ordered = opened_for_writing(cuda, stream=stream)
+    with stream:
+        value = base + 5
+    stream.synchronize()
+    ordered[3:] = value[3:]
+    np.testing.assert_array_equal(stored_in(ordered)[3:], VALUES[3:] + 5)
+
+
+def test_an_array_on_the_device_is_a_value(cuda: Any) -> None:
+    backend = cuda_backend(cuda)
+    source = gzarr.array(VALUES, chunks=(50, 100), store={}, device="cpu").to(backend)
+    array = gzarr.create_array({}, shape=VALUES.shape, chunks=(64, 64), dtype="i4", device=backend)
+    for _ in range(3):
+        array[:] = source
+        np.testing.assert_array_equal(stored_in(array), VALUES)
+
+
+def test_the_cap_holds_for_writes(cuda: Any) -> None:
+    cap = 1 << 20
+    array = opened_for_writing(cuda, max_device_nbytes=cap)
+    cuda.cupy.get_default_memory_pool().free_all_blocks()
+    value = cuda.cupy.asarray(VALUES)
+    with pool_of(cuda.cupy, cap + (64 << 10)) as pool:
+        array[:] = value
+        array[1:, 1:] = value[1:, 1:]
+        assert pool.total_bytes() <= cap + (64 << 10)
+    np.testing.assert_array_equal(stored_in(array), VALUES)
+
+
+def test_writes_leak_nothing(cuda: Any) -> None:
+    array = opened_for_writing(cuda)
+    value = cuda.cupy.asarray(VALUES)
+    with pool_of(cuda.cupy) as pool:
+        for _ in range(6):
+            array[:] = value
+        used = pool.used_bytes()
+        for _ in range(10):
+            array[:] = value
+        assert pool.used_bytes() == used
+        array.backend.release()
+        assert pool.used_bytes() == 0
+
+
+def test_threads_write_at_once(cuda: Any) -> None:
+    array = opened_for_writing(cuda, "shards", max_device_nbytes=4 << 20)
+    value = cuda.cupy.asarray(VALUES)
+    errors: list[BaseException] = []
+
+    def write(number: int) -> None:
+        try:
+            for _ in range(4):
+                array[number::4] = value[number::4]
+        except BaseException as error:  # noqa: BLE001 - told to the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert errors == []
+    np.testing.assert_array_equal(stored_in(array), VALUES)

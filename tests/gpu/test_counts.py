@@ -1,0 +1,148 @@
+"""What a wave costs: launches, copies, and bytes that cross the bus. Numbers here are the design, not a measurement."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numcodecs import Blosc
+
+import gzarr
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.crossover import NEVER
+from gzarr.gpu.hostbuild import find_compiler
+from gzarr.storage import MemoryStore
+from tests.gpu.counting import CountingDevice, on_device
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+DATA = np.cumsum(np.random.default_rng(3).integers(0, 3, (64, 512)), axis=1).astype("i4")
+CHUNKS = (16, 64)  # 32 of 4 KiB
+N, DECODED = 32, DATA.nbytes
+#: Tables of a launch, for each chunk: addresses, spans and sizes. For each copy: rounding up to 16.
+TABLE_NBYTES = 200
+
+
+@pytest.fixture
+def device() -> CountingDevice:
+    return CountingDevice()
+
+
+def made(device: CountingDevice, data=None, **keywords) -> gzarr.Array:
+    array = gzarr.create_array(MemoryStore(), shape=DATA.shape, dtype="i4", chunks=CHUNKS, **keywords)
+    if data is not None:
+        array[:] = data
+    device.forget()
+    return gzarr.open_array(array.store, device=GpuBackend(device, small_reads=NEVER))
+
+
+def stored_nbytes(array: gzarr.Array) -> int:
+    """Bytes of the chunks, and of shards' indexes."""
+    return sum(len(array.store[key]) for key in array.store if key.startswith("c/"))
+
+
+def test_a_whole_write_without_compression(device):
+    z = made(device, compressors=None)
+    z[:] = on_device(DATA)
+    assert device.launches == ["gather_box", "find_written"]
+    assert device.down == [N, DECODED]  # flags, then everything in one copy
+    assert len(device.up) == 2
+    assert sum(device.up) <= N * TABLE_NBYTES
+    assert np.array_equal(z.to("cpu")[:], DATA)
+
+
+@pytest.mark.parametrize("keywords", [{}, {"shards": (32, 256)}], ids=["chunks", "shards"])
+def test_a_whole_write(device, keywords):
+    z = made(device, **keywords)
+    z[:] = on_device(DATA)
+    # Encoders may launch kernels of their own, but none for each chunk.
+    assert device.kernels[:2] == ["gather_box", "find_written"]
+    assert device.kernels[-1] == "copy_streams"
+    assert len(device.kernels) <= 6
+    assert len(device.down) <= 6
+    assert stored_nbytes(z) <= DECODED / 3
+    # What comes down is what is stored, besides flags, statuses and sizes; shards' indexes are made on the host.
+    index = 4 * (8 * 16 + 4) if keywords else 0
+    assert device.down[0] == N
+    assert 0 <= max(device.down) - (stored_nbytes(z) - index) <= 16 * N
+    assert sum(device.down) - max(device.down) <= 40 * N
+
+
+def test_a_partial_write(device):
+    z = made(device, DATA)
+    before = stored_nbytes(z)
+    z[8:56, 32:480] = on_device(DATA[8:56, 32:480] + 1)
+    assert device.launches.count("zstd") == 1  # decoded in one call, chunks in the middle not at all
+    assert device.kernels[:3] == ["place_box", "gather_box", "find_written"]
+    assert device.kernels[-1] == "copy_streams"
+    outer = N - 2 * 6
+    assert sum(device.up[:1]) <= before * outer / N * 1.5
+    expected = DATA.copy()
+    expected[8:56, 32:480] += 1
+    assert np.array_equal(z.to("cpu")[:], expected)
+
+
+def test_a_value_on_the_host_goes_up_once_and_only_what_is_needed(device):
+    z = made(device)
+    z[5:30, 100:300] = DATA[5:30, 100:300]
+    value = [n for n in device.up if n >= 25 * 200 * 4]
+    assert len(value) == 1
+    assert value[0] <= 25 * 200 * 4 + 16 * N
+    device.forget()
+    z[:] = 7
+    assert max(device.up[:2]) <= N * TABLE_NBYTES  # broadcast there
+    device.forget()
+    z[:] = np.broadcast_to(DATA[:, :1], DATA.shape)
+    assert max(device.up[:2]) <= N * TABLE_NBYTES
+    assert np.array_equal(z.to("cpu")[:], np.broadcast_to(DATA[:, :1], DATA.shape))
+
+
+def test_a_value_on_the_device_of_another_dtype_or_layout_stays_there(device):
+    z = made(device, compressors=None)
+    for value in (DATA.astype("f4")[::-1], np.asfortranarray(DATA)):
+        here = on_device(value) if value.dtype == "i4" else on_device(value.astype("i8"))
+        device.forget()
+        z[:] = here
+        assert device.down == [N, DECODED]
+        assert sum(device.up) <= 2 * N * TABLE_NBYTES
+        assert np.array_equal(z.to("cpu")[:], value)
+
+
+def test_empty_chunks_do_not_come_down(device):
+    z = made(device, compressors=None)
+    value = np.zeros_like(DATA)
+    value[20, 70] = 1
+    z[:] = on_device(value)
+    assert device.down == [N, 4096]
+    device.forget()
+    z[:] = on_device(np.zeros_like(DATA))
+    assert device.down == [N]
+    assert stored_nbytes(z) == 0
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [{}, {"shards": (32, 256)}, {"compressor": Blosc("lz4", 5, Blosc.SHUFFLE)}],
+    ids=["chunks", "shards", "blosc"],
+)
+def test_a_read(device, keywords):
+    z = made(device, DATA, **keywords)
+    found = z[:]
+    assert np.array_equal(np.asarray(found), DATA)
+    assert device.kernels[-1] == "place_box"
+    assert len(device.launches) <= 3  # raw streams of Blosc, decoder, placement
+    # Encoded bytes go up once, with at most 15 bytes of padding each; statuses and sizes come down.
+    assert device.up[0] <= stored_nbytes(z) + 16 * (N + 1)
+    assert sum(device.up[1:]) <= 2 * N * TABLE_NBYTES
+    streams = 16 if "compressor" in keywords else 1
+    assert sum(device.down) <= 12 * N * streams
+    assert len(device.down) <= 2
+
+
+def test_a_read_without_compression_moves_each_byte_once(device):
+    z = made(device, DATA, compressors=None)
+    z[:]
+    assert device.launches == ["place_box"]
+    assert DECODED <= device.up[0] <= DECODED + 32
+    assert len(device.up) == 2
+    assert sum(device.up[1:]) <= N * TABLE_NBYTES
+    assert device.down == []

@@ -1,0 +1,57 @@
+"""Which elements of chunks get a value: each once, whatever the order of threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gzarr.codecs import BytesCodec, TransposeCodec
+from gzarr.codecs.chain import prepare
+from gzarr.codecs.spec import ArrayRepr
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.emulated import EmulatedDevice
+from gzarr.gpu.gathering import target_of
+from gzarr.gpu.values import casts_alike
+from gzarr.grid import RegularAxis
+from gzarr.plan import make_plan
+from gzarr.selection import normalize_coordinates, normalize_orthogonal
+
+SHAPE, CHUNK = (9, 8), (4, 3)
+
+
+def plan_of(order: tuple[int, ...]):
+    chunk = ArrayRepr(np.dtype("i4"), CHUNK, 0)
+    chain = GpuBackend(EmulatedDevice()).prepare(prepare((TransposeCodec(order), BytesCodec()), chunk), chunk)
+    return chain.device_plan
+
+
+@given(st.data())
+def test_no_element_is_written_twice(data: st.DataObject) -> None:
+    plan = plan_of(data.draw(st.sampled_from([(0, 1), (1, 0)])))
+    grid = tuple(RegularAxis(n, c) for n, c in zip(SHAPE, CHUNK, strict=True))
+    n = data.draw(st.integers(1, 30))
+    indices = [data.draw(st.lists(st.integers(0, extent - 1), min_size=n, max_size=n)) for extent in SHAPE]
+    as_points = data.draw(st.booleans())
+    selection = (
+        normalize_coordinates(tuple(indices), SHAPE) if as_points else normalize_orthogonal(tuple(indices), SHAPE)
+    )
+    parts = list(make_plan(selection, grid).parts())
+    chunks = np.zeros(SHAPE, bool)
+    chunks[tuple(indices) if as_points else np.ix_(*indices)] = True
+    for part, count in zip(parts, target_of(plan, parts, "value").counts.tolist(), strict=True):
+        low = [c * n for c, n in zip(part.coords, CHUNK, strict=True)]
+        assert count == chunks[low[0] : low[0] + 4, low[1] : low[1] + 3].sum()
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("f8", "f4", True), ("f4", "f8", True), ("i8", "f4", True), ("f4", "?", True), ("u2", "i8", True),
+        ("f4", "i4", False), ("f8", "f2", False), ("f4", "f2", True), ("c8", "f4", False), ("c8", "c16", True),
+        ("M8[s]", "i8", False), ("S3", "i4", False), ("f4", "c8", True), ("c8", "?", False), ("c16", "i4", False),
+    ],
+)  # fmt: skip
+def test_what_is_cast_on_the_device(source: str, target: str, expected: bool) -> None:
+    assert casts_alike(np.dtype(source), np.dtype(target)) == expected
