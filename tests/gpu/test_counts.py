@@ -32,7 +32,7 @@ def made(device: CountingDevice, data=None, **keywords) -> gzarr.Array:
     if data is not None:
         array[:] = data
     device.forget()
-    return gzarr.open_array(array.store, device=GpuBackend(device, small_reads=NEVER))
+    return gzarr.open_array(array.store, device=GpuBackend(device, small_reads=NEVER, small_writes=NEVER))
 
 
 def stored_nbytes(array: gzarr.Array) -> int:

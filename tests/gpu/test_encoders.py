@@ -127,7 +127,7 @@ def encode_on_host(specs: list[Any], chunks: np.ndarray) -> list[bytes]:
     """What the CPU's codecs make."""
     steps = steps_of(specs, chunks[0])
     chain = CpuBackend().prepare(steps, ArrayRepr(chunks.dtype, chunks[0].shape))
-    return [bytes(memoryview(data)) for data in CpuBackend().encode(chain, list(chunks))]
+    return [bytes(memoryview(data)) for data in chain.encode(list(chunks))]
 
 
 @pytest.mark.parametrize("nbytes", [1, 5, 4099, 65536])

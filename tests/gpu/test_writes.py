@@ -152,7 +152,7 @@ def test_casts_over_old_contents(device, dtype):
 
 def test_values_of_other_arrays_come_in_parts(device):
     other = gzarr.array(DATA, chunks=(13, 9), store={})
-    for source in (other, other.to(GpuBackend(device, small_reads=NEVER)), other.astype("f8")):
+    for source in (other, other.to(GpuBackend(device, small_reads=NEVER, small_writes=NEVER)), other.astype("f8")):
         z = made(device)
         z[:] = source
         check(z, DATA)
@@ -179,7 +179,7 @@ def test_what_is_stored_follows_neither_the_value_nor_memory_that_is_used_again(
     for compressors in (None, "auto"):
         store = MemoryStore()
         gzarr.create_array(store, shape=DATA.shape, dtype="i4", chunks=(10, 7), compressors=compressors)
-        z = gzarr.open_array(store, device=GpuBackend(device, small_reads=NEVER))
+        z = gzarr.open_array(store, device=GpuBackend(device, small_reads=NEVER, small_writes=NEVER))
         value = on_device(DATA)
         z[:] = value
         value[:] = -1
@@ -201,7 +201,7 @@ def test_what_is_encoded_stays_as_it_is_in_a_store_that_keeps_views(device):
             super().set_many(items)
 
     array = gzarr.create_array(Store(), shape=DATA.shape, dtype="i4", chunks=(10, 7))
-    z = gzarr.open_array(array.store, device=GpuBackend(device, small_reads=NEVER, max_device_nbytes=600_000))
+    z = gzarr.open_array(array.store, device=GpuBackend(device, small_reads=NEVER, small_writes=NEVER, max_device_nbytes=600_000))
     for factor in (1, 2, 3):
         z[:] = on_device(DATA * factor)
     assert len(kept) == 3 * 36
@@ -368,7 +368,7 @@ def test_lanes_are_free_while_objects_are_stored():
 
 
 def test_copies_onto_a_device_are_encoded_there(device, tmp_path):
-    backend = GpuBackend(device, small_reads=NEVER)
+    backend = GpuBackend(device, small_reads=NEVER, small_writes=NEVER)
     source = gzarr.array(DATA, chunks=(13, 9), store={})
     made_here = gzarr.array(on_device(DATA), chunks=(10, 7), device=backend)
     assert "find_written" in device.launches

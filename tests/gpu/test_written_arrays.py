@@ -132,7 +132,7 @@ def test_written_arrays(tmp_path_factory: pytest.TempPathFactory, data: st.DataO
     gzarr.create_array(LocalStore(path), shape=shape, **keywords)
     small = 20 * math.prod(keywords["chunks"]) * dtype.itemsize + 40_000
     cap = data.draw(st.sampled_from([None, 1 << 20, small if None in keywords.values() else 1 << 19]))
-    backend = GpuBackend(DEVICE, small_reads=NEVER, max_device_nbytes=cap)
+    backend = GpuBackend(DEVICE, small_reads=NEVER, small_writes=NEVER, max_device_nbytes=cap)
     z = gzarr.open_array(LocalStore(path), device=backend, write_empty_chunks=keywords["write_empty_chunks"])
     model = np.full(shape, keywords["fill_value"], dtype)
     for _ in range(data.draw(st.integers(1, 4))):

@@ -57,7 +57,7 @@ def check(cuda: Any, specs: list[Any], chunks: np.ndarray) -> list[bytes]:
 
 def encode_on_host(specs: list[Any], chunks: np.ndarray) -> list[bytes]:
     chain = CpuBackend().prepare(steps_of(specs, chunks[0]), ArrayRepr(chunks.dtype, chunks[0].shape))
-    return [bytes(memoryview(data)) for data in CpuBackend().encode(chain, list(chunks))]
+    return [bytes(memoryview(data)) for data in chain.encode(list(chunks))]
 
 
 @pytest.mark.parametrize("name", STREAMS)
