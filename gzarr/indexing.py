@@ -107,8 +107,9 @@ class Indexed(ABC):
     async def awrite(self, selection: Any, value: Any) -> None:
         """``array[selection] = value`` for coroutines: writes on a thread.
 
-        ``value`` must not change before the write is done. Cancelled before its turn, nothing is written; later, the
-        write goes on to its end. Raises: what ``array[selection] = value`` raises.
+        ``value`` must not change before the write is done; on a GPU it is read in the order of the device's default
+        stream, so synchronize first if it was made on another. Cancelled before its turn, nothing is written; later,
+        the write goes on to its end. Raises: what ``array[selection] = value`` raises.
         """
         await offload(self.__setitem__, selection, value)
 

@@ -334,9 +334,10 @@ class GpuBackend:
         def wave(some: slice) -> None:
             self._place_wave(plan, buffers[some], parts[some], out, fields)
 
-        too_large = "decode and place"
-        size = self._fitting(plan)
-        in_waves(lane, len(parts), size, wave, lambda i: self._too_large(parts[i], plan.chunk, too_large))
+        def too_large(number: int) -> DeviceError:
+            return self._too_large(parts[number], plan.chunk, "decode and place")
+
+        in_waves(lane, len(parts), self._fitting(plan), wave, too_large)
 
     def _place_wave(
         self, plan: DevicePlan, buffers: Sequence[Any], parts: Sequence[Part], out: Array, fields: Fields
