@@ -121,7 +121,7 @@ def gpu_placement(steps: tuple[Step, ...], chunk: ArrayRepr, *, whole_records: b
 
 
 class _AnyGpu:
-    """What planning asks of a device: its name, and which decoders it has, which is all of nvCOMP's."""
+    """What planning asks of a device: its name, and which decoders and encoders it has, which is all of nvCOMP's."""
 
     name = "cuda"
 
@@ -129,6 +129,11 @@ class _AnyGpu:
         from gzarr.gpu.nvcomp_tables import CODECS
 
         return frozenset(CODECS) - {"gzip"}  # deflate decodes it
+
+    def encoders(self) -> frozenset[str]:
+        from gzarr.gpu.nvcomp_tables import CODECS
+
+        return frozenset(CODECS)
 
 
 def _checked(stream: Any, max_nbytes: Any, strict: Any, reader: Any) -> tuple[int | None, bool, str]:

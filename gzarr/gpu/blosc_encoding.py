@@ -147,11 +147,18 @@ def _configuration(step: Step) -> dict[str, Any]:
     return {**defaults, **config, "typesize": itemsize}
 
 
+#: What c-blosc makes of block sizes that are asked for, where blocks are split: bytes of a block, and of a stream.
+_LEAST_ENLARGED, _MOST_ENLARGED, _MOST_STREAM = 1 << 16, 1 << 20, 1 << 18
+
+
 def _blocksize(nbytes: int, typesize: int, wanted: int, *, may_split: bool) -> int:
-    """Bytes of a block: whole elements, and at most the chunk."""
+    """Bytes of a block: whole elements, and at most the chunk. Those that are asked for are made as c-blosc 1.21 does."""
     if wanted:
-        size = min(max(wanted, blosc.LEAST_SPLIT), nbytes)
-        return max(size // typesize, 1) * typesize
+        size = max(wanted, blosc.LEAST_SPLIT)
+        if may_split and size // typesize >= blosc.LEAST_SPLIT:
+            size = min(max(size * typesize, _LEAST_ENLARGED), _MOST_ENLARGED)
+            size = min(size, _MOST_STREAM * typesize)
+        return max(min(size, nbytes) // typesize, 1) * typesize
     count = -(-nbytes // (STREAM_NBYTES * (typesize if may_split else 1)))
     unit = 8 * typesize  # bits are shuffled by eight elements
     return nbytes // count // unit * unit or nbytes

@@ -415,7 +415,7 @@ def test_a_run_within_a_wave_has_memory_of_its_own() -> None:
 
 def test_writes_and_copies_between_arrays_of_one_backend_end() -> None:
     device = EmulatedDevice()
-    backend = GpuBackend(device, max_device_nbytes=CAP_NBYTES)
+    backend = GpuBackend(device, max_device_nbytes=10 * CAP_NBYTES)
     source = gzarr.open_array(stored().store, mode="r", device=backend)
     copy = gzarr.create_array(shape=DATA.shape, chunks=(32, 32), dtype="i4", device=backend)
     with ThreadPoolExecutor(1) as pool:

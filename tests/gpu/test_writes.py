@@ -201,7 +201,9 @@ def test_what_is_encoded_stays_as_it_is_in_a_store_that_keeps_views(device):
             super().set_many(items)
 
     array = gzarr.create_array(Store(), shape=DATA.shape, dtype="i4", chunks=(10, 7))
-    z = gzarr.open_array(array.store, device=GpuBackend(device, small_reads=NEVER, small_writes=NEVER, max_device_nbytes=600_000))
+    z = gzarr.open_array(
+        array.store, device=GpuBackend(device, small_reads=NEVER, small_writes=NEVER, max_device_nbytes=600_000)
+    )
     for factor in (1, 2, 3):
         z[:] = on_device(DATA * factor)
     assert len(kept) == 3 * 36
