@@ -23,6 +23,7 @@ from gzarr.gpu.batch import Chunks, Wave
 from gzarr.gpu.codecs import FRAMED, TABLE, WaveDecoder
 from gzarr.gpu.device import Device
 from gzarr.gpu.dtypes import dtype_in_bytes, swap_unit
+from gzarr.gpu.filters import why_on_host
 from gzarr.gpu.streams import reversed_units, unshuffled
 
 
@@ -104,7 +105,7 @@ def _decoders(steps: Sequence[Step], device: Device, n_folded: int) -> tuple[lis
         elif factory is None:
             reasons.append("the device has no such codec")
         else:
-            reasons.append("the device cannot run it for this data type, size or configuration")
+            reasons.append(why_on_host(step) or "the device cannot run it for this data type, size or configuration")
     return decoders, reasons
 
 
