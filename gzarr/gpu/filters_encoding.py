@@ -55,12 +55,6 @@ def encoding_filter_for(step: Step) -> Found:
     return NO_FILTER
 
 
-def why_encoded_on_host(step: Step) -> str:
-    """Why the host encodes a codec; empty if the device does, or if the codec is none from array to array."""
-    found = encoding_filter_for(step)
-    return found if isinstance(found, str) and found != NO_FILTER else ""
-
-
 def _transpose(step: Step, spec: TransposeCodec) -> Found:
     if not isinstance(step.decoded, ArrayRepr):
         return DATA_TYPE
