@@ -58,7 +58,8 @@ def sum_rates(gpu: Gpu) -> Any:
                 queue = _queued(gpu, kind, starts, sizes)
                 rates[kind] = SUM_NBYTES / device_seconds(gpu.cupy, queue, 3) / 1e9
             for itemsize in (4, 8):
-                args = (starts.size, nbytes // itemsize, itemsize, 1, device.address(data), device.address(out))
+                places = device.address(data), device.address(out)
+                args = (starts.size, nbytes // itemsize, itemsize, 1, 0, 0, *places)
                 seconds = device_seconds(gpu.cupy, lambda a=args: device.launch("running_sums", a[0], a), 3)
                 rates[f"running sums of {itemsize} bytes"] = SUM_NBYTES / seconds / 1e9
             found[nbytes] = rates

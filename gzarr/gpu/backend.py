@@ -30,13 +30,14 @@ from gzarr.gpu.crossover import NEVER, Crossover, crossover_for
 from gzarr.gpu.decoding import decoded
 from gzarr.gpu.device import Device
 from gzarr.gpu.dtypes import has_dtype
+from gzarr.gpu.floats import why_not_cast
 from gzarr.gpu.lanes import N_LANES, Lane, Lanes
 from gzarr.gpu.launching import is_placeable, launch_placement
 from gzarr.gpu.measured import SMALL_READS, SMALL_WRITES, gpu_name
 from gzarr.gpu.memory import OverLimitError
 from gzarr.gpu.plan import DevicePlan, make_device_plan
 from gzarr.gpu.reader import Reader, is_on_host, on_host, phase_of
-from gzarr.gpu.values import OnHost, casts_alike, values_of
+from gzarr.gpu.values import OnHost, values_of
 from gzarr.gpu.waves import in_waves, positions
 from gzarr.gpu.writing import fitting, renew_wave
 from gzarr.layout import Located
@@ -248,7 +249,7 @@ class GpuBackend:
             return False
         if self.strict and plan.encoding.obstacle is not None:
             raise DeviceError(f"{plan.encoding.obstacle} (strict=True): write with strict=False or device='cpu'")
-        if self.strict and self._device.owns(value) and not casts_alike(value.dtype, dtype):
+        if self.strict and self._device.owns(value) and why_not_cast(value.dtype, dtype):
             raise DeviceError(f"{value.dtype} become {dtype} on the host only (strict=True): convert the value first")
         if not plan.encoding.device:
             return False

@@ -152,7 +152,7 @@ _LEAST_ENLARGED, _MOST_ENLARGED, _MOST_STREAM = 1 << 16, 1 << 20, 1 << 18
 
 
 def _blocksize(nbytes: int, typesize: int, wanted: int, *, may_split: bool) -> int:
-    """Bytes of a block: whole elements, and at most the chunk. Those that are asked for are made as c-blosc 1.21 does."""
+    """Bytes of a block: whole elements, and at most the chunk. Those asked for are made as c-blosc 1.21 does."""
     if wanted:
         size = max(wanted, blosc.LEAST_SPLIT)
         if may_split and size // typesize >= blosc.LEAST_SPLIT:

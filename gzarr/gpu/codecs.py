@@ -16,14 +16,14 @@ import numpy as np
 from gzarr.codecs import nvcomp
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.numcodecs import NumcodecsCodec
-from gzarr.codecs.spec import ArrayRepr, Step
+from gzarr.codecs.spec import Step
 from gzarr.cpu.codecs import factory_for
 from gzarr.errors import CodecError
 from gzarr.gpu import blosc, checksums, frames
 from gzarr.gpu.batch import BYTE_SHUFFLE, Chunks, Shuffle, Streams, Wave
 from gzarr.gpu.blosc_on_device import parse_blosc
 from gzarr.gpu.device import Device, Table
-from gzarr.gpu.filters import filter_for, sums_floats
+from gzarr.gpu.filters import filter_for
 from gzarr.gpu.nvcomp_tables import CODECS
 from gzarr.gpu.streams import copy_streams, decode_on_host, decompress, new_rows, unshuffled
 from gzarr.stages import stage
@@ -259,37 +259,18 @@ def _shuffle(step: Step, device: Device) -> WaveDecoder | None:
 def _filter(step: Step, device: Device) -> WaveDecoder | None:
     function = filter_for(step)
     nbytes, encoded = decoded_nbytes(step), step.encoded.nbytes
-    if function is None or nbytes is None or encoded is None:
+    if isinstance(function, str) or nbytes is None or encoded is None:
         return None
     name = step.spec.name
 
     def decode(wave: Wave, batch: Batch) -> Chunks:
         chunks = unshuffled(wave, _as_chunks(wave, batch, encoded, name))
-        rows = function(wave.device.xp, chunks.rows)
+        rows = function(wave, chunks.rows)
         wave.kept.append(rows)
         n, size = rows.shape
         if size != nbytes:
             raise CodecError(f"{name}: expected {nbytes} decoded bytes, got {size}", codec=name)
         return Chunks(rows, wave.device.address(rows) + np.arange(n, dtype=np.int64) * size, size, rows)
-
-    return decode
-
-
-def _delta(step: Step, device: Device) -> WaveDecoder | None:
-    """Of integers by the array module; of floats, whose sums depend on the order, by a kernel of its own."""
-    nbytes = decoded_nbytes(step)
-    if nbytes is None or not sums_floats(step) or not isinstance(step.decoded, ArrayRepr):
-        return _filter(step, device)
-    parts = 2 if step.decoded.dtype.kind == "c" else 1
-    itemsize, name = step.decoded.dtype.itemsize // parts, step.spec.name
-
-    def decode(wave: Wave, batch: Batch) -> Chunks:
-        chunks = unshuffled(wave, _as_chunks(wave, batch, nbytes, name))
-        n = len(chunks)
-        rows, addresses = new_rows(wave, n, nbytes)
-        args = (n, nbytes // itemsize, itemsize, parts, wave.device.address(chunks.rows), wave.device.address(rows))
-        wave.device.launch("running_sums", n * parts, args)
-        return Chunks(rows, addresses, nbytes, rows)
 
     return decode
 
@@ -328,7 +309,7 @@ TABLE: dict[str, WaveFactory] = {
     "numcodecs.blosc": _blosc,
     "numcodecs.crc32": _checksum("crc32", "start"),
     "numcodecs.crc32c": _CRC32C,
-    "numcodecs.delta": _delta,
+    "numcodecs.delta": _filter,
     "numcodecs.fixedscaleoffset": _filter,
     "numcodecs.fletcher32": _checksum("fletcher32", "end"),
     "numcodecs.gzip": _GZIP,

@@ -259,12 +259,12 @@ def _shuffle(step: Step, device: Device) -> WaveEncoder | None:
 def _filter(step: Step, device: Device) -> WaveEncoder | None:
     function = encoding_filter_for(step)
     nbytes, encoded = decoded_nbytes(step), step.encoded.nbytes
-    if function is None or nbytes is None or encoded is None:
+    if isinstance(function, str) or nbytes is None or encoded is None:
         return None
     name = step.spec.name
 
     def encode(wave: Wave, batch: Chunks | Encoded) -> Chunks:
-        chunks = chunks_of(wave, function(wave.device.xp, as_rows(wave, batch)))
+        chunks = chunks_of(wave, function(wave, as_rows(wave, batch)))
         if chunks.nbytes != encoded:
             raise CodecError(f"{name}: expected {encoded} encoded bytes, got {chunks.nbytes}", codec=name)
         return chunks

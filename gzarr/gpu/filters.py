@@ -1,9 +1,10 @@
-"""Filters on the device: operations of the array module (CuPy or NumPy) on all chunks of a wave at once.
+"""Filters on the device, in the direction of decoding, on all chunks of a wave at once.
 
 Each factory returns a function from a uint8 array (n chunks, encoded bytes) to one of (n chunks, decoded bytes), or
-None where the device cannot give the host's answer bit for bit, or cannot raise the host's errors: floats out of range
-of an integer become other integers there, and the integers of scale_offset and all but the exact casts of cast_value
-are checked one by one. Numbers between two filters are in native byte order.
+the reason why the host does it, where the device cannot give the host's answer bit for bit or cannot raise the host's
+errors: floats out of range of an integer become other integers on every machine, and the integers of scale_offset and
+all but the exact casts of cast_value are checked one by one. What works on floats is in `gzarr.gpu.floats`; the rest
+are operations of the array module (CuPy or NumPy). Numbers between two filters are in native byte order.
 Source: numcodecs, the filters of the same names; `gzarr.codecs.scale_offset`, `gzarr.codecs.cast_value`.
 """
 
@@ -20,88 +21,96 @@ from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.scale_offset import ScaleOffsetCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, Step
 from gzarr.codecs.transpose import TransposeCodec
+from gzarr.gpu import floats
+from gzarr.gpu.batch import Wave
 from gzarr.gpu.dtypes import has_dtype
 
-#: Decodes all chunks of a wave: (array module, uint8 (n, encoded bytes)) -> uint8 (n, decoded bytes).
-Filter: TypeAlias = Callable[[Any, Array], Array]
+#: Works on all chunks of a wave: uint8 (n, bytes before) -> uint8 (n, bytes after), both on the device.
+Filter: TypeAlias = Callable[[Wave, Array], Array]
+#: A filter, or why the host has to run it.
+Found: TypeAlias = Filter | str
+
+#: A pair of native dtypes: decoded, encoded.
+Dtypes: TypeAlias = tuple[np.dtype[Any], np.dtype[Any]]
+
+NO_FILTER = "the device has no such codec"
+DATA_TYPE = "the device cannot run it for this data type"
+_UNUSUAL_SCALE = "the device calculates with plain finite scales and offsets"
+_CHECKED = "the host checks each number"
 
 
-def filter_for(step: Step) -> Filter | None:
-    """The device function of a codec from array to array, or None if the device has none."""
+def filter_for(step: Step) -> Found:
+    """The device function that decodes a codec from array to array, or why the host does."""
     match step.spec:
         case NumcodecsCodec():
             make = _FILTERS.get(step.spec.id)
-            return None if make is None else make(step, step.spec.configuration())
+            return NO_FILTER if make is None else make(step, step.spec.configuration())
         case TransposeCodec():
-            return _transpose(step)
+            return _transpose(step, step.spec)
         case ScaleOffsetCodec():
-            return _scale_offset(step, step.spec)
+            return scale_offset(step, step.spec, "divide", "add")
         case CastValueCodec():
-            return _cast_value(step, step.spec)
-    return None
+            return cast_value(step, step.spec, "decode")
+    return NO_FILTER
 
 
-#: Floats that running_sums adds.
-_SUMMED = ("<f4", "<f8", "<c8", "<c16")
+def why_on_host(step: Step) -> str:
+    """Why the host decodes a codec; empty if the device does, or if the codec is none from array to array."""
+    found = filter_for(step)
+    return found if isinstance(found, str) and found != NO_FILTER else ""
 
 
-def sums_floats(step: Step) -> bool:
-    """Whether a step is a delta of floats stored in their own type, for which there is a kernel: their order counts."""
-    if not isinstance(step.spec, NumcodecsCodec) or step.spec.id != "delta":
-        return False
-    dtypes = filter_dtypes(step, step.spec.configuration(), "dtype", "astype")
-    return dtypes is not None and dtypes[0] == dtypes[1] and dtypes[0] in map(np.dtype, _SUMMED)
+def transposed(shape: tuple[int, ...], itemsize: int, axes: list[int] | tuple[int, ...]) -> Filter:
+    """The function that gives the elements of chunks of a shape another order of axes."""
+    order = (0, *(axis + 1 for axis in axes), len(shape) + 1)
 
-
-def _transpose(step: Step) -> Filter | None:
-    if not isinstance(step.encoded, ArrayRepr) or not isinstance(step.spec, TransposeCodec):
-        return None
-    shape, itemsize = step.encoded.shape, step.encoded.dtype.itemsize
-    inverse = np.argsort(step.spec.permutation(len(shape))).tolist()
-    order = (0, *(axis + 1 for axis in inverse), len(shape) + 1)
-
-    def decode(xp: Any, rows: Array) -> Array:
+    def run(wave: Wave, rows: Array) -> Array:
         n = rows.shape[0]
-        return xp.ascontiguousarray(rows.reshape(n, *shape, itemsize).transpose(order)).reshape(n, -1)
+        return wave.device.xp.ascontiguousarray(rows.reshape(n, *shape, itemsize).transpose(order)).reshape(n, -1)
 
-    return decode
+    return run
 
 
-def _scale_offset(step: Step, spec: ScaleOffsetCodec) -> Filter | None:
-    if not isinstance(step.decoded, ArrayRepr) or not has_dtype(step.decoded.dtype) or step.decoded.dtype.kind != "f":
-        return None
+def scale_offset(step: Step, spec: ScaleOffsetCodec, *operations: str) -> Found:
+    """Of floats; the first of two operations takes the scale in decoding and the offset in encoding."""
+    if not isinstance(step.decoded, ArrayRepr) or not has_dtype(step.decoded.dtype):
+        return DATA_TYPE
     native = step.decoded.dtype.newbyteorder("=")
-    offset, factor = spec.scalars(native)
-
-    def decode(xp: Any, rows: Array) -> Array:
-        with np.errstate(all="ignore"):  # as on the host; the emulated device has NumPy's warnings
-            return (rows.view(native) / factor + offset).astype(native, copy=False).view(np.uint8)
-
-    return decode
+    if native.kind != "f":
+        return _CHECKED
+    operands = dict(zip(("offset", "scale"), spec.scalars(native), strict=True))
+    names = {"add": "offset", "subtract": "offset", "multiply": "scale", "divide": "scale"}
+    return calculated((native, native), native, *((name, operands[names[name]]) for name in operations))
 
 
-def _cast_value(step: Step, spec: CastValueCodec) -> Filter | None:
+def cast_value(step: Step, spec: CastValueCodec, direction: str) -> Found:
+    """The casts of cast_value that are exact, and so alike for all roundings. direction: "encode" or "decode"."""
     if not isinstance(step.decoded, ArrayRepr) or not isinstance(step.encoded, ArrayRepr):
-        return None
-    target, source = step.decoded.dtype.newbyteorder("="), step.encoded.dtype.newbyteorder("=")
+        return DATA_TYPE
+    source, target = step.encoded.dtype.newbyteorder("="), step.decoded.dtype.newbyteorder("=")
+    if direction == "encode":
+        source, target = target, source
     # NumPy calls the cast of 64-bit integers to doubles safe, although it rounds.
     exact = target.kind != "f" or source.kind == "f" or source.itemsize < target.itemsize
-    if not (exact and has_dtype(target) and has_dtype(source) and np.can_cast(source, target, "safe")):
-        return None
-    mapping = spec.mapping("decode", source, target)
+    if not (exact and np.can_cast(source, target, "safe")):
+        return _CHECKED
+    why = floats.why_not_cast(source, target)
+    if why:
+        return why
+    mapping = spec.mapping(direction, source, target)
 
-    def decode(xp: Any, rows: Array) -> Array:
-        values = rows.view(source)
-        result = values.astype(target)
+    def run(wave: Wave, rows: Array) -> Array:
+        result = floats.cast(wave, rows, source, target)
+        if mapping and result is rows:
+            result = rows.copy()
         for key, value in mapping:
-            hit = xp.isnan(values) if key != key else values == key  # noqa: PLR0124 - NaN is not itself
-            result[hit] = value
-        return result.view(np.uint8)
+            floats.put(result, target, floats.where_equal(rows, source, key), value)
+        return result
 
-    return decode
+    return run
 
 
-def filter_dtypes(step: Step, config: Any, first: str, second: str) -> tuple[np.dtype[Any], np.dtype[Any]] | None:
+def filter_dtypes(step: Step, config: Any, first: str, second: str) -> Dtypes | None:
     """(decoded, encoded) native dtypes of a filter, or None if the device lacks one, or would view other numbers."""
     decoded = np.dtype(config[first])
     encoded = np.dtype(config.get(second) or config[first])
@@ -114,57 +123,85 @@ def filter_dtypes(step: Step, config: Any, first: str, second: str) -> tuple[np.
     return decoded.newbyteorder("="), encoded.newbyteorder("=")
 
 
-def is_defined(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
-    """Whether a cast gives the same on every machine: not so from floats to integers that are out of range."""
-    return source.kind not in "fc" or target.kind in "fcb"
+def casting(source: np.dtype[Any], target: np.dtype[Any]) -> Found:
+    """A cast, if the device gives the host's bits."""
+    return floats.why_not_cast(source, target) or (lambda wave, rows: floats.cast(wave, rows, source, target))
 
 
-def _delta(step: Step, config: Any) -> Filter | None:
+def calculated(dtypes: Dtypes, target: np.dtype[Any], *steps: tuple[str, Any]) -> Found:
+    """Arithmetic, if the device gives the host's bits. dtypes: of the numbers, and of the arithmetic."""
+    for source, made in (dtypes, (dtypes[1], target)):
+        if source.kind == "c":
+            return "complex numbers are calculated with on the host"
+        if "f2" in (source.str[1:], made.str[1:]):
+            return floats.HALF_FLOATS
+        if why := floats.why_not_cast(source, made):
+            return why
+    numbers = floats.steps_of(dtypes[1], *steps)
+    if numbers is None:
+        return _UNUSUAL_SCALE
+    return lambda wave, rows: floats.calculate(wave, rows, dtypes, target, numbers)
+
+
+def _transpose(step: Step, spec: TransposeCodec) -> Found:
+    if not isinstance(step.encoded, ArrayRepr):
+        return DATA_TYPE
+    shape = step.encoded.shape
+    inverse = np.argsort(spec.permutation(len(shape))).tolist()
+    return transposed(shape, step.encoded.dtype.itemsize, inverse)
+
+
+def _delta(step: Step, config: Any) -> Found:
     dtypes = filter_dtypes(step, config, "dtype", "astype")
-    if dtypes is None or any(d.kind not in "iu" for d in dtypes):
-        return None
+    if dtypes is None:
+        return DATA_TYPE
     decoded, encoded = dtypes
-    return lambda xp, rows: xp.cumsum(rows.view(encoded), axis=1, dtype=decoded).view(np.uint8)
+    if decoded.kind in "iu" and encoded.kind in "iu":
+        return lambda wave, rows: wave.device.xp.cumsum(rows.view(encoded), axis=1, dtype=decoded).view(np.uint8)
+    return floats_of_one_type(dtypes) or (lambda wave, rows: floats.running_sums(wave, rows, decoded))
 
 
-def _fixed_scale_offset(step: Step, config: Any) -> Filter | None:
+def floats_of_one_type(dtypes: Dtypes) -> str:
+    """Why a delta of others than integers is the host's; empty if it is the device's."""
+    if dtypes[0].str[1:] == "f2":
+        return floats.HALF_FLOATS
+    if dtypes[0] != dtypes[1] or dtypes[0].kind not in "fc":
+        return "the device takes differences of integers, and of floats stored in their own type"
+    return ""
+
+
+def _fixed_scale_offset(step: Step, config: Any) -> Found:
     dtypes = filter_dtypes(step, config, "dtype", "astype")
-    if dtypes is None or dtypes[0].kind not in "fc":
-        return None
+    if dtypes is None or "b" in (dtypes[0].kind, dtypes[1].kind):
+        return DATA_TYPE
     decoded, encoded = dtypes
-    scale, offset = config["scale"], config["offset"]
-
-    def decode(xp: Any, rows: Array) -> Array:
-        return ((rows.view(encoded) / scale) + offset).astype(decoded, copy=False).view(np.uint8)
-
-    return decode
+    work = encoded if encoded.kind in "fc" else np.dtype(np.float64)
+    return calculated((encoded, work), decoded, ("divide", config["scale"]), ("add", config["offset"]))
 
 
-def _quantize(step: Step, config: Any) -> Filter | None:
+def _quantize(step: Step, config: Any) -> Found:
     return _cast(filter_dtypes(step, config, "dtype", "astype"))
 
 
-def _astype(step: Step, config: Any) -> Filter | None:
+def _astype(step: Step, config: Any) -> Found:
     return _cast(filter_dtypes(step, config, "decode_dtype", "encode_dtype"))
 
 
-def _cast(dtypes: tuple[np.dtype[Any], np.dtype[Any]] | None) -> Filter | None:
-    if dtypes is None or not is_defined(dtypes[1], dtypes[0]):
-        return None
-    decoded, encoded = dtypes
-    return lambda xp, rows: rows.view(encoded).astype(decoded, copy=False).view(np.uint8)
+def _cast(dtypes: Dtypes | None) -> Found:
+    return DATA_TYPE if dtypes is None else casting(dtypes[1], dtypes[0])
 
 
-def _bitround(step: Step, config: Any) -> Filter | None:
-    return lambda xp, rows: rows
+def _bitround(step: Step, config: Any) -> Found:
+    return lambda wave, rows: rows
 
 
-def _packbits(step: Step, config: Any) -> Filter | None:
+def _packbits(step: Step, config: Any) -> Found:
     if not isinstance(step.decoded, (ArrayRepr, BytesRepr)) or step.decoded.nbytes is None:
-        return None
+        return DATA_TYPE
     n_bits = step.decoded.nbytes  # a bool is a byte
 
-    def decode(xp: Any, rows: Array) -> Array:
+    def decode(wave: Wave, rows: Array) -> Array:
+        xp = wave.device.xp
         # The first byte says how many bits of the last one are padding; the number of elements is known anyway.
         bits = xp.unpackbits(xp.ascontiguousarray(rows[:, 1:]).reshape(-1))
         return xp.ascontiguousarray(bits.reshape(rows.shape[0], -1)[:, :n_bits])
@@ -172,7 +209,7 @@ def _packbits(step: Step, config: Any) -> Filter | None:
     return decode
 
 
-_FILTERS: dict[str, Callable[[Step, Any], Filter | None]] = {
+_FILTERS: dict[str, Callable[[Step, Any], Found]] = {
     "astype": _astype,
     "bitround": _bitround,
     "delta": _delta,

@@ -25,7 +25,9 @@ from gzarr.gpu.caching import cache_folder
 from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, TABLE_DTYPES, Argument, all_sources, shim
 
 #: -fno-strict-aliasing: kernels read raw bytes as wider numbers, which device compilers allow.
-_FLAGS = ("-std=c++17", "-shared", "-fPIC", "-O2", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror")
+#: -ffp-contract=off: compilers may make one operation of two, with another result.
+_FLAGS = ("-std=c++17", "-shared", "-fPIC", "-O2", "-fno-strict-aliasing", "-ffp-contract=off")
+_WARNINGS = ("-Wall", "-Wextra", "-Werror")
 #: #pragma unroll is CUDA's; `-Wno-unused-function` because each kernel needs only some of the shared functions.
 _QUIET = ("-Wno-unknown-pragmas", "-Wno-unused-function")
 _SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g")
@@ -64,7 +66,7 @@ def build(*, sanitize: bool = False) -> Path:
     compiler = find_compiler()
     if compiler is None:
         raise DeviceError("the emulated device needs a C++17 compiler: install g++, or name one in CXX")
-    command = [compiler, *_FLAGS, *_QUIET, *(_SANITIZE if sanitize else ())]
+    command = [compiler, *_FLAGS, *_WARNINGS, *_QUIET, *(_SANITIZE if sanitize else ())]
     text = host_source()
     version = _run([compiler, "--version"]).stdout
     digest = hashlib.sha256("\0".join([*command, version, text]).encode()).hexdigest()[:24]

@@ -13,7 +13,7 @@ from gzarr.codecs.spec import fill_of
 from gzarr.errors import DeviceError
 from gzarr.gpu.batch import Chunks, Shuffle, Wave
 from gzarr.gpu.dtypes import has_dtype, swap_unit
-from gzarr.gpu.filters import is_defined
+from gzarr.gpu.floats import cast, why_not_cast
 from gzarr.gpu.kernels import box_threads, point_threads
 from gzarr.gpu.placing import box_tables, is_box, point_tables
 from gzarr.gpu.plan import DevicePlan
@@ -24,11 +24,10 @@ from gzarr.plan import Part
 def is_placeable(plan: DevicePlan, out: Array, fields: Fields) -> bool:
     """Whether the placement kernels can read what is wanted: numbers, or one field of numbers into its own dtype.
 
-    Floats become integers on the host: what is out of range differs between machines.
+    Casts in which the device would not give the host's bits are the host's.
     """
     if fields is None:
-        both = has_dtype(out.dtype) and has_dtype(plan.chunk.dtype)
-        return both and is_defined(plan.chunk.dtype, out.dtype)
+        return not why_not_cast(plan.chunk.dtype, out.dtype)
     if isinstance(fields, list) or plan.chunk.dtype.fields is None:
         return False
     element = plan.chunk.dtype.fields[fields][0]
@@ -153,7 +152,7 @@ def _cast(wave: Wave, plan: DevicePlan, chunks: Chunks, native: np.dtype[Any], w
     rows: Array = unshuffled(wave, chunks).rows
     if swap_unit(plan.stored):
         rows = reversed_units(wave, rows, swap_unit(plan.stored))
-    rows = wave.device.xp.ascontiguousarray(rows.view(native).astype(wanted)).view(np.uint8)
+    rows = cast(wave, rows, native, wanted)
     wave.kept.append(rows)
     n, nbytes = rows.shape
     return Chunks(rows, wave.device.address(rows) + np.arange(n, dtype=np.int64) * nbytes, nbytes, rows)

@@ -17,8 +17,7 @@ from gzarr.backend import Array
 from gzarr.cpu.backend import as_numpy
 from gzarr.gpu.batch import Wave
 from gzarr.gpu.device import Device
-from gzarr.gpu.dtypes import has_dtype
-from gzarr.gpu.filters import is_defined
+from gzarr.gpu.floats import why_not_cast
 from gzarr.gpu.gathering import Source
 from gzarr.gpu.lanes import Lane
 from gzarr.gpu.streams import ALIGNMENT
@@ -28,32 +27,21 @@ from gzarr.plan import Part
 Values: TypeAlias = Callable[[Wave, slice], Source]
 
 
-def casts_alike(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
-    """Whether a device casts numbers as NumPy does, NaNs' payloads aside.
-
-    CUDA has no rounding from doubles to halves in one step, and complex numbers become others with a warning.
-    """
-    if not has_dtype(source) or not is_defined(source, target):
-        return False
-    if source.kind == "c" and target.kind != "c":
-        return False
-    return not (target.kind == "f" and target.itemsize == 2 and source.kind == "f" and source.itemsize == 8)
-
-
 def values_of(device: Device, value: Any, parts: Sequence[Part], dtype: np.dtype[Any]) -> Values:
     """Where the values of parts are to be found. What is neither of the device nor of NumPy is asked for its parts now.
 
     dtype: of the chunks. Anything may be asked that gives its parts for slices: an array that is read as it is written.
     """
     if device.owns(value):
-        if casts_alike(value.dtype, dtype):
+        if not why_not_cast(value.dtype, dtype):
             return lambda wave, some: _in_place(wave, value, parts[some])
         return lambda wave, some: _packed(wave, [_downloaded(wave, value[p.out]) for p in parts[some]], dtype)
     if isinstance(value, np.ndarray):
         return lambda wave, some: _packed(wave, _views(value, parts[some]), dtype)
     pieces = [_adopted(device, value[part.out], dtype) for part in parts]
-    if all(device.owns(piece) and casts_alike(piece.dtype, dtype) for piece in pieces):
-        return lambda wave, some: _separate(wave, pieces[some], dtype)
+    dtypes = {piece.dtype for piece in pieces}
+    if len(dtypes) == 1 and all(map(device.owns, pieces)) and not why_not_cast(pieces[0].dtype, dtype):
+        return lambda wave, some: _separate(wave, pieces[some])
     return lambda wave, some: _packed(wave, [_downloaded(wave, piece) for piece in pieces[some]], dtype)
 
 
@@ -82,12 +70,8 @@ def _in_place(wave: Wave, value: Array, parts: Sequence[Part]) -> Source:
     return Source(value, value.dtype, wave.device.address(value), np.zeros(n, np.int64), strides, "value")
 
 
-def _separate(wave: Wave, pieces: Sequence[Array], dtype: np.dtype[Any]) -> Source:
-    """Parts that are arrays of their own on the device."""
-    dtypes = {piece.dtype for piece in pieces}
-    if len(dtypes) > 1:
-        pieces = [piece.astype(dtype.newbyteorder("=")) for piece in pieces]
-        wave.kept += pieces
+def _separate(wave: Wave, pieces: Sequence[Array]) -> Source:
+    """Parts that are arrays of their own on the device, of one dtype."""
     starts = np.array([wave.device.address(piece) for piece in pieces], np.int64)
     strides = np.array([piece.strides for piece in pieces], np.int64).reshape(len(pieces), pieces[0].ndim)
     return Source(pieces, pieces[0].dtype, 0, starts, strides, "part")

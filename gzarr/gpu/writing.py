@@ -25,6 +25,7 @@ from gzarr.gpu.batch import Chunks, Encoded, Wave
 from gzarr.gpu.decoding import decoded
 from gzarr.gpu.device import Device
 from gzarr.gpu.dtypes import swap_unit
+from gzarr.gpu.floats import cast
 from gzarr.gpu.gathering import Source, Target, gather, target_of
 from gzarr.gpu.kernels import UNIT_NBYTES, row_threads
 from gzarr.gpu.launching import launch_rows
@@ -131,9 +132,7 @@ def _cast(wave: Wave, plan: DevicePlan, source: Source, target: Target) -> tuple
     n, elements = len(target.parts), plan.chunk.nelements
     raw, _ = new_rows(wave, n, elements * given.itemsize)
     gather(wave, plan, source, target, raw)
-    with np.errstate(all="ignore"):  # what is not covered is any number
-        rows = raw.view(given).astype(native).view(np.uint8)
-    wave.kept.append(rows)
+    rows = cast(wave, raw, given, native)
     if bool(np.all(target.counts == elements)):
         unit = swap_unit(plan.stored)
         return source, reversed_units(wave, rows, unit) if unit else rows

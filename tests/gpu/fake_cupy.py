@@ -3,7 +3,8 @@
 It shows wrong calls: arrays that are not NumPy's and do not become so by themselves, NumPy arrays handed to device
 functions, arguments of kernels that are not 64 bits wide, tables in the wrong order, copies that have not happened yet.
 Work is queued on streams and done only when something waits for it, so that host memory which is given back or changed
-too early is seen: pinned memory is overwritten when it is freed. It shows nothing about CUDA itself, and no speed.
+too early is seen: pinned memory is overwritten when it is freed. Its own arithmetic on floats is as wrong as CuPy's
+(`tests.gpu.flushing`). It shows nothing about CUDA itself, and no speed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from gzarr.gpu import kernels
 from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.hostbuild import HostKernels
 from gzarr.gpu.nvcomp_tables import compress_options
+from tests.gpu.flushing import flushed, result_of
 
 _NO_CONVERSION = "Implicit conversion to a NumPy array is not allowed. Please use `.get()`"
 #: What fresh device memory and freed memory hold.
@@ -392,6 +394,11 @@ def _host(value: Any) -> Any:
     return value
 
 
+def _operand(value: Any) -> Any:
+    """What an operation calculates with, casts or compares."""
+    return flushed(_host(value))
+
+
 def _index(key: Any) -> Any:
     """Lists and NumPy arrays may be indices."""
     if isinstance(key, tuple):
@@ -401,8 +408,8 @@ def _index(key: Any) -> Any:
 
 def _operator(name: str) -> Callable[..., Any]:
     def apply(self: ndarray, *others: Any) -> Any:
-        found = getattr(_host(self), name)(*(_host(other) for other in others))
-        return found if found is NotImplemented else _new(found)
+        found = getattr(_operand(self), name)(*(_operand(other) for other in others))
+        return found if found is NotImplemented else _new(result_of(found))
 
     return apply
 
@@ -448,7 +455,7 @@ class ndarray:  # noqa: N801 - CuPy's name
         raise TypeError(_NO_CONVERSION)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return _new(getattr(ufunc, method)(*(_host(item) for item in inputs), **kwargs))
+        return _new(result_of(getattr(ufunc, method)(*(_operand(item) for item in inputs), **kwargs)))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         own = globals().get(function.__name__)
@@ -540,7 +547,11 @@ class ndarray:  # noqa: N801 - CuPy's name
     ) -> ndarray:
         if not copy and self.dtype == dtype:
             return self
-        return _new(_host(self).astype(dtype))
+        # Where the type stays nothing is converted.
+        return _new(_host(self) if self.dtype == dtype else result_of(_operand(self).astype(dtype)))
+
+    def copy(self, order: str = "C") -> ndarray:
+        return _new(_host(self))
 
     def transpose(self, *axes: Any) -> ndarray:
         return _view(self._host.transpose(*axes), self)
@@ -549,7 +560,7 @@ class ndarray:  # noqa: N801 - CuPy's name
         _host(self).fill(_host(value))
 
     def sum(self, axis: Any = None, dtype: Any = None) -> ndarray:
-        return _new(_host(self).sum(axis, dtype))
+        return _new(result_of(_operand(self).sum(axis, dtype)))
 
     def tolist(self) -> Any:
         return self.get().tolist()
@@ -566,7 +577,9 @@ class ndarray:  # noqa: N801 - CuPy's name
 
     def __setitem__(self, key: Any, value: Any) -> None:
         whole = type(key) is slice and key == slice(None) and isinstance(value, np.ndarray)
-        _host(self)[_index(key)] = value if whole else _host(value)
+        given = value if whole else _host(value)
+        converts = getattr(given, "dtype", self.dtype) != self.dtype
+        _host(self)[_index(key)] = result_of(flushed(given).astype(self.dtype)) if converts else given
 
     def __len__(self) -> int:
         return len(self._host)
@@ -672,7 +685,7 @@ def ascontiguousarray(a: ndarray, dtype: Any = None) -> ndarray:
 
 
 def cumsum(a: ndarray, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
-    return _new(np.cumsum(_host(a), axis, dtype))
+    return _new(result_of(np.cumsum(_operand(a), axis, dtype)))
 
 
 def unpackbits(a: ndarray, axis: Any = None, bitorder: str = "big") -> ndarray:
@@ -692,11 +705,11 @@ def packbits(a: ndarray, axis: Any = None, bitorder: str = "big") -> ndarray:
 
 
 def rint(x: ndarray) -> ndarray:
-    return _new(np.rint(_host(x)))
+    return _new(result_of(np.rint(_operand(x))))
 
 
 def isnan(x: ndarray) -> ndarray:
-    return _new(np.isnan(_host(x)))
+    return _new(np.isnan(_operand(x)))
 
 
 def may_share_memory(a: ndarray, b: ndarray, max_work: Any = None) -> bool:

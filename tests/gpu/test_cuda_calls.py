@@ -39,6 +39,7 @@ from tests.gpu.hardware.opening import cuda_backend, lane_of, on_cuda
 from tests.gpu.hardware.test_hardware_codecs import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_device import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_encoders import *  # noqa: F403
+from tests.gpu.hardware.test_hardware_floats import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_writes import *  # noqa: F403
 from tests.properties import memory
 from tests.properties.fewer import examples_of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from numcodecs import AsType, BitRound, Delta, FixedScaleOffset, PackBits, Quantize, Shuffle
@@ -75,6 +77,7 @@ def test_delta_of_half_floats_and_of_floats_stored_in_others_stays_on_the_host()
 def test_fixed_scale_offset(dtype, astype):
     check(
         (abs(numbers(dtype)) % 100).astype(dtype),
+        where="host" if dtype == "<f2" else "emulated",
         filters=[FixedScaleOffset(offset=-1.5, scale=37, dtype=dtype, astype=astype)],
     )
 
@@ -139,9 +142,9 @@ def test_a_transpose_behind_other_filters():
     np.testing.assert_array_equal(z[:], data)
 
 
-@pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8"])
-def test_scale_offset_of_floats(dtype):
-    check(numbers(dtype), zarr_format=3, filters=[codecs.ScaleOffsetCodec(offset=3.25, scale=7)])
+@pytest.mark.parametrize(("dtype", "where"), [("<f2", "host"), ("<f4", "emulated"), ("<f8", "emulated")])
+def test_scale_offset_of_floats(dtype, where):
+    check(numbers(dtype), where=where, zarr_format=3, filters=[codecs.ScaleOffsetCodec(offset=3.25, scale=7)])
 
 
 def test_scale_offset_of_integers_is_checked_on_the_host():
@@ -182,6 +185,28 @@ def test_fill_and_casts_on_reading(dtype):
         expected = z.astype(wanted)[:]
         found = z.astype(wanted).to("emulated", strict=True)[:]
         assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "filters", "why"),
+    [
+        ("<f2", [Delta("<f2")], "the host calculates with floats of 2 bytes, and makes them"),
+        ("<f2", [AsType("<f4", "<f2")], "the host calculates with floats of 2 bytes, and makes them"),
+        ("<f8", [Delta("<f8", "<f4")], "the device takes differences of integers, and of floats stored in their own"),
+        ("<i4", [AsType("<f8", "<i4")], "floats become integers on the host: what is out of range differs"),
+        ("<c8", [FixedScaleOffset(1, 2, "<c8")], "complex numbers are calculated with on the host"),
+        ("<f4", [FixedScaleOffset(1, 1e300, "<f4")], "the device calculates with plain finite scales and offsets"),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+def test_what_stays_on_the_host_says_why(dtype, filters, why):
+    data = np.ones(SHAPE, dtype)
+    stored = gzarr.array(data, chunks=CHUNKS, store={}, device="cpu", zarr_format=2, filters=filters)
+    (row,) = [row for row in stored.to(GpuBackend(EmulatedDevice())).placement if why in row.why]
+    assert row.where == "host"
+    with pytest.raises(gzarr.DeviceError, match=re.escape(why)):
+        stored.to(GpuBackend(EmulatedDevice(), strict=True))
 
 
 def test_floats_are_cast_to_integers_on_the_host():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +12,6 @@ from gzarr.codecs.spec import ArrayRepr
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.gathering import target_of
-from gzarr.gpu.values import casts_alike
 from gzarr.grid import RegularAxis
 from gzarr.plan import make_plan
 from gzarr.selection import normalize_coordinates, normalize_orthogonal
@@ -43,15 +41,3 @@ def test_no_element_is_written_twice(data: st.DataObject) -> None:
     for part, count in zip(parts, target_of(plan, parts, "value").counts.tolist(), strict=True):
         low = [c * n for c, n in zip(part.coords, CHUNK, strict=True)]
         assert count == chunks[low[0] : low[0] + 4, low[1] : low[1] + 3].sum()
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "expected"),
-    [
-        ("f8", "f4", True), ("f4", "f8", True), ("i8", "f4", True), ("f4", "?", True), ("u2", "i8", True),
-        ("f4", "i4", False), ("f8", "f2", False), ("f4", "f2", True), ("c8", "f4", False), ("c8", "c16", True),
-        ("M8[s]", "i8", False), ("S3", "i4", False), ("f4", "c8", True), ("c8", "?", False), ("c16", "i4", False),
-    ],
-)  # fmt: skip
-def test_what_is_cast_on_the_device(source: str, target: str, expected: bool) -> None:
-    assert casts_alike(np.dtype(source), np.dtype(target)) == expected

@@ -188,6 +188,29 @@ def test_nvcc_compiles_for_every_architecture(name: str, tmp_path: Path) -> None
     assert (tmp_path / "made").stat().st_size > 0
 
 
+PLAIN_SUM = 'extern "C" __global__ void plain(float *x) { x[0] = x[0] + x[1]; }'
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
+def test_no_kernel_makes_zeros_of_subnormal_numbers(tmp_path: Path) -> None:
+    """CuPy compiles with -ftz=true, whatever other options say."""
+
+    def ptx(text: str) -> str:
+        file, made = tmp_path / "kernels.cu", tmp_path / "kernels.ptx"
+        file.write_text(text)
+        command = [str(NVCC), "-std=c++17", "-ptx", "-ftz=true", f"-arch=compute_{ARCHITECTURES[-1]}", str(file)]
+        result = subprocess.run([*command, "-o", str(made)], check=False, capture_output=True, text=True)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return made.read_text()
+
+    assert "add.ftz.f32" in ptx(PLAIN_SUM)
+    found = "".join(ptx(kernels.source(name)) for name in KERNELS if "float" in kernels.source(name))
+    assert ".ftz" not in found
+    exact = "add.rn.f32", "sub.rn.f32", "mul.rn.f32", "div.rn.f32", "cvt.rni.f32.f32", "cvt.rn.f32.f64", "cvt.f64.f32"
+    assert all(instruction in found for instruction in exact)
+    assert not re.search(r"\bfma\.rn\.f", found), "two operations became one"
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_nvrtc_compiles_what_cupy_gives_it(arch: int) -> None:
     """NVRTC needs no GPU; options are CuPy's own and those of `CudaDevice`. Nothing but the text: it has no headers."""
@@ -200,6 +223,7 @@ def test_nvrtc_compiles_what_cupy_gives_it(arch: int) -> None:
         except nvrtc.NVRTCError:
             pytest.fail(f"{name}: {nvrtc.getProgramLog(program)}")
         assert len(nvrtc.getCUBIN(program)) > 0
+        assert ".ftz" not in str(nvrtc.getPTX(program))
         nvrtc.destroyProgram(program)
 
 

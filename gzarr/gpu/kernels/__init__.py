@@ -28,6 +28,10 @@ PIECE_NBYTES = 1024
 #: Values of ``mode``: how the bytes of a decoded chunk still lie (Blosc's filters).
 PLAIN, BYTE_SHUFFLED, BIT_SHUFFLED = 0, 1, 2
 
+#: ``source`` and ``target`` of calculate, and its operations: their places here are their numbers there.
+NUMBERS = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+OPERATIONS = ("", "add", "subtract", "multiply", "divide", "rint")
+
 #: What blosc_parse writes into ``stream_error``, as the end of a sentence that begins "the Blosc frame".
 BLOSC_ERRORS = {
     0: "is sound",
@@ -77,7 +81,11 @@ _SIGNATURES = {
     "copy_streams": "i64 n_streams, const u64* src, const u64* dst, const i64* nbytes, const i64* unit_start",
     "blosc_parse": "i64 n_frames, const u64* frame, const i64* frame_nbytes, const i64* block_start, "
     "const i64* stream_start, u64* stream_address, i64* stream_csize, u8* stream_raw, u8* stream_error",
-    "running_sums": "i64 n_rows, i64 n_floats, i64 itemsize, i64 parts, const void* src, void* dst",
+    "calculate": "i64 n_numbers, i64 source, i64 work, i64 target, i64 op_1, i64 operand_1, i64 op_2, i64 operand_2, "
+    "i64 op_3, i64 operand_3, i64 own_nan, i64 spread, const void* src, void* dst",
+    "differences": "i64 n_rows, i64 n_floats, i64 itemsize, i64 parts, i64 own_nan, const void* src, void* dst",
+    "running_sums": "i64 n_rows, i64 n_floats, i64 itemsize, i64 parts, i64 own_nan, i64 later_nan, const void* src, "
+    "void* dst",
     "weighted_sums": "i64 n_streams, const u64* src, const i64* nbytes, const i64* piece_start, i64 word, u64* sums",
     "xxh64": "i64 n_streams, const u64* src, const i64* nbytes, u64* hash",
 }
@@ -111,7 +119,8 @@ def source(name: str) -> str:
 def all_sources() -> str:
     """The text of all kernels together, each shared file once. Their names do not clash: one namespace for each."""
     done: set[str] = set()
-    shared = [line for name in ("common.cuh", "unit.cuh", "box.cuh", "source.cuh") for line in _expanded(name, done)]
+    files = ("common.cuh", "unit.cuh", "box.cuh", "source.cuh", "floats.cuh")
+    shared = [line for name in files for line in _expanded(name, done)]
     lines = [f"#define UNIT_NBYTES {UNIT_NBYTES}", *shared]
     for name in KERNELS:
         lines += [f"namespace in_{name} {{", *_expanded(f"{name}.cu", done), "}"]

@@ -2,28 +2,30 @@
 //
 // Floats must be added in the order of the host, or the last bits differ, so a row is one chain: one thread takes one
 // row, or one part of it where complex numbers lie interleaved (parts = 2). Rows of 4 or 8-byte floats, aligned so.
+// own_nan: the bits of what the host makes of an invalid operation. later_nan: whether of two NaNs it keeps the later.
 //
 // Traffic for each byte: one read, one written, by a thread in a row of its own: lines are used whole, out of L1, as
 // long as it holds one for each thread. Latency of the additions bounds short batches of long rows.
-#include "common.cuh"
+#include "floats.cuh"
 
-template <typename Float> GPU void add_up(const Float *from, Float *to, i64 n, i64 step) {
+template <typename Float> GPU void add_up(const Float *from, Float *to, i64 n, i64 step, i64 own_nan, i64 later_nan) {
     Float sum = 0;
     for (i64 k = 0; k < n; k += step) {
         // The first is taken as it is: 0 + -0.0 would be 0.0.
-        sum = k == 0 ? from[k] : sum + from[k];
+        sum = k == 0 ? from[k] : later_nan ? add(from[k], sum, own_nan) : add(sum, from[k], own_nan);
         to[k] = sum;
     }
 }
 
-extern "C" __global__ void running_sums(i64 n_rows, i64 n_floats, i64 itemsize, i64 parts, const void *src, void *dst) {
+extern "C" __global__ void running_sums(i64 n_rows, i64 n_floats, i64 itemsize, i64 parts, i64 own_nan, i64 later_nan,
+                                        const void *src, void *dst) {
     for (i64 chain = thread_index(); chain < n_rows * parts; chain += thread_count()) {
         i64 row = chain / parts, part = chain % parts;
         i64 start = row * n_floats + part;
         if (itemsize == 4) {
-            add_up((const float *)src + start, (float *)dst + start, n_floats - part, parts);
+            add_up((const float *)src + start, (float *)dst + start, n_floats - part, parts, own_nan, later_nan);
         } else {
-            add_up((const double *)src + start, (double *)dst + start, n_floats - part, parts);
+            add_up((const double *)src + start, (double *)dst + start, n_floats - part, parts, own_nan, later_nan);
         }
     }
 }

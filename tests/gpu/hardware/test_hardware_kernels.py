@@ -10,7 +10,9 @@ import pytest
 from tests.gpu.hardware.on_device import DeviceKernels
 from tests.kernels.launching import DEVICE, SUMS
 from tests.kernels.test_blosc_parse import *  # noqa: F403
+from tests.kernels.test_calculate import *  # noqa: F403
 from tests.kernels.test_copy_streams import *  # noqa: F403
+from tests.kernels.test_differences import test_rows_of_any_length as test_differences  # noqa: F401
 from tests.kernels.test_find_written import *  # noqa: F403
 from tests.kernels.test_gather_box import *  # noqa: F403
 from tests.kernels.test_gather_points import *  # noqa: F403
