@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from gzarr.backend import Array, Backend, Chain, Fields, Work
+from gzarr.backend import Array, Backend, Bulk, Chain, Fields, Work
 from gzarr.changes import announce
 from gzarr.chunk_cache import ArrayChunks, Place
 from gzarr.cpu.backend import CpuBackend
@@ -97,6 +97,10 @@ def read(jobs: Sequence[ReadJob]) -> None:
     """Carry out reads. Raises: ChunkError for damaged chunks, StoreError."""
     for job in jobs:
         io = job.io
+        bulk = _bulk(job)
+        if bulk is not None:
+            io.backend.run(partial(_read_piece, job, bulk), bulk.pieces(), bulk.work)
+            continue
         io.backend.run(partial(_read_wave, job), *_waves_and_work(io, job.plan, job.out))
 
 
@@ -149,6 +153,20 @@ def _by_chain(io: ArrayIO, parts: Sequence[Part]) -> Iterable[tuple[Chain, Seque
 
 def _taken(items: Sequence[T], positions: Sequence[int]) -> Sequence[T]:
     return items if len(positions) == len(items) else [items[i] for i in positions]
+
+
+def _bulk(job: ReadJob) -> Bulk | None:
+    """How the backend reads the job without a `Part` for each chunk, or None."""
+    io = job.io
+    if job.plan.nparts == 1 or not io.uniform or io.cache is not None or job.fields is not None:
+        return None
+    return io.backend.bulk(io.store, io.layout, io.chain(()), job.plan, job.out)
+
+
+def _read_piece(job: ReadJob, bulk: Bulk, piece: Any) -> None:
+    left = bulk.read(piece)
+    if left:
+        _read_wave(job, left)
 
 
 def _read_wave(job: ReadJob, wave: Wave) -> None:

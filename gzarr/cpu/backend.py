@@ -23,12 +23,13 @@ from gzarr.codecs.registry import registered_factory
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.config import config
 from gzarr.cpu import direct
+from gzarr.cpu.bulk import Bulk, make_bulk
 from gzarr.cpu.codecs import TABLE
 from gzarr.cpu.loading import load_host, load_windows
 from gzarr.cpu.sharding import codecs_for
 from gzarr.errors import CodecError
-from gzarr.layout import Located
-from gzarr.plan import Part
+from gzarr.layout import Layout, Located
+from gzarr.plan import Part, Plan
 from gzarr.storage.base import Buffer, Store
 
 #: From so many bytes of a chunk on, decoding it takes long enough for threads to pay.
@@ -110,6 +111,10 @@ class CpuBackend:
             if fields is not None:
                 chunk = chunk[fields]
             out[part.out] = chunk[part.inside]
+
+    def bulk(self, store: Store, layout: Layout, chain: Chain, plan: Plan, out: Array) -> Bulk | None:
+        """Read many small chunks by the compiled loop; None if it is not for these."""
+        return make_bulk(store, layout, chain, plan, out, thread_count())
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks into arrays of their own; a missing chunk is filled. Raises: CodecError(index)."""
@@ -305,7 +310,7 @@ def _takes_long(task: Callable[[T], None], waves: Iterator[T], work: Work) -> bo
         task(first)
     n = min(work.nchunks, work.wave_nchunks)
     each = (perf_counter() - started) / n
-    return each >= THREADED_CHUNK_S and each * (work.nchunks - n) >= THREADED_WORK_S
+    return (work.unlocked or each >= THREADED_CHUNK_S) and each * (work.nchunks - n) >= THREADED_WORK_S
 
 
 def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int) -> None:

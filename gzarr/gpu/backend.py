@@ -35,8 +35,8 @@ from gzarr.gpu.memory import OverLimitError
 from gzarr.gpu.plan import DevicePlan, make_device_plan
 from gzarr.gpu.reader import Reader, is_on_host, on_host, phase_of, streams_of
 from gzarr.gpu.streams import upload_rows, upload_streams
-from gzarr.layout import Located
-from gzarr.plan import Part
+from gzarr.layout import Layout, Located
+from gzarr.plan import Part, Plan
 from gzarr.storage.base import Buffer, Store
 
 #: Share of the free device memory that waves may use if the caller does not say: the rest is the caller's.
@@ -191,6 +191,9 @@ class GpuBackend:
                     error.index += start
                     raise
                 start, size = (start + size, size) if fits else (start, size // 2)
+
+    def bulk(self, store: Store, layout: Layout, chain: Chain, plan: Plan, out: Array) -> None:
+        """Nothing: `load` and `place` take many chunks at once."""
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks on the host, where writes are put together. Raises: CodecError(index)."""
