@@ -300,6 +300,10 @@ class Sharded:
         index = self._index(store, source, level)
         return 0 if index is None else int(np.count_nonzero(index.reshape(-1, 2)[:, 0] != MISSING))
 
+    def forget(self, key: str) -> None:
+        """Drop what is kept of an object's own index."""
+        self._forget((key, 0, None))
+
     @property
     def is_flat(self) -> bool:
         """Whether shards hold chunks, no further shards, and no codecs are around them."""

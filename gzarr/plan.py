@@ -61,11 +61,12 @@ class RangeSpans(Sequence[Span]):
     def columns(self) -> tuple[Indices, Indices, Indices, Indices]:
         """For every span: chunk, first element within the chunk, place of that in the result, number of elements."""
         start, step, size = self._wanted
-        chunk = np.arange(self._first, self._first + self._n)
-        out = -((start - chunk * self._axis.length) // step)
-        out[0] = 0
-        count = np.diff(out, append=size)
-        return chunk, start + out * step - chunk * self._axis.length, out, count
+        chunks = np.arange(self._first, self._first + self._n + 1)
+        lows = chunks * self._axis.length - start
+        places = lows.copy() if step == 1 else -(-lows // step)
+        places[0], places[-1] = 0, size
+        out = places[:-1]
+        return chunks[:-1], out * step - lows[:-1], out, places[1:] - out
 
     @property
     def step(self) -> int:

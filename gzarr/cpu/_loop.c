@@ -41,6 +41,7 @@ static struct {
     size_t (*ZSTD_freeDCtx)(void *);
     size_t (*ZSTD_decompressDCtx)(void *, void *, size_t, const void *, size_t);
     unsigned long long (*ZSTD_getFrameContentSize)(const void *, size_t);
+    size_t (*ZSTD_findFrameCompressedSize)(const void *, size_t);
     int (*LZ4_decompress_safe)(const char *, char *, int, int);
     uint32_t (*crc32c_value)(const uint8_t *, size_t);
 } lib;
@@ -174,8 +175,10 @@ static bool add_axis(const Call *call, const Span *span, int a, Copy *copy) {
 
 static int64_t width(const Axis *axis) { return axis->dst < 0 ? -axis->dst : axis->dst; }
 
-/* Put the axes in the order of the result's memory and merge those that are one: fewer, longer copies. */
+/* Put the axes in the order of the result's memory and merge those that are one: fewer, longer copies.
+ * fill: the source is one element for all. */
 static void simplify(Copy *copy, bool fill) {
+    for (int i = 0; fill && i < copy->n; i++) copy->axis[i].src = 0;
     for (int i = 1; i < copy->n; i++)
         for (int j = i; j > 0 && width(&copy->axis[j - 1]) < width(&copy->axis[j]); j--) {
             Axis axis = copy->axis[j];
@@ -327,6 +330,13 @@ static uint32_t number(const char *at) {
     return value;
 }
 
+/* Whether a frame claims the chunk's size, or none, as of encoders that stream, and is the only one. */
+static bool frame_is_plain(const char *data, size_t size, int64_t nbytes) {
+    const unsigned long long claimed = lib.ZSTD_getFrameContentSize(data, size), unknown = -1;
+    if (claimed != unknown) return claimed == (unsigned long long)nbytes;
+    return lib.ZSTD_findFrameCompressedSize(data, size) == size;
+}
+
 /* Decode a chunk to exactly its size. False for anything that the Python path should look at. */
 static bool decode(const Job *job, const char *data, int64_t size, char *to, State *state) {
     switch (job->codec) {
@@ -334,7 +344,7 @@ static bool decode(const Job *job, const char *data, int64_t size, char *to, Sta
             if (size < BLOSC_HEADER || number(data + 4) != job->nbytes || number(data + 12) != size) return false;
             return lib.blosc_decompress_ctx(data, to, (size_t)job->nbytes, 1) == job->nbytes;
         case ZSTD:
-            if (lib.ZSTD_getFrameContentSize(data, (size_t)size) != (unsigned long long)job->nbytes) return false;
+            if (!frame_is_plain(data, (size_t)size, job->nbytes)) return false;
             if (!state->zstd && !(state->zstd = lib.ZSTD_createDCtx())) return false;
             /* an error is a size that no chunk has */
             return lib.ZSTD_decompressDCtx(state->zstd, to, (size_t)job->nbytes, data, (size_t)size) ==
@@ -445,7 +455,8 @@ static bool has_decoder(const Job *job) {
         case BLOSC:
             return lib.blosc_decompress_ctx != NULL;
         case ZSTD:
-            return lib.ZSTD_createDCtx && lib.ZSTD_freeDCtx && lib.ZSTD_decompressDCtx && lib.ZSTD_getFrameContentSize;
+            return lib.ZSTD_createDCtx && lib.ZSTD_freeDCtx && lib.ZSTD_decompressDCtx &&
+                   lib.ZSTD_getFrameContentSize && lib.ZSTD_findFrameCompressedSize;
         case LZ4:
             return lib.LZ4_decompress_safe != NULL;
     }
@@ -533,15 +544,17 @@ static PyObject *loop_do(PyObject *module, PyObject *args) {
 
 /* bind(addresses): of the functions of `lib`, in its order; 0 for one that is not there. */
 static PyObject *loop_bind(PyObject *module, PyObject *args) {
-    unsigned long long at[7];
-    if (!PyArg_ParseTuple(args, "(KKKKKKK)", &at[0], &at[1], &at[2], &at[3], &at[4], &at[5], &at[6])) return NULL;
+    unsigned long long at[8];
+    if (!PyArg_ParseTuple(args, "(KKKKKKKK)", &at[0], &at[1], &at[2], &at[3], &at[4], &at[5], &at[6], &at[7]))
+        return NULL;
     lib.blosc_decompress_ctx = (int (*)(const void *, void *, size_t, int))(uintptr_t)at[0];
     lib.ZSTD_createDCtx = (void *(*)(void))(uintptr_t)at[1];
     lib.ZSTD_freeDCtx = (size_t(*)(void *))(uintptr_t)at[2];
     lib.ZSTD_decompressDCtx = (size_t(*)(void *, void *, size_t, const void *, size_t))(uintptr_t)at[3];
     lib.ZSTD_getFrameContentSize = (unsigned long long (*)(const void *, size_t))(uintptr_t)at[4];
-    lib.LZ4_decompress_safe = (int (*)(const char *, char *, int, int))(uintptr_t)at[5];
-    lib.crc32c_value = (uint32_t(*)(const uint8_t *, size_t))(uintptr_t)at[6];
+    lib.ZSTD_findFrameCompressedSize = (size_t(*)(const void *, size_t))(uintptr_t)at[5];
+    lib.LZ4_decompress_safe = (int (*)(const char *, char *, int, int))(uintptr_t)at[6];
+    lib.crc32c_value = (uint32_t(*)(const uint8_t *, size_t))(uintptr_t)at[7];
     Py_RETURN_NONE;
 }
 

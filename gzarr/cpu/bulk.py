@@ -31,7 +31,7 @@ from gzarr.plan import BoxPlan, Part, PointPlan, PointTable, RangeSpans, Span
 from gzarr.storage.base import Store
 
 #: Fewer chunks are not worth the tables.
-MIN_NCHUNKS = 4
+MIN_NCHUNKS = 6
 #: Chunks of one piece at most, and decoded bytes: a signal waits until the piece is done.
 PIECE_NCHUNKS, PIECE_NBYTES = 256, 1 << 22
 #: Pieces that each thread should get, so that one that is slow does not hold up the others.
@@ -157,15 +157,25 @@ class Bulk:
             return self._do(piece, self.prefix + self.names.keys.prefix)
         key = self.layout.key(piece.shard)
         before = self.store.generation(key)
+        kept = self.layout.known_generation(key) == before
+        left = self._read_shard(self.layout, piece, before)
+        # Ranges and the index they came from must be of one version of the shard. What is left of one depends on its
+        # other parts: the usual path may read it in another way if many are wanted.
+        if left or self.store.generation(key) != before:
+            left = self._all(piece)
+        if left and not kept:  # the usual path shall find what it would have found
+            self.layout.forget(key)
+        return left
+
+    def _read_shard(self, layout: Sharded, piece: Piece, generation: object | None) -> Left:
+        shard = piece.shard or ()
         try:
-            index = self.layout.index(self.store, piece.shard, before)
+            index = layout.index(self.store, shard, generation)
         except CodecError:  # the usual path says what is wrong
             return self._all(piece)
-        if index is not None and before is None:  # it has just come
+        if index is not None and generation is None:  # it has just come
             return self._all(piece)
-        left = self._do(piece, self.prefix + self.names.keys.encode(piece.shard), index, in_shard=True)
-        # Ranges and the index they came from must be of one version of the shard.
-        return left if self.store.generation(key) == before else self._all(piece)
+        return self._do(piece, self.prefix + self.names.keys.encode(shard), index, in_shard=True)
 
     def _do(self, piece: Piece, path: str, index: ShardIndex | None = None, *, in_shard: bool = False) -> Left:
         loop = native.loop()

@@ -21,6 +21,7 @@ _FUNCTIONS: Mapping[str, str] = {
     "ZSTD_freeDCtx": "numcodecs.zstd",
     "ZSTD_decompressDCtx": "numcodecs.zstd",
     "ZSTD_getFrameContentSize": "numcodecs.zstd",
+    "ZSTD_findFrameCompressedSize": "numcodecs.zstd",
     "LZ4_decompress_safe": "numcodecs.lz4",
     "crc32c_value": "google_crc32c._crc32c",
 }
@@ -29,8 +30,8 @@ _CODECS: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "bytes": (0, ()),
     "blosc": (1, ("blosc_decompress_ctx",)),
     "numcodecs.blosc": (1, ("blosc_decompress_ctx",)),
-    "zstd": (2, tuple(_FUNCTIONS)[1:5]),
-    "numcodecs.zstd": (2, tuple(_FUNCTIONS)[1:5]),
+    "zstd": (2, tuple(_FUNCTIONS)[1:6]),
+    "numcodecs.zstd": (2, tuple(_FUNCTIONS)[1:6]),
     "numcodecs.lz4": (3, ("LZ4_decompress_safe",)),
 }
 
