@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the compiled loop is optional, and one build of it serves every Python from 3.11 on."""
+"""What pyproject.toml cannot say: the compiled loop is optional, and one build serves every Python from 3.11 on."""
 
 import sys
 import sysconfig

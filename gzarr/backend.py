@@ -87,14 +87,12 @@ class Chain(NamedTuple):
 
 
 class Bulk(Protocol):
-    """A read that a backend does in pieces, without making a `Part` for every chunk.
-
-    Attributes:
-        work: how much there is to do.
-    """
+    """A read that a backend does in pieces, without making a `Part` for every chunk."""
 
     @property
-    def work(self) -> Work: ...
+    def work(self) -> Work:
+        """How much there is to do."""
+        ...
 
     def pieces(self) -> Iterable[Any]:
         """All there is to do, for `read`."""

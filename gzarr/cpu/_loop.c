@@ -16,7 +16,6 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,12 +24,11 @@
 #error "frame headers are read as little-endian numbers"
 #endif
 
-enum { MAX_NDIM = 32 };
+enum { MAX_NDIM = 32, MAX_PATH = 4096 };
 enum { PLAIN, BLOSC, ZSTD, LZ4 };
 enum { PLACED, LEFT };
 
 static const uint64_t MISSING = UINT64_MAX;
-static const int64_t MIN_BUFFER = 1 << 12;
 static const int64_t BLOSC_HEADER = 16, LZ4_HEADER = 4, CHECKSUM = 4;
 
 /* -- decoders -------------------------------------------------------------------------------------------------- */
@@ -111,27 +109,14 @@ typedef struct {
     char *dst;
 } Copy;
 
+/* What a call uses from part to part. */
 typedef struct {
-    char *data;
-    int64_t size;
-} Memory;
-
-/* What a call reuses from part to part. */
-typedef struct {
-    Memory encoded, decoded, path;
+    char *encoded, *decoded; /* max_encoded and nbytes bytes of the caller's scratch memory */
     void *zstd;
     int fd; /* of the shard */
     int64_t fd_size;
+    char path[MAX_PATH];
 } State;
-
-static bool reserve(Memory *memory, int64_t size) {
-    if (memory->data && memory->size >= size) return true;
-    if (size < MIN_BUFFER) size = MIN_BUFFER;
-    free(memory->data);
-    memory->data = malloc((size_t)size);
-    memory->size = memory->data ? size : 0;
-    return memory->data != NULL;
-}
 
 /* -- copying --------------------------------------------------------------------------------------------------- */
 
@@ -151,23 +136,22 @@ static bool list_fits(const Call *call, int64_t at, int64_t count, int64_t lengt
 /* Add the axis of a span to a copy. False if it leaves the chunk or the result. */
 static bool add_axis(const Call *call, const Span *span, int a, Copy *copy) {
     const Job *job = call->job;
-    const int64_t src = job->chunk_stride[a], dst = job->out_stride[a];
-    Axis axis = {span->count, src * span->in_step, dst * span->out_step, NULL, NULL};
+    Axis axis = {.n = span->count, .src = job->chunk_stride[a], .dst = job->out_stride[a]};
     if (span->in_list >= 0) {
         if (!list_fits(call, span->in_list, span->count, job->chunk_shape[a])) return false;
         axis.in = call->lists + span->in_list;
-        axis.src = src;
     } else {
         if (!steps_fit(span->in_start, span->in_step, span->count, job->chunk_shape[a])) return false;
-        copy->src_start += src * span->in_start;
+        copy->src_start += axis.src * span->in_start;
+        if (span->count > 1) axis.src *= span->in_step;
     }
     if (span->out_list >= 0) {
         if (!list_fits(call, span->out_list, span->count, job->out_shape[a])) return false;
         axis.out = call->lists + span->out_list;
-        axis.dst = dst;
     } else {
         if (!steps_fit(span->out_start, span->out_step, span->count, job->out_shape[a])) return false;
-        copy->dst += dst * span->out_start;
+        copy->dst += axis.dst * span->out_start;
+        if (span->count > 1) axis.dst *= span->out_step;
     }
     if (span->count > 1 || axis.in || axis.out) copy->axis[copy->n++] = axis;
     return true;
@@ -273,11 +257,11 @@ static int open_regular(const char *path, int64_t *size) {
     return fd;
 }
 
-static bool make_path(const Call *call, const int64_t *coords, Memory *path) {
+static bool make_path(const Call *call, const int64_t *coords, char *path) {
     const int64_t ndim = call->job->ndim;
-    if (!reserve(path, call->path_length + 21 * ndim + 1)) return false;
-    char *at = path->data + call->path_length;
-    memcpy(path->data, call->path, (size_t)call->path_length);
+    if (call->path_length + 21 * ndim >= MAX_PATH) return false;
+    char *at = path + call->path_length;
+    memcpy(path, call->path, (size_t)call->path_length);
     for (int64_t a = 0; a < ndim; a++) {
         char digits[20];
         int n = 0;
@@ -290,18 +274,17 @@ static bool make_path(const Call *call, const int64_t *coords, Memory *path) {
     return true;
 }
 
-/* Read what is stored of a chunk, into `into` if it is as long as that is, else into the encoded buffer. */
+/* Read what is stored of a chunk, into `into` if that is given, else into the encoded buffer. */
 static Found take(const Job *job, int fd, int64_t start, int64_t size, char *into, State *state, char **data) {
     const bool fits = job->codec == PLAIN ? size == job->nbytes + CHECKSUM * job->checksum : size <= job->max_encoded;
     if (!fits) return ODD;
-    if (!into && !reserve(&state->encoded, size)) return ODD;
-    *data = into ? into : state->encoded.data;
+    *data = into ? into : state->encoded;
     return read_exactly(fd, *data, size, start) ? FOUND : ODD;
 }
 
 static Found fetch_file(const Call *call, const int64_t *coords, char *into, State *state, char **data, int64_t *size) {
-    if (!make_path(call, coords, &state->path)) return ODD;
-    const int fd = open_regular(state->path.data, size);
+    if (!make_path(call, coords, state->path)) return ODD;
+    const int fd = open_regular(state->path, size);
     if (fd < 0) return fd == -1 ? ABSENT : ODD;
     const Found found = take(call->job, fd, 0, *size, into, state, data);
     close(fd);
@@ -310,9 +293,11 @@ static Found fetch_file(const Call *call, const int64_t *coords, char *into, Sta
 
 static Found fetch_entry(const Call *call, const int64_t *coords, char *into, State *state, char **data, int64_t *size) {
     if (!call->index) return ABSENT;
-    int64_t at = 0;
-    for (int64_t a = 0; a < call->job->ndim; a++) at += (coords[a] - call->window->origin[a]) * call->window->entry[a];
-    if (at < 0 || at >= call->n_index) return ODD;
+    const Window *window = call->window;
+    uint64_t at = 0;
+    for (int64_t a = 0; a < call->job->ndim; a++)
+        at += ((uint64_t)coords[a] - (uint64_t)window->origin[a]) * (uint64_t)window->entry[a];
+    if (at >= (uint64_t)call->n_index) return ODD;
     const uint64_t start = call->index[2 * at], length = call->index[2 * at + 1];
     if (start == MISSING) return ABSENT;
     if (state->fd == -1) state->fd = open_regular(call->path, &state->fd_size);
@@ -382,8 +367,7 @@ static Found load(const Call *call, const int64_t *coords, char *into, State *st
     }
     *chunk = data;
     if (!plain) {
-        if (!into && !reserve(&state->decoded, job->nbytes)) return ODD;
-        *chunk = into ? into : state->decoded.data;
+        *chunk = into ? into : state->decoded;
         if (!decode(job, data, size, *chunk, state)) return ODD;
     }
     if (job->swap) swap_bytes(*chunk, job->nbytes, job->swap);
@@ -429,9 +413,9 @@ static int do_points(const Call *call, int64_t row, State *state) {
     return copy_points(call, first, last, found == ABSENT ? NULL : chunk) ? PLACED : LEFT;
 }
 
-static int64_t do_all(const Call *call, int64_t first, int64_t n, char *status) {
+static int64_t do_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch) {
     int (*const do_one)(const Call *, int64_t, State *) = call->job->npoints < 0 ? do_box : do_points;
-    State state = {.fd = -1};
+    State state = {.encoded = scratch, .decoded = scratch + call->job->max_encoded, .fd = -1};
     int64_t left = 0;
     for (int64_t i = 0; i < n; i++) {
         status[i] = (char)do_one(call, first + i, &state);
@@ -439,9 +423,6 @@ static int64_t do_all(const Call *call, int64_t first, int64_t n, char *status) 
     }
     if (state.fd >= 0) close(state.fd);
     if (state.zstd) lib.ZSTD_freeDCtx(state.zstd);
-    free(state.encoded.data);
-    free(state.decoded.data);
-    free(state.path.data);
     return left;
 }
 
@@ -474,7 +455,8 @@ static bool job_is_sound(const Job *job) {
         last += (job->chunk_shape[a] - 1) * job->chunk_stride[a];
         if (last > job->nbytes) return false;
     }
-    return job->max_encoded >= 0 && job->max_encoded <= INT32_MAX && job->swap >= 0 && has_decoder(job);
+    return job->max_encoded >= job->nbytes + CHECKSUM && job->max_encoded <= INT32_MAX && job->swap >= 0 &&
+           job->swap <= job->itemsize && has_decoder(job);
 }
 
 static bool box_is_sound(const Call *call, int64_t n_spans, int64_t first, int64_t n) {
@@ -488,16 +470,17 @@ static bool box_is_sound(const Call *call, int64_t n_spans, int64_t first, int64
     return first >= 0 && first <= parts && n <= parts - first;
 }
 
-/* do(job, window, table0, table1, table2, table3, path, index, fill, first, status) */
+/* do(job, window, table0, table1, table2, table3, path, index, fill, first, scratch, status) */
 static PyObject *loop_do(PyObject *module, PyObject *args) {
-    Py_buffer job, window, table[4], path, index, fill, status;
+    Py_buffer job, window, table[4], path, index, fill, scratch, status;
     long long first, left = -1;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*z*y*Lw*", &job, &window, &table[0], &table[1], &table[2], &table[3],
-                          &path, &index, &fill, &first, &status))
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*z*y*Lw*w*", &job, &window, &table[0], &table[1], &table[2], &table[3],
+                          &path, &index, &fill, &first, &scratch, &status))
         return NULL;
     const Job *j = job.buf;
     const Py_ssize_t word = sizeof(int64_t);
-    bool sound = job.len == sizeof(Job) && window.len == sizeof(Window) && job_is_sound(j) && fill.len == j->itemsize;
+    bool sound = job.len == sizeof(Job) && window.len == sizeof(Window) && job_is_sound(j) &&
+                 fill.len == j->itemsize && scratch.len >= j->max_encoded + j->nbytes;
     Call call = {
         .job = j,
         .window = window.buf,
@@ -525,7 +508,7 @@ static PyObject *loop_do(PyObject *module, PyObject *args) {
     }
     if (sound) {
         Py_BEGIN_ALLOW_THREADS
-        left = do_all(&call, first, status.len, status.buf);
+        left = do_all(&call, first, status.len, status.buf, scratch.buf);
         Py_END_ALLOW_THREADS
     }
     for (int i = 0; i < 4; i++) PyBuffer_Release(&table[i]);
@@ -534,6 +517,7 @@ static PyObject *loop_do(PyObject *module, PyObject *args) {
     PyBuffer_Release(&path);
     if (index.obj) PyBuffer_Release(&index);
     PyBuffer_Release(&fill);
+    PyBuffer_Release(&scratch);
     PyBuffer_Release(&status);
     if (!sound) {
         PyErr_SetString(PyExc_ValueError, "the tables of a read do not fit each other");

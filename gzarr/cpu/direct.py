@@ -120,7 +120,7 @@ def place(direct: Direct, buffers: Sequence[Any], parts: Sequence[Part], out: An
     elif type(out) not in PLAIN_ARRAYS or out.dtype.hasobject:
         _place_each(direct, partial(_large_piece, direct, fields, None, _fresh), buffers, parts, (out, fill))
     else:
-        with _lent_scratch() as scratch:
+        with lent_scratch() as scratch:
             _place_each(direct, partial(_large_piece, direct, fields, out, scratch.room), buffers, parts, (out, fill))
 
 
@@ -247,7 +247,7 @@ _kept = _Kept()
 
 
 @contextmanager
-def _lent_scratch() -> Iterator[_Scratch]:
+def lent_scratch() -> Iterator[_Scratch]:
     """The scratch memory of the calling thread.
 
     Meanwhile the thread has none: a read in the midst of another, as a signal handler or a finalizer may begin one,

@@ -83,7 +83,7 @@ class Readable(Protocol):
 def reads_past(cls: type[Store], verb: str) -> bool:
     """Whether a subclass changes how objects are read, but not a verb that its base has for reading in another way.
 
-    verb: "opened", "local_file" or "local_prefix". What the subclass does (decrypt, count, keep) would then be passed by.
+    verb: "opened", "local_file", "local_prefix". What the subclass does (decrypt, count, keep) would then be passed by.
     """
     owners = [next(i for i, base in enumerate(cls.__mro__) if name in vars(base)) for name in ("get_one", "get_many")]
     return all(verb not in vars(base) for base in cls.__mro__[: min(owners) + 1])

@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -408,8 +409,7 @@ def test_an_interrupt_is_taken_between_pieces(tmp_path: Path) -> None:
     timer = threading.Timer(0.1, signal.raise_signal, (signal.SIGINT,))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        for _ in range(100):
-            array[...]
+        deque((array[...] for _ in range(100)), maxlen=0)
     timer.join()
 
 
@@ -419,8 +419,7 @@ def test_many_threads_and_a_fork(tmp_path: Path) -> None:
     found: list[bool] = []
 
     def read() -> None:
-        for _ in range(10):
-            found.append(bool((array[...] == model).all() and (other[...] == model).all()))
+        found.extend(bool((array[...] == model).all() and (other[...] == model).all()) for _ in range(10))
 
     with config.set({"threading.max_workers": 3}):
         threads = [threading.Thread(target=read) for _ in range(4)]
@@ -487,7 +486,9 @@ def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) 
             array.get_orthogonal_selection(([3, 5, 4, 69], slice(None), slice(None)), out=out[:4])
         else:
             array.get_basic_selection(..., out=out)
-    args = [bytes(arg) if isinstance(arg, np.ndarray) else arg for arg in calls[0]]
+    args = list(calls[0])
+    args[7] = None if args[7] is None else bytes(args[7])
+    args[10] = bytearray(len(args[10]))  # with guards around it
     for _ in range(data.draw(st.integers(1, 3))):
         position = data.draw(st.sampled_from([0, 1, 2, 3, 7]))
         table = bytearray(args[position] or b"")
@@ -500,7 +501,7 @@ def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) 
         if data.draw(st.integers(0, 9)) == 0:
             del table[data.draw(st.integers(0, len(table))) :]
         args[position] = bytes(table) if args[position] is not None else None
-    args[-2] = data.draw(st.one_of(st.just(args[-2]), st.integers(-5, 100)))
+    args[9] = data.draw(st.one_of(st.just(args[9]), st.integers(-5, 100)))
     try:
         n_left = native._loaded()[0].do(*args)
     except ValueError:
@@ -521,7 +522,8 @@ def build_sanitized(target: Path) -> str | None:
         preloads.append(found.stdout.strip())
     if not all(Path(path).is_absolute() for path in preloads):
         return None
-    flags = "-std=c11 -O1 -g -shared -fPIC -Wall -Wextra -Werror -Wno-unused-parameter -fno-omit-frame-pointer".split()
+    flags = ["-std=c11", "-O1", "-g", "-shared", "-fPIC", "-fno-omit-frame-pointer"]
+    flags += ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"]
     flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64"]
     source = str(ROOT / "gzarr" / "cpu" / "_loop.c")
     include = sysconfig.get_path("include")
@@ -584,8 +586,8 @@ from gzarr.cpu import bulk
 import gzarr
 z = gzarr.zeros((64, 64), chunks=(2, 64), dtype="i4", store=sys.argv[2])
 made = bulk._job
-def larger(direct, number, swap, separator, out, npoints):
-    return made(direct, number, swap, separator, np.zeros((64, 64), "i4")[::-1], npoints)
+def larger(direct, how, out, npoints):
+    return made(direct, how, np.zeros((64, 64), "i4")[::-1], npoints)
 bulk.MIN_NCHUNKS = 1
 bulk._job = larger
 z[...]
