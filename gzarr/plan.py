@@ -181,9 +181,9 @@ class BoxPlan:
         for spans, axis, owner_axis in zip(self.axes, self.grid, objects, strict=True):
             chunks = spans.columns()[0] if isinstance(spans, RangeSpans) else np.array([span.chunk for span in spans])
             owners = owner_axis.locate_all(axis.starts_of(chunks))
-            firsts = np.flatnonzero(np.diff(owners, prepend=-1))
-            counts = np.diff(firsts, append=owners.size)
-            found.append(list(zip(owners[firsts].tolist(), firsts.tolist(), counts.tolist(), strict=True)))
+            firsts = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist()]
+            counts = [b - a for a, b in pairwise([*firsts, owners.size])]
+            found.append(list(zip(owners[firsts].tolist(), firsts, counts, strict=True)))
         return found
 
 

@@ -64,9 +64,11 @@ class CpuBackend:
 
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
         """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""
-        placement = tuple(Placement(step.spec.name, "host", "the array is on the CPU") for step in steps)
         codecs = codecs_for(steps)
-        return Chain(chunk, codecs, placement, direct=direct.make_direct(steps, codecs))
+        found = direct.make_direct(steps, codecs)
+        many = ", many local chunks at once in compiled code" if found is not None and found.number is not None else ""
+        placement = tuple(Placement(step.spec.name, "host", f"the array is on the CPU{many}") for step in steps)
+        return Chain(chunk, codecs, placement, direct=found)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An uninitialized NumPy array."""

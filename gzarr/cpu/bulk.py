@@ -21,19 +21,22 @@ from gzarr.backend import Array, Chain, Work
 from gzarr.codecs.spec import fill_of
 from gzarr.cpu import native
 from gzarr.cpu.direct import PLAIN_ARRAYS, Direct, lent_scratch
-from gzarr.cpu.tables import MAX_NDIM, Boxes, Piece, Rows, make_window
+from gzarr.cpu.tables import MAX_NDIM, Boxes, Piece, Rows, Tables, make_window
 from gzarr.errors import CodecError
 from gzarr.keys import Coords
 from gzarr.layout import Layout, Names, Sharded, ShardIndex
 from gzarr.plan import BoxPlan, Part, PointPlan, RangeSpans, Span
 from gzarr.storage.base import Store
 
-#: Fewer chunks are not worth the tables.
-MIN_NCHUNKS = 6
+#: Fewer chunks are not worth the tables, which take 40 us, in shards 100 (measured with lz4 chunks of 40 kB).
+MIN_NCHUNKS, MIN_NCHUNKS_SHARDED = 6, 24
+#: Nor is it worth checking the version of a shard for fewer chunks of it.
+MIN_NCHUNKS_OF_SHARD = 6
 #: Chunks of one piece at most, and decoded bytes: a signal waits until the piece is done.
 PIECE_NCHUNKS, PIECE_NBYTES = 256, 1 << 22
-#: Pieces that each thread should get, so that one that is slow does not hold up the others.
-_PIECES_PER_THREAD = 4
+#: Pieces that each thread should get, so that one that is slow does not hold up the others; but no smaller ones than
+#: these: a piece costs 5 us besides its chunks, one of a shard, whose version is checked, 40.
+_PIECES_PER_THREAD, _MIN_PIECE, _MIN_PIECE_OF_SHARD = 4, 8, 32
 #: Larger chunks are not for the loop: a thread keeps scratch memory for two of them.
 _MAX_NBYTES = 1 << 24
 #: Encoded chunks are hardly ever larger than decoded ones; one that is by an eighth and this is left.
@@ -53,9 +56,10 @@ class Bulk:
         prefix: what the paths of the array's files begin with.
         parts: what is wanted of them.
         all: the pieces, uncut.
+        piece_nchunks: how many parts a piece may have.
         work: how much there is to do.
         out: the result: it must live as long as its address is used.
-        job, fill: the loop's table of what all pieces have in common, and the fill value.
+        job, tables, fill: what the loop is told for all pieces.
         scratch_nbytes: memory that the loop needs besides.
         window: of chunks that are files.
         given_up: shards that the loop has left. The usual path does all that is wanted of them, knowing nothing: how it
@@ -68,9 +72,11 @@ class Bulk:
     prefix: str
     parts: Boxes | Rows
     all: Iterator[Piece]
+    piece_nchunks: int
     work: Work
     out: Array
     job: bytes
+    tables: Tables
     fill: bytes
     scratch_nbytes: int
     window: bytes
@@ -78,7 +84,7 @@ class Bulk:
 
     def pieces(self) -> Iterator[Piece]:
         """All there is to do, once."""
-        return (piece for whole in self.all for piece in whole.cut(self.work.wave_nchunks))
+        return (piece for whole in self.all for piece in whole.cut(self.piece_nchunks))
 
     def read(self, piece: Piece) -> Left:
         """Read a piece into the result, all but the parts that are returned. Raises: StoreError."""
@@ -121,7 +127,7 @@ class Bulk:
         status = bytearray(piece.n)
         with lent_scratch() as scratch:
             room = scratch.room(self.scratch_nbytes)
-            n_left = loop.do(self.job, window, *self.parts.tables, *where, room, status)
+            n_left = loop.do(self.job, window, *self.tables, *where, room, status)
         return self._left(piece, [i for i, left in enumerate(status) if left]) if n_left else []
 
     def _left(self, piece: Piece, numbers: Sequence[int]) -> Left:
@@ -148,16 +154,21 @@ def make_bulk(
         n_threads: how many threads will share the work.
     """
     direct: Direct | None = chain.direct
-    if plan.nparts < MIN_NCHUNKS or direct is None or direct.number is None or native.loop() is None:
+    least = MIN_NCHUNKS_SHARDED if isinstance(layout, Sharded) else MIN_NCHUNKS
+    if plan.nparts < least or direct is None or direct.number is None or native.loop() is None:
         return None
     swap = _swapped(direct.dtype, chain.chunk.dtype)
     names, prefix = _files(store, layout)
     if swap is None or names is None or not _suits(direct, chain, plan, out):
         return None
     parts = Boxes(plan) if isinstance(plan, BoxPlan) else Rows(plan, layout)
-    pieces, n = parts.by_shard(layout) if isinstance(layout, Sharded) else (iter((parts.whole(),)), 1)
-    share = -(-parts.nparts // (n_threads * _PIECES_PER_THREAD))
-    size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // direct.nbytes, share, parts.nparts // n), 1)
+    pieces, n, smallest = iter((parts.whole(),)), 1, _MIN_PIECE
+    if isinstance(layout, Sharded):
+        (pieces, n), smallest = parts.by_shard(layout), _MIN_PIECE_OF_SHARD
+        if parts.nparts < n * MIN_NCHUNKS_OF_SHARD:
+            return None
+    share = max(-(-parts.nparts // (n_threads * _PIECES_PER_THREAD)), smallest)
+    size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // direct.nbytes, share), 1)
     max_encoded = direct.nbytes + direct.nbytes // 8 + _MAX_GROWTH_NBYTES
     return Bulk(
         store=store,
@@ -166,9 +177,11 @@ def make_bulk(
         prefix=prefix,
         parts=parts,
         all=pieces,
-        work=Work(parts.nparts, out.nbytes // parts.nparts, size, unlocked=True),
+        piece_nchunks=size,
+        work=Work(parts.nparts, out.nbytes // parts.nparts, min(size, -(-parts.nparts // n)), unlocked=True),
         out=out,
         job=_job(direct, (max_encoded, direct.number, swap, ord(names.keys.separator)), out, parts.npoints),
+        tables=parts.tables(),
         fill=np.asarray(fill_of(chain.chunk), chain.chunk.dtype).tobytes(),
         scratch_nbytes=max_encoded + direct.nbytes,
         window=make_window(*parts.places(parts.whole())),

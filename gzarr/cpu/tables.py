@@ -53,16 +53,18 @@ class Boxes:
     Attributes:
         nparts: number of parts.
         npoints: -1: these are no points.
-        tables: for the loop.
     """
 
     def __init__(self, plan: BoxPlan) -> None:
         self._plan = plan
         self._starts = tuple(accumulate((len(spans) for spans in plan.axes), initial=0))[:-1]
-        lists: list[int] = []
-        rows = b"".join(_rows(spans, lists) for spans in plan.axes)
         self.nparts, self.npoints = plan.nparts, -1
-        self.tables: Tables = (rows, np.array(lists, np.int64).tobytes(), b"", b"")
+
+    def tables(self) -> Tables:
+        """What the loop is told of them."""
+        lists: list[int] = []
+        rows = b"".join(_rows(spans, lists) for spans in self._plan.axes)
+        return rows, np.array(lists, np.int64).tobytes(), b"", b""
 
     def whole(self) -> Piece:
         """All parts, of chunks that are files."""
@@ -93,15 +95,17 @@ class Rows:
     Attributes:
         nparts: number of parts.
         npoints: number of points.
-        tables: for the loop.
     """
 
     def __init__(self, plan: PointPlan, layout: Layout) -> None:
         self._plan, self._points = plan, plan.table(layout.objects)
         self.nparts, self.npoints = len(self._points.rows), plan.shape[0]
+
+    def tables(self) -> Tables:
+        """What the loop is told of them."""
         found: list[Any] = [self._points.rows, self._points.starts, self._points.inside, self._points.order]
         rows, starts, inside, order = (np.array(table, np.int64).tobytes() for table in found)
-        self.tables: Tables = (rows, starts, inside, order)
+        return rows, starts, inside, order
 
     def whole(self) -> Piece:
         """All parts, of chunks that are files."""

@@ -77,6 +77,9 @@ OTHERS: dict[str, list[Any]] = {
 def few_chunks_are_enough() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bulk, "MIN_NCHUNKS", 2)
+        patch.setattr(bulk, "MIN_NCHUNKS_SHARDED", 2)
+        patch.setattr(bulk, "MIN_NCHUNKS_OF_SHARD", 0)
+        patch.setattr(bulk, "_MIN_PIECE_OF_SHARD", 2)
         yield
 
 
