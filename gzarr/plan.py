@@ -1,9 +1,10 @@
 """Cuts a normalized selection along a chunk grid: which elements of which chunks go where in the result.
 
 Theory of operation. For a `Box` every axis is cut on its own into `Span`s, and the parts are their product, made one at
-a time: a plan's memory is the sum of the axes, not the product. Backends that want tables read `BoxPlan.axes`. For
-`Points` the points are sorted by chunk once, and each part is a run of the sorted order. `Plan.groups` gathers parts by
-the stored object (the shard) that holds their chunks.
+a time: a plan's memory is the sum of the axes, not the product. For `Points` the points are sorted by chunk once, and
+each part is a run of the sorted order. `Plan.groups` gathers parts by the stored object (the shard) that holds their
+chunks. Backends that want tables read `BoxPlan.axes`, where the spans of a long range are numbers until somebody looks
+at them, and `PointPlan.table`.
 
 Source: the partition idea is TensorStore's "grid partition": strided axes separate, index arrays form joint sets.
 """
