@@ -96,12 +96,12 @@ class WriteJob:
 def read(jobs: Sequence[ReadJob]) -> None:
     """Carry out reads. Raises: ChunkError for damaged chunks, StoreError."""
     for job in jobs:
-        io = job.io
-        bulk = _bulk(job)
+        io, nparts = job.io, job.plan.nparts
+        bulk = None if nparts == 1 else _bulk(job)
         if bulk is not None:
             io.backend.run(partial(_read_piece, job, bulk), bulk.pieces(), bulk.work)
             continue
-        io.backend.run(partial(_read_wave, job), *_waves_and_work(io, job.plan, job.out))
+        io.backend.run(partial(_read_wave, job), *_waves_and_work(io, job.plan, nparts, job.out))
 
 
 def write(job: WriteJob) -> None:
@@ -111,12 +111,11 @@ def write(job: WriteJob) -> None:
     """
     io = job.io
     io.store.check_writable()
-    io.backend.run(partial(_write_wave, job), *_waves_and_work(io, job.plan, job.value))
+    io.backend.run(partial(_write_wave, job), *_waves_and_work(io, job.plan, job.plan.nparts, job.value))
 
 
-def _waves_and_work(io: ArrayIO, plan: Plan, value: Array) -> tuple[Iterable[Wave], Work]:
+def _waves_and_work(io: ArrayIO, plan: Plan, nparts: int, value: Array) -> tuple[Iterable[Wave], Work]:
     """What is to be done, wave by wave, and how much that is in all."""
-    nparts = plan.nparts
     if nparts == 1:
         return (list(plan.groups(io.layout.objects)),), _SINGLE
     nbytes = max(io.chunk_nbytes, 1)
@@ -158,7 +157,7 @@ def _taken(items: Sequence[T], positions: Sequence[int]) -> Sequence[T]:
 def _bulk(job: ReadJob) -> Bulk | None:
     """How the backend reads the job without a `Part` for each chunk, or None."""
     io = job.io
-    if job.plan.nparts == 1 or not io.uniform or io.cache is not None or job.fields is not None:
+    if not io.uniform or io.cache is not None or job.fields is not None:
         return None
     return io.backend.bulk(io.store, io.layout, io.chain(()), job.plan, job.out)
 

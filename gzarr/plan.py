@@ -24,8 +24,8 @@ from gzarr.selection import Box, Indices, Points, Range, Selection
 
 Coords: TypeAlias = tuple[int, ...]
 
-#: A range over fewer chunks is cut at once.
-MIN_SPANS = 8
+#: A range over no more chunks is cut at once.
+MIN_SPAN_CHUNKS = 8
 #: Up to here the coordinates of a point's chunk are sorted as one number.
 _MAX_JOINT_KEY = 2**63 - 1
 
@@ -295,10 +295,9 @@ def _joint(index: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _range_spans(wanted: Range, axis: Axis) -> Sequence[Span]:
-    if isinstance(axis, RegularAxis) and wanted.step <= axis.length:
-        spans = RangeSpans(wanted, axis)
-        if len(spans) >= MIN_SPANS and wanted.size:
-            return spans
+    _, step, count = wanted
+    if type(axis) is RegularAxis and step <= axis.length and count * step > MIN_SPAN_CHUNKS * axis.length:
+        return RangeSpans(wanted, axis)
     return _cut_range(wanted, axis)
 
 

@@ -32,6 +32,8 @@ from gzarr.layout import Layout, Located
 from gzarr.plan import Part, Plan
 from gzarr.storage.base import Buffer, Store
 
+#: Asking the system takes 10 us.
+_N_CPUS = os.cpu_count() or 1
 #: From so many bytes of a chunk on, decoding it takes long enough for threads to pay.
 THREADED_PART_NBYTES = 1 << 18
 #: Smaller ones are timed: threads pay if a chunk takes so many seconds. Below that the time is the interpreter's, whose
@@ -198,7 +200,7 @@ def _downloaded(value: Any) -> np.ndarray[Any, Any]:
 
 def thread_count() -> int:
     """Number of threads that decode at once."""
-    return int(config.get("threading.max_workers") or os.cpu_count() or 1)
+    return int(config.get("threading.max_workers") or _N_CPUS)
 
 
 def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:
