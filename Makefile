@@ -32,10 +32,12 @@ gpu-check:
 	$(PYTHON) -m benchmarks.gpu_table || status=$$?; \
 	exit $$status
 
-# Remade when the dependencies change. The package is installed in place, so that edits need no new installation.
+# Remade when the dependencies change, or what is compiled. The package is installed in place, so that other edits need
+# no new installation.
+COMPILED = setup.py gzarr/cpu/_loop.c
 .venv/ready: EXTRA = test
 .venv-demo/ready: EXTRA = demo
-.venv/ready .venv-demo/ready: pyproject.toml
+.venv/ready .venv-demo/ready: pyproject.toml $(COMPILED)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "gzarr needs Python 3.11 or newer, and $(PYTHON) is not; try: make PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(@D)
@@ -50,7 +52,7 @@ bench: .venv-bench-v3/ready .venv-bench-v2/ready
 
 BENCH ?= --out benchmarks/results/cpu.json --table docs/benchmarks.md
 
-.venv-bench-v3/ready: pyproject.toml benchmarks/requirements-v3.txt
+.venv-bench-v3/ready: pyproject.toml $(COMPILED) benchmarks/requirements-v3.txt
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements-v3.txt --editable .
 	touch $@
@@ -62,4 +64,5 @@ BENCH ?= --out benchmarks/results/cpu.json --table docs/benchmarks.md
 
 clean:
 	rm -rf .venv .venv-demo .venv-bench-v2 .venv-bench-v3 .bench-cache demo-out build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf gzarr.egg-info gzarr/cpu/_loop.*so
 	find gzarr tests -name __pycache__ -type d -prune -exec rm -rf {} +

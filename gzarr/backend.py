@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from gzarr.codecs.spec import ArrayRepr, Codec, Step
-from gzarr.layout import Located
-from gzarr.plan import Part
+from gzarr.keys import Coords
+from gzarr.layout import Layout, Located
+from gzarr.plan import Part, Plan
 from gzarr.storage.base import Buffer, Store
 
 #: An array on the backend's device: numpy.ndarray or cupy.ndarray.
@@ -46,11 +47,13 @@ class Work(NamedTuple):
         nchunks: number of chunks, at most.
         part_nbytes: decoded bytes taken from or put into a chunk, on average.
         wave_nchunks: chunks of one wave, if there are as many.
+        unlocked: whether a wave runs without the interpreter's lock, so that threads pay whatever a chunk takes.
     """
 
     nchunks: int
     part_nbytes: int
     wave_nchunks: int
+    unlocked: bool = False
 
 
 class Chain(NamedTuple):
@@ -81,6 +84,26 @@ class Chain(NamedTuple):
         for codec in self.codecs:
             items = codec.encode(items)
         return list(items)
+
+
+class Bulk(Protocol):
+    """A read that a backend does in pieces, without making a `Part` for every chunk."""
+
+    @property
+    def work(self) -> Work:
+        """How much there is to do."""
+        ...
+
+    def pieces(self) -> Iterable[Any]:
+        """All there is to do, for `read`."""
+        ...
+
+    def read(self, piece: Any) -> list[tuple[Coords, list[Part]]]:
+        """Do a piece, all but the parts returned, by stored object: those go the usual way, and fail there if they do.
+
+        Raises: StoreError.
+        """
+        ...
 
 
 class Backend(Protocol):
@@ -140,6 +163,10 @@ class Backend(Protocol):
 
         Raises: CodecError with the index of the failing chunk.
         """
+        ...
+
+    def bulk(self, store: Store, layout: Layout, chain: Chain, plan: Plan, out: Array) -> Bulk | None:
+        """Read many chunks of one chain in another way than by `load` and `place`; None if there is none for these."""
         ...
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:

@@ -27,7 +27,7 @@ from gzarr.engine import ArrayIO
 from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.grid import Grid, RegularAxis, chunk_shape, is_regular
 from gzarr.keys import Coords, join_path
-from gzarr.layout import Direct, Level, Sharded
+from gzarr.layout import Direct, Level, Names, Sharded
 from gzarr.metadata.documents import codecs_in_errors
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
@@ -75,11 +75,12 @@ def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayI
     def key(coords: Coords) -> str:
         return join_path(path, encode_key(coords))
 
-    layout: Direct | Sharded = Direct(objects, key)
+    names = Names(path, meta.keys)
+    layout: Direct | Sharded = Direct(objects, key, names)
     if shardings:
         levels = _levels(shardings)
         levels(chunk_shape(objects, (0,) * len(objects)))  # what is wrong with an index is said now, not at a read
-        layout = Sharded(grid, objects, key, levels)
+        layout = Sharded(grid, objects, key, levels, names)
     nbytes = first.chunk.nbytes
     return ArrayIO(
         name=join_path(str(store), path),

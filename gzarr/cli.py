@@ -11,6 +11,7 @@ from pathlib import Path
 import gzarr
 from gzarr.advising import commands as advising
 from gzarr.convert import commands as convert
+from gzarr.cpu.native import status as loop_status
 from gzarr.errors import GzarrError
 
 
@@ -37,7 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gzarr", description="Zarr arrays on the GPU and the CPU.")
-    parser.add_argument("--version", action="version", version=f"gzarr {gzarr.__version__}")
+    parser.add_argument(
+        "--version", action="version", version=f"gzarr {gzarr.__version__} (compiled loop: {loop_status()})"
+    )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     info = commands.add_parser("info", help="describe an array or a group")
     info.add_argument("path", help="a directory, a zip file, or an array or group within: data.zarr/foo")

@@ -17,6 +17,7 @@ DEFAULTS: Mapping[str, Any] = {
     "array.write_empty_chunks": False,
     "threading.max_workers": None,
     "async.concurrency": 64,
+    "cpu.native": True,
     "device": "auto",
     "gpu.max_device_nbytes": None,
     "gpu.strict": False,

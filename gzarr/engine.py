@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from gzarr.backend import Array, Backend, Chain, Fields, Work
+from gzarr.backend import Array, Backend, Bulk, Chain, Fields, Work
 from gzarr.changes import announce
 from gzarr.chunk_cache import ArrayChunks, Place
 from gzarr.cpu.backend import CpuBackend
@@ -99,10 +99,13 @@ class WriteJob:
 def read(jobs: Sequence[ReadJob]) -> None:
     """Carry out reads. Raises: ChunkError for damaged chunks, StoreError."""
     for job in jobs:
-        io = job.io
+        io, nparts = job.io, job.plan.nparts
         recorder = recorder_for(io.backend.device)
-        task = partial(_read_wave, job) if recorder is None else _watched("locate", _read_wave, job, recorder)
-        io.backend.run(task, *_waves_and_work(io, job.plan, job.out))
+        bulk = None if nparts == 1 else _bulk(job)
+        if bulk is not None:
+            io.backend.run(_task(partial(_read_piece, bulk), job, recorder, "loop"), bulk.pieces(), bulk.work)
+        else:
+            io.backend.run(_task(_read_wave, job, recorder), *_waves_and_work(io, job.plan, nparts, job.out))
 
 
 def write(job: WriteJob) -> None:
@@ -112,21 +115,23 @@ def write(job: WriteJob) -> None:
     """
     io = job.io
     io.store.check_writable()
-    recorder = recorder_for(io.backend.device)
-    task = partial(_write_wave, job) if recorder is None else _watched("build", _write_wave, job, recorder)
-    io.backend.run(task, *_waves_and_work(io, job.plan, job.value))
+    task = _task(_write_wave, job, recorder_for(io.backend.device), "build")
+    io.backend.run(task, *_waves_and_work(io, job.plan, job.plan.nparts, job.value))
 
 
-def _watched(first: str, task: Callable[[Job, Wave], None], job: Job, recorder: Recorder) -> Callable[[Wave], None]:
-    """The task of a job, with a recorder looking on. first: the stage that a wave begins with."""
+def _task(
+    task: Callable[[Job, T], None], job: Job, recorder: Recorder | None, first: str = "locate"
+) -> Callable[[T], None]:
+    """The task of a job, for each of its waves. recorder: who looks on. first: the stage that a wave begins with."""
+    if recorder is None:
+        return partial(task, job)
     backend = job.io.backend
     job = replace(job, io=replace(job.io, backend=watched(backend, recorder)))
     return recorder.carry(first, partial(task, job), getattr(backend, "marker", None))
 
 
-def _waves_and_work(io: ArrayIO, plan: Plan, value: Array) -> tuple[Iterable[Wave], Work]:
+def _waves_and_work(io: ArrayIO, plan: Plan, nparts: int, value: Array) -> tuple[Iterable[Wave], Work]:
     """What is to be done, wave by wave, and how much that is in all."""
-    nparts = plan.nparts
     if nparts == 1:
         return (list(plan.groups(io.layout.objects)),), _SINGLE
     nbytes = max(io.chunk_nbytes, 1)
@@ -163,6 +168,21 @@ def _by_chain(io: ArrayIO, parts: Sequence[Part]) -> Iterable[tuple[Chain, Seque
 
 def _taken(items: Sequence[T], positions: Sequence[int]) -> Sequence[T]:
     return items if len(positions) == len(items) else [items[i] for i in positions]
+
+
+def _bulk(job: ReadJob) -> Bulk | None:
+    """How the backend reads the job without a `Part` for each chunk, or None."""
+    io = job.io
+    if not io.uniform or io.cache is not None or job.fields is not None:
+        return None
+    return io.backend.bulk(io.store, io.layout, io.chain(()), job.plan, job.out)
+
+
+def _read_piece(bulk: Bulk, job: ReadJob, piece: Any) -> None:
+    left = bulk.read(piece)
+    if left:
+        with stage("locate"):
+            _read_wave(job, left)
 
 
 def _read_wave(job: ReadJob, wave: Wave) -> None:

@@ -25,6 +25,11 @@ class KeyEncoding:
     name: Literal["default", "v2"] = "default"
     separator: Literal["/", "."] = "/"
 
+    @property
+    def prefix(self) -> str:
+        """What stands before the coordinates of a chunk that has any."""
+        return f"c{self.separator}" if self.name == "default" else ""
+
     def encode(self, coords: Coords) -> str:
         """Key of a chunk, relative to its array."""
         if self.name == "default":

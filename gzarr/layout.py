@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from gzarr.errors import CodecError
 from gzarr.grid import Grid, chunk_shape
-from gzarr.keys import Coords
+from gzarr.keys import Coords, KeyEncoding
 from gzarr.shard import MISSING, Coder, assemble, decode_index, entry, slice_entry, split_index
 from gzarr.stages import stage
 from gzarr.storage.base import Buffer, Request, Store, host_view
@@ -97,12 +97,25 @@ class Layout(Protocol):
         ...
 
 
+class Names(NamedTuple):
+    """How the keys of an array's objects are made.
+
+    Attributes:
+        path: of the array.
+        keys: how coordinates become the rest of the key.
+    """
+
+    path: str
+    keys: KeyEncoding
+
+
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """Every chunk is a stored object."""
+    """Every chunk is a stored object. names: how ``encode_key`` makes keys; None if in another way."""
 
     grid: Grid
     encode_key: Callable[[Coords], str]
+    names: Names | None = None
 
     @property
     def objects(self) -> Grid:
@@ -174,6 +187,20 @@ class Level(NamedTuple):
 _Place: TypeAlias = tuple[str, int, int | None]
 
 
+class ShardIndex(NamedTuple):
+    """The index of a shard, as a table.
+
+    Attributes:
+        entries: (offset, size) of each chunk, shape (*chunks per shard, 2), contiguous, native byte order.
+        origin: coordinates of the shard's first chunk.
+        steps: how many entries further the next chunk along each axis of the array is.
+    """
+
+    entries: NDArray[np.uint64]
+    origin: Coords
+    steps: Coords
+
+
 class _Source(NamedTuple):
     """Where a shard's bytes are: in memory, or a range of a stored object."""
 
@@ -192,11 +219,18 @@ class Sharded:
         objects: the grid of stored objects.
         key: key of a stored object.
         levels: from a shard's shape to its levels, outermost first.
+        names: how ``key`` makes keys; None if in another way.
     """
 
     def __init__(
-        self, grid: Grid, objects: Grid, key: Callable[[Coords], str], levels: Callable[[Coords], Sequence[Level]]
+        self,
+        grid: Grid,
+        objects: Grid,
+        key: Callable[[Coords], str],
+        levels: Callable[[Coords], Sequence[Level]],
+        names: Names | None = None,
     ) -> None:
+        self.names = names
         self.grid = grid
         self.objects = objects
         self.key = key
@@ -267,6 +301,31 @@ class Sharded:
             source = _unwrapped(store, _Source(host_view(stored), key), level.wrap)
         index = self._index(store, source, level)
         return 0 if index is None else int(np.count_nonzero(index.reshape(-1, 2)[:, 0] != MISSING))
+
+    def forget(self, key: str) -> None:
+        """Drop what is kept of an object's own index."""
+        self._forget((key, 0, None))
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether shards hold chunks, no further shards, and no codecs are around them."""
+        levels = self.levels(chunk_shape(self.objects, (0,) * len(self.objects)))
+        return len(levels) == 1 and levels[0].wrap is None
+
+    def index(self, store: Store, object_coords: Coords, generation: object | None) -> ShardIndex | None:
+        """The index of one shard of a flat layout, read if it is not at hand; None if the shard is missing.
+
+        generation: as in `locate`. Raises: CodecError.
+        """
+        levels, (first,) = self._local(object_coords, [(0,) * len(self.grid)])
+        found = self._index(store, _Source(None, self.key(object_coords), generation=generation), levels[0])
+        if found is None:
+            return None
+        entries = np.ascontiguousarray(found, np.uint64)
+        steps = [stride // entries.strides[-2] for stride in entries.strides[:-1]]
+        order = levels[0].order or range(len(steps))
+        by_axis = dict(zip(order, steps, strict=True))
+        return ShardIndex(entries, tuple(-c for c in first), tuple(by_axis[axis] for axis in range(len(steps))))
 
     def _local(self, object_coords: Coords, chunks: Sequence[Coords]) -> tuple[Sequence[Level], list[Coords]]:
         """The object's levels, and the chunks' coordinates relative to the object."""

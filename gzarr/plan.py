@@ -1,9 +1,10 @@
 """Cuts a normalized selection along a chunk grid: which elements of which chunks go where in the result.
 
 Theory of operation. For a `Box` every axis is cut on its own into `Span`s, and the parts are their product, made one at
-a time: a plan's memory is the sum of the axes, not the product. Backends that want tables read `BoxPlan.axes`. For
-`Points` the points are sorted by chunk once, and each part is a run of the sorted order. `Plan.groups` gathers parts by
-the stored object (the shard) that holds their chunks.
+a time: a plan's memory is the sum of the axes, not the product. For `Points` the points are sorted by chunk once, and
+each part is a run of the sorted order. `Plan.groups` gathers parts by the stored object (the shard) that holds their
+chunks. Backends that want tables read `BoxPlan.axes`, where the spans of a long range are numbers until somebody looks
+at them, and `PointPlan.table`.
 
 Source: the partition idea is TensorStore's "grid partition": strided axes separate, index arrays form joint sets.
 """
@@ -14,7 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from gzarr.selection import Box, Indices, Points, Range, Selection
 
 Coords: TypeAlias = tuple[int, ...]
 
+#: A range over no more chunks is cut at once.
+MIN_SPAN_CHUNKS = 8
 #: Up to here the coordinates of a point's chunk are sorted as one number.
 _MAX_JOINT_KEY = 2**63 - 1
 
@@ -43,6 +46,61 @@ class Span(NamedTuple):
     full: bool
 
 
+class RangeSpans(Sequence[Span]):
+    """The spans of a range over many regular chunks, each of which it touches; made when they are looked at.
+
+    Whoever works with tables takes `columns` instead: as many numbers, without an object for each chunk.
+    """
+
+    __slots__ = ("_axis", "_first", "_n", "_wanted")
+
+    def __init__(self, wanted: Range, axis: RegularAxis) -> None:
+        self._wanted, self._axis = wanted, axis
+        self._first = axis.locate(wanted.start)
+        self._n = axis.locate(wanted.start + (wanted.size - 1) * wanted.step) - self._first + 1
+
+    def columns(self) -> tuple[Indices, Indices, Indices, Indices]:
+        """For every span: chunk, first element within the chunk, place of that in the result, number of elements."""
+        start, step, size = self._wanted
+        chunks = np.arange(self._first, self._first + self._n + 1)
+        lows = chunks * self._axis.length - start
+        places = lows.copy() if step == 1 else -(-lows // step)
+        places[0], places[-1] = 0, size
+        out = places[:-1]
+        return chunks[:-1], out * step - lows[:-1], out, places[1:] - out
+
+    @property
+    def step(self) -> int:
+        """Elements from one that is taken to the next."""
+        return self._wanted.step
+
+    @property
+    def full(self) -> bool:
+        """Whether all spans are full."""
+        return self._wanted.step == 1 and self[0].full and self[-1].full
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __iter__(self) -> Iterator[Span]:
+        return iter(_cut_range(self._wanted, self._axis))
+
+    @overload
+    def __getitem__(self, index: int) -> Span: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Span, ...]: ...
+    def __getitem__(self, index: int | slice) -> Span | tuple[Span, ...]:
+        if isinstance(index, slice):
+            return tuple(self)[index]
+        chunk = self._first + range(self._n)[index]
+        start, step, size = self._wanted
+        low, high = self._axis.bounds(chunk)
+        done, end = max(-((start - low) // step), 0), min(-((start - high) // step), size)
+        piece = Range(start + done * step, step, end - done)
+        (span,) = _cut_range(piece, self._axis)
+        return span._replace(out=slice(done, end))
+
+
 class Part(NamedTuple):
     """The elements that a selection takes from one chunk.
 
@@ -59,17 +117,39 @@ class Part(NamedTuple):
     full: bool
 
 
+class PointTable(NamedTuple):
+    """Points sorted by the chunks that hold them. A row stands for one chunk.
+
+    Attributes:
+        rows: coordinates of every chunk.
+        owners: coordinates of the stored object that holds it.
+        starts: where the points of every chunk begin, and where the last end.
+        inside: for every axis the positions of the sorted points, relative to their chunks.
+        order: where the sorted points lie in the result.
+        contiguous: whether they are sorted in the result, too.
+        may_be_single: whether some chunks may have a single element.
+    """
+
+    rows: list[Coords]
+    owners: list[Coords]
+    starts: list[int]
+    inside: list[Indices]
+    order: Indices
+    contiguous: bool
+    may_be_single: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class BoxPlan:
     """The plan of a separable selection.
 
     Attributes:
-        axes: for every array axis its spans.
+        axes: for every array axis its spans: a `RangeSpans`, if they are many and regular, else a tuple.
         shape: shape of the result with one axis per array axis.
         grid: the chunk grid that it was cut along.
     """
 
-    axes: tuple[tuple[Span, ...], ...]
+    axes: tuple[Sequence[Span], ...]
     shape: tuple[int, ...]
     grid: Grid
 
@@ -91,6 +171,21 @@ class BoxPlan:
             return ((part.coords, [part]) for part in _parts(self.axes))
         grouped = [_by_object(*axis) for axis in zip(self.axes, self.grid, objects, strict=True)]
         return ((tuple(g[0] for g in combo), list(_parts(tuple(g[1] for g in combo)))) for combo in product(*grouped))
+
+    def part(self, spans: Sequence[int]) -> Part:
+        """The part that is made of one span of each axis, given by its position."""
+        return next(_parts(tuple((axis[i],) for axis, i in zip(self.axes, spans, strict=True))))
+
+    def windows(self, objects: Grid) -> list[list[tuple[int, int, int]]]:
+        """For every axis, which spans lie in one stored object: (its coordinate, first span, number of spans)."""
+        found = []
+        for spans, axis, owner_axis in zip(self.axes, self.grid, objects, strict=True):
+            chunks = spans.columns()[0] if isinstance(spans, RangeSpans) else np.array([span.chunk for span in spans])
+            owners = owner_axis.locate_all(axis.starts_of(chunks))
+            firsts = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist()]
+            counts = [b - a for a, b in pairwise([*firsts, owners.size])]
+            found.append(list(zip(owners[firsts].tolist(), firsts, counts, strict=True)))
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,12 +216,29 @@ class PointPlan:
         """Parts by stored object: (its coordinates in the grid of objects, the parts)."""
         if not self.shape[0]:
             return
+        table = self.table(objects)
+        current, batch = table.owners[0], list[Part]()
+        for row, owner in enumerate(table.owners):
+            if owner != current:
+                yield current, batch
+                current, batch = owner, []
+            batch.append(self.part(table, row))
+        yield current, batch
+
+    def part(self, table: PointTable, row: int) -> Part:
+        """What is taken of one chunk of the plan's table."""
+        coords, piece = table.rows[row], slice(table.starts[row], table.starts[row + 1])
+        single = table.may_be_single and all(n == 1 for n in chunk_shape(self.grid, coords))
+        out = piece if table.contiguous else table.order[piece]
+        return Part(coords, tuple(a[piece] for a in table.inside), out, single)
+
+    def table(self, objects: Grid) -> PointTable:
+        """The points, of which there must be some, by chunk; the chunks of one object stand together."""
         chunks = [axis.locate_all(c) for axis, c in zip(self.grid, self.coords, strict=True)]
         owners = chunks
         if objects is not self.grid:
             owners = [axis.locate_all(c) for axis, c in zip(objects, self.coords, strict=True)]
         order, starts = _sort_by(chunks if owners is chunks else [*owners, *chunks])
-        ends = [*starts[1:].tolist(), order.size]
         firsts = order[starts]
         rows = _rows(chunks, firsts)
         owner_rows = rows if owners is chunks else _rows(owners, firsts)
@@ -134,15 +246,7 @@ class PointPlan:
         inside = [(coords - axis.starts_of(chunk))[order] for axis, coords, chunk in axes]
         contiguous = bool(np.all(order[1:] > order[:-1]))
         may_be_single = all(not isinstance(axis, RegularAxis) or axis.length == 1 for axis in self.grid)
-        current, batch = owner_rows[0], list[Part]()
-        for coords, owner, first, last in zip(rows, owner_rows, starts.tolist(), ends, strict=True):
-            if owner != current:
-                yield current, batch
-                current, batch = owner, []
-            piece = slice(first, last)
-            single = may_be_single and all(n == 1 for n in chunk_shape(self.grid, coords))
-            batch.append(Part(coords, tuple(a[piece] for a in inside), piece if contiguous else order[piece], single))
-        yield current, batch
+        return PointTable(rows, owner_rows, [*starts.tolist(), order.size], inside, order, contiguous, may_be_single)
 
 
 Plan: TypeAlias = BoxPlan | PointPlan
@@ -165,7 +269,7 @@ def box_between(lows: Sequence[int], highs: Sequence[int]) -> Box:
     return Box(tuple(Range(low, 1, n) for low, n in zip(lows, counts, strict=True)), counts, None)
 
 
-def _parts(axes: tuple[tuple[Span, ...], ...]) -> Iterator[Part]:
+def _parts(axes: tuple[Sequence[Span], ...]) -> Iterator[Part]:
     if not axes:
         yield Part((), (), (), full=True)
         return
@@ -173,6 +277,7 @@ def _parts(axes: tuple[tuple[Span, ...], ...]) -> Iterator[Part]:
         coords, inside, out, full = zip(*[spans[0] for spans in axes], strict=True)
         yield Part(coords, _joint(inside), _joint(out), all(full))
         return
+    axes = tuple(map(tuple, axes))
     # Column by column, as the interpreter's own loops: a part costs a microsecond.
     chunks, insides, outs, fulls = ([[span[i] for span in spans] for spans in axes] for i in range(4))
     make: Any = Part
@@ -189,7 +294,14 @@ def _joint(index: tuple[Any, ...]) -> tuple[Any, ...]:
     return np.ix_(*[np.arange(i.start, i.stop, i.step) if isinstance(i, slice) else i for i in index])
 
 
-def _range_spans(wanted: Range, axis: Axis) -> tuple[Span, ...]:
+def _range_spans(wanted: Range, axis: Axis) -> Sequence[Span]:
+    _, step, count = wanted
+    if type(axis) is RegularAxis and step <= axis.length and count * step > MIN_SPAN_CHUNKS * axis.length:
+        return RangeSpans(wanted, axis)
+    return _cut_range(wanted, axis)
+
+
+def _cut_range(wanted: Range, axis: Axis) -> tuple[Span, ...]:
     start, step, count = wanted
     if not count:
         return ()
@@ -253,7 +365,7 @@ def _as_slice(indices: Indices) -> slice | Indices:
     return indices
 
 
-def _by_object(spans: tuple[Span, ...], chunks: Axis, objects: Axis) -> list[tuple[int, tuple[Span, ...]]]:
+def _by_object(spans: Sequence[Span], chunks: Axis, objects: Axis) -> list[tuple[int, tuple[Span, ...]]]:
     groups: dict[int, list[Span]] = {}
     for span in spans:
         groups.setdefault(objects.locate(chunks.bounds(span.chunk)[0]), []).append(span)

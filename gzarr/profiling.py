@@ -14,6 +14,7 @@ from gzarr.stages import Recorder, Row, Stage, active
 
 #: In the order in which chunks come through them.
 _ORDER = (
+    "loop",
     "locate",
     "read",
     "upload",

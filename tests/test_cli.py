@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,7 +34,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["--version"])
     assert stop.value.code == 0
-    assert capsys.readouterr().out == f"gzarr {gzarr.__version__}\n"
+    out = capsys.readouterr().out
+    assert re.fullmatch(rf"gzarr {re.escape(gzarr.__version__)} \(compiled loop: (on|off: .+)\)\n", out)
 
 
 def test_tree_draws_the_group(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

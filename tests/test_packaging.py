@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -13,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import gzarr
+from tests.building import build, copy_sources
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT_TEXT = (ROOT / "pyproject.toml").read_text()
@@ -58,11 +62,8 @@ def test_console_scripts_resolve() -> None:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this tree."""
-    target = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (path,) = target.glob("gzarr-*.whl")
-    return path
+    folder = tmp_path_factory.mktemp("wheel")
+    return build("wheel", copy_sources(folder / "sources"), folder / "made")
 
 
 def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
@@ -71,6 +72,44 @@ def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {"gzarr/demo/relief.xz", "gzarr/demo/README.md", "gzarr/py.typed"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"gzarr"}
+    tracked = [path for path in (ROOT / "gzarr").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    wanted = {path.relative_to(ROOT).as_posix() for path in tracked if path.suffix not in (".so", ".c")}
+    assert {name for name in names if name.startswith("gzarr/") and not name.endswith(".so")} == wanted
+
+
+HAS_COMPILER = shutil.which(os.environ.get("CC") or "cc") is not None
+
+
+@pytest.mark.skipif(not HAS_COMPILER, reason="there is no C compiler")
+def test_a_wheel_has_the_loop_for_all_pythons(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as file:
+        assert "gzarr/cpu/_loop.abi3.so" in file.namelist()
+    assert "-cp311-abi3-" in wheel.name
+
+
+def test_without_a_compiler_there_is_a_wheel_all_the_same(tmp_path: Path) -> None:
+    path = build("wheel", copy_sources(tmp_path / "sources"), tmp_path / "made", CC="no-such-compiler")
+    with zipfile.ZipFile(path) as file:
+        names = file.namelist()
+        file.extractall(tmp_path / "site")
+    assert [name for name in names if name.endswith(".so")] == []
+    code = (
+        "import gzarr, numpy as np; from gzarr.cpu import native; z = gzarr.array(np.arange(99), chunks=9)\n"
+        "print(bool((z[:] == np.arange(99)).all()), native.status())"
+    )
+    command = [sys.executable, "-P", "-c", code]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("True off: the extension was not built"), done.stderr
+
+
+def test_an_sdist_has_what_a_wheel_is_made_of(wheel: Path, tmp_path: Path) -> None:
+    path = build("sdist", copy_sources(tmp_path / "sources"), tmp_path / "made")
+    with tarfile.open(path) as file:
+        names = {name.partition("/")[2] for name in file.getnames()}
+    with zipfile.ZipFile(wheel) as file:
+        needed = {name for name in file.namelist() if name.startswith("gzarr/") and not name.endswith(".so")}
+    assert {"setup.py", "pyproject.toml", "LICENSE", "README.md", "gzarr/cpu/_loop.c"} | needed <= names
 
 
 def test_the_demo_runs_from_an_installed_package(wheel: Path, tmp_path: Path) -> None:

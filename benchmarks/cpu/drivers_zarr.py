@@ -17,9 +17,10 @@ class Gzarr(Driver):
 
     def __init__(self) -> None:
         import gzarr
+        from gzarr.cpu import native
 
         self.lib = gzarr
-        self.version = gzarr.__version__
+        self.version = f"{gzarr.__version__} (compiled loop: {native.status()})"
 
     def open(self, path: Path) -> Any:
         return self.lib.open_array(path, mode="r", device="cpu")

@@ -23,14 +23,17 @@ from gzarr.codecs.registry import registered_factory
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.config import config
 from gzarr.cpu import direct
+from gzarr.cpu.bulk import Bulk, make_bulk
 from gzarr.cpu.codecs import TABLE
 from gzarr.cpu.loading import load_host, load_windows
 from gzarr.cpu.sharding import codecs_for
 from gzarr.errors import CodecError
-from gzarr.layout import Located
-from gzarr.plan import Part
+from gzarr.layout import Layout, Located
+from gzarr.plan import Part, Plan
 from gzarr.storage.base import Buffer, Store
 
+#: Asking the system takes 10 us.
+_N_CPUS = os.cpu_count() or 1
 #: From so many bytes of a chunk on, decoding it takes long enough for threads to pay.
 THREADED_PART_NBYTES = 1 << 18
 #: Smaller ones are timed: threads pay if a chunk takes so many seconds. Below that the time is the interpreter's, whose
@@ -63,9 +66,11 @@ class CpuBackend:
 
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
         """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""
-        placement = tuple(Placement(step.spec.name, "host", "the array is on the CPU") for step in steps)
         codecs = codecs_for(steps)
-        return Chain(chunk, codecs, placement, direct=direct.make_direct(steps, codecs))
+        found = direct.make_direct(steps, codecs)
+        many = ", many local chunks at once in compiled code" if found is not None and found.number is not None else ""
+        placement = tuple(Placement(step.spec.name, "host", f"the array is on the CPU{many}") for step in steps)
+        return Chain(chunk, codecs, placement, direct=found)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An uninitialized NumPy array."""
@@ -110,6 +115,10 @@ class CpuBackend:
             if fields is not None:
                 chunk = chunk[fields]
             out[part.out] = chunk[part.inside]
+
+    def bulk(self, store: Store, layout: Layout, chain: Chain, plan: Plan, out: Array) -> Bulk | None:
+        """Read many small chunks by the compiled loop; None if it is not for these."""
+        return make_bulk(store, layout, chain, plan, out, thread_count())
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks into arrays of their own; a missing chunk is filled. Raises: CodecError(index)."""
@@ -191,7 +200,7 @@ def _downloaded(value: Any) -> np.ndarray[Any, Any]:
 
 def thread_count() -> int:
     """Number of threads that decode at once."""
-    return int(config.get("threading.max_workers") or os.cpu_count() or 1)
+    return int(config.get("threading.max_workers") or _N_CPUS)
 
 
 def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:
@@ -313,7 +322,7 @@ def _takes_long(task: Callable[[T], None], waves: Iterator[T], work: Work) -> bo
         task(first)
     n = min(work.nchunks, work.wave_nchunks)
     each = (perf_counter() - started) / n
-    return each >= THREADED_CHUNK_S and each * (work.nchunks - n) >= THREADED_WORK_S
+    return (work.unlocked or each >= THREADED_CHUNK_S) and each * (work.nchunks - n) >= THREADED_WORK_S
 
 
 def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int) -> None:

@@ -22,6 +22,7 @@ from gzarr.codecs.transpose import TransposeCodec
 from gzarr.cpu.codecs.arrays import USER_DEFINED
 from gzarr.cpu.codecs.compressors import blosc_decoder, lz4_decoder, zstd_decoder
 from gzarr.cpu.codecs.lift import Decoder, fail, wrong_size
+from gzarr.cpu.native import codec_number
 from gzarr.cpu.window import MIN_NBYTES, Cut, Window, cut_blosc, cut_plain
 from gzarr.errors import MissingExtraError
 from gzarr.plan import Part
@@ -32,7 +33,7 @@ MIN_SCRATCH_NBYTES = 1 << 17
 _MAX_SCRATCH_NBYTES = 1 << 26
 
 #: Results of these types do nothing but take a copy of what is put into them.
-_PLAIN_ARRAYS = (np.ndarray, np.memmap)
+PLAIN_ARRAYS = (np.ndarray, np.memmap)
 
 #: Compressors that decode into given memory.
 _INTO: Mapping[str, Callable[[int], Decoder]] = {
@@ -61,6 +62,7 @@ class Direct(NamedTuple):
         order: the array axis of every stored axis.
         inverse: the permutation back; None if there is nothing to permute.
         nbytes: decoded size.
+        number: the compiled loop's number of the compressor; None if the loop does not know the chain.
     """
 
     outer: tuple[Codec, ...]
@@ -72,6 +74,7 @@ class Direct(NamedTuple):
     order: tuple[int, ...]
     inverse: tuple[int, ...] | None
     nbytes: int
+    number: int | None
 
 
 def make_direct(steps: Sequence[Step], codecs: Sequence[Codec]) -> Direct | None:
@@ -91,6 +94,7 @@ def make_direct(steps: Sequence[Step], codecs: Sequence[Codec]) -> Direct | None
         order = tuple(order[axis] for axis in transpose.order)
     name = steps[n + 1].spec.name if n + 1 < len(steps) else "bytes"
     make = _INTO.get(name)
+    outer_names = [step.spec.name for step in steps[n + 1 if make is None else n + 2 :]]
     outer = tuple(codecs[n + 1 if make is None else n + 2 :])
     name = "bytes" if make is None else name
     cuts = not outer and stored.nbytes >= MIN_NBYTES
@@ -104,6 +108,7 @@ def make_direct(steps: Sequence[Step], codecs: Sequence[Codec]) -> Direct | None
         order=order,
         inverse=None if order == tuple(range(len(order))) else tuple(int(a) for a in np.argsort(order)),
         nbytes=stored.nbytes,
+        number=codec_number(name, checksum=bool(outer)) if outer_names in ([], ["crc32c"]) else None,
     )
 
 
@@ -112,10 +117,10 @@ def place(direct: Direct, buffers: Sequence[Any], parts: Sequence[Part], out: An
     if direct.nbytes < MIN_SCRATCH_NBYTES:
         _place_each(direct, partial(_small_piece, direct, fields), buffers, parts, (out, fill))
     # Arrays of another kind may do more than copy what they are given: keep it, or read other chunks.
-    elif type(out) not in _PLAIN_ARRAYS or out.dtype.hasobject:
+    elif type(out) not in PLAIN_ARRAYS or out.dtype.hasobject:
         _place_each(direct, partial(_large_piece, direct, fields, None, _fresh), buffers, parts, (out, fill))
     else:
-        with _lent_scratch() as scratch:
+        with lent_scratch() as scratch:
             _place_each(direct, partial(_large_piece, direct, fields, out, scratch.room), buffers, parts, (out, fill))
 
 
@@ -242,7 +247,7 @@ _kept = _Kept()
 
 
 @contextmanager
-def _lent_scratch() -> Iterator[_Scratch]:
+def lent_scratch() -> Iterator[_Scratch]:
     """The scratch memory of the calling thread.
 
     Meanwhile the thread has none: a read in the midst of another, as a signal handler or a finalizer may begin one,

@@ -40,8 +40,8 @@ from gzarr.gpu.reader import Reader, is_on_host, on_host, phase_of
 from gzarr.gpu.values import OnHost, values_of
 from gzarr.gpu.waves import in_waves, positions
 from gzarr.gpu.writing import fitting, renew_wave
-from gzarr.layout import Located
-from gzarr.plan import Part
+from gzarr.layout import Layout, Located
+from gzarr.plan import Part, Plan
 from gzarr.stages import Marker, stage
 from gzarr.storage.base import Buffer, Store
 
@@ -198,6 +198,9 @@ class GpuBackend:
                 self._place_from_host(lane, chain, buffers, parts, out, fields)
                 return
             self._place_on_device(lane, plan, (buffers, parts), out, fields)
+
+    def bulk(self, store: Store, layout: Layout, chain: Chain, plan: Plan, out: Array) -> None:
+        """Nothing: `load` and `place` take many chunks at once."""
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks on the host. Raises: CodecError(index)."""

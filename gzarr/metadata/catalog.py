@@ -133,6 +133,10 @@ class ConsolidatedStore(WrapperStore):
         """Path of the file that holds exactly one object's bytes; of a document that is served, None."""
         return None if self._serves(key) else self._store.local_file(key)
 
+    def local_prefix(self, path: str) -> str | None:
+        """What the paths of all files of chunks under a path begin with."""
+        return self._store.local_prefix(path)
+
     def _serves(self, key: str) -> bool:
         name = key.rpartition("/")[2]
         return name in DOCUMENTS and name != DEFAULT_KEY and self._inner(key) is not None

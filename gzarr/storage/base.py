@@ -83,7 +83,7 @@ class Readable(Protocol):
 def reads_past(cls: type[Store], verb: str) -> bool:
     """Whether a subclass changes how objects are read, but not a verb that its base has for reading in another way.
 
-    verb: "opened" or "local_file". What the subclass does (decrypt, count, keep) would then be passed by.
+    verb: "opened", "local_file", "local_prefix". What the subclass does (decrypt, count, keep) would then be passed by.
     """
     owners = [next(i for i, base in enumerate(cls.__mro__) if name in vars(base)) for name in ("get_one", "get_many")]
     return all(verb not in vars(base) for base in cls.__mro__[: min(owners) + 1])
@@ -208,6 +208,12 @@ class Store(MutableMapping[str, Any]):
         """Path of the file that holds exactly one object's bytes, there or not; None if the store has no such files.
 
         Readers that bypass the store open it: bytes then go straight to where they are decoded.
+        """
+        return None
+
+    def local_prefix(self, path: str) -> str | None:
+        """What `local_file` of every key under a path begins with, but for documents of nodes; the rest of the key is
+        the rest of the file's path. None if some keys have other files or none.
         """
         return None
 

@@ -276,6 +276,14 @@ class LocalStore(Store):
         """Path of an object's file; None in a subclass that reads in its own way."""
         return None if reads_past(type(self), "local_file") else self._path(key)
 
+    def local_prefix(self, path: str) -> str | None:
+        """What the paths of all files under a path begin with; None in a subclass that has files in its own way."""
+        cls = type(self)
+        if reads_past(cls, "local_prefix") or (cls.local_file, cls._path) != (LocalStore.local_file, LocalStore._path):
+            return None
+        check_path(path)
+        return os.path.join(self._prefix + path, "")
+
     def lock_name(self, key: str) -> Hashable:
         """The real absolute path of the file, so that stores with different roots agree."""
         directory, name = os.path.split(self._prefix + key)

@@ -70,6 +70,10 @@ class SplitStore(Store):
         """Path of the file that holds exactly one object's bytes, as its store says."""
         return self._of(key).local_file(key)
 
+    def local_prefix(self, path: str) -> str | None:
+        """What the paths of all files of chunks under a path begin with, as their store says."""
+        return self.chunk_store.local_prefix(path)
+
     def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function for each item, as the store of the chunks does."""
         return self.chunk_store.together(function, items)

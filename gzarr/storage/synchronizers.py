@@ -131,6 +131,10 @@ class SynchronizedStore(WrapperStore):
         """Path of the file that holds exactly one object's bytes, as the store below says."""
         return self._store.local_file(key)
 
+    def local_prefix(self, path: str) -> str | None:
+        """What the paths of all files under a path begin with, as the store below says."""
+        return self._store.local_prefix(path)
+
     def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
         """Hold objects against read-modify-write by others, in this process and under the synchronizer."""
         return self._both(super().locked(keys), keys)

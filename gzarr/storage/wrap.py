@@ -161,6 +161,9 @@ class _ReadOnlyStore(WrapperStore):
     def local_file(self, key: str) -> str | None:
         return self._store.local_file(key)
 
+    def local_prefix(self, path: str) -> str | None:
+        return self._store.local_prefix(path)
+
     def close(self) -> None:
         """Do nothing: the view does not own the store."""
 

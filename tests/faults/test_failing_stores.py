@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr.config import config
 from gzarr.errors import MetadataError, ReadOnlyError, StoreError
 
 DATA = np.arange(48, dtype="i4").reshape(6, 8)
@@ -163,10 +164,11 @@ def test_a_read_that_fails_is_no_missing_chunk(made, tmp_path, monkeypatch, erro
         return real(path, *args, **kwargs)
 
     monkeypatch.setattr(os, "open", failing)
-    for call in (lambda: made[0, 0], lambda: made[:], lambda: made.__setitem__((0, 0), 1)):
-        with pytest.raises(StoreError, match=rf"cannot read .*{error.strerror}"):
-            call()
-    assert np.array_equal(made[2:], DATA[2:])
+    with config.set({"cpu.native": False}):  # which opens files itself; what it cannot open it leaves
+        for call in (lambda: made[0, 0], lambda: made[:], lambda: made.__setitem__((0, 0), 1)):
+            with pytest.raises(StoreError, match=rf"cannot read .*{error.strerror}"):
+                call()
+        assert np.array_equal(made[2:], DATA[2:])
     monkeypatch.undo()
     assert files(tmp_path) == before
 

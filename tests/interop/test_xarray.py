@@ -16,6 +16,7 @@ import xarray as xr
 import gzarr
 from gzarr.interop.xarray import GzarrBackendEntrypoint, as_dataarray, open_dataset
 from gzarr.storage import CountingStore
+from tests.building import build, copy_sources
 from tests.interop.duck_device import DeviceArray, DuckBackend
 
 ROOT = Path(__file__).parents[2]
@@ -255,9 +256,7 @@ def test_the_entry_point_is_found_in_an_installed_package(tmp_path):
     path = tmp_path / "x.zarr"
     gzarr.create_array(path, name="t", data=np.arange(9), dimension_names=["x"])
     gzarr.open_group(path, "a")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("gzarr-*.whl")
+    wheel = build("wheel", copy_sources(tmp_path / "sources"), tmp_path / "wheel")
     with zipfile.ZipFile(wheel) as file:
         file.extractall(tmp_path / "site")
     code = f"import xarray; print(float(xarray.open_dataset({str(path)!r}, engine='gzarr')['t'].mean()))"

@@ -1,0 +1,234 @@
+"""Reads many small chunks by the compiled loop (`_loop.c`), which is given tables instead of parts.
+
+Theory of operation. A plan is cut into pieces: runs of chunks that are files, or what is wanted of one shard. The loop
+takes a piece whole, without the interpreter's lock, and says which parts it has left: damaged ones, odd ones, files
+that cannot be read. Those are done again by the usual path, so its answers and its errors are the only ones there are.
+
+Rules: a plan, chain, store and result that the loop does not know are not for it (`make_bulk` returns None); nothing is
+kept from one read to the next.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gzarr.backend import Array, Chain, Work
+from gzarr.codecs.spec import fill_of
+from gzarr.cpu import native
+from gzarr.cpu.direct import PLAIN_ARRAYS, Direct, lent_scratch
+from gzarr.cpu.tables import MAX_NDIM, Boxes, Piece, Rows, Tables, make_window
+from gzarr.errors import CodecError
+from gzarr.keys import Coords
+from gzarr.layout import Layout, Names, Sharded, ShardIndex
+from gzarr.plan import BoxPlan, Part, PointPlan, RangeSpans, Span
+from gzarr.storage.base import Store
+
+#: Fewer chunks are not worth the tables, which take 40 us, in shards 100 (measured with lz4 chunks of 40 kB).
+MIN_NCHUNKS, MIN_NCHUNKS_SHARDED = 6, 24
+#: Nor is it worth checking the version of a shard for fewer chunks of it.
+MIN_NCHUNKS_OF_SHARD = 6
+#: Chunks of one piece at most, and decoded bytes: a signal waits until the piece is done.
+PIECE_NCHUNKS, PIECE_NBYTES = 256, 1 << 22
+#: Pieces that each thread should get, so that one that is slow does not hold up the others; but no smaller ones than
+#: these: a piece costs 5 us besides its chunks, one of a shard, whose version is checked, 40.
+_PIECES_PER_THREAD, _MIN_PIECE, _MIN_PIECE_OF_SHARD = 4, 8, 32
+#: Larger chunks are not for the loop: a thread keeps scratch memory for two of them.
+_MAX_NBYTES = 1 << 24
+#: Encoded chunks are hardly ever larger than decoded ones; one that is by an eighth and this is left.
+_MAX_GROWTH_NBYTES = 1 << 12
+
+#: Stored objects, by their coordinates, with the parts wanted of each.
+Left: TypeAlias = list[tuple[Coords, list[Part]]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bulk:
+    """A read that the loop can do.
+
+    Attributes:
+        store, layout: where the chunks are.
+        names: how their keys are made.
+        prefix: what the paths of the array's files begin with.
+        parts: what is wanted of them.
+        all: the pieces, uncut.
+        piece_nchunks: how many parts a piece may have.
+        work: how much there is to do.
+        out: the result: it must live as long as its address is used.
+        job, tables, fill: what the loop is told for all pieces.
+        scratch_nbytes: memory that the loop needs besides.
+        window: of chunks that are files.
+        given_up: shards that the loop has left. The usual path does all that is wanted of them, knowing nothing: how it
+            reads a shard depends on how much is wanted and on whether the index is at hand.
+    """
+
+    store: Store
+    layout: Layout
+    names: Names
+    prefix: str
+    parts: Boxes | Rows
+    all: Iterator[Piece]
+    piece_nchunks: int
+    work: Work
+    out: Array
+    job: bytes
+    tables: Tables
+    fill: bytes
+    scratch_nbytes: int
+    window: bytes
+    given_up: set[Coords]
+
+    def pieces(self) -> Iterator[Piece]:
+        """All there is to do, once."""
+        return (piece for whole in self.all for piece in whole.cut(self.piece_nchunks))
+
+    def read(self, piece: Piece) -> Left:
+        """Read a piece into the result, all but the parts that are returned. Raises: StoreError."""
+        if piece.shard is None or not isinstance(self.layout, Sharded):
+            return self._do(piece, self.prefix + self.names.keys.prefix, None, self.window)
+        if piece.shard in self.given_up:
+            return []
+        key = self.layout.key(piece.shard)
+        before = self.store.generation(key)
+        left = self._read_shard(self.layout, piece, before)
+        # Ranges and the index they came from must be of one version of the shard.
+        if left == [] and self.store.generation(key) == before:
+            return []
+        self.given_up.add(piece.shard)
+        self.layout.forget(key)
+        return self._all_of(piece)
+
+    def _read_shard(self, layout: Sharded, piece: Piece, generation: object | None) -> Left | None:
+        """What is left of a piece of a shard; None for all of it."""
+        shard = piece.shard or ()
+        try:
+            index = layout.index(self.store, shard, generation)
+        except CodecError:  # the usual path says what is wrong
+            return None
+        places = self.parts.places(piece)
+        if index is None:
+            return self._do(piece, "", b"", make_window(*places))
+        if generation is None:  # it has just come
+            return None
+        path = self.prefix + self.names.keys.encode(shard)
+        return self._do(piece, path, index, make_window(*places, index.origin, index.steps))
+
+    def _do(self, piece: Piece, path: str, index: ShardIndex | bytes | None, window: bytes) -> Left:
+        """index: of the shard, nothing (bytes) if it is missing; None for chunks that are files."""
+        loop = native.loop()
+        if loop is None:  # switched off meanwhile
+            return self._left(piece, range(piece.n))
+        entries = index.entries if isinstance(index, ShardIndex) else index
+        where = (os.fsencode(path), entries, self.fill, piece.first)
+        status = bytearray(piece.n)
+        with lent_scratch() as scratch:
+            room = scratch.room(self.scratch_nbytes)
+            n_left = loop.do(self.job, window, *self.tables, *where, room, status)
+        return self._left(piece, [i for i, left in enumerate(status) if left]) if n_left else []
+
+    def _left(self, piece: Piece, numbers: Sequence[int]) -> Left:
+        """Some parts of a piece, each an object of its own."""
+        parts = [self.parts.part(piece, piece.first + number) for number in numbers]
+        return [(part.coords, [part]) for part in parts]
+
+    def _all_of(self, piece: Piece) -> Left:
+        """All that is wanted of a shard."""
+        first, n = piece.whole
+        return [(piece.shard or (), [self.parts.part(piece, number) for number in range(first, first + n)])]
+
+
+def make_bulk(
+    store: Store, layout: Layout, chain: Chain, plan: BoxPlan | PointPlan, out: Array, n_threads: int
+) -> Bulk | None:
+    """Prepare a read for the loop; None if it is not for the loop, or too small to gain.
+
+    Args:
+        store, layout: where the chunks are.
+        chain: the one of all chunks.
+        plan: what to read.
+        out: where to, of the plan's shape.
+        n_threads: how many threads will share the work.
+    """
+    direct: Direct | None = chain.direct
+    least = MIN_NCHUNKS_SHARDED if isinstance(layout, Sharded) else MIN_NCHUNKS
+    if plan.nparts < least or direct is None or direct.number is None or native.loop() is None:
+        return None
+    swap = _swapped(direct.dtype, chain.chunk.dtype)
+    names, prefix = _files(store, layout)
+    if swap is None or names is None or not _suits(direct, chain, plan, out):
+        return None
+    parts = Boxes(plan) if isinstance(plan, BoxPlan) else Rows(plan, layout)
+    pieces, n, smallest = iter((parts.whole(),)), 1, _MIN_PIECE
+    if isinstance(layout, Sharded):
+        (pieces, n), smallest = parts.by_shard(layout), _MIN_PIECE_OF_SHARD
+        if parts.nparts < n * MIN_NCHUNKS_OF_SHARD:
+            return None
+    share = max(-(-parts.nparts // (n_threads * _PIECES_PER_THREAD)), smallest)
+    size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // direct.nbytes, share), 1)
+    max_encoded = direct.nbytes + direct.nbytes // 8 + _MAX_GROWTH_NBYTES
+    return Bulk(
+        store=store,
+        layout=layout,
+        names=names,
+        prefix=prefix,
+        parts=parts,
+        all=pieces,
+        piece_nchunks=size,
+        work=Work(parts.nparts, out.nbytes // parts.nparts, min(size, -(-parts.nparts // n)), unlocked=True),
+        out=out,
+        job=_job(direct, (max_encoded, direct.number, swap, ord(names.keys.separator)), out, parts.npoints),
+        tables=parts.tables(),
+        fill=np.asarray(fill_of(chain.chunk), chain.chunk.dtype).tobytes(),
+        scratch_nbytes=max_encoded + direct.nbytes,
+        window=make_window(*parts.places(parts.whole())),
+        given_up=set(),
+    )
+
+
+def _files(store: Store, layout: Layout) -> tuple[Names | None, str]:
+    """How chunks are named, and what the paths of their files begin with; None if the loop cannot find them."""
+    names: Names | None = getattr(layout, "names", None)
+    if names is None or (isinstance(layout, Sharded) and not layout.is_flat):
+        return None, ""
+    prefix = store.local_prefix(names.path)
+    return (None, "") if prefix is None or "\0" in prefix else (names, prefix)
+
+
+def _suits(direct: Direct, chain: Chain, plan: BoxPlan | PointPlan, out: Any) -> bool:
+    if type(out) not in PLAIN_ARRAYS or out.dtype != chain.chunk.dtype or out.shape != plan.shape:
+        return False
+    if len(direct.shape) > MAX_NDIM or direct.nbytes > _MAX_NBYTES:
+        return False
+    # Of large chunks that can be cut, the usual path fetches and decodes no more than is wanted.
+    return direct.cut is None or (isinstance(plan, BoxPlan) and all(map(_all_full, plan.axes)))
+
+
+def _all_full(spans: Sequence[Span]) -> bool:
+    return spans.full if isinstance(spans, RangeSpans) else all(span.full for span in spans)
+
+
+def _job(direct: Direct, how: tuple[int, int, int, int], out: Any, npoints: int) -> bytes:
+    """The loop's struct Job. how: most bytes of an encoded chunk, codec, bytes to swap, separator of keys."""
+    max_encoded, number, swap, separator = how
+    head = (len(direct.shape), direct.dtype.itemsize, direct.nbytes, max_encoded, number, swap, bool(direct.outer))
+    axes = np.zeros((4, MAX_NDIM), np.int64)
+    stride = direct.dtype.itemsize
+    for axis, n in zip(reversed(direct.order), reversed(direct.shape), strict=True):
+        axes[0, axis], axes[1, axis] = n, stride
+        stride *= n
+    axes[2, : out.ndim], axes[3, : out.ndim] = out.shape, out.strides
+    address = out.__array_interface__["data"][0]
+    return np.array((*head, separator, address, npoints), np.int64).tobytes() + axes.tobytes()
+
+
+def _swapped(stored: np.dtype[Any], wanted: np.dtype[Any]) -> int | None:
+    """How many bytes are to be swapped at a time to give elements another byte order, 0 for none; None if unknown."""
+    if stored == wanted:
+        return 0
+    if wanted.kind not in "iufcmM" or stored.newbyteorder() != wanted:
+        return None
+    return wanted.itemsize // 2 if wanted.kind == "c" else wanted.itemsize

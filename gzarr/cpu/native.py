@@ -1,0 +1,85 @@
+"""The compiled loop: whether it is there, and with which decoders. Nothing else knows the extension.
+
+It decodes with the very functions that numcodecs and google-crc32c decode with: they are found in these packages'
+libraries by their names. Where a name is not exported, chunks of that codec go the usual way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from gzarr.config import config
+
+#: Functions of `_loop.c`, in the order of its struct `lib`: name -> the module that is linked with it.
+_FUNCTIONS: Mapping[str, str] = {
+    "blosc_decompress_ctx": "numcodecs.blosc",
+    "ZSTD_createDCtx": "numcodecs.zstd",
+    "ZSTD_freeDCtx": "numcodecs.zstd",
+    "ZSTD_decompressDCtx": "numcodecs.zstd",
+    "ZSTD_getFrameContentSize": "numcodecs.zstd",
+    "ZSTD_findFrameCompressedSize": "numcodecs.zstd",
+    "LZ4_decompress_safe": "numcodecs.lz4",
+    "crc32c_value": "google_crc32c._crc32c",
+}
+#: Compressors by the name of their codec: the loop's number, and what must be there.
+_CODECS: Mapping[str, tuple[int, tuple[str, ...]]] = {
+    "bytes": (0, ()),
+    "blosc": (1, ("blosc_decompress_ctx",)),
+    "numcodecs.blosc": (1, ("blosc_decompress_ctx",)),
+    "zstd": (2, tuple(_FUNCTIONS)[1:6]),
+    "numcodecs.zstd": (2, tuple(_FUNCTIONS)[1:6]),
+    "numcodecs.lz4": (3, ("LZ4_decompress_safe",)),
+}
+
+
+def status() -> str:
+    """Whether chunks are read by the compiled loop, in words: "on", or why not."""
+    if not config.get("cpu.native"):
+        return "off: the setting cpu.native says so"
+    _, found = _loaded()
+    return found if isinstance(found, str) else "on"
+
+
+def loop() -> Any:
+    """The extension, or None if it is not there or not wanted."""
+    return _loaded()[0] if config.get("cpu.native") else None
+
+
+def codec_number(codec: str, *, checksum: bool) -> int | None:
+    """The loop's number of a compressor ("bytes" for none), or None if it cannot decode that.
+
+    checksum: whether a crc32c follows the encoded bytes.
+    """
+    module, addresses = _loaded()
+    known = _CODECS.get(codec)
+    if module is None or known is None:
+        return None
+    number, needed = known
+    needed = (*needed, "crc32c_value") if checksum else needed
+    return number if all(addresses[name] for name in needed) else None
+
+
+@cache
+def _loaded() -> tuple[Any, Any]:
+    """The extension and the addresses of its functions; None and the reason if it is not there."""
+    try:
+        module: Any = importlib.import_module("gzarr.cpu._loop")
+    except ImportError as error:
+        return None, f"off: the extension was not built when gzarr was installed ({error})"
+    addresses = {name: _address(owner, name) for name, owner in _FUNCTIONS.items()}
+    module.bind(tuple(addresses.values()))
+    return module, addresses
+
+
+def _address(owner: str, name: str) -> int:
+    """Where a function is in a module's library or those that it is linked with; 0 if it cannot be found."""
+    try:
+        path = importlib.import_module(owner).__file__
+        function = getattr(ctypes.CDLL(path), name)
+    except (ImportError, OSError, AttributeError):
+        return 0
+    return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -1,0 +1,166 @@
+"""The parts of a plan as tables of numbers, which the compiled loop works through: no object for each chunk.
+
+The parts of a box are the product of its axes' spans, so the tables are as long as the axes together; the parts of a
+list of points are the chunks that hold some. A *piece* is a run of parts that one call of the loop does.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby, product
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from gzarr.keys import Coords
+from gzarr.layout import Layout
+from gzarr.plan import BoxPlan, Part, PointPlan, RangeSpans, Span
+
+#: Axes that the loop's tables have room for (MAX_NDIM).
+MAX_NDIM = 32
+
+#: The loop's tables: of a box spans, index lists; of points rows, starts, positions in chunks, positions in the result.
+Tables: TypeAlias = tuple[bytes, bytes, bytes, bytes]
+
+
+class Piece(NamedTuple):
+    """What one call does.
+
+    Attributes:
+        first, n: its first part among those of the window, and how many it has.
+        shard: coordinates of the shard that holds them; None for chunks that are files.
+        window: of a box, first span and number of spans for every axis; of points nothing.
+        whole: first part and number of parts of the piece that this one was cut from.
+    """
+
+    first: int
+    n: int
+    shard: Coords | None
+    window: tuple[tuple[int, int], ...]
+    whole: tuple[int, int]
+
+    def cut(self, size: int) -> Iterator[Piece]:
+        """The same in pieces of at most so many parts."""
+        for first in range(0, self.n, size):
+            yield self._replace(first=self.first + first, n=min(size, self.n - first))
+
+
+class Boxes:
+    """The parts of a box: number i is the i-th of the product of a window's spans.
+
+    Attributes:
+        nparts: number of parts.
+        npoints: -1: these are no points.
+    """
+
+    def __init__(self, plan: BoxPlan) -> None:
+        self._plan = plan
+        self._starts = tuple(accumulate((len(spans) for spans in plan.axes), initial=0))[:-1]
+        self.nparts, self.npoints = plan.nparts, -1
+
+    def tables(self) -> Tables:
+        """What the loop is told of them."""
+        lists: list[int] = []
+        rows = b"".join(_rows(spans, lists) for spans in self._plan.axes)
+        return rows, np.array(lists, np.int64).tobytes(), b"", b""
+
+    def whole(self) -> Piece:
+        """All parts, of chunks that are files."""
+        return Piece(0, self.nparts, None, tuple((0, len(spans)) for spans in self._plan.axes), (0, self.nparts))
+
+    def by_shard(self, layout: Layout) -> tuple[Iterator[Piece], int]:
+        """The parts of every shard, and the number of shards."""
+        windows = self._plan.windows(layout.objects)
+        return map(_piece_of, product(*windows)), prod(map(len, windows))
+
+    def places(self, piece: Piece) -> tuple[list[int], list[int]]:
+        """For every axis, where its spans begin in the table, and how many there are."""
+        firsts = [start + first for start, (first, _) in zip(self._starts, piece.window, strict=True)]
+        return firsts, [n for _, n in piece.window]
+
+    def part(self, piece: Piece, number: int) -> Part:
+        """One part of a piece's window."""
+        picked = []
+        for first, n in reversed(piece.window):
+            number, position = divmod(number, n)
+            picked.append(first + position)
+        return self._plan.part(picked[::-1])
+
+
+class Rows:
+    """The parts of a list of points: what is taken of each chunk.
+
+    Attributes:
+        nparts: number of parts.
+        npoints: number of points.
+    """
+
+    def __init__(self, plan: PointPlan, layout: Layout) -> None:
+        self._plan, self._points = plan, plan.table(layout.objects)
+        self.nparts, self.npoints = len(self._points.rows), plan.shape[0]
+
+    def tables(self) -> Tables:
+        """What the loop is told of them."""
+        found: list[Any] = [self._points.rows, self._points.starts, self._points.inside, self._points.order]
+        rows, starts, inside, order = (np.array(table, np.int64).tobytes() for table in found)
+        return rows, starts, inside, order
+
+    def whole(self) -> Piece:
+        """All parts, of chunks that are files."""
+        return Piece(0, self.nparts, None, (), (0, self.nparts))
+
+    def by_shard(self, layout: Layout) -> tuple[Iterator[Piece], int]:
+        """The parts of every shard, and the number of shards."""
+        counts = [(shard, sum(1 for _ in rows)) for shard, rows in groupby(self._points.owners)]
+        firsts = accumulate((n for _, n in counts), initial=0)
+        pieces = (Piece(at, n, shard, (), (at, n)) for (shard, n), at in zip(counts, firsts, strict=False))
+        return pieces, len(counts)
+
+    def places(self, piece: Piece) -> tuple[list[int], list[int]]:
+        """Nothing: rows are found by their numbers."""
+        return [], []
+
+    def part(self, piece: Piece, number: int) -> Part:
+        """One part."""
+        return self._plan.part(self._points, number)
+
+
+def make_window(*rows: Sequence[int]) -> bytes:
+    """The loop's struct Window: for every axis the first span, number of spans, first chunk, entries of an index."""
+    padding = [0] * MAX_NDIM
+    values = [value for row in rows for value in (*row, *padding[len(row) :])]
+    return struct.pack(f"{4 * MAX_NDIM}q", *values, *padding * (4 - len(rows)))
+
+
+def _piece_of(windows: tuple[tuple[int, int, int], ...]) -> Piece:
+    counts = tuple((first, n) for _, first, n in windows)
+    n = prod(n for _, n in counts)
+    return Piece(0, n, tuple(owner for owner, _, _ in windows), counts, (0, n))
+
+
+def _rows(spans: Sequence[Span], lists: list[int]) -> bytes:
+    """The loop's struct Span of every span. lists: where index lists are added."""
+    if not isinstance(spans, RangeSpans):
+        return np.array([_row(span, lists) for span in spans], np.int64).tobytes()
+    chunk, inside, out, count = spans.columns()
+    rows = np.empty((len(spans), 8), np.int64)
+    columns: tuple[Any, ...] = (chunk, count, inside, spans.step, -1, out, 1, -1)
+    for column, values in enumerate(columns):
+        rows[:, column] = values
+    return rows.tobytes()
+
+
+def _row(span: Span, lists: list[int]) -> tuple[int, ...]:
+    chunk, inside, out, _ = span
+    count = len(range(out.start, out.stop, out.step or 1)) if type(out) is slice else len(out)
+    return (chunk, count, *_side(inside, lists), *_side(out, lists))
+
+
+def _side(index: Any, lists: list[int]) -> tuple[int, int, int]:
+    """Start, step and -1; or where the index list is."""
+    if type(index) is slice:
+        return index.start, index.step or 1, -1
+    lists.extend(index.tolist())
+    return 0, 0, len(lists) - len(index)

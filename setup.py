@@ -1,0 +1,25 @@
+"""What pyproject.toml cannot say: the compiled loop is optional, and one build serves every Python from 3.11 on."""
+
+import sys
+import sysconfig
+
+from setuptools import Extension, setup
+
+# A free-threaded Python has no stable interface before 3.15: there the extension is built for one version.
+STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
+FLAGS = ["-std=c11", "-O3", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+
+loop = Extension(
+    "gzarr.cpu._loop",
+    ["gzarr/cpu/_loop.c"],
+    define_macros=[("_GNU_SOURCE", "1"), ("_FILE_OFFSET_BITS", "64")]
+    + ([("Py_LIMITED_API", "0x030B0000")] if STABLE else []),
+    extra_compile_args=FLAGS,
+    py_limited_api=STABLE,
+    optional=True,  # without a compiler chunks are read by Python
+)
+
+setup(
+    ext_modules=[] if sys.platform == "win32" else [loop],  # it calls POSIX
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE and sys.platform != "win32" else {},
+)

@@ -1,0 +1,35 @@
+"""Builds distributions of this tree as pip does, in a copy, so that nothing is left in the tree."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+_FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+_NOT_SOURCES = shutil.ignore_patterns("__pycache__", "*.so")
+
+
+def copy_sources(target: Path) -> Path:
+    """The files that distributions are made of."""
+    target.mkdir()
+    for name in _FILES:
+        shutil.copy(ROOT / name, target)
+    shutil.copytree(ROOT / "gzarr", target / "gzarr", ignore=_NOT_SOURCES)
+    return target
+
+
+def build(kind: str, sources: Path, target: Path, **environment: str) -> Path:
+    """Build a "wheel" or an "sdist"; returns its path."""
+    target.mkdir(exist_ok=True)
+    code = f"import sys; from setuptools import build_meta; build_meta.build_{kind}(sys.argv[1])"
+    command = [sys.executable, "-c", code, str(target)]
+    done = subprocess.run(
+        command, cwd=sources, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = target.iterdir()
+    return path

@@ -1,0 +1,606 @@
+"""The compiled loop gives what the usual path gives: the same values, the same errors; and it stays within its memory.
+
+Damage and lies are tried a second time in a process in which the loop is built with AddressSanitizer and UBSan.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gzarr
+from gzarr.codecs import (
+    BloscCodec,
+    BytesCodec,
+    Crc32cCodec,
+    GzipCodec,
+    NumcodecsCodec,
+    ShardingCodec,
+    TransposeCodec,
+    ZstdCodec,
+)
+from gzarr.config import config
+from gzarr.cpu import bulk, native
+from gzarr.errors import GzarrError
+from gzarr.storage import LocalStore, MemoryStore, Request
+from gzarr.storage.base import Buffer
+from tests.properties.cases import as_array, basic_keys, coordinate_keys, orthogonal_index, orthogonal_keys, same
+
+ROOT = Path(__file__).parents[2]
+SHAPE, CHUNK = (70, 45, 3), (20, 15, 3)
+STRUCT = np.dtype([("a", "<i4"), ("b", ">f4"), ("c", "u1", (3,))])
+DTYPES = ["<i4", ">f4", "u1", "<c16", "<M8[s]", STRUCT]
+
+pytestmark = pytest.mark.skipif(native.loop() is None, reason=f"the compiled loop is {native.status()}")
+
+SMALL = BloscCodec("lz4", 5, "shuffle", 4, 256)
+#: Chains that the loop knows.
+CHAINS: dict[str, list[Any]] = {
+    "plain": [BytesCodec()],
+    "big-endian": [BytesCodec("big")],
+    "plain with checksum": [BytesCodec(), Crc32cCodec()],
+    "blosc": [BytesCodec(), SMALL],
+    "blosc of transposed": [TransposeCodec((2, 0, 1)), BytesCodec("big"), BloscCodec("zstd", 1, "bitshuffle", 4)],
+    "blosc stored": [BytesCodec(), BloscCodec("lz4", 0, "noshuffle", typesize=4)],
+    "zstd": [BytesCodec(), ZstdCodec(1)],
+    "zstd with checksum": [BytesCodec(), ZstdCodec(1, checksum=True), Crc32cCodec()],
+    "lz4": [BytesCodec(), NumcodecsCodec("lz4", {})],
+    "shards": [ShardingCodec((10, 5, 3), [BytesCodec(), ZstdCodec(1)])],
+    "shards of plain": [ShardingCodec((10, 5, 1), [BytesCodec(), Crc32cCodec()], index_location="start")],
+    "transposed shards": [TransposeCodec((2, 0, 1)), ShardingCodec((3, 10, 5), [BytesCodec(), SMALL])],
+}
+#: And some that it leaves alone.
+OTHERS: dict[str, list[Any]] = {
+    "gzip": [BytesCodec(), GzipCodec(1)],
+    "shards in shards": [ShardingCodec((10, 15, 3), [ShardingCodec((10, 5, 3), [BytesCodec()])])],
+    "wrapped shards": [ShardingCodec((10, 5, 3), [BytesCodec()]), ZstdCodec(1)],
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_chunks_are_enough() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bulk, "MIN_NCHUNKS", 2)
+        patch.setattr(bulk, "MIN_NCHUNKS_SHARDED", 2)
+        patch.setattr(bulk, "MIN_NCHUNKS_OF_SHARD", 0)
+        patch.setattr(bulk, "_MIN_PIECE_OF_SHARD", 2)
+        yield
+
+
+class Watched:
+    """Counts what the loop is asked to do, and what it leaves."""
+
+    def __init__(self) -> None:
+        self.done = self.left = 0
+
+    def do(self, *args: Any) -> int:
+        n_left = native._loaded()[0].do(*args)
+        self.done += len(args[-1])
+        self.left += n_left
+        return int(n_left)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    watched = Watched()
+    monkeypatch.setattr(native, "loop", lambda: watched if config.get("cpu.native") else None)
+    return watched
+
+
+def values(dtype: Any, shape: Sequence[int] = SHAPE) -> np.ndarray:
+    numbers = np.random.default_rng(1).integers(0, 250, shape)
+    dtype = np.dtype(dtype)
+    if dtype.names is None:
+        return numbers.astype("i8").astype(dtype)
+    out = np.zeros(shape, dtype)
+    out["a"], out["b"], out["c"] = numbers, numbers / 2, numbers[..., None] % 200
+    return out
+
+
+def stored(codecs: list[Any], dtype: Any, store: Any, missing: bool = False) -> tuple[gzarr.Array, np.ndarray]:
+    """An array at "a/b" and what it holds. missing: four chunks of files, or one shard with eight, are not there."""
+    model = values(dtype)
+    fill = 7 if np.dtype(dtype).kind in "iufc" else None
+    if missing:
+        model[: CHUNK[0], : CHUNK[1] * 2] = np.zeros((), model.dtype) if fill is None else fill
+    array = gzarr.create_array(
+        store, name="a/b", shape=SHAPE, chunks=CHUNK, dtype=dtype, fill_value=fill, codecs=codecs, overwrite=True
+    )
+    array[...] = model
+    return array, model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("loop")
+
+
+@cache
+def made(name: str, which: int, missing: bool, folder: Path) -> tuple[gzarr.Array, np.ndarray]:
+    return stored(CHAINS[name], DTYPES[which], LocalStore(folder / f"{name}-{which}-{missing}"), missing)
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@settings(max_examples=8)
+@given(data=st.data())
+def test_every_selection_reads_what_numpy_does(name: str, folder: Path, data: st.DataObject) -> None:
+    array, model = made(name, data.draw(st.integers(0, len(DTYPES) - 1)), data.draw(st.booleans()), folder)
+    key = data.draw(basic_keys(SHAPE))
+    same(array[key], model[key])
+    key = data.draw(orthogonal_keys(SHAPE))
+    index, shape = orthogonal_index(key, SHAPE)
+    same(array.oindex[key], as_array(model[index]).reshape(shape))
+    key = data.draw(coordinate_keys(SHAPE))
+    same(array.vindex[key], model[key])
+    out = np.zeros((3, SHAPE[1] * 2, SHAPE[0]), model.dtype).T[:, ::-2]
+    array.get_basic_selection(..., out=out)
+    same(out, model)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_loop_does_all_of_it(name: str, missing: bool, tmp_path: Path, watched: Watched) -> None:
+    array, model = stored(CHAINS[name], "<i4", LocalStore(tmp_path), missing)
+    same(array[...], model)
+    assert (watched.done, watched.left) == (array.nchunks, 0)
+    same(array[5:60, 3, 1], model[5:60, 3, 1])
+    same(array[::7, ::11], model[::7, ::11])
+    same(array.oindex[[3, 69, 3, 20], [44, 0]], model[np.ix_([3, 69, 3, 20], [44, 0])])
+    same(array.vindex[[3, 69, 3], [44, 0, 1], [0, 1, 2]], model[[3, 69, 3], [44, 0, 1], [0, 1, 2]])
+    assert (watched.done, watched.left) > (array.nchunks, 0)
+    assert watched.left == 0
+    before = watched.done
+    with config.set({"cpu.native": False}):
+        same(array[...], model)
+    assert watched.done == before
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_chains_go_the_usual_way(name: str, tmp_path: Path, watched: Watched) -> None:
+    array, model = stored(OTHERS[name], "<i4", LocalStore(tmp_path))
+    same(array[...], model)
+    assert watched.done == 0
+
+
+class Counting(LocalStore):
+    def get_one(self, request: Request) -> Buffer | None:
+        return self.get_many([request])[0]
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        self.asked = getattr(self, "asked", 0) + len(requests)
+        return [LocalStore.get_one(self, request) for request in requests]
+
+
+class Elsewhere(LocalStore):
+    def local_file(self, key: str) -> str | None:
+        return None
+
+
+def test_other_reads_go_the_usual_way(tmp_path: Path, watched: Watched) -> None:
+    array, model = stored(CHAINS["blosc"], STRUCT, LocalStore(tmp_path / "s"))
+    same(array["a"], model["a"])
+    array, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
+    same(array.astype("f8")[...], model.astype("f8"))
+    same(array[4, 4, 2], model[4, 4, 2])
+    out: Any = np.ma.zeros(SHAPE, "<i4")
+    array.get_basic_selection(..., out=out)
+    same(gzarr.open_array(tmp_path, path="a/b", chunk_cache=1 << 20)[...], model)
+    for store in (Counting(tmp_path), Elsewhere(tmp_path), MemoryStore(dict(LocalStore(tmp_path)))):
+        same(gzarr.open_array(store, path="a/b")[...], model)
+    assert watched.done == 0
+
+
+def test_views_of_a_local_store_are_read_by_the_loop(tmp_path: Path, watched: Watched) -> None:
+    _, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
+    gzarr.consolidate_metadata(tmp_path)
+    views = [
+        gzarr.open_array(tmp_path, path="a/b", mode="r"),
+        gzarr.open_array(tmp_path / "a" / "b", synchronizer=gzarr.ThreadSynchronizer()),
+        gzarr.open_consolidated(tmp_path)["a/b"],
+    ]
+    for array in views:
+        before = watched.done
+        same(array[...], model)
+        assert watched.done == before + array.nchunks
+    shutil.copytree(tmp_path / "a" / "b" / "c", tmp_path / "chunks" / "c")
+    shutil.rmtree(tmp_path / "a" / "b" / "c")
+    split = gzarr.open_array(tmp_path / "a" / "b", chunk_store=LocalStore(tmp_path / "chunks"))
+    same(split[...], model)
+    assert watched.done == before + 2 * split.nchunks
+
+
+@pytest.mark.parametrize("keywords", [{}, {"dimension_separator": "/"}, {"order": "F"}, {"dtype": ">i2"}])
+def test_zarr_2_is_read_too(keywords: dict[str, Any], tmp_path: Path, watched: Watched) -> None:
+    model = values(keywords.pop("dtype", "<i4"))
+    array = gzarr.array(model, chunks=CHUNK, store=tmp_path, zarr_format=2, **keywords)
+    same(array[...], model)
+    assert (watched.done, watched.left) == (array.nchunks, 0)
+
+
+def test_many_axes_and_far_offsets(tmp_path: Path, watched: Watched) -> None:
+    for ndim, by_loop in ((32, True), (33, False)):
+        shape = (1,) * (ndim - 2) + (6, 6)
+        model = np.arange(36, dtype="i4").reshape(shape)
+        array = gzarr.array(model, chunks=(1,) * (ndim - 1) + (3,), store=tmp_path / str(ndim))
+        before = watched.done
+        same(array[...], model)
+        assert (watched.done > before) is by_loop
+    huge = gzarr.create_array(tmp_path / "h", shape=(1 << 60,), chunks=(4,), dtype="i8", compressors=None)
+    huge[-16:] = np.arange(16)
+    same(huge[-20:], np.array([0] * 4 + list(range(16))))
+    assert watched.left == 0
+
+
+def test_chunks_far_into_a_shard(tmp_path: Path, watched: Watched) -> None:
+    """Past 4 GiB, in a file with a hole."""
+    codecs = [ShardingCodec((4,), [BytesCodec()], [BytesCodec()], index_location="start")]
+    array = gzarr.create_array(tmp_path, shape=(16,), chunks=(16,), dtype="i4", codecs=codecs)
+    at, model = (1 << 32) + 12, np.arange(16, dtype="i4")
+    with (tmp_path / "c").mkdir() or (tmp_path / "c" / "0").open("wb") as file:
+        file.write(struct.pack("<8Q", *[n for i in range(4) for n in (at + 16 * i, 16)]))
+        file.seek(at)
+        file.write(model.tobytes())
+    same(array[...], model)
+    same(array[1:15:3], model[1:15:3])
+    assert watched.done == 8
+    assert watched.left == 0
+
+
+# -- errors ----------------------------------------------------------------------------------------------------------
+
+
+def outcome(array: gzarr.Array, read: Any) -> Any:
+    """What a read gives, or the error that it raises, as something to compare."""
+    try:
+        return read(array).tobytes()
+    except GzarrError as error:
+        return type(error), str(error), vars(error).get("chunk_coords"), vars(error).get("codec")
+
+
+READS = [lambda z: z[...], lambda z: z[3], lambda z: z.vindex[[3, 69, 3, 25], [44, 0, 1, 20], [0, 1, 2, 1]]]
+
+
+def check_same_outcomes(path: Path) -> None:
+    for read in READS:
+        found = []
+        for on in (True, False):
+            with config.set({"cpu.native": on, "threading.max_workers": 1}):
+                found.append(outcome(gzarr.open_array(path, path="a/b", mode="r"), read))
+        assert found[0] == found[1]
+
+
+def damaged(data: bytes, how: st.DataObject) -> bytes:
+    kind = how.draw(st.sampled_from(["cut", "longer", "flip", "header", "noise", "empty"]))
+    changed = bytearray(data)
+    at = how.draw(st.integers(0, max(len(data) - 1, 0)))
+    if kind == "cut":
+        return data[:at]
+    if kind == "longer":
+        return data + how.draw(st.binary(min_size=1, max_size=8))
+    if kind == "empty":
+        return b""
+    if kind == "noise":
+        return how.draw(st.binary(max_size=len(data)))
+    if kind == "header":  # and indexes at the end
+        at = how.draw(st.sampled_from([at % 20, -1 - at % 40])) % max(len(data), 1)
+    if changed:
+        changed[at] ^= how.draw(st.integers(1, 255))
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("name", [*CHAINS, "shards in shards"])
+@settings(max_examples=15)
+@given(data=st.data())
+def test_damage_has_the_outcome_of_the_usual_path(name: str, folder: Path, data: st.DataObject) -> None:
+    path = folder / f"damaged {name}"
+    if not path.exists():
+        stored({**CHAINS, **OTHERS}[name], "<i4", LocalStore(path))
+    chunks = sorted(p for p in (path / "a" / "b" / "c").rglob("*") if p.is_file())
+    file = data.draw(st.sampled_from(chunks))
+    sound = file.read_bytes()
+    try:
+        file.write_bytes(damaged(sound, data))
+        check_same_outcomes(path)
+    finally:
+        file.write_bytes(sound)
+
+
+@pytest.mark.parametrize("name", ["plain", "zstd", "shards"])
+def test_files_that_are_none(name: str, tmp_path: Path) -> None:
+    """A directory reads as missing, a link that leads round in circles does not."""
+    stored(CHAINS[name], "<i4", LocalStore(tmp_path))
+    file = tmp_path / "a/b/c/0/1/0"
+    file.unlink()
+    file.mkdir()
+    check_same_outcomes(tmp_path)
+    file.rmdir()
+    file.symlink_to(file)
+    check_same_outcomes(tmp_path)
+    file.unlink()
+    check_same_outcomes(tmp_path)
+    shutil.rmtree(tmp_path / "a/b/c/0")
+    (tmp_path / "a/b/c/0").write_bytes(b"a file where a folder was")
+    check_same_outcomes(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0 if hasattr(os, "geteuid") else True, reason="nothing is forbidden here")
+def test_files_that_may_not_be_read(tmp_path: Path) -> None:
+    stored(CHAINS["plain"], "<i4", LocalStore(tmp_path))
+    (tmp_path / "a/b/c/0/1/0").chmod(stat.S_IWUSR)
+    check_same_outcomes(tmp_path)
+
+
+def raw_frame(content: bytes) -> bytes:
+    """A Zstandard frame of one raw block that does not say its size, as encoders that stream write them."""
+    return struct.pack("<IBB", 0xFD2FB528, 0, 0x58) + struct.pack("<I", len(content) << 3 | 1)[:3] + content
+
+
+def test_frames_without_a_size_are_read(tmp_path: Path, watched: Watched) -> None:
+    """A single one by the loop; more of them are an error, which the usual path raises."""
+    array, model = stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
+    content = model[:20, :15].tobytes()
+    (tmp_path / "a/b/c/0/0/0").write_bytes(raw_frame(content))
+    same(array[...], model)
+    assert watched.left == 0
+    for data in (content[:-4], content + b"more"):
+        (tmp_path / "a/b/c/0/0/0").write_bytes(raw_frame(data))
+        check_same_outcomes(tmp_path)
+    (tmp_path / "a/b/c/0/0/0").write_bytes(raw_frame(content[:8]) + raw_frame(content[8:]))
+    check_same_outcomes(tmp_path)
+    with pytest.raises(gzarr.errors.ChunkError, match="do not say their size"):
+        array[...]
+
+
+class Restless(LocalStore):
+    """Replaces a shard while the loop reads it, a few times."""
+
+    times = 0
+
+    def generation(self, key: str) -> object | None:
+        found = super().generation(key)
+        if self.times and key.endswith("c/0/0/0"):
+            self.times -= 1
+            self.set(key, self[key])
+        return found
+
+
+def test_a_shard_replaced_meanwhile_is_read_again(tmp_path: Path, watched: Watched) -> None:
+    _, model = stored(CHAINS["shards"], "<i4", LocalStore(tmp_path))
+    store = Restless(tmp_path)
+    array = gzarr.open_array(store, path="a/b")
+    for times in range(6):
+        store.times = times
+        same(array[...], model)
+    assert store.times < 5
+    assert watched.done > 0
+
+
+def test_damaged_chunks_do_not_stop_the_others(tmp_path: Path) -> None:
+    """All but the damaged one are in the result when the error is raised, whichever thread met it."""
+    array, model = stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
+    (tmp_path / "a/b/c/3/2/0").write_bytes(b"no frame")
+    out = np.zeros(SHAPE, "<i4")
+    with pytest.raises(gzarr.errors.ChunkError, match=r"chunk \(3, 2, 0\)"):
+        array.get_basic_selection(..., out=out)
+    same(out[:60], model[:60])
+
+
+# -- the machine -----------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_is_taken_between_pieces(tmp_path: Path) -> None:
+    array = gzarr.create_array(tmp_path, shape=(2_000_000,), chunks=(1,), dtype="u1", compressors=None)
+    timer = threading.Timer(0.1, signal.raise_signal, (signal.SIGINT,))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        deque((array[...] for _ in range(100)), maxlen=0)
+    timer.join()
+
+
+def test_many_threads_and_a_fork(tmp_path: Path) -> None:
+    array, model = stored(CHAINS["shards"], "<i4", LocalStore(tmp_path))
+    other, _ = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path / "o"))
+    found: list[bool] = []
+
+    def read() -> None:
+        found.extend(bool((array[...] == model).all() and (other[...] == model).all()) for _ in range(10))
+
+    with config.set({"threading.max_workers": 3}):
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == [True] * 40
+    code = (
+        "import os, sys, numpy as np, gzarr\n"
+        f"z = gzarr.open_array({str(tmp_path)!r}, path='a/b'); before = z[...]\n"
+        "pid = os.fork()\n"
+        "if not pid: os._exit(0 if (z[...] == before).all() else 3)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
+    )
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_a_reason_is_given_where_there_is_no_loop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert native.status() == "on"
+    with config.set({"cpu.native": False}):
+        assert native.status() == "off: the setting cpu.native says so"
+        assert native.loop() is None
+    monkeypatch.setitem(sys.modules, "gzarr.cpu._loop", None)
+    native._loaded.cache_clear()
+    try:
+        assert "not built" in native.status()
+        array, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
+        same(array[...], model)
+    finally:
+        monkeypatch.undo()
+        native._loaded.cache_clear()
+    assert native.status() == "on"
+
+
+def test_decoders_that_are_not_exported_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, addresses = native._loaded()
+    some = {**addresses, "crc32c_value": 0, "ZSTD_createDCtx": 0}
+    monkeypatch.setattr(native, "_loaded", lambda: (module, some))
+    assert native.codec_number("blosc", checksum=False) is not None
+    assert native.codec_number("blosc", checksum=True) is None
+    assert native.codec_number("zstd", checksum=False) is None
+    assert native.codec_number("gzip", checksum=False) is None
+    assert native._address("gzarr.errors", "ZSTD_createDCtx") == 0
+    assert native._address("gzarr.no_such_module", "ZSTD_createDCtx") == 0
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) -> None:
+    """Every number of every table but those that say where the result is may be anything."""
+    which = data.draw(st.sampled_from(["plain", "shards", "blosc"]))
+    array, _ = made(which, 0, False, folder)
+    out, calls = np.zeros(SHAPE, "<i4"), list[Any]()
+
+    class Recorder:
+        def do(self, *args: Any) -> int:
+            calls.append(args)
+            return 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "loop", Recorder)
+        if data.draw(st.booleans()):
+            array.get_orthogonal_selection(([3, 5, 4, 69], slice(None), slice(None)), out=out[:4])
+        else:
+            array.get_basic_selection(..., out=out)
+    args = list(calls[0])
+    args[7] = None if args[7] is None else bytes(args[7])
+    args[10] = bytearray(len(args[10]))  # with guards around it
+    for _ in range(data.draw(st.integers(1, 3))):
+        position = data.draw(st.sampled_from([0, 1, 2, 3, 7]))
+        table = bytearray(args[position] or b"")
+        words = [i for i in range(len(table) // 8) if position or not (i == 8 or i >= 10 + 2 * 32)]
+        if words:
+            at = 8 * data.draw(st.sampled_from(words))
+            small = st.integers(-3, 80)
+            number = data.draw(st.one_of(small, small, st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**32)))
+            table[at : at + 8] = struct.pack("<q", number)
+        if data.draw(st.integers(0, 9)) == 0:
+            del table[data.draw(st.integers(0, len(table))) :]
+        args[position] = bytes(table) if args[position] is not None else None
+    args[9] = data.draw(st.one_of(st.just(args[9]), st.integers(-5, 100)))
+    try:
+        n_left = native._loaded()[0].do(*args)
+    except ValueError:
+        return
+    assert n_left == sum(args[-1])
+
+
+def build_sanitized(target: Path) -> str | None:
+    """Build the loop with sanitizers. Returns: what to preload; None if the compiler has no sanitizers."""
+    import sysconfig
+
+    compiler = shutil.which(os.environ.get("CC") or "gcc")
+    if compiler is None:
+        return None
+    preloads = []
+    for name in ("libasan.so", "libubsan.so"):
+        found = subprocess.run([compiler, f"-print-file-name={name}"], check=True, capture_output=True, text=True)
+        preloads.append(found.stdout.strip())
+    if not all(Path(path).is_absolute() for path in preloads):
+        return None
+    flags = ["-std=c11", "-O1", "-g", "-shared", "-fPIC", "-fno-omit-frame-pointer"]
+    flags += ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"]
+    flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64"]
+    source = str(ROOT / "gzarr" / "cpu" / "_loop.c")
+    include = sysconfig.get_path("include")
+    made = subprocess.run(
+        [compiler, *flags, f"-I{include}", source, "-o", str(target)], check=False, capture_output=True, text=True
+    )
+    assert made.returncode == 0, made.stderr
+    return ":".join(preloads)
+
+
+AS_THE_LOOP = """
+import sys
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+spec = spec_from_file_location("gzarr.cpu._loop", sys.argv[1])
+module = module_from_spec(spec)
+spec.loader.exec_module(module)
+sys.modules["gzarr.cpu._loop"] = module
+"""
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The loop with sanitizers, and what to preload."""
+    target = tmp_path_factory.mktemp("sanitized") / "loop.so"
+    preload = build_sanitized(target)
+    if preload is None:
+        pytest.skip("there is no C compiler with sanitizers")
+    return target, preload
+
+
+def run_sanitized(sanitized: tuple[Path, str], code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    library, preload = sanitized
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": preload,
+        "ASAN_OPTIONS": "detect_leaks=0",  # Python keeps memory until it exits
+        "PYTHONMALLOC": "malloc",  # small objects have guards around them
+        "PYTHONPATH": str(ROOT),
+    }
+    command = [sys.executable, "-c", AS_THE_LOOP + code, str(library), *arguments]
+    return subprocess.run(command, env=environment, cwd=ROOT, check=False, capture_output=True, text=True, timeout=600)
+
+
+#: Everything, but not every chain: most of the time is not the loop's.
+SOME = "tables or axes or far or (all_of_it and (True or zstd)) or (damage and (lz4 or checksum))"
+
+
+def test_the_loop_passes_under_sanitizers(sanitized: tuple[Path, str]) -> None:
+    code = "import pytest; sys.exit(pytest.main(sys.argv[2:]))"
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-k", SOME, __file__]
+    result = run_sanitized(sanitized, code, *options)
+    assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
+    assert " passed" in result.stdout
+
+
+PLANTED = """
+import numpy as np
+from gzarr.cpu import bulk
+import gzarr
+z = gzarr.zeros((64, 64), chunks=(2, 64), dtype="i4", store=sys.argv[2])
+made = bulk._job
+def larger(direct, how, out, npoints):
+    return made(direct, how, np.zeros((64, 64), "i4")[::-1], npoints)
+bulk.MIN_NCHUNKS = 1
+bulk._job = larger
+z[...]
+print("survived")
+"""
+
+
+def test_planted_faults_are_found(sanitized: tuple[Path, str], tmp_path: Path) -> None:
+    """The run above can fail: here the loop is told of a result that is there no more."""
+    result = run_sanitized(sanitized, PLANTED, str(tmp_path / "z"))
+    assert "survived" not in result.stdout
+    assert "AddressSanitizer: heap-use-after-free" in result.stderr, result.stderr[-3000:]
+    assert "_loop.c" in result.stderr
