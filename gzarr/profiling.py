@@ -122,7 +122,8 @@ def profile() -> Iterator[Profile]:
 
     The stages of a read: "locate" (keys, shard indexes, and what no other stage has), "read" (bytes from the store),
     "upload" (to the device), "parse" (headers of compressed chunks), "decode", "place" (into the result), "check"
-    (waiting for the device, looking at what decoders and checksums say). Those of a write: "load old", "encode" (all of
+    (waiting for the device, looking at what decoders and checksums say); "loop" is all of these where many small chunks
+    are read by the compiled loop. Those of a write: "load old", "encode" (all of
     making new contents of chunks but the "decode" of old ones), "store", "build" (objects put together, locks, and all
     the rest). A device works on after a stage has submitted to it: ``device_seconds`` are measured there, without
     waiting.

@@ -44,7 +44,7 @@ from gzarr.gpu import nvcomp
 from tests.gpu import fake_cupy
 
 globals().update(vars(fake_cupy.module()))
-for name in ("crc32c_async", "crc32_async"):
+for name in ("compress_async", "compress_temp_nbytes", "crc32c_async", "crc32_async"):
     setattr(nvcomp, name, getattr(fake_cupy, name))
 
 def decompress_async(codec, *args):

@@ -62,7 +62,7 @@ def distinct(indices: list[int], extent: int) -> np.ndarray:
     return np.array(list(dict.fromkeys(i % extent for i in indices)), np.int64)
 
 
-@given(chunkings(), st.data())
+@given(chunkings().filter(lambda case: case.field is None), st.data())
 def test_gathered_selections(case: Chunking, data: st.DataObject) -> None:
     key: list[Any] = []
     for extent in case.shape:

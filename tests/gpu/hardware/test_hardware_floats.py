@@ -110,7 +110,7 @@ def test_filters_give_the_bits_of_the_host(cuda: Any, number: int, data: st.Data
         assert on_device != "both"
         return
     chain = CpuBackend().prepare(steps, ArrayRepr(chunks.dtype, shape[1:]))
-    by_host = [bytes(memoryview(chunk)) for chunk in CpuBackend().encode(chain, list(chunks))]
+    by_host = [bytes(memoryview(chunk)) for chunk in chain.encode(list(chunks))]
     assert encode(cuda.CudaDevice(), [spec], chunks, fetch=copied_bytes_of) == by_host
 
 
