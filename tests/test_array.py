@@ -12,6 +12,7 @@ import gzarr
 from gzarr import codecs
 from gzarr.errors import MetadataError, ReadOnlyError, SelectionError
 from gzarr.storage import CountingStore
+from tests.naming import name_of
 
 
 @pytest.fixture(params=[2, 3], ids=["v2", "v3"])
@@ -212,7 +213,7 @@ def test_values_are_broadcast_and_cast(value):
         ((0, 0, 0), 1, SelectionError),
         ("field", 1, SelectionError),
     ],
-    ids=str,
+    ids=name_of,
 )
 def test_values_that_do_not_fit_write_nothing(z, key, value, error):
     before = dict(z.store)

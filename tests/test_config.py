@@ -8,6 +8,7 @@ import pytest
 
 import gzarr
 from gzarr.config import DEFAULTS, Config
+from tests.naming import name_of
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +96,7 @@ def test_environment_in_a_new_process(monkeypatch):
         ({"array.order": "K"}, lambda: gzarr.zeros(3)),
         ({"device": "toaster"}, lambda: gzarr.zeros(3)),
     ],
-    ids=str,
+    ids=name_of,
 )
 def test_bad_settings_are_refused_where_they_matter(settings, call):
     with gzarr.config.set(settings), pytest.raises((ValueError, gzarr.DeviceError), match=r"4|K|toaster"):

@@ -40,6 +40,7 @@ def zarr_format(request):
     ],
     ids=repr,
 )
+from tests.naming import name_of
 def test_forms_of_chunks(chunks, expected):
     z = gzarr.zeros((10000, 10000), chunks=chunks, dtype="i4")
     assert z.chunks == expected
@@ -334,7 +335,7 @@ def test_codecs_are_the_whole_chain():
         {"chunks": (0, 1)},
         {"synchronizer": object()},
     ],
-    ids=repr,
+    ids=name_of,
 )
 def test_bad_keywords_write_nothing_and_delete_nothing(bad):
     store = {}

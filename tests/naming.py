@@ -1,0 +1,10 @@
+"""Names of parameters in the ids of tests."""
+
+from __future__ import annotations
+
+import re
+
+
+def name_of(value: object) -> str:
+    """What a value is called, without addresses: every process that takes part must collect the same tests."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
