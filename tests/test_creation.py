@@ -7,6 +7,7 @@ import pytest
 import gzarr
 from gzarr import codecs
 from gzarr.errors import ContainsArrayError, ContainsGroupError, MetadataError
+from tests.naming import name_of
 
 
 @pytest.fixture(params=[2, 3], ids=["v2", "v3"])
@@ -40,7 +41,6 @@ def zarr_format(request):
     ],
     ids=repr,
 )
-from tests.naming import name_of
 def test_forms_of_chunks(chunks, expected):
     z = gzarr.zeros((10000, 10000), chunks=chunks, dtype="i4")
     assert z.chunks == expected
