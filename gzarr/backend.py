@@ -105,6 +105,10 @@ class Bulk(Protocol):
         """
         ...
 
+    def again(self) -> list[tuple[Coords, list[Part]]]:
+        """What is to be read again the usual way, by stored object, once all pieces are done."""
+        ...
+
 
 class Backend(Protocol):
     """A device that can decode, place, merge and encode chunks.

@@ -62,8 +62,10 @@ class Bulk:
         job, tables, fill: what the loop is told for all pieces.
         scratch_nbytes: memory that the loop needs besides.
         window: of chunks that are files.
-        given_up: shards that the loop has left. The usual path does all that is wanted of them, knowing nothing: how it
-            reads a shard depends on how much is wanted and on whether the index is at hand.
+        versions: the token of every shard that is read in several pieces: all must be of one version.
+        given_up: shards that the loop has left, by a piece of each. When no piece is under way any more, the usual path
+            does all that is wanted of them, knowing nothing: how it reads a shard depends on how much is wanted and on
+            whether the index is at hand.
     """
 
     store: Store
@@ -80,7 +82,8 @@ class Bulk:
     fill: bytes
     scratch_nbytes: int
     window: bytes
-    given_up: set[Coords]
+    versions: dict[Coords, object]
+    given_up: dict[Coords, Piece]
 
     def pieces(self) -> Iterator[Piece]:
         """All there is to do, once."""
@@ -94,13 +97,19 @@ class Bulk:
             return []
         key = self.layout.key(piece.shard)
         before = self.store.generation(key)
-        left = self._read_shard(self.layout, piece, before)
-        # Ranges and the index they came from must be of one version of the shard.
-        if left == [] and self.store.generation(key) == before:
-            return []
-        self.given_up.add(piece.shard)
+        is_cut = piece.n < piece.whole[1]
+        # Ranges and the index they came from must be of one version of the shard, and so must its pieces.
+        if not is_cut or self.versions.setdefault(piece.shard, before) == before:
+            left = self._read_shard(self.layout, piece, before)
+            if left == [] and self.store.generation(key) == before:
+                return []
+        self.given_up[piece.shard] = piece
         self.layout.forget(key)
-        return self._all_of(piece)
+        return []
+
+    def again(self) -> Left:
+        """All that is wanted of the shards that were given up."""
+        return [self._all_of(piece) for piece in self.given_up.values()]
 
     def _read_shard(self, layout: Sharded, piece: Piece, generation: object | None) -> Left | None:
         """What is left of a piece of a shard; None for all of it."""
@@ -135,10 +144,10 @@ class Bulk:
         parts = [self.parts.part(piece, piece.first + number) for number in numbers]
         return [(part.coords, [part]) for part in parts]
 
-    def _all_of(self, piece: Piece) -> Left:
+    def _all_of(self, piece: Piece) -> tuple[Coords, list[Part]]:
         """All that is wanted of a shard."""
         first, n = piece.whole
-        return [(piece.shard or (), [self.parts.part(piece, number) for number in range(first, first + n)])]
+        return piece.shard or (), [self.parts.part(piece, number) for number in range(first, first + n)]
 
 
 def make_bulk(
@@ -185,7 +194,8 @@ def make_bulk(
         fill=np.asarray(fill_of(chain.chunk), chain.chunk.dtype).tobytes(),
         scratch_nbytes=max_encoded + direct.nbytes,
         window=make_window(*parts.places(parts.whole())),
-        given_up=set(),
+        versions={},
+        given_up={},
     )
 
 

@@ -250,6 +250,20 @@ def test_many_axes_and_far_offsets(tmp_path: Path, watched: Watched) -> None:
     assert watched.left == 0
 
 
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0)])
+@pytest.mark.parametrize("shape", [(30, 1), (1, 30), (5, 6)])
+def test_indexes_that_are_transposed(
+    shape: tuple[int, int], order: tuple[int, ...], tmp_path: Path, watched: Watched
+) -> None:
+    index_codecs = [TransposeCodec(order), BytesCodec(), Crc32cCodec()]
+    codecs = [ShardingCodec((1, 1), [BytesCodec()], index_codecs=index_codecs)]
+    array = gzarr.create_array(tmp_path, shape=shape, chunks=shape, dtype="i4", codecs=codecs)
+    model = np.arange(30, dtype="i4").reshape(shape) + 1
+    array[...] = model
+    same(array[...], model)
+    assert watched.done >= 30
+
+
 def test_chunks_far_into_a_shard(tmp_path: Path, watched: Watched) -> None:
     """Past 4 GiB, in a file with a hole."""
     codecs = [ShardingCodec((4,), [BytesCodec()], [BytesCodec()], index_location="start")]
@@ -392,6 +406,39 @@ def test_a_shard_replaced_meanwhile_is_read_again(tmp_path: Path, watched: Watch
         same(array[...], model)
     assert store.times < 5
     assert watched.done > 0
+
+
+class Replacing(LocalStore):
+    """Replaces the shard after it was looked at so many times."""
+
+    looks = 0
+    successor = b""
+
+    def generation(self, key: str) -> object | None:
+        found = super().generation(key)
+        self.looks -= 1
+        if self.looks == 0:
+            self.set(key, self.successor)
+        return found
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_pieces_of_one_shard_are_of_one_version(n_threads: int, tmp_path: Path, watched: Watched) -> None:
+    store = Replacing(tmp_path)
+    array = gzarr.create_array(store, shape=(256,), chunks=(1,), shards=(256,), dtype="i4", compressors=None)
+    array[...] = 2
+    successor = store["c/0"]
+    found = set()
+    with config.set({"threading.max_workers": n_threads}):
+        for looks in range(1, 40):
+            array[...] = 1
+            store.looks, store.successor = looks, successor
+            values = array[...]
+            store.looks = 0
+            assert values.min() == values.max(), f"torn after {looks} looks"
+            found.add(int(values[0]))
+    assert found == {1, 2}
+    assert watched.done > 20 * 256
 
 
 def test_damaged_chunks_do_not_stop_the_others(tmp_path: Path) -> None:
