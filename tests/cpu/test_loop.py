@@ -38,7 +38,7 @@ from gzarr.codecs import (
 from gzarr.config import config
 from gzarr.cpu import bulk, native
 from gzarr.errors import GzarrError
-from gzarr.storage import LocalStore, MemoryStore, Request
+from gzarr.storage import LocalStore, MemoryStore, Request, SplitStore
 from gzarr.storage.base import Buffer
 from tests.properties.cases import as_array, basic_keys, coordinate_keys, orthogonal_index, orthogonal_keys, same
 
@@ -206,6 +206,30 @@ def test_other_reads_go_the_usual_way(tmp_path: Path, watched: Watched) -> None:
     same(gzarr.open_array(tmp_path, path="a/b", chunk_cache=1 << 20)[...], model)
     for store in (Counting(tmp_path), Elsewhere(tmp_path), MemoryStore(dict(LocalStore(tmp_path)))):
         same(gzarr.open_array(store, path="a/b")[...], model)
+    assert watched.done == 0
+
+
+class CountingSplit(SplitStore):
+    """Counts what is asked for; sees nothing if it is passed by."""
+
+    asked = 0
+
+    def get_one(self, request: Request) -> Buffer | None:
+        return self.get_many((request,))[0]
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        self.asked += len(requests)
+        return super().get_many(requests)
+
+
+def test_two_stores_that_read_in_their_own_way_are_not_passed_by(tmp_path: Path, watched: Watched) -> None:
+    _, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
+    store = CountingSplit(LocalStore(tmp_path), LocalStore(tmp_path))
+    array = gzarr.open_array(store, path="a/b")
+    store.asked = 0
+    same(array[...], model)
+    assert store.asked == array.nchunks
+    assert store.local_file("a/b/c/0/0/0") is None
     assert watched.done == 0
 
 
