@@ -105,8 +105,8 @@ class Bulk(Protocol):
         """
         ...
 
-    def again(self) -> list[tuple[Coords, list[Part]]]:
-        """What is to be read again the usual way, by stored object, once all pieces are done."""
+    def again(self) -> Iterable[tuple[Coords, list[Part]]] | None:
+        """Once all pieces are done: what is to be read again the usual way, by stored object; None for nothing."""
         ...
 
 
