@@ -105,6 +105,10 @@ class Bulk(Protocol):
         """
         ...
 
+    def again(self) -> Iterable[tuple[Coords, list[Part]]] | None:
+        """Once all pieces are done: what is to be read again the usual way, by stored object; None for nothing."""
+        ...
+
 
 class Backend(Protocol):
     """A device that can decode, place, merge and encode chunks.

@@ -104,6 +104,9 @@ def read(jobs: Sequence[ReadJob]) -> None:
         bulk = None if nparts == 1 else _bulk(job)
         if bulk is not None:
             io.backend.run(_task(partial(_read_piece, bulk), job, recorder, "loop"), bulk.pieces(), bulk.work)
+            again = bulk.again()
+            if again is not None:
+                io.backend.run(_task(_read_wave, job, recorder), ([group] for group in again), bulk.work)
         else:
             io.backend.run(_task(_read_wave, job, recorder), *_waves_and_work(io, job.plan, nparts, job.out))
 

@@ -15,6 +15,7 @@ Rules: indexes live on the host; nothing here decodes chunks; every inconsistenc
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -322,7 +323,8 @@ class Sharded:
         if found is None:
             return None
         entries = np.ascontiguousarray(found, np.uint64)
-        steps = [stride // entries.strides[-2] for stride in entries.strides[:-1]]
+        # Not from strides: those of an axis of length one say nothing.
+        steps = [math.prod(found.shape[axis + 1 : -1]) for axis in range(found.ndim - 1)]
         order = levels[0].order or range(len(steps))
         by_axis = dict(zip(order, steps, strict=True))
         return ShardIndex(entries, tuple(-c for c in first), tuple(by_axis[axis] for axis in range(len(steps))))

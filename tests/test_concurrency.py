@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -394,6 +395,30 @@ def in_child(array: gzarr.Array, answers: Any) -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that interrupt")
+def test_results_do_not_wait_for_threads_that_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_backend, "_helpers", cpu_backend._Helpers())
+    array = gzarr.create_array(None, shape=2 << 18, chunks=1 << 18, dtype="u1", compressors=None)
+    array[...] = 1
+    busy, go_on = threading.Event(), threading.Event()
+
+    def keep_busy() -> None:
+        busy.set()
+        go_on.wait(60)
+
+    with config.set({"threading.max_workers": 2}):
+        cpu_backend._helpers.submit(keep_busy, 1)
+        assert busy.wait(60)
+        try:
+            result = array[...]
+            assert (result == 1).all()
+            assert cpu_backend._helpers._tasks.qsize() == 1
+            dead = weakref.ref(result)
+            del result
+            assert dead() is None
+        finally:
+            go_on.set()
+
+
 def test_nothing_is_written_into_the_result_after_an_interrupt() -> None:
     code = """
 import signal, time

@@ -388,6 +388,8 @@ def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int)
             except BaseException as interrupt:  # noqa: BLE001 - nothing may go on behind the caller's back
                 stopped = True
                 errors.insert(0, interrupt)
+        # While other reads keep the threads busy, this one's tasks wait for their turn: not with the result in hand.
+        task, waves = (lambda _: None), iter(())
     if errors:
         for other in errors[1:]:
             errors[0].add_note(f"another chunk failed too: {other}")

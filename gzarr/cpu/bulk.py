@@ -62,8 +62,10 @@ class Bulk:
         job, tables, fill: what the loop is told for all pieces.
         scratch_nbytes: memory that the loop needs besides.
         window: of chunks that are files.
-        given_up: shards that the loop has left. The usual path does all that is wanted of them, knowing nothing: how it
-            reads a shard depends on how much is wanted and on whether the index is at hand.
+        versions: the token of every shard that is read in several pieces: all must be of one version.
+        given_up: shards that the loop has left, by a piece of each. When no piece is under way any more, the usual path
+            does all that is wanted of them, knowing nothing: how it reads a shard depends on how much is wanted and on
+            whether the index is at hand.
     """
 
     store: Store
@@ -80,7 +82,8 @@ class Bulk:
     fill: bytes
     scratch_nbytes: int
     window: bytes
-    given_up: set[Coords]
+    versions: dict[Coords, object]
+    given_up: dict[Coords, Piece]
 
     def pieces(self) -> Iterator[Piece]:
         """All there is to do, once."""
@@ -89,56 +92,63 @@ class Bulk:
     def read(self, piece: Piece) -> Left:
         """Read a piece into the result, all but the parts that are returned. Raises: StoreError."""
         if piece.shard is None or not isinstance(self.layout, Sharded):
-            return self._do(piece, self.prefix + self.names.keys.prefix, None, self.window)
+            left = self._do(piece, self.prefix + self.names.keys.prefix, None, self.window)
+            parts = [self.parts.part(piece, piece.first + number) for number in left]
+            return [(part.coords, [part]) for part in parts]
         if piece.shard in self.given_up:
             return []
         key = self.layout.key(piece.shard)
         before = self.store.generation(key)
-        left = self._read_shard(self.layout, piece, before)
-        # Ranges and the index they came from must be of one version of the shard.
-        if left == [] and self.store.generation(key) == before:
-            return []
-        self.given_up.add(piece.shard)
+        is_cut = piece.n < piece.whole[1]
+        # Ranges and the index they came from must be of one version of the shard, and so must its pieces.
+        if not is_cut or self.versions.setdefault(piece.shard, before) == before:
+            done = self._read_shard(self.layout, piece, before)
+            if done and self.store.generation(key) == before:
+                return []
+        self.given_up[piece.shard] = piece
         self.layout.forget(key)
-        return self._all_of(piece)
+        return []
 
-    def _read_shard(self, layout: Sharded, piece: Piece, generation: object | None) -> Left | None:
-        """What is left of a piece of a shard; None for all of it."""
+    def again(self) -> Iterator[tuple[Coords, list[Part]]] | None:
+        """All that is wanted of the shards that were given up; None if none was."""
+        return map(self._all_of, self.given_up.values()) if self.given_up else None
+
+    def _read_shard(self, layout: Sharded, piece: Piece, generation: object | None) -> bool:
+        """Read a piece of a shard. Returns: whether nothing is left of it."""
         shard = piece.shard or ()
         try:
             index = layout.index(self.store, shard, generation)
         except CodecError:  # the usual path says what is wrong
-            return None
+            return False
         places = self.parts.places(piece)
         if index is None:
-            return self._do(piece, "", b"", make_window(*places))
+            return not self._do(piece, "", b"", make_window(*places))
         if generation is None:  # it has just come
-            return None
+            return False
         path = self.prefix + self.names.keys.encode(shard)
-        return self._do(piece, path, index, make_window(*places, index.origin, index.steps))
+        return not self._do(piece, path, index, make_window(*places, index.origin, index.steps))
 
-    def _do(self, piece: Piece, path: str, index: ShardIndex | bytes | None, window: bytes) -> Left:
-        """index: of the shard, nothing (bytes) if it is missing; None for chunks that are files."""
+    def _do(self, piece: Piece, path: str, index: ShardIndex | bytes | None, window: bytes) -> Sequence[int]:
+        """Let the loop do a piece.
+
+        index: of the shard, nothing (bytes) if it is missing; None for chunks that are files.
+        Returns: numbers of the parts that it has left.
+        """
         loop = native.loop()
         if loop is None:  # switched off meanwhile
-            return self._left(piece, range(piece.n))
+            return range(piece.n)
         entries = index.entries if isinstance(index, ShardIndex) else index
         where = (os.fsencode(path), entries, self.fill, piece.first)
         status = bytearray(piece.n)
         with lent_scratch() as scratch:
             room = scratch.room(self.scratch_nbytes)
             n_left = loop.do(self.job, window, *self.tables, *where, room, status)
-        return self._left(piece, [i for i, left in enumerate(status) if left]) if n_left else []
+        return [i for i, left in enumerate(status) if left] if n_left else []
 
-    def _left(self, piece: Piece, numbers: Sequence[int]) -> Left:
-        """Some parts of a piece, each an object of its own."""
-        parts = [self.parts.part(piece, piece.first + number) for number in numbers]
-        return [(part.coords, [part]) for part in parts]
-
-    def _all_of(self, piece: Piece) -> Left:
+    def _all_of(self, piece: Piece) -> tuple[Coords, list[Part]]:
         """All that is wanted of a shard."""
         first, n = piece.whole
-        return [(piece.shard or (), [self.parts.part(piece, number) for number in range(first, first + n)])]
+        return piece.shard or (), [self.parts.part(piece, number) for number in range(first, first + n)]
 
 
 def make_bulk(
@@ -185,7 +195,8 @@ def make_bulk(
         fill=np.asarray(fill_of(chain.chunk), chain.chunk.dtype).tobytes(),
         scratch_nbytes=max_encoded + direct.nbytes,
         window=make_window(*parts.places(parts.whole())),
-        given_up=set(),
+        versions={},
+        given_up={},
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from gzarr.keys import Coords
 from gzarr.layout import Layout
 from gzarr.plan import BoxPlan, Part, PointPlan, RangeSpans, Span
+from gzarr.selection import Indices
 
 #: Axes that the loop's tables have room for (MAX_NDIM).
 MAX_NDIM = 32
@@ -62,9 +63,9 @@ class Boxes:
 
     def tables(self) -> Tables:
         """What the loop is told of them."""
-        lists: list[int] = []
+        lists = _Lists()
         rows = b"".join(_rows(spans, lists) for spans in self._plan.axes)
-        return rows, np.array(lists, np.int64).tobytes(), b"", b""
+        return rows, lists.table(), b"", b""
 
     def whole(self) -> Piece:
         """All parts, of chunks that are files."""
@@ -140,7 +141,25 @@ def _piece_of(windows: tuple[tuple[int, int, int], ...]) -> Piece:
     return Piece(0, n, tuple(owner for owner, _, _ in windows), counts, (0, n))
 
 
-def _rows(spans: Sequence[Span], lists: list[int]) -> bytes:
+class _Lists:
+    """Index lists, one after the other."""
+
+    def __init__(self) -> None:
+        self._lists: list[Indices] = []
+        self._size = 0
+
+    def add(self, indices: Indices) -> int:
+        """Add one. Returns: where it begins."""
+        self._lists.append(indices)
+        self._size += len(indices)
+        return self._size - len(indices)
+
+    def table(self) -> bytes:
+        """All of them."""
+        return np.concatenate(self._lists, dtype=np.int64).tobytes() if self._lists else b""
+
+
+def _rows(spans: Sequence[Span], lists: _Lists) -> bytes:
     """The loop's struct Span of every span. lists: where index lists are added."""
     if not isinstance(spans, RangeSpans):
         return np.array([_row(span, lists) for span in spans], np.int64).tobytes()
@@ -152,15 +171,14 @@ def _rows(spans: Sequence[Span], lists: list[int]) -> bytes:
     return rows.tobytes()
 
 
-def _row(span: Span, lists: list[int]) -> tuple[int, ...]:
+def _row(span: Span, lists: _Lists) -> tuple[int, ...]:
     chunk, inside, out, _ = span
     count = len(range(out.start, out.stop, out.step or 1)) if type(out) is slice else len(out)
     return (chunk, count, *_side(inside, lists), *_side(out, lists))
 
 
-def _side(index: Any, lists: list[int]) -> tuple[int, int, int]:
+def _side(index: Any, lists: _Lists) -> tuple[int, int, int]:
     """Start, step and -1; or where the index list is."""
     if type(index) is slice:
         return index.start, index.step or 1, -1
-    lists.extend(index.tolist())
-    return 0, 0, len(lists) - len(index)
+    return 0, 0, lists.add(index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from gzarr.errors import ReadOnlyError
-from gzarr.storage.base import Buffer, Opened, R, Request, Store, T
+from gzarr.storage.base import Buffer, Opened, R, Request, Store, T, reads_past
 from gzarr.storage.rules import DOCUMENTS
 
 
@@ -67,12 +67,12 @@ class SplitStore(Store):
         return self._of(key).opened(key)
 
     def local_file(self, key: str) -> str | None:
-        """Path of the file that holds exactly one object's bytes, as its store says."""
-        return self._of(key).local_file(key)
+        """Path of the file of one object, as its store says; None in a subclass that reads in its own way."""
+        return None if reads_past(type(self), "local_file") else self._of(key).local_file(key)
 
     def local_prefix(self, path: str) -> str | None:
-        """What the paths of all files of chunks under a path begin with, as their store says."""
-        return self.chunk_store.local_prefix(path)
+        """What paths of chunks' files begin with, as their store says; None in a subclass that reads in its own way."""
+        return None if reads_past(type(self), "local_prefix") else self.chunk_store.local_prefix(path)
 
     def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function for each item, as the store of the chunks does."""

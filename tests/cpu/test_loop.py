@@ -38,7 +38,7 @@ from gzarr.codecs import (
 from gzarr.config import config
 from gzarr.cpu import bulk, native
 from gzarr.errors import GzarrError
-from gzarr.storage import LocalStore, MemoryStore, Request
+from gzarr.storage import LocalStore, MemoryStore, Request, SplitStore
 from gzarr.storage.base import Buffer
 from tests.properties.cases import as_array, basic_keys, coordinate_keys, orthogonal_index, orthogonal_keys, same
 
@@ -209,6 +209,30 @@ def test_other_reads_go_the_usual_way(tmp_path: Path, watched: Watched) -> None:
     assert watched.done == 0
 
 
+class CountingSplit(SplitStore):
+    """Counts what is asked for; sees nothing if it is passed by."""
+
+    asked = 0
+
+    def get_one(self, request: Request) -> Buffer | None:
+        return self.get_many((request,))[0]
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        self.asked += len(requests)
+        return super().get_many(requests)
+
+
+def test_two_stores_that_read_in_their_own_way_are_not_passed_by(tmp_path: Path, watched: Watched) -> None:
+    _, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
+    store = CountingSplit(LocalStore(tmp_path), LocalStore(tmp_path))
+    array = gzarr.open_array(store, path="a/b")
+    store.asked = 0
+    same(array[...], model)
+    assert store.asked == array.nchunks
+    assert store.local_file("a/b/c/0/0/0") is None
+    assert watched.done == 0
+
+
 def test_views_of_a_local_store_are_read_by_the_loop(tmp_path: Path, watched: Watched) -> None:
     _, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
     gzarr.consolidate_metadata(tmp_path)
@@ -248,6 +272,20 @@ def test_many_axes_and_far_offsets(tmp_path: Path, watched: Watched) -> None:
     huge[-16:] = np.arange(16)
     same(huge[-20:], np.array([0] * 4 + list(range(16))))
     assert watched.left == 0
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0)])
+@pytest.mark.parametrize("shape", [(30, 1), (1, 30), (5, 6)])
+def test_indexes_that_are_transposed(
+    shape: tuple[int, int], order: tuple[int, ...], tmp_path: Path, watched: Watched
+) -> None:
+    index_codecs = [TransposeCodec(order), BytesCodec(), Crc32cCodec()]
+    codecs = [ShardingCodec((1, 1), [BytesCodec()], index_codecs=index_codecs)]
+    array = gzarr.create_array(tmp_path, shape=shape, chunks=shape, dtype="i4", codecs=codecs)
+    model = np.arange(30, dtype="i4").reshape(shape) + 1
+    array[...] = model
+    same(array[...], model)
+    assert watched.done >= 30
 
 
 def test_chunks_far_into_a_shard(tmp_path: Path, watched: Watched) -> None:
@@ -392,6 +430,39 @@ def test_a_shard_replaced_meanwhile_is_read_again(tmp_path: Path, watched: Watch
         same(array[...], model)
     assert store.times < 5
     assert watched.done > 0
+
+
+class Replacing(LocalStore):
+    """Replaces the shard after it was looked at so many times."""
+
+    looks = 0
+    successor = b""
+
+    def generation(self, key: str) -> object | None:
+        found = super().generation(key)
+        self.looks -= 1
+        if self.looks == 0:
+            self.set(key, self.successor)
+        return found
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_pieces_of_one_shard_are_of_one_version(n_threads: int, tmp_path: Path, watched: Watched) -> None:
+    store = Replacing(tmp_path)
+    array = gzarr.create_array(store, shape=(256,), chunks=(1,), shards=(256,), dtype="i4", compressors=None)
+    array[...] = 2
+    successor = store["c/0"]
+    found = set()
+    with config.set({"threading.max_workers": n_threads}):
+        for looks in range(1, 40):
+            array[...] = 1
+            store.looks, store.successor = looks, successor
+            values = array[...]
+            store.looks = 0
+            assert values.min() == values.max(), f"torn after {looks} looks"
+            found.add(int(values[0]))
+    assert found == {1, 2}
+    assert watched.done > 20 * 256
 
 
 def test_damaged_chunks_do_not_stop_the_others(tmp_path: Path) -> None:

@@ -29,6 +29,25 @@ CHAINS = {
 SLACK_NBYTES = 1 << 18
 
 
+def test_long_lists_of_indices_take_few_times_their_size(tmp_path) -> None:
+    n = 1 << 18
+    array = gzarr.create_array(LocalStore(tmp_path), shape=n, chunks=n >> 4, dtype="u1", compressors=None)
+    array[...] = np.arange(n) % 251
+    wanted = np.random.default_rng(0).permutation(n)
+    peaks = []
+    for native in (False, True):
+        with gzarr.config.set({"threading.max_workers": N_THREADS, "cpu.native": native}):
+            np.testing.assert_array_equal(array.oindex[wanted], wanted % 251)
+            tracemalloc.start()
+            try:
+                array.oindex[wanted]
+                peaks.append(tracemalloc.get_traced_memory()[1])
+            finally:
+                tracemalloc.stop()
+    # the loop's table holds two lists: positions in chunks and in the result; it is joined, then copied
+    assert peaks[1] <= peaks[0] + 4 * wanted.nbytes + SLACK_NBYTES
+
+
 @pytest.mark.parametrize("chain", CHAINS)
 def test_a_second_read_allocates_its_result_and_little_more(tmp_path, chain) -> None:
     options, n_chunks = CHAINS[chain]
