@@ -127,8 +127,8 @@ def profile() -> Iterator[Profile]:
     (waiting for the device, looking at what decoders and checksums say); "loop" is all of these where many small chunks
     are read by the compiled loop: encoded bytes in, bytes of the result out. Those of a write: "load old", "encode"
     (all of making new contents of chunks but the "decode" of old ones), "store", "build" (objects put together, locks,
-    and all the rest). A device works on after a stage has submitted to it: ``device_seconds`` are measured there, without
-    waiting.
+    and all the rest). A device works on after a stage has submitted to it: ``device_seconds`` are measured there,
+    without waiting.
 
     Yields: a `Profile`, which is filled at the end; that waits for the device. On a CUDA device the stages are NVTX
     ranges, too, "gzarr:read" and so on, which Nsight Systems shows; the setting ``gpu.nvtx`` shows them without a

@@ -67,7 +67,7 @@ class Stored:
     def present_objects(self) -> float:
         """Share of the objects that are there: those with a chunk, if chunks are there or missing at random."""
         held = nchunks(self.grid) / max(nchunks(self.objects), 1)
-        return 1 - (1 - self.present) ** held
+        return 1.0 - float((1 - self.present) ** held)
 
     @property
     def nbytes(self) -> float:

@@ -148,8 +148,8 @@ def transfer_tree(
         check_keywords(given)
     unknown = sorted(each.keys() - tree.arrays.keys())
     if unknown:
-        there = ", ".join(name for name in tree.arrays if name) or "none, being an array: leave out each="
-        raise CopyError(f"each={unknown[0]!r}: {tree.name} has no such array; it has {there}")
+        names = ", ".join(name for name in tree.arrays if name) or "none, or is one itself: leave out each="
+        raise CopyError(f"each={unknown[0]!r}: {tree.name} has no such array; it has {names}")
     zarr_format = format_of(tree, store, path, keywords)
     keywords = {**keywords, "zarr_format": zarr_format}
     jobs = [
