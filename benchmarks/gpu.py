@@ -197,6 +197,7 @@ class Run:
             self.leave_out(asdict(case), "the time was used up")
             return
         path = self.root / "array"
+        shutil.rmtree(path, ignore_errors=True)  # of a case that failed
         source, there = self.data(case.n)
         gzarr.create_array(path, data=source, device="cpu", **case.keywords())
         about = {**asdict(case), "encoded_nbytes": gpu_rows.encoded_nbytes(path)}

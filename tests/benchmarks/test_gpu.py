@@ -109,6 +109,23 @@ def test_slow_contenders_are_left_out_by_name(tmp_path: Path, monkeypatch: pytes
 
 
 @needs_compiler
+def test_a_case_that_fails_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = [gpu_cases.Case(codec, 4096, "plain", gpu_cases.TINY) for codec in ("blosc-lz4", "none")]
+    monkeypatch.setattr(gpu, "cases", lambda *, small: some)
+    reads = gpu.Run.reads
+
+    def fail_first(self: Any, case: Any, *args: Any) -> None:
+        if case.codec == "blosc-lz4":
+            raise MemoryError("not enough")
+        reads(self, case, *args)
+
+    monkeypatch.setattr(gpu.Run, "reads", fail_first)
+    found = json.loads(gpu.run(tmp_path, "emulated", 60, small=True).read_text())
+    assert [row["error"] for row in found["failed"] if "contender" not in row] == ["MemoryError: not enough"]
+    assert {row["codec"] for row in found["rows"] if row["table"] == "file"} == {"none"}
+
+
+@needs_compiler
 def test_a_wrong_answer_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu.Device, "equal", lambda self, one, other: False)
     monkeypatch.setattr(gpu_rows.np, "array_equal", lambda one, other: False)
