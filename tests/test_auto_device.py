@@ -309,6 +309,18 @@ def test_a_folder_that_others_can_write_is_not_used(monkeypatch: pytest.MonkeyPa
     assert cache_folder("self-checks") is None
 
 
+@pytest.mark.parametrize("given", ["relative", "", None])
+def test_the_cache_does_not_depend_on_where_one_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if given is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", given)
+    assert cache_folder("kernels") == tmp_path / "home" / ".cache" / "gzarr" / "kernels"
+
+
 def test_whatever_is_in_the_path_the_check_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     started = []
 

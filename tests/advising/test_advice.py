@@ -189,6 +189,18 @@ def test_groups_are_advised_member_by_member(tmp_path: Path) -> None:
     assert "<pre>" in alone._repr_html_()
 
 
+def test_options_win_over_advice() -> None:
+    group = gzarr.group()
+    group.create_array("a", data=DATA, chunks=(1, 64, 60))
+    chunks = (12, 32, 30)
+    assert gzarr.advise(group["a"], "plane").changes["chunks"] != chunks
+    for advice, path in ((gzarr.advise(group["a"], "plane"), None), (gzarr.advise(group, "plane"), "a")):
+        copy = MemoryStore()
+        advice.apply(copy, chunks=chunks, shards=None)
+        assert gzarr.open_array(copy, path=path).chunks == chunks
+        assert gzarr.open_array(copy, path=path).shards is None
+
+
 def test_keywords_for_single_arrays_must_name_some() -> None:
     group = gzarr.group()
     group.create_array("a", data=DATA)

@@ -179,6 +179,22 @@ def test_only_a_gpu_makes_a_table(result: dict[str, Any], tmp_path: Path) -> Non
     assert set(gpu_table.plots(tmp_path)) == {"gpu-one-roofline.svg"}
 
 
+def test_failures_and_what_is_left_out_are_told(result: dict[str, Any], tmp_path: Path) -> None:
+    measured = as_if_on_a_gpu(result)
+    late, slow = {"why": gpu_cases.NO_TIME}, {"why": "it would take about 9 s"}
+    wrong = {"table": "memory", "codec": "zstd", "contender": "gzarr", "error": "WrongAnswerError: the answer is wrong"}
+    measured |= {"left_out": [late, slow, slow], "failed": [wrong, wrong], "complete": False}
+    (tmp_path / "gpu-one.json").write_text(json.dumps(measured))
+    text = gpu_table.tables(tmp_path)
+    assert "1 rows or arrays are left out" in text
+    assert "2 reads for which a contender would take too long" in text
+    assert "**Failed**: gzarr, zstd: WrongAnswerError: the answer is wrong (2 times)." in text
+    assert next(line for line in text.splitlines() if line.startswith("| memory |")).endswith("| no |")
+    (tmp_path / "gpu-one.json").write_text(json.dumps({**measured, "failed": []}))
+    text = gpu_table.tables(tmp_path)
+    assert next(line for line in text.splitlines() if line.startswith("| memory |")).endswith("| yes |")
+
+
 def test_goals_are_judged_by_the_worst_case(result: dict[str, Any]) -> None:
     measured = as_if_on_a_gpu(result)
     lines = goals_table(measured).splitlines()
