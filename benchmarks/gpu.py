@@ -31,7 +31,7 @@ import numpy as np
 
 import gzarr
 from benchmarks import gpu_rows
-from benchmarks.gpu_cases import TINY, Case, StreamsCase, cases, make_source, selections
+from benchmarks.gpu_cases import NO_TIME, TINY, Case, StreamsCase, cases, make_source, selections
 from benchmarks.gpu_peers import Peer, find_peers
 from benchmarks.gpu_stages import in_memory, staged
 from benchmarks.on_gpu import describe_machine, open_gpu, write_json
@@ -174,7 +174,7 @@ class Run:
     def row(self, about: dict[str, Any], measure: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
         """Measure a row if there is time. What fails is noted, and the rest goes on."""
         if time.monotonic() > self.end:
-            self.leave_out(about, "the time was used up")
+            self.leave_out(about, NO_TIME)
             return None
         try:
             found = {**about, **measure()}
@@ -194,9 +194,10 @@ class Run:
             self.row(about, lambda: gpu_rows.streams(self.device, case))
             return
         if time.monotonic() > self.end:
-            self.leave_out(asdict(case), "the time was used up")
+            self.leave_out(asdict(case), NO_TIME)
             return
         path = self.root / "array"
+        shutil.rmtree(path, ignore_errors=True)  # of a case that failed
         source, there = self.data(case.n)
         gzarr.create_array(path, data=source, device="cpu", **case.keywords())
         about = {**asdict(case), "encoded_nbytes": gpu_rows.encoded_nbytes(path)}

@@ -27,6 +27,8 @@ STREAMS, SMALL_STREAMS, STREAM_NBYTES = (10**5, 1, 10**4, 100, 1000, 10), (1, 10
 STREAM_CODECS = ("zstd", "lz4", "blosc-lz4")
 #: Rows and columns of what is stored: 4 GiB, 1 GiB, 256 MiB.
 LARGE, MIDDLE, LEAN, TINY = 32768, 16384, 8192, 256
+#: Why most of what is left out is.
+NO_TIME = "the time was used up"
 #: Rows and columns of a shard.
 SHARD = 2048
 

@@ -130,6 +130,7 @@ def _memory(result: Result) -> Found:
 
 #: As users get them: `gzarr` decodes everything on the device in this benchmark.
 _AS_USED = ("gzarr, small reads on the host",)
+OWN = ("gzarr", *_AS_USED)
 GOALS = (
     Goal("resident", "all stages / bare nvCOMP on the same streams", 0.8, _resident),
     Goal("resident", "placement kernel / device copy", 0.7, _placement),
@@ -142,6 +143,13 @@ GOALS = (
 )
 
 
+def _failed(result: Result | None, goal: Goal) -> bool:
+    """Whether gzarr failed, or answered wrongly, in some case that a goal is about."""
+    table = {"warm file": "file", "small reads": "file"}.get(goal.table, goal.table)
+    rows = [] if result is None else result["failed"]
+    return any(row.get("contender", "gzarr") in OWN and row.get("table", table) == table for row in rows)
+
+
 def goals_table(result: Result | None) -> str:
     """Goal, measured, reached: one line for each. None: nothing was measured."""
     lines = [["table", "", "goal", "median", "worst case", "reached"], ["---"] * 6]
@@ -152,6 +160,7 @@ def goals_table(result: Result | None) -> str:
         if found:
             worst = (max if goal.at_most else min)(found, key=lambda pair: pair[1])
             reached = worst[1] <= goal.limit if goal.at_most else worst[1] >= goal.limit
+            reached = reached and not _failed(result, goal)
             median = statistics.median(ratio for _, ratio in found)
             cells = [f"{median:.2f}", f"{worst[1]:.2f} ({worst[0]})", "yes" if reached else "no"]
         lines.append([goal.table, goal.text, limit, *cells])

@@ -6,7 +6,8 @@ None is needed. On a machine that reaches no package index they come from a fold
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -83,20 +84,28 @@ def _zarr(pipeline: str | None, *, on_gpu: bool = False) -> tuple[Reader, Writer
     if pipeline is not None:
         settings["codec_pipeline.path"] = pipeline
 
+    @contextmanager
+    def configured() -> Iterator[None]:
+        with zarr.config.set(settings), zarr.config.enable_gpu() if on_gpu else nullcontext():
+            yield
+
     def read(path: Path) -> Callable[[Selection], Any]:
+        with configured():
+            array = zarr.open_array(str(path), mode="r")
+
         def take(selection: Selection) -> Any:
-            with zarr.config.set(settings):
-                if not on_gpu:
-                    return selection.of(zarr.open_array(str(path), mode="r"))
-                with zarr.config.enable_gpu():
-                    return selection.of(zarr.open_array(str(path), mode="r"))
+            with configured():
+                return selection.of(array)
 
         return take
 
     def write(path: Path) -> Callable[[np.ndarray], None]:
+        with configured():
+            array = zarr.open_array(str(path), mode="r+")
+
         def put(values: np.ndarray) -> None:
-            with zarr.config.set(settings):
-                zarr.open_array(str(path), mode="r+")[...] = values
+            with configured():
+                array[...] = values
 
         return put
 

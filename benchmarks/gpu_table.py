@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu_cases import NO_TIME
 from benchmarks.gpu_goals import CPU_PEERS, ZARR_WRITERS, cases_of, fastest, goals_table, size, stages_of
 from benchmarks.gpu_plot import plot
 from benchmarks.on_gpu import ROOT
@@ -117,8 +119,16 @@ def _about(result: dict[str, Any]) -> str:
     parts += [f"CuPy {machine.get('cupy')}", f"{machine['cores']} cores", f"commit {machine['commit']}"]
     absent = [f"{name} ({why.removeprefix('absent: ')})" for name, why in result["peers"].items() if "absent" in why]
     text = f"{', '.join(parts)}. Device copy: {result['ceilings'].get('device copy GB_per_s', 0):.0f} GB/s."
-    if not result["complete"]:
-        text += f" The time was used up before all was measured: {len(result['left_out'])} rows or arrays are left out."
+    left_out = [row["why"] for row in result["left_out"]]
+    late = left_out.count(NO_TIME)
+    if late:
+        text += f" The time was used up before all was measured: {late} rows or arrays are left out."
+    if late < len(left_out):
+        text += f" Left out besides: {len(left_out) - late} reads for which a contender would take too long."
+    failed = [f"{r.get('contender', 'gzarr')}, {r['codec']}: {r['error']}" for r in result["failed"]]
+    if failed:
+        said = (f"{what} ({n} times)" if n > 1 else what for what, n in Counter(failed).items())
+        text += f" **Failed**: {'; '.join(said)}."
     return text + (f" Absent: {'; '.join(absent)}." if absent else "")
 
 

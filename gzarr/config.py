@@ -1,6 +1,7 @@
 """Settings: defaults, overridden by ``GZARR_*`` environment variables, overridden by `config.set`.
 
-``GZARR_ARRAY__ORDER=F`` sets ``array.order``: double underscores are dots, values are read as JSON where they parse.
+``GZARR_ARRAY__ORDER=F`` sets ``array.order``: double underscores are dots, values are read as JSON where they parse, or
+as Python's True, False and None.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ DEFAULTS: Mapping[str, Any] = {
     "gpu.reader": "auto",
     "gpu.nvtx": False,
 }
+
+_PYTHON = {"True": True, "False": False, "None": None}
 
 
 class Config(Mapping[str, Any]):
@@ -102,6 +105,8 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _parsed(text: str) -> Any:
+    if text in _PYTHON:
+        return _PYTHON[text]
     try:
         return json.loads(text)
     except json.JSONDecodeError:

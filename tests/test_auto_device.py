@@ -21,6 +21,7 @@ import pytest
 import gzarr
 from gzarr import selfcheck
 from gzarr.gpu import probe, trust
+from gzarr.gpu.caching import cache_folder
 from gzarr.gpu.codecs import TABLE
 from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.hostbuild import find_compiler
@@ -269,6 +270,68 @@ def test_a_cache_that_cannot_be_written_means_a_check_in_each_process(
     answers = iter([["one"], ["two"]])
     monkeypatch.setattr(trust, "run_self_check", lambda timeout_s: next(answers))
     assert (trust.find_fault(), trust.find_fault()) == ("one", "two")
+
+
+def test_a_failure_does_not_replace_what_passed_meanwhile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def check(timeout_s: float) -> list[str]:
+        monkeypatch.setattr(trust, "run_self_check", lambda timeout_s: [])
+        assert trust.find_fault() is None  # another process, which found memory enough
+        return ["no memory"]
+
+    monkeypatch.setattr(trust, "run_self_check", check)
+    assert trust.find_fault() == "no memory"
+    assert trust.find_fault() is None
+    assert [file["faults"] for file in kept(tmp_path)] == [[]]
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "null", '{"faults": "", "time": 0}', '{"faults": {}, "time": 0}', "[" * 100_000]
+)
+def test_a_file_that_says_something_else_is_no_answer(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(text)
+    assert trust._recall(tmp_path / "a.json") is None
+
+
+def test_a_full_disk_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(trust.json, "dump", lambda *args, **kwargs: (_ for _ in ()).throw(OSError("no space")))
+    trust._remember(tmp_path / "a.json", {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_others_can_write_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = cache_folder("self-checks")
+    assert folder is not None
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o777)
+    assert cache_folder("self-checks") is None
+
+
+@pytest.mark.parametrize("given", ["relative", "", None])
+def test_the_cache_does_not_depend_on_where_one_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if given is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", given)
+    assert cache_folder("kernels") == tmp_path / "home" / ".cache" / "gzarr" / "kernels"
+
+
+def test_whatever_is_in_the_path_the_check_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    def start(command: list[str], **kwargs: Any) -> Any:
+        started.append(json.loads(command[-1]))
+        raise OSError("no process can be started")
+
+    monkeypatch.setattr(trust.subprocess, "Popen", start)
+    monkeypatch.setattr(sys, "path", ["a", Path("b"), b"c", None])
+    assert trust.run_self_check(1) == ["the self-check could not be started: no process can be started"]
+    assert started == [["a", "b", "c"]]
 
 
 def test_a_program_without_an_interpreter_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:

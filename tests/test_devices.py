@@ -28,7 +28,7 @@ OPENERS = {
     "create_array": lambda **o: gzarr.create_array(shape=4, chunks=2, **o),
     "create": lambda **o: gzarr.create(4, 2, **o),
     "zeros": lambda **o: gzarr.zeros(4, **o),
-    "array": lambda **o: gzarr.array([1, 2], **o),
+    "array": lambda **o: gzarr.array([1, 2], compressors=None, **o),
     "zeros_like": lambda **o: gzarr.zeros_like(gzarr.ones(3), **o),
     "open_array": lambda **o: gzarr.open_array(gzarr.ones(3).store, "r", **o),
     "open_array w": lambda **o: gzarr.open_array({}, "w", shape=3, **o),
@@ -66,6 +66,7 @@ def test_groups_pass_their_backend_on():
         ({"max_device_nbytes": "1 GB"}, "max_device_nbytes must be a number of bytes"),
         ({"max_device_nbytes": True}, "max_device_nbytes must be a number of bytes"),
         ({"strict": "yes"}, "strict must be True or False, got 'yes'"),
+        ({"strict": 2}, "strict must be True or False, got 2"),
         ({"reader": "gds"}, "reader must be one of 'auto', 'host', 'kvikio'; got 'gds'"),
         ({"stream": object()}, "stream: device 'cpu' has no streams"),
     ],
@@ -73,6 +74,17 @@ def test_groups_pass_their_backend_on():
 def test_malformed_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         gzarr.zeros(3, device="cpu", **options)
+
+
+@pytest.mark.parametrize(("name", "value"), [("max_device_nbytes", "1GB"), ("strict", "yes"), ("reader", "gds")])
+def test_malformed_settings_are_named(name, value):
+    with gzarr.config.set({f"gpu.{name}": value}), pytest.raises(ValueError, match=f"GZARR_GPU__{name.upper()}.* must"):
+        gzarr.zeros(3)
+
+
+def test_strict_may_be_a_number_as_in_the_environment():
+    with gzarr.config.set({"device": "emulated", "gpu.strict": 1}):
+        assert gzarr.zeros(3).backend.options["strict"] is True
 
 
 def test_a_backend_brings_its_own_options():

@@ -14,6 +14,7 @@ from numcodecs import Blosc
 
 import gzarr
 from gzarr import profiling, stages
+from gzarr.cpu import native
 from gzarr.gpu.hostbuild import find_compiler
 from gzarr.stages import Row, Stage
 from gzarr.storage import MemoryStore
@@ -233,6 +234,45 @@ def test_rows_are_limited_and_sums_are_not(monkeypatch) -> None:
             array[:]
     assert len(p.timeline) == 5 < p.n_rows
     assert p.stages["read"].chunks == 48
+    # What a single thread does takes no longer than the profile, whichever rows are kept.
+    assert p.busy_s <= p.span_s
+    monkeypatch.setattr(profiling, "MAX_ROWS", 5)
+    assert str(p).splitlines()[-1].endswith(f"the first 5 of {p.n_rows} stretches")
+
+
+@pytest.mark.skipif(native.status() != "on", reason="the compiled loop is not there")
+@pytest.mark.parametrize("how", ["files", "shards", "points", "left"])
+def test_the_compiled_loop_counts_what_it_does(how, tmp_path) -> None:
+    data = np.random.default_rng(1).integers(1, 1000, (70, 64)).astype("i4")
+    shards = {"shards": (80, 64)} if how == "shards" else {}
+    path = tmp_path / "a"
+    array = gzarr.create_array(path, data=data, chunks=(10, 8), compressors=gzarr.codecs.ZstdCodec(1), **shards)
+    array[20:30, 8:16] = 0  # no chunk is stored
+    files = [p for p in path.rglob("*") if p.is_file() and p.name != "zarr.json"]
+    encoded = sum(p.stat().st_size for p in files) - (64 * 16 + 4 if how == "shards" else 0)
+    if how == "left":  # the first of a piece
+        (path / "c/0/0").write_bytes(b"damage")
+    with gzarr.config.set({"threading.max_workers": 1}), gzarr.profile() as p:
+        if how == "points":
+            array.vindex[[3, 60] * 30, [1] * 60]
+        elif how == "left":
+            with pytest.raises(gzarr.ChunkError):
+                array[3:68, 1:]
+        else:
+            array[3:68, 1:]
+    check(p)
+    loop = p.stages["loop"]
+    counts = loop.chunks, loop.bytes_in, loop.bytes_out
+    match how:
+        case "points":
+            encoded = sum((path / f"c/{row}/0").stat().st_size for row in (0, 6))
+            assert counts == (2, encoded, 60 * 4)
+        case "left":
+            assert 0 < loop.chunks < 56
+            assert 0 < loop.bytes_in < encoded
+            assert 0 < loop.bytes_out < loop.chunks * 10 * 8 * 4
+        case _:
+            assert counts == (56, encoded, 65 * 63 * 4)
 
 
 def test_cached_chunks_are_not_read_again() -> None:

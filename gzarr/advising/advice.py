@@ -143,8 +143,9 @@ class GroupAdvice:
         return {path: advice.findings for path, advice in self.members.items()}
 
     def apply(self, dest: Any, *, device: Any = None, dry_run: bool = False, **options: Any) -> TransferReport:
-        """Copy the group to a destination, each array with its changes. See `Advice.apply`."""
-        return transfer(self.group, dest, device=device, dry_run=dry_run, each=self.changes, **options)
+        """Copy the group to a destination, each array with its changes; options win over them. See `Advice.apply`."""
+        each = {path: {k: v for k, v in found.items() if k not in options} for path, found in self.changes.items()}
+        return transfer(self.group, dest, device=device, dry_run=dry_run, each=each, **options)
 
     def __repr__(self) -> str:
         if not self.members:

@@ -15,15 +15,19 @@ def add_commands(commands: Any) -> None:
     parser.add_argument("path", help="a directory, a zip file, a URL, or an array or group within: data.zarr/foo")
     parser.add_argument("--access", choices=ACCESSES, default="volume", help="how it is read; default: %(default)s")
     parser.add_argument("--apply", metavar="DST", help="copy it there with the changes")
-    parser.add_argument("--device", default="cpu", help="where --apply decodes and encodes; default: %(default)s")
-    parser.add_argument("--if-exists", choices=["raise", "replace"], default="raise", help="default: raise")
+    parser.add_argument("--device", help="where --apply decodes and encodes; default: cpu")
+    parser.add_argument("--if-exists", choices=["raise", "replace"], help="default: raise")
     parser.add_argument("--dry-run", action="store_true", help="only say what --apply would do")
-    parser.set_defaults(command=_advise)
+    parser.set_defaults(command=_advise, refuse=parser.error)
 
 
 def _advise(args: argparse.Namespace) -> None:
+    for option in ("device", "if_exists", "dry_run") if args.apply is None else ():
+        if getattr(args, option):
+            args.refuse(f"argument --{option.replace('_', '-')}: only with --apply")
     advice = advise(args.path, args.access)
     print(advice)
     if args.apply is not None:
-        done = advice.apply(args.apply, device=args.device, if_exists=args.if_exists, dry_run=args.dry_run)
+        device, if_exists = args.device or "cpu", args.if_exists or "raise"
+        done = advice.apply(args.apply, device=device, if_exists=if_exists, dry_run=args.dry_run)
         print(f"\n{done}")

@@ -50,7 +50,8 @@ def advise(what: Any, access: Access = "volume", *, path: str | None = None) -> 
     access: how it is read: "batch": samples of axis 0 in random order; "plane": one index of any axis; "volume":
         everything; "random": single elements (`gzarr.advising.access`).
     Returns: the advice; ``advice.apply(dest)`` carries it out.
-    Raises: NodeNotFoundError, ValueError for an unknown access, ChunkError for damaged arrays.
+    Raises: NodeNotFoundError, ValueError for an unknown access, TypeError for an array in memory, ChunkError for
+    damaged arrays.
 
     >>> import gzarr
     >>> z = gzarr.create_array(shape=(512, 512), chunks=(8, 8), dtype="i4")
@@ -58,6 +59,8 @@ def advise(what: Any, access: Access = "volume", *, path: str | None = None) -> 
     (256, 256)
     """
     probes_of(access, ())
+    if not isinstance(what, (Array, Group)) and hasattr(what, "__array__"):
+        raise TypeError(f"advise looks at what is stored, and got an array in memory ({type(what).__name__}): save it")
     if not isinstance(what, (Array, Group)) or path is not None:
         what = api.open(what, mode="r", path=path)
     if isinstance(what, Group):
@@ -217,9 +220,9 @@ def _with_shape(case: _Case, changes: Mapping[str, Any], like: Stored) -> Way:
 
 
 def _estimated(case: _Case, stored: Stored, specs: tuple[CodecSpec, ...], trial: Trial) -> Stored:
-    """What a chain should make of chunks: bytes as in the trial, or as before without one."""
+    """What a chain should make of chunks: bytes as in the trial, or as before where that has no data to go by."""
     streams = streams_of(specs, case.array, stored.chunk_nbytes)
-    if not trial.nregions:
+    if not trial.nregions or not trial.present:
         return replace(stored, streams=streams)
     return replace(stored, encoded_nbytes=trial.ratio * stored.chunk_nbytes, streams=streams, present=trial.present)
 

@@ -64,9 +64,16 @@ class Stored:
         return self.index_nbytes > 0
 
     @property
+    def present_objects(self) -> float:
+        """Share of the objects that are there: those with a chunk, if chunks are there or missing at random."""
+        held = nchunks(self.grid) / max(nchunks(self.objects), 1)
+        return 1.0 - float((1 - self.present) ** held)
+
+    @property
     def nbytes(self) -> float:
         """Stored bytes of all chunks and indexes."""
-        return nchunks(self.grid) * self.present * self.encoded_nbytes + nchunks(self.objects) * self.index_nbytes
+        indexes = nchunks(self.objects) * self.present_objects * self.index_nbytes
+        return nchunks(self.grid) * self.present * self.encoded_nbytes + indexes
 
 
 @dataclass(frozen=True, slots=True)

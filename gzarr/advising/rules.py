@@ -83,12 +83,13 @@ def explain(measure: Measure, now: Way, then: Way) -> str:
     """A problem in words and numbers. Raises: KeyError for a measure that is not in `MEASURES`."""
     cost = max(now.costs, key=measure.of)
     value, better = measure.of(cost), measure.worst(then)
+    most = min(other.streams_per_wave for other in then.costs)
     text = {
         "amplification": f"{cost.name} decodes {value:,.1f} bytes for each that is wanted, {better:,.1f} would do",
         "read_amplification": f"{cost.name} fetches {value:,.2f} stored bytes for each that is wanted, "
         f"{better:,.2f} would do",
         "streams_per_wave": f"{cost.name} has {cost.streams_per_wave:,.0f} streams to decode at once, where about "
-        f"{FULL_STREAMS:,} keep a large GPU busy; {FULL_STREAMS / better:,.0f} are to be had",
+        f"{FULL_STREAMS:,} keep a large GPU busy; {most:,.0f} are to be had",
         "chunks": f"{cost.name} takes {value:,.0f} chunks apart, {better:,.0f} would do",
         "objects": f"{cost.name} opens {value:,.0f} objects, {better:,.0f} would do",
         "requests": f"{cost.name} takes {value:,.0f} requests, {better:,.0f} would do",

@@ -148,7 +148,8 @@ def transfer_tree(
         check_keywords(given)
     unknown = sorted(each.keys() - tree.arrays.keys())
     if unknown:
-        raise CopyError(f"each={unknown[0]!r}: {tree.name} has no such array; it has {', '.join(tree.arrays)}")
+        names = ", ".join(name for name in tree.arrays if name) or "none, or is one itself: leave out each="
+        raise CopyError(f"each={unknown[0]!r}: {tree.name} has no such array; it has {names}")
     zarr_format = format_of(tree, store, path, keywords)
     keywords = {**keywords, "zarr_format": zarr_format}
     jobs = [

@@ -115,8 +115,15 @@ typedef struct {
     void *zstd;
     int fd; /* of the shard */
     int64_t fd_size;
+    uint64_t taken, placed; /* bytes read of this part's chunk, bytes of the result that it is */
     char path[MAX_PATH];
 } State;
+
+/* What a call has done. */
+typedef struct {
+    int64_t left;           /* parts */
+    uint64_t taken, placed; /* bytes, of the other parts */
+} Done;
 
 /* -- copying --------------------------------------------------------------------------------------------------- */
 
@@ -279,6 +286,7 @@ static Found take(const Job *job, int fd, int64_t start, int64_t size, char *int
     const bool fits = job->codec == PLAIN ? size == job->nbytes + CHECKSUM * job->checksum : size <= job->max_encoded;
     if (!fits) return ODD;
     *data = into ? into : state->encoded;
+    state->taken = (uint64_t)size;
     return read_exactly(fd, *data, size, start) ? FOUND : ODD;
 }
 
@@ -378,11 +386,13 @@ static int do_box(const Call *call, int64_t part, State *state) {
     const Job *job = call->job;
     Copy copy = {.run = job->itemsize, .dst = (char *)(intptr_t)job->out};
     int64_t coords[MAX_NDIM];
+    state->placed = (uint64_t)job->itemsize;
     for (int64_t a = job->ndim - 1; a >= 0; a--) {
         const int64_t n = call->window->n[a];
         const Span *span = call->spans + call->window->first[a] + part % n;
         part /= n;
         coords[a] = span->chunk;
+        state->placed *= (uint64_t)span->count;
         if (!add_axis(call, span, (int)a, &copy)) return LEFT;
     }
     Copy whole = copy;
@@ -408,22 +418,27 @@ static int do_points(const Call *call, int64_t row, State *state) {
     const int64_t first = call->starts[row], last = call->starts[row + 1];
     if (first < 0 || last < first || last > job->npoints) return LEFT;
     char *chunk = NULL;
+    state->placed = (uint64_t)(last - first) * (uint64_t)job->itemsize;
     const Found found = load(call, call->rows + row * job->ndim, NULL, state, &chunk);
     if (found == ODD) return LEFT;
     return copy_points(call, first, last, found == ABSENT ? NULL : chunk) ? PLACED : LEFT;
 }
 
-static int64_t do_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch) {
+static Done do_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch) {
     int (*const do_one)(const Call *, int64_t, State *) = call->job->npoints < 0 ? do_box : do_points;
     State state = {.encoded = scratch, .decoded = scratch + call->job->max_encoded, .fd = -1};
-    int64_t left = 0;
+    Done done = {0};
     for (int64_t i = 0; i < n; i++) {
+        state.taken = 0;
         status[i] = (char)do_one(call, first + i, &state);
-        left += status[i] != PLACED;
+        if (status[i] == PLACED)
+            done.taken += state.taken, done.placed += state.placed;
+        else
+            done.left++;
     }
     if (state.fd >= 0) close(state.fd);
     if (state.zstd) lib.ZSTD_freeDCtx(state.zstd);
-    return left;
+    return done;
 }
 
 /* -- the door -------------------------------------------------------------------------------------------------- */
@@ -470,10 +485,11 @@ static bool box_is_sound(const Call *call, int64_t n_spans, int64_t first, int64
     return first >= 0 && first <= parts && n <= parts - first;
 }
 
-/* do(job, window, table0, table1, table2, table3, path, index, fill, first, scratch, status) */
-static PyObject *loop_do(PyObject *module, PyObject *args) {
+/* read(job, window, table0, table1, table2, table3, path, index, fill, first, scratch, status) */
+static PyObject *loop_read(PyObject *module, PyObject *args) {
     Py_buffer job, window, table[4], path, index, fill, scratch, status;
-    long long first, left = -1;
+    long long first;
+    Done done = {0};
     if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*z*y*Lw*w*", &job, &window, &table[0], &table[1], &table[2], &table[3],
                           &path, &index, &fill, &first, &scratch, &status))
         return NULL;
@@ -508,7 +524,7 @@ static PyObject *loop_do(PyObject *module, PyObject *args) {
     }
     if (sound) {
         Py_BEGIN_ALLOW_THREADS
-        left = do_all(&call, first, status.len, status.buf, scratch.buf);
+        done = do_all(&call, first, status.len, status.buf, scratch.buf);
         Py_END_ALLOW_THREADS
     }
     for (int i = 0; i < 4; i++) PyBuffer_Release(&table[i]);
@@ -523,7 +539,8 @@ static PyObject *loop_do(PyObject *module, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "the tables of a read do not fit each other");
         return NULL;
     }
-    return PyLong_FromLongLong(left);
+    return Py_BuildValue("(LKK)", (long long)done.left, (unsigned long long)done.taken,
+                         (unsigned long long)done.placed);
 }
 
 /* bind(addresses): of the functions of `lib`, in its order; 0 for one that is not there. */
@@ -544,7 +561,7 @@ static PyObject *loop_bind(PyObject *module, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"bind", loop_bind, METH_VARARGS, "Take the addresses of the decoders."},
-    {"do", loop_do, METH_VARARGS, "Read parts of a plan. Returns how many of them were left."},
+    {"read", loop_read, METH_VARARGS, "Read parts of a plan. Returns how many of them were left, bytes read, bytes placed."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -26,6 +26,7 @@ from gzarr.errors import CodecError
 from gzarr.keys import Coords
 from gzarr.layout import Layout, Names, Sharded, ShardIndex
 from gzarr.plan import BoxPlan, Part, PointPlan, RangeSpans, Span
+from gzarr.stages import here
 from gzarr.storage.base import Store
 
 #: Fewer chunks are not worth the tables, which take 40 us, in shards 100 (measured with lz4 chunks of 40 kB).
@@ -142,7 +143,9 @@ class Bulk:
         status = bytearray(piece.n)
         with lent_scratch() as scratch:
             room = scratch.room(self.scratch_nbytes)
-            n_left = loop.do(self.job, window, *self.tables, *where, room, status)
+            n_left, taken, placed = loop.read(self.job, window, *self.tables, *where, room, status)
+        if doing := here():
+            doing.count(piece.n - n_left, taken, placed)
         return [i for i, left in enumerate(status) if left] if n_left else []
 
     def _all_of(self, piece: Piece) -> tuple[Coords, list[Part]]:

@@ -70,6 +70,8 @@ def _loaded() -> tuple[Any, Any]:
         module: Any = importlib.import_module("gzarr.cpu._loop")
     except ImportError as error:
         return None, f"off: the extension was not built when gzarr was installed ({error})"
+    if not hasattr(module, "read"):
+        return None, "off: the extension was built for another version of gzarr; install gzarr again"
     addresses = {name: _address(owner, name) for name, owner in _FUNCTIONS.items()}
     module.bind(tuple(addresses.values()))
     return module, addresses

@@ -7,12 +7,14 @@ from pathlib import Path
 
 
 def cache_folder(name: str) -> Path | None:
-    """A folder in the user's cache, made if need be; None if there is none of the user's own that can be written."""
+    """A folder in the user's cache, made if need be; None if there is none that the user alone can write."""
     try:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        folder = Path(base) / "gzarr" / name
+        base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        # One that is relative is to be ignored (XDG Base Directory Specification).
+        folder = (base if base.is_absolute() else Path.home() / ".cache") / "gzarr" / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK) and folder.stat().st_uid == os.getuid():
+        about = folder.stat()
+        if os.access(folder, os.W_OK) and about.st_uid == os.getuid() and not about.st_mode & 0o022:
             return folder
     except (OSError, RuntimeError):  # RuntimeError: there is no home
         pass

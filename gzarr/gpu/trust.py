@@ -42,7 +42,8 @@ def find_fault(timeout_s: float = TIMEOUT_S) -> str | None:
     if remembered is not None:
         return "; ".join(remembered) or None
     faults = run_self_check(timeout_s)
-    if path is not None:
+    # A failure is no news where another process has found meanwhile that the GPU passes: it may be full of such checks.
+    if path is not None and not (faults and _recall(path) == []):
         _remember(path, {"faults": faults, "time": time.time(), "about": about})
     return "; ".join(faults) or None
 
@@ -53,15 +54,19 @@ def run_self_check(timeout_s: float) -> list[str]:
         return ["the self-check needs a Python interpreter to run in, and this program has none of its own"]
     # The user's settings are not what is checked.
     plain = {name: value for name, value in os.environ.items() if not name.startswith("GZARR_")}
-    child = subprocess.Popen(  # noqa: S603 - this Python, with a fixed program
-        [sys.executable, "-c", _CHILD, json.dumps(sys.path)],
-        env={**plain, "GZARR_DEVICE": "cpu"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-    )
+    path = json.dumps([os.fsdecode(entry) for entry in sys.path if isinstance(entry, (str, bytes, os.PathLike))])
+    try:
+        child = subprocess.Popen(  # noqa: S603 - this Python, with a fixed program
+            [sys.executable, "-c", _CHILD, path],
+            env={**plain, "GZARR_DEVICE": "cpu"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        return [f"the self-check could not be started: {error}"]
     try:
         out, err = child.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -97,8 +102,10 @@ def _recall(path: Path) -> list[str] | None:
     """The faults that a file holds; None if there is none, it cannot be read, or it is a failure of long ago."""
     try:
         found = json.loads(path.read_text())
-        faults, age = [str(fault) for fault in found["faults"]], time.time() - float(found["time"])
-    except (OSError, ValueError, KeyError, TypeError):
+        faults, age = found["faults"], time.time() - float(found["time"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not isinstance(faults, list) or not all(isinstance(fault, str) for fault in faults):
         return None
     return faults if not faults or 0 <= age < FAILURE_S else None
 
@@ -107,6 +114,9 @@ def _remember(path: Path, found: dict[str, Any]) -> None:
     """Write the file in one step; where that fails, the next process checks again."""
     with suppress(OSError):
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
-        with os.fdopen(handle, "w") as file:
-            json.dump(found, file, indent=1)
-        Path(name).replace(path)
+        try:
+            with os.fdopen(handle, "w") as file:
+                json.dump(found, file, indent=1)
+            Path(name).replace(path)
+        except OSError:  # the disk is full
+            Path(name).unlink(missing_ok=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import reprlib
 from collections.abc import Mapping, MutableMapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -126,8 +127,8 @@ def open_store(
     if isinstance(store_like, MutableMapping):
         return MemoryStore(store_like, read_only), ""
     raise TypeError(
-        f"cannot use {store_like!r} of type {type(store_like).__name__} as a store; expected a store, a mutable"
-        f" mapping, None, or {_SUPPORTED}"
+        f"cannot use {reprlib.repr(store_like)} of type {type(store_like).__name__} as a store; expected a store, "
+        f"a mutable mapping, None, or {_SUPPORTED}"
     )
 
 

@@ -189,6 +189,18 @@ def test_groups_are_advised_member_by_member(tmp_path: Path) -> None:
     assert "<pre>" in alone._repr_html_()
 
 
+def test_options_win_over_advice() -> None:
+    group = gzarr.group()
+    group.create_array("a", data=DATA, chunks=(1, 64, 60))
+    chunks = (12, 32, 30)
+    assert gzarr.advise(group["a"], "plane").changes["chunks"] != chunks
+    for advice, path in ((gzarr.advise(group["a"], "plane"), None), (gzarr.advise(group, "plane"), "a")):
+        copy = MemoryStore()
+        advice.apply(copy, chunks=chunks, shards=None)
+        assert gzarr.open_array(copy, path=path).chunks == chunks
+        assert gzarr.open_array(copy, path=path).shards is None
+
+
 def test_keywords_for_single_arrays_must_name_some() -> None:
     group = gzarr.group()
     group.create_array("a", data=DATA)
@@ -238,8 +250,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["advise", source, "--apply", dest]) == 1
     assert "--if-exists" not in capsys.readouterr().out
     assert main(["advise", source, "--apply", dest, "--if-exists", "replace"]) == 0
-    with pytest.raises(SystemExit):
-        main(["advise", source, "--access", "sometimes"])
+    for args in (["--access", "sometimes"], ["--dry-run"], ["--if-exists", "replace"], ["--device", "cpu"]):
+        with pytest.raises(SystemExit):
+            main(["advise", source, *args])
+    assert "--device: only with --apply" in capsys.readouterr().err
 
 
 # -- what asking costs -------------------------------------------------------------------------------------------
@@ -295,6 +309,28 @@ def test_damaged_chunks_are_errors() -> None:
     z.store.set("c/0/0/0", b"damaged")
     with pytest.raises(ChunkError):
         gzarr.advise(z)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("access", ACCESSES)
+def test_arrays_with_little_in_them_are_advised(access: Any, zarr_format: Any) -> None:
+    """The chunks that are there may be none of those looked at for data to encode anew."""
+    z = gzarr.create_array(shape=(3, 2, 20, 512, 512), chunks=(1, 1, 1, 512, 512), dtype="u2", zarr_format=zarr_format)
+    z[0, 0] = np.random.default_rng(0).integers(1, 1000, (20, 512, 512))
+    advice = gzarr.advise(z, access)
+    assert "bytes for each that is wanted, 0.00 would do" not in str(advice)
+    assert all(cost.read_nbytes for cost in advice.after)
+
+
+def test_shards_that_are_missing_have_no_index() -> None:
+    advice = gzarr.advise(gzarr.create_array(shape=(10**6, 10**6), dtype="f4", chunks=(10, 10)))
+    assert advice.changes["shards"]
+    assert advice.gains["stored_nbytes"].after == 0
+
+
+def test_an_array_in_memory_is_no_place() -> None:
+    with pytest.raises(TypeError, match="an array in memory"):
+        gzarr.advise(DATA)
 
 
 def test_an_unknown_access_is_an_error() -> None:

@@ -109,6 +109,23 @@ def test_slow_contenders_are_left_out_by_name(tmp_path: Path, monkeypatch: pytes
 
 
 @needs_compiler
+def test_a_case_that_fails_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = [gpu_cases.Case(codec, 4096, "plain", gpu_cases.TINY) for codec in ("blosc-lz4", "none")]
+    monkeypatch.setattr(gpu, "cases", lambda *, small: some)
+    reads = gpu.Run.reads
+
+    def fail_first(self: Any, case: Any, *args: Any) -> None:
+        if case.codec == "blosc-lz4":
+            raise MemoryError("not enough")
+        reads(self, case, *args)
+
+    monkeypatch.setattr(gpu.Run, "reads", fail_first)
+    found = json.loads(gpu.run(tmp_path, "emulated", 60, small=True).read_text())
+    assert [row["error"] for row in found["failed"] if "contender" not in row] == ["MemoryError: not enough"]
+    assert {row["codec"] for row in found["rows"] if row["table"] == "file"} == {"none"}
+
+
+@needs_compiler
 def test_a_wrong_answer_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu.Device, "equal", lambda self, one, other: False)
     monkeypatch.setattr(gpu_rows.np, "array_equal", lambda one, other: False)
@@ -160,6 +177,22 @@ def test_only_a_gpu_makes_a_table(result: dict[str, Any], tmp_path: Path) -> Non
     assert "](gpu-one-roofline.svg)" in text
     assert "`python -m benchmarks.gpu --small`" in text
     assert set(gpu_table.plots(tmp_path)) == {"gpu-one-roofline.svg"}
+
+
+def test_failures_and_what_is_left_out_are_told(result: dict[str, Any], tmp_path: Path) -> None:
+    measured = as_if_on_a_gpu(result)
+    late, slow = {"why": gpu_cases.NO_TIME}, {"why": "it would take about 9 s"}
+    wrong = {"table": "memory", "codec": "zstd", "contender": "gzarr", "error": "WrongAnswerError: the answer is wrong"}
+    measured |= {"left_out": [late, slow, slow], "failed": [wrong, wrong], "complete": False}
+    (tmp_path / "gpu-one.json").write_text(json.dumps(measured))
+    text = gpu_table.tables(tmp_path)
+    assert "1 rows or arrays are left out" in text
+    assert "2 reads for which a contender would take too long" in text
+    assert "**Failed**: gzarr, zstd: WrongAnswerError: the answer is wrong (2 times)." in text
+    assert next(line for line in text.splitlines() if line.startswith("| memory |")).endswith("| no |")
+    (tmp_path / "gpu-one.json").write_text(json.dumps({**measured, "failed": []}))
+    text = gpu_table.tables(tmp_path)
+    assert next(line for line in text.splitlines() if line.startswith("| memory |")).endswith("| yes |")
 
 
 def test_goals_are_judged_by_the_worst_case(result: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -89,11 +90,11 @@ class Watched:
     def __init__(self) -> None:
         self.done = self.left = 0
 
-    def do(self, *args: Any) -> int:
-        n_left = native._loaded()[0].do(*args)
+    def read(self, *args: Any) -> tuple[int, int, int]:
+        found: tuple[int, int, int] = native._loaded()[0].read(*args)
         self.done += len(args[-1])
-        self.left += n_left
-        return int(n_left)
+        self.left += found[0]
+        return found
 
 
 @pytest.fixture
@@ -523,6 +524,11 @@ def test_a_reason_is_given_where_there_is_no_loop(monkeypatch: pytest.MonkeyPatc
         assert "not built" in native.status()
         array, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
         same(array[...], model)
+        # One that an earlier version was built with.
+        monkeypatch.setitem(sys.modules, "gzarr.cpu._loop", SimpleNamespace(do=None, bind=None))
+        native._loaded.cache_clear()
+        assert "another version" in native.status()
+        assert native.loop() is None
     finally:
         monkeypatch.undo()
         native._loaded.cache_clear()
@@ -550,9 +556,9 @@ def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) 
     out, calls = np.zeros(SHAPE, "<i4"), list[Any]()
 
     class Recorder:
-        def do(self, *args: Any) -> int:
+        def read(self, *args: Any) -> tuple[int, int, int]:
             calls.append(args)
-            return 0
+            return 0, 0, 0
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "loop", Recorder)
@@ -577,7 +583,7 @@ def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) 
         args[position] = bytes(table) if args[position] is not None else None
     args[9] = data.draw(st.one_of(st.just(args[9]), st.integers(-5, 100)))
     try:
-        n_left = native._loaded()[0].do(*args)
+        n_left, _, _ = native._loaded()[0].read(*args)
     except ValueError:
         return
     assert n_left == sum(args[-1])

@@ -10,6 +10,7 @@ from collections import UserDict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gzarr
@@ -75,6 +76,12 @@ def test_read_only(tmp_path: Path, how: Any) -> None:
 def test_anything_else_is_named(given: Any) -> None:
     with pytest.raises(TypeError, match=type(given).__name__):
         open_store(given)
+
+
+def test_an_array_is_not_printed_whole() -> None:
+    with pytest.raises(TypeError, match="ndarray") as caught:
+        open_store(np.zeros((50, 50, 50)))  # type: ignore[arg-type]
+    assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("url", ["ftq://host/x.zarr", "nothing::s3://b", "zarr://x"])
