@@ -80,11 +80,11 @@ class _Call:
 
 
 class _Turn:
-    """One wave, carried out by one thread."""
+    """One wave, carried out by one thread. private: within another that has a lane, which must not wait for one."""
 
-    def __init__(self, call: _Call, *, nested: bool) -> None:
+    def __init__(self, call: _Call, *, private: bool = False) -> None:
         self.call = call
-        self.nested = nested
+        self.private = private
         self.lane: Lane | None = None
 
 
@@ -132,19 +132,22 @@ class Lanes:
     def run(self, task: Callable[[T], None], waves: Iterable[T]) -> None:
         """Carry out a task for every wave, several at once; on the caller's thread if there is only one.
 
-        A run within a task stays on its thread, and gets memory of its own that is given back after it.
+        A run within a task stays on its thread. Where that has a lane already (a store that reads through this backend),
+        it gets memory beyond the cap, which is given back after it; where not (a value that is read while it is written)
+        it takes lanes like any other.
         Raises: what the first failing task raised; notes on it tell of the others.
         """
         source = iter(waves)
         head = list(islice(source, N_LANES))
         every = chain(head, source)
         call = _Call(self._device, self._stream)
-        nested = self.under_way
+        outer = self._turn
+        private = outer is not None and (outer.private or outer.lane is not None)
 
         def carry_out(wave: T) -> None:
-            self._carry_out(_Turn(call, nested=nested), task, wave)
+            self._carry_out(_Turn(call, private=private), task, wave)
 
-        if nested or len(head) < 2:
+        if outer is not None or len(head) < 2:
             for wave in every:
                 carry_out(wave)
             return
@@ -164,7 +167,7 @@ class Lanes:
         """
         turn = self._turn
         if turn is None:
-            turn = _Turn(_Call(self._device, self._stream), nested=False)
+            turn = _Turn(_Call(self._device, self._stream))
             try:
                 with self._ordered(turn) as lane:
                     yield lane
@@ -184,7 +187,7 @@ class Lanes:
         """
         turn = self._turn
         if turn is None:
-            turn = _Turn(_Call(self._device, self._stream), nested=False)
+            turn = _Turn(_Call(self._device, self._stream))
         try:
             with self._ordered(turn) as lane:
                 if turn.call.current is not None:
@@ -195,9 +198,10 @@ class Lanes:
 
     def release(self) -> None:
         """Give back the memory of the lanes that are idle."""
-        idle = []
-        while not self._idle.empty():
-            idle.append(self._idle.get())
+        idle: list[Lane] = []
+        with suppress(Empty):
+            while True:
+                idle.append(self._idle.get_nowait())
         for lane in reversed(idle):
             lane.release()
             self._idle.put(lane)
@@ -235,7 +239,7 @@ class Lanes:
     @contextmanager
     def _ordered(self, turn: _Turn) -> Iterator[Lane]:
         if turn.lane is None:
-            turn.lane = Lane(self._device, self._limit) if turn.nested else self._idle.get()
+            turn.lane = Lane(self._device, self._limit) if turn.private else self._idle.get()
         lane = turn.lane
         with lane.active():
             self._device.wait(lane.stream, turn.call.start)
@@ -254,7 +258,7 @@ class Lanes:
 
     def _give_back(self, turn: _Turn) -> None:
         lane, turn.lane = turn.lane, None
-        if lane is not None and not turn.nested:
+        if lane is not None and not turn.private:
             lane.rewind()
             self._idle.put(lane)
 

@@ -244,6 +244,22 @@ def test_a_cap_cuts_waves(device, kind):
     check(z, expected)
 
 
+def test_a_value_that_is_read_as_it_is_written_stays_under_the_cap(device):
+    """Its chunks are read in lanes of the backend, before the write has one."""
+    cap = 3 << 20
+    data = np.random.default_rng(2).integers(0, 9, (1024, 512)).astype("i4")
+    z = made(device, shape=data.shape, chunks=(128, 128), compressors=None, max_device_nbytes=cap)
+    source = gzarr.array(data, chunks=(64, 64), store={}, compressors=None).to(z.backend)
+    before = device.memory.live
+    device.memory.peak = before
+    z[:] = source
+    assert device.memory.peak <= before + cap
+    check(z, data)
+    n = device.memory.n
+    z[:] = source
+    assert device.memory.n == n  # nor do lanes of its own come and go
+
+
 def test_a_chunk_that_does_not_fit_is_named(device):
     z = made(device, max_device_nbytes=1500)
     with pytest.raises(gzarr.DeviceError, match=r"chunk \(0, \d\): 280 bytes of shape.*encode.*500 bytes.*1500"):
