@@ -132,9 +132,9 @@ class Lanes:
     def run(self, task: Callable[[T], None], waves: Iterable[T]) -> None:
         """Carry out a task for every wave, several at once; on the caller's thread if there is only one.
 
-        A run within a task stays on its thread. Where that has a lane already (a store that reads through this backend),
-        it gets memory beyond the cap, which is given back after it; where not (a value that is read while it is written)
-        it takes lanes like any other.
+        A run within a task stays on its thread. Where that has a lane already (a store that reads through this
+        backend), it gets memory beyond the cap, which is given back after it; where not (a value that is read while it
+        is written) it takes lanes like any other.
         Raises: what the first failing task raised; notes on it tell of the others.
         """
         source = iter(waves)
