@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain, islice
 from queue import Empty, LifoQueue
+from traceback import clear_frames
 from typing import Any
 from weakref import WeakSet
 
@@ -245,9 +246,10 @@ class Lanes:
             self._device.wait(lane.stream, turn.call.start)
             try:
                 yield lane
-            except BaseException:
+            except BaseException as error:
                 # What was submitted may still be using the lane's memory.
                 self._device.synchronize()
+                _clear_frames(error)
                 raise
             finally:
                 end = self._device.record(lane.stream)
@@ -261,6 +263,14 @@ class Lanes:
         if lane is not None and not turn.private:
             lane.rewind()
             self._idle.put(lane)
+
+
+def _clear_frames(error: BaseException) -> None:
+    """Clear the variables of frames that an error came through: whoever keeps it would keep the lane's memory."""
+    cause: BaseException | None = error
+    while cause is not None:
+        clear_frames(cause.__traceback__)
+        cause = cause.__cause__ or cause.__context__
 
 
 _EVERY: WeakSet[Lanes] = WeakSet()
@@ -303,6 +313,11 @@ def run_in_threads(task: Callable[[T], None], waves: Iterable[T], n_threads: int
         finally:
             stopped.set()  # an interrupt: leaving the pool waits for the waves under way
     if errors:
-        for other in errors[1:]:
-            errors[0].add_note(f"another chunk failed too: {other}")
-        raise errors[0]
+        first = errors[0]
+        for text in map(str, errors[1:]):
+            first.add_note(f"another chunk failed too: {text}")
+        errors.clear()
+        try:
+            raise first
+        finally:
+            del first  # no circle of an error, its frames and what they refer to keeps the wave's memory

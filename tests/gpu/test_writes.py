@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -295,6 +296,34 @@ def test_memory_is_not_kept_after_writes(device):
         z[1:, 1:] = on_device(DATA[1:, 1:])
     assert device.memory.live == live
     assert device.pinned.live == pinned  # results have gone with the stored bytes
+
+
+@pytest.mark.parametrize("cap", [None, 40_000], ids=["one wave", "some waves"])
+@pytest.mark.parametrize("failing", ["gather_box", "place_box"])
+def test_an_error_that_is_kept_keeps_no_memory(device, monkeypatch, cap, failing):
+    """Else new blocks come beside those that its frames refer to, and the cap does not hold."""
+    z = made(device, DATA, compressors=None, max_device_nbytes=cap)
+    before = device.memory.live
+    launch = type(device).launch
+
+    def fail(self, kernel, *args):
+        if kernel == failing:
+            raise gzarr.DeviceError("the launch failed")
+        launch(self, kernel, *args)
+
+    monkeypatch.setattr(type(device), "launch", fail)
+    gc.disable()
+    try:
+        with pytest.raises(gzarr.DeviceError, match="the launch failed") as kept:
+            z[1:, 1:] = on_device(DATA[1:, 1:])
+        z.backend.release()
+        assert device.memory.live == before
+    finally:
+        gc.enable()
+    assert kept.value.__traceback__ is not None
+    monkeypatch.undo()
+    z[:] = on_device(DATA * 2)
+    check(z, DATA * 2)
 
 
 # -- threads ---------------------------------------------------------------------------------------------------------
