@@ -18,7 +18,7 @@ from gzarr.gpu.emulated import EmulatedDevice, EmulatedStream
 from gzarr.gpu.hostbuild import find_compiler
 from gzarr.gpu.lanes import N_LANES
 from gzarr.storage import MemoryStore
-from tests.gpu.counting import CountingDevice, on_device
+from tests.gpu.counted import CountingDevice, on_device
 from tests.gpu.test_values import Foreign
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
