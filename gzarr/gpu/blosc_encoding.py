@@ -41,6 +41,9 @@ _COMPRESSORS = {
 }
 #: Decoded bytes of a stream where the configuration leaves it open: what nvCOMP's headers recommend.
 STREAM_NBYTES = 1 << 16
+#: Chunks of more streams than this, and of more than one for so many bytes, are the host's: compressors take up to 64
+#: KiB of scratch for each stream, however short, which for blocks of 128 bytes would be some hundred times the chunk.
+_MANY_STREAMS, _SHORT_STREAM_NBYTES = 512, 1 << 12
 #: Largest chunk that a frame can hold (BLOSC_MAX_BUFFERSIZE: INT_MAX less the header).
 _MOST_NBYTES = (1 << 31) - 1 - blosc.HEADER_NBYTES
 #: Deflate, 32 KiB window, default level, header check (RFC 1950, 2.2).
@@ -81,6 +84,11 @@ class Frame:
         return -(-self.nbytes // self.blocksize)
 
     @property
+    def is_chopped(self) -> bool:
+        """Whether the streams are too many and too short for a device."""
+        return self.size.size > max(_MANY_STREAMS, self.nbytes // _SHORT_STREAM_NBYTES)
+
+    @property
     def around(self) -> int:
         """Bytes of zlib's envelope around a stream."""
         return ZLIB_HEADER + ZLIB_TRAILER if self.compressor == blosc.DEFLATE else 0
@@ -95,7 +103,7 @@ class Frame:
 def blosc_encoder(step: Step, device: Device) -> Callable[[Wave, Chunks | Encoded], Encoded] | None:
     """The encoder of blosc; None for compressors and sizes that the device lacks."""
     frame = frame_of(step)
-    if frame is None or (frame.encoder and frame.encoder not in device.encoders()):
+    if frame is None or (frame.encoder and (frame.encoder not in device.encoders() or frame.is_chopped)):
         return None
     name = step.spec.name
 

@@ -136,7 +136,8 @@ class CudaDevice:
 
     def wait(self, stream: Any, event: Any) -> None:
         """Make a stream wait for an event."""
-        stream.wait_event(event)
+        with cuda_errors(self.name), self._device:  # the default stream is that of the current device
+            stream.wait_event(event)
 
     @contextmanager
     def activate(self, stream: Any, memory: Arena, staging: Arena) -> Iterator[None]:

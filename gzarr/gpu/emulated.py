@@ -325,7 +325,7 @@ class EmulatedDevice:
         """CRC-32 of many byte ranges."""
         self.launches.append("crc32")
         pairs = zip(source.tolist(), nbytes.tolist(), strict=True)
-        return np.array([zlib.crc32(ctypes.string_at(src, n)) for src, n in pairs], np.uint32)
+        return self.upload(np.array([zlib.crc32(ctypes.string_at(src, n)) for src, n in pairs], np.uint32))
 
     def free_nbytes(self) -> int:
         """Device memory that is free."""

@@ -7,7 +7,8 @@ with the result that the host has; the step then runs on the host.
 Levels of compression mean nothing here: nvCOMP's encoders have none, or others. What is decoded is the same.
 What has no encoder and why: single streams above what nvCOMP compresses (LZ4, Zstandard and Snappy 16 MiB, GDeflate 64
 KiB), Zstandard with a checksum in the frame, blosc with compressors that nvCOMP lacks (blosclz) or that no reader of
-today has (snappy), filters whose arithmetic differs between machines (`gzarr.gpu.filters_encoding`).
+today has (snappy), or with very many short streams, filters whose arithmetic differs between machines
+(`gzarr.gpu.filters_encoding`).
 Source: the framings are those of `gzarr.gpu.frames`.
 """
 

@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain, islice
 from queue import Empty, LifoQueue
+from traceback import clear_frames
 from typing import Any
 from weakref import WeakSet
 
@@ -80,11 +81,11 @@ class _Call:
 
 
 class _Turn:
-    """One wave, carried out by one thread."""
+    """One wave, carried out by one thread. private: within another that has a lane, which must not wait for one."""
 
-    def __init__(self, call: _Call, *, nested: bool) -> None:
+    def __init__(self, call: _Call, *, private: bool = False) -> None:
         self.call = call
-        self.nested = nested
+        self.private = private
         self.lane: Lane | None = None
 
 
@@ -132,19 +133,22 @@ class Lanes:
     def run(self, task: Callable[[T], None], waves: Iterable[T]) -> None:
         """Carry out a task for every wave, several at once; on the caller's thread if there is only one.
 
-        A run within a task stays on its thread, and gets memory of its own that is given back after it.
+        A run within a task stays on its thread. Where that has a lane already (a store that reads through this
+        backend), it gets memory beyond the cap, which is given back after it; where not (a value that is read while it
+        is written) it takes lanes like any other.
         Raises: what the first failing task raised; notes on it tell of the others.
         """
         source = iter(waves)
         head = list(islice(source, N_LANES))
         every = chain(head, source)
         call = _Call(self._device, self._stream)
-        nested = self.under_way
+        outer = self._turn
+        private = outer is not None and (outer.private or outer.lane is not None)
 
         def carry_out(wave: T) -> None:
-            self._carry_out(_Turn(call, nested=nested), task, wave)
+            self._carry_out(_Turn(call, private=private), task, wave)
 
-        if nested or len(head) < 2:
+        if outer is not None or len(head) < 2:
             for wave in every:
                 carry_out(wave)
             return
@@ -164,7 +168,7 @@ class Lanes:
         """
         turn = self._turn
         if turn is None:
-            turn = _Turn(_Call(self._device, self._stream), nested=False)
+            turn = _Turn(_Call(self._device, self._stream))
             try:
                 with self._ordered(turn) as lane:
                     yield lane
@@ -184,7 +188,7 @@ class Lanes:
         """
         turn = self._turn
         if turn is None:
-            turn = _Turn(_Call(self._device, self._stream), nested=False)
+            turn = _Turn(_Call(self._device, self._stream))
         try:
             with self._ordered(turn) as lane:
                 if turn.call.current is not None:
@@ -195,9 +199,10 @@ class Lanes:
 
     def release(self) -> None:
         """Give back the memory of the lanes that are idle."""
-        idle = []
-        while not self._idle.empty():
-            idle.append(self._idle.get())
+        idle: list[Lane] = []
+        with suppress(Empty):
+            while True:
+                idle.append(self._idle.get_nowait())
         for lane in reversed(idle):
             lane.release()
             self._idle.put(lane)
@@ -235,15 +240,16 @@ class Lanes:
     @contextmanager
     def _ordered(self, turn: _Turn) -> Iterator[Lane]:
         if turn.lane is None:
-            turn.lane = Lane(self._device, self._limit) if turn.nested else self._idle.get()
+            turn.lane = Lane(self._device, self._limit) if turn.private else self._idle.get()
         lane = turn.lane
         with lane.active():
             self._device.wait(lane.stream, turn.call.start)
             try:
                 yield lane
-            except BaseException:
+            except BaseException as error:
                 # What was submitted may still be using the lane's memory.
                 self._device.synchronize()
+                _clear_frames(error)
                 raise
             finally:
                 end = self._device.record(lane.stream)
@@ -254,9 +260,17 @@ class Lanes:
 
     def _give_back(self, turn: _Turn) -> None:
         lane, turn.lane = turn.lane, None
-        if lane is not None and not turn.nested:
+        if lane is not None and not turn.private:
             lane.rewind()
             self._idle.put(lane)
+
+
+def _clear_frames(error: BaseException) -> None:
+    """Clear the variables of frames that an error came through: whoever keeps it would keep the lane's memory."""
+    cause: BaseException | None = error
+    while cause is not None:
+        clear_frames(cause.__traceback__)
+        cause = cause.__cause__ or cause.__context__
 
 
 _EVERY: WeakSet[Lanes] = WeakSet()
@@ -299,6 +313,11 @@ def run_in_threads(task: Callable[[T], None], waves: Iterable[T], n_threads: int
         finally:
             stopped.set()  # an interrupt: leaving the pool waits for the waves under way
     if errors:
-        for other in errors[1:]:
-            errors[0].add_note(f"another chunk failed too: {other}")
-        raise errors[0]
+        first = errors[0]
+        for text in map(str, errors[1:]):
+            first.add_note(f"another chunk failed too: {text}")
+        errors.clear()
+        try:
+            raise first
+        finally:
+            del first  # no circle of an error, its frames and what they refer to keeps the wave's memory

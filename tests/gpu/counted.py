@@ -12,19 +12,29 @@ from typing import Any
 
 import numpy as np
 
+from gzarr.gpu.kernels import KERNELS
+from tests.gpu.test_values import Strangers, Tagged
+
 
 class CountingDevice:
     """A device around a device.
 
+    Args:
+        inner: the device; None for an emulated one that tells its memory from the host's.
+
     Attributes:
-        counts: "launch NAME" of each kernel, "decode NAME" of each batched decoder, "crc32" and "crc32c"; "waits" of
-            the host; "uploads", "bytes up" and "table bytes up", of what a decoder uploads itself; "bytes down";
-            "allocations" and "pinned allocations" of blocks; "results".
+        counts: "launch NAME" of each kernel, "decode NAME" and "encode NAME" of each batched call, "crc32" and
+            "crc32c"; "waits" of the host; "uploads", "bytes up" and "table bytes up", of what a batched call uploads
+            itself; "bytes down"; "allocations" and "pinned allocations" of blocks; "results".
+        up: bytes of each copy to the device so far, but for "table bytes up".
+        down: bytes of each time that the host waited for copies to it.
     """
 
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
+    def __init__(self, inner: Any = None) -> None:
+        self.inner = Strangers() if inner is None else inner
         self.counts: Counter[str] = Counter()
+        self.up: list[int] = []
+        self.down: list[int] = []
         self._lock = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
@@ -36,14 +46,28 @@ class CountingDevice:
             found, self.counts = dict(self.counts), Counter()
         return found
 
+    def forget(self) -> None:
+        """Count anew."""
+        self.taken()
+        self.inner.launches.clear()
+        self.up.clear()
+        self.down.clear()
+
+    @property
+    def kernels(self) -> list[str]:
+        """Kernels launched on an emulated device, in order; decoders and encoders left out."""
+        return [name for name in self.inner.launches if name in KERNELS]
+
     def _count(self, **amounts: int) -> None:
         with self._lock:
             for name, amount in amounts.items():
                 self.counts[name.replace("_", " ")] += amount
 
-    def _count_named(self, name: str) -> None:
+    def _count_named(self, name: str, table_nbytes: int = 0) -> None:
         with self._lock:
             self.counts[name] += 1
+            if table_nbytes:
+                self.counts["table bytes up"] += table_nbytes
 
     def allocate(self, nbytes: int) -> Any:
         self._count(allocations=1)
@@ -59,14 +83,18 @@ class CountingDevice:
 
     def upload(self, host: np.ndarray) -> Any:
         self._count(uploads=1, bytes_up=host.nbytes)
+        self.up.append(host.nbytes)
         return self.inner.upload(host)
 
-    def download(self, array: Any) -> np.ndarray:
+    def download(self, array: Any, into: np.ndarray | None = None) -> np.ndarray:
         self._count(waits=1, bytes_down=array.nbytes)
-        return self.inner.download(array)
+        self.down.append(array.nbytes)
+        return self.inner.download(array, into)
 
     def download_all(self, arrays: Sequence[Any]) -> list[np.ndarray]:
-        self._count(waits=1, bytes_down=sum(array.nbytes for array in arrays))
+        nbytes = sum(array.nbytes for array in arrays)
+        self._count(waits=1, bytes_down=nbytes)
+        self.down.append(nbytes)
         return self.inner.download_all(arrays)
 
     def synchronize(self) -> None:
@@ -78,16 +106,22 @@ class CountingDevice:
         self.inner.launch(kernel, n_threads, args)
 
     def decompress(self, decoder: str, source: np.ndarray, *tables: np.ndarray) -> Any:
-        self._count_named(f"decode {decoder}")
-        self._count(table_bytes_up=4 * source.nbytes)
+        self._count_named(f"decode {decoder}", 4 * source.nbytes)
         return self.inner.decompress(decoder, source, *tables)
 
+    def compress(self, encoder: str, source: np.ndarray, *others: Any) -> Any:
+        self._count_named(f"encode {encoder}", 3 * source.nbytes)
+        return self.inner.compress(encoder, source, *others)
+
     def crc32c(self, source: np.ndarray, nbytes: np.ndarray) -> Any:
-        self._count_named("crc32c")
-        self._count(table_bytes_up=2 * source.nbytes)
+        self._count_named("crc32c", 2 * source.nbytes)
         return self.inner.crc32c(source, nbytes)
 
     def crc32(self, source: np.ndarray, nbytes: np.ndarray) -> Any:
-        self._count_named("crc32")
-        self._count(table_bytes_up=2 * source.nbytes)
+        self._count_named("crc32", 2 * source.nbytes)
         return self.inner.crc32(source, nbytes)
+
+
+def on_device(array: np.ndarray) -> np.ndarray:
+    """An array of an emulated device, which does not follow what becomes of the given one."""
+    return np.array(array).view(Tagged)

@@ -22,22 +22,6 @@ from gzarr.gpu.lanes import Lane
 from gzarr.gpu.streams import copy_streams
 
 
-class CountingDevice(EmulatedDevice):
-    """Counts what waits for the device."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waits = 0
-
-    def download(self, array: Any) -> Any:
-        self.waits += 1
-        return super().download(array)
-
-    def download_all(self, arrays: Any) -> Any:
-        self.waits += 1
-        return super().download_all(arrays)
-
-
 def steps_of(specs: Sequence[CodecSpec], chunk: np.ndarray) -> tuple[Step, ...]:
     """The prepared chain for chunks like one; a serializer is put in where it is missing."""
     shape = ArrayRepr(chunk.dtype, chunk.shape)

@@ -111,7 +111,9 @@ class Stream:
     def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False, priority: Any = None):
         self.ptr = 0 if null else next(Stream.numbers)
         self.device_id = -1 if null else _current.device
-        self.queue = Stream.queues[self.ptr] = _Queue()
+        self._own = None if null else _Queue()
+        if self._own is not None:
+            Stream.queues[self.ptr] = self._own
         Stream.made += not null
 
     @classmethod
@@ -120,8 +122,13 @@ class Stream:
             raise TypeError(f"Object of type {type(obj).__name__} does not implement the CUDA stream protocol")
         _, pointer = obj.__cuda_stream__()
         made = cls.__new__(cls)
-        made.ptr, made.device_id, made.queue = pointer, -1, Stream.queues[pointer]
+        made.ptr, made.device_id, made._own = pointer, -1, None if pointer == 0 else Stream.queues[pointer]
         return made
+
+    @property
+    def queue(self) -> _Queue:
+        """Each device has a default stream; the address 0 means that of the current one."""
+        return _default_queues[_current.device] if self._own is None else self._own
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.ptr
@@ -181,7 +188,7 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> None:
         stream = stream or get_current_stream()
-        if stream.device_id not in (-1, self.device_id):
+        if (_current.device if stream.ptr == 0 else stream.device_id) not in (-1, self.device_id):
             raise CUDARuntimeError(_INVALID_HANDLE)
         if self.timed:
             stream.queue.submit(lambda: setattr(self, "time", time.perf_counter()))
@@ -802,7 +809,7 @@ def decompress_async(
         table(out_actual, np.uint64)[:] = found.sizes
 
     RawKernel.launches.append(codec)
-    Stream.queues[stream].submit(run)
+    _queue_at(stream).submit(run)
 
 
 def compress_temp_nbytes(
@@ -843,7 +850,7 @@ def compress_async(
         table(out_sizes, np.uint64)[:] = found.sizes
 
     RawKernel.launches.append(f"compress {codec}")
-    Stream.queues[stream].submit(run)
+    _queue_at(stream).submit(run)
 
 
 def crc32c_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
@@ -863,13 +870,19 @@ def _crc(compute: Any, ptrs: int, sizes: int, n: int, out: int, stream: int) -> 
         )
         np.ctypeslib.as_array(_bytes_at(out, 4 * n)).view(np.uint32)[:] = compute(source, nbytes)
 
-    Stream.queues[stream].submit(run)
+    _queue_at(stream).submit(run)
 
 
 def _bytes_at(address: int, nbytes: int) -> Any:
     return (ctypes.c_uint8 * nbytes).from_address(address)
 
 
+def _queue_at(stream: int) -> _Queue:
+    return Stream.queues[stream] if stream else Stream.null.queue
+
+
+_default_queues = [_Queue() for _ in range(N_DEVICES)]
+Stream.queues.update({-1 - number: queue for number, queue in enumerate(_default_queues)})
 Stream.null = Stream(null=True)
 _current = _Current()
 

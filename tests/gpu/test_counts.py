@@ -11,7 +11,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.crossover import NEVER
 from gzarr.gpu.hostbuild import find_compiler
 from gzarr.storage import MemoryStore
-from tests.gpu.counting import CountingDevice, on_device
+from tests.gpu.counted import CountingDevice, on_device
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 

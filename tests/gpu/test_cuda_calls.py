@@ -138,6 +138,20 @@ def test_a_second_device_holds_its_own_results(cuda):
         cuda.CudaDevice(2)
 
 
+@pytest.mark.parametrize("max_device_nbytes", [None, 24_000])
+def test_results_on_a_second_device_are_ready_on_its_own_default_stream(cuda, max_device_nbytes):
+    """Whatever device is current: the address of the default stream is the same on all of them."""
+    stored = gzarr.create_array(data=DATA, chunks=(10, 7), compressor=None)
+    second = GpuBackend(cuda.CudaDevice(1), small_reads=NEVER, max_device_nbytes=max_device_nbytes)
+    cupy = cuda.cupy
+    found = gzarr.open_array(stored.store, mode="r", device=second)[:]
+    assert cupy.cuda.Device() == cupy.cuda.Device(0)
+    assert not cupy.cuda.Stream.null.pending
+    with cupy.cuda.Device(1):
+        assert cupy.cuda.Stream.null.pending  # it waits for the lanes, nothing else does
+        np.testing.assert_array_equal(found.get(), DATA)
+
+
 def test_results_are_never_memory_of_a_lane(cuda):
     with lane_of(cuda.CudaDevice()) as lane:
         lane.device.empty(1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,7 +18,7 @@ from gzarr.gpu.emulated import EmulatedDevice, EmulatedStream
 from gzarr.gpu.hostbuild import find_compiler
 from gzarr.gpu.lanes import N_LANES
 from gzarr.storage import MemoryStore
-from tests.gpu.counting import CountingDevice, on_device
+from tests.gpu.counted import CountingDevice, on_device
 from tests.gpu.test_values import Foreign
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
@@ -244,6 +245,22 @@ def test_a_cap_cuts_waves(device, kind):
     check(z, expected)
 
 
+def test_a_value_that_is_read_as_it_is_written_stays_under_the_cap(device):
+    """Its chunks are read in lanes of the backend, before the write has one."""
+    cap = 3 << 20
+    data = np.random.default_rng(2).integers(0, 9, (1024, 512)).astype("i4")
+    z = made(device, shape=data.shape, chunks=(128, 128), compressors=None, max_device_nbytes=cap)
+    source = gzarr.array(data, chunks=(64, 64), store={}, compressors=None).to(z.backend)
+    before = device.memory.live
+    device.memory.peak = before
+    z[:] = source
+    assert device.memory.peak <= before + cap
+    check(z, data)
+    n = device.memory.n
+    z[:] = source
+    assert device.memory.n == n  # nor do lanes of its own come and go
+
+
 def test_a_chunk_that_does_not_fit_is_named(device):
     z = made(device, max_device_nbytes=1500)
     with pytest.raises(gzarr.DeviceError, match=r"chunk \(0, \d\): 280 bytes of shape.*encode.*500 bytes.*1500"):
@@ -279,6 +296,34 @@ def test_memory_is_not_kept_after_writes(device):
         z[1:, 1:] = on_device(DATA[1:, 1:])
     assert device.memory.live == live
     assert device.pinned.live == pinned  # results have gone with the stored bytes
+
+
+@pytest.mark.parametrize("cap", [None, 40_000], ids=["one wave", "some waves"])
+@pytest.mark.parametrize("failing", ["gather_box", "place_box"])
+def test_an_error_that_is_kept_keeps_no_memory(device, monkeypatch, cap, failing):
+    """Else new blocks come beside those that its frames refer to, and the cap does not hold."""
+    z = made(device, DATA, compressors=None, max_device_nbytes=cap)
+    before = device.memory.live
+    launch = type(device).launch
+
+    def fail(self, kernel, *args):
+        if kernel == failing:
+            raise gzarr.DeviceError("the launch failed")
+        launch(self, kernel, *args)
+
+    monkeypatch.setattr(type(device), "launch", fail)
+    gc.disable()
+    try:
+        with pytest.raises(gzarr.DeviceError, match="the launch failed") as kept:
+            z[1:, 1:] = on_device(DATA[1:, 1:])
+        z.backend.release()
+        assert device.memory.live == before
+    finally:
+        gc.enable()
+    assert kept.value.__traceback__ is not None
+    monkeypatch.undo()
+    z[:] = on_device(DATA * 2)
+    check(z, DATA * 2)
 
 
 # -- threads ---------------------------------------------------------------------------------------------------------

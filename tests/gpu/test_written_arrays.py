@@ -19,7 +19,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.crossover import NEVER
 from gzarr.gpu.hostbuild import find_compiler
 from gzarr.storage import LocalStore
-from tests.gpu.counting import CountingDevice, on_device
+from tests.gpu.counted import CountingDevice, on_device
 from tests.properties.cases import basic_keys, coordinate_keys, masks, orthogonal_index, orthogonal_keys
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")

@@ -1,0 +1,115 @@
+"""How much a write asks of a device: few calls and waits for each wave, however many chunks it has, and few bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.crossover import NEVER
+from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.lanes import N_LANES
+from gzarr.storage import MemoryStore
+from tests.gpu.counted import CountingDevice, on_device
+from tests.gpu.test_cuda_calls import cuda  # noqa: F401 - a fixture
+from tests.gpu.test_read_counts import COSTS, DATA
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+
+class PerWave(NamedTuple):
+    """What one wave of a write may ask of the device, besides gather_box and find_written.
+
+    Attributes:
+        encoding: kernels and batched calls that encode, with how often each.
+        uploads: copies to the device: tables of kernels.
+        old: kernels and batched calls for the old contents of chunks that are only partly covered.
+        old_uploads: copies to the device for these: the encoded chunks, and tables.
+        down: bytes that come down for each chunk besides its encoded ones, at most: a flag, padding, 12 for each
+            stream, sums of pieces.
+    """
+
+    encoding: dict[str, int]
+    uploads: int
+    old: dict[str, int]
+    old_uploads: int
+    down: int = 1 + 15 + 2 * 12
+
+
+def moving(n: int, **calls: int) -> dict[str, int]:
+    """Calls by name ("launch_shuffle"), and launches of copy_streams."""
+    return {"launch copy_streams": n, **{name.replace("_", " ", 1): times for name, times in calls.items()}}
+
+
+WRITES = {
+    "raw": PerWave({}, 2, {"launch place_box": 1}, 2),
+    "blosc": PerWave(
+        moving(2, launch_shuffle=1, encode_lz4=1), 7, moving(1, decode_lz4=1, launch_place_box=1), 3, 16 + 8 * 12
+    ),
+    "blosc zstd": PerWave(moving(2, launch_shuffle=1, encode_zstd=1), 7, {"decode zstd": 1, "launch place_box": 1}, 2),
+    "lz4": PerWave(moving(2, encode_lz4=1), 5, {"decode lz4": 1}, 1),
+    "zstd": PerWave(moving(1, encode_zstd=1), 3, {"decode zstd": 1}, 1),
+    "delta, zstd": PerWave(moving(1, encode_zstd=1), 3, {"decode zstd": 1}, 1),
+    "gzip": PerWave(moving(2, encode_deflate=1, crc32=1), 6, moving(1, decode_deflate=1, crc32=1), 2, 16 + 2 * 16),
+    "zlib": PerWave(
+        moving(2, encode_deflate=1, launch_weighted_sums=1),
+        7,
+        moving(1, decode_deflate=1, launch_weighted_sums=1),
+        3,
+        16 + 2 * (12 + 16 * 65),
+    ),
+    "crc32c": PerWave(moving(2, encode_zstd=1, crc32c=1), 4, {"decode zstd": 1, "crc32c": 1}, 1, 16 + 2 * 16),
+    "sharded crc32c": PerWave(moving(2, encode_zstd=1, crc32c=1), 4, {"decode zstd": 1, "crc32c": 1}, 1, 16 + 2 * 16),
+}
+#: Bytes of tables for each chunk, of up to four streams, and of a wave.
+TABLE_NBYTES, WAVE_NBYTES = 900, 2048
+#: 1 wave of 10 or 80 chunks; some waves.
+SHAPES = ((64, None), (8, None), (32, N_LANES * 700_000))
+
+
+def check(chain: str, inner: Any, value: Any, *, partly: bool) -> None:
+    """Write an array with different numbers of chunks and waves, and compare."""
+    cost = WRITES[chain]
+    for rows, cap in SHAPES:
+        stored = gzarr.create_array(
+            MemoryStore(), data=DATA, chunks=(rows, 64), write_empty_chunks=False, device="cpu", **COSTS[chain].options
+        )
+        device = CountingDevice(inner)
+        backend = GpuBackend(device, max_device_nbytes=cap, small_reads=NEVER, small_writes=NEVER)
+        array = gzarr.open_array(stored.store, device=backend)
+        for _ in range(3):  # chance decides which lanes grow
+            device.taken()
+            array[:, int(partly) :] = value[:, int(partly) :]
+        found = device.taken()
+        np.testing.assert_array_equal(stored[:, 1:], DATA[:, 1:] + 1)
+        n_waves, n_chunks = found["launch find_written"], len(DATA) // rows
+        assert n_waves == 1 if cap is None else n_waves > 1
+        wanted = Counter({"launch gather_box": 1, "launch find_written": 1}) + Counter(cost.encoding)
+        wanted += Counter(cost.old if partly else {})
+        made = {name: n for name, n in found.items() if name.startswith(("launch", "decode", "encode", "crc"))}
+        assert made == {name: n * n_waves for name, n in wanted.items()}
+        assert found["uploads"] == (cost.uploads + partly * cost.old_uploads) * n_waves
+        # For flags, for sizes of streams, for encoded bytes; and twice more for a device that is idle by then.
+        guarded = partly and "crc32c" in chain
+        assert found["waits"] == (4 + (chain != "raw") + guarded) * n_waves
+        encoded = sum(len(data) for key, data in stored.store.items() if key[-1].isdigit())
+        assert found["bytes down"] <= encoded + cost.down * n_chunks
+        up = found["bytes up"] + found.get("table bytes up", 0)
+        assert up <= partly * encoded * 1.05 + TABLE_NBYTES * n_chunks + WAVE_NBYTES * n_waves
+        assert found["pinned allocations"] <= n_waves  # what the store may keep
+
+
+@pytest.mark.parametrize("partly", [False, True], ids=["whole", "partly"])
+@pytest.mark.parametrize("chain", WRITES)
+def test_a_wave_of_a_write_is_few_calls_and_waits(chain, partly) -> None:
+    check(chain, None, on_device(DATA + 1), partly=partly)
+
+
+@pytest.mark.parametrize("chain", ["raw", "blosc", "gzip"])
+def test_a_wave_of_a_write_on_cuda_is_few_calls_and_waits(cuda, chain) -> None:  # noqa: F811
+    for partly in (False, True):
+        check(chain, cuda.CudaDevice(), cuda.cupy.asarray(DATA + 1), partly=partly)
