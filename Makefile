@@ -13,7 +13,7 @@ demo: .venv-demo/ready
 	.venv-demo/bin/python -m gzarr demo
 
 test: lint
-	.venv/bin/python -m pytest --numprocesses=auto --dist=loadfile --cov=gzarr --cov-branch --cov-report=term:skip-covered
+	.venv/bin/python -m pytest --numprocesses=auto --dist=loadfile --durations=25 --cov=gzarr --cov-branch --cov-report=term:skip-covered
 
 lint: .venv/ready
 	.venv/bin/ruff check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import select
+import selectors
 import statistics
 import subprocess
 import sys
@@ -39,7 +39,9 @@ class Runner:
         try:
             self.process.stdin.write(json.dumps({"do": do, **given}) + "\n")
             self.process.stdin.flush()
-            ready, _, _ = select.select([self.process.stdout], [], [], TIMEOUT_S)
+            with selectors.DefaultSelector() as selector:
+                selector.register(self.process.stdout, selectors.EVENT_READ)
+                ready = selector.select(TIMEOUT_S)
             line = self.process.stdout.readline() if ready else ""
         except BrokenPipeError:
             line = ""

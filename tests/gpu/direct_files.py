@@ -64,6 +64,10 @@ class DirectFile:
             with self._log.lock:
                 self._log.under_way -= 1
 
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
     def close(self) -> None:
         with self._log.lock:
             self._log.closed += 1
