@@ -24,7 +24,7 @@ from tests.servers import (  # noqa: F401 - fixtures
 
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)
 settings.register_profile(
-    "gzarr", derandomize=True, deadline=None, max_examples=100, database=None, suppress_health_check=_SLOW
+    "gzarr", derandomize=True, deadline=None, max_examples=60, database=None, suppress_health_check=_SLOW
 )
 settings.register_profile("explore", deadline=None, max_examples=2000, print_blob=True, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gzarr"))
