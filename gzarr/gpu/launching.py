@@ -152,7 +152,9 @@ def _cast(wave: Wave, plan: DevicePlan, chunks: Chunks, native: np.dtype[Any], w
     rows: Array = unshuffled(wave, chunks).rows
     if swap_unit(plan.stored):
         rows = reversed_units(wave, rows, swap_unit(plan.stored))
-    rows = cast(wave, rows, native, wanted)
+    rows = cast(wave, rows, native, wanted.newbyteorder("="))
+    if swap_unit(wanted):
+        rows = reversed_units(wave, rows, swap_unit(wanted))
     wave.kept.append(rows)
     n, nbytes = rows.shape
     return Chunks(rows, wave.device.address(rows) + np.arange(n, dtype=np.int64) * nbytes, nbytes, rows)

@@ -223,3 +223,13 @@ def test_fields_are_read_in_the_byte_order_of_the_bytes_codec(endian, compressor
     for name in dtype.names:
         np.testing.assert_array_equal(z.get_basic_selection(slice(3, 40, 3), fields=name), data[name][3:40:3])
         np.testing.assert_array_equal(z.get_coordinate_selection([3, 9, 2], fields=name), data[name][[3, 9, 2]])
+
+
+@pytest.mark.parametrize("out", [">f8", ">f4", "<f4", ">c16"])
+@pytest.mark.parametrize("stored", [">f8", "<f8"])
+def test_results_in_the_other_byte_order(stored: str, out: str) -> None:
+    values = np.array([1.5, -2.0, 3e-320, 1e30, 7.0])
+    array = gzarr.create_array({}, data=values.astype(stored), chunks=2, zarr_format=2, device="emulated")
+    found = np.zeros(5, out)
+    array.get_basic_selection(..., out=found)
+    assert found.tobytes() == values.astype(out).tobytes()
