@@ -10,14 +10,13 @@ Source: numcodecs, the filters of the same names; `gzarr.codecs.scale_offset`, `
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from gzarr.backend import Array
 from gzarr.codecs.cast_value import CastValueCodec
-from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.scale_offset import ScaleOffsetCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, Step
 from gzarr.codecs.transpose import TransposeCodec
@@ -30,6 +29,9 @@ Filter: TypeAlias = Callable[[Wave, Array], Array]
 #: A filter, or why the host has to run it.
 Found: TypeAlias = Filter | str
 
+#: Makes the function of a step.
+Maker: TypeAlias = Callable[[Step], Found]
+
 #: A pair of native dtypes: decoded, encoded.
 Dtypes: TypeAlias = tuple[np.dtype[Any], np.dtype[Any]]
 
@@ -39,25 +41,29 @@ _UNUSUAL_SCALE = "the device calculates with plain finite scales and offsets"
 _CHECKED = "the host checks each number"
 
 
+def find(step: Step, makers: Mapping[str, Maker]) -> Found:
+    """The device function of a codec from array to array in one direction, or why the host does it."""
+    make = makers.get(step.spec.name)
+    return NO_FILTER if make is None else make(step)
+
+
 def filter_for(step: Step) -> Found:
     """The device function that decodes a codec from array to array, or why the host does."""
-    match step.spec:
-        case NumcodecsCodec():
-            make = _FILTERS.get(step.spec.id)
-            return NO_FILTER if make is None else make(step, step.spec.configuration())
-        case TransposeCodec():
-            return _transpose(step, step.spec)
-        case ScaleOffsetCodec():
-            return scale_offset(step, step.spec, "divide", "add")
-        case CastValueCodec():
-            return cast_value(step, step.spec, "decode")
-    return NO_FILTER
+    return find(step, _DECODING)
 
 
-def why_on_host(step: Step) -> str:
-    """Why the host decodes a codec; empty if the device does, or if the codec is none from array to array."""
-    found = filter_for(step)
+def why_on_host(found: Found) -> str:
+    """Why the host does a step; empty if the device does, or if the codec is none from array to array."""
     return found if isinstance(found, str) and found != NO_FILTER else ""
+
+
+def of_numcodecs(make: Callable[[Step, Any], Found]) -> Maker:
+    """The maker of a codec of numcodecs, which is given its configuration."""
+
+    def maker(step: Step) -> Found:
+        return make(step, step.spec.configuration())
+
+    return maker
 
 
 def transposed(shape: tuple[int, ...], itemsize: int, axes: list[int] | tuple[int, ...]) -> Filter:
@@ -71,9 +77,12 @@ def transposed(shape: tuple[int, ...], itemsize: int, axes: list[int] | tuple[in
     return run
 
 
-def scale_offset(step: Step, spec: ScaleOffsetCodec, *operations: str) -> Found:
+def scale_offset(step: Step, *operations: str) -> Found:
     """Of floats; the first of two operations takes the scale in decoding and the offset in encoding."""
-    if not isinstance(step.decoded, ArrayRepr) or not has_dtype(step.decoded.dtype):
+    spec = step.spec
+    if not isinstance(spec, ScaleOffsetCodec) or not isinstance(step.decoded, ArrayRepr):
+        return DATA_TYPE
+    if not has_dtype(step.decoded.dtype):
         return DATA_TYPE
     native = step.decoded.dtype.newbyteorder("=")
     if native.kind != "f":
@@ -83,8 +92,11 @@ def scale_offset(step: Step, spec: ScaleOffsetCodec, *operations: str) -> Found:
     return calculated((native, native), native, *((name, operands[names[name]]) for name in operations))
 
 
-def cast_value(step: Step, spec: CastValueCodec, direction: str) -> Found:
+def cast_value(step: Step, direction: str) -> Found:
     """The casts of cast_value that are exact, and so alike for all roundings. direction: "encode" or "decode"."""
+    spec = step.spec
+    if not isinstance(spec, CastValueCodec):
+        return DATA_TYPE
     if not isinstance(step.decoded, ArrayRepr) or not isinstance(step.encoded, ArrayRepr):
         return DATA_TYPE
     source, target = step.encoded.dtype.newbyteorder("="), step.decoded.dtype.newbyteorder("=")
@@ -143,11 +155,11 @@ def calculated(dtypes: Dtypes, target: np.dtype[Any], *steps: tuple[str, Any]) -
     return lambda wave, rows: floats.calculate(wave, rows, dtypes, target, numbers)
 
 
-def _transpose(step: Step, spec: TransposeCodec) -> Found:
-    if not isinstance(step.encoded, ArrayRepr):
+def _transpose(step: Step) -> Found:
+    if not isinstance(step.encoded, ArrayRepr) or not isinstance(step.spec, TransposeCodec):
         return DATA_TYPE
     shape = step.encoded.shape
-    inverse = np.argsort(spec.permutation(len(shape))).tolist()
+    inverse = np.argsort(step.spec.permutation(len(shape))).tolist()
     return transposed(shape, step.encoded.dtype.itemsize, inverse)
 
 
@@ -209,11 +221,15 @@ def _packbits(step: Step, config: Any) -> Found:
     return decode
 
 
-_FILTERS: dict[str, Callable[[Step, Any], Found]] = {
-    "astype": _astype,
-    "bitround": _bitround,
-    "delta": _delta,
-    "fixedscaleoffset": _fixed_scale_offset,
-    "packbits": _packbits,
-    "quantize": _quantize,
+#: By name of the codec.
+_DECODING: dict[str, Maker] = {
+    "cast_value": lambda step: cast_value(step, "decode"),
+    "numcodecs.astype": of_numcodecs(_astype),
+    "numcodecs.bitround": of_numcodecs(_bitround),
+    "numcodecs.delta": of_numcodecs(_delta),
+    "numcodecs.fixedscaleoffset": of_numcodecs(_fixed_scale_offset),
+    "numcodecs.packbits": of_numcodecs(_packbits),
+    "numcodecs.quantize": of_numcodecs(_quantize),
+    "scale_offset": lambda step: scale_offset(step, "divide", "add"),
+    "transpose": _transpose,
 }

@@ -10,28 +10,26 @@ Source: numcodecs, the filters of the same names; `gzarr.codecs.scale_offset`, `
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gzarr.backend import Array
-from gzarr.codecs.cast_value import CastValueCodec
-from gzarr.codecs.numcodecs import NumcodecsCodec
-from gzarr.codecs.scale_offset import ScaleOffsetCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, Step
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.gpu import floats
 from gzarr.gpu.batch import Wave
 from gzarr.gpu.filters import (
     DATA_TYPE,
-    NO_FILTER,
     Found,
+    Maker,
     calculated,
     cast_value,
     casting,
     filter_dtypes,
+    find,
     floats_of_one_type,
+    of_numcodecs,
     scale_offset,
     transposed,
 )
@@ -42,30 +40,14 @@ _MANTISSA_BITS = {2: 10, 4: 23, 8: 52}
 
 def encoding_filter_for(step: Step) -> Found:
     """The device function that encodes a codec from array to array, or why the host does."""
-    match step.spec:
-        case NumcodecsCodec():
-            make = _FILTERS.get(step.spec.id)
-            return NO_FILTER if make is None else make(step, step.spec.configuration())
-        case TransposeCodec():
-            return _transpose(step, step.spec)
-        case ScaleOffsetCodec():
-            return scale_offset(step, step.spec, "subtract", "multiply")
-        case CastValueCodec():
-            return cast_value(step, step.spec, "encode")
-    return NO_FILTER
+    return find(step, _ENCODING)
 
 
-def why_encoded_on_host(step: Step) -> str:
-    """Why the host encodes a codec; empty if the device does, or if the codec is none from array to array."""
-    found = encoding_filter_for(step)
-    return found if isinstance(found, str) and found != NO_FILTER else ""
-
-
-def _transpose(step: Step, spec: TransposeCodec) -> Found:
-    if not isinstance(step.decoded, ArrayRepr):
+def _transpose(step: Step) -> Found:
+    if not isinstance(step.decoded, ArrayRepr) or not isinstance(step.spec, TransposeCodec):
         return DATA_TYPE
     shape = step.decoded.shape
-    return transposed(shape, step.decoded.dtype.itemsize, spec.permutation(len(shape)))
+    return transposed(shape, step.decoded.dtype.itemsize, step.spec.permutation(len(shape)))
 
 
 def _delta(step: Step, config: Any) -> Found:
@@ -158,11 +140,15 @@ def _packbits(step: Step, config: Any) -> Found:
     return encode
 
 
-_FILTERS: dict[str, Callable[[Step, Any], Found]] = {
-    "astype": _astype,
-    "bitround": _bitround,
-    "delta": _delta,
-    "fixedscaleoffset": _fixed_scale_offset,
-    "packbits": _packbits,
-    "quantize": _quantize,
+#: By name of the codec.
+_ENCODING: dict[str, Maker] = {
+    "cast_value": lambda step: cast_value(step, "encode"),
+    "numcodecs.astype": of_numcodecs(_astype),
+    "numcodecs.bitround": of_numcodecs(_bitround),
+    "numcodecs.delta": of_numcodecs(_delta),
+    "numcodecs.fixedscaleoffset": of_numcodecs(_fixed_scale_offset),
+    "numcodecs.packbits": of_numcodecs(_packbits),
+    "numcodecs.quantize": of_numcodecs(_quantize),
+    "scale_offset": lambda step: scale_offset(step, "subtract", "multiply"),
+    "transpose": _transpose,
 }

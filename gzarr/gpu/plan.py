@@ -27,8 +27,8 @@ from gzarr.gpu.codecs import FRAMED, TABLE, WaveDecoder
 from gzarr.gpu.device import Device
 from gzarr.gpu.dtypes import dtype_in_bytes, swap_unit
 from gzarr.gpu.encoders import ENCODERS, WaveEncoder, swapped
-from gzarr.gpu.filters import why_on_host
-from gzarr.gpu.filters_encoding import why_encoded_on_host
+from gzarr.gpu.filters import filter_for, why_on_host
+from gzarr.gpu.filters_encoding import encoding_filter_for
 from gzarr.gpu.streams import reversed_units, unshuffled
 
 _UNFIT = "the device cannot run it for this data type, size or configuration"
@@ -131,7 +131,8 @@ def _make_encode_plan(
         factory = ENCODERS.get(step.spec.name)
         encoder = factory(step, device) if factory is not None else None
         if encoder is None:
-            reason = "the device has no encoder for it" if factory is None else why_encoded_on_host(step) or _UNFIT
+            unfit = why_on_host(encoding_filter_for(step)) or _UNFIT
+            reason = "the device has no encoder for it" if factory is None else unfit
             break
         if isinstance(step.spec, BytesCodec) and split > n_folded:
             encoder = swapped(step, encoder)
@@ -168,7 +169,7 @@ def _decoders(steps: Sequence[Step], device: Device, n_folded: int) -> tuple[lis
         elif factory is None:
             reasons.append("the device has no such codec")
         else:
-            reasons.append(why_on_host(step) or _UNFIT)
+            reasons.append(why_on_host(filter_for(step)) or _UNFIT)
     return decoders, reasons
 
 
