@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 import gzarr
+from gzarr.config import config
+from gzarr.cpu import native
 from tests.building import build, copy_sources
 
 ROOT = Path(__file__).parents[1]
@@ -78,6 +80,15 @@ def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
 
 
 HAS_COMPILER = shutil.which(os.environ.get("CC") or "cc") is not None
+
+
+@pytest.mark.skipif(not HAS_COMPILER, reason="there is no C compiler")
+def test_where_there_is_a_compiler_the_loop_is_there_and_knows_its_decoders() -> None:
+    """Else its tests would all be skipped, and nobody would see that it is never used."""
+    with config.set({"cpu.native": True}):
+        assert native.status() == "on"
+        numbers = {name: native.codec_number(name, checksum=True) for name in native._CODECS}
+    assert None not in numbers.values(), numbers
 
 
 @pytest.mark.skipif(not HAS_COMPILER, reason="there is no C compiler")
