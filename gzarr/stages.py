@@ -101,11 +101,15 @@ class Stage:
 
 
 class _Span(NamedTuple):
-    """Marks around what a stretch of a stage has submitted to a device."""
+    """Marks around what a stretch of a stage has submitted to a device.
+
+    before: seconds from the beginning of the profile to a moment before the first mark was submitted.
+    """
 
     stage: str
     wave: int
     thread: str
+    before: float
     marker: Marker
     start: Any
     end: Any
@@ -131,7 +135,6 @@ class Recorder:
         self.n_rows = 0
         self.ended = 0.0
         self._spans: list[_Span] = []
-        self._zeros: dict[str, tuple[Any, float]] = {}
         self._waves: dict[int, int] = {}
         self._seen: set[tuple[str, int]] = set()
         self._threads: dict[tuple[str, int], str] = {}
@@ -191,8 +194,7 @@ class Recorder:
                     number, thread = self._waves.get(wave, 0), self._thread()
                     self.rows.append(Row(stage, number, thread, start - self.began, end - self.began))
                     if marks is not None:
-                        self._spans.append(_Span(stage, number, thread, *marks))
-                        self._zeros.setdefault(marks[0].name, (marks[1], start - self.began))
+                        self._spans.append(_Span(stage, number, thread, start - self.began, *marks))
         if self.outer is not None:
             self.outer.note(row, marks)
 
@@ -200,17 +202,26 @@ class Recorder:
         """Take nothing down any more, and find out what the device needed, which waits for it."""
         with self._lock:
             self._closed = True
-        for span in self._spans:
+        for name in dict.fromkeys(span.marker.name for span in self._spans):
+            self._add_rows_of_device(name, [span for span in self._spans if span.marker.name == name])
+        self._spans.clear()
+        self.rows.sort(key=lambda row: row.start)
+
+    def _add_rows_of_device(self, name: str, spans: list[_Span]) -> None:
+        """Put what a device did on the clock of the threads.
+
+        No mark is past before it was submitted: of all marks, the one that was past soonest after that shows how the
+        two clocks lie to each other.
+        """
+        first = spans[0]
+        starts = [first.marker.seconds_between(first.start, span.start) for span in spans]
+        zero = max(span.before - start for span, start in zip(spans, starts, strict=True))
+        for span, start in zip(spans, starts, strict=True):
             found = self.stages[span.stage]
             seconds = span.marker.seconds_between(span.start, span.end)
             found.device_seconds = (found.device_seconds or 0.0) + seconds
-            # The first mark was made on an idle stream, and so was past at once.
-            mark, zero = self._zeros[span.marker.name]
-            start = zero + span.marker.seconds_between(mark, span.start)
-            self.rows.append(Row(span.stage, span.wave, f"{span.marker.name}, {span.thread}", start, start + seconds))
-        self._spans.clear()
-        self._zeros.clear()
-        self.rows.sort(key=lambda row: row.start)
+            begun = zero + start
+            self.rows.append(Row(span.stage, span.wave, f"{name}, {span.thread}", begun, begun + seconds))
 
     def _stage(self, name: str) -> Stage:
         found = self.stages.get(name)
@@ -275,8 +286,8 @@ class _Noted:
 
     def resume(self) -> None:
         """Begin a stretch of it."""
-        self._mark = self._marker.mark() if self._timed and self._marker is not None else None
         self._began = perf_counter()
+        self._mark = self._marker.mark() if self._timed and self._marker is not None else None
 
     def pause(self) -> None:
         """End the stretch."""
