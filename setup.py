@@ -7,16 +7,17 @@ from setuptools import Extension, setup
 
 # A free-threaded Python has no stable interface before 3.15: there the extension is built for one version.
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
-FLAGS = ["-std=c11", "-O3", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+FLAGS = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"]
 
 loop = Extension(
     "gzarr.cpu._loop",
-    ["gzarr/cpu/_loop.c"],
+    [f"gzarr/cpu/loop/{name}.c" for name in ("module", "copy", "read", "write")],
+    depends=["gzarr/cpu/loop/loop.h"],
     define_macros=[("_GNU_SOURCE", "1"), ("_FILE_OFFSET_BITS", "64")]
     + ([("Py_LIMITED_API", "0x030B0000")] if STABLE else []),
     extra_compile_args=FLAGS,
     py_limited_api=STABLE,
-    optional=True,  # without a compiler chunks are read by Python
+    optional=True,  # without a compiler chunks are read and written by Python
 )
 
 setup(

@@ -110,6 +110,30 @@ class Bulk(Protocol):
         ...
 
 
+class BulkWrite(Protocol):
+    """A write that a backend does in pieces, without making a `Part` for every chunk."""
+
+    @property
+    def work(self) -> Work:
+        """How much there is to do."""
+        ...
+
+    def pieces(self) -> Iterable[Any]:
+        """All there is to do, for `write`; each in objects of its own."""
+        ...
+
+    def keys(self, piece: Any) -> Sequence[str]:
+        """The objects of a piece, which must be locked while it is written."""
+        ...
+
+    def write(self, piece: Any, keys: Sequence[str]) -> list[tuple[Coords, list[Part]]]:
+        """Do a piece, all but the parts returned, by stored object: those go the usual way.
+
+        keys: its objects. Raises: StoreError.
+        """
+        ...
+
+
 class Backend(Protocol):
     """A device that can decode, place, merge and encode chunks.
 
@@ -171,6 +195,15 @@ class Backend(Protocol):
 
     def bulk(self, store: Store, layout: Layout, chain: Chain, plan: Plan, out: Array) -> Bulk | None:
         """Read many chunks of one chain in another way than by `load` and `place`; None if there is none for these."""
+        ...
+
+    def bulk_write(
+        self, store: Store, layout: Layout, chain: Chain, plan: Plan, value: Array, *, keep_empty: bool
+    ) -> BulkWrite | None:
+        """Write many chunks of one chain in another way than by `renew`; None if there is none for these.
+
+        keep_empty: as in `renew`.
+        """
         ...
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:

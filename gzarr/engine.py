@@ -3,7 +3,9 @@
 Theory of operation. A wave is a handful of stored objects with the parts wanted of each; the backend says how many
 decoded bytes it may hold, and runs several waves at once where that pays. Reading a wave: locate, load, place. Writing
 a wave: lock its objects, load what is only partly covered, renew (the backend merges, drops what equals the fill value,
-and encodes), build the objects' new bytes, store. Every wave lies in objects of its own, so waves never meet.
+and encodes), build the objects' new bytes, store. A backend may read and write many chunks in a way of its own, by
+pieces instead of waves (`Bulk`, `BulkWrite`), and leave to the waves what it cannot do. Every wave or piece of a write
+lies in objects of its own, so they never meet.
 
 Rules: the per-key lock is held from reading an object's old bytes to storing its new ones, also by writes that cover
 the object whole (else a partial write beside it could bring the old contents back). A shard that is replaced between
@@ -18,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from gzarr.backend import Array, Backend, Bulk, Chain, Fields, Work
+from gzarr.backend import Array, Backend, Bulk, BulkWrite, Chain, Fields, Work
 from gzarr.changes import announce
 from gzarr.chunk_cache import ArrayChunks, Place
 from gzarr.cpu.backend import CpuBackend
@@ -116,10 +118,14 @@ def write(job: WriteJob) -> None:
 
     Raises: ChunkError for damaged old chunks or values that a codec refuses, ReadOnlyError, StoreError.
     """
-    io = job.io
+    io, nparts = job.io, job.plan.nparts
     io.store.check_writable()
-    task = _task(_write_wave, job, recorder_for(io.backend.device), "build")
-    io.backend.run(task, *_waves_and_work(io, job.plan, job.plan.nparts, job.value))
+    recorder = recorder_for(io.backend.device)
+    bulk = None if nparts == 1 else _bulk_write(job)
+    if bulk is not None:
+        io.backend.run(_task(partial(_write_piece, bulk), job, recorder, "loop"), bulk.pieces(), bulk.work)
+    else:
+        io.backend.run(_task(_write_wave, job, recorder, "build"), *_waves_and_work(io, job.plan, nparts, job.value))
 
 
 def _task(
@@ -290,6 +296,26 @@ def _locate_in(
         return io.layout.locate(store, object_coords, chunks, generation, may_fetch=may_fetch)
     except CodecError as error:
         raise ChunkError(str(error), path=io.name, key=io.layout.key(object_coords), codec=error.codec) from error
+
+
+def _bulk_write(job: WriteJob) -> BulkWrite | None:
+    """How the backend writes the job without a `Part` for each chunk, or None."""
+    io = job.io
+    if not io.uniform or job.fields is not None:
+        return None
+    return io.backend.bulk_write(io.store, io.layout, io.chain(()), job.plan, job.value, keep_empty=job.write_empty)
+
+
+def _write_piece(bulk: BulkWrite, job: WriteJob, piece: Any) -> None:
+    store, keys = job.io.store, bulk.keys(piece)
+    try:
+        with store.locked(keys):
+            left = bulk.write(piece, keys)
+    finally:
+        announce(lambda: [store.lock_name(key) for key in keys])
+    if left:
+        with stage("build"):
+            _write_wave(job, left)
 
 
 def _write_wave(job: WriteJob, wave: Wave) -> None:

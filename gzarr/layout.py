@@ -322,12 +322,13 @@ class Sharded:
         found = self._index(store, _Source(None, self.key(object_coords), generation=generation), levels[0])
         if found is None:
             return None
-        entries = np.ascontiguousarray(found, np.uint64)
-        # Not from strides: those of an axis of length one say nothing.
-        steps = [math.prod(found.shape[axis + 1 : -1]) for axis in range(found.ndim - 1)]
-        order = levels[0].order or range(len(steps))
-        by_axis = dict(zip(order, steps, strict=True))
-        return ShardIndex(entries, tuple(-c for c in first), tuple(by_axis[axis] for axis in range(len(steps))))
+        return _as_table(np.ascontiguousarray(found, np.uint64), levels[0], first)
+
+    def blank_index(self, object_coords: Coords) -> tuple[Level, ShardIndex]:
+        """The level of a shard of a flat layout, and the index of one without chunks."""
+        levels, (first,) = self._local(object_coords, [(0,) * len(self.grid)])
+        counts = levels[0].place(levels[0].counts)
+        return levels[0], _as_table(np.full((*counts, 2), MISSING, np.uint64), levels[0], first)
 
     def _local(self, object_coords: Coords, chunks: Sequence[Coords]) -> tuple[Sequence[Level], list[Coords]]:
         """The object's levels, and the chunks' coordinates relative to the object."""
@@ -476,6 +477,14 @@ def _unwrapped(store: Store | None, source: _Source, wrap: Coder) -> _Source:
         if store.generation(source.key) != source.generation:
             raise CodecError("the shard was replaced between its index and its contents", codec="sharding_indexed")
     return _Source(host_view(wrap.decode([data])[0]))
+
+
+def _as_table(entries: NDArray[np.uint64], level: Level, first: Coords) -> ShardIndex:
+    """first: the array's first chunk, relative to the shard."""
+    # Not from strides: those of an axis of length one say nothing.
+    steps = [math.prod(entries.shape[axis + 1 : -1]) for axis in range(entries.ndim - 1)]
+    by_axis = dict(zip(level.order or range(len(steps)), steps, strict=True))
+    return ShardIndex(entries, tuple(-c for c in first), tuple(by_axis[axis] for axis in range(len(steps))))
 
 
 def _by_owner(inner: Sequence[Level], chunks: Sequence[Coords]) -> dict[Coords, list[tuple[int, Coords]]]:

@@ -24,6 +24,7 @@ from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.config import config
 from gzarr.cpu import direct
 from gzarr.cpu.bulk import Bulk, make_bulk
+from gzarr.cpu.bulk_write import BulkWrite, make_bulk_write
 from gzarr.cpu.codecs import TABLE
 from gzarr.cpu.loading import load_host, load_windows
 from gzarr.cpu.sharding import codecs_for
@@ -119,6 +120,12 @@ class CpuBackend:
     def bulk(self, store: Store, layout: Layout, chain: Chain, plan: Plan, out: Array) -> Bulk | None:
         """Read many small chunks by the compiled loop; None if it is not for these."""
         return make_bulk(store, layout, chain, plan, out, thread_count())
+
+    def bulk_write(
+        self, store: Store, layout: Layout, chain: Chain, plan: Plan, value: Array, *, keep_empty: bool
+    ) -> BulkWrite | None:
+        """Write many chunks by the compiled loop; None if it is not for these."""
+        return make_bulk_write(store, layout, chain, plan, value, keep_empty=keep_empty, n_threads=thread_count())
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks into arrays of their own; a missing chunk is filled. Raises: CodecError(index)."""

@@ -1,4 +1,4 @@
-"""Reads many small chunks by the compiled loop (`_loop.c`), which is given tables instead of parts.
+"""Reads many small chunks by the compiled loop (`loop/read.c`), which is given tables instead of parts.
 
 Theory of operation. A plan is cut into pieces: runs of chunks that are files, or what is wanted of one shard. The loop
 takes a piece whole, without the interpreter's lock, and says which parts it has left: damaged ones, odd ones, files
@@ -37,11 +37,11 @@ MIN_NCHUNKS_OF_SHARD = 6
 PIECE_NCHUNKS, PIECE_NBYTES = 256, 1 << 22
 #: Pieces that each thread should get, so that one that is slow does not hold up the others; but no smaller ones than
 #: these: a piece costs 5 us besides its chunks, one of a shard, whose version is checked, 40.
-_PIECES_PER_THREAD, _MIN_PIECE, _MIN_PIECE_OF_SHARD = 4, 8, 32
+PIECES_PER_THREAD, _MIN_PIECE, _MIN_PIECE_OF_SHARD = 4, 8, 32
 #: Larger chunks are not for the loop: a thread keeps scratch memory for two of them.
-_MAX_NBYTES = 1 << 24
+MAX_NBYTES = 1 << 24
 #: Encoded chunks are hardly ever larger than decoded ones; one that is by an eighth and this is left.
-_MAX_GROWTH_NBYTES = 1 << 12
+MAX_GROWTH_NBYTES = 1 << 12
 
 #: Stored objects, by their coordinates, with the parts wanted of each.
 Left: TypeAlias = list[tuple[Coords, list[Part]]]
@@ -170,7 +170,7 @@ def make_bulk(
     least = MIN_NCHUNKS_SHARDED if isinstance(layout, Sharded) else MIN_NCHUNKS
     if plan.nparts < least or direct is None or direct.number is None or native.loop() is None:
         return None
-    swap = _swapped(direct.dtype, chain.chunk.dtype)
+    swap = swapped(direct.dtype, chain.chunk.dtype)
     names, prefix = _files(store, layout)
     if swap is None or names is None or not _suits(direct, chain, plan, out):
         return None
@@ -180,9 +180,9 @@ def make_bulk(
         (pieces, n), smallest = parts.by_shard(layout), _MIN_PIECE_OF_SHARD
         if parts.nparts < n * MIN_NCHUNKS_OF_SHARD:
             return None
-    share = max(-(-parts.nparts // (n_threads * _PIECES_PER_THREAD)), smallest)
+    share = max(-(-parts.nparts // (n_threads * PIECES_PER_THREAD)), smallest)
     size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // direct.nbytes, share), 1)
-    max_encoded = direct.nbytes + direct.nbytes // 8 + _MAX_GROWTH_NBYTES
+    max_encoded = direct.nbytes + direct.nbytes // 8 + MAX_GROWTH_NBYTES
     return Bulk(
         store=store,
         layout=layout,
@@ -193,7 +193,7 @@ def make_bulk(
         piece_nchunks=size,
         work=Work(parts.nparts, out.nbytes // parts.nparts, min(size, -(-parts.nparts // n)), unlocked=True),
         out=out,
-        job=_job(direct, (max_encoded, direct.number, swap, ord(names.keys.separator)), out, parts.npoints),
+        job=make_job(direct, (max_encoded, direct.number, swap, ord(names.keys.separator)), out, parts.npoints),
         tables=parts.tables(),
         fill=np.asarray(fill_of(chain.chunk), chain.chunk.dtype).tobytes(),
         scratch_nbytes=max_encoded + direct.nbytes,
@@ -215,7 +215,7 @@ def _files(store: Store, layout: Layout) -> tuple[Names | None, str]:
 def _suits(direct: Direct, chain: Chain, plan: BoxPlan | PointPlan, out: Any) -> bool:
     if type(out) not in PLAIN_ARRAYS or out.dtype != chain.chunk.dtype or out.shape != plan.shape:
         return False
-    if len(direct.shape) > MAX_NDIM or direct.nbytes > _MAX_NBYTES:
+    if len(direct.shape) > MAX_NDIM or direct.nbytes > MAX_NBYTES:
         return False
     # Of large chunks that can be cut, the usual path fetches and decodes no more than is wanted.
     return direct.cut is None or (isinstance(plan, BoxPlan) and all(map(_all_full, plan.axes)))
@@ -225,8 +225,11 @@ def _all_full(spans: Sequence[Span]) -> bool:
     return spans.full if isinstance(spans, RangeSpans) else all(span.full for span in spans)
 
 
-def _job(direct: Direct, how: tuple[int, int, int, int], out: Any, npoints: int) -> bytes:
-    """The loop's struct Job. how: most bytes of an encoded chunk, codec, bytes to swap, separator of keys."""
+def make_job(direct: Direct, how: tuple[int, int, int, int], out: Any, npoints: int) -> bytes:
+    """The loop's struct Job.
+
+    how: most bytes of an encoded chunk, codec, bytes to swap, separator of keys. out: the result, or the value to write.
+    """
     max_encoded, number, swap, separator = how
     head = (len(direct.shape), direct.dtype.itemsize, direct.nbytes, max_encoded, number, swap, bool(direct.outer))
     axes = np.zeros((4, MAX_NDIM), np.int64)
@@ -239,7 +242,7 @@ def _job(direct: Direct, how: tuple[int, int, int, int], out: Any, npoints: int)
     return np.array((*head, separator, address, npoints), np.int64).tobytes() + axes.tobytes()
 
 
-def _swapped(stored: np.dtype[Any], wanted: np.dtype[Any]) -> int | None:
+def swapped(stored: np.dtype[Any], wanted: np.dtype[Any]) -> int | None:
     """How many bytes are to be swapped at a time to give elements another byte order, 0 for none; None if unknown."""
     if stored == wanted:
         return 0

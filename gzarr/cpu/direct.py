@@ -63,6 +63,7 @@ class Direct(NamedTuple):
         inverse: the permutation back; None if there is nothing to permute.
         nbytes: decoded size.
         number: the compiled loop's number of the compressor; None if the loop does not know the chain.
+        compressor: None if there is none.
     """
 
     outer: tuple[Codec, ...]
@@ -75,6 +76,7 @@ class Direct(NamedTuple):
     inverse: tuple[int, ...] | None
     nbytes: int
     number: int | None
+    compressor: Step | None
 
 
 def make_direct(steps: Sequence[Step], codecs: Sequence[Codec]) -> Direct | None:
@@ -109,6 +111,7 @@ def make_direct(steps: Sequence[Step], codecs: Sequence[Codec]) -> Direct | None
         inverse=None if order == tuple(range(len(order))) else tuple(int(a) for a in np.argsort(order)),
         nbytes=stored.nbytes,
         number=codec_number(name, checksum=bool(outer)) if outer_names in ([], ["crc32c"]) else None,
+        compressor=None if make is None else steps[n + 1],
     )
 
 

@@ -1,6 +1,6 @@
-"""The compiled loop: whether it is there, and with which decoders. Nothing else knows the extension.
+"""The compiled loop: whether it is there, and with which codecs. Nothing else knows the extension.
 
-It decodes with the very functions that numcodecs and google-crc32c decode with: they are found in these packages'
+It decodes and encodes with the very functions that numcodecs and google-crc32c use: they are found in these packages'
 libraries by their names. Where a name is not exported, chunks of that codec go the usual way.
 """
 
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import struct
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from gzarr.config import config
 
-#: Functions of `_loop.c`, in the order of its struct `lib`: name -> the module that is linked with it.
+#: Functions that the loop calls, in the order of its struct Library (`loop/loop.h`): name -> the module linked with it.
 _FUNCTIONS: Mapping[str, str] = {
     "blosc_decompress_ctx": "numcodecs.blosc",
     "ZSTD_createDCtx": "numcodecs.zstd",
@@ -24,15 +25,23 @@ _FUNCTIONS: Mapping[str, str] = {
     "ZSTD_findFrameCompressedSize": "numcodecs.zstd",
     "LZ4_decompress_safe": "numcodecs.lz4",
     "crc32c_value": "google_crc32c._crc32c",
+    "blosc_compress_ctx": "numcodecs.blosc",
+    "ZSTD_createCCtx": "numcodecs.zstd",
+    "ZSTD_freeCCtx": "numcodecs.zstd",
+    "ZSTD_CCtx_setParameter": "numcodecs.zstd",
+    "ZSTD_compress2": "numcodecs.zstd",
+    "ZSTD_isError": "numcodecs.zstd",
+    "LZ4_compress_fast": "numcodecs.lz4",
 }
-#: Compressors by the name of their codec: the loop's number, and what must be there.
-_CODECS: Mapping[str, tuple[int, tuple[str, ...]]] = {
-    "bytes": (0, ()),
-    "blosc": (1, ("blosc_decompress_ctx",)),
-    "numcodecs.blosc": (1, ("blosc_decompress_ctx",)),
-    "zstd": (2, tuple(_FUNCTIONS)[1:6]),
-    "numcodecs.zstd": (2, tuple(_FUNCTIONS)[1:6]),
-    "numcodecs.lz4": (3, ("LZ4_decompress_safe",)),
+_NAMES = tuple(_FUNCTIONS)
+#: Compressors by the name of their codec: the loop's number, and what must be there to decode and to encode.
+_CODECS: Mapping[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
+    "bytes": (0, (), ()),
+    "blosc": (1, ("blosc_decompress_ctx",), ("blosc_compress_ctx",)),
+    "numcodecs.blosc": (1, ("blosc_decompress_ctx",), ("blosc_compress_ctx",)),
+    "zstd": (2, _NAMES[1:6], _NAMES[9:14]),
+    "numcodecs.zstd": (2, _NAMES[1:6], _NAMES[9:14]),
+    "numcodecs.lz4": (3, ("LZ4_decompress_safe",), ("LZ4_compress_fast",)),
 }
 
 
@@ -49,8 +58,8 @@ def loop() -> Any:
     return _loaded()[0] if config.get("cpu.native") else None
 
 
-def codec_number(codec: str, *, checksum: bool) -> int | None:
-    """The loop's number of a compressor ("bytes" for none), or None if it cannot decode that.
+def codec_number(codec: str, *, checksum: bool, encodes: bool = False) -> int | None:
+    """The loop's number of a compressor ("bytes" for none), or None if it cannot decode (or encode) that.
 
     checksum: whether a crc32c follows the encoded bytes.
     """
@@ -58,9 +67,9 @@ def codec_number(codec: str, *, checksum: bool) -> int | None:
     known = _CODECS.get(codec)
     if module is None or known is None:
         return None
-    number, needed = known
-    needed = (*needed, "crc32c_value") if checksum else needed
-    return number if all(addresses[name] for name in needed) else None
+    number, *needed = known
+    names = (*needed[encodes], "crc32c_value") if checksum else needed[encodes]
+    return number if all(addresses[name] for name in names) else None
 
 
 @cache
@@ -70,10 +79,10 @@ def _loaded() -> tuple[Any, Any]:
         module: Any = importlib.import_module("gzarr.cpu._loop")
     except ImportError as error:
         return None, f"off: the extension was not built when gzarr was installed ({error})"
-    if not hasattr(module, "read"):
+    if not hasattr(module, "write"):
         return None, "off: the extension was built for another version of gzarr; install gzarr again"
     addresses = {name: _address(owner, name) for name, owner in _FUNCTIONS.items()}
-    module.bind(tuple(addresses.values()))
+    module.bind(struct.pack(f"{len(addresses)}P", *addresses.values()))
     return module, addresses
 
 

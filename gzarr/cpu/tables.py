@@ -81,6 +81,15 @@ class Boxes:
         firsts = [start + first for start, (first, _) in zip(self._starts, piece.window, strict=True)]
         return firsts, [n for _, n in piece.window]
 
+    def coords(self, piece: Piece) -> Iterator[Coords]:
+        """Coordinates of the chunks of a piece, in the order of its parts."""
+        numbers = np.unravel_index(np.arange(piece.first, piece.first + piece.n), [n for _, n in piece.window])
+        chunks = [
+            _chunks(spans)[first:][rows].tolist()
+            for spans, (first, _), rows in zip(self._plan.axes, piece.window, numbers, strict=True)
+        ]
+        return zip(*chunks, strict=True)
+
     def part(self, piece: Piece, number: int) -> Part:
         """One part of a piece's window."""
         picked = []
@@ -157,6 +166,10 @@ class _Lists:
     def table(self) -> bytes:
         """All of them."""
         return np.concatenate(self._lists, dtype=np.int64).tobytes() if self._lists else b""
+
+
+def _chunks(spans: Sequence[Span]) -> Indices:
+    return spans.columns()[0] if isinstance(spans, RangeSpans) else np.array([span.chunk for span in spans], np.int64)
 
 
 def _rows(spans: Sequence[Span], lists: _Lists) -> bytes:

@@ -202,6 +202,11 @@ class GpuBackend:
     def bulk(self, store: Store, layout: Layout, chain: Chain, plan: Plan, out: Array) -> None:
         """Nothing: `load` and `place` take many chunks at once."""
 
+    def bulk_write(
+        self, store: Store, layout: Layout, chain: Chain, plan: Plan, value: Array, *, keep_empty: bool
+    ) -> None:
+        """Nothing: `renew` takes many chunks at once."""
+
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks on the host. Raises: CodecError(index)."""
         return self._host.decode(chain, buffers)

@@ -29,7 +29,7 @@ from gzarr.metadata.consolidated import (
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.metadata.model import NodeMeta, ZarrFormat
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.base import Buffer, Request, Store, Target
 from gzarr.storage.rules import DOCUMENTS, cut
 from gzarr.storage.wrap import WrapperStore
 
@@ -136,6 +136,10 @@ class ConsolidatedStore(WrapperStore):
     def local_prefix(self, path: str) -> str | None:
         """What the paths of all files of chunks under a path begin with."""
         return self._store.local_prefix(path)
+
+    def local_target(self, path: str) -> Target | None:
+        """How files of chunks under a path may be written by others, as the store below says."""
+        return self._store.local_target(path)
 
     def _serves(self, key: str) -> bool:
         name = key.rpartition("/")[2]

@@ -71,6 +71,20 @@ class Opened(Protocol):
     def __exit__(self, *exc: object) -> None: ...
 
 
+class Target(NamedTuple):
+    """How files may be written without the store: under another name beside their place, and then renamed.
+
+    Attributes:
+        prefix: what the paths of the files begin with, as in `Store.local_prefix`.
+        temporary: what the names of the other files begin with; nobody else's do.
+        written: to be told the inodes of files that now are in their place, among them 0 for nothing.
+    """
+
+    prefix: str
+    temporary: str
+    written: Callable[[Iterable[int]], None]
+
+
 class Readable(Protocol):
     """The one verb that reading chunks needs."""
 
@@ -215,6 +229,10 @@ class Store(MutableMapping[str, Any]):
         """What `local_file` of every key under a path begins with, but for documents of nodes; the rest of the key is
         the rest of the file's path. None if some keys have other files or none.
         """
+        return None
+
+    def local_target(self, path: str) -> Target | None:
+        """How files under a path, but for documents of nodes, may be written by others; None if only the store may."""
         return None
 
     def generations(self, keys: Sequence[str]) -> list[object | None]:

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Self
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Request, Store, reads_past
+from gzarr.storage.base import Buffer, Request, Store, Target, reads_past
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, byte_view, check_key, check_move, check_path
 
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -125,6 +125,13 @@ def _temporary(directory: str) -> str:
     return os.path.join(directory, TEMPORARY_PREFIX + secrets.token_hex(8))
 
 
+def _note_written(inodes: Iterable[int]) -> None:
+    """Files that were replaced differ from those before (`LocalStore.generation`). inodes: among them 0 for nothing."""
+    for inode in inodes:
+        if inode:
+            _written[inode % len(_written)] = next(_writes)
+
+
 def _write_atomically(path: str, view: bytes | memoryview) -> None:
     """Replace one file; whatever fails, the old file stays and no temporary file does."""
     temporary = _temporary(os.path.dirname(path))
@@ -134,7 +141,7 @@ def _write_atomically(path: str, view: bytes | memoryview) -> None:
             written = os.write(fd, view[:_PIECE_NBYTES])
             while written < len(view):
                 written += os.write(fd, memoryview(view)[written : written + _PIECE_NBYTES])
-            _written[os.fstat(fd).st_ino % len(_written)] = next(_writes)
+            _note_written((os.fstat(fd).st_ino,))
         finally:
             os.close(fd)
         os.replace(temporary, path)
@@ -283,6 +290,14 @@ class LocalStore(Store):
             return None
         check_path(path)
         return os.path.join(self._prefix + path, "")
+
+    def local_target(self, path: str) -> Target | None:
+        """How files under a path may be written by others; None in a subclass that writes in its own way."""
+        cls = type(self)
+        prefix = self.local_prefix(path)
+        if prefix is None or (cls.set, cls.set_many) != (LocalStore.set, LocalStore.set_many):
+            return None
+        return Target(prefix, _temporary(""), _note_written)
 
     def lock_name(self, key: str) -> Hashable:
         """The real absolute path of the file, so that stores with different roots agree."""

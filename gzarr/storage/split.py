@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from gzarr.errors import ReadOnlyError
-from gzarr.storage.base import Buffer, Opened, R, Request, Store, T, reads_past
+from gzarr.storage.base import Buffer, Opened, R, Request, Store, T, Target, reads_past
 from gzarr.storage.rules import DOCUMENTS
 
 
@@ -73,6 +73,10 @@ class SplitStore(Store):
     def local_prefix(self, path: str) -> str | None:
         """What paths of chunks' files begin with, as their store says; None in a subclass that reads in its own way."""
         return None if reads_past(type(self), "local_prefix") else self.chunk_store.local_prefix(path)
+
+    def local_target(self, path: str) -> Target | None:
+        """How files of chunks may be written by others; None in a subclass that writes in its own way."""
+        return self.chunk_store.local_target(path) if type(self).set_many is SplitStore.set_many else None
 
     def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function for each item, as the store of the chunks does."""

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol
 
 from gzarr.errors import MissingExtraError, StoreError
-from gzarr.storage.base import Store
+from gzarr.storage.base import Store, Target
 from gzarr.storage.wrap import WrapperStore
 
 
@@ -134,6 +134,10 @@ class SynchronizedStore(WrapperStore):
     def local_prefix(self, path: str) -> str | None:
         """What the paths of all files under a path begin with, as the store below says."""
         return self._store.local_prefix(path)
+
+    def local_target(self, path: str) -> Target | None:
+        """How files of chunks under a path may be written by others, as the store below says."""
+        return self._store.local_target(path)
 
     def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
         """Hold objects against read-modify-write by others, in this process and under the synchronizer."""

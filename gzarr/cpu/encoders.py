@@ -1,0 +1,67 @@
+"""The parameters with which numcodecs compresses chunks, for the compiled loop, which calls the same functions."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numcodecs.blosc import Blosc
+from numcodecs.lz4 import LZ4
+from numcodecs.zstd import Zstd
+
+from gzarr.codecs.blosc import AUTO_SHUFFLE, BloscCodec
+from gzarr.codecs.spec import Step
+from gzarr.codecs.v2 import to_numcodecs
+from gzarr.cpu.codecs.compressors import MAX_TYPESIZE
+from gzarr.cpu.native import codec_number
+from gzarr.cpu.tables import MAX_NDIM
+
+#: Bytes of the loop's field for the name of Blosc's compressor (MAX_CNAME), one of them the end.
+_CNAME_NBYTES = 16
+
+
+class Encoder(NamedTuple):
+    """How the loop compresses a chunk.
+
+    Attributes:
+        level: compression level; of LZ4 the acceleration.
+        shuffle: Blosc's number of the shuffle.
+        typesize: size of an element for Blosc, in bytes.
+        blocksize: of Blosc, in bytes; 0 lets it choose.
+        checksum: whether a Zstandard frame gets one.
+        cname: Blosc's compressor.
+    """
+
+    level: int = 0
+    shuffle: int = 0
+    typesize: int = 1
+    blocksize: int = 0
+    checksum: bool = False
+    cname: str = ""
+
+    def table(self, extent: tuple[int, ...], *, keep_empty: bool) -> bytes:
+        """The loop's struct Encoder. extent: of the array. keep_empty: whether chunks of the fill value are stored."""
+        numbers = (*extent, *(0,) * (MAX_NDIM - len(extent)), keep_empty, *self[:5])
+        return np.array(numbers, np.int64).tobytes() + self.cname.encode().ljust(_CNAME_NBYTES, b"\0")
+
+
+def make_encoder(step: Step | None, *, checksum: bool) -> Encoder | None:
+    """What the loop needs to encode as the CPU's codec does; None if it cannot.
+
+    step: of the compressor, None for none. checksum: whether a crc32c follows.
+    """
+    if codec_number("bytes" if step is None else step.spec.name, checksum=checksum, encodes=True) is None:
+        return None
+    if step is None:
+        return Encoder()
+    codec: Any = to_numcodecs(step.spec)
+    if type(codec) is Blosc and getattr(codec, "_typesize", None) is None:
+        decoded: Any = step.decoded
+        typesize: Any = step.spec.typesize if isinstance(step.spec, BloscCodec) else decoded.itemsize
+        if typesize > MAX_TYPESIZE or decoded.nbytes % typesize:
+            typesize = 1
+        shuffle = (2 if typesize == 1 else 1) if codec.shuffle == AUTO_SHUFFLE else codec.shuffle
+        return Encoder(codec.clevel, shuffle, typesize, codec.blocksize, cname=codec.cname)
+    if type(codec) is Zstd:
+        return Encoder(codec.level, checksum=codec.checksum)
+    return Encoder(codec.acceleration) if type(codec) is LZ4 else None

@@ -1,0 +1,163 @@
+/* Reads and writes many small chunks without the interpreter: what the files of the loop share.
+ *
+ * Theory of operation. One call takes a run of the parts of a plan, which it knows by tables: for a box the spans of
+ * each axis, whose product the parts are; for points, rows of the points of each chunk. Reading (read.c) finds the
+ * bytes of every part's chunk (a file of its own, or a range of a shard), decodes them and copies what is wanted into
+ * the result; a missing chunk gives the fill value. Writing (write.c) takes the parts that cover their chunks: gathers
+ * each from the value, encodes it, and replaces the chunk's file or appends to a shard in memory. Everything that is
+ * not plain success, whatever the reason, is left alone and reported: gzarr's Python path does such parts again, and it
+ * alone knows how to say what is wrong.
+ *
+ * Rules: memory is only touched after what says where was checked against the shapes of chunk and array; the codecs
+ * are those of numcodecs, called by address (`bind`); nothing here is shared between calls but these addresses.
+ */
+#ifndef GZARR_LOOP_H
+#define GZARR_LOOP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "frame headers are read as little-endian numbers"
+#endif
+
+enum { MAX_NDIM = 32, MAX_PATH = 4096, MAX_CNAME = 16 };
+enum { PLAIN, BLOSC, ZSTD, LZ4 };
+/* What became of a part: done, left to the Python path, or (of one that is written) equal to the fill value, so that
+ * its chunk is to be deleted. */
+enum { DONE, LEFT, EMPTY };
+
+#define MISSING UINT64_MAX
+enum { LZ4_HEADER = 4, CHECKSUM = 4 };
+
+/* -- codecs ---------------------------------------------------------------------------------------------------- */
+
+/* Functions of the libraries; NULL for what is not there. The order is that of native.py. */
+struct Library {
+    int (*blosc_decompress_ctx)(const void *, void *, size_t, int);
+    void *(*ZSTD_createDCtx)(void);
+    size_t (*ZSTD_freeDCtx)(void *);
+    size_t (*ZSTD_decompressDCtx)(void *, void *, size_t, const void *, size_t);
+    unsigned long long (*ZSTD_getFrameContentSize)(const void *, size_t);
+    size_t (*ZSTD_findFrameCompressedSize)(const void *, size_t);
+    int (*LZ4_decompress_safe)(const char *, char *, int, int);
+    uint32_t (*crc32c_value)(const uint8_t *, size_t);
+    int (*blosc_compress_ctx)(int, int, size_t, size_t, const void *, void *, size_t, const char *, size_t, int);
+    void *(*ZSTD_createCCtx)(void);
+    size_t (*ZSTD_freeCCtx)(void *);
+    size_t (*ZSTD_CCtx_setParameter)(void *, int, int);
+    size_t (*ZSTD_compress2)(void *, void *, size_t, const void *, size_t);
+    unsigned (*ZSTD_isError)(size_t);
+    int (*LZ4_compress_fast)(const char *, char *, int, int, int);
+};
+
+extern struct Library lib;
+
+/* -- the job --------------------------------------------------------------------------------------------------- */
+
+/* What all calls for one read or write have in common: the int64 fields of the table that Python makes, in this order. */
+typedef struct {
+    int64_t ndim;
+    int64_t itemsize;    /* of an element */
+    int64_t nbytes;      /* of a decoded chunk */
+    int64_t max_encoded; /* larger files and ranges are left */
+    int64_t codec;
+    int64_t swap;     /* bytes of what is to be swapped, 0 for nothing */
+    int64_t checksum; /* whether a crc32c follows the encoded bytes */
+    int64_t separator;
+    int64_t out;                    /* address of the result, or of the value */
+    int64_t npoints;                /* -1 for a box */
+    int64_t chunk_shape[MAX_NDIM];  /* elements */
+    int64_t chunk_stride[MAX_NDIM]; /* bytes */
+    int64_t out_shape[MAX_NDIM];    /* of a list of points only the first is used */
+    int64_t out_stride[MAX_NDIM];
+} Job;
+
+/* What one axis of a box takes of one chunk. A list is a position in `lists`, or -1: start and step say all. */
+typedef struct {
+    int64_t chunk, count, in_start, in_step, in_list, out_start, out_step, out_list;
+} Span;
+
+/* Where the parts of one call are, and, if they lie in a shard, where its index says that. */
+typedef struct {
+    int64_t first[MAX_NDIM];  /* box: of every axis, its first span in the table */
+    int64_t n[MAX_NDIM];      /* box: and how many follow */
+    int64_t origin[MAX_NDIM]; /* chunk coordinates of the shard's first chunk */
+    int64_t entry[MAX_NDIM];  /* entries of the index from one chunk to the next */
+} Window;
+
+typedef struct {
+    const Job *job;
+    const Window *window;
+    const Span *spans;    /* box: of all axes, one axis after the other */
+    const int64_t *lists; /* box: index lists of spans */
+    int64_t n_lists;
+    const int64_t *rows;   /* points: coordinates of the chunks, (n_rows, ndim) */
+    const int64_t *starts; /* points: where those of each chunk begin, and where the last end, (n_rows + 1,) */
+    const int64_t *inside; /* points: positions in their chunks, (ndim, npoints) */
+    const int64_t *order;  /* points: positions in the result, (npoints,) */
+    const char *path;      /* of the shard, or what the chunks' paths begin with */
+    int64_t path_length;
+    const uint64_t *index; /* offset and size of each chunk of the shard; NULL if there is no shard */
+    int64_t n_index;       /* entries */
+    bool sharded;
+    const char *fill;
+} Call;
+
+/* One axis of a copy: `n` steps of so many bytes, or by lists. */
+typedef struct {
+    int64_t n, src, dst;
+    const int64_t *in, *out;
+} Axis;
+
+typedef struct {
+    Axis axis[MAX_NDIM];
+    int n;
+    int64_t run;       /* bytes copied at once */
+    int64_t src_start; /* bytes */
+    char *dst;
+} Copy;
+
+/* What a call has done. */
+typedef struct {
+    int64_t left;           /* parts */
+    uint64_t taken, placed; /* bytes, of the other parts: those it began with, and those it made of them */
+} Done;
+
+/* How a write encodes its chunks: the fields of the table that Python makes, in this order. */
+typedef struct {
+    int64_t extent[MAX_NDIM]; /* of the array, in elements */
+    int64_t keep_empty;       /* whether chunks equal to the fill value are stored */
+    int64_t level;            /* of LZ4 its acceleration */
+    int64_t shuffle, typesize, blocksize;
+    int64_t frame_checksum; /* whether a Zstandard frame ends with a checksum */
+    char cname[MAX_CNAME];
+} Encoder;
+
+/* Where a write puts what it has encoded. */
+typedef struct {
+    const Encoder *encoder;
+    const char *temporary; /* files: what names of temporary ones begin with */
+    int64_t temporary_length;
+    uint64_t *inodes; /* files: those of the parts done, 0 for the others */
+    char *shard;      /* a shard: its bytes, `position` of `capacity` made; entries of Call.index are noted */
+    uint64_t *index;
+    int64_t position, capacity;
+} Sink;
+
+/* copy.c */
+bool add_axis(const Call *call, const Span *span, int a, Copy *copy);
+void simplify(Copy *copy, bool fill);
+void copy_axes(const Axis *axis, int n, char *dst, const char *src, int64_t run, int64_t have);
+void swap_bytes(char *data, int64_t nbytes, int64_t unit);
+bool make_path(const Call *call, const int64_t *coords, char *path);
+bool find_entry(const Call *call, const int64_t *coords, uint64_t *at);
+
+/* read.c, write.c: parts `first` to `first + n` of the call; what became of each is put into `status`. */
+bool has_decoder(const Job *job);
+bool has_encoder(const Job *job);
+Done read_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch);
+Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch);
+
+#endif

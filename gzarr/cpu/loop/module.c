@@ -1,0 +1,210 @@
+/* What Python calls: see loop.h. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "loop.h"
+
+#include <string.h>
+
+struct Library lib;
+
+/* Whether every offset that the chunk's strides make lies in the chunk, and sizes are such that nothing overflows. */
+static bool job_is_sound(const Job *job) {
+    if (job->ndim < 1 || job->ndim > MAX_NDIM || job->itemsize < 1 || job->nbytes < 1 || job->nbytes > INT32_MAX / 2)
+        return false;
+    int64_t last = job->itemsize;
+    for (int64_t a = 0; a < job->ndim; a++) {
+        if (job->chunk_shape[a] < 1 || job->chunk_shape[a] > job->nbytes) return false;
+        if (job->chunk_stride[a] < 0 || job->chunk_stride[a] > job->nbytes) return false;
+        last += (job->chunk_shape[a] - 1) * job->chunk_stride[a];
+        if (last > job->nbytes) return false;
+    }
+    return job->max_encoded >= job->nbytes + CHECKSUM && job->max_encoded <= INT32_MAX && job->swap >= 0 &&
+           job->swap <= job->itemsize;
+}
+
+static bool box_is_sound(const Call *call, int64_t n_spans, int64_t first, int64_t n) {
+    int64_t parts = 1;
+    for (int64_t a = 0; a < call->job->ndim; a++) {
+        const int64_t from = call->window->first[a], count = call->window->n[a];
+        if (from < 0 || count < 1 || count > n_spans || from > n_spans - count) return false;
+        if (parts > INT64_MAX / count) return false;
+        parts *= count;
+    }
+    return first >= 0 && first <= parts && n <= parts - first;
+}
+
+static bool encoder_is_sound(const Encoder *encoder, const Job *job) {
+    for (int64_t a = 0; a < job->ndim; a++)
+        if (encoder->extent[a] < 0) return false;
+    return memchr(encoder->cname, 0, MAX_CNAME) && encoder->level >= INT32_MIN && encoder->level <= INT32_MAX &&
+           encoder->shuffle >= 0 && encoder->shuffle <= 2 && encoder->typesize >= 1 && encoder->typesize <= 255 &&
+           encoder->blocksize >= 0 && encoder->blocksize <= INT32_MAX && encoder->frame_checksum >= 0 &&
+           encoder->frame_checksum <= 1 && job->max_encoded - job->nbytes >= 64 && has_encoder(job);
+}
+
+static const Py_ssize_t WORD = sizeof(int64_t);
+
+/* Give a call the tables of a box. False if they do not fit each other. */
+static bool take_box(Call *call, const Py_buffer *spans, const Py_buffer *lists, int64_t first, int64_t n) {
+    call->spans = spans->buf;
+    call->lists = lists->buf;
+    call->n_lists = lists->len / WORD;
+    return box_is_sound(call, spans->len / (Py_ssize_t)sizeof(Span), first, n);
+}
+
+static bool take_points(Call *call, const Py_buffer *table, int64_t first, int64_t n) {
+    const Job *job = call->job;
+    call->rows = table[0].buf;
+    call->starts = table[1].buf;
+    call->inside = table[2].buf;
+    call->order = table[3].buf;
+    const int64_t n_rows = table[0].len / (WORD * job->ndim);
+    return table[1].len == (n_rows + 1) * WORD && table[3].len == job->npoints * WORD &&
+           table[2].len == job->npoints * job->ndim * WORD && first >= 0 && first <= n_rows && n <= n_rows - first;
+}
+
+static PyObject *refuse(void) {
+    PyErr_SetString(PyExc_ValueError, "the tables of a read or write do not fit each other");
+    return NULL;
+}
+
+static void release(Py_buffer *buffers, int n) {
+    for (int i = 0; i < n; i++)
+        if (buffers[i].obj) PyBuffer_Release(&buffers[i]);
+}
+
+/* read(job, window, table0, table1, table2, table3, path, index, fill, first, scratch, status) */
+static PyObject *loop_read(PyObject *module, PyObject *args) {
+    enum { JOB, WINDOW, TABLE, PATH = TABLE + 4, INDEX, FILL, SCRATCH, STATUS, N };
+    Py_buffer b[N];
+    long long first;
+    Done done = {0};
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*z*y*Lw*w*", &b[JOB], &b[WINDOW], &b[TABLE], &b[TABLE + 1],
+                          &b[TABLE + 2], &b[TABLE + 3], &b[PATH], &b[INDEX], &b[FILL], &first, &b[SCRATCH],
+                          &b[STATUS]))
+        return NULL;
+    const Job *job = b[JOB].buf;
+    bool sound = b[JOB].len == sizeof(Job) && b[WINDOW].len == sizeof(Window) && job_is_sound(job) &&
+                 has_decoder(job) && b[FILL].len == job->itemsize && b[SCRATCH].len >= job->max_encoded + job->nbytes;
+    Call call = {
+        .job = job,
+        .window = b[WINDOW].buf,
+        .path = b[PATH].buf,
+        .path_length = b[PATH].len,
+        .index = b[INDEX].buf && b[INDEX].len ? b[INDEX].buf : NULL,
+        .n_index = b[INDEX].len / (2 * WORD),
+        .sharded = b[INDEX].buf != NULL,
+        .fill = b[FILL].buf,
+    };
+    if (sound && job->npoints < 0)
+        sound = take_box(&call, &b[TABLE], &b[TABLE + 1], first, b[STATUS].len);
+    else if (sound)
+        sound = take_points(&call, &b[TABLE], first, b[STATUS].len);
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        done = read_all(&call, first, b[STATUS].len, b[STATUS].buf, b[SCRATCH].buf);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    if (!sound) return refuse();
+    return Py_BuildValue("(LKK)", (long long)done.left, (unsigned long long)done.taken,
+                         (unsigned long long)done.placed);
+}
+
+/* write(job, encoder, window, spans, lists, path, temporary, fill, first, scratch, status, inodes, shard, index,
+ * position): files if shard and index are None, else inodes is. */
+static PyObject *loop_write(PyObject *module, PyObject *args) {
+    enum { JOB, ENCODER, WINDOW, SPANS, LISTS, PATH, TEMPORARY, FILL, SCRATCH, STATUS, INODES, SHARD, INDEX, N };
+    Py_buffer b[N];
+    long long first, position;
+    Done done = {0};
+    memset(b, 0, sizeof b);
+    PyObject *inodes, *shard, *index;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*Lw*w*OOOL", &b[JOB], &b[ENCODER], &b[WINDOW], &b[SPANS], &b[LISTS],
+                          &b[PATH], &b[TEMPORARY], &b[FILL], &first, &b[SCRATCH], &b[STATUS], &inodes, &shard, &index,
+                          &position))
+        return NULL;
+    if ((inodes != Py_None && PyObject_GetBuffer(inodes, &b[INODES], PyBUF_WRITABLE)) ||
+        (shard != Py_None && PyObject_GetBuffer(shard, &b[SHARD], PyBUF_WRITABLE)) ||
+        (index != Py_None && PyObject_GetBuffer(index, &b[INDEX], PyBUF_WRITABLE))) {
+        release(b, N);
+        return NULL;
+    }
+    const Job *job = b[JOB].buf;
+    const int64_t n = b[STATUS].len;
+    const bool sharded = b[SHARD].buf != NULL;
+    bool sound = b[JOB].len == sizeof(Job) && b[ENCODER].len == sizeof(Encoder) && b[WINDOW].len == sizeof(Window) &&
+                 job_is_sound(job) && job->npoints < 0 && encoder_is_sound(b[ENCODER].buf, job) &&
+                 b[FILL].len == job->itemsize && b[SCRATCH].len >= job->max_encoded + job->nbytes;
+    sound = sound && (sharded ? b[INDEX].buf && position >= 0 && position <= b[SHARD].len : b[INODES].len == n * WORD);
+    Call call = {
+        .job = job,
+        .window = b[WINDOW].buf,
+        .path = b[PATH].buf,
+        .path_length = b[PATH].len,
+        .n_index = b[INDEX].len / (2 * WORD),
+        .sharded = sharded,
+        .fill = b[FILL].buf,
+    };
+    Sink sink = {
+        .encoder = b[ENCODER].buf,
+        .temporary = b[TEMPORARY].buf,
+        .temporary_length = b[TEMPORARY].len,
+        .inodes = b[INODES].buf,
+        .shard = b[SHARD].buf,
+        .index = b[INDEX].buf,
+        .position = position,
+        .capacity = b[SHARD].len,
+    };
+    sound = sound && take_box(&call, &b[SPANS], &b[LISTS], first, n);
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        done = write_all(&call, &sink, first, n, b[STATUS].buf, b[SCRATCH].buf);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    if (!sound) return refuse();
+    return Py_BuildValue("(LKKL)", (long long)done.left, (unsigned long long)done.taken,
+                         (unsigned long long)done.placed, (long long)sink.position);
+}
+
+/* bind(addresses): those of the functions of `lib`, in its order, as they lie in memory; 0 for one that is not there. */
+static PyObject *loop_bind(PyObject *module, PyObject *args) {
+    Py_buffer addresses;
+    if (!PyArg_ParseTuple(args, "y*", &addresses)) return NULL;
+    const bool fits = addresses.len == sizeof lib;
+    if (fits) memcpy(&lib, addresses.buf, sizeof lib);
+    PyBuffer_Release(&addresses);
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "another number of functions was expected");
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"bind", loop_bind, METH_VARARGS, "Take the addresses of the codecs' functions."},
+    {"read", loop_read, METH_VARARGS,
+     "Read parts of a plan. Returns how many of them were left, bytes read, bytes placed."},
+    {"write", loop_write, METH_VARARGS,
+     "Write parts of a plan. Returns how many were left, bytes gathered, bytes made, and where a shard now ends."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {
+#ifdef Py_GIL_DISABLED
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_loop",
+    .m_doc = "Reads and writes many small chunks without the interpreter.",
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__loop(void) { return PyModuleDef_Init(&definition); }

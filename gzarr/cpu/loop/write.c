@@ -1,0 +1,236 @@
+/* Gathers, encodes and stores chunks: see loop.h. */
+#include "loop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What Blosc may need besides the data (BLOSC_MAX_OVERHEAD); parameters of ZSTD_CCtx_setParameter. */
+enum { BLOSC_OVERHEAD = 16, ZSTD_LEVEL = 100, ZSTD_CHECKSUM = 201 };
+/* How often a directory that another thread has removed is made again. */
+enum { ATTEMPTS = 5 };
+
+/* What a call uses from part to part. */
+typedef struct {
+    char *gathered, *encoded; /* nbytes + CHECKSUM and max_encoded bytes of the caller's scratch memory */
+    void *zstd;
+    char path[MAX_PATH], temporary[MAX_PATH];
+} State;
+
+/* -- gathering ------------------------------------------------------------------------------------------------- */
+
+/* The copy of a part's values into its chunk, and the chunk's coordinates. False unless it covers the chunk.
+ * padded: whether the chunk has elements outside of the array. */
+static bool plan_copy(const Call *call, const Encoder *encoder, int64_t part, int64_t *coords, Copy *copy,
+                      bool *padded) {
+    const Job *job = call->job;
+    Copy found = {.run = job->itemsize, .dst = (char *)(intptr_t)job->out};
+    *padded = false;
+    for (int64_t a = job->ndim - 1; a >= 0; a--) {
+        const int64_t n = call->window->n[a], length = job->chunk_shape[a];
+        const Span *span = call->spans + call->window->first[a] + part % n;
+        part /= n;
+        coords[a] = span->chunk;
+        if (span->in_list >= 0 || span->in_start || (span->count > 1 && span->in_step != 1)) return false;
+        if (span->count != length) {
+            if (span->chunk < 0 || span->chunk > encoder->extent[a] / length) return false;
+            if (span->count != encoder->extent[a] - span->chunk * length) return false;
+            *padded = true;
+        }
+        if (!add_axis(call, span, (int)a, &found)) return false;
+    }
+    *copy = (Copy){.n = found.n, .run = found.run, .dst = found.dst};
+    for (int i = 0; i < found.n; i++) { /* the other way round: from the array to the chunk */
+        const Axis *axis = &found.axis[i];
+        copy->axis[i] = (Axis){.n = axis->n, .src = axis->dst, .dst = axis->src, .in = axis->out};
+    }
+    return true;
+}
+
+/* Whether all elements of a chunk are the fill value, bit for bit. */
+static bool is_empty(const Call *call, const char *chunk) {
+    const size_t size = (size_t)call->job->itemsize, nbytes = (size_t)call->job->nbytes;
+    /* Most chunks differ in their first element, or in their last: no need to read the rest. */
+    if (memcmp(chunk, call->fill, size) || memcmp(chunk + nbytes - size, call->fill, size)) return false;
+    return !memcmp(chunk + size, chunk, nbytes - size);
+}
+
+/* A chunk as it is to be encoded: in the value itself if it lies there as it should, else in `to`. */
+static const char *gather(const Call *call, const Copy *copy, bool padded, char *to) {
+    const Job *job = call->job;
+    Copy simple = *copy;
+    simplify(&simple, false);
+    if (!simple.n && simple.run == job->nbytes) return simple.dst;
+    if (padded) { /* one element, then what there is again and again */
+        memcpy(to, call->fill, (size_t)job->itemsize);
+        for (int64_t done = job->itemsize; done < job->nbytes;) {
+            const int64_t more = job->nbytes - done < done ? job->nbytes - done : done;
+            memcpy(to + done, to, (size_t)more);
+            done += more;
+        }
+    }
+    copy_axes(simple.axis, simple.n, to, simple.dst, simple.run, simple.run);
+    return to;
+}
+
+/* -- encoding -------------------------------------------------------------------------------------------------- */
+
+/* Encode a chunk. Returns: bytes made, of max_encoded at most; 0 for anything that the Python path should look at. */
+static int64_t encode(const Job *job, const Encoder *e, const char *data, char *to, State *state) {
+    switch (job->codec) {
+        case BLOSC: {
+            const int made = lib.blosc_compress_ctx((int)e->level, (int)e->shuffle, (size_t)e->typesize,
+                                                    (size_t)job->nbytes, data, to, (size_t)job->nbytes + BLOSC_OVERHEAD,
+                                                    e->cname, (size_t)e->blocksize, 1);
+            return made > 0 ? made : 0;
+        }
+        case ZSTD: {
+            if (!state->zstd) {
+                if (!(state->zstd = lib.ZSTD_createCCtx())) return 0;
+                if (lib.ZSTD_isError(lib.ZSTD_CCtx_setParameter(state->zstd, ZSTD_LEVEL, (int)e->level)) ||
+                    lib.ZSTD_isError(lib.ZSTD_CCtx_setParameter(state->zstd, ZSTD_CHECKSUM, (int)e->frame_checksum)))
+                    return 0;
+            }
+            const size_t room = (size_t)(job->max_encoded - CHECKSUM);
+            const size_t made = lib.ZSTD_compress2(state->zstd, to, room, data, (size_t)job->nbytes);
+            return lib.ZSTD_isError(made) ? 0 : (int64_t)made;
+        }
+        case LZ4: {
+            const uint32_t claimed = (uint32_t)job->nbytes;
+            const int room = (int)(job->max_encoded - LZ4_HEADER - CHECKSUM);
+            const int made = lib.LZ4_compress_fast(data, to + LZ4_HEADER, (int)job->nbytes, room, (int)e->level);
+            memcpy(to, &claimed, sizeof claimed);
+            return made > 0 ? made + LZ4_HEADER : 0;
+        }
+    }
+    return 0;
+}
+
+/* -- files ----------------------------------------------------------------------------------------------------- */
+
+/* Make the directories above a file. */
+static bool make_parents(char *path) {
+    char *slash = strrchr(path, '/');
+    if (!slash || slash == path) return false;
+    *slash = 0;
+    bool made = !mkdir(path, 0777) || errno == EEXIST;
+    if (!made && errno == ENOENT) made = make_parents(path) && (!mkdir(path, 0777) || errno == EEXIST);
+    *slash = '/';
+    return made;
+}
+
+static bool write_exactly(int fd, const char *data, int64_t n) {
+    while (n) {
+        const ssize_t put = write(fd, data, (size_t)n);
+        if (put <= 0) return false; /* it failed, or a signal wants attention */
+        data += put, n -= put;
+    }
+    return true;
+}
+
+/* Make an empty temporary file beside the one at `path`. Returns: its descriptor, negative if it cannot be made. */
+static int open_temporary(const Sink *sink, int64_t number, State *state) {
+    const char *slash = strrchr(state->path, '/');
+    const size_t folder = slash ? (size_t)(slash - state->path) + 1 : 0, length = (size_t)sink->temporary_length;
+    if (folder + length + 24 >= MAX_PATH) return -1;
+    memcpy(state->temporary, state->path, folder);
+    memcpy(state->temporary + folder, sink->temporary, length);
+    snprintf(state->temporary + folder + length, 24, ".%llx", (unsigned long long)number);
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        const int fd = open(state->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != ENOENT || !make_parents(state->path)) return fd;
+    }
+    return -1;
+}
+
+/* Replace a chunk's file: whatever fails, the old one stays and no temporary one does. */
+static bool replace_file(Sink *sink, int64_t number, const char *data, int64_t size, uint64_t *inode, State *state) {
+    const int fd = open_temporary(sink, number, state);
+    if (fd < 0) return false;
+    struct stat info;
+    bool done = write_exactly(fd, data, size) && !fstat(fd, &info);
+    if (done) *inode = (uint64_t)info.st_ino;
+    done = !close(fd) && done;
+    done = done && !rename(state->temporary, state->path);
+    if (!done) unlink(state->temporary);
+    return done;
+}
+
+/* -- one part -------------------------------------------------------------------------------------------------- */
+
+/* Where a part's chunk is to be encoded; NULL if there is no room. In a shard that is behind those before it. */
+static char *room_for(const Job *job, const Sink *sink, State *state) {
+    if (!sink->shard) return state->encoded;
+    return sink->capacity - sink->position >= job->max_encoded ? sink->shard + sink->position : NULL;
+}
+
+static int write_one(const Call *call, Sink *sink, int64_t part, int64_t number, Done *done, State *state) {
+    const Job *job = call->job;
+    int64_t coords[MAX_NDIM];
+    uint64_t entry = 0, inode = 0;
+    Copy copy;
+    bool padded;
+    if (!plan_copy(call, sink->encoder, part, coords, &copy, &padded)) return LEFT;
+    if (sink->shard ? !find_entry(call, coords, &entry) : !make_path(call, coords, state->path)) return LEFT;
+    char *to = room_for(job, sink, state);
+    if (!to) return LEFT;
+    /* What is not compressed is gathered where it is to be. */
+    const bool plain = job->codec == PLAIN;
+    char *where = plain ? to : state->gathered;
+    const char *data = gather(call, &copy, padded, where);
+    if (!sink->encoder->keep_empty && is_empty(call, data)) return EMPTY;
+    const bool moves = job->swap || (plain && (job->checksum || sink->shard));
+    if (data != where && moves) data = memcpy(where, data, (size_t)job->nbytes);
+    if (job->swap) swap_bytes(where, job->nbytes, job->swap);
+    int64_t size = job->nbytes;
+    if (!plain) {
+        if (!(size = encode(job, sink->encoder, data, to, state))) return LEFT;
+        data = to;
+    }
+    if (job->checksum) {
+        const uint32_t sum = lib.crc32c_value((const uint8_t *)data, (size_t)size);
+        memcpy(to + size, &sum, sizeof sum);
+        size += CHECKSUM;
+    }
+    if (sink->shard) {
+        sink->index[2 * entry] = (uint64_t)sink->position;
+        sink->index[2 * entry + 1] = (uint64_t)size;
+        sink->position += size;
+    } else {
+        if (!replace_file(sink, part, data, size, &inode, state)) return LEFT;
+        sink->inodes[number] = inode;
+    }
+    done->taken += (uint64_t)job->nbytes;
+    done->placed += (uint64_t)size;
+    return DONE;
+}
+
+Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch) {
+    State state = {.gathered = scratch, .encoded = scratch + call->job->nbytes};
+    Done done = {0};
+    for (int64_t i = 0; i < n; i++) {
+        status[i] = (char)write_one(call, sink, first + i, i, &done, &state);
+        done.left += status[i] == LEFT;
+    }
+    if (state.zstd) lib.ZSTD_freeCCtx(state.zstd);
+    return done;
+}
+
+bool has_encoder(const Job *job) {
+    if (job->checksum && !lib.crc32c_value) return false;
+    switch (job->codec) {
+        case PLAIN:
+            return true;
+        case BLOSC:
+            return lib.blosc_compress_ctx != NULL;
+        case ZSTD:
+            return lib.ZSTD_createCCtx && lib.ZSTD_freeCCtx && lib.ZSTD_CCtx_setParameter && lib.ZSTD_compress2 &&
+                   lib.ZSTD_isError;
+        case LZ4:
+            return lib.LZ4_compress_fast != NULL;
+    }
+    return false;
+}
