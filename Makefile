@@ -34,7 +34,7 @@ gpu-check:
 
 # Remade when the dependencies change, or what is compiled. The package is installed in place, so that other edits need
 # no new installation.
-COMPILED = setup.py gzarr/cpu/_loop.c
+COMPILED = setup.py $(wildcard gzarr/cpu/loop/*)
 .venv/ready: EXTRA = test
 .venv-demo/ready: EXTRA = demo
 .venv/ready .venv-demo/ready: pyproject.toml $(COMPILED)

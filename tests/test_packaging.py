@@ -120,7 +120,7 @@ def test_an_sdist_has_what_a_wheel_is_made_of(wheel: Path, tmp_path: Path) -> No
         names = {name.partition("/")[2] for name in file.getnames()}
     with zipfile.ZipFile(wheel) as file:
         needed = {name for name in file.namelist() if name.startswith("gzarr/") and not name.endswith(".so")}
-    assert {"setup.py", "pyproject.toml", "LICENSE", "README.md", "gzarr/cpu/_loop.c"} | needed <= names
+    assert {"setup.py", "pyproject.toml", "LICENSE", "README.md", "gzarr/cpu/loop/module.c"} | needed <= names
 
 
 def test_the_demo_runs_from_an_installed_package(wheel: Path, tmp_path: Path) -> None:

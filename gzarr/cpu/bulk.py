@@ -228,7 +228,7 @@ def _all_full(spans: Sequence[Span]) -> bool:
 def make_job(direct: Direct, how: tuple[int, int, int, int], out: Any, npoints: int) -> bytes:
     """The loop's struct Job.
 
-    how: most bytes of an encoded chunk, codec, bytes to swap, separator of keys. out: the result, or the value to write.
+    how: most bytes of an encoded chunk, codec, bytes to swap, separator of keys. out: the result, or what is written.
     """
     max_encoded, number, swap, separator = how
     head = (len(direct.shape), direct.dtype.itemsize, direct.nbytes, max_encoded, number, swap, bool(direct.outer))

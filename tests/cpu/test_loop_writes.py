@@ -1,0 +1,424 @@
+"""What the compiled loop writes is byte for byte what the usual path writes, and whatever fails, nothing is lost."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numcodecs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gzarr
+from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
+from gzarr.config import config
+from gzarr.cpu import bulk_write, native
+from gzarr.errors import StoreError
+from gzarr.storage import LocalStore, MemoryStore
+from gzarr.storage.base import Buffer
+from tests.cpu.looping import CHAINS, CHUNK, DTYPES, SHAPE, Watched, run_sanitized, stored, values
+from tests.properties.cases import basic_keys, orthogonal_index, orthogonal_keys, same
+
+pytestmark = pytest.mark.skipif(native.loop() is None, reason=f"the compiled loop is {native.status()}")
+
+#: Shards whose index is transposed are put together by the usual path.
+WRITTEN = [name for name in CHAINS if name != "transposed shards"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_chunks_are_enough() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bulk_write, "MIN_NCHUNKS", 1)
+        yield
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Everything in a folder."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def both_ways(folder: Path, write: Any) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """What a function leaves in a folder with the loop, and without it."""
+    found = []
+    for native_ in (True, False):
+        with config.set({"cpu.native": native_}):
+            (folder / str(native_)).mkdir(parents=True)
+            write(folder / str(native_))
+            found.append(files(folder / str(native_)))
+    return found[0], found[1]
+
+
+# -- bytes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keep_empty", [False, True])
+@pytest.mark.parametrize("which", range(len(DTYPES)))
+@pytest.mark.parametrize("name", WRITTEN)
+def test_files_are_those_of_the_usual_path(
+    name: str, which: int, keep_empty: bool, tmp_path: Path, watched: Watched
+) -> None:
+    model = values(DTYPES[which])
+    model[:20, :30] = np.zeros((), model.dtype)
+
+    def write(folder: Path) -> None:
+        array = gzarr.create_array(
+            folder, shape=SHAPE, chunks=CHUNK, dtype=model.dtype, codecs=CHAINS[name], write_empty_chunks=keep_empty
+        )
+        array[...] = model
+        array[...] = model[::-1]
+        same(array[...], model[::-1])
+
+    ours, theirs = both_ways(tmp_path, write)
+    assert ours == theirs
+    if model.dtype.names is None:  # of fields some may have to be swapped and some not
+        assert (watched.written, watched.refused) == (2 * gzarr.open_array(tmp_path / "True").nchunks, 0)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@settings(max_examples=12)
+@given(data=st.data())
+def test_every_selection_writes_what_numpy_does(
+    name: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    dtype = data.draw(st.sampled_from(DTYPES))
+    fill = data.draw(st.booleans())
+    basic, outer = data.draw(basic_keys(SHAPE)), data.draw(orthogonal_keys(SHAPE))
+    flipped = data.draw(st.booleans())
+    model = values(dtype)
+
+    def write(folder: Path) -> None:
+        array, now = stored(CHAINS[name], dtype, LocalStore(folder), missing=fill)
+        new = values(dtype)[::-1, :, ::-1] if flipped else values(dtype)[::-1].copy()
+        array[basic] = new[basic]
+        now[basic] = new[basic]
+        index, shape = orthogonal_index(outer, SHAPE)
+        array.oindex[outer] = new[index].reshape(shape)
+        now[index] = new[index]
+        same(array[...], now)
+        array[...] = new.astype(new.dtype.newbyteorder())
+        same(array[...], new)
+        array[...] = np.zeros((), model.dtype) if model.dtype.names else 7
+
+    ours, theirs = both_ways(tmp_path_factory.mktemp("written"), write)
+    assert ours == theirs
+
+
+PARAMETERS: list[Any] = [
+    *[BloscCodec(cname, 3, shuffle, typesize) for cname in ("lz4", "lz4hc", "blosclz", "zlib", "zstd")
+      for shuffle in ("noshuffle", "shuffle", "bitshuffle") for typesize in (1, 4, 7)],
+    *[BloscCodec("lz4", level, "shuffle", 4, blocksize) for level in (0, 1, 9) for blocksize in (0, 256, 5000)],
+    BloscCodec("lz4", 5, "shuffle", 300),
+    *[ZstdCodec(level, checksum) for level in (-131072, -1, 0, 1, 5) for checksum in (False, True)],
+    *[NumcodecsCodec("lz4", {"acceleration": n}) for n in (-1, 0, 1, 9, 70000)],
+    NumcodecsCodec("blosc", {"cname": "lz4", "clevel": 5, "shuffle": -1, "blocksize": 0}),
+    NumcodecsCodec("zstd", {"level": 2}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("codec", PARAMETERS, ids=repr)
+@pytest.mark.parametrize("dtype", ["u1", "<i4"])
+def test_compressors_have_the_parameters_of_numcodecs(codec: Any, dtype: str, tmp_path: Path, watched: Watched) -> None:
+    smooth = np.cumsum(np.random.default_rng(0).integers(0, 3, 6000)).astype(dtype)
+    noise = np.random.default_rng(1).integers(0, 256, 4000).astype(dtype)
+
+    def write(folder: Path) -> None:
+        array = gzarr.create_array(folder, shape=10_000, chunks=1500, dtype=dtype, codecs=[BytesCodec(), codec])
+        array[...] = np.concatenate([smooth, noise])
+
+    ours, theirs = both_ways(tmp_path, write)
+    assert ours == theirs
+    assert (watched.written, watched.refused) == (7, 0)
+
+
+def test_zarr_2_is_written_too(tmp_path: Path, watched: Watched) -> None:
+    model = values(">i4")
+
+    def write(folder: Path) -> None:
+        for i, codec in enumerate((numcodecs.Blosc("zstd", 1, -1), numcodecs.Zstd(1), numcodecs.LZ4(), None)):
+            for order in "CF":
+                for separator in "./":
+                    options: Any = {"order": order, "dimension_separator": separator}
+                    path = folder / f"{i}{order}{ord(separator)}"
+                    array = gzarr.create_array(
+                        path, shape=SHAPE, chunks=CHUNK, dtype=">i4", zarr_format=2, compressor=codec, **options
+                    )
+                    array[...] = model
+
+    ours, theirs = both_ways(tmp_path, write)
+    assert ours == theirs
+    assert watched.written
+    assert not watched.refused
+
+
+def test_chunks_that_become_empty_are_deleted(tmp_path: Path, watched: Watched) -> None:
+    array = gzarr.create_array(tmp_path, shape=(8, 8), chunks=(2, 2), dtype="f4", fill_value=np.nan)
+    array[...] = 1
+    array[...] = np.nan
+    assert files(tmp_path).keys() == {"zarr.json"}
+    assert not (tmp_path / "c").exists()
+    array[...] = np.where(np.arange(8) < 4, -0.0, np.nan)[None].astype("f4")
+    assert sorted(files(tmp_path)) == [*(f"c/{i}/{j}" for i in range(4) for j in range(2)), "zarr.json"]
+    assert (watched.written, watched.refused) == (48, 0)
+
+
+def test_an_empty_shard_is_deleted(tmp_path: Path, watched: Watched) -> None:
+    array = gzarr.create_array(tmp_path, shape=(8, 8), chunks=(2, 2), shards=(4, 8), dtype="i4")
+    array[...] = 1
+    array[:4] = 0
+    assert sorted(files(tmp_path)) == ["c/1/0", "zarr.json"]
+    assert (watched.written, watched.refused) == (24, 0)
+
+
+# -- what is not for the loop ----------------------------------------------------------------------------------------
+
+
+def test_other_writes_go_the_usual_way(tmp_path: Path, watched: Watched) -> None:
+    model = values("<i4")
+    gzip = gzarr.create_array(
+        tmp_path / "g", shape=SHAPE, chunks=CHUNK, dtype="<i4", codecs=[BytesCodec(), GzipCodec(1)]
+    )
+    gzip[...] = model
+    array, _ = stored(CHAINS["blosc"], "<i4", MemoryStore())
+    array[...] = model
+    array, _ = stored(CHAINS["blosc"], "<i4", Own(tmp_path / "o"))
+    assert watched.written == 0
+    array, _ = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path / "a"))
+    before = watched.written
+    array[...] = model.astype("i8")
+    array[::2] = 1
+    array.vindex[[1, 30, 60], [2, 3, 4], 0] = 5
+    array[3] = 4
+    assert watched.written == before
+    with config.set({"cpu.native": False}):
+        array[...] = 1
+    assert watched.written == before
+
+
+class Own(LocalStore):
+    """Counts what is stored; sees nothing if it is passed by."""
+
+    count = 0
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        for key, value in items:
+            self.count += 1
+            self.set(key, value)
+
+
+def test_stores_that_write_in_their_own_way_are_not_passed_by(tmp_path: Path, watched: Watched) -> None:
+    array, _ = stored(CHAINS["blosc"], "<i4", Own(tmp_path))
+    store: Any = array.store
+    before = store.count
+    array[...] = 3
+    assert store.count == before + array.nchunks
+    assert watched.written == 0
+
+
+def test_parts_of_chunks_are_laid_over_what_is_there(tmp_path: Path, watched: Watched) -> None:
+    array, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
+    before = watched.refused
+    array[7:, 5:] = model[7:, 5:] + 1000
+    model[7:, 5:] += 1000
+    same(array[...], model)
+    assert watched.refused == before + 6  # of 12 chunks, those of the first row and column
+
+
+# -- locks, versions, failures ---------------------------------------------------------------------------------------
+
+
+class Synchronizer:
+    """Notes which keys are held."""
+
+    def __init__(self) -> None:
+        self.held: set[str] = set()
+        self.most = 0
+
+    def __getitem__(self, key: str) -> Any:
+        notes = self
+
+        class Lock:
+            def __enter__(self) -> None:
+                notes.held.add(key)
+                notes.most = max(notes.most, len(notes.held))
+
+            def __exit__(self, *_: object) -> None:
+                notes.held.discard(key)
+
+        return Lock()
+
+
+@pytest.mark.parametrize("shards", [None, (40, 15, 3)])
+def test_objects_are_locked_while_the_loop_writes_them(
+    shards: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes, seen, module = Synchronizer(), list[int](), native._loaded()[0]
+
+    class Looking:
+        def write(self, *args: Any) -> Any:
+            seen.append(len(notes.held))
+            return module.write(*args)
+
+    gzarr.create_array(tmp_path, shape=SHAPE, chunks=CHUNK, shards=shards, dtype="i4")
+    array = gzarr.open_array(tmp_path, mode="r+", synchronizer=notes)
+    monkeypatch.setattr(native, "loop", Looking)
+    with config.set({"threading.max_workers": 1}):
+        array[...] = 5
+    assert seen
+    assert all(seen)
+    assert not notes.held
+
+
+def test_a_file_that_was_replaced_has_another_version(tmp_path: Path, watched: Watched) -> None:
+    array = gzarr.create_array(tmp_path, shape=4, chunks=1, dtype="i4", compressors=None)
+    versions = set()
+    for i in range(50):
+        array[...] = i + 1
+        versions.add(array.store.generation("c/0"))
+    assert len(versions) == 50
+    assert watched.written == 200
+
+
+def test_a_cache_forgets_what_the_loop_replaces(tmp_path: Path, watched: Watched) -> None:
+    array = gzarr.create_array(tmp_path, shape=64, chunks=4, dtype="i4")
+    array[...] = 1
+    cached = gzarr.open_array(tmp_path, chunk_cache=1 << 20)
+    for value in range(2, 12):
+        same(cached[...], np.full(64, value - 1, "i4"))
+        array[...] = value
+    assert watched.written == 11 * 16
+
+
+def test_what_cannot_be_replaced_is_named_and_the_rest_is_written(tmp_path: Path) -> None:
+    array, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
+    blocked = tmp_path / "a/b/c/2/1/0"
+    blocked.unlink()
+    (blocked / "x").mkdir(parents=True)
+    with config.set({"threading.max_workers": 1}), pytest.raises(StoreError, match="c/2/1/0"):
+        array[...] = model + 1
+    (blocked / "x").rmdir()
+    blocked.rmdir()
+    found = array[...]
+    same(found[:40], model[:40] + 1)
+    same(found[40:60, 15:30], np.full((20, 15, 3), 7, "<i4"))
+    assert not [name for name in files(tmp_path) if "tmp" in name]
+
+
+def test_a_full_device_leaves_the_old_files(tmp_path: Path) -> None:
+    """A process that may write files of 5,000 bytes only."""
+    code = f"""
+import resource, signal, numpy as np, gzarr
+z = gzarr.create_array({str(tmp_path)!r}, shape=(40, 1000), chunks=(10, 1000), dtype="i4", compressors=None)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+z[...] = 1
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+try:
+    z[...] = 2
+except gzarr.errors.StoreError as error:
+    assert "too large" in str(error), error
+else:
+    raise SystemExit("nothing was raised")
+assert (z[...] == 1).all()
+"""
+    made = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    assert len(files(tmp_path)) == 5
+
+
+def test_writers_that_empty_and_fill_the_same_directories(tmp_path: Path) -> None:
+    """One thread's last chunk of a directory goes, and the directory with it, while another one's comes."""
+    array = gzarr.create_array(tmp_path, shape=(4, 8), chunks=(1, 1), dtype="i4")
+    failures: list[BaseException] = []
+
+    def write(columns: slice) -> None:
+        try:
+            for i in range(60):
+                array[:, columns] = i % 2
+            array[:, columns] = 3
+        except BaseException as error:  # noqa: BLE001 - looked at below
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(slice(2 * i, 2 * i + 2),)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    same(array[...], np.full((4, 8), 3, "i4"))
+
+
+# -- the machine -----------------------------------------------------------------------------------------------------
+
+
+LYING: list[list[Any]] = [
+    [BytesCodec(), Crc32cCodec()],
+    [BytesCodec(), BloscCodec("lz4", 5, "shuffle", 4)],
+    [ShardingCodec((10, 5, 3), [BytesCodec(), ZstdCodec(1)])],
+]
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, np.ndarray]]:
+    """What the loop is asked by the first call of a write, for each chain, and the value, which must live."""
+    found: list[tuple[Any, np.ndarray]] = []
+    for codecs in LYING:
+        calls = list[Any]()
+
+        class Recorder:
+            def write(self, *args: Any) -> tuple[int, int, int, int]:
+                calls.append(args)  # noqa: B023 - used at once
+                return 0, 0, 0, 0
+
+        with pytest.MonkeyPatch.context() as patch:
+            folder = tmp_path_factory.mktemp("lies")
+            array = gzarr.create_array(folder, shape=SHAPE, chunks=CHUNK, dtype="<i4", codecs=codecs)
+            model = values("<i4")
+            patch.setattr(native, "loop", Recorder)
+            array[...] = model
+        found.append((calls[0], model))
+    return found
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_tables_of_writes_that_lie_are_refused_or_left(
+    asked: list[tuple[Any, np.ndarray]], data: st.DataObject
+) -> None:
+    """Every number of every table but those that say where the value is may be anything."""
+    args = list(data.draw(st.sampled_from(asked))[0])
+    args[9] = bytearray(len(args[9]))  # with guards around it
+    if args[12] is not None:
+        args[12], args[13] = bytearray(len(args[12])), bytearray(np.asarray(args[13]).nbytes)
+    for _ in range(data.draw(st.integers(1, 3))):
+        position = data.draw(st.sampled_from([0, 1, 2, 3]))
+        table = bytearray(args[position])
+        words = [i for i in range(len(table) // 8) if position or not (i == 8 or i >= 10 + 2 * 32)]
+        if words:
+            at = 8 * data.draw(st.sampled_from(words))
+            small = st.integers(-3, 80)
+            number = data.draw(st.one_of(small, small, st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**32)))
+            table[at : at + 8] = struct.pack("<q", number)
+        if data.draw(st.integers(0, 9)) == 0:
+            del table[data.draw(st.integers(0, len(table))) :]
+        args[position] = bytes(table)
+    args[8] = data.draw(st.one_of(st.just(args[8]), st.integers(-5, 100)))
+    args[14] = data.draw(st.one_of(st.just(args[14]), st.integers(-5, 1 << 20)))
+    try:
+        n_left, *_ = native._loaded()[0].write(*args)
+    except ValueError:
+        return
+    assert n_left == args[10].count(1)
+
+
+def test_writes_pass_under_sanitizers(sanitized: tuple[Path, str]) -> None:
+    code = "import pytest; sys.exit(pytest.main(sys.argv[2:]))"
+    some = "lie or empty or (usual_path and False and 3 and (checksum or transposed or shards))"
+    result = run_sanitized(sanitized, code, "-q", "-x", "-p", "no:cacheprovider", "-k", some, __file__)
+    assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
+    assert " passed" in result.stdout
