@@ -1,19 +1,23 @@
 # Needs Python >= 3.11 and make. Each target makes the virtual environment it needs, once.
 #   make demo    write, read, check, time and draw the relief of the Earth (output in demo-out/)
 #   make test    lint, types and tests
+#   make coverage    the tests again, twice as slow, with a table of the lines that they miss
 #   make bench   time gzarr beside its peers (docs/benchmarks.md; a quarter of an hour, 5 GB in .bench-cache)
 #   make gpu-check   on a machine with a GPU: tests, open questions, benchmarks; eight minutes at most
 #   make PYTHON=python3.12 test    with another Python
 
 PYTHON ?= python3
 
-.PHONY: demo test lint bench gpu-check clean
+.PHONY: demo test coverage lint bench gpu-check clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python -m gzarr demo
 
 test: lint
-	.venv/bin/python -m pytest --numprocesses=auto --dist=loadfile --durations=25 --cov=gzarr --cov-branch --cov-report=term:skip-covered
+	.venv/bin/python -m pytest --numprocesses=auto --dist=loadfile --durations=25
+
+coverage: .venv/ready
+	.venv/bin/python -m pytest --numprocesses=auto --dist=loadfile --cov=gzarr --cov-branch --cov-report=term:skip-covered
 
 lint: .venv/ready
 	.venv/bin/ruff check

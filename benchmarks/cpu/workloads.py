@@ -224,6 +224,25 @@ def writing(name: str, select: Select) -> Callable[[Bench], Task]:
     return prepare
 
 
+def filling(name: str) -> Callable[[Bench], Task]:
+    """Write all of an array that has no chunks yet."""
+
+    def prepare(bench: Bench) -> Task:
+        values, held = np.array(bench.values(name)), []
+
+        def before() -> None:
+            held.clear()
+            held.append(bench.target(name))
+
+        def run() -> Any:
+            bench.driver.write(held[0], ALL, values)
+            return held[0]
+
+        return Task(run, lambda array: equals(values)(bench.driver.read(array, ALL)), before)
+
+    return prepare
+
+
 def appending(name: str) -> Callable[[Bench], Task]:
     """Append half a row of chunks four times, to an array that has no row yet."""
 

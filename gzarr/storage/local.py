@@ -20,10 +20,12 @@ import secrets
 import shutil
 import stat
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import Self
+from typing import Any, Self
 
 from gzarr.errors import StoreError
+from gzarr.locks import key_locks
 from gzarr.storage.base import Buffer, Request, Store, Target, reads_past
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, byte_view, check_key, check_move, check_path
 
@@ -113,6 +115,17 @@ def _real_directory(path: str) -> str:
     except OSError:  # not there yet; what will be made there may be a link
         return os.path.realpath(path)
     return _real_path(path, info.st_dev, info.st_ino)
+
+
+def _real_file(directory: str, name: str) -> str:
+    """Path of a file in a real directory, without symbolic links."""
+    path = os.path.join(directory, name)
+    return os.path.normcase(os.path.realpath(path) if os.path.islink(path) else path)
+
+
+def _folder(key: str) -> str:
+    """What stands before the last part of a key, with the slash."""
+    return key[: key.rfind("/") + 1]
 
 
 @lru_cache(maxsize=4096)
@@ -302,8 +315,14 @@ class LocalStore(Store):
     def lock_name(self, key: str) -> Hashable:
         """The real absolute path of the file, so that stores with different roots agree."""
         directory, name = os.path.split(self._prefix + key)
-        path = os.path.join(_real_directory(directory), name)
-        return os.path.normcase(os.path.realpath(path) if os.path.islink(path) else path)
+        return _real_file(_real_directory(directory), name)
+
+    def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
+        """Hold files against read-modify-write by others; of every directory the real path is found once."""
+        if type(self).lock_name is not LocalStore.lock_name:
+            return super().locked(keys)
+        real = {folder: _real_directory(os.path.dirname(self._prefix + folder)) for folder in set(map(_folder, keys))}
+        return key_locks([_real_file(real[_folder(key)], key.rpartition("/")[2]) for key in keys])
 
     def enclosing(self) -> tuple[Store, str] | None:
         """A store over the directory above, and the name of this one's in it."""
