@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,18 +22,28 @@ from tests.fileserver import answer
 
 pytest.importorskip("obstore")
 
-#: (method, path, whether a range was asked for) of each request, in order.
-Log: TypeAlias = list[tuple[str, str, bool]]
+
+class Log(list[tuple[str, str, bool]]):
+    """(method, path, whether a range was asked for) of each request, in order.
+
+    connections: how many brought them.
+    """
+
+    connections = 0
 
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[tuple[str, Log]]:
     """A server of a folder's files: (URL, what it was asked for)."""
-    log: Log = []
+    log = Log()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
+
+        def setup(self) -> None:
+            log.connections += 1
+            super().setup()
 
         def do_GET(self) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
@@ -87,6 +97,19 @@ def test_opening_and_reading_a_chunk(tmp_path: Path, zarr_format: int) -> None:
         log.clear()
         assert z[5] == 5
         assert log == [("GET", "a/1" if zarr_format == 2 else "a/c/1", False)]
+
+
+def test_opening_again_takes_the_connection_that_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gzarr.save_array(tmp_path / "a", np.arange(8), chunks=4)
+    with serving(tmp_path) as (url, log):
+        for _ in range(3):
+            assert gzarr.open_array(f"{url}/a", mode="r")[5] == 5
+            assert gzarr.open_array(f"{url}/a", mode="r", storage_options={"headers": {"X-A": "b"}})[5] == 5
+        assert len(log) == 12
+        assert log.connections == 2  # other headers, another client
+        monkeypatch.setenv("NO_PROXY", "somewhere.else")
+        assert gzarr.open_array(f"{url}/a", mode="r")[5] == 5
+        assert log.connections == 3
 
 
 @pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
