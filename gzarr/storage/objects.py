@@ -35,6 +35,8 @@ class ObjectStore(RemoteStore):
     """
 
     pins = True
+    # What keys begin with in `store`.
+    _below = ""
 
     def __init__(self, store: Any, *, read_only: bool = False, url: str | None = None) -> None:
         self._obstore = require("obstore", "s3", "ObjectStore")
@@ -96,7 +98,7 @@ class ObjectStore(RemoteStore):
                 return None if head is None else Versioned(b"", self._version_of(head))
             options["range"] = _range(start, length)
         try:
-            result = self._obstore.get(self.store, key, options=options)
+            result = self._obstore.get(self.store, self._below + key, options=options)
             # Some servers do not know If-Match, so what came is compared too.
             if version is None or result.meta["e_tag"] == version:
                 return Versioned(memoryview(result.bytes()), self._version_of(result.meta))
@@ -132,7 +134,7 @@ class ObjectStore(RemoteStore):
 
     def _head(self, key: str) -> Any | None:
         try:
-            return self._obstore.head(self.store, key)
+            return self._obstore.head(self.store, self._below + key)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except (self._errors.NotFoundError, self._errors.InvalidPathError):
@@ -237,10 +239,20 @@ class HTTPStore(ObjectStore):
 
     Servers without entity tags are read without them: then whole shards are read. Listing needs `fsspec`, which reads
     the links of directory pages; most servers of data have none, but what is asked for by name is always found.
+
+    Args:
+        store: an ``obstore.store.HTTPStore``.
+        read_only: it is, whatever is given.
+        url: what to call the store, and where directory pages are.
+        path: where this store is in `store`, which may be one of the whole server, so that its connections are shared.
     """
 
-    def __init__(self, store: Any, *, read_only: bool = True, url: str | None = None) -> None:
+    def __init__(self, store: Any, *, read_only: bool = True, url: str | None = None, path: str = "") -> None:
+        if path and url is None:
+            url = f"{str(store.url).rstrip('/')}/{path}"
         super().__init__(store, read_only=True, url=url)
+        self._path = path
+        self._below = f"{path}/" if path else ""
 
     def check_writable(self) -> None:
         """Raise `ReadOnlyError`."""
@@ -307,6 +319,13 @@ class HTTPStore(ObjectStore):
     def nbytes_stored(self, path: str = "") -> int:
         """Bytes stored under a path."""
         return sum(size or 0 for size in self.together(self.getsize, list(self.list_prefix(path))))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _http_unpickled, (self.store, self._url, self._path)
+
+
+def _http_unpickled(store: Any, url: str | None, path: str) -> HTTPStore:
+    return HTTPStore(store, url=url, path=path)
 
 
 def _unpickled(kind: type[ObjectStore], store: Any, read_only: bool, url: str | None) -> ObjectStore:

@@ -50,6 +50,8 @@ _OPTIONS = {
 
 #: What an HTTP client waits for: a server that is there answers sooner, and nobody waits for one that is not.
 _CLIENT = {"connect_timeout": "5 seconds", "timeout": "60 seconds"}
+#: (server, path) of a URL whose path can be a part of keys: nothing in it is written otherwise in requests.
+_PLAIN_URL = re.compile(r"(https?://[^/?#]+)/([\w-][\w.-]*(?:/[\w-][\w.-]*)*)", re.ASCII | re.IGNORECASE)
 #: HTTP clients that are kept: making one reads the system's certificates, which takes 7 ms, and each connection takes
 #: round trips before the first request.
 _CLIENTS_KEPT = 64
@@ -204,14 +206,17 @@ def _open_http(url: str, options: Mapping[str, Any]) -> Store:
         if headers:
             given["client_options"] = {**given.get("client_options", {}), "default_headers": headers}
         given["client_options"] = {"allow_http": True, **given.get("client_options", {})}
-        return HTTPStore(_http_client(url.rstrip("/"), given), url=url.rstrip("/"))
+        url = url.rstrip("/")
+        plain = _PLAIN_URL.fullmatch(url)
+        server, path = plain.groups() if plain else (url, "")
+        return HTTPStore(_http_client(server, given), url=url, path=path)
     if not have("fsspec"):
         raise MissingExtraError(f"{without_secrets(url)!r} needs an HTTP client: pip install 'gzarr[http]'")
     return FsspecStore.from_url(url, options, True)
 
 
 def _http_client(url: str, options: Mapping[str, Any]) -> Any | None:
-    """A store of obstore for a URL: the one that was made before, with its open connections, if nothing differs."""
+    """A store of obstore for a server: the one that was made before, with its open connections, if nothing differs."""
     try:
         said = json.dumps(options, sort_keys=True)
     except TypeError:  # durations, say

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 import threading
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -99,17 +101,30 @@ def test_opening_and_reading_a_chunk(tmp_path: Path, zarr_format: int) -> None:
         assert log == [("GET", "a/1" if zarr_format == 2 else "a/c/1", False)]
 
 
-def test_opening_again_takes_the_connection_that_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gzarr.save_array(tmp_path / "a", np.arange(8), chunks=4)
+def test_arrays_of_one_server_share_its_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["a", "b/c.zarr", "d e~%20"]
+    for name in names:
+        gzarr.save_array(tmp_path / name, np.arange(8), chunks=4)
     with serving(tmp_path) as (url, log):
-        for _ in range(3):
-            assert gzarr.open_array(f"{url}/a", mode="r")[5] == 5
-            assert gzarr.open_array(f"{url}/a", mode="r", storage_options={"headers": {"X-A": "b"}})[5] == 5
-        assert len(log) == 12
-        assert log.connections == 2  # other headers, another client
+
+        def read(name: str, **options: Any) -> None:
+            array = gzarr.open_array(f"{url}/{quote(name)}", mode="r", **options)
+            for z in (array, pickle.loads(pickle.dumps(array)) if name == "a" else array):
+                assert z[5] == 5
+            assert str(array.store) == f"{url}/{quote(name)}".rstrip("/")
+
+        read("b/c.zarr")
+        read("b/c.zarr")
+        read("a/")
+        assert log.connections == 1
+        read("a", storage_options={"headers": {"X-A": "b"}})
+        assert log.connections == 3  # other headers, another client; and one after pickling
         monkeypatch.setenv("NO_PROXY", "somewhere.else")
-        assert gzarr.open_array(f"{url}/a", mode="r")[5] == 5
-        assert log.connections == 3
+        read("b/c.zarr")
+        assert log.connections == 4
+        read("d e~%20")  # what keys write otherwise has a client of its own
+        read("d e~%20")
+        assert log.connections == 5
 
 
 @pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
