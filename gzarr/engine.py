@@ -26,7 +26,7 @@ from gzarr.chunk_cache import ArrayChunks, Place
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import ChunkError, CodecError, ReplacedError
 from gzarr.keys import Coords
-from gzarr.layout import Layout, Located
+from gzarr.layout import PINNED, Layout, Located
 from gzarr.plan import Part, Plan
 from gzarr.staged import watched
 from gzarr.stages import Recorder, recorder_for, stage, sum_nbytes
@@ -227,9 +227,7 @@ def _load(io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | No
             raise _chunk_error(io, wave, error, range(len(parts))) from error
     keys = [layout.key(coords) for coords, _ in wave]
     if store.pins:
-        found = _load_pinned(io, wave, parts, near)
-        if found is not None:
-            return found
+        return _load_pinned(io, wave, parts, near)
     for _ in range(MAX_RETRIES):
         before = store.generations(keys)
         try:
@@ -251,23 +249,21 @@ def _load(io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | No
 
 def _load_pinned(
     io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | None, Sequence[Part]]
-) -> list[Any] | None:
-    """Fetch what `Backend.place` will place from a store that compares versions itself; None if it turns out not to.
+) -> list[Any]:
+    """Fetch what `Backend.place` will place from a store that ties reads to versions itself.
 
-    A version whose index is kept is taken to hold still: if it does, reading takes a single round trip.
+    A version whose index is kept is taken to hold still: if it does, reading takes a single round trip. Else the answer
+    that brings the index says which version that is, and the chunks are of the same.
     """
     keys = [io.layout.key(coords) for coords, _ in wave]
-    versions: dict[str, object | None] = {key: io.layout.known_generation(key) for key in keys}
+    known = {key: io.layout.known_generation(key) for key in keys}
+    versions = {key: token for key, token in known.items() if token is not None}
     for _ in range(MAX_RETRIES):
-        unknown = [key for key in keys if versions[key] is None]
-        versions |= zip(unknown, io.store.generations(unknown), strict=True)
-        if not io.store.pins:  # now that it was asked: a web server without entity tags
-            return None
         pinned = PinnedStore(io.store, versions)
         try:
-            return io.backend.load(pinned, _locate(io, pinned, wave, [versions[key] for key in keys]), *near)
+            return io.backend.load(pinned, _locate(io, pinned, wave, [PINNED] * len(keys)), *near)
         except ReplacedError:
-            versions = dict.fromkeys(keys)
+            versions = {}
         except CodecError as error:
             raise _chunk_error(io, wave, error, range(len(parts))) from error
     raise _replaced_too_often(io, keys[0])

@@ -32,9 +32,13 @@ from gzarr.keys import Coords, KeyEncoding
 from gzarr.shard import MISSING, Coder, assemble, decode_index, entry, slice_entry, split_index
 from gzarr.stages import stage
 from gzarr.storage.base import Buffer, Request, Store, host_view
+from gzarr.storage.wrap import PinnedStore
 
 #: What ``locate`` says of a chunk: fetch this, here are its bytes, or it is missing.
 Located: TypeAlias = "Request | Buffer | None"
+
+#: In place of an object's token: the store reads one version of it, and says itself which (`PinnedStore`).
+PINNED: object = object()
 
 #: Bytes of shard indexes kept per opened array. An index of 1,000 chunks has 16 kB.
 INDEX_CACHE_NBYTES = 64 << 20
@@ -73,7 +77,7 @@ class Layout(Protocol):
     ) -> list[Located]:
         """Say where the chunks of one object are.
 
-        generation: the object's token (`Store.generation`), taken just before; None if the store has none.
+        generation: the object's token (`Store.generation`), taken just before; None if the store has none; `PINNED`.
         may_fetch: whether an object may be fetched whole if most of its chunks are wanted, which saves a request.
         Raises: CodecError.
         """
@@ -254,7 +258,8 @@ class Sharded:
         key = self.key(object_coords)
         source = _Source(None, key, generation=generation)
         first = levels[0]
-        wants_whole = (may_fetch or generation is None) and self._wants_whole(key, levels, len(local), generation)
+        token = store.generation(key) if generation is PINNED else generation
+        wants_whole = (may_fetch or generation is None) and self._wants_whole(source, levels, len(local), token)
         if first.wrap is not None or wants_whole:
             with stage("read"):
                 stored = store.get_one(Request(key))
@@ -294,7 +299,8 @@ class Sharded:
         """Number of chunks that one object holds; of nested shards, of those at the first level."""
         level = self.levels(chunk_shape(self.objects, object_coords))[0]
         key = self.key(object_coords)
-        source = _Source(None, key, generation=store.generation(key))
+        store, generation = (PinnedStore(store, {}), PINNED) if store.pins else (store, store.generation(key))
+        source = _Source(None, key, generation=generation)
         if level.wrap is not None:
             stored = store.get_one(Request(key))
             if stored is None:
@@ -339,8 +345,8 @@ class Sharded:
         local = [tuple(map(sub, coords, origin)) for coords in chunks]
         return self.levels(chunk_shape(self.objects, object_coords)), local
 
-    def _wants_whole(self, key: str, levels: Sequence[Level], wanted: int, generation: object | None) -> bool:
-        if generation is None:
+    def _wants_whole(self, source: _Source, levels: Sequence[Level], wanted: int, token: object | None) -> bool:
+        if source.generation is None:
             # Nothing would tell if the shard were replaced between the reading of its index and of its chunks.
             return True
         total = 1
@@ -349,8 +355,8 @@ class Sharded:
                 total *= n
         if wanted < total * WHOLE_SHARD_SHARE:
             return False
-        kept = self._indexes.get((key, 0, None))
-        return kept is None or kept[0] != generation
+        kept = self._indexes.get((source.key, 0, None))
+        return kept is None or kept[0] != token
 
     def _descend(
         self, store: Store | None, source: _Source, levels: Sequence[Level], chunks: Sequence[Coords]
@@ -393,11 +399,13 @@ class Sharded:
             return decode_index(split_index(source.data, level.index_nbytes, level.location), level.coder)
         if store is None:
             raise CodecError("a shard's bytes are neither in memory nor in a store", codec="sharding_indexed")
-        generation = source.generation
+        pinned, before = source.generation is PINNED, source.generation
+        if pinned:
+            before = store.generation(source.key)
         # A shard and the first shard within it may begin at the same byte, but they differ in length.
         name = (source.key, source.start, source.length)
         kept = self._indexes.get(name)
-        if kept is not None and generation is not None and kept[0] == generation:
+        if kept is not None and before is not None and kept[0] == before:
             return kept[1]
         encoded = store.get_one(_index_request(source, level))
         if encoded is None:
@@ -410,10 +418,11 @@ class Sharded:
                 codec="sharding_indexed",
             )
         index = decode_index(encoded, level.coder)
-        # The token was taken before the index was read: only if it still holds does the index belong to it.
-        if generation is not None and store.generation(source.key) == generation:
-            self._keep(name, generation, index)
-        elif source.length is not None:
+        # A token that was taken before the index was read: only if it still holds does the index belong to it.
+        now = None if source.generation is None else store.generation(source.key)
+        if now is not None and (pinned or now == before):
+            self._keep(name, now, index)
+        elif source.length is not None and not pinned:
             raise CodecError("the shard was replaced between its index and a nested one", codec="sharding_indexed")
         return index
 
@@ -474,7 +483,7 @@ def _unwrapped(store: Store | None, source: _Source, wrap: Coder) -> _Source:
         data = store.get_one(Request(source.key, source.start, source.length))
         if data is None or host_view(data).nbytes != source.length:
             raise CodecError("a nested shard lies outside its object", codec="sharding_indexed")
-        if store.generation(source.key) != source.generation:
+        if source.generation is not PINNED and store.generation(source.key) != source.generation:
             raise CodecError("the shard was replaced between its index and its contents", codec="sharding_indexed")
     return _Source(host_view(wrap.decode([data])[0]))
 

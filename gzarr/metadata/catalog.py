@@ -129,6 +129,9 @@ class ConsolidatedStore(WrapperStore):
                 found[i] = value
         return found
 
+    # Documents are not read in these ways.
+    get_pinned, get_versioned = WrapperStore.get_pinned, WrapperStore.get_versioned
+
     def local_file(self, key: str) -> str | None:
         """Path of the file that holds exactly one object's bytes; of a document that is served, None."""
         return None if self._serves(key) else self._store.local_file(key)

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any, Literal
 
 from gzarr.errors import ReplacedError, StoreError
-from gzarr.storage.base import Buffer, Request
+from gzarr.storage.base import Buffer, Request, Versioned
 from gzarr.storage.extras import require
 from gzarr.storage.remote import RemoteStore
 from gzarr.storage.rules import byte_range, check_key, check_path
@@ -85,28 +85,37 @@ class ABSStore(RemoteStore):
         )
 
     def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
+        found = self._get(request, version)
+        return None if found is None else found.data
+
+    def _fetch_versioned(self, request: Request) -> Versioned | None:
+        return self._get(request)
+
+    def _get(self, request: Request, version: object | None = None) -> Versioned | None:
+        """Fetch one request, of one version if one is given, and say of which version it is."""
         key, start, length = request
-        options: dict[str, Any] = {}
-        if version is not None:
-            options = {"etag": version, "match_condition": self._unmodified}
         if start is not None and (start < 0 or length is None or length <= 0 or start + length >= 1 << 60):
-            nbytes = self.getsize(key)  # Azure has no suffixes, and lengths must be numbers
-            if nbytes is None:
+            properties = self._properties(key)  # Azure has no suffixes, and lengths must be numbers
+            if properties is None:
                 return None
-            begin, end = byte_range(start, length, nbytes)
+            begin, end = byte_range(start, length, int(properties.size))
             start, length = begin, end - begin
             if not length:
-                return b""
+                return Versioned(b"", str(properties.etag))
+            version = version or str(properties.etag)  # a suffix of the object that has this size
         try:
-            options |= {} if start is None else {"offset": start, "length": length}
-            return bytes(self._blob(key).download_blob(max_concurrency=1, **options).readall())  # checks the tag itself
+            options: dict[str, Any] = {} if start is None else {"offset": start, "length": length}
+            if version is not None:
+                options |= {"etag": version, "match_condition": self._unmodified}
+            found = self._blob(key).download_blob(max_concurrency=1, **options)
+            return Versioned(bytes(found.readall()), str(found.properties.etag))  # which checks the tag itself
         except self._errors.ResourceModifiedError as error:
             raise ReplacedError(f"store {self}: {key!r} was replaced while it was read") from error
         except self._errors.AzureError as error:
             if self._is_missing(error):
                 return None
             if getattr(error, "status_code", None) == 416:  # range not satisfiable: RFC 9110, 15.5.17
-                return b""
+                return self._get(Request(key, 0, 0), version)
             raise self._failed("read", key, error) from error
 
     def _properties(self, key: str) -> Any | None:

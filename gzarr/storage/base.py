@@ -53,6 +53,18 @@ def host_view(buffer: Buffer) -> memoryview:
     return view if view.ndim == 1 and view.format == "B" else view.cast("B")
 
 
+class Versioned(NamedTuple):
+    """What a request gave, and of which version of its object it is.
+
+    Attributes:
+        data: the bytes.
+        version: the object's token (`Store.generation`); None if it has none.
+    """
+
+    data: Buffer
+    version: object | None
+
+
 class Opened(Protocol):
     """One version of an object, opened for reading parts of it; a context manager that closes it.
 
@@ -97,7 +109,8 @@ class Readable(Protocol):
 def reads_past(cls: type[Store], verb: str) -> bool:
     """Whether a subclass changes how objects are read, but not a verb that its base has for reading in another way.
 
-    verb: "opened", "local_file", "local_prefix". What the subclass does (decrypt, count, keep) would then be passed by.
+    verb: "opened", "get_pinned", "get_versioned", "local_file", "local_prefix". What the subclass does (decrypt, count,
+    keep) would then be passed by.
     """
     owners = [next(i for i, base in enumerate(cls.__mro__) if name in vars(base)) for name in ("get_one", "get_many")]
     return all(verb not in vars(base) for base in cls.__mro__[: min(owners) + 1])
@@ -111,7 +124,7 @@ class Store(MutableMapping[str, Any]):
         concurrency: how many requests are worth having under way at once; 1 where waiting is not what reading costs.
         opens: whether `opened` works. Stores in which every small read costs a round trip, or that have whole objects
             in memory, leave it: they are asked for whole objects.
-        pins: whether `get_pinned` works.
+        pins: whether `get_pinned` and `get_versioned` work.
         zarr_format: the only format that the store can hold, or None for both.
         dimension_separator: what stands between the chunk coordinates in the keys of new Zarr v2 arrays that name
             none, as stores of zarr 2 say; None leaves it to the array.
@@ -247,6 +260,17 @@ class Store(MutableMapping[str, Any]):
 
         versions: for the key of each request the token that `generation` gave.
         Raises: ReplacedError if an object has another version meanwhile; StoreError if the store has no such reads.
+        """
+        raise StoreError(f"store {self} cannot tie reads to versions")
+
+    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
+        """Fetch every request with the token of the version that its bytes are of; None where the key is missing.
+
+        The answer itself says the version (HTTP ``ETag``), so a first read and reads of the same version after it
+        (`get_pinned`) need no look at the object before them.
+
+        Returns: for an object that has no token its whole bytes, whatever was asked for: these are of one version.
+        Raises: ReplacedError if an object was replaced within a read; StoreError, also if the store has no such reads.
         """
         raise StoreError(f"store {self} cannot tie reads to versions")
 

@@ -10,7 +10,7 @@ A fetch that overlaps a change is not kept: each change counts twice, before and
 count than the one it was asked under could hold the old bytes.
 
 Whole objects, and ranges of them, are all that it has: what reads past it (`Store.opened`, `Store.get_pinned`,
-`Store.local_file`) is not offered, whatever the store offers.
+`Store.get_versioned`, `Store.local_file`) is not offered, whatever the store offers.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class LRUStoreCache(WrapperStore):
     """
 
     pins = False
+    get_pinned, get_versioned = Store.get_pinned, Store.get_versioned
 
     def __init__(self, store: Store | MutableMapping[str, Any], max_size: int | None) -> None:
         if not isinstance(store, Store):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from gzarr.storage.base import Buffer, Opened, Request, Store
+from gzarr.storage.base import Buffer, Opened, Request, Store, Versioned
 from gzarr.storage.wrap import WrapperStore
 
 
@@ -45,6 +45,16 @@ class LoggingStore(WrapperStore):
         """Fetch every request, in order."""
         with self._logged("get", list(requests)):
             return super().get_many(requests)
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        """Fetch every request from one version of each object."""
+        with self._logged("get of one version", list(requests)):
+            return super().get_pinned(requests, versions)
+
+    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
+        """Fetch every request with the token of its version."""
+        with self._logged("get with version", list(requests)):
+            return super().get_versioned(requests)
 
     def opened(self, key: str) -> Opened | None:
         """Open an object to read parts of it; the reads themselves are not logged."""

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
-from gzarr.storage.base import Buffer, Request, host_view
+from gzarr.storage.base import Buffer, Request, Versioned, host_view
 from gzarr.storage.extras import require
 from gzarr.storage.remote import RemoteStore
 from gzarr.storage.rules import byte_range, check_path, cut, without_secrets
@@ -35,6 +35,8 @@ class ObjectStore(RemoteStore):
     """
 
     pins = True
+    # What keys begin with in `store`.
+    _below = ""
 
     def __init__(self, store: Any, *, read_only: bool = False, url: str | None = None) -> None:
         self._obstore = require("obstore", "s3", "ObjectStore")
@@ -72,22 +74,34 @@ class ObjectStore(RemoteStore):
     # -- reading -------------------------------------------------------------------------------------------------
 
     def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
+        found = self._get(request, version)
+        return None if found is None else found.data
+
+    def _fetch_versioned(self, request: Request) -> Versioned | None:
+        found = self._get(request)
+        if found is not None and found.version is None:
+            raise self._untagged(request.key)
+        return found
+
+    def _get(self, request: Request, version: object | None = None) -> Versioned | None:
+        """Fetch one request, of one version if one is given, and say of which version it is."""
         key, start, length = request
         options: dict[str, Any] = {}
         if version is not None:
             options["if_match"] = version
         if start is not None:
             if start < 0 and not (length is None or start + length >= 0):
-                whole = self._fetch(Request(key, start), version)  # a part of a suffix has no request of its own
-                return None if whole is None else _part_of_suffix(whole, start, length)
+                whole = self._get(Request(key, start), version)  # a part of a suffix has no request of its own
+                return None if whole is None else Versioned(_part_of_suffix(whole.data, start, length), whole.version)
             if start >= 1 << 63 or length == 0 or (length is not None and length < 0):
-                return None if self.getsize(key) is None else b""
+                head = self._head(key)
+                return None if head is None else Versioned(b"", self._version_of(head))
             options["range"] = _range(start, length)
         try:
-            result = self._obstore.get(self.store, key, options=options)
+            result = self._obstore.get(self.store, self._below + key, options=options)
             # Some servers do not know If-Match, so what came is compared too.
             if version is None or result.meta["e_tag"] == version:
-                return memoryview(result.bytes())
+                return Versioned(memoryview(result.bytes()), self._version_of(result.meta))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError, self._errors.NotFoundError) as error:
             if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error):
                 raise self._failed("read", key, error) from error
@@ -98,29 +112,29 @@ class ObjectStore(RemoteStore):
             raise ReplacedError(f"store {self}: {key!r} was replaced while it was read") from error
         except (self._errors.BaseError, OSError, ValueError) as error:
             if start is not None:
-                return self._fetch_otherwise(request, version, error)
+                return self._get_otherwise(request, version, error)
             raise self._failed("read", key, error) from error
         raise ReplacedError(f"store {self}: {key!r} was replaced while it was read")
 
-    def _fetch_otherwise(self, request: Request, version: object | None, error: Exception) -> Buffer | None:
+    def _get_otherwise(self, request: Request, version: object | None, error: Exception) -> Versioned | None:
         """Answer a range that the server did not: it may lie past the end, or be a suffix, which Azure has not."""
         key, start, length = request
         if "non-partial" in str(error):  # the server does not know ranges, or does not say that it sent one
-            whole = self._fetch(Request(key), version)
-            return None if whole is None else memoryview(cut(bytes(whole), start, length))
-        nbytes = self.getsize(key)
-        if nbytes is None:
+            whole = self._get(Request(key), version)
+            return None if whole is None else Versioned(cut(host_view(whole.data), start, length), whole.version)
+        head = self._head(key)
+        if head is None:
             return None
-        begin, end = byte_range(start, length, nbytes)
+        begin, end = byte_range(start, length, int(head["size"]))
         if begin == end:
-            return b""
-        if start is not None and start < 0:
-            return self._fetch(Request(key, begin, end - begin), version)
+            return Versioned(b"", self._version_of(head))
+        if start is not None and start < 0:  # a suffix of the object that has this size
+            return self._get(Request(key, begin, end - begin), version or self._version_of(head))
         raise self._failed(f"read bytes {start} and on of", key, error) from error
 
     def _head(self, key: str) -> Any | None:
         try:
-            return self._obstore.head(self.store, key)
+            return self._obstore.head(self.store, self._below + key)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except (self._errors.NotFoundError, self._errors.InvalidPathError):
@@ -141,9 +155,18 @@ class ObjectStore(RemoteStore):
         head = self._head(key)
         if head is None:
             return None
-        if head["e_tag"] is None:
-            raise StoreError(f"store {self}: the server gives {key!r} no entity tag")
-        return str(head["e_tag"])
+        version = self._version_of(head)
+        if version is None:
+            raise self._untagged(key)
+        return version
+
+    def _version_of(self, meta: Any) -> object | None:
+        """The entity tag that an answer has, or None."""
+        tag: str | None = meta["e_tag"]
+        return tag
+
+    def _untagged(self, key: str) -> StoreError:
+        return StoreError(f"store {self}: the server gives {key!r} no entity tag")
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path."""
@@ -216,32 +239,48 @@ class HTTPStore(ObjectStore):
 
     Servers without entity tags are read without them: then whole shards are read. Listing needs `fsspec`, which reads
     the links of directory pages; most servers of data have none, but what is asked for by name is always found.
+
+    Args:
+        store: an ``obstore.store.HTTPStore``.
+        read_only: it is, whatever is given.
+        url: what to call the store, and where directory pages are.
+        path: where this store is in `store`, which may be one of the whole server, so that its connections are shared.
     """
 
-    def __init__(self, store: Any, *, read_only: bool = True, url: str | None = None) -> None:
+    def __init__(self, store: Any, *, read_only: bool = True, url: str | None = None, path: str = "") -> None:
+        if path and url is None:
+            url = f"{str(store.url).rstrip('/')}/{path}"
         super().__init__(store, read_only=True, url=url)
+        self._path = path
+        self._below = f"{path}/" if path else ""
 
     def check_writable(self) -> None:
         """Raise `ReadOnlyError`."""
         raise ReadOnlyError(f"store {self} is read-only: gzarr does not write to HTTP servers; write a copy elsewhere")
 
-    @property
-    def pins(self) -> bool:  # type: ignore[override]
-        """Whether the server gives entity tags: taken to be so until it gives an object none, or a weak one."""
-        return self._tags
-
+    # Whether the last answer had an entity tag. Where it had none, the next object will not have one either, and is
+    # asked for whole at once.
     _tags = True
+
+    def _fetch_versioned(self, request: Request) -> Versioned | None:
+        if self._tags:
+            found = self._get(request)
+            if found is None or found.version is not None:
+                return found
+        whole = self._get(Request(request.key))
+        if whole is None or whole.version is None:
+            return whole
+        return Versioned(cut(host_view(whole.data), request.start, request.length), whole.version)
 
     def generation(self, key: str) -> object | None:
         """The entity tag; None if there is none that says that every byte is the same (RFC 9110, 8.8.1)."""
         head = self._head(key)
-        if head is None:
-            return None
-        tag = head["e_tag"]
-        if tag is None or tag.startswith("W/"):
-            self._tags = False
-            return None
-        return str(tag)
+        return None if head is None else self._version_of(head)
+
+    def _version_of(self, meta: Any) -> object | None:
+        tag = meta["e_tag"]
+        self._tags = tag is not None and not tag.startswith("W/")
+        return tag if self._tags else None
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path, as far as directory pages lead. Raises: StoreError if the server has none."""
@@ -280,6 +319,13 @@ class HTTPStore(ObjectStore):
     def nbytes_stored(self, path: str = "") -> int:
         """Bytes stored under a path."""
         return sum(size or 0 for size in self.together(self.getsize, list(self.list_prefix(path))))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _http_unpickled, (self.store, self._url, self._path)
+
+
+def _http_unpickled(store: Any, url: str | None, path: str) -> HTTPStore:
+    return HTTPStore(store, url=url, path=path)
 
 
 def _unpickled(kind: type[ObjectStore], store: Any, read_only: bool, url: str | None) -> ObjectStore:

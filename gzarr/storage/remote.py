@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
-from gzarr.storage.base import Buffer, R, Request, T, host_view
+from gzarr.storage.base import Buffer, R, Request, T, Versioned, host_view
 from gzarr.storage.coalesce import coalesce
 from gzarr.storage.flat import FlatStore
 from gzarr.storage.rules import byte_view, check_key
@@ -57,6 +57,14 @@ class RemoteStore(FlatStore):
     def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
         """Fetch every request from one version of each object. Raises: ReplacedError, StoreError."""
         return self._fetch_all(requests, versions) if self.pins else super().get_pinned(requests, versions)
+
+    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
+        """Fetch every request with the token of its version, many at once. Raises: StoreError."""
+        return self.together(self._fetch_versioned, requests) if self.pins else super().get_versioned(requests)
+
+    def _fetch_versioned(self, request: Request) -> Versioned | None:
+        """Fetch one request with its version, as `get_versioned` says. Raises: StoreError, ReplacedError."""
+        raise NotImplementedError
 
     def _fetch_all(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
         merged, parts = coalesce(requests, max_gap_nbytes=MAX_GAP_NBYTES, max_nbytes=MAX_NBYTES)

@@ -81,7 +81,7 @@ def byte_range(start: int | None, length: int | None, nbytes: int) -> tuple[int,
     return begin, max(begin, end)
 
 
-def cut(value: bytes, start: int | None, length: int | None) -> bytes | memoryview:
+def cut(value: bytes | memoryview, start: int | None, length: int | None) -> bytes | memoryview:
     """The part of a whole object that a `Request` means; a view, not a copy."""
     if start is None:
         return value

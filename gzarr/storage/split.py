@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from gzarr.errors import ReadOnlyError
-from gzarr.storage.base import Buffer, Opened, R, Request, Store, T, Target, reads_past
+from gzarr.storage.base import Buffer, Opened, R, Request, Store, T, Target, Versioned, reads_past
 from gzarr.storage.rules import DOCUMENTS
 
 
@@ -60,6 +60,15 @@ class SplitStore(Store):
             values = store.get_pinned([requests[i] for i in positions], versions)
             for i, value in zip(positions, values, strict=True):
                 found[i] = value
+        return found
+
+    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
+        """Fetch every request with the token of its version. Raises: StoreError."""
+        found: list[Versioned | None] = [None] * len(requests)
+        for store, positions in self._sorted([request[0] for request in requests]):
+            answers = store.get_versioned([requests[i] for i in positions])
+            for i, answer in zip(positions, answers, strict=True):
+                found[i] = answer
         return found
 
     def opened(self, key: str) -> Opened | None:

@@ -6,10 +6,12 @@ the options, else through fsspec. Everything else that fsspec knows, with chains
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from gzarr.errors import MissingExtraError, StoreError
@@ -48,6 +50,17 @@ _OPTIONS = {
 
 #: What an HTTP client waits for: a server that is there answers sooner, and nobody waits for one that is not.
 _CLIENT = {"connect_timeout": "5 seconds", "timeout": "60 seconds"}
+#: (server, path) of a URL whose path can be a part of keys: nothing in it is written otherwise in requests.
+_PLAIN_URL = re.compile(r"(https?://[^/?#]+)/([\w-][\w.-]*(?:/[\w-][\w.-]*)*)", re.ASCII | re.IGNORECASE)
+#: HTTP clients that are kept: making one reads the system's certificates, which takes 7 ms, and each connection takes
+#: round trips before the first request.
+_CLIENTS_KEPT = 64
+#: What a client takes from the environment when it is made: proxies, and certificates.
+_CLIENT_ENVIRONMENT = tuple(
+    name
+    for upper in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
+    for name in (upper, upper.lower())
+)
 #: A hiccup is tried again; an outage is reported.
 _RETRIES: dict[str, Any] = {
     "max_retries": 2,
@@ -193,11 +206,27 @@ def _open_http(url: str, options: Mapping[str, Any]) -> Store:
         if headers:
             given["client_options"] = {**given.get("client_options", {}), "default_headers": headers}
         given["client_options"] = {"allow_http": True, **given.get("client_options", {})}
-        made = _obstore_store(url.rstrip("/"), url, given)
-        return HTTPStore(made, url=url.rstrip("/"))
+        url = url.rstrip("/")
+        plain = _PLAIN_URL.fullmatch(url)
+        server, path = plain.groups() if plain else (url, "")
+        return HTTPStore(_http_client(server, given), url=url, path=path)
     if not have("fsspec"):
         raise MissingExtraError(f"{without_secrets(url)!r} needs an HTTP client: pip install 'gzarr[http]'")
     return FsspecStore.from_url(url, options, True)
+
+
+def _http_client(url: str, options: Mapping[str, Any]) -> Any | None:
+    """A store of obstore for a server: the one that was made before, with its open connections, if nothing differs."""
+    try:
+        said = json.dumps(options, sort_keys=True)
+    except TypeError:  # durations, say
+        return _obstore_store(url, url, options)
+    return _kept_client(url, said, tuple(os.environ.get(name) for name in _CLIENT_ENVIRONMENT))
+
+
+@lru_cache(maxsize=_CLIENTS_KEPT)
+def _kept_client(url: str, options: str, environment: tuple[str | None, ...]) -> Any | None:
+    return _obstore_store(url, url, json.loads(options))
 
 
 def _check_scheme(url: str, scheme: str) -> None:

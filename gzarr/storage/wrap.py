@@ -14,7 +14,8 @@ from contextlib import AbstractContextManager
 from typing import Any, Self
 
 from gzarr.errors import ReplacedError
-from gzarr.storage.base import Buffer, Opened, R, Request, Store, T, reads_past
+from gzarr.storage.base import Buffer, Opened, R, Request, Store, T, Versioned, host_view, reads_past
+from gzarr.storage.rules import cut
 
 
 def read_only(store: Store) -> Store:
@@ -40,7 +41,8 @@ def type_name(store: Store) -> str:
 class WrapperStore(Store):
     """Passes every verb on to a store; subclasses change what they need.
 
-    One that changes how objects are read, but not ``opened``, is asked for whole objects.
+    One that changes how objects are read, but not ``opened``, is asked for whole objects; but not ``get_pinned`` and
+    ``get_versioned``, does not `pin`.
     """
 
     #: Whether reports show the store below in its stead.
@@ -55,7 +57,8 @@ class WrapperStore(Store):
 
     @property
     def pins(self) -> bool:  # type: ignore[override]
-        return self._store.pins
+        own = not (reads_past(type(self), "get_pinned") or reads_past(type(self), "get_versioned"))
+        return self._store.pins and own
 
     def get_one(self, request: Request) -> Buffer | None:
         return self._store.get_one(request)
@@ -109,6 +112,9 @@ class WrapperStore(Store):
 
     def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
         return self._store.get_pinned(requests, versions)
+
+    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
+        return self._store.get_versioned(requests)
 
     def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return self._store.together(function, items)
@@ -169,16 +175,18 @@ class _ReadOnlyStore(WrapperStore):
 
 
 class PinnedStore(WrapperStore):
-    """A view of a store that reads one version of each object, and knows no others.
+    """A view of a store that reads one version of each object, and knows no others. For one thread per object.
 
     Args:
         store: a store that `pins`.
-        versions: token of each object; None for those that were missing, which then stay missing without a look.
+        versions: tokens of the objects whose version is given; of the others the first read says which it is. An object
+            that is missing then stays missing without a look; one that has no token is held in memory.
     """
 
-    def __init__(self, store: Store, versions: Mapping[str, object | None]) -> None:
+    def __init__(self, store: Store, versions: Mapping[str, object]) -> None:
         super().__init__(store)
-        self._versions = versions
+        self._versions: dict[str, object | None] = dict(versions)
+        self._held: dict[str, memoryview] = {}
 
     def get_one(self, request: Request) -> Buffer | None:
         """Fetch one request. Raises: ReplacedError."""
@@ -186,17 +194,42 @@ class PinnedStore(WrapperStore):
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request. Raises: ReplacedError."""
-        there = [request for request in requests if self._versions[request.key] is not None]
-        found = self._store.get_pinned(there, self._versions) if there else []
-        for request, value in zip(there, found, strict=True):
+        found = self._read_first(requests)
+        rest = [i for i in range(len(requests)) if i not in found and self._versions[requests[i].key] is not None]
+        answers = self._store.get_pinned([requests[i] for i in rest], self._versions) if rest else ()
+        for i, value in zip(rest, answers, strict=True):
             if value is None:
-                raise ReplacedError(f"store {self}: {request.key!r} was deleted while it was read")
-        answers = iter(found)
-        return [None if self._versions[request.key] is None else next(answers) for request in requests]
+                raise ReplacedError(f"store {self}: {requests[i].key!r} was deleted while it was read")
+            found[i] = value
+        return [self._of_held(request) if i not in found else found[i] for i, request in enumerate(requests)]
+
+    def _read_first(self, requests: Sequence[Request]) -> dict[int, Buffer]:
+        """Fetch one request for each object that has not been read, and learn its version. Returns: by position."""
+        unread: dict[str, int] = {}
+        for i, request in enumerate(requests):
+            if request.key not in self._versions:
+                unread.setdefault(request.key, i)
+        found: dict[int, Buffer] = {}
+        answers = self._store.get_versioned([requests[i] for i in unread.values()]) if unread else ()
+        for (key, i), answer in zip(unread.items(), answers, strict=True):
+            self._versions[key] = None if answer is None else answer.version
+            if answer is not None and answer.version is None:
+                self._held[key] = host_view(answer.data)
+            elif answer is not None:
+                found[i] = answer.data
+        return found
+
+    def _of_held(self, request: Request) -> Buffer | None:
+        held = self._held.get(request.key)
+        return None if held is None else cut(held, request.start, request.length)
 
     def generation(self, key: str) -> object | None:
-        """The version that is read."""
-        return self._versions[key]
+        """The version that is read; None if it is not known yet, or the object is missing or has no token."""
+        return self._versions.get(key)
+
+    def generations(self, keys: Sequence[str]) -> list[object | None]:
+        """The versions that are read."""
+        return [self.generation(key) for key in keys]
 
 
 class _CountedReads:
@@ -280,6 +313,13 @@ class CountingStore(WrapperStore):
             self.nbatches += 1
             self.requests.extend(requests)
         return super().get_pinned(requests, versions)
+
+    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
+        """Fetch every request with the token of its version."""
+        with self._lock:
+            self.nbatches += 1
+            self.requests.extend(requests)
+        return super().get_versioned(requests)
 
     def set(self, key: str, value: Buffer) -> None:
         """Store one object atomically."""

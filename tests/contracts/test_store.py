@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gzarr.errors import ReadOnlyError, StoreError
+from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
 from gzarr.storage import MemoryStore, Request, SQLiteStore, Store, ZipStore
 from gzarr.storage import read_only as read_only_view
 from gzarr.storage.coalesce import get_coalesced
@@ -295,6 +295,36 @@ def test_a_generation_says_whether_the_object_was_replaced(
         assert store.generation(key) != first
     store.delete_many([key])
     assert store.generation(key) is None
+
+
+RANGES = [(None, None), (0, 3), (2, None), (-3, 3), (-3, None), (-500, 500), (-3, 2), (150, 100), (300, 5), (5, 0)]
+
+
+def test_reads_say_the_version_that_they_are_of(store: Store) -> None:
+    if not store.pins:
+        for read in (lambda: store.get_versioned([Request("c/0")]), lambda: store.get_pinned([Request("c/0")], {})):
+            with pytest.raises(StoreError, match="versions"):
+                read()
+        return
+    assert store.get_versioned([Request("c/0"), Request("c/0", -3, 3)]) == [None, None]
+    store["c/0"], store["c/1"] = VALUE, b""
+    requests = [Request("c/0", *bounds) for bounds in RANGES]
+    for view in (store, read_only_view(store)):
+        first = view.get_versioned([*requests, Request("none"), Request("c/1", -3, 3)])
+        versions = {"c/0": store.generation("c/0")}
+        assert [item and item.version for item in first[:-1]] == [versions["c/0"]] * len(requests) + [None]
+        assert first[-1] is not None
+        assert (bytes(first[-1].data), first[-1].version) == (b"", store.generation("c/1"))
+        wanted = [bytes(item or b"") for item in store.get_many(requests)]
+        assert [bytes(item.data) for item in first if item is not None][:-1] == wanted
+        assert [bytes(item or b"") for item in view.get_pinned(requests, versions)] == wanted
+        store["c/0"] = bytes(reversed(VALUE))
+        again = view.get_versioned([Request("c/0", 0, 3)])[0]
+        assert again is not None
+        assert (bytes(again.data), again.version) == (b"\xc7\xc6\xc5", store.generation("c/0"))
+        with pytest.raises(ReplacedError):
+            view.get_pinned([Request("c/0", 0, 3)], versions)
+        store["c/0"] = VALUE
 
 
 def test_lock_names_tell_objects_apart(store: Store) -> None:

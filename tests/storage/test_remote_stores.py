@@ -146,8 +146,9 @@ def test_a_shard_is_read_in_ranges(s3: ObjectStore) -> None:
     z = gzarr.open_array(watched, mode="r")
     watched.reset()
     assert z[5] == 105
-    # The token, the index, the chunk; then only chunks, as long as the index is at hand.
-    assert [(r.start is not None, watched.sized) for r in watched.requests] == [(True, ["c/0"])] * 2
+    # The index, the chunk; then only chunks, as long as the index is at hand.
+    assert [r.start is not None for r in watched.requests] == [True, True]
+    assert (watched.nbatches, watched.sized) == (2, [])
     watched.reset()
     assert z[40:44].tolist() == [140, 141, 142, 143]
     assert (len(watched.requests), watched.sized) == (1, [])
