@@ -316,23 +316,24 @@ class LocalStore(Store):
         return self._walk(prefix)
 
     def _walk(self, path: str) -> Iterator[str]:
-        for name, is_dir in self._scan(path):
-            key = f"{path}/{name}" if path else name
-            if is_dir:
-                yield from self._walk(key)
-            else:
-                yield key
+        prefix = f"{path}/" if path else ""
+        objects, paths = self._scan(path)
+        for name in objects:
+            yield prefix + name
+        for name in paths:
+            yield from self._walk(prefix + name)
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths)."""
         check_path(path)
-        entries = sorted(self._scan(path))
-        return [name for name, is_dir in entries if not is_dir], [name for name, is_dir in entries if is_dir]
+        objects, paths = self._scan(path)
+        return sorted(objects), sorted(paths)
 
-    def _scan(self, path: str) -> list[tuple[str, bool]]:
-        """(name, whether it is a directory) of everything in a directory that belongs to the store."""
+    def _scan(self, path: str) -> tuple[list[str], list[str]]:
+        """Names of the files and of the directories in a directory that belong to the store."""
         directory = self._prefix + path
-        found: list[tuple[str, bool]] = []
+        objects: list[str] = []
+        paths: list[str] = []
         try:
             with os.scandir(directory) as entries:
                 for entry in entries:
@@ -341,14 +342,14 @@ class LocalStore(Store):
                     if entry.is_dir():
                         # A link to a directory above would be walked without end.
                         if not (entry.is_symlink() and _leads_up(entry.path)):
-                            found.append((entry.name, True))
+                            paths.append(entry.name)
                     elif entry.is_file():
-                        found.append((entry.name, False))
+                        objects.append(entry.name)
         except _MISSING:
             pass
         except OSError as error:
             raise self._failed("list", directory, error) from error
-        return found
+        return objects, paths
 
     # -- writing -------------------------------------------------------------------------------------------------
 
