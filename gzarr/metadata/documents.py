@@ -62,7 +62,7 @@ def _parse_v2(store: Store, path: str, found: tuple[Buffer | None, Buffer | None
     attributes = _attributes(attrs, _what(store, keys[2]))
     what = _what(store, keys[0] if array is not None else keys[1])
     if array is not None:
-        return v2.parse_array(parse_json(array, what), attributes, what)
+        return v2.parse_array_bytes(array, attributes, what)
     return v2.parse_group(parse_json(group or b"", what), attributes, what)
 
 
