@@ -75,10 +75,13 @@ class Access:
 
 
 NAMES = frozenset(field.name for field in fields(Access))
+_PLAIN = Access()
 
 
 def take_access(keywords: MutableMapping[str, Any]) -> Access:
     """Take the keywords of `Access` out of a caller's keywords."""
+    if NAMES.isdisjoint(keywords):
+        return _PLAIN
     return Access(**{name: keywords.pop(name) for name in NAMES & keywords.keys()})
 
 

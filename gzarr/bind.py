@@ -63,24 +63,18 @@ def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayI
         _check_divides(grid, sharding.chunk_shape)
         grid = tuple(axis.subdivided(n) for axis, n in zip(grid, sharding.chunk_shape, strict=True))
 
-    def chain_for_shape(shape: Coords) -> Chain:
-        return _chain(meta, specs, shape, backend)
-
     # Shards of any length are cut into chunks of one length.
     uniform = is_regular(grid) or bool(shardings)
-    first = chain_for_shape(chunk_shape(grid, (0,) * len(grid)))
-    chain: Callable[[Coords], Chain] = (lambda _: first) if uniform else _by_shape(grid, chain_for_shape)
-    encode_key = meta.keys.encode
-
-    def key(coords: Coords) -> str:
-        return join_path(path, encode_key(coords))
-
+    first = _chain(meta, specs, chunk_shape(grid, (0,) * len(grid)), backend)
+    chain: Callable[[Coords], Chain] = (lambda _: first) if uniform else _by_shape(meta, specs, grid, backend)
     names = Names(path, meta.keys)
-    layout: Direct | Sharded = Direct(objects, key, names)
+    layout: Direct | Sharded
     if shardings:
         levels = _levels(shardings)
         levels(chunk_shape(objects, (0,) * len(objects)))  # what is wrong with an index is said now, not at a read
-        layout = Sharded(grid, objects, key, levels, names)
+        layout = Sharded(grid, objects, names.key, levels, names)
+    else:
+        layout = Direct(objects, names.key, names)
     nbytes = first.chunk.nbytes
     return ArrayIO(
         name=join_path(str(store), path),
@@ -134,9 +128,9 @@ def _chain(meta: ArrayMeta, specs: tuple[CodecSpec, ...], shape: Coords, backend
     return chain
 
 
-def _by_shape(grid: Grid, make: Callable[[Coords], Chain]) -> Callable[[Coords], Chain]:
+def _by_shape(meta: ArrayMeta, specs: tuple[CodecSpec, ...], grid: Grid, backend: Backend) -> Callable[[Coords], Chain]:
     """The chain of a chunk by its coordinates, where chunks differ in shape."""
-    kept = lru_cache(maxsize=256)(make)
+    kept = lru_cache(maxsize=256)(lambda shape: _chain(meta, specs, shape, backend))
     return lambda coords: kept(chunk_shape(grid, coords))
 
 

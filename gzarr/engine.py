@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from gzarr.backend import Array, Backend, Bulk, BulkWrite, Chain, Fields, Work
 from gzarr.changes import announce
@@ -50,8 +50,7 @@ _HOST = CpuBackend()
 Wave: TypeAlias = list[tuple[Coords, list[Part]]]
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayIO:
+class ArrayIO(NamedTuple):
     """Everything that reading and writing the chunks of one opened array needs.
 
     Attributes:
@@ -135,7 +134,7 @@ def _task(
     if recorder is None:
         return partial(task, job)
     backend = job.io.backend
-    job = replace(job, io=replace(job.io, backend=watched(backend, recorder)))
+    job = replace(job, io=job.io._replace(backend=watched(backend, recorder)))
     return recorder.carry(first, partial(task, job), getattr(backend, "marker", None))
 
 
@@ -214,7 +213,7 @@ def _read_wave(job: ReadJob, wave: Wave) -> None:
 
 def load_encoded(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | None]:
     """Fetch the encoded chunks of a wave, all of their bytes, into host memory whatever the backend."""
-    return _load(replace(io, backend=_HOST), wave, parts, (None, ()))
+    return _load(io._replace(backend=_HOST), wave, parts, (None, ()))
 
 
 def _load(io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | None, Sequence[Part]]) -> list[Any]:

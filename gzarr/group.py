@@ -22,7 +22,7 @@ from gzarr.errors import (
 )
 from gzarr.info import Report, Tree
 from gzarr.keys import join_path, normalize_path
-from gzarr.metadata.documents import delete_node, members, move_node, read_node
+from gzarr.metadata.documents import delete_node, member_names, members, move_node, node_exists, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.node import Node, lies_within, same_objects
 from gzarr.notebook import Member, group_html
@@ -74,24 +74,25 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         self.create_array(name, data=value, overwrite=True, attributes=attributes, **keywords)
 
     def __delitem__(self, name: str) -> None:
-        """Delete an array or group with all that is in it. Raises: KeyError."""
+        """Delete an array or group with all that is in it, also one whose metadata are malformed. Raises: KeyError."""
         self.check_metadata_writable()
         path = self._member_path(name)
-        if read_node(self.store, path, self.metadata.zarr_format) is None:
+        if not node_exists(self.store, path, self.metadata.zarr_format):
             raise KeyError(f"{name!r} is not in {self.store_path}")
         delete_node(self.store, path)
 
+    # Names, as in zarr 2, are those of the nodes that are there. What one says is read when it is opened: a damaged
+    # member hides neither itself nor the others.
+
     def __iter__(self) -> Iterator[str]:
-        return (name for name, _ in self._members())
+        return member_names(self.store, self.path, self.metadata.zarr_format)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self._members())
+        return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
         try:
-            return (
-                isinstance(name, str) and read_node(self.store, self._path(name), self.metadata.zarr_format) is not None
-            )
+            return isinstance(name, str) and node_exists(self.store, self._path(name), self.metadata.zarr_format)
         except MetadataError:  # a name that no member can have
             return False
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from gzarr.errors import CodecError
 from gzarr.grid import Grid, chunk_shape
-from gzarr.keys import Coords, KeyEncoding
+from gzarr.keys import Coords, KeyEncoding, join_path
 from gzarr.shard import MISSING, Coder, assemble, decode_index, entry, slice_entry, split_index
 from gzarr.stages import stage
 from gzarr.storage.base import Buffer, Request, Store, host_view
@@ -112,6 +112,10 @@ class Names(NamedTuple):
 
     path: str
     keys: KeyEncoding
+
+    def key(self, coords: Coords) -> str:
+        """Key of a stored object."""
+        return join_path(self.path, self.keys.encode(coords))
 
 
 @dataclass(frozen=True, slots=True)

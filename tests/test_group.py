@@ -84,6 +84,22 @@ def test_mapping(root):
     assert list(gzarr.open(root.store)) == []
 
 
+def test_names_in_a_directory_are_listed_without_reading_a_document(root, tmp_path, monkeypatch):
+    gzarr.copy_store(root.store, gzarr.LocalStore(tmp_path))
+    (tmp_path / "nothing").mkdir()
+    (tmp_path / "a" / "below").mkdir()
+    opened = gzarr.open_group(tmp_path, mode="r", use_consolidated=False)
+    seen = gzarr.storage.synchronized(gzarr.storage.read_only(gzarr.LocalStore(tmp_path)), gzarr.ThreadSynchronizer())
+    view = gzarr.open_group(seen, mode="r", use_consolidated=False)
+    monkeypatch.setattr(gzarr.LocalStore, "get_one", None)
+    monkeypatch.setattr(gzarr.LocalStore, "get_many", None)
+    for group in (opened, view):
+        assert list(group) == ["a", "foo"]
+        assert len(group) == 2
+        assert "foo/bar/y" in group
+        assert "a/below" not in group
+
+
 def test_deleting(root):
     del root["foo/bar"]
     assert "foo/bar/y" not in root

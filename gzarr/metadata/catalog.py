@@ -132,6 +132,19 @@ class ConsolidatedStore(WrapperStore):
     # Documents are not read in these ways.
     get_pinned, get_versioned = WrapperStore.get_pinned, WrapperStore.get_versioned
 
+    def contains_many(self, keys: Sequence[str]) -> list[bool]:
+        """Whether there is an object with each key; of documents, whether the consolidated ones have it."""
+        ours = [self._serves(key) for key in keys]
+        documents = self._current() if any(ours) else None
+        if documents is None:
+            return self._store.contains_many(keys)
+        others = [key for key, is_ours in zip(keys, ours, strict=True) if not is_ours]
+        rest = iter(self._store.contains_many(others) if others else ())
+        return [
+            (self._inner(key) or "") in documents if is_ours else next(rest)
+            for key, is_ours in zip(keys, ours, strict=True)
+        ]
+
     def local_file(self, key: str) -> str | None:
         """Path of the file that holds exactly one object's bytes; of a document that is served, None."""
         return None if self._serves(key) else self._store.local_file(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from gzarr.changes import announce
@@ -17,6 +18,9 @@ from gzarr.storage.rules import DOCUMENTS
 
 #: Names of all documents that describe a node.
 NAMES = tuple(sorted(DOCUMENTS, reverse=True))
+
+#: Names of the documents one of which makes a node exist, by format.
+_MAKING: dict[ZarrFormat, tuple[str, ...]] = {2: (".zarray", ".zgroup"), 3: ("zarr.json",)}
 
 #: Members of a group whose documents are fetched in one request: across a network they arrive together.
 _MEMBERS_AT_ONCE = 256
@@ -33,6 +37,11 @@ def read_node(store: Store, path: str, zarr_format: ZarrFormat | None = None) ->
         if data is not None:
             return v3.parse_bytes(data, _what(store, key))
     return None if zarr_format == 3 else _read_v2(store, path)
+
+
+def node_exists(store: Store, path: str, zarr_format: ZarrFormat) -> bool:
+    """Whether there is an array or group at a path: whether it has its document, readable or not."""
+    return any(store.contains_many([join_path(path, name) for name in _MAKING[zarr_format]]))
 
 
 def _read_v2(store: Store, path: str) -> NodeMeta | None:
@@ -53,7 +62,7 @@ def _parse_v2(store: Store, path: str, found: tuple[Buffer | None, Buffer | None
     attributes = _attributes(attrs, _what(store, keys[2]))
     what = _what(store, keys[0] if array is not None else keys[1])
     if array is not None:
-        return v2.parse_array(parse_json(array, what), attributes, what)
+        return v2.parse_array_bytes(array, attributes, what)
     return v2.parse_group(parse_json(group or b"", what), attributes, what)
 
 
@@ -147,12 +156,23 @@ def codecs_in_errors(meta: ArrayMeta, store: Store, path: str) -> str:
     return f"{_what(store, join_path(path, '.zarray'))}: filters or compressor"
 
 
+def member_names(store: Store, path: str, zarr_format: ZarrFormat) -> Iterator[str]:
+    """Names of the nodes directly under a group, sorted; of those too whose documents cannot be read."""
+    making, prefix = _MAKING[zarr_format], f"{path}/" if path else ""
+    for names in _names_below(store, path):
+        found = iter(store.contains_many([f"{prefix}{name}/{document}" for name in names for document in making]))
+        yield from compress(names, map(any, zip(*[found] * len(making), strict=True)))
+
+
 def members(store: Store, path: str, zarr_format: ZarrFormat) -> Iterator[tuple[str, NodeMeta]]:
-    """The nodes directly under a group, sorted by name: (name, metadata)."""
+    """The nodes directly under a group, sorted by name: (name, metadata). Raises: MetadataError."""
+    for names in _names_below(store, path):
+        yield from _read_members(store, path, names, zarr_format)
+
+
+def _names_below(store: Store, path: str) -> Iterator[Sequence[str]]:
     names = store.list_dir(path)[1]
-    for start in range(0, len(names), _MEMBERS_AT_ONCE):
-        batch = names[start : start + _MEMBERS_AT_ONCE]
-        yield from _read_members(store, path, batch, zarr_format)
+    return (names[start : start + _MEMBERS_AT_ONCE] for start in range(0, len(names), _MEMBERS_AT_ONCE))
 
 
 def _read_members(

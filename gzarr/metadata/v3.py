@@ -58,7 +58,8 @@ def parse_bytes(data: Buffer, what: str) -> NodeMeta:
             pass  # raised again below, with the name of the document
         else:
             # The caller may change what these hold.
-            return replace(meta, attributes=deepcopy(meta.attributes), extra=deepcopy(meta.extra))
+            attributes = deepcopy(meta.attributes) if meta.attributes else {}
+            return replace(meta, attributes=attributes, extra=deepcopy(meta.extra) if meta.extra else {})
     return parse(parse_json(data, what), what)
 
 

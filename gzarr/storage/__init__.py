@@ -9,6 +9,7 @@ import re
 import reprlib
 from collections.abc import Mapping, MutableMapping
 from importlib import import_module
+from pathlib import PosixPath, WindowsPath
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from gzarr.errors import StoreError
@@ -116,13 +117,14 @@ def open_store(
         return MemoryStore(read_only=read_only), ""
     if isinstance(store_like, Store):
         return (_read_only_view(store_like) if read_only else store_like), ""
-    options = {**getattr(store_like, "options", {}), **(storage_options or {})} if _is_place(store_like) else {}
-    if storage_options and not _is_place(store_like):
+    is_place = isinstance(store_like, (str, os.PathLike))
+    options = {**getattr(store_like, "options", {}), **(storage_options or {})} if is_place else {}
+    if storage_options and not is_place:
         raise StoreError(f"storage_options go with a URL; a {type(store_like).__name__} was given")
-    brought = _brought(store_like, read_only)
+    brought = None if type(store_like) in _PLAIN else _brought(store_like, read_only)
     if brought is not None:
         return brought, ""
-    if _is_place(store_like):
+    if is_place:
         return _open_path(os.fsdecode(store_like), read_only, mode, options)
     if isinstance(store_like, MutableMapping):
         return MemoryStore(store_like, read_only), ""
@@ -134,9 +136,8 @@ def open_store(
 
 _read_only_view = read_only
 
-
-def _is_place(value: Any) -> bool:
-    return isinstance(value, (str, os.PathLike))
+#: Types of paths that no other library brings.
+_PLAIN = (str, PosixPath, WindowsPath)
 
 
 def _brought(value: Any, read_only: bool) -> Store | None:
@@ -202,6 +203,8 @@ def _is_n5(path: str) -> bool:
 
 def _split_n5(path: str) -> tuple[str | None, str]:
     """The part of a path that names an N5 container (None if no part does), and the path inside it."""
+    if ".n5" not in path.lower():
+        return None, ""
     parts = re.split(r"[/\\]" if os.name == "nt" else "/", path)
     for n, part in enumerate(parts, 1):
         if _is_n5(part):
@@ -214,6 +217,8 @@ def _split_archive(path: str, *, anything: bool) -> tuple[str | None, str]:
 
     A directory is none, whatever its name; with `anything`, a path without any ``.zip`` is one as a whole.
     """
+    if ".zip" not in path.lower():
+        return (path, "") if anything else (None, "")
     at = 0
     for segment in re.split(r"(?<=[/\\])" if os.name == "nt" else r"(?<=/)", path):
         at += len(segment)

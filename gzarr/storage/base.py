@@ -109,8 +109,8 @@ class Readable(Protocol):
 def reads_past(cls: type[Store], verb: str) -> bool:
     """Whether a subclass changes how objects are read, but not a verb that its base has for reading in another way.
 
-    verb: "opened", "get_pinned", "get_versioned", "local_file", "local_prefix". What the subclass does (decrypt, count,
-    keep) would then be passed by.
+    verb: "opened", "get_pinned", "get_versioned", "local_file", "local_prefix", "contains_many". What the subclass does
+        (decrypt, count, keep) would then be passed by.
     """
     owners = [next(i for i, base in enumerate(cls.__mro__) if name in vars(base)) for name in ("get_one", "get_many")]
     return all(verb not in vars(base) for base in cls.__mro__[: min(owners) + 1])
@@ -176,6 +176,10 @@ class Store(MutableMapping[str, Any]):
     def get_one(self, request: Request) -> Buffer | None:
         """Fetch one request."""
         return self.get_many((request,))[0]
+
+    def contains_many(self, keys: Sequence[str]) -> list[bool]:
+        """Whether there is an object with each key. For documents: stores that cannot look quicker fetch them."""
+        return [value is not None for value in self.get_many([Request(key) for key in keys])]
 
     def opened(self, key: str) -> Opened | None:
         """Open an object to read parts of it, all of one version; None if it is missing. Only if the store `opens`."""

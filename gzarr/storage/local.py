@@ -284,6 +284,21 @@ class LocalStore(Store):
         info = self._stat(key)
         return None if info is None else info.st_size
 
+    def contains_many(self, keys: Sequence[str]) -> list[bool]:
+        """Whether there is a file with each key; a subclass that reads in its own way is asked to."""
+        if reads_past(type(self), "contains_many"):
+            return super().contains_many(keys)
+        found = []
+        for key in keys:
+            path = self._path(key)
+            try:
+                found.append(stat.S_ISREG(os.stat(path).st_mode))
+            except _MISSING:
+                found.append(False)
+            except OSError as error:
+                raise self._failed("look at", path, error) from error
+        return found
+
     def generation(self, key: str) -> object | None:
         """What identifies a version of the file: inode, size, times of last change; None if it is missing."""
         info = self._stat(key)
@@ -335,23 +350,24 @@ class LocalStore(Store):
         return self._walk(prefix)
 
     def _walk(self, path: str) -> Iterator[str]:
-        for name, is_dir in self._scan(path):
-            key = f"{path}/{name}" if path else name
-            if is_dir:
-                yield from self._walk(key)
-            else:
-                yield key
+        prefix = f"{path}/" if path else ""
+        objects, paths = self._scan(path)
+        for name in objects:
+            yield prefix + name
+        for name in paths:
+            yield from self._walk(prefix + name)
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths)."""
         check_path(path)
-        entries = sorted(self._scan(path))
-        return [name for name, is_dir in entries if not is_dir], [name for name, is_dir in entries if is_dir]
+        objects, paths = self._scan(path)
+        return sorted(objects), sorted(paths)
 
-    def _scan(self, path: str) -> list[tuple[str, bool]]:
-        """(name, whether it is a directory) of everything in a directory that belongs to the store."""
+    def _scan(self, path: str) -> tuple[list[str], list[str]]:
+        """Names of the files and of the directories in a directory that belong to the store."""
         directory = self._prefix + path
-        found: list[tuple[str, bool]] = []
+        objects: list[str] = []
+        paths: list[str] = []
         try:
             with os.scandir(directory) as entries:
                 for entry in entries:
@@ -360,14 +376,14 @@ class LocalStore(Store):
                     if entry.is_dir():
                         # A link to a directory above would be walked without end.
                         if not (entry.is_symlink() and _leads_up(entry.path)):
-                            found.append((entry.name, True))
+                            paths.append(entry.name)
                     elif entry.is_file():
-                        found.append((entry.name, False))
+                        objects.append(entry.name)
         except _MISSING:
             pass
         except OSError as error:
             raise self._failed("list", directory, error) from error
-        return found
+        return objects, paths
 
     # -- writing -------------------------------------------------------------------------------------------------
 

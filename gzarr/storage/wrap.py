@@ -66,6 +66,11 @@ class WrapperStore(Store):
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         return self._store.get_many(requests)
 
+    def contains_many(self, keys: Sequence[str]) -> list[bool]:
+        if reads_past(type(self), "contains_many"):
+            return super().contains_many(keys)
+        return self._store.contains_many(keys)
+
     def opened(self, key: str) -> Opened | None:
         return self._store.opened(key)
 

@@ -42,6 +42,7 @@ def test_a_missing_key_reads_as_none(store: Store) -> None:
         assert store.get_many([request, request]) == [None, None]
         assert store.getsize(request.key) is None
         assert request.key not in store
+        assert store.contains_many([request.key, request.key]) == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -188,6 +189,13 @@ def test_a_batch_is_answered_in_order(store: Store) -> None:
     assert store.get_many(requests) == expected
     assert get_coalesced(store, requests) == expected
     assert store.get_many([]) == []
+
+
+def test_which_of_many_keys_are_there(store: Store) -> None:
+    fill(store, *TREE)
+    keys = ["none", *TREE, "a", "a/c/9", *TREE]
+    assert store.contains_many(keys) == [key in store for key in keys]
+    assert store.contains_many([]) == []
 
 
 def test_large_objects_are_read_whole_and_in_parts(store: Store) -> None:

@@ -15,15 +15,32 @@ from gzarr.codecs.spec import Codec
 from gzarr.cpu.backend import CpuBackend
 from gzarr.storage import MemoryStore
 
+FORMATS = pytest.mark.parametrize("zarr_format", [2, 3])
 
-def stored(fill: float = 0.0) -> MemoryStore:
+
+def stored(fill: float = 0.0, zarr_format: int = 3) -> MemoryStore:
     store = MemoryStore()
-    gzarr.create_array(store, shape=(4,), chunks=(2,), dtype="f8", fill_value=fill, compressors=None)
+    options = {"fill_value": fill, "compressors": None, "zarr_format": zarr_format}
+    gzarr.create_array(store, shape=(4,), chunks=(2,), dtype="f8", **options)
     return store
 
 
-def test_attributes_of_arrays_with_equal_documents_are_their_own() -> None:
-    one, two = stored(), stored()
+def test_equal_documents_of_format_2_are_parsed_once() -> None:
+    one, two = (gzarr.open_array(stored(zarr_format=2)).metadata for _ in range(2))
+    assert one == two
+    assert one.codecs is two.codecs
+
+
+def test_unknown_fields_of_equal_documents_of_format_2_are_their_own() -> None:
+    store = stored(zarr_format=2)
+    store[".zarray"] = json.dumps({**json.loads(store[".zarray"]), "more": [1]}).encode()
+    gzarr.open_array(store).metadata.extra["more"].append(2)
+    assert gzarr.open_array(store).metadata.extra == {"more": [1]}
+
+
+@FORMATS
+def test_attributes_of_arrays_with_equal_documents_are_their_own(zarr_format: int) -> None:
+    one, two = stored(zarr_format=zarr_format), stored(zarr_format=zarr_format)
     a, b = gzarr.open_array(one), gzarr.open_array(two)
     a.attrs["units"] = "m"
     a.attrs["list"] = [1]
@@ -33,11 +50,12 @@ def test_attributes_of_arrays_with_equal_documents_are_their_own() -> None:
     assert gzarr.open_array(one).attrs["list"] == [1]
 
 
-def test_equal_fill_values_with_other_bits_stay_apart() -> None:
-    plus, minus = gzarr.open_array(stored(0.0)), gzarr.open_array(stored(-0.0))
+@FORMATS
+def test_equal_fill_values_with_other_bits_stay_apart(zarr_format: int) -> None:
+    plus, minus = (gzarr.open_array(stored(fill, zarr_format)) for fill in (0.0, -0.0))
     assert not np.signbit(plus[...]).any()
     assert np.signbit(minus[...]).all()
-    assert not np.signbit(gzarr.open_array(stored(0.0))[...]).any()
+    assert not np.signbit(gzarr.open_array(stored(0.0, zarr_format))[...]).any()
 
 
 def test_a_view_with_another_fill_value_has_a_chain_of_its_own() -> None:

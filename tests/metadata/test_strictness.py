@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -382,10 +383,37 @@ def test_unknown_data_types_are_named_and_the_remedy_too(zarr_format: int, field
     assert "register_data_type" in message
 
 
-def test_groups_list_their_members_or_name_the_one_that_is_malformed() -> None:
-    store = MemoryStore({"zarr.json": b'{"zarr_format": 3, "node_type": "group"}', "a/zarr.json": b"{"})
-    root = gzarr.open_group(store, "r")
-    with pytest.raises(MetadataError, match=r"a/zarr\.json: not valid JSON"):
-        root["a"]
-    with pytest.raises(MetadataError, match=r"a/zarr\.json: not valid JSON"):
-        list(root)
+@pytest.mark.parametrize(
+    ("own", "damaged"),
+    [
+        ({"zarr.json": {"zarr_format": 3, "node_type": "group"}}, "zarr.json"),
+        ({".zgroup": {"zarr_format": 2}}, ".zarray"),
+        ({".zgroup": {"zarr_format": 2}}, ".zgroup"),
+    ],
+    ids=["v3", "v2 array", "v2 group"],
+)
+def test_a_malformed_member_is_listed_by_name_and_named_by_whatever_reads_it(own: dict, damaged: str) -> None:
+    store = MemoryStore({key: json.dumps(document).encode() for key, document in own.items()})
+    root = gzarr.open_group(store, "a")
+    root.create_group("b")
+    store[f"a/{damaged}"] = b"{"
+    assert list(root) == list(root.keys()) == ["a", "b"]
+    assert len(root) == 2
+    assert "a" in root
+    for use in (
+        lambda: root["a"],
+        lambda: root.get("a"),
+        lambda: list(root.items()),
+        lambda: list(root.values()),
+        root.members,
+        lambda: list(root.arrays()),
+        lambda: list(root.array_keys()),
+        lambda: list(root.group_keys()),
+        root.tree,
+        lambda: root.info,
+    ):
+        with pytest.raises(MetadataError, match=rf"^{store}: a/{re.escape(damaged)}: not valid JSON"):
+            use()
+    del root["a"]
+    assert list(root) == ["b"]
+    assert "a" not in root

@@ -281,6 +281,9 @@ def test_a_subclass_that_reads_in_its_own_way_is_not_passed_by(tmp_path: Path) -
         np.testing.assert_array_equal(array[7:9], model[7:9])
         np.testing.assert_array_equal(array[...], model)
         assert not store.opens
+    root = gzarr.open_group(Inverted(tmp_path / "z"), mode="w")
+    root.create_group("a")
+    assert list(root) == ["a"]
     assert Inverted(tmp_path).local_file("a") is None
     assert LocalStore(tmp_path).local_file("a") == str(tmp_path / "a")
 
