@@ -1,41 +1,108 @@
 """Locks on stored objects, for changing a part of an object: read it, modify it, write it back.
 
-The locks are a fixed table, and a name picks its lock by hash: nothing grows with the number of chunks, and two names
-that meet in one lock only wait for each other needlessly. Several names are locked in the order of the table, so
-callers with crossing sets of names cannot block each other. Nodes have a table of their own: who resizes an array holds
-its node while objects are locked, also by other threads that work for it. So have metadata documents: who holds a node
-rewrites its document and those above it, one at a time.
+A name has a lock as long as somebody holds it or waits for it: nothing grows with the number of chunks, and different
+names never wait for each other. Several names are locked in the order in which their locks were made, which is the same
+for all who wait for them, so callers with crossing sets of names cannot block each other. Nodes have a table of their
+own: who resizes an array holds its node while objects are locked, also by other threads that work for it. So have
+metadata documents: who holds a node rewrites its document and those above it, one at a time.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any
+from itertools import count
+from operator import attrgetter
 
-# A power of two, well above the number of threads that write at once: with 64 of them, two that name different objects
-# meet with a chance of one in a thousand each.
-_NLOCKS = 1024
 
-_locks: list[AbstractContextManager[Any]] = []
-_node_locks: list[AbstractContextManager[Any]] = []
-_document_locks: list[AbstractContextManager[Any]] = []
+class _Lock:
+    """The lock of one name.
+
+    Attributes:
+        lock: which one thread may take several times.
+        n_users: how many hold it or wait for it.
+        number: in the order in which locks were made.
+    """
+
+    __slots__ = ("lock", "n_users", "number")
+
+    def __init__(self, number: int) -> None:
+        self.lock = threading.RLock()
+        self.n_users = 0
+        self.number = number
+
+
+class _Table:
+    """The locks of all names that are held or waited for."""
+
+    def __init__(self) -> None:
+        self.locks: dict[Hashable, _Lock] = {}
+        # Collecting garbage may lock objects while a thread holds it.
+        self.guard = threading.RLock()
+        self.numbers = count()
+
+    def holding(self, names: Iterable[Hashable]) -> AbstractContextManager[None]:
+        """A context manager that holds the locks of some names."""
+        return _Held(self, set(names))
+
+
+class _Held(AbstractContextManager[None]):
+    """Some names, locked for one ``with`` statement."""
+
+    __slots__ = ("_held", "_names", "_table", "_wanted")
+
+    def __init__(self, table: _Table, names: set[Hashable]) -> None:
+        self._table = table
+        self._names = names
+        self._wanted: dict[Hashable, _Lock] = {}
+        self._held: list[_Lock] = []
+
+    def __enter__(self) -> None:
+        table, wanted = self._table, self._wanted
+        try:
+            with table.guard:
+                for name in self._names:
+                    lock = table.locks.get(name)
+                    if lock is None:
+                        lock = table.locks[name] = _Lock(next(table.numbers))
+                    lock.n_users += 1
+                    wanted[name] = lock
+            for lock in sorted(wanted.values(), key=_number):
+                lock.lock.acquire()
+                self._held.append(lock)
+        except BaseException:  # an interrupt while waiting must not leave the first ones locked
+            self.__exit__()
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        while self._held:
+            self._held.pop().lock.release()
+        table, wanted = self._table, self._wanted
+        with table.guard:
+            while wanted:
+                name, lock = wanted.popitem()
+                lock.n_users -= 1
+                if not lock.n_users:
+                    table.locks.pop(name, None)
+
+
+_number = attrgetter("number")
+_objects, _nodes, _documents = _Table(), _Table(), _Table()
 
 
 def _reset() -> None:
     """Start with fresh locks: in a forked child, the threads that held the old ones do not exist."""
-    for table in (_locks, _node_locks, _document_locks):
-        table[:] = [threading.RLock() for _ in range(_NLOCKS)]
+    global _objects, _nodes, _documents
+    _objects, _nodes, _documents = _Table(), _Table(), _Table()
 
 
-_reset()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset)
 
 
-def key_locks(names: Iterable[Hashable]) -> AbstractContextManager[Any]:
+def key_locks(names: Iterable[Hashable]) -> AbstractContextManager[None]:
     """Lock objects against read-modify-write by other threads of this process.
 
     The same thread may lock a name again while it holds it, but must not lock *further* names then: it should ask for
@@ -53,13 +120,10 @@ def key_locks(names: Iterable[Hashable]) -> AbstractContextManager[Any]:
         >>> with key_locks([("store", "c/0/0"), ("store", "c/0/1")]):
         ...     pass  # read, modify, write
     """
-    positions = {hash(name) % _NLOCKS for name in names}
-    if len(positions) == 1:
-        return _locks[positions.pop()]
-    return _Several([_locks[position] for position in sorted(positions)])
+    return _objects.holding(names)
 
 
-def node_lock(name: Hashable) -> AbstractContextManager[Any]:
+def node_lock(name: Hashable) -> AbstractContextManager[None]:
     """Lock the metadata of an array or group against read-modify-write by other threads of this process.
 
     Objects may be locked (`key_locks`) while a node is; a node must not be locked while objects or another node are.
@@ -69,10 +133,10 @@ def node_lock(name: Hashable) -> AbstractContextManager[Any]:
 
     Returns: a context manager that holds the lock; the same thread may lock the node again.
     """
-    return _node_locks[hash(name) % _NLOCKS]
+    return _nodes.holding((name,))
 
 
-def document_lock(name: Hashable) -> AbstractContextManager[Any]:
+def document_lock(name: Hashable) -> AbstractContextManager[None]:
     """Lock one metadata document while it is read, changed and stored; hold nothing else of this kind meanwhile.
 
     Args:
@@ -80,27 +144,4 @@ def document_lock(name: Hashable) -> AbstractContextManager[Any]:
 
     Returns: a context manager that holds the lock.
     """
-    return _document_locks[hash(name) % _NLOCKS]
-
-
-class _Several(AbstractContextManager[None]):
-    """Locks that are taken in the order given and released in reverse."""
-
-    __slots__ = ("_held", "_wanted")
-
-    def __init__(self, wanted: Sequence[AbstractContextManager[Any]]) -> None:
-        self._wanted = wanted
-        self._held: list[AbstractContextManager[Any]] = []
-
-    def __enter__(self) -> None:
-        try:
-            for lock in self._wanted:
-                lock.__enter__()
-                self._held.append(lock)
-        except BaseException:  # an interrupt while waiting must not leave the first ones locked
-            self.__exit__()
-            raise
-
-    def __exit__(self, *exc: object) -> None:
-        while self._held:
-            self._held.pop().__exit__(None, None, None)
+    return _documents.holding((name,))

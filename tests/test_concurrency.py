@@ -336,11 +336,8 @@ def test_attributes_and_appends_do_not_undo_each_other(store: Store) -> None:
     assert len(after.attrs) == 40
 
 
-def test_resizing_a_large_shard_does_not_wait_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pool's threads lock the shard while the caller holds the array: were it one table of locks, names that
-    meet by chance in one lock would block for ever. Here every name meets every other.
-    """
-    monkeypatch.setattr(locks, "_NLOCKS", 1)
+def test_resizing_a_large_shard_does_not_wait_for_itself() -> None:
+    """The pool's threads lock the shard while the caller holds the array."""
     array = gzarr.zeros(1 << 19, chunks=1 << 12, shards=1 << 19, dtype="i8")
     array[:] = 1
     with config.set(threading__max_workers=2):
@@ -349,9 +346,8 @@ def test_resizing_a_large_shard_does_not_wait_for_itself(monkeypatch: pytest.Mon
     assert array[:].sum() == 1000 + (1 << 18)
 
 
-def test_copies_between_arrays_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_between_arrays_do_not_wait_for_each_other() -> None:
     """Writing reads its value while objects are locked; two copies in opposite directions must both end."""
-    monkeypatch.setattr(locks, "_NLOCKS", 2)
     shape = (1 << 9, 1 << 9)
     one, two = (gzarr.create_array(shape=shape, chunks=(64, 512), dtype="i8", fill_value=n) for n in (1, 2))
     with config.set(threading__max_workers=4):

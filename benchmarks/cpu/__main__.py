@@ -29,7 +29,7 @@ def main() -> int:
     options = parsed()
     pythons = {"v3": sys.executable, **dict(each.split("=", 1) for each in options.python)}
     names = options.peers.split(",") if options.peers else list(LIBRARIES)
-    cache = Cache(options.cache.resolve(), scale_of(options))
+    cache = Cache(options.cache.resolve(), scale_of(options), options.written and options.written.resolve())
     if options.profile:
         return profile(options, pythons, cache)
     print(f"{'milliseconds (memory: MB)':48s}{''.join(f'{name:>12s}' for name in names)}  best/gzarr", flush=True)
@@ -61,6 +61,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--small", action="store_true", help="tiny arrays: tests the harness, measures nothing")
     parser.add_argument("--python", action="append", default=[], metavar="v2=PATH", help="Python of an environment")
     parser.add_argument("--cache", type=Path, default=ROOT / ".bench-cache", help="folder of the data")
+    parser.add_argument("--written", type=Path, help="folder to write to (default: that of the data)")
     parser.add_argument("--out", type=Path, help="write the result as JSON")
     parser.add_argument("--table", type=Path, help="replace the generated tables of a Markdown file")
     parser.add_argument("--profile", action="store_true", help="where gzarr's time goes, of the calling thread")

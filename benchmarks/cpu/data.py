@@ -125,10 +125,20 @@ def make_source(name: str, scale: Scale) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The folder with the sources (as .npy) and the datasets in every format."""
+    """The folder with the sources (as .npy) and the datasets in every format.
+
+    Attributes:
+        written: where the workloads write; ``root`` if that is None.
+    """
 
     root: Path
     scale: Scale
+    written: Path | None = None
+
+    @property
+    def scratch(self) -> Path:
+        """The folder that the workloads write to."""
+        return (self.written or self.root) / "gzarr-bench-written"
 
     @property
     def folder(self) -> Path:

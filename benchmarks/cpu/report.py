@@ -38,6 +38,8 @@ def about(result: Mapping[str, Any]) -> str:
     lines = [f"{', '.join(versions)}; Python {' and '.join(pythons)}; {where['cpu']}, {where['cores']} cores, "]
     lines[0] += f"{where['system']}, {where['date']}, load {where['load_at_start']} at the start"
     lines[0] += f" and {where['load_at_end'] or 'not recorded'} at the end. Medians of {result['rounds']} rounds."
+    if "written" in result:
+        lines[0] += f" Writes went to {result['written']}."
     if mean:
         lines.append(f"**Best peer / gzarr, geometric mean of all workloads: {mean:.2f}.**")
     return "\n\n".join(lines)

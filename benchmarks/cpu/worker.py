@@ -33,10 +33,10 @@ MOST_CALLS = 2000
 
 def main() -> None:
     """Answer until the pipe closes."""
-    library, cache, scale, *url = sys.argv[1:]
+    library, cache, written, scale, *url = sys.argv[1:]
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    worker = Worker(library, Cache(Path(cache), Scale(**json.loads(scale))), *url)
+    worker = Worker(library, Cache(Path(cache), Scale(**json.loads(scale)), Path(written)), *url)
     for line in sys.stdin:
         request = json.loads(line)
         try:
@@ -57,7 +57,7 @@ class Worker:
     def __init__(self, library: str, cache: Cache, url: str | None = None) -> None:
         self.library, self.cache, self.url = library, cache, url
         # By process: two runs may share a cache.
-        self.scratch = cache.folder / "written" / f"{library.replace(' ', '-')}-{os.getpid()}"
+        self.scratch = cache.scratch / f"{library.replace(' ', '-')}-{os.getpid()}"
         self.unmade: dict[str, str] = {}  # datasets that this library cannot store, and why
         self.bench: Bench | None = None
         self.task: Task | None = None
