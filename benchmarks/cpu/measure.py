@@ -49,7 +49,7 @@ def run(
     touched = [each for each in touched if each.chunks <= cache.scale.missing]
     measure_memory = MEMORY if not only else [each for each in MEMORY if "memory" in only]
     result: dict[str, Any] = {"machine": machine(), "scale": asdict(cache.scale), "rounds": rounds}
-    result["written"] = str(cache.written or "the folder of the data")
+    result["written"] = str(cache.written or "where the data are")
     cache.folder.mkdir(parents=True, exist_ok=True)
     with served(cache.folder) as url, running(names, pythons, cache, url) as runners:
         result["libraries"] = {r.library: r.about for r in runners}

@@ -192,9 +192,8 @@ def test_other_writes_go_the_usual_way(tmp_path: Path, watched: Watched) -> None
     array, _ = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path / "a"))
     before = watched.written
     array[...] = model.astype("i8")
-    array[::2] = 1
     array.vindex[[1, 30, 60], [2, 3, 4], 0] = 5
-    array[3] = 4
+    array[3, 4, 1] = 4
     assert watched.written == before
     with config.set({"cpu.native": False}):
         array[...] = 1
@@ -221,13 +220,32 @@ def test_stores_that_write_in_their_own_way_are_not_passed_by(tmp_path: Path, wa
     assert watched.written == 0
 
 
-def test_parts_of_chunks_are_laid_over_what_is_there(tmp_path: Path, watched: Watched) -> None:
-    array, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
-    before = watched.refused
+@pytest.mark.parametrize("name", [name for name in WRITTEN if "shards" not in name])
+def test_parts_of_chunks_are_laid_over_what_is_there(name: str, tmp_path: Path, watched: Watched) -> None:
+    array, model = stored(CHAINS[name], "<i4", LocalStore(tmp_path), missing=True)
+    before = watched.written
     array[7:, 5:] = model[7:, 5:] + 1000
     model[7:, 5:] += 1000
     same(array[...], model)
-    assert watched.refused == before + 6  # of 12 chunks, those of the first row and column
+    array[::3, 1::7] = 5
+    model[::3, 1::7] = 5
+    same(array[...], model)
+    array.oindex[[3, 69, 20, 3], :, [2, 0]] = np.arange(4 * 45 * 2).reshape(4, 45, 2).astype("i4")
+    index = np.ix_([3, 69, 20, 3], range(45), [2, 0])
+    model[index] = np.arange(4 * 45 * 2).reshape(4, 45, 2)
+    same(array[...], model)
+    assert (watched.written, watched.refused) == (before + 12 + 12 + 9, 0)
+
+
+def test_a_damaged_chunk_is_not_overwritten_in_part(tmp_path: Path) -> None:
+    array, model = stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
+    path = tmp_path / "a/b/c/3/2/0"
+    path.write_bytes(b"no frame")
+    with pytest.raises(gzarr.errors.ChunkError, match=r"chunk \(3, 2, 0\)"):
+        array[:69] = model[:69]
+    assert path.read_bytes() == b"no frame"
+    array[...] = model
+    same(array[...], model)
 
 
 # -- locks, versions, failures ---------------------------------------------------------------------------------------
@@ -418,7 +436,7 @@ def test_tables_of_writes_that_lie_are_refused_or_left(
 
 def test_writes_pass_under_sanitizers(sanitized: tuple[Path, str]) -> None:
     code = "import pytest; sys.exit(pytest.main(sys.argv[2:]))"
-    some = "lie or empty or (usual_path and False and 3 and (checksum or transposed or shards))"
+    some = "lie or empty or laid or (usual_path and False and 3 and (checksum or transposed or shards))"
     result = run_sanitized(sanitized, code, "-q", "-x", "-p", "no:cacheprovider", "-k", some, __file__)
     assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
     assert " passed" in result.stdout

@@ -3,8 +3,9 @@
  * Theory of operation. One call takes a run of the parts of a plan, which it knows by tables: for a box the spans of
  * each axis, whose product the parts are; for points, rows of the points of each chunk. Reading (read.c) finds the
  * bytes of every part's chunk (a file of its own, or a range of a shard), decodes them and copies what is wanted into
- * the result; a missing chunk gives the fill value. Writing (write.c) takes the parts that cover their chunks: gathers
- * each from the value, encodes it, and replaces the chunk's file or appends to a shard in memory. Everything that is
+ * the result; a missing chunk gives the fill value. Writing (write.c) lays every part over what is there of its chunk,
+ * unless the part covers that, encodes it, and replaces the chunk's file; or it appends whole chunks to a shard in
+ * memory. Everything that is
  * not plain success, whatever the reason, is left alone and reported: gzarr's Python path does such parts again, and it
  * alone knows how to say what is wrong.
  *
@@ -119,6 +120,18 @@ typedef struct {
     char *dst;
 } Copy;
 
+/* What a call reads with, from part to part. */
+typedef struct {
+    char *encoded, *decoded; /* max_encoded and nbytes bytes of the caller's scratch memory */
+    void *zstd;
+    int fd; /* of the shard; -1 before it is opened */
+    int64_t fd_size;
+    uint64_t taken, placed; /* bytes read of this part's chunk, bytes of the result that it is */
+    char path[MAX_PATH];
+} Reader;
+
+typedef enum { FOUND, ABSENT, ODD } Found;
+
 /* What a call has done. */
 typedef struct {
     int64_t left;           /* parts */
@@ -155,6 +168,8 @@ bool make_path(const Call *call, const int64_t *coords, char *path);
 bool find_entry(const Call *call, const int64_t *coords, uint64_t *at);
 
 /* read.c, write.c: parts `first` to `first + n` of the call; what became of each is put into `status`. */
+Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *reader, char **chunk);
+void close_reader(Reader *reader);
 bool has_decoder(const Job *job);
 bool has_encoder(const Job *job);
 Done read_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch);

@@ -135,7 +135,7 @@ static PyObject *loop_write(PyObject *module, PyObject *args) {
     const int64_t n = b[STATUS].len;
     const bool sharded = b[SHARD].buf != NULL;
     bool sound = b[JOB].len == sizeof(Job) && b[ENCODER].len == sizeof(Encoder) && b[WINDOW].len == sizeof(Window) &&
-                 job_is_sound(job) && job->npoints < 0 && encoder_is_sound(b[ENCODER].buf, job) &&
+                 job_is_sound(job) && has_decoder(job) && job->npoints < 0 && encoder_is_sound(b[ENCODER].buf, job) &&
                  b[FILL].len == job->itemsize && b[SCRATCH].len >= job->max_encoded + job->nbytes;
     sound = sound && (sharded ? b[INDEX].buf && position >= 0 && position <= b[SHARD].len : b[INODES].len == n * WORD);
     Call call = {

@@ -9,20 +9,6 @@
 
 static const int64_t BLOSC_HEADER = 16;
 
-/* What a call uses from part to part. */
-typedef struct {
-    char *encoded, *decoded; /* max_encoded and nbytes bytes of the caller's scratch memory */
-    void *zstd;
-    int fd; /* of the shard */
-    int64_t fd_size;
-    uint64_t taken, placed; /* bytes read of this part's chunk, bytes of the result that it is */
-    char path[MAX_PATH];
-} State;
-
-/* -- where the bytes are --------------------------------------------------------------------------------------- */
-
-typedef enum { FOUND, ABSENT, ODD } Found;
-
 static bool read_exactly(int fd, char *to, int64_t n, int64_t at) {
     while (n) {
         const ssize_t got = pread(fd, to, (size_t)(n < (1 << 28) ? n : 1 << 28), (off_t)at);
@@ -46,34 +32,34 @@ static int open_regular(const char *path, int64_t *size) {
 }
 
 /* Read what is stored of a chunk, into `into` if that is given, else into the encoded buffer. */
-static Found take(const Job *job, int fd, int64_t start, int64_t size, char *into, State *state, char **data) {
+static Found take(const Job *job, int fd, int64_t start, int64_t size, char *into, Reader *reader, char **data) {
     const bool fits = job->codec == PLAIN ? size == job->nbytes + CHECKSUM * job->checksum : size <= job->max_encoded;
     if (!fits) return ODD;
-    *data = into ? into : state->encoded;
-    state->taken = (uint64_t)size;
+    *data = into ? into : reader->encoded;
+    reader->taken = (uint64_t)size;
     return read_exactly(fd, *data, size, start) ? FOUND : ODD;
 }
 
-static Found fetch_file(const Call *call, const int64_t *coords, char *into, State *state, char **data, int64_t *size) {
-    if (!make_path(call, coords, state->path)) return ODD;
-    const int fd = open_regular(state->path, size);
+static Found fetch_file(const Call *call, const int64_t *coords, char *into, Reader *reader, char **data, int64_t *size) {
+    if (!make_path(call, coords, reader->path)) return ODD;
+    const int fd = open_regular(reader->path, size);
     if (fd < 0) return fd == -1 ? ABSENT : ODD;
-    const Found found = take(call->job, fd, 0, *size, into, state, data);
+    const Found found = take(call->job, fd, 0, *size, into, reader, data);
     close(fd);
     return found;
 }
 
-static Found fetch_entry(const Call *call, const int64_t *coords, char *into, State *state, char **data, int64_t *size) {
+static Found fetch_entry(const Call *call, const int64_t *coords, char *into, Reader *reader, char **data, int64_t *size) {
     if (!call->index) return ABSENT;
     uint64_t at;
     if (!find_entry(call, coords, &at)) return ODD;
     const uint64_t start = call->index[2 * at], length = call->index[2 * at + 1];
     if (start == MISSING) return ABSENT;
-    if (state->fd == -1) state->fd = open_regular(call->path, &state->fd_size);
-    if (state->fd < 0) return ODD;
-    if (start > (uint64_t)state->fd_size || length > (uint64_t)state->fd_size - start) return ODD;
+    if (reader->fd == -1) reader->fd = open_regular(call->path, &reader->fd_size);
+    if (reader->fd < 0) return ODD;
+    if (start > (uint64_t)reader->fd_size || length > (uint64_t)reader->fd_size - start) return ODD;
     *size = (int64_t)length;
-    return take(call->job, state->fd, (int64_t)start, *size, into, state, data);
+    return take(call->job, reader->fd, (int64_t)start, *size, into, reader, data);
 }
 
 /* -- decoding -------------------------------------------------------------------------------------------------- */
@@ -92,16 +78,16 @@ static bool frame_is_plain(const char *data, size_t size, int64_t nbytes) {
 }
 
 /* Decode a chunk to exactly its size. False for anything that the Python path should look at. */
-static bool decode(const Job *job, const char *data, int64_t size, char *to, State *state) {
+static bool decode(const Job *job, const char *data, int64_t size, char *to, Reader *reader) {
     switch (job->codec) {
         case BLOSC:
             if (size < BLOSC_HEADER || number(data + 4) != job->nbytes || number(data + 12) != size) return false;
             return lib.blosc_decompress_ctx(data, to, (size_t)job->nbytes, 1) == job->nbytes;
         case ZSTD:
             if (!frame_is_plain(data, (size_t)size, job->nbytes)) return false;
-            if (!state->zstd && !(state->zstd = lib.ZSTD_createDCtx())) return false;
+            if (!reader->zstd && !(reader->zstd = lib.ZSTD_createDCtx())) return false;
             /* an error is a size that no chunk has */
-            return lib.ZSTD_decompressDCtx(state->zstd, to, (size_t)job->nbytes, data, (size_t)size) ==
+            return lib.ZSTD_decompressDCtx(reader->zstd, to, (size_t)job->nbytes, data, (size_t)size) ==
                    (size_t)job->nbytes;
         case LZ4:
             if (size < LZ4_HEADER || number(data) != job->nbytes) return false;
@@ -114,12 +100,12 @@ static bool decode(const Job *job, const char *data, int64_t size, char *to, Sta
 /* -- one part -------------------------------------------------------------------------------------------------- */
 
 /* Fetch and decode a chunk. into: where it fills one run of the result, or NULL. Returns where it is in *chunk. */
-static Found load(const Call *call, const int64_t *coords, char *into, State *state, char **chunk) {
+Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *reader, char **chunk) {
     const Job *job = call->job;
     const bool plain = job->codec == PLAIN;
     int64_t size = 0;
     char *data = NULL, *direct = plain && !job->checksum ? into : NULL;
-    const Found found = (call->sharded ? fetch_entry : fetch_file)(call, coords, direct, state, &data, &size);
+    const Found found = (call->sharded ? fetch_entry : fetch_file)(call, coords, direct, reader, &data, &size);
     if (found != FOUND) return found;
     if (job->checksum) {
         size -= CHECKSUM;
@@ -127,8 +113,8 @@ static Found load(const Call *call, const int64_t *coords, char *into, State *st
     }
     *chunk = data;
     if (!plain) {
-        *chunk = into ? into : state->decoded;
-        if (!decode(job, data, size, *chunk, state)) return ODD;
+        *chunk = into ? into : reader->decoded;
+        if (!decode(job, data, size, *chunk, reader)) return ODD;
     }
     if (job->swap) swap_bytes(*chunk, job->nbytes, job->swap);
     return FOUND;
@@ -152,24 +138,24 @@ static bool copy_points(const Call *call, int64_t first, int64_t last, const cha
     return true;
 }
 
-static int do_box(const Call *call, int64_t part, State *state) {
+static int do_box(const Call *call, int64_t part, Reader *reader) {
     const Job *job = call->job;
     Copy copy = {.run = job->itemsize, .dst = (char *)(intptr_t)job->out};
     int64_t coords[MAX_NDIM];
-    state->placed = (uint64_t)job->itemsize;
+    reader->placed = (uint64_t)job->itemsize;
     for (int64_t a = job->ndim - 1; a >= 0; a--) {
         const int64_t n = call->window->n[a];
         const Span *span = call->spans + call->window->first[a] + part % n;
         part /= n;
         coords[a] = span->chunk;
-        state->placed *= (uint64_t)span->count;
+        reader->placed *= (uint64_t)span->count;
         if (!add_axis(call, span, (int)a, &copy)) return LEFT;
     }
     Copy whole = copy;
     simplify(&whole, false);
     const bool fills = !whole.n && whole.run == job->nbytes;
     char *chunk = NULL;
-    switch (load(call, coords, fills ? whole.dst : NULL, state, &chunk)) {
+    switch (load_chunk(call, coords, fills ? whole.dst : NULL, reader, &chunk)) {
         case FOUND:
             if (chunk != whole.dst)
                 copy_axes(whole.axis, whole.n, whole.dst, chunk + whole.src_start, whole.run, whole.run);
@@ -183,31 +169,35 @@ static int do_box(const Call *call, int64_t part, State *state) {
     }
 }
 
-static int do_points(const Call *call, int64_t row, State *state) {
+static int do_points(const Call *call, int64_t row, Reader *reader) {
     const Job *job = call->job;
     const int64_t first = call->starts[row], last = call->starts[row + 1];
     if (first < 0 || last < first || last > job->npoints) return LEFT;
     char *chunk = NULL;
-    state->placed = (uint64_t)(last - first) * (uint64_t)job->itemsize;
-    const Found found = load(call, call->rows + row * job->ndim, NULL, state, &chunk);
+    reader->placed = (uint64_t)(last - first) * (uint64_t)job->itemsize;
+    const Found found = load_chunk(call, call->rows + row * job->ndim, NULL, reader, &chunk);
     if (found == ODD) return LEFT;
     return copy_points(call, first, last, found == ABSENT ? NULL : chunk) ? DONE : LEFT;
 }
 
+void close_reader(Reader *reader) {
+    if (reader->fd >= 0) close(reader->fd);
+    if (reader->zstd) lib.ZSTD_freeDCtx(reader->zstd);
+}
+
 Done read_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch) {
-    int (*const do_one)(const Call *, int64_t, State *) = call->job->npoints < 0 ? do_box : do_points;
-    State state = {.encoded = scratch, .decoded = scratch + call->job->max_encoded, .fd = -1};
+    int (*const do_one)(const Call *, int64_t, Reader *) = call->job->npoints < 0 ? do_box : do_points;
+    Reader reader = {.encoded = scratch, .decoded = scratch + call->job->max_encoded, .fd = -1};
     Done done = {0};
     for (int64_t i = 0; i < n; i++) {
-        state.taken = 0;
-        status[i] = (char)do_one(call, first + i, &state);
+        reader.taken = 0;
+        status[i] = (char)do_one(call, first + i, &reader);
         if (status[i] == DONE)
-            done.taken += state.taken, done.placed += state.placed;
+            done.taken += reader.taken, done.placed += reader.placed;
         else
             done.left++;
     }
-    if (state.fd >= 0) close(state.fd);
-    if (state.zstd) lib.ZSTD_freeDCtx(state.zstd);
+    close_reader(&reader);
     return done;
 }
 

@@ -15,37 +15,43 @@ enum { ATTEMPTS = 5 };
 
 /* What a call uses from part to part. */
 typedef struct {
-    char *gathered, *encoded; /* nbytes + CHECKSUM and max_encoded bytes of the caller's scratch memory */
+    Reader reader; /* of old contents; what is new is made in the same scratch memory */
     void *zstd;
     char path[MAX_PATH], temporary[MAX_PATH];
 } State;
 
+/* What is written of a chunk. */
+typedef struct {
+    int64_t coords[MAX_NDIM];
+    Copy copy;     /* from the value, at copy.dst, into the chunk, from byte copy.src_start on */
+    bool covers;   /* all of the chunk that lies in the array */
+    bool padded;   /* and there is more of it */
+} Piece;
+
 /* -- gathering ------------------------------------------------------------------------------------------------- */
 
-/* The copy of a part's values into its chunk, and the chunk's coordinates. False unless it covers the chunk.
- * padded: whether the chunk has elements outside of the array. */
-static bool plan_copy(const Call *call, const Encoder *encoder, int64_t part, int64_t *coords, Copy *copy,
-                      bool *padded) {
+/* Find out what is written of a part's chunk. False if it leaves the chunk or the value. */
+static bool plan_piece(const Call *call, const Encoder *encoder, int64_t part, Piece *piece) {
     const Job *job = call->job;
     Copy found = {.run = job->itemsize, .dst = (char *)(intptr_t)job->out};
-    *padded = false;
+    piece->covers = true;
+    piece->padded = false;
     for (int64_t a = job->ndim - 1; a >= 0; a--) {
         const int64_t n = call->window->n[a], length = job->chunk_shape[a];
         const Span *span = call->spans + call->window->first[a] + part % n;
         part /= n;
-        coords[a] = span->chunk;
-        if (span->in_list >= 0 || span->in_start || (span->count > 1 && span->in_step != 1)) return false;
-        if (span->count != length) {
-            if (span->chunk < 0 || span->chunk > encoder->extent[a] / length) return false;
-            if (span->count != encoder->extent[a] - span->chunk * length) return false;
-            *padded = true;
-        }
+        piece->coords[a] = span->chunk;
+        if (span->chunk < 0 || span->chunk > encoder->extent[a] / length) return false;
+        const int64_t left = encoder->extent[a] - span->chunk * length;
+        const bool runs = span->in_list < 0 && !span->in_start && (span->count == 1 || span->in_step == 1);
+        piece->covers = piece->covers && runs && span->count == (left < length ? left : length);
+        piece->padded = piece->padded || left < length;
         if (!add_axis(call, span, (int)a, &found)) return false;
     }
-    *copy = (Copy){.n = found.n, .run = found.run, .dst = found.dst};
+    piece->copy = (Copy){.n = found.n, .run = found.run, .src_start = found.src_start, .dst = found.dst};
     for (int i = 0; i < found.n; i++) { /* the other way round: from the array to the chunk */
         const Axis *axis = &found.axis[i];
-        copy->axis[i] = (Axis){.n = axis->n, .src = axis->dst, .dst = axis->src, .in = axis->out};
+        piece->copy.axis[i] = (Axis){.n = axis->n, .src = axis->dst, .dst = axis->src, .in = axis->out, .out = axis->in};
     }
     return true;
 }
@@ -58,21 +64,32 @@ static bool is_empty(const Call *call, const char *chunk) {
     return !memcmp(chunk + size, chunk, nbytes - size);
 }
 
-/* A chunk as it is to be encoded: in the value itself if it lies there as it should, else in `to`. */
-static const char *gather(const Call *call, const Copy *copy, bool padded, char *to) {
-    const Job *job = call->job;
-    Copy simple = *copy;
-    simplify(&simple, false);
-    if (!simple.n && simple.run == job->nbytes) return simple.dst;
-    if (padded) { /* one element, then what there is again and again */
-        memcpy(to, call->fill, (size_t)job->itemsize);
-        for (int64_t done = job->itemsize; done < job->nbytes;) {
-            const int64_t more = job->nbytes - done < done ? job->nbytes - done : done;
-            memcpy(to + done, to, (size_t)more);
-            done += more;
-        }
+static void fill_chunk(const Call *call, char *to) {
+    const int64_t nbytes = call->job->nbytes;
+    memcpy(to, call->fill, (size_t)call->job->itemsize); /* one element, then what there is again and again */
+    for (int64_t done = call->job->itemsize; done < nbytes;) {
+        const int64_t more = nbytes - done < done ? nbytes - done : done;
+        memcpy(to + done, to, (size_t)more);
+        done += more;
     }
-    copy_axes(simple.axis, simple.n, to, simple.dst, simple.run, simple.run);
+}
+
+/* A chunk as it is to be encoded: in the value itself if it lies there as it should, else in `to`. NULL if what is
+ * there already cannot be read. */
+static const char *gather(const Call *call, const Piece *piece, char *to, State *state) {
+    const Job *job = call->job;
+    Copy copy = piece->copy;
+    simplify(&copy, false);
+    if (piece->covers && !copy.n && copy.run == job->nbytes) return copy.dst;
+    Found old = ABSENT;
+    if (!piece->covers) {
+        char *chunk = NULL;
+        old = load_chunk(call, piece->coords, to, &state->reader, &chunk);
+        if (old == ODD) return NULL;
+        if (old == FOUND && chunk != to) memcpy(to, chunk, (size_t)job->nbytes);
+    }
+    if (old == ABSENT && (piece->padded || !piece->covers)) fill_chunk(call, to);
+    copy_axes(copy.axis, copy.n, to + copy.src_start, copy.dst, copy.run, copy.run);
     return to;
 }
 
@@ -163,30 +180,32 @@ static bool replace_file(Sink *sink, int64_t number, const char *data, int64_t s
 
 /* Where a part's chunk is to be encoded; NULL if there is no room. In a shard that is behind those before it. */
 static char *room_for(const Job *job, const Sink *sink, State *state) {
-    if (!sink->shard) return state->encoded;
+    if (!sink->shard) return state->reader.encoded;
     return sink->capacity - sink->position >= job->max_encoded ? sink->shard + sink->position : NULL;
 }
 
 static int write_one(const Call *call, Sink *sink, int64_t part, int64_t number, Done *done, State *state) {
     const Job *job = call->job;
-    int64_t coords[MAX_NDIM];
     uint64_t entry = 0, inode = 0;
-    Copy copy;
-    bool padded;
-    if (!plan_copy(call, sink->encoder, part, coords, &copy, &padded)) return LEFT;
-    if (sink->shard ? !find_entry(call, coords, &entry) : !make_path(call, coords, state->path)) return LEFT;
+    Piece piece;
+    if (!plan_piece(call, sink->encoder, part, &piece)) return LEFT;
+    if (sink->shard && (!piece.covers || !find_entry(call, piece.coords, &entry))) return LEFT;
+    if (!sink->shard && !make_path(call, piece.coords, state->path)) return LEFT;
     char *to = room_for(job, sink, state);
     if (!to) return LEFT;
-    /* What is not compressed is gathered where it is to be. */
-    const bool plain = job->codec == PLAIN;
-    char *where = plain ? to : state->gathered;
-    const char *data = gather(call, &copy, padded, where);
+    /* What is not compressed is gathered where it is to be; what is merged with old contents is not, as these are read
+     * by the same memory. */
+    const bool plain = job->codec == PLAIN && piece.covers;
+    char *where = plain ? to : state->reader.decoded;
+    const char *data = gather(call, &piece, where, state);
+    if (!data) return LEFT;
     if (!sink->encoder->keep_empty && is_empty(call, data)) return EMPTY;
-    const bool moves = job->swap || (plain && (job->checksum || sink->shard));
+    const bool moves = job->swap || (job->codec == PLAIN && (job->checksum || sink->shard));
+    if (job->codec == PLAIN && moves && where != to) where = to;
     if (data != where && moves) data = memcpy(where, data, (size_t)job->nbytes);
     if (job->swap) swap_bytes(where, job->nbytes, job->swap);
     int64_t size = job->nbytes;
-    if (!plain) {
+    if (job->codec != PLAIN) {
         if (!(size = encode(job, sink->encoder, data, to, state))) return LEFT;
         data = to;
     }
@@ -209,12 +228,13 @@ static int write_one(const Call *call, Sink *sink, int64_t part, int64_t number,
 }
 
 Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch) {
-    State state = {.gathered = scratch, .encoded = scratch + call->job->nbytes};
+    State state = {.reader = {.encoded = scratch, .decoded = scratch + call->job->max_encoded, .fd = -1}};
     Done done = {0};
     for (int64_t i = 0; i < n; i++) {
         status[i] = (char)write_one(call, sink, first + i, i, &done, &state);
         done.left += status[i] == LEFT;
     }
+    close_reader(&state.reader);
     if (state.zstd) lib.ZSTD_freeCCtx(state.zstd);
     return done;
 }
