@@ -48,12 +48,14 @@ class Work(NamedTuple):
         part_nbytes: decoded bytes taken from or put into a chunk, on average.
         wave_nchunks: chunks of one wave, if there are as many.
         unlocked: whether a wave runs without the interpreter's lock, so that threads pay whatever a chunk takes.
+        waits: whether a wave waits for a server, so that more threads than processors pay.
     """
 
     nchunks: int
     part_nbytes: int
     wave_nchunks: int
     unlocked: bool = False
+    waits: bool = False
 
 
 class Chain(NamedTuple):

@@ -41,7 +41,7 @@ MAX_RETRIES = 100
 
 #: Decoded bytes that a wave may hold where a store takes many requests at once: what waiting for a server costs is
 #: shared by the requests of a wave, while the cache that smaller waves are made for is of no use to it.
-WAITING_WAVE_NBYTES = 1 << 27
+WAITING_WAVE_NBYTES = 1 << 26
 
 _SINGLE = Work(1, 0, 1)
 _HOST = CpuBackend()
@@ -146,7 +146,8 @@ def _waves_and_work(io: ArrayIO, plan: Plan, nparts: int, value: Array) -> tuple
     limit = min(max(io.backend.wave_nbytes // nbytes, 1), io.backend.wave_nchunks)
     limit = max(limit, min(io.store.concurrency, WAITING_WAVE_NBYTES // nbytes))
     itemsize = value.dtype.itemsize if hasattr(value, "dtype") else 1
-    return _waves(io, plan, limit), Work(nparts, math.prod(plan.shape) * itemsize // max(nparts, 1), limit)
+    part_nbytes = math.prod(plan.shape) * itemsize // max(nparts, 1)
+    return _waves(io, plan, limit), Work(nparts, part_nbytes, limit, waits=io.store.concurrency > 1)
 
 
 def _waves(io: ArrayIO, plan: Plan, limit: int) -> Iterator[Wave]:

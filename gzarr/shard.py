@@ -74,7 +74,7 @@ def split_index(shard: memoryview, index_nbytes: int, location: Literal["start",
 
 def assemble(
     entries: Sequence[Buffer | None], counts: tuple[int, ...], coder: Coder, location: Literal["start", "end"]
-) -> bytearray | None:
+) -> bytes | None:
     """Make a shard of encoded chunks, which lie in it in the order given.
 
     entries: for every chunk, in C order, its bytes; None where it is missing.
@@ -95,11 +95,7 @@ def assemble(
         index_nbytes = host_view(coder.encode([index.reshape(*counts, 2)])[0]).nbytes
         index[index[:, 0] != MISSING, 0] += np.uint64(index_nbytes)
         head = coder.encode([index.reshape(*counts, 2)])[0]
-    shard = bytearray(head)
-    for item in entries:
-        if item is not None:
-            shard += host_view(item)
+    tail: Buffer = b""
     if location == "end":
-        # as a view: NumPy would take "+=" of an array for an element-wise sum
-        shard += host_view(coder.encode([index.reshape(*counts, 2)])[0])
-    return shard
+        tail = coder.encode([index.reshape(*counts, 2)])[0]
+    return b"".join(host_view(item) for item in (head, *entries, tail) if item is not None)

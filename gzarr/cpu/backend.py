@@ -35,6 +35,8 @@ from gzarr.storage.base import Buffer, Store
 
 #: Asking the system takes 10 us.
 _N_CPUS = os.cpu_count() or 1
+#: While one wave waits for its server, another is decoded: 64 chunks of 4 MB from 20 ms away take 0.8 times as long.
+_THREADS_A_CPU_WAITING = 2
 #: From so many bytes of a chunk on, decoding it takes long enough for threads to pay.
 THREADED_PART_NBYTES = 1 << 18
 #: Smaller ones are timed: threads pay if a chunk takes so many seconds. Below that the time is the interpreter's, whose
@@ -174,7 +176,7 @@ class CpuBackend:
             for wave in waves:
                 task(wave)
             return
-        n_threads = thread_count() if work.nchunks > 1 else 1
+        n_threads = thread_count(waits=work.waits) if work.nchunks > 1 else 1
         if n_threads > 1 and work.part_nbytes < THREADED_PART_NBYTES and not _takes_long(task, waves, work):
             n_threads = 1
         if n_threads > 1:
@@ -205,9 +207,9 @@ def _downloaded(value: Any) -> np.ndarray[Any, Any]:
     raise TypeError(f"a value of type {type(value).__name__} lies in GPU memory: copy it into a NumPy array first")
 
 
-def thread_count() -> int:
-    """Number of threads that decode at once."""
-    return int(config.get("threading.max_workers") or _N_CPUS)
+def thread_count(*, waits: bool = False) -> int:
+    """Number of threads that decode at once. waits: whether they wait for a server in between."""
+    return int(config.get("threading.max_workers") or _N_CPUS * (_THREADS_A_CPU_WAITING if waits else 1))
 
 
 def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:

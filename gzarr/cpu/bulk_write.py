@@ -218,4 +218,6 @@ def _suits(direct: Direct, layout: Layout, plan: BoxPlan, value: Any) -> bool:
         level, _ = layout.blank_index((0,) * len(layout.grid))
         if not layout.is_flat or level.order is not None or prod(level.counts) * direct.nbytes > _MAX_SHARD_NBYTES:
             return False
+        # No shard can be covered whole by fewer chunks than one has, but one at an edge of the array.
+        return plan.nparts >= prod(min(n, axis.nchunks) for n, axis in zip(level.counts, layout.grid, strict=True))
     return True

@@ -6,10 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* What Blosc may need besides the data (BLOSC_MAX_OVERHEAD); parameters of ZSTD_CCtx_setParameter. */
 enum { BLOSC_OVERHEAD = 16, ZSTD_LEVEL = 100, ZSTD_CHECKSUM = 201 };
+/* Runs of so many bytes are written from where they lie, so many at once. */
+enum { MIN_RUN = 1024, MAX_RUNS = 256 };
 /* How often a directory that another thread has removed is made again. */
 enum { ATTEMPTS = 5 };
 
@@ -163,12 +166,26 @@ static int open_temporary(const Sink *sink, int64_t number, State *state) {
     return -1;
 }
 
-/* Replace a chunk's file: whatever fails, the old one stays and no temporary one does. */
-static bool replace_file(Sink *sink, int64_t number, const char *data, int64_t size, uint64_t *inode, State *state) {
+/* Write runs that lie apart: a copy less than gathering them. */
+static bool write_runs(int fd, const Copy *copy) {
+    const Axis *axis = &copy->axis[0];
+    struct iovec runs[MAX_RUNS];
+    for (int64_t i = 0; i < axis->n;) {
+        int n = 0;
+        for (; n < MAX_RUNS && i < axis->n; n++, i++)
+            runs[n] = (struct iovec){.iov_base = copy->dst + i * axis->src, .iov_len = (size_t)copy->run};
+        if (writev(fd, runs, n) != (ssize_t)(n * copy->run)) return false;
+    }
+    return true;
+}
+
+/* Replace a chunk's file: whatever fails, the old one stays and no temporary one does. runs: instead of data. */
+static bool replace_file(Sink *sink, int64_t number, const char *data, int64_t size, const Copy *runs, uint64_t *inode,
+                         State *state) {
     const int fd = open_temporary(sink, number, state);
     if (fd < 0) return false;
     struct stat info;
-    bool done = write_exactly(fd, data, size) && !fstat(fd, &info);
+    bool done = (runs ? write_runs(fd, runs) : write_exactly(fd, data, size)) && !fstat(fd, &info);
     if (done) *inode = (uint64_t)info.st_ino;
     done = !close(fd) && done;
     done = done && !rename(state->temporary, state->path);
@@ -184,6 +201,18 @@ static char *room_for(const Job *job, const Sink *sink, State *state) {
     return sink->capacity - sink->position >= job->max_encoded ? sink->shard + sink->position : NULL;
 }
 
+/* Whether a whole chunk that is stored as it is lies in the value as long runs, and surely is not empty. The piece's
+ * copy is then simple. */
+static bool lies_in_runs(const Call *call, const Encoder *encoder, Piece *piece) {
+    Copy copy = piece->copy;
+    simplify(&copy, false);
+    if (copy.n != 1 || copy.axis[0].in || copy.axis[0].out || copy.run < MIN_RUN) return false;
+    if (copy.axis[0].n * copy.run != call->job->nbytes || copy.axis[0].dst != copy.run) return false;
+    if (!encoder->keep_empty && !memcmp(copy.dst, call->fill, (size_t)call->job->itemsize)) return false;
+    piece->copy = copy;
+    return true;
+}
+
 static int write_one(const Call *call, Sink *sink, int64_t part, int64_t number, Done *done, State *state) {
     const Job *job = call->job;
     uint64_t entry = 0, inode = 0;
@@ -195,12 +224,19 @@ static int write_one(const Call *call, Sink *sink, int64_t part, int64_t number,
     if (!to) return LEFT;
     /* What is not compressed is gathered where it is to be; what is merged with old contents is not, as these are read
      * by the same memory. */
+    const bool moves = job->swap || (job->codec == PLAIN && (job->checksum || sink->shard));
+    if (job->codec == PLAIN && !moves && piece.covers && !piece.padded && lies_in_runs(call, sink->encoder, &piece)) {
+        if (!replace_file(sink, part, NULL, 0, &piece.copy, &inode, state)) return LEFT;
+        sink->inodes[number] = inode;
+        done->taken += (uint64_t)job->nbytes;
+        done->placed += (uint64_t)job->nbytes;
+        return DONE;
+    }
     const bool plain = job->codec == PLAIN && piece.covers;
     char *where = plain ? to : state->reader.decoded;
     const char *data = gather(call, &piece, where, state);
     if (!data) return LEFT;
     if (!sink->encoder->keep_empty && is_empty(call, data)) return EMPTY;
-    const bool moves = job->swap || (job->codec == PLAIN && (job->checksum || sink->shard));
     if (job->codec == PLAIN && moves && where != to) where = to;
     if (data != where && moves) data = memcpy(where, data, (size_t)job->nbytes);
     if (job->swap) swap_bytes(where, job->nbytes, job->swap);
@@ -219,7 +255,7 @@ static int write_one(const Call *call, Sink *sink, int64_t part, int64_t number,
         sink->index[2 * entry + 1] = (uint64_t)size;
         sink->position += size;
     } else {
-        if (!replace_file(sink, part, data, size, &inode, state)) return LEFT;
+        if (!replace_file(sink, part, data, size, NULL, &inode, state)) return LEFT;
         sink->inodes[number] = inode;
     }
     done->taken += (uint64_t)job->nbytes;
