@@ -157,6 +157,26 @@ def test_zarr_2_is_written_too(tmp_path: Path, watched: Watched) -> None:
     assert not watched.refused
 
 
+@pytest.mark.parametrize("first", [0.0, 1.0])
+def test_long_runs_are_written_from_where_they_lie(first: float, tmp_path: Path, watched: Watched) -> None:
+    """300 runs of 1,200 bytes a chunk, of every layout of the value."""
+    model = np.random.default_rng(0).random((700, 610)).astype("f4")
+    model[::300, ::300] = first  # equal to the fill value, or not
+    model[300:600, :300] = 0
+
+    def write(folder: Path) -> None:
+        options: Any = {"shape": model.shape, "chunks": (300, 300), "dtype": "f4", "compressors": None}
+        gzarr.create_array(folder / "c", **options)[...] = model
+        gzarr.create_array(folder / "f", **options)[...] = np.asfortranarray(model)
+        gzarr.create_array(folder / "n", **options)[...] = np.flip(np.flip(model).copy())
+        gzarr.create_array(folder / "b", **options)[...] = np.broadcast_to(model[1], model.shape)
+        gzarr.create_array(folder / "s", **options)[...] = np.repeat(model, 2, axis=0)[::2]
+
+    ours, theirs = both_ways(tmp_path, write)
+    assert ours == theirs
+    assert (watched.written, watched.refused) == (5 * 9, 0)
+
+
 def test_chunks_that_become_empty_are_deleted(tmp_path: Path, watched: Watched) -> None:
     array = gzarr.create_array(tmp_path, shape=(8, 8), chunks=(2, 2), dtype="f4", fill_value=np.nan)
     array[...] = 1
