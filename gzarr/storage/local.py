@@ -118,8 +118,8 @@ def _real_directory(path: str) -> str:
 
 
 def _real_file(directory: str, name: str) -> str:
-    """Path of a file in a real directory, without symbolic links."""
-    path = os.path.join(directory, name)
+    """Path of a file in a real directory, which ends with a separator, without symbolic links."""
+    path = directory + name
     return os.path.normcase(os.path.realpath(path) if os.path.islink(path) else path)
 
 
@@ -330,13 +330,16 @@ class LocalStore(Store):
     def lock_name(self, key: str) -> Hashable:
         """The real absolute path of the file, so that stores with different roots agree."""
         directory, name = os.path.split(self._prefix + key)
-        return _real_file(_real_directory(directory), name)
+        return _real_file(os.path.join(_real_directory(directory), ""), name)
 
     def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
         """Hold files against read-modify-write by others; of every directory the real path is found once."""
         if type(self).lock_name is not LocalStore.lock_name:
             return super().locked(keys)
-        real = {folder: _real_directory(os.path.dirname(self._prefix + folder)) for folder in set(map(_folder, keys))}
+        real = {
+            folder: os.path.join(_real_directory(os.path.dirname(self._prefix + folder)), "")
+            for folder in set(map(_folder, keys))
+        }
         return key_locks([_real_file(real[_folder(key)], key.rpartition("/")[2]) for key in keys])
 
     def enclosing(self) -> tuple[Store, str] | None:

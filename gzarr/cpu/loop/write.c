@@ -26,9 +26,9 @@ typedef struct {
 /* What is written of a chunk. */
 typedef struct {
     int64_t coords[MAX_NDIM];
-    Copy copy;     /* from the value, at copy.dst, into the chunk, from byte copy.src_start on */
-    bool covers;   /* all of the chunk that lies in the array */
-    bool padded;   /* and there is more of it */
+    Copy copy;   /* from the value, at copy.dst, into the chunk, from byte copy.src_start on */
+    bool covers; /* all of the chunk that lies in the array */
+    bool padded; /* and there is more of it */
 } Piece;
 
 /* -- gathering ------------------------------------------------------------------------------------------------- */
@@ -108,12 +108,10 @@ static int64_t encode(const Job *job, const Encoder *e, const char *data, char *
             return made > 0 ? made : 0;
         }
         case ZSTD: {
-            if (!state->zstd) {
-                if (!(state->zstd = lib.ZSTD_createCCtx())) return 0;
-                if (lib.ZSTD_isError(lib.ZSTD_CCtx_setParameter(state->zstd, ZSTD_LEVEL, (int)e->level)) ||
-                    lib.ZSTD_isError(lib.ZSTD_CCtx_setParameter(state->zstd, ZSTD_CHECKSUM, (int)e->frame_checksum)))
-                    return 0;
-            }
+            if (!state->zstd && !(state->zstd = lib.ZSTD_createCCtx())) return 0;
+            if (lib.ZSTD_isError(lib.ZSTD_CCtx_setParameter(state->zstd, ZSTD_LEVEL, (int)e->level)) ||
+                lib.ZSTD_isError(lib.ZSTD_CCtx_setParameter(state->zstd, ZSTD_CHECKSUM, (int)e->frame_checksum)))
+                return 0;
             const size_t room = (size_t)(job->max_encoded - CHECKSUM);
             const size_t made = lib.ZSTD_compress2(state->zstd, to, room, data, (size_t)job->nbytes);
             return lib.ZSTD_isError(made) ? 0 : (int64_t)made;
