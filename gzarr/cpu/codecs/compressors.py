@@ -20,11 +20,10 @@ from numcodecs.zstd import decompress as zstd_decompress
 from gzarr.codecs.blosc import SHUFFLES
 from gzarr.codecs.spec import Codec, Step
 from gzarr.cpu.codecs.frames import content_size_or_none, decode_frames
+from gzarr.cpu.codecs.inflate import GZIP, ZLIB, decompressor
 from gzarr.cpu.codecs.lift import Bytes, Decoder, Function, lift_both, wrong_size
 from gzarr.errors import CodecError
 
-#: Window bits of zlib that select its container (zlib's manual, inflateInit2): 15 zlib, 16 more gzip.
-ZLIB, GZIP = 15, 31
 #: blosc has one byte for the element size and takes larger ones as 1 (BLOSC_MAX_TYPESIZE).
 MAX_TYPESIZE = 255
 #: LZ4 cannot do better: a length byte stands for at most 255 bytes (LZ4 block format).
@@ -93,7 +92,7 @@ def zstd_codec(step: Step) -> Codec:
 
 
 def stream_decoder(codec: str, make: Callable[[], Any], expected: int | None, magic: bytes | None) -> Function:
-    """Decodes with one of the standard library's decompressor objects, no further than the expected size.
+    """Decodes with decompressor objects as the standard library has them, no further than the expected size.
 
     Args:
         codec: name of the codec, for errors.
@@ -130,12 +129,12 @@ def stream_decoder(codec: str, make: Callable[[], Any], expected: int | None, ma
 
 def gzip_decoder(expected: int | None) -> Function:
     """Decodes gzip members."""
-    return stream_decoder("gzip", lambda: zlib.decompressobj(GZIP), expected, b"\x1f\x8b")
+    return stream_decoder("gzip", lambda: decompressor(GZIP), expected, b"\x1f\x8b")
 
 
 def zlib_decoder(expected: int | None) -> Function:
     """Decodes a zlib stream."""
-    return stream_decoder("zlib", lambda: zlib.decompressobj(ZLIB), expected, None)
+    return stream_decoder("zlib", lambda: decompressor(ZLIB), expected, None)
 
 
 def bz2_decoder(expected: int | None) -> Function:
