@@ -16,6 +16,13 @@ from gzarr.errors import MetadataError, ReadOnlyError, StoreError
 DATA = np.arange(48, dtype="i4").reshape(6, 8)
 
 
+@pytest.fixture(autouse=True)
+def usual_path():
+    """Faults are planted in Python's calls here; those of the compiled loop in tests/cpu/test_loop_faults.py."""
+    with gzarr.config.set(cpu__native=False):
+        yield
+
+
 @pytest.fixture(params=["v2", "v3", "sharded"])
 def made(request, tmp_path):
     options = {

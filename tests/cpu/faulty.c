@@ -1,0 +1,58 @@
+/* Preloaded before the C library: lets calls of open, write, rename and close fail, when `set_fault` has said so. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { OPEN = 1, WRITE, RENAME, CLOSE };
+
+static int fault, fault_errno, skipped, failing;
+
+/* From the call number `after` on, `count` calls of a function fail. */
+void set_fault(int function, int error, int after, int count) {
+    fault = function, fault_errno = error, skipped = after, failing = count;
+}
+
+static int fails(int function) {
+    if (function != fault || skipped-- > 0 || failing-- <= 0) return 0;
+    errno = fault_errno;
+    return 1;
+}
+
+static int opens(const char *name, const char *path, int flags, int mode) {
+    if ((flags & O_CREAT) && fails(OPEN)) return -1;
+    int (*real)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, name);
+    return real(path, flags, mode);
+}
+
+#define OPENS(name)                                \
+    int name(const char *path, int flags, ...) {   \
+        va_list more;                              \
+        va_start(more, flags);                     \
+        const int mode = va_arg(more, int);        \
+        va_end(more);                              \
+        return opens(#name, path, flags, mode);    \
+    }
+
+OPENS(open)
+OPENS(open64)
+
+ssize_t write(int fd, const void *data, size_t n) {
+    if (fd > 2 && fails(WRITE)) return -1;
+    return ((ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write"))(fd, data, n);
+}
+
+struct iovec;
+
+ssize_t writev(int fd, const struct iovec *runs, int n) {
+    if (fd > 2 && fails(WRITE)) return -1;
+    return ((ssize_t(*)(int, const struct iovec *, int))dlsym(RTLD_NEXT, "writev"))(fd, runs, n);
+}
+
+int rename(const char *from, const char *to) {
+    if (fails(RENAME)) return -1;
+    return ((int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename"))(from, to);
+}
