@@ -2,7 +2,7 @@
 #   make demo    write, read, check, time and draw the relief of the Earth (output in demo-out/)
 #   make test    lint, types and tests
 #   make coverage    the tests again, twice as slow, with a table of the lines that they miss
-#   make bench   time gzarr beside its peers (docs/benchmarks.md; a quarter of an hour, 5 GB in .bench-cache)
+#   make bench   time gzarr beside its peers (docs/benchmarks.md; 20 minutes, 5 GB in .bench-cache)
 #   make gpu-check   on a machine with a GPU: tests, open questions, benchmarks; eight minutes at most
 #   make PYTHON=python3.12 test    with another Python
 
@@ -52,10 +52,11 @@ COMPILED = setup.py $(wildcard gzarr/cpu/loop/*)
 bench: .venv-bench-v3/ready .venv-bench-v2/ready
 	@.venv-bench-v3/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 12))' || \
 	echo "zarr 3.2 and newer need Python 3.12: an older zarr is measured; try: make clean; make PYTHON=python3.12 bench" >&2
-	.venv-bench-v3/bin/python -m benchmarks.cpu --python v2=.venv-bench-v2/bin/python $(BENCH)
+	.venv-bench-v3/bin/python -m benchmarks.cpu --python v2=.venv-bench-v2/bin/python $(WRITTEN) $(BENCH)
 
 # Written files go to memory, if the system has such a folder: on a disk they time the disk.
-BENCH ?= $(patsubst %,--written %,$(wildcard /dev/shm)) --out benchmarks/results/cpu.json --table docs/benchmarks.md
+WRITTEN ?= $(patsubst %,--written %,$(wildcard /dev/shm))
+BENCH ?= --out benchmarks/results/cpu.json --table docs/benchmarks.md
 
 .venv-bench-v3/ready: pyproject.toml $(COMPILED) benchmarks/requirements-v3.txt
 	$(PYTHON) -m venv --clear $(@D)

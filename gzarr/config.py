@@ -18,6 +18,7 @@ DEFAULTS: Mapping[str, Any] = {
     "array.write_empty_chunks": False,
     "threading.max_workers": None,
     "async.concurrency": 64,
+    "remote.concurrency": 128,
     "cpu.native": True,
     "device": "auto",
     "gpu.max_device_nbytes": None,
@@ -27,6 +28,8 @@ DEFAULTS: Mapping[str, Any] = {
 }
 
 _PYTHON = {"True": True, "False": False, "None": None}
+#: What may stand for a truth value in the environment.
+_SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
 class Config(Mapping[str, Any]):
@@ -42,7 +45,8 @@ class Config(Mapping[str, Any]):
         for name, text in os.environ.items():
             key = name.removeprefix("GZARR_").lower().replace("__", ".")
             if name.startswith("GZARR_") and key in DEFAULTS:
-                self._values[key] = _parsed(text)
+                switch = _SWITCHES.get(text.strip().lower()) if isinstance(DEFAULTS[key], bool) else None
+                self._values[key] = _parsed(text) if switch is None else switch
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a setting, or ``default`` if there is no such setting."""

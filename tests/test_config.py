@@ -117,3 +117,12 @@ def test_max_workers(workers):
     with gzarr.config.set({"threading.max_workers": workers}):
         z = gzarr.array(data, chunks=(64, 64))
         assert np.array_equal(z[:], data)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0", False), ("off", False), ("No", False), ("FALSE", False), ("1", True), ("on", True), ("yes", True)],
+)
+def test_switches_in_the_environment(text, value, monkeypatch) -> None:
+    monkeypatch.setenv("GZARR_CPU__NATIVE", text)
+    assert Config()["cpu.native"] is value

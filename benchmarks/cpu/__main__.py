@@ -56,7 +56,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--list", action="store_true", help="print the names of all rows and stop")
     parser.add_argument("--peers", metavar="A,B", help=f"of {', '.join(LIBRARIES)} (default: all)")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds in which the libraries take turns (default: 7)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds in which the libraries take turns (default: 3)")
     parser.add_argument("--side", type=int, default=Scale().side, help="extent of the large arrays (default: 8000)")
     parser.add_argument("--small", action="store_true", help="tiny arrays: tests the harness, measures nothing")
     parser.add_argument("--python", action="append", default=[], metavar="v2=PATH", help="Python of an environment")

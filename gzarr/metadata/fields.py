@@ -17,7 +17,7 @@ def parse_json(data: Buffer, what: str) -> dict[str, Any]:
     try:
         document = json.loads(bytes(data))
     except (ValueError, RecursionError) as error:
-        raise MetadataError(f"{what}: not valid JSON ({error}); restore the document") from error
+        raise MetadataError(f"{what}: not valid JSON ({error}); restore the document, or delete the node") from error
     if not isinstance(document, dict):
         raise MetadataError(f"{what}: expected a JSON object, got {type(document).__name__}")
     return document

@@ -68,7 +68,10 @@ class ObjectStore(RemoteStore):
         if isinstance(error, FileNotFoundError) or "NoSuchBucket" in text or "ContainerNotFound" in text:
             return StoreError(f"{where}\nIs the bucket or container named rightly, and does it exist?")
         if isinstance(error, (self._errors.GenericError, OSError)):
-            return StoreError(f"{where}\nIs the server reachable, and are URL and endpoint right?")
+            return StoreError(
+                f"{where}\nIs the server reachable, are URL and endpoint right, and does it take as many requests at once"
+                " (setting remote.concurrency)?"
+            )
         return StoreError(where)
 
     # -- reading -------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
+from gzarr.config import config
 from gzarr.storage.base import Buffer, R, Request, T, Versioned, host_view
 from gzarr.storage.coalesce import coalesce
 from gzarr.storage.flat import FlatStore
@@ -101,8 +102,11 @@ class RemoteStore(FlatStore):
         self.together(self._remove, list(dict.fromkeys(keys)))
 
     def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Call a function for each item, `concurrency` at once. Raises: what the first failing call raised."""
-        return run_together(function, items, self.concurrency)
+        """Call a function for each item, `concurrency` at once, but no more than the setting ``remote.concurrency``.
+
+        Raises: what the first failing call raised.
+        """
+        return run_together(function, items, min(self.concurrency, max(int(config["remote.concurrency"]), 1)))
 
 
 class _OnPool(threading.local):

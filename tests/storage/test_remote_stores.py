@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import socket
+import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -106,6 +107,22 @@ def test_a_batch_is_written_and_deleted_together(s3: ObjectStore) -> None:
     assert s3.nbytes_stored("c") == sum(map(len, keys))
     s3.delete_many(keys)
     assert list(s3) == []
+
+
+def test_a_setting_limits_the_calls_at_once(s3: ObjectStore) -> None:
+    lock, counts = threading.Lock(), [0, 0]
+
+    def call(_: int) -> None:
+        with lock:
+            counts[0] += 1
+            counts[1] = max(counts)
+        time.sleep(0.01)
+        with lock:
+            counts[0] -= 1
+
+    with gzarr.config.set({"remote.concurrency": 3}):
+        s3.together(call, range(30))
+    assert counts == [0, 3]
 
 
 def test_calls_run_at_once_and_nested_calls_do_not_wait_for_each_other() -> None:
