@@ -373,3 +373,23 @@ def test_writers_and_deleters_may_meet_in_one_directory(tmp_path: Path) -> None:
             job.result()
     store.delete_prefix("a")
     assert list(tmp_path.iterdir()) == [], "no object, directory or temporary file is left"
+
+
+def test_a_generation_is_never_that_of_a_file_to_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks of a reader a file is replaced, and its inode is taken by one that will replace it again."""
+    store = LocalStore(tmp_path)
+    store["k"] = b"first"
+    look = LocalStore._stat
+
+    def look_and_dawdle(self: LocalStore, key: str) -> os.stat_result | None:
+        info = look(self, key)
+        monkeypatch.setattr(LocalStore, "_stat", look)
+        assert info is not None
+        (tmp_path / "held").hardlink_to(tmp_path / "k")  # so that the inode is free when we say so
+        store["k"] = b"second"
+        local_module._written[info.st_ino % len(local_module._written)] = next(local_module._numbers)
+        return info
+
+    monkeypatch.setattr(LocalStore, "_stat", look_and_dawdle)
+    found = store.generation("k")
+    assert found == store.generation("k")
