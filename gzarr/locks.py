@@ -56,13 +56,14 @@ class _Table:
 class _Held(AbstractContextManager[None]):
     """Some names, locked for one ``with`` statement."""
 
-    __slots__ = ("_held", "_names", "_table", "_wanted")
+    __slots__ = ("_held", "_names", "_releases", "_table", "_wanted")
 
     def __init__(self, table: _Table, names: set[Hashable]) -> None:
         self._table = table
         self._names = names
         self._wanted: dict[Hashable, _Lock] = {}
         self._held: list[threading.RLock] = []
+        self._releases = map(_release, self._held)
 
     def __enter__(self) -> None:
         table, wanted = self._table, self._wanted
@@ -82,8 +83,15 @@ class _Held(AbstractContextManager[None]):
             raise
 
     def __exit__(self, *exc: object) -> None:
-        deque(map(_release, self._held), maxlen=0)
-        self._held.clear()
+        try:
+            self._end()
+        except BaseException:  # an interrupt
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        """Release the locks and want them no more. Where it was interrupted it goes on if it is called again."""
+        deque(self._releases, maxlen=0)
         table, wanted = self._table, self._wanted
         with table.guard:
             while wanted:

@@ -166,6 +166,22 @@ def test_an_interrupt_as_a_lock_is_taken_releases_it() -> None:
     assert list(table.locks) == ["c"]
 
 
+@pytest.mark.parametrize("number", [-1, 1 << 60], ids=["first", "last"])
+def test_an_interrupt_as_locks_are_released_releases_them_all(number: int) -> None:
+    table = locks._Table()
+    last = locks._Lock(number)
+    last.lock = cast("Any", SimpleNamespace(acquire=partial(bool, 1)))
+    last.lock.release = partial(any, map(operator.call, [_thread.interrupt_main]))
+    last.n_users = 1
+    table.locks["c"] = last
+    with pytest.raises(KeyboardInterrupt), table.holding(["a", "b", "c"]):
+        held = [table.locks[name].lock for name in "ab"]
+    with ThreadPoolExecutor(1) as pool:
+        for lock in held:
+            assert pool.submit(lock.acquire, timeout=0.05).result(), "still locked"
+    assert list(table.locks) == ["c"]
+
+
 def test_other_names_are_never_waited_for_and_none_is_kept() -> None:
     """However many are locked: waves of 64 objects, written by two threads, would meet in any table of fair size."""
     mine, theirs = ([(side, i) for i in range(5000)] for side in "ab")
