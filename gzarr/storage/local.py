@@ -146,8 +146,8 @@ def _temporary(directory: str) -> str:
 def _write_atomically(path: str, view: bytes | memoryview) -> None:
     """Replace one file; whatever fails, the old file stays and no temporary file does."""
     temporary = _temporary(os.path.dirname(path))
-    fd = os.open(temporary, _WRITE_FLAGS, 0o666)
     try:
+        fd = os.open(temporary, _WRITE_FLAGS, 0o666)
         try:
             written = os.write(fd, view[:_PIECE_NBYTES])
             while written < len(view):
@@ -156,8 +156,8 @@ def _write_atomically(path: str, view: bytes | memoryview) -> None:
         finally:
             os.close(fd)
         os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
+    except BaseException:  # an interrupt may also come as the file has just been made
+        with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
 
