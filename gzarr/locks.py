@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Hashable, Iterable
 from contextlib import AbstractContextManager
 from itertools import count
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 
 
 class _Lock:
@@ -38,10 +39,14 @@ class _Table:
     """The locks of all names that are held or waited for."""
 
     def __init__(self) -> None:
+        self.numbers = count()
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin with no locks."""
         self.locks: dict[Hashable, _Lock] = {}
         # Collecting garbage may lock objects while a thread holds it.
         self.guard = threading.RLock()
-        self.numbers = count()
 
     def holding(self, names: Iterable[Hashable]) -> AbstractContextManager[None]:
         """A context manager that holds the locks of some names."""
@@ -51,13 +56,14 @@ class _Table:
 class _Held(AbstractContextManager[None]):
     """Some names, locked for one ``with`` statement."""
 
-    __slots__ = ("_held", "_names", "_table", "_wanted")
+    __slots__ = ("_held", "_names", "_releases", "_table", "_wanted")
 
     def __init__(self, table: _Table, names: set[Hashable]) -> None:
         self._table = table
         self._names = names
         self._wanted: dict[Hashable, _Lock] = {}
-        self._held: list[_Lock] = []
+        self._held: list[threading.RLock] = []
+        self._releases = map(_release, self._held)
 
     def __enter__(self) -> None:
         table, wanted = self._table, self._wanted
@@ -69,33 +75,41 @@ class _Held(AbstractContextManager[None]):
                         lock = table.locks[name] = _Lock(next(table.numbers))
                     lock.n_users += 1
                     wanted[name] = lock
-            for lock in sorted(wanted.values(), key=_number):
-                lock.lock.acquire()
-                self._held.append(lock)
+            # No Python runs between the taking of a lock and its being noted, so no interrupt can come there.
+            locks = sorted(wanted.values(), key=_number)
+            self._held.extend(filter(_acquire, map(_lock, locks)))
         except BaseException:  # an interrupt while waiting must not leave the first ones locked
             self.__exit__()
             raise
 
     def __exit__(self, *exc: object) -> None:
-        while self._held:
-            self._held.pop().lock.release()
+        try:
+            self._end()
+        except BaseException:  # an interrupt
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        """Release the locks and want them no more. Where it was interrupted it goes on if it is called again."""
+        deque(self._releases, maxlen=0)
         table, wanted = self._table, self._wanted
         with table.guard:
             while wanted:
                 name, lock = wanted.popitem()
                 lock.n_users -= 1
-                if not lock.n_users:
-                    table.locks.pop(name, None)
+                if not lock.n_users and table.locks.get(name) is lock:  # another's after a fork
+                    del table.locks[name]
 
 
-_number = attrgetter("number")
+_number, _lock = attrgetter("number"), attrgetter("lock")
+_acquire, _release = methodcaller("acquire"), methodcaller("release")
 _objects, _nodes, _documents = _Table(), _Table(), _Table()
 
 
 def _reset() -> None:
     """Start with fresh locks: in a forked child, the threads that held the old ones do not exist."""
-    global _objects, _nodes, _documents
-    _objects, _nodes, _documents = _Table(), _Table(), _Table()
+    for table in (_objects, _nodes, _documents):
+        table.reset()
 
 
 if hasattr(os, "register_at_fork"):

@@ -21,7 +21,7 @@ from gzarr.backend import Array, Chain, Work
 from gzarr.codecs.spec import fill_of
 from gzarr.cpu import native
 from gzarr.cpu.direct import PLAIN_ARRAYS, Direct, lent_scratch
-from gzarr.cpu.tables import MAX_NDIM, Boxes, Piece, Rows, Tables, make_window
+from gzarr.cpu.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, Rows, Tables, make_window
 from gzarr.errors import CodecError
 from gzarr.keys import Coords
 from gzarr.layout import Layout, Names, Sharded, ShardIndex
@@ -215,7 +215,7 @@ def _files(store: Store, layout: Layout) -> tuple[Names | None, str]:
 def _suits(direct: Direct, chain: Chain, plan: BoxPlan | PointPlan, out: Any) -> bool:
     if type(out) not in PLAIN_ARRAYS or out.dtype != chain.chunk.dtype or out.shape != plan.shape:
         return False
-    if len(direct.shape) > MAX_NDIM or direct.nbytes > MAX_NBYTES:
+    if len(direct.shape) > MAX_NDIM or direct.nbytes > MAX_NBYTES or any(a.extent > MAX_EXTENT for a in plan.grid):
         return False
     # Of large chunks that can be cut, the usual path fetches and decodes no more than is wanted.
     return direct.cut is None or (isinstance(plan, BoxPlan) and all(map(_all_full, plan.axes)))

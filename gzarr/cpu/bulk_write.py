@@ -25,7 +25,7 @@ from gzarr.cpu import native
 from gzarr.cpu.bulk import MAX_GROWTH_NBYTES, MAX_NBYTES, PIECE_NBYTES, PIECES_PER_THREAD, Left, make_job, swapped
 from gzarr.cpu.direct import PLAIN_ARRAYS, Direct, lent_scratch
 from gzarr.cpu.encoders import make_encoder
-from gzarr.cpu.tables import MAX_NDIM, Boxes, Piece, make_window
+from gzarr.cpu.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, make_window
 from gzarr.grid import RegularAxis
 from gzarr.layout import Layout, Names, Sharded
 from gzarr.plan import BoxPlan, Plan
@@ -36,8 +36,8 @@ from gzarr.storage.base import Store, Target
 MIN_NCHUNKS = 2
 #: All chunks of a piece are locked while it is written.
 _PIECE_NCHUNKS = 64
-#: Larger shards are put together by the usual path.
-_MAX_SHARD_NBYTES = 1 << 28
+#: Shards that could become larger are put together by the usual path.
+_MAX_SHARD_NBYTES = 9 << 25
 
 #: What the loop says of a part: stored, left, or equal to the fill value.
 _LEFT, _EMPTY = 1, 2
@@ -105,11 +105,11 @@ class BulkWrite:
     def _write_files(self, loop: Any, piece: Piece, keys: Sequence[str]) -> Left:
         prefix = os.fsencode(self.target.prefix + self.names.keys.prefix)
         names = prefix, os.fsencode(self.target.temporary)
-        status, inodes = bytearray(piece.n), np.zeros(piece.n, np.uint64)
+        status = bytearray(piece.n)
+        into = status, self.target.written, None, None, 0, self.target.number()
         with lent_scratch() as scratch:
             room = scratch.room(self.nbytes + self.max_encoded)
-            n_left, *done, _ = self._call(loop, piece, (self.window, names), room, (status, inodes, None, None, 0))
-        self.target.written(inodes.tolist())
+            n_left, *done, _ = self._call(loop, piece, (self.window, names), room, into)
         emptied = [key for key, code in zip(keys, status, strict=True) if code == _EMPTY]
         if emptied:
             self.store.delete_many(emptied)
@@ -121,14 +121,14 @@ class BulkWrite:
         """Put a shard together and store it. Returns: whether that could be done."""
         level, index = layout.blank_index(piece.shard or ())
         window = make_window(*self.parts.places(piece), index.origin, index.steps)
-        capacity = level.index_nbytes + piece.n * self.max_encoded
+        capacity = level.index_nbytes + piece.n * _most(self.nbytes) + self.max_encoded
         head = end = level.index_nbytes if level.location == "start" else 0
         taken = placed = 0
         with lent_scratch() as scratch:
             room = scratch.room(capacity + self.nbytes + self.max_encoded)
             shard, rest = room[:capacity], room[capacity:]
             for part in piece.cut(self.piece_nchunks):
-                into = bytearray(part.n), None, shard, index.entries, end
+                into = bytearray(part.n), None, shard, index.entries, end, 0
                 n_left, n_taken, n_placed, end = self._call(loop, part, (window, (b"", b"")), rest, into)
                 if n_left:
                     return False
@@ -207,16 +207,24 @@ def make_bulk_write(
     )
 
 
+def _most(nbytes: int) -> int:
+    """The most bytes that a chunk of a shard may have, encoded: what the compressors ask for, and a checksum."""
+    return nbytes + nbytes // 128 + 128
+
+
 def _suits(direct: Direct, layout: Layout, plan: BoxPlan, value: Any) -> bool:
     if type(value) not in PLAIN_ARRAYS or value.shape != plan.shape or value.dtype.hasobject:
         return False
     if len(direct.shape) > MAX_NDIM or direct.nbytes > MAX_NBYTES:
         return False
+    if any(axis.extent > MAX_EXTENT for axis in layout.grid):
+        return False
     if not all(isinstance(axis, RegularAxis) for axis in (*layout.grid, *layout.objects)):
         return False
     if isinstance(layout, Sharded):
         level, _ = layout.blank_index((0,) * len(layout.grid))
-        if not layout.is_flat or level.order is not None or prod(level.counts) * direct.nbytes > _MAX_SHARD_NBYTES:
+        nbytes = prod(level.counts) * _most(direct.nbytes)
+        if not layout.is_flat or level.order is not None or nbytes > _MAX_SHARD_NBYTES:
             return False
         # No shard can be covered whole by fewer chunks than one has, but one at an edge of the array.
         return plan.nparts >= prod(min(n, axis.nchunks) for n, axis in zip(level.counts, layout.grid, strict=True))

@@ -50,6 +50,20 @@ def make_encoder(step: Step | None, *, checksum: bool) -> Encoder | None:
 
     step: of the compressor, None for none. checksum: whether a crc32c follows.
     """
+    found = _encoder(step, checksum=checksum)
+    return found if found is not None and _is_known(found) else None
+
+
+def _is_known(found: Encoder) -> bool:
+    """Whether the loop's fields can hold the parameters; what others do, codecs know, which may refuse them."""
+    numbers = found.level, found.shuffle, found.typesize, found.blocksize
+    if not all(type(number) is int for number in numbers) or type(found.cname) is not str:
+        return False
+    small = abs(found.level) < 1 << 31 and found.shuffle in range(3) and found.blocksize in range(1 << 31)
+    return small and found.cname.isascii() and len(found.cname) < _CNAME_NBYTES
+
+
+def _encoder(step: Step | None, *, checksum: bool) -> Encoder | None:
     if codec_number("bytes" if step is None else step.spec.name, checksum=checksum, encodes=True) is None:
         return None
     if step is None:
@@ -63,5 +77,5 @@ def make_encoder(step: Step | None, *, checksum: bool) -> Encoder | None:
         shuffle = (2 if typesize == 1 else 1) if codec.shuffle == AUTO_SHUFFLE else codec.shuffle
         return Encoder(codec.clevel, shuffle, typesize, codec.blocksize, cname=codec.cname)
     if type(codec) is Zstd:
-        return Encoder(codec.level, checksum=codec.checksum)
+        return Encoder(codec.level, checksum=bool(codec.checksum))
     return Encoder(codec.acceleration) if type(codec) is LZ4 else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate, groupby, product
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
@@ -21,6 +22,8 @@ from gzarr.selection import Indices
 
 #: Axes that the loop's tables have room for (MAX_NDIM).
 MAX_NDIM = 32
+#: Longest axis: no number in the tables overflows, however long the chunks.
+MAX_EXTENT = 1 << 62
 
 #: The loop's tables: of a box spans, index lists; of points rows, starts, positions in chunks, positions in the result.
 Tables: TypeAlias = tuple[bytes, bytes, bytes, bytes]
@@ -81,14 +84,16 @@ class Boxes:
         firsts = [start + first for start, (first, _) in zip(self._starts, piece.window, strict=True)]
         return firsts, [n for _, n in piece.window]
 
+    @cached_property
+    def _chunks(self) -> list[Indices]:
+        """The chunks of all spans, for every axis."""
+        return [_chunks(spans) for spans in self._plan.axes]
+
     def coords(self, piece: Piece) -> Iterator[Coords]:
         """Coordinates of the chunks of a piece, in the order of its parts."""
         numbers = np.unravel_index(np.arange(piece.first, piece.first + piece.n), [n for _, n in piece.window])
-        chunks = [
-            _chunks(spans)[first:][rows].tolist()
-            for spans, (first, _), rows in zip(self._plan.axes, piece.window, numbers, strict=True)
-        ]
-        return zip(*chunks, strict=True)
+        axes = zip(self._chunks, piece.window, numbers, strict=True)
+        return zip(*[chunks[first + rows].tolist() for chunks, (first, _), rows in axes], strict=True)
 
     def part(self, piece: Piece, number: int) -> Part:
         """One part of a piece's window."""
@@ -185,13 +190,13 @@ def _rows(spans: Sequence[Span], lists: _Lists) -> bytes:
 
 
 def _row(span: Span, lists: _Lists) -> tuple[int, ...]:
-    chunk, inside, out, _ = span
+    chunk, inside, out, full = span
     count = len(range(out.start, out.stop, out.step or 1)) if type(out) is slice else len(out)
-    return (chunk, count, *_side(inside, lists), *_side(out, lists))
+    return (chunk, count, *_side(inside, lists, full), *_side(out, lists, False))
 
 
-def _side(index: Any, lists: _Lists) -> tuple[int, int, int]:
-    """Start, step and -1; or where the index list is."""
+def _side(index: Any, lists: _Lists, full: bool) -> tuple[int, int, int]:
+    """Start, step and -1; or 0, whether all is taken, and where the index list is."""
     if type(index) is slice:
         return index.start, index.step or 1, -1
-    return 0, 0, lists.add(index)
+    return 0, full, lists.add(index)

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any, Literal
 
 from gzarr.errors import ReplacedError, StoreError
-from gzarr.storage.base import Buffer, Request, Versioned
+from gzarr.storage.base import Buffer, Request, Versioned, reads_past
 from gzarr.storage.extras import require
 from gzarr.storage.remote import RemoteStore
 from gzarr.storage.rules import byte_range, check_key, check_path
@@ -51,6 +51,8 @@ class ABSStore(RemoteStore):
         azure = require("azure.core", "azure", "ABSStore")
         self._errors = require("azure.core.exceptions", "azure", "ABSStore")
         self._unmodified = azure.MatchConditions.IfNotModified
+        if reads_past(type(self), "get_pinned") or reads_past(type(self), "get_versioned"):
+            self.pins = False
         if client is None:
             if container is None or account_name is None:
                 raise StoreError("ABSStore: pass client=, or container= and account_name=")
@@ -100,6 +102,8 @@ class ABSStore(RemoteStore):
                 return None
             begin, end = byte_range(start, length, int(properties.size))
             start, length = begin, end - begin
+            if version is not None and str(properties.etag) != version:
+                raise ReplacedError(f"store {self}: {key!r} was replaced while it was read")
             if not length:
                 return Versioned(b"", str(properties.etag))
             version = version or str(properties.etag)  # a suffix of the object that has this size

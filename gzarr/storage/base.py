@@ -89,12 +89,15 @@ class Target(NamedTuple):
     Attributes:
         prefix: what the paths of the files begin with, as in `Store.local_prefix`.
         temporary: what the names of the other files begin with; nobody else's do.
-        written: to be told the inodes of files that now are in their place, among them 0 for nothing.
+        written: a table of uint64. Before a file takes its place a number is put where its inode, modulo the length,
+            says, so that its `Store.generation` is one that no file has had.
+        number: gives the first of 65,536 such numbers.
     """
 
     prefix: str
     temporary: str
-    written: Callable[[Iterable[int]], None]
+    written: Any
+    number: Callable[[], int]
 
 
 class Readable(Protocol):

@@ -19,9 +19,11 @@ import os
 import secrets
 import shutil
 import stat
+import time
+from array import array
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Self
 
 from gzarr.errors import StoreError
@@ -49,9 +51,12 @@ _ATTEMPTS = 100
 _REMOVE_ATTEMPTS = 20
 
 # Inode numbers are used again, and clocks of file systems tick every few milliseconds, so a replaced file can look like
-# the one before. Files that this process writes therefore also leave a number here, by inode.
-_written = [0] * 1024
-_writes = itertools.count(1)
+# the one before. Files that this process writes therefore also leave a number here, by inode, before they can be seen.
+_written = array("Q", bytes(8 * 1024))
+_numbers = itertools.count(1 << 16, 1 << 16)
+# Times of a file that was changed so long ago are not those of one that is written now, even if a server's clock is
+# late.
+_SETTLED_NS = 10 * 10**9
 
 
 def _seek_and_read(fd: int, nbytes: int, offset: int) -> bytes:
@@ -138,28 +143,21 @@ def _temporary(directory: str) -> str:
     return os.path.join(directory, TEMPORARY_PREFIX + secrets.token_hex(8))
 
 
-def _note_written(inodes: Iterable[int]) -> None:
-    """Files that were replaced differ from those before (`LocalStore.generation`). inodes: among them 0 for nothing."""
-    for inode in inodes:
-        if inode:
-            _written[inode % len(_written)] = next(_writes)
-
-
 def _write_atomically(path: str, view: bytes | memoryview) -> None:
     """Replace one file; whatever fails, the old file stays and no temporary file does."""
     temporary = _temporary(os.path.dirname(path))
-    fd = os.open(temporary, _WRITE_FLAGS, 0o666)
     try:
+        fd = os.open(temporary, _WRITE_FLAGS, 0o666)
         try:
             written = os.write(fd, view[:_PIECE_NBYTES])
             while written < len(view):
                 written += os.write(fd, memoryview(view)[written : written + _PIECE_NBYTES])
-            _note_written((os.fstat(fd).st_ino,))
+            _written[os.fstat(fd).st_ino % len(_written)] = next(_numbers)
         finally:
             os.close(fd)
         os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
+    except BaseException:  # an interrupt may also come as the file has just been made
+        with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
 
@@ -302,10 +300,16 @@ class LocalStore(Store):
     def generation(self, key: str) -> object | None:
         """What identifies a version of the file: inode, size, times of last change; None if it is missing."""
         info = self._stat(key)
-        if info is None:
-            return None
-        inode = info.st_ino
-        return inode, info.st_size, info.st_mtime_ns, info.st_ctime_ns, _written[inode % len(_written)]
+        while info is not None:
+            inode, changed = info.st_ino, info.st_ctime_ns
+            token = inode, info.st_size, info.st_mtime_ns, changed, _written[inode % len(_written)]
+            if changed < time.time_ns() - _SETTLED_NS:
+                return token
+            # If it was replaced since that look, the number may be one of a file that is still to come.
+            info = self._stat(key)
+            if info is not None and (info.st_ino, info.st_ctime_ns) == (inode, changed):
+                return token
+        return None
 
     def local_file(self, key: str) -> str | None:
         """Path of an object's file; None in a subclass that reads in its own way."""
@@ -325,7 +329,7 @@ class LocalStore(Store):
         prefix = self.local_prefix(path)
         if prefix is None or (cls.set, cls.set_many) != (LocalStore.set, LocalStore.set_many):
             return None
-        return Target(prefix, _temporary(""), _note_written)
+        return Target(prefix, _temporary(""), _written, partial(next, _numbers))
 
     def lock_name(self, key: str) -> Hashable:
         """The real absolute path of the file, so that stores with different roots agree."""

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
-from gzarr.storage.base import Buffer, Request, Versioned, host_view
+from gzarr.storage.base import Buffer, Request, Versioned, host_view, reads_past
 from gzarr.storage.extras import require
 from gzarr.storage.remote import RemoteStore
 from gzarr.storage.rules import byte_range, check_path, cut, without_secrets
@@ -41,6 +41,8 @@ class ObjectStore(RemoteStore):
     def __init__(self, store: Any, *, read_only: bool = False, url: str | None = None) -> None:
         self._obstore = require("obstore", "s3", "ObjectStore")
         self._errors = require("obstore.exceptions", "s3", "ObjectStore")
+        if reads_past(type(self), "get_pinned") or reads_past(type(self), "get_versioned"):
+            self.pins = False
         self.store = store
         self.read_only = read_only
         self._url = url
@@ -97,8 +99,7 @@ class ObjectStore(RemoteStore):
                 whole = self._get(Request(key, start), version)  # a part of a suffix has no request of its own
                 return None if whole is None else Versioned(_part_of_suffix(whole.data, start, length), whole.version)
             if start >= 1 << 63 or length == 0 or (length is not None and length < 0):
-                head = self._head(key)
-                return None if head is None else Versioned(b"", self._version_of(head))
+                return self._nothing(key, version, self._head(key))
             options["range"] = _range(start, length)
         try:
             result = self._obstore.get(self.store, self._below + key, options=options)
@@ -126,14 +127,20 @@ class ObjectStore(RemoteStore):
             whole = self._get(Request(key), version)
             return None if whole is None else Versioned(cut(host_view(whole.data), start, length), whole.version)
         head = self._head(key)
-        if head is None:
-            return None
-        begin, end = byte_range(start, length, int(head["size"]))
+        begin, end = (0, 0) if head is None else byte_range(start, length, int(head["size"]))
         if begin == end:
-            return Versioned(b"", self._version_of(head))
+            return self._nothing(key, version, head)
         if start is not None and start < 0:  # a suffix of the object that has this size
             return self._get(Request(key, begin, end - begin), version or self._version_of(head))
         raise self._failed(f"read bytes {start} and on of", key, error) from error
+
+    def _nothing(self, key: str, version: object | None, head: Any | None) -> Versioned | None:
+        """No bytes, of one version if one is given."""
+        if head is None:
+            return None
+        if version is not None and head["e_tag"] != version:
+            raise ReplacedError(f"store {self}: {key!r} was replaced while it was read")
+        return Versioned(b"", self._version_of(head))
 
     def _head(self, key: str) -> Any | None:
         try:

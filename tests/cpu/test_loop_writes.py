@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import gzarr
 from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
 from gzarr.config import config
-from gzarr.cpu import bulk_write, native
+from gzarr.cpu import bulk_write, native, tables
 from gzarr.errors import StoreError
 from gzarr.storage import LocalStore, MemoryStore
 from gzarr.storage.base import Buffer
@@ -155,6 +155,95 @@ def test_zarr_2_is_written_too(tmp_path: Path, watched: Watched) -> None:
     assert ours == theirs
     assert watched.written
     assert not watched.refused
+
+
+@pytest.mark.parametrize("codec", [BytesCodec(), BloscCodec("lz4", 1, "shuffle", 4)], ids=repr)
+@pytest.mark.parametrize("shards", [False, True])
+def test_lists_of_everything_cover_chunks(codec: Any, shards: bool, tmp_path: Path, watched: Watched) -> None:
+    """What was stored behind the edge of the array goes, as when a range covers the chunk."""
+    order = np.random.default_rng(0).permutation(25)
+    order = np.concatenate([order, order[:3]])
+
+    def write(folder: Path) -> None:
+        codecs: list[Any] = [codec] if codec.name == "bytes" else [BytesCodec(), codec]
+        codecs = [ShardingCodec((5,), codecs)] if shards else codecs
+        gzarr.create_array(folder, shape=30, chunks=10, dtype="i4", codecs=codecs)[...] = 9
+        array = gzarr.create_array(folder / "o", shape=25, chunks=10, dtype="i4", codecs=codecs)
+        (folder / "c").rename(folder / "o/c")
+        array.oindex[order] = np.arange(28, dtype="i4")
+
+    ours, theirs = both_ways(tmp_path, write)
+    assert ours == theirs
+    assert not watched.refused
+
+
+def test_no_more_memory_is_taken_for_tiny_chunks_than_they_may_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, module = list[int](), native._loaded()[0]
+
+    class Looking:
+        def write(self, *args: Any) -> Any:
+            sizes.append(len(args[12]))
+            return module.write(*args)
+
+    array = gzarr.create_array(tmp_path, shape=50_000, chunks=1, shards=50_000, dtype="i4", compressors=None)
+    with monkeypatch.context() as patch:
+        patch.setattr(native, "loop", Looking)
+        array[...] = np.arange(50_000, dtype="i4")
+    assert max(sizes) < 50_000 * 200
+    same(array[...], np.arange(50_000, dtype="i4"))
+
+
+def test_the_chunks_of_a_plan_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for every piece: that takes the square of their number."""
+    counted, count = list[int](), tables._chunks
+    monkeypatch.setattr(tables, "_chunks", lambda spans: counted.append(1) or count(spans))
+    array = gzarr.create_array(tmp_path, shape=2000, chunks=1, dtype="i4", compressors=None)
+    array[...] = 1
+    assert 1 <= len(counted) <= 4  # by threads that begin at the same time
+
+
+BAD: list[Any] = [
+    *[NumcodecsCodec("lz4", {"acceleration": n}) for n in (1 << 40, 1 << 70, 1.5)],
+    *[NumcodecsCodec("zstd", {"level": n}) for n in (1 << 40, 1.5)],
+    *[NumcodecsCodec("blosc", {"cname": "lz4"} | wrong)
+      for wrong in ({"clevel": 11}, {"shuffle": 7}, {"blocksize": -1}, {"blocksize": 1 << 40}, {"cname": "none" * 9})],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("codec", BAD, ids=repr)
+def test_bad_parameters_are_refused_by_the_codec(codec: Any, tmp_path: Path) -> None:
+    said = list[str]()
+
+    def write(folder: Path) -> None:
+        try:
+            array = gzarr.create_array(folder, shape=100, chunks=10, dtype="i4", codecs=[BytesCodec(), codec])
+            array[...] = np.arange(1, 101, dtype="i4")
+        except Exception as error:  # noqa: BLE001 - compared
+            said.append(f"{type(error).__name__}: {error}".replace(str(folder), ""))
+
+    ours, theirs = both_ways(tmp_path, write)
+    assert ours == theirs
+    assert said[:1] == said[1:]
+
+
+@pytest.mark.parametrize("extent", [2**62, 2**63 - 1, 2**63, 2**80])
+def test_arrays_that_no_memory_holds_are_written_as_ever(extent: int, tmp_path: Path) -> None:
+    said = list[str]()
+
+    def write(folder: Path) -> None:
+        array = gzarr.create_array(folder, shape=extent, chunks=10, dtype="i4", compressors=None)
+        for first in (0, 2**40, extent - 95):
+            try:
+                array[first : first + 95] = np.arange(1, 96, dtype="i4")
+                same(array[first : first + 95], np.arange(1, 96, dtype="i4"))
+            except Exception as error:  # noqa: BLE001 - compared
+                said.append(f"{first} {type(error).__name__}: {error}".replace(str(folder), ""))
+
+    ours, theirs = both_ways(tmp_path, write)
+    assert ours == theirs
+    assert said[: len(said) // 2] == said[len(said) // 2 :]
 
 
 @pytest.mark.parametrize("first", [0.0, 1.0])
@@ -321,6 +410,23 @@ def test_a_file_that_was_replaced_has_another_version(tmp_path: Path, watched: W
         versions.add(array.store.generation("c/0"))
     assert len(versions) == 50
     assert watched.written == 200
+
+
+def test_a_file_has_its_version_before_it_can_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a cache takes it for an older file, which had the same inode and times."""
+    seen, module = list[object](), native._loaded()[0]
+    array = gzarr.create_array(tmp_path, shape=4, chunks=1, dtype="i4", compressors=None)
+
+    class Looking:
+        def write(self, *args: Any) -> Any:
+            found = module.write(*args)
+            seen.append(array.store.generation("c/0"))
+            return found
+
+    monkeypatch.setattr(native, "loop", Looking)
+    with config.set({"threading.max_workers": 1}):
+        array[...] = 5
+    assert seen[0] == array.store.generation("c/0") != None  # noqa: E711 - both
 
 
 def test_a_cache_forgets_what_the_loop_replaces(tmp_path: Path, watched: Watched) -> None:

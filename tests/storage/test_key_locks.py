@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import _thread
+import operator
 import os
 import random
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -146,6 +151,37 @@ def test_an_interrupt_while_waiting_releases_the_first_locks() -> None:
         pass
 
 
+def test_an_interrupt_as_a_lock_is_taken_releases_it() -> None:
+    """It comes when the system has given the lock, and Python goes on."""
+    table, real = locks._Table(), threading.RLock()
+    taken = locks._Lock(1 << 60)
+    taken.lock = cast("Any", SimpleNamespace(release=real.release))
+    taken.lock.acquire = partial(any, map(operator.call, [_thread.interrupt_main, real.acquire]))
+    taken.n_users = 1
+    table.locks["c"] = taken
+    with pytest.raises(KeyboardInterrupt), table.holding(["a", "c"]):
+        time.sleep(1)  # where it comes if nothing was looked at before
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(real.acquire, timeout=0.05).result(), "still locked"
+    assert list(table.locks) == ["c"]
+
+
+@pytest.mark.parametrize("number", [-1, 1 << 60], ids=["first", "last"])
+def test_an_interrupt_as_locks_are_released_releases_them_all(number: int) -> None:
+    table = locks._Table()
+    last = locks._Lock(number)
+    last.lock = cast("Any", SimpleNamespace(acquire=partial(bool, 1)))
+    last.lock.release = partial(any, map(operator.call, [_thread.interrupt_main]))
+    last.n_users = 1
+    table.locks["c"] = last
+    with pytest.raises(KeyboardInterrupt), table.holding(["a", "b", "c"]):
+        held = [table.locks[name].lock for name in "ab"]
+    with ThreadPoolExecutor(1) as pool:
+        for lock in held:
+            assert pool.submit(lock.acquire, timeout=0.05).result(), "still locked"
+    assert list(table.locks) == ["c"]
+
+
 def test_other_names_are_never_waited_for_and_none_is_kept() -> None:
     """However many are locked: waves of 64 objects, written by two threads, would meet in any table of fair size."""
     mine, theirs = ([(side, i) for i in range(5000)] for side in "ab")
@@ -184,3 +220,31 @@ def test_a_forked_child_starts_with_free_locks() -> None:
     leave.set()
     holder.join()
     assert status == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_that_is_forked_under_a_lock_lets_it_go() -> None:
+    """Whatever other threads were about to do with locks as it was forked."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with locks._objects.guard:
+            entered.set()
+            leave.wait(20)
+
+    holder = threading.Thread(target=hold)
+    with key_locks(["a", "b"]):
+        holder.start()
+        assert entered.wait(20)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)  # what ends the child if it waits for ever
+            # The same name again, in the child: what the first one leaves is not this one's.
+            again = key_locks(["a"])
+            again.__enter__()
+        leave.set()
+    if child == 0:
+        os._exit(0 if is_held("a") and is_free("b") else 1)
+    holder.join()
+    assert os.waitpid(child, 0)[1] == 0

@@ -373,3 +373,43 @@ def test_writers_and_deleters_may_meet_in_one_directory(tmp_path: Path) -> None:
             job.result()
     store.delete_prefix("a")
     assert list(tmp_path.iterdir()) == [], "no object, directory or temporary file is left"
+
+
+def test_a_generation_is_never_that_of_a_file_to_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks of a reader a file is replaced, and its inode is taken by one that will replace it again."""
+    store = LocalStore(tmp_path)
+    store["k"] = b"first"
+    look = LocalStore._stat
+
+    def look_and_dawdle(self: LocalStore, key: str) -> os.stat_result | None:
+        info = look(self, key)
+        monkeypatch.setattr(LocalStore, "_stat", look)
+        assert info is not None
+        (tmp_path / "held").hardlink_to(tmp_path / "k")  # so that the inode is free when we say so
+        store["k"] = b"second"
+        local_module._written[info.st_ino % len(local_module._written)] = next(local_module._numbers)
+        return info
+
+    monkeypatch.setattr(LocalStore, "_stat", look_and_dawdle)
+    found = store.generation("k")
+    assert found == store.generation("k")
+
+
+def test_an_interrupt_as_a_file_is_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path)
+    store["k"] = b"old"
+    make = os.open
+
+    def make_and_interrupt(*args: Any) -> int:
+        fd = make(*args)
+        if args[1] & os.O_CREAT:
+            os.close(fd)
+            raise KeyboardInterrupt
+        return fd
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local_module.os, "open", make_and_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            store["k"] = b"new"
+    assert files_under(tmp_path) == ["k"]
+    assert store["k"] == b"old"

@@ -284,3 +284,29 @@ def test_a_pinned_view_reads_the_version_that_it_read_first() -> None:
     store.delete_many(["a"])
     with pytest.raises(ReplacedError, match="'a' was deleted"):
         view.get_one(Request("a", 0, 3))
+
+
+@pytest.mark.parametrize("asked", [(0, 0), (3, 0), (1 << 63, 1), (4, 4), (9, None)])
+def test_no_bytes_of_another_version_are_not_given(asked: tuple[int, int | None], tmp_path: Path) -> None:
+    store = memory()
+    store["a"] = b"eight by"
+    old = {"a": store.generation("a")}
+    store["a"] = b"four"
+    with pytest.raises(ReplacedError, match="'a'"):
+        store.get_pinned([Request("a", *asked)], old)
+
+
+def test_a_store_that_changes_what_is_read_is_not_read_past() -> None:
+    class Inverted(ObjectStore):
+        def get_one(self, request: Request) -> Buffer | None:
+            return self.get_many((request,))[0]
+
+        def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+            found = super().get_many(requests)
+            return [None if item is None else bytes(255 - byte for byte in host_view(item)) for item in found]
+
+    plain = memory()
+    sharded(plain)
+    for key in plain:
+        plain[key] = bytes(255 - byte for byte in plain[key])
+    assert gzarr.open_array(Inverted(plain.store), mode="r")[5:20:7].tolist() == [6, 13, 20]

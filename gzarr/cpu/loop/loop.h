@@ -75,7 +75,8 @@ typedef struct {
     int64_t out_stride[MAX_NDIM];
 } Job;
 
-/* What one axis of a box takes of one chunk. A list is a position in `lists`, or -1: start and step say all. */
+/* What one axis of a box takes of one chunk. A list is a position in `lists`, or -1: start and step say all. With a list
+ * in_step is whether it takes every element of the chunk that lies in the array. */
 typedef struct {
     int64_t chunk, count, in_start, in_step, in_list, out_start, out_step, out_list;
 } Span;
@@ -153,7 +154,9 @@ typedef struct {
     const Encoder *encoder;
     const char *temporary; /* files: what names of temporary ones begin with */
     int64_t temporary_length;
-    uint64_t *inodes; /* files: those of the parts done, 0 for the others */
+    uint64_t *written; /* files: what generations are made of, by inode (Target.written) */
+    int64_t n_written;
+    uint64_t number; /* files: what is put there next */
     char *shard;      /* a shard: its bytes, `position` of `capacity` made; entries of Call.index are noted */
     uint64_t *index;
     int64_t position, capacity;

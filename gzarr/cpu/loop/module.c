@@ -112,20 +112,21 @@ static PyObject *loop_read(PyObject *module, PyObject *args) {
                          (unsigned long long)done.placed);
 }
 
-/* write(job, encoder, window, spans, lists, path, temporary, fill, first, scratch, status, inodes, shard, index,
- * position): files if shard and index are None, else inodes is. */
+/* write(job, encoder, window, spans, lists, path, temporary, fill, first, scratch, status, written, shard, index,
+ * position, number): files if shard and index are None, else written is. */
 static PyObject *loop_write(PyObject *module, PyObject *args) {
-    enum { JOB, ENCODER, WINDOW, SPANS, LISTS, PATH, TEMPORARY, FILL, SCRATCH, STATUS, INODES, SHARD, INDEX, N };
+    enum { JOB, ENCODER, WINDOW, SPANS, LISTS, PATH, TEMPORARY, FILL, SCRATCH, STATUS, WRITTEN, SHARD, INDEX, N };
     Py_buffer b[N];
     long long first, position;
+    unsigned long long number;
     Done done = {0};
     memset(b, 0, sizeof b);
-    PyObject *inodes, *shard, *index;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*Lw*w*OOOL", &b[JOB], &b[ENCODER], &b[WINDOW], &b[SPANS], &b[LISTS],
-                          &b[PATH], &b[TEMPORARY], &b[FILL], &first, &b[SCRATCH], &b[STATUS], &inodes, &shard, &index,
-                          &position))
+    PyObject *written, *shard, *index;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*Lw*w*OOOLK", &b[JOB], &b[ENCODER], &b[WINDOW], &b[SPANS], &b[LISTS],
+                          &b[PATH], &b[TEMPORARY], &b[FILL], &first, &b[SCRATCH], &b[STATUS], &written, &shard, &index,
+                          &position, &number))
         return NULL;
-    if ((inodes != Py_None && PyObject_GetBuffer(inodes, &b[INODES], PyBUF_WRITABLE)) ||
+    if ((written != Py_None && PyObject_GetBuffer(written, &b[WRITTEN], PyBUF_WRITABLE)) ||
         (shard != Py_None && PyObject_GetBuffer(shard, &b[SHARD], PyBUF_WRITABLE)) ||
         (index != Py_None && PyObject_GetBuffer(index, &b[INDEX], PyBUF_WRITABLE))) {
         release(b, N);
@@ -137,7 +138,7 @@ static PyObject *loop_write(PyObject *module, PyObject *args) {
     bool sound = b[JOB].len == sizeof(Job) && b[ENCODER].len == sizeof(Encoder) && b[WINDOW].len == sizeof(Window) &&
                  job_is_sound(job) && has_decoder(job) && job->npoints < 0 && encoder_is_sound(b[ENCODER].buf, job) &&
                  b[FILL].len == job->itemsize && b[SCRATCH].len >= job->max_encoded + job->nbytes;
-    sound = sound && (sharded ? b[INDEX].buf && position >= 0 && position <= b[SHARD].len : b[INODES].len == n * WORD);
+    sound = sound && (sharded ? b[INDEX].buf && position >= 0 && position <= b[SHARD].len : b[WRITTEN].len >= WORD);
     Call call = {
         .job = job,
         .window = b[WINDOW].buf,
@@ -151,7 +152,9 @@ static PyObject *loop_write(PyObject *module, PyObject *args) {
         .encoder = b[ENCODER].buf,
         .temporary = b[TEMPORARY].buf,
         .temporary_length = b[TEMPORARY].len,
-        .inodes = b[INODES].buf,
+        .written = b[WRITTEN].buf,
+        .n_written = b[WRITTEN].len / WORD,
+        .number = number,
         .shard = b[SHARD].buf,
         .index = b[INDEX].buf,
         .position = position,

@@ -46,8 +46,9 @@ static bool plan_piece(const Call *call, const Encoder *encoder, int64_t part, P
         piece->coords[a] = span->chunk;
         if (span->chunk < 0 || span->chunk > encoder->extent[a] / length) return false;
         const int64_t left = encoder->extent[a] - span->chunk * length;
-        const bool runs = span->in_list < 0 && !span->in_start && (span->count == 1 || span->in_step == 1);
-        piece->covers = piece->covers && runs && span->count == (left < length ? left : length);
+        const bool runs = !span->in_start && (span->count == 1 || span->in_step == 1);
+        const bool all = span->in_list < 0 ? runs && span->count == (left < length ? left : length) : span->in_step;
+        piece->covers = piece->covers && all;
         piece->padded = piece->padded || left < length;
         if (!add_axis(call, span, (int)a, &found)) return false;
     }
@@ -178,15 +179,17 @@ static bool write_runs(int fd, const Copy *copy) {
 }
 
 /* Replace a chunk's file: whatever fails, the old one stays and no temporary one does. runs: instead of data. */
-static bool replace_file(Sink *sink, int64_t number, const char *data, int64_t size, const Copy *runs, uint64_t *inode,
-                         State *state) {
+static bool replace_file(Sink *sink, int64_t number, const char *data, int64_t size, const Copy *runs, State *state) {
     const int fd = open_temporary(sink, number, state);
     if (fd < 0) return false;
     struct stat info;
     bool done = (runs ? write_runs(fd, runs) : write_exactly(fd, data, size)) && !fstat(fd, &info);
-    if (done) *inode = (uint64_t)info.st_ino;
     done = !close(fd) && done;
-    done = done && !rename(state->temporary, state->path);
+    if (done) { /* before it is seen: it must differ from all files that had its inode */
+        uint64_t *at = sink->written + (uint64_t)info.st_ino % (uint64_t)sink->n_written;
+        __atomic_store_n(at, sink->number++, __ATOMIC_RELAXED);
+        done = !rename(state->temporary, state->path);
+    }
     if (!done) unlink(state->temporary);
     return done;
 }
@@ -211,9 +214,9 @@ static bool lies_in_runs(const Call *call, const Encoder *encoder, Piece *piece)
     return true;
 }
 
-static int write_one(const Call *call, Sink *sink, int64_t part, int64_t number, Done *done, State *state) {
+static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, State *state) {
     const Job *job = call->job;
-    uint64_t entry = 0, inode = 0;
+    uint64_t entry = 0;
     Piece piece;
     if (!plan_piece(call, sink->encoder, part, &piece)) return LEFT;
     if (sink->shard && (!piece.covers || !find_entry(call, piece.coords, &entry))) return LEFT;
@@ -224,8 +227,7 @@ static int write_one(const Call *call, Sink *sink, int64_t part, int64_t number,
      * by the same memory. */
     const bool moves = job->swap || (job->codec == PLAIN && (job->checksum || sink->shard));
     if (job->codec == PLAIN && !moves && piece.covers && !piece.padded && lies_in_runs(call, sink->encoder, &piece)) {
-        if (!replace_file(sink, part, NULL, 0, &piece.copy, &inode, state)) return LEFT;
-        sink->inodes[number] = inode;
+        if (!replace_file(sink, part, NULL, 0, &piece.copy, state)) return LEFT;
         done->taken += (uint64_t)job->nbytes;
         done->placed += (uint64_t)job->nbytes;
         return DONE;
@@ -252,9 +254,8 @@ static int write_one(const Call *call, Sink *sink, int64_t part, int64_t number,
         sink->index[2 * entry] = (uint64_t)sink->position;
         sink->index[2 * entry + 1] = (uint64_t)size;
         sink->position += size;
-    } else {
-        if (!replace_file(sink, part, data, size, NULL, &inode, state)) return LEFT;
-        sink->inodes[number] = inode;
+    } else if (!replace_file(sink, part, data, size, NULL, state)) {
+        return LEFT;
     }
     done->taken += (uint64_t)job->nbytes;
     done->placed += (uint64_t)size;
@@ -265,7 +266,7 @@ Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *sta
     State state = {.reader = {.encoded = scratch, .decoded = scratch + call->job->max_encoded, .fd = -1}};
     Done done = {0};
     for (int64_t i = 0; i < n; i++) {
-        status[i] = (char)write_one(call, sink, first + i, i, &done, &state);
+        status[i] = (char)write_one(call, sink, first + i, &done, &state);
         done.left += status[i] == LEFT;
     }
     close_reader(&state.reader);
