@@ -71,8 +71,8 @@ class ObjectStore(RemoteStore):
             return StoreError(f"{where}\nIs the bucket or container named rightly, and does it exist?")
         if isinstance(error, (self._errors.GenericError, OSError)):
             return StoreError(
-                f"{where}\nIs the server reachable, are URL and endpoint right, and does it take as many requests at once"
-                " (setting remote.concurrency)?"
+                f"{where}\nIs the server reachable, are URL and endpoint right, and does it take so many requests at"
+                " once (setting remote.concurrency)?"
             )
         return StoreError(where)
 
