@@ -91,7 +91,7 @@ class _Held(AbstractContextManager[None]):
 
     def _end(self) -> None:
         """Release the locks and want them no more. Where it was interrupted it goes on if it is called again."""
-        deque(self._releases, maxlen=0)
+        deque(self._releases, 0)
         table, wanted = self._table, self._wanted
         with table.guard:
             while wanted:

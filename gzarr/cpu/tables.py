@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import accumulate, groupby, product
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
@@ -63,6 +62,7 @@ class Boxes:
         self._plan = plan
         self._starts = tuple(accumulate((len(spans) for spans in plan.axes), initial=0))[:-1]
         self.nparts, self.npoints = plan.nparts, -1
+        self._chunks: list[Indices] | None = None  # of all spans, for every axis
 
     def tables(self) -> Tables:
         """What the loop is told of them."""
@@ -84,14 +84,12 @@ class Boxes:
         firsts = [start + first for start, (first, _) in zip(self._starts, piece.window, strict=True)]
         return firsts, [n for _, n in piece.window]
 
-    @cached_property
-    def _chunks(self) -> list[Indices]:
-        """The chunks of all spans, for every axis."""
-        return [_chunks(spans) for spans in self._plan.axes]
-
     def coords(self, piece: Piece) -> Iterator[Coords]:
         """Coordinates of the chunks of a piece, in the order of its parts."""
         numbers = np.unravel_index(np.arange(piece.first, piece.first + piece.n), [n for _, n in piece.window])
+        # No cached_property: before Python 3.12 it has a lock, which a fork may copy locked.
+        if self._chunks is None:
+            self._chunks = [_chunks(spans) for spans in self._plan.axes]
         axes = zip(self._chunks, piece.window, numbers, strict=True)
         return zip(*[chunks[first + rows].tolist() for chunks, (first, _), rows in axes], strict=True)
 
