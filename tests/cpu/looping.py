@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
 import gzarr
 from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, NumcodecsCodec, ShardingCodec, TransposeCodec, ZstdCodec
 from gzarr.cpu import native
+from gzarr.cpu.tables import MAX_NDIM
 
 ROOT = Path(__file__).parents[2]
 SHAPE, CHUNK = (70, 45, 3), (20, 15, 3)
@@ -127,3 +130,19 @@ def run_sanitized(sanitized: tuple[Path, str], code: str, *arguments: str) -> su
     }
     command = [sys.executable, "-c", AS_THE_LOOP + code, str(library), *arguments]
     return subprocess.run(command, env=environment, cwd=ROOT, check=False, capture_output=True, text=True, timeout=600)
+
+
+def made_to_lie(data: st.DataObject, table: bytes, *, is_job: bool) -> bytes:
+    """A table of the loop with one number changed to anything, perhaps cut off. is_job: what says where the result or
+    the value is stays as it is.
+    """
+    lying = bytearray(table)
+    words = [i for i in range(len(lying) // 8) if not is_job or not (i == 8 or i >= 10 + 2 * MAX_NDIM)]
+    if words:
+        at = 8 * data.draw(st.sampled_from(words))
+        small = st.integers(-3, 80)
+        number = data.draw(st.one_of(small, small, st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**32)))
+        lying[at : at + 8] = struct.pack("<q", number)
+    if data.draw(st.integers(0, 9)) == 0:
+        del lying[data.draw(st.integers(0, len(lying))) :]
+    return bytes(lying)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import subprocess
 import sys
 import threading
@@ -23,7 +22,7 @@ from gzarr.cpu import bulk_write, native, tables
 from gzarr.errors import StoreError
 from gzarr.storage import LocalStore, MemoryStore
 from gzarr.storage.base import Buffer
-from tests.cpu.looping import CHAINS, CHUNK, DTYPES, SHAPE, Watched, run_sanitized, stored, values
+from tests.cpu.looping import CHAINS, CHUNK, DTYPES, SHAPE, Watched, made_to_lie, run_sanitized, stored, values
 from tests.properties.cases import basic_keys, orthogonal_index, orthogonal_keys, same
 
 pytestmark = pytest.mark.skipif(native.loop() is None, reason=f"the compiled loop is {native.status()}")
@@ -541,16 +540,7 @@ def test_tables_of_writes_that_lie_are_refused_or_left(
         args[12], args[13] = bytearray(len(args[12])), bytearray(np.asarray(args[13]).nbytes)
     for _ in range(data.draw(st.integers(1, 3))):
         position = data.draw(st.sampled_from([0, 1, 2, 3]))
-        table = bytearray(args[position])
-        words = [i for i in range(len(table) // 8) if position or not (i == 8 or i >= 10 + 2 * 32)]
-        if words:
-            at = 8 * data.draw(st.sampled_from(words))
-            small = st.integers(-3, 80)
-            number = data.draw(st.one_of(small, small, st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**32)))
-            table[at : at + 8] = struct.pack("<q", number)
-        if data.draw(st.integers(0, 9)) == 0:
-            del table[data.draw(st.integers(0, len(table))) :]
-        args[position] = bytes(table)
+        args[position] = made_to_lie(data, args[position], is_job=position == 0)
     args[8] = data.draw(st.one_of(st.just(args[8]), st.integers(-5, 100)))
     args[14] = data.draw(st.one_of(st.just(args[14]), st.integers(-5, 1 << 20)))
     try:
