@@ -10,23 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import complete
-from gzarr.codecs.registry import registry_state
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.v2 import from_v2 as codec_from_v2
 from gzarr.codecs.v2 import to_v2 as codec_to_v2
 from gzarr.dtypes import DataType, fill_from_json, fill_to_json, from_v2, to_v2
-from gzarr.errors import GzarrError, MetadataError
+from gzarr.errors import MetadataError
 from gzarr.grid import RegularAxis
 from gzarr.keys import KeyEncoding
 from gzarr.metadata.fields import expect, integers, parse_json, require
+from gzarr.metadata.kept import parsed_once
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
-from gzarr.storage.base import Buffer, host_view
+from gzarr.storage.base import Buffer
 
 _ARRAY_FIELDS = frozenset(
     {
@@ -34,8 +33,6 @@ _ARRAY_FIELDS = frozenset(
         "dimension_separator",
     }
 )
-#: Larger documents (data types of many fields) are not kept.
-_MAX_KEPT_NBYTES = 1 << 12
 
 
 def parse_array(document: Mapping[str, Any], attributes: Mapping[str, Any], what: str) -> ArrayMeta:
@@ -82,20 +79,14 @@ def parse_array_bytes(data: Buffer, attributes: Mapping[str, Any], what: str) ->
 
     Raises: MetadataError.
     """
-    if host_view(data).nbytes <= _MAX_KEPT_NBYTES:
-        try:
-            meta = _parse_once(bytes(data), registry_state())
-        except GzarrError:
-            pass  # raised again below, with the name of the document
-        else:
-            # The caller may change what it holds.
-            return replace(meta, attributes=attributes, extra=deepcopy(meta.extra) if meta.extra else {})
-    return parse_array(parse_json(data, what), attributes, what)
+    meta = _find_parsed(data)
+    if meta is None:
+        return parse_array(parse_json(data, what), attributes, what)
+    # The caller may change what it holds.
+    return replace(meta, attributes=attributes, extra=deepcopy(meta.extra) if meta.extra else {})
 
 
-@lru_cache(maxsize=256)
-def _parse_once(data: bytes, registry: int) -> ArrayMeta:
-    return parse_array(parse_json(data, ""), {}, "")
+_find_parsed = parsed_once(lambda data: parse_array(parse_json(data, ""), {}, ""))
 
 
 def _codec(config: Any, field: str) -> CodecSpec:

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
-from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-from gzarr.codecs.registry import parse_codec, registry_state
+from gzarr.codecs.registry import parse_codec
 from gzarr.codecs.spec import CodecSpec
 from gzarr.dtypes import fill_from_json, fill_to_json, from_v3, to_v3
-from gzarr.errors import GzarrError, MetadataError
+from gzarr.errors import MetadataError
 from gzarr.grid import Axis, Grid, RegularAxis, VaryingAxis
 from gzarr.keys import KeyEncoding
 from gzarr.metadata.fields import attributes_of, expect, integers, no_others, parse_json, require
+from gzarr.metadata.kept import parsed_once
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
-from gzarr.storage.base import Buffer, host_view
+from gzarr.storage.base import Buffer
 
 _ARRAY_FIELDS = frozenset(
     {
@@ -31,8 +31,6 @@ _ARRAY_FIELDS = frozenset(
 _GROUP_FIELDS = frozenset({"zarr_format", "node_type", "attributes"})
 #: Inline consolidated metadata: written by zarr-python, some versions without "must_understand": false.
 _IGNORABLE = frozenset({"consolidated_metadata"})
-#: Larger documents (consolidated metadata, long attributes) are not kept.
-_MAX_KEPT_NBYTES = 1 << 12
 #: Chunks that a rectilinear axis may have: a short run-length code can stand for more than any memory holds.
 _MAX_VARYING_CHUNKS = 1_000_000
 
@@ -51,21 +49,15 @@ def parse_bytes(data: Buffer, what: str) -> NodeMeta:
 
     Raises: MetadataError.
     """
-    if host_view(data).nbytes <= _MAX_KEPT_NBYTES:
-        try:
-            meta = _parse_once(bytes(data), registry_state())
-        except GzarrError:
-            pass  # raised again below, with the name of the document
-        else:
-            # The caller may change what these hold.
-            attributes = deepcopy(meta.attributes) if meta.attributes else {}
-            return replace(meta, attributes=attributes, extra=deepcopy(meta.extra) if meta.extra else {})
-    return parse(parse_json(data, what), what)
+    meta = _find_parsed(data)
+    if meta is None:
+        return parse(parse_json(data, what), what)
+    # The caller may change what these hold.
+    attributes = deepcopy(meta.attributes) if meta.attributes else {}
+    return replace(meta, attributes=attributes, extra=deepcopy(meta.extra) if meta.extra else {})
 
 
-@lru_cache(maxsize=256)
-def _parse_once(data: bytes, registry: int) -> NodeMeta:
-    return parse(parse_json(data, ""), "")
+_find_parsed = parsed_once(lambda data: parse(parse_json(data, ""), ""))
 
 
 def to_json(meta: NodeMeta) -> dict[str, Any]:
