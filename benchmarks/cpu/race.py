@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,13 +54,15 @@ class Runner:
 
     def stop(self) -> None:
         """End the process."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            for pipe in (self.process.stdin, self.process.stdout):
-                if pipe is not None:
+        process, self.process = self.process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):  # a request that it never took is flushed once more, in vain
                     pipe.close()
-        self.process = None
 
 
 def start(library: str, pythons: Mapping[str, str], cache: Cache, url: str | None) -> Runner:

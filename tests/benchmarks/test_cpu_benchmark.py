@@ -72,12 +72,15 @@ def test_a_wrong_answer_is_found(tmp_path: Path) -> None:
     assert faults(result) == ["gzarr: the answer differs from the source"]
 
 
-def test_a_library_whose_process_dies_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_library_whose_process_dies_is_named_and_the_others_go_on(tmp_path: Path, gone: bool) -> None:
     cache, workload = Cache(tmp_path, SMALL), BY_NAME["one element in memory"]
     with running(["zarr", "gzarr"], {"v3": sys.executable}, cache, None) as runners:
         make_data(runners, [workload], cache)
         assert runners[0].process is not None
         runners[0].process.kill()
+        if gone:
+            runners[0].process.wait()  # nothing can be sent to it any more
         found = race(runners, workload, rounds=2, budget_s=0)
     assert "process ended" in found["zarr"]["failed"]
     assert len(found["gzarr"]["rounds_s"]) == 2
