@@ -56,8 +56,7 @@ class Bulk:
         names: how their keys are made.
         prefix: what the paths of the array's files begin with.
         parts: what is wanted of them.
-        all: the pieces, uncut.
-        piece_nchunks: how many parts a piece may have.
+        queue: the pieces, once.
         work: how much there is to do.
         out: the result: it must live as long as its address is used.
         job, tables, fill: what the loop is told for all pieces.
@@ -74,8 +73,7 @@ class Bulk:
     names: Names
     prefix: str
     parts: Boxes | Rows
-    all: Iterator[Piece]
-    piece_nchunks: int
+    queue: Iterator[Piece]
     work: Work
     out: Array
     job: bytes
@@ -88,7 +86,7 @@ class Bulk:
 
     def pieces(self) -> Iterator[Piece]:
         """All there is to do, once."""
-        return (piece for whole in self.all for piece in whole.cut(self.piece_nchunks))
+        return self.queue
 
     def read(self, piece: Piece) -> Left:
         """Read a piece into the result, all but the parts that are returned. Raises: StoreError."""
@@ -175,13 +173,17 @@ def make_bulk(
     if swap is None or names is None or not _suits(direct, chain, plan, out):
         return None
     parts = Boxes(plan) if isinstance(plan, BoxPlan) else Rows(plan, layout)
-    pieces, n, smallest = iter((parts.whole(),)), 1, _MIN_PIECE
+    shards, n, smallest = None, 1, _MIN_PIECE
     if isinstance(layout, Sharded):
-        (pieces, n), smallest = parts.by_shard(layout), _MIN_PIECE_OF_SHARD
+        (shards, n), smallest = parts.by_shard(layout, n_threads), _MIN_PIECE_OF_SHARD
         if parts.nparts < n * MIN_NCHUNKS_OF_SHARD:
             return None
     share = max(-(-parts.nparts // (n_threads * PIECES_PER_THREAD)), smallest)
     size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // direct.nbytes, share), 1)
+    if shards is None:
+        queue = parts.whole().cut(size, n_threads)
+    else:
+        queue = (piece for shard in shards for piece in shard.cut(size))
     max_encoded = direct.nbytes + direct.nbytes // 8 + MAX_GROWTH_NBYTES
     return Bulk(
         store=store,
@@ -189,8 +191,7 @@ def make_bulk(
         names=names,
         prefix=prefix,
         parts=parts,
-        all=pieces,
-        piece_nchunks=size,
+        queue=queue,
         work=Work(parts.nparts, out.nbytes // parts.nparts, min(size, -(-parts.nparts // n)), unlocked=True),
         out=out,
         job=make_job(direct, (max_encoded, direct.number, swap, ord(names.keys.separator)), out, parts.npoints),

@@ -52,7 +52,7 @@ class BulkWrite:
         names: how their keys are made.
         target: how their files may be written.
         parts: what is written of them.
-        all: the pieces, uncut.
+        queue: the pieces, once: shards are uncut.
         piece_nchunks: how many parts one call of the loop may have.
         work: how much there is to do.
         value: what is written: it must live as long as its address is used.
@@ -67,7 +67,7 @@ class BulkWrite:
     names: Names
     target: Target
     parts: Boxes
-    all: Iterator[Piece]
+    queue: Iterator[Piece]
     piece_nchunks: int
     work: Work
     value: Any
@@ -81,9 +81,7 @@ class BulkWrite:
 
     def pieces(self) -> Iterator[Piece]:
         """All there is to do, once."""
-        if isinstance(self.layout, Sharded):
-            return self.all
-        return (piece for whole in self.all for piece in whole.cut(self.piece_nchunks))
+        return self.queue
 
     def keys(self, piece: Piece) -> list[str]:
         """The objects of a piece."""
@@ -181,7 +179,6 @@ def make_bulk_write(
     if encoder is None or swap is None or target is None or "\0" in target.prefix:
         return None
     parts = Boxes(plan)
-    pieces = parts.by_shard(layout)[0] if isinstance(layout, Sharded) else iter((parts.whole(),))
     share = max(-(-parts.nparts // (n_threads * PIECES_PER_THREAD)), 1)
     size = max(min(_PIECE_NCHUNKS, PIECE_NBYTES // direct.nbytes, share), 1)
     max_encoded = direct.nbytes + direct.nbytes // 8 + MAX_GROWTH_NBYTES
@@ -193,7 +190,7 @@ def make_bulk_write(
         names=names,
         target=target,
         parts=parts,
-        all=pieces,
+        queue=_queue(parts, layout, size, n_threads),
         piece_nchunks=size,
         work=Work(parts.nparts, direct.nbytes, size, unlocked=True),
         value=value,
@@ -205,6 +202,10 @@ def make_bulk_write(
         nbytes=direct.nbytes,
         window=make_window(*parts.places(parts.whole())),
     )
+
+
+def _queue(parts: Boxes, layout: Layout, size: int, n_threads: int) -> Iterator[Piece]:
+    return parts.by_shard(layout, n_threads)[0] if isinstance(layout, Sharded) else parts.whole().cut(size, n_threads)
 
 
 def _most(nbytes: int) -> int:

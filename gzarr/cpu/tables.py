@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, groupby, product
+from itertools import accumulate, groupby
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from gzarr.keys import Coords
 from gzarr.layout import Layout
 from gzarr.plan import BoxPlan, Part, PointPlan, RangeSpans, Span
 from gzarr.selection import Indices
+
+T = TypeVar("T")
 
 #: Axes that the loop's tables have room for (MAX_NDIM).
 MAX_NDIM = 32
@@ -44,10 +46,21 @@ class Piece(NamedTuple):
     window: tuple[tuple[int, int], ...]
     whole: tuple[int, int]
 
-    def cut(self, size: int) -> Iterator[Piece]:
-        """The same in pieces of at most so many parts."""
-        for first in range(0, self.n, size):
+    def cut(self, size: int, n_threads: int = 1) -> Iterator[Piece]:
+        """The same in pieces of at most so many parts. n_threads: see `spread`."""
+        for number in spread(-(-self.n // size), n_threads):
+            first = number * size
             yield self._replace(first=self.first + first, n=min(size, self.n - first))
+
+
+def spread(n: int, n_threads: int) -> Iterator[int]:
+    """The numbers below n in an order that keeps threads, which take them one by one, apart from each other.
+
+    Chunks beside each other lie in the same pages of the result, which the system clears for every thread that finds
+    them missing, and in the same directory, which one thread at a time may change.
+    """
+    share = -(-n // max(n_threads, 1))
+    return (number for first in range(share) for number in range(first, n, share))
 
 
 class Boxes:
@@ -74,10 +87,11 @@ class Boxes:
         """All parts, of chunks that are files."""
         return Piece(0, self.nparts, None, tuple((0, len(spans)) for spans in self._plan.axes), (0, self.nparts))
 
-    def by_shard(self, layout: Layout) -> tuple[Iterator[Piece], int]:
-        """The parts of every shard, and the number of shards."""
+    def by_shard(self, layout: Layout, n_threads: int) -> tuple[Iterator[Piece], int]:
+        """The parts of every shard, and the number of shards. n_threads: see `spread`."""
         windows = self._plan.windows(layout.objects)
-        return map(_piece_of, product(*windows)), prod(map(len, windows))
+        n = prod(map(len, windows))
+        return (_piece_of(_nth(windows, number)) for number in spread(n, n_threads)), n
 
     def places(self, piece: Piece) -> tuple[list[int], list[int]]:
         """For every axis, where its spans begin in the table, and how many there are."""
@@ -124,8 +138,8 @@ class Rows:
         """All parts, of chunks that are files."""
         return Piece(0, self.nparts, None, (), (0, self.nparts))
 
-    def by_shard(self, layout: Layout) -> tuple[Iterator[Piece], int]:
-        """The parts of every shard, and the number of shards."""
+    def by_shard(self, layout: Layout, n_threads: int) -> tuple[Iterator[Piece], int]:
+        """The parts of every shard, in the order of the table, and the number of shards."""
         counts = [(shard, sum(1 for _ in rows)) for shard, rows in groupby(self._points.owners)]
         firsts = accumulate((n for _, n in counts), initial=0)
         pieces = (Piece(at, n, shard, (), (at, n)) for (shard, n), at in zip(counts, firsts, strict=False))
@@ -145,6 +159,15 @@ def make_window(*rows: Sequence[int]) -> bytes:
     padding = [0] * MAX_NDIM
     values = [value for row in rows for value in (*row, *padding[len(row) :])]
     return struct.pack(f"{4 * MAX_NDIM}q", *values, *padding * (4 - len(rows)))
+
+
+def _nth(axes: Sequence[Sequence[T]], number: int) -> tuple[T, ...]:
+    """One element of the product of some sequences, by its number."""
+    picked: list[T] = []
+    for axis in reversed(axes):
+        number, position = divmod(number, len(axis))
+        picked.append(axis[position])
+    return tuple(picked[::-1])
 
 
 def _piece_of(windows: tuple[tuple[int, int, int], ...]) -> Piece:
