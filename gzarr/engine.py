@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -74,8 +73,7 @@ class ArrayIO(NamedTuple):
     cache: ArrayChunks | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReadJob:
+class ReadJob(NamedTuple):
     """A selection to read into ``out``, which has the plan's shape and lies on the backend's device."""
 
     io: ArrayIO
@@ -84,8 +82,7 @@ class ReadJob:
     fields: Fields = None
 
 
-@dataclass(frozen=True, slots=True)
-class WriteJob:
+class WriteJob(NamedTuple):
     """A selection to write from ``value``, which has the plan's shape. Chunks equal to the fill value are removed,
     unless ``write_empty``.
     """
@@ -134,7 +131,7 @@ def _task(
     if recorder is None:
         return partial(task, job)
     backend = job.io.backend
-    job = replace(job, io=job.io._replace(backend=watched(backend, recorder)))
+    job = job._replace(io=job.io._replace(backend=watched(backend, recorder)))
     return recorder.carry(first, partial(task, job), getattr(backend, "marker", None))
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any, NamedTuple, TypeAlias, overload
 
@@ -139,8 +138,7 @@ class PointTable(NamedTuple):
     may_be_single: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BoxPlan:
+class BoxPlan(NamedTuple):
     """The plan of a separable selection.
 
     Attributes:
@@ -188,8 +186,7 @@ class BoxPlan:
         return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PointPlan:
+class PointPlan(NamedTuple):
     """The plan of a joint selection. The result is the flat list of points.
 
     Attributes:
@@ -256,11 +253,12 @@ def make_plan(selection: Selection, grid: Grid) -> Plan:
     """Cut a selection, whose indices lie within the grid's extents, along the grid."""
     if isinstance(selection, Points):
         return PointPlan(selection.coords, (int(np.prod(selection.shape, dtype=np.int64)),), grid)
-    axes = tuple(
+    # Lists, not generators: this runs for every element access.
+    axes = [
         _range_spans(wanted, axis) if isinstance(wanted, Range) else _index_spans(wanted, axis)
         for wanted, axis in zip(selection.axes, grid, strict=True)
-    )
-    return BoxPlan(axes, tuple(a.size for a in selection.axes), grid)
+    ]
+    return BoxPlan(tuple(axes), tuple([a.size for a in selection.axes]), grid)
 
 
 def box_between(lows: Sequence[int], highs: Sequence[int]) -> Box:
@@ -273,7 +271,7 @@ def _parts(axes: tuple[Sequence[Span], ...]) -> Iterator[Part]:
     if not axes:
         yield Part((), (), (), full=True)
         return
-    if all(len(spans) == 1 for spans in axes):
+    if {*map(len, axes)} == {1}:
         coords, inside, out, full = zip(*[spans[0] for spans in axes], strict=True)
         yield Part(coords, _joint(inside), _joint(out), all(full))
         return
@@ -289,7 +287,10 @@ def _parts(axes: tuple[Sequence[Span], ...]) -> Iterator[Part]:
 
 def _joint(index: tuple[Any, ...]) -> tuple[Any, ...]:
     """An index that NumPy takes axis by axis: several index arrays beside each other would be paired up as points."""
-    if len(index) < 2 or sum(1 for i in index if type(i) is not slice) < 2:
+    n_lists = 0
+    for i in index:
+        n_lists += type(i) is not slice
+    if n_lists < 2:
         return index
     return np.ix_(*[np.arange(i.start, i.stop, i.step) if isinstance(i, slice) else i for i in index])
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -33,8 +32,7 @@ class Range(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Box:
+class Box(NamedTuple):
     """A separable selection.
 
     Attributes:
@@ -48,8 +46,7 @@ class Box:
     view: tuple[Any, ...] | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Points:
+class Points(NamedTuple):
     """A joint selection.
 
     Attributes:
@@ -73,9 +70,11 @@ def split_fields(key: Any) -> tuple[Any, str | list[str] | None]:
         return (), key
     if isinstance(key, list) and key and all(isinstance(k, str) for k in key):
         return (), key
-    if isinstance(key, tuple) and any(isinstance(k, str) for k in key):
-        names = [k for k in key if isinstance(k, str)]
-        return tuple(k for k in key if not isinstance(k, str)), names[0] if len(names) == 1 else names
+    if isinstance(key, tuple):
+        for item in key:
+            if isinstance(item, str):
+                names = [k for k in key if isinstance(k, str)]
+                return tuple(k for k in key if not isinstance(k, str)), names[0] if len(names) == 1 else names
     return key, None
 
 
@@ -225,8 +224,13 @@ def _box(items: tuple[Any, ...], shape: tuple[int, ...], *, lists: bool) -> Box:
 
 def _expand(items: tuple[Any, ...], ndim: int) -> list[Any]:
     """Replace ``...`` (or a missing tail) by full slices, so that every axis has its item; newaxes stay."""
-    n_axes = sum(1 for item in items if item is not None and not isinstance(item, EllipsisType))
-    n_ellipses = sum(1 for item in items if isinstance(item, EllipsisType))
+    n_ellipses = n_newaxes = 0
+    for item in items:
+        if item is None:
+            n_newaxes += 1
+        elif item is ...:
+            n_ellipses += 1
+    n_axes = len(items) - n_newaxes - n_ellipses
     if n_ellipses > 1:
         raise SelectionError("an index can only have a single ellipsis ('...')")
     if n_axes > ndim:
@@ -236,7 +240,7 @@ def _expand(items: tuple[Any, ...], ndim: int) -> list[Any]:
     fill = [slice(None)] * (ndim - n_axes)
     if n_ellipses == 0:
         return [*items, *fill]
-    at = next(i for i, item in enumerate(items) if isinstance(item, EllipsisType))
+    at = next(i for i, item in enumerate(items) if item is ...)
     return [*items[:at], *fill, *items[at + 1 :]]
 
 

@@ -257,11 +257,12 @@ def _equals_fill(chunk: Array, spec: ArrayRepr) -> bool:
         fill_value, kind = spec.fill_value, type(spec.fill_value)
         return all(type(item) is kind and bool(item == fill_value) for item in chunk.flat)
     bits = _bits(np.asarray(chunk, order="C"))
-    fill = _bits(np.asarray(spec.fill_value, chunk.dtype).reshape(1))
-    # Most chunks differ in their first element: no need to read the rest.
-    if bits[0].tobytes() != fill[0].tobytes() or bits[-1].tobytes() != fill[0].tobytes():
+    # Most chunks have another first element than last one, or than the fill value: no need to read the rest.
+    first = bits[0].tobytes()
+    if bits[-1].tobytes() != first:
         return False
-    return bool(np.all(bits == fill))
+    fill = _bits(np.asarray(spec.fill_value, chunk.dtype).reshape(1))
+    return fill.tobytes() == first and bool(np.all(bits == fill))
 
 
 def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
