@@ -36,6 +36,7 @@ from gzarr.plan import Part, make_plan
 from gzarr.selection import Selection, normalize_basic, normalize_coordinates, normalize_mask, normalize_orthogonal
 from gzarr.storage import CountingStore, MemoryStore, Request
 from gzarr.storage.base import host_view
+from tests.meeting import Meeting
 
 BACKENDS: dict[str, Callable[[], Backend]] = {"cpu": CpuBackend, "emulated": lambda: GpuBackend(EmulatedDevice())}
 
@@ -691,10 +692,13 @@ def test_threads_are_used_where_chunks_take_long(
     """Of the CPU backend: the first wave is timed, on the caller's thread."""
     monkeypatch.setattr("gzarr.cpu.backend.THREADED_CHUNK_S", limit_s)
     used: list[int] = []
+    meeting = Meeting(2)
 
     def task(_: int) -> None:
         used.append(threading.get_ident())
         time.sleep(0.001)
+        if len(used) > 1 and n_threads > 1:
+            meeting.attend()
 
     with config.set(threading__max_workers=2):
         CpuBackend().run(task, iter(range(50)), Work(50, 1000, 1))

@@ -95,8 +95,13 @@ def test_missing_chunks_are_filled(tmp_path, device, direct) -> None:
 
 def test_all_reads_of_a_wave_are_under_way_at_once(tmp_path, device, direct) -> None:
     create(tmp_path / "a", compressor=None)
-    together = threading.Barrier(4)  # the pool's threads
-    direct.delay = lambda: together.wait(20) if direct.most_under_way <= 4 else None
+    deadline = time.monotonic() + 20
+
+    def delay() -> None:
+        while direct.most_under_way <= 4 and time.monotonic() < deadline:  # the pool has four threads
+            time.sleep(0.001)
+
+    direct.delay = delay
     np.testing.assert_array_equal(opened(tmp_path / "a", device, direct.reader())[:], DATA)
     assert direct.most_under_way > 4
 

@@ -343,7 +343,7 @@ class SlowDevice(CountingDevice):
                 self.most = max(self.most, self.now)
                 if self.now == 2:
                     self.met.set()
-            self.met.wait(2)
+            self.met.wait(WAIT_S)
             super().launch(kernel, n_threads, args)
             with self.lock:
                 self.now -= 1
