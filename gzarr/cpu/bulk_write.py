@@ -1,9 +1,9 @@
 """Writes many chunks by the compiled loop (`loop/write.c`), which gathers, encodes and stores them.
 
 Theory of operation. As in `gzarr.cpu.bulk` a plan is cut into pieces. Of chunks that are files the loop replaces the
-files itself, and lays the values over old contents where they do not cover a chunk; shards that are covered whole it
-puts together in memory, and the store takes them. What it leaves goes the usual way: other shards, and all that fails.
-The bytes it stores are those of the usual path.
+files itself; shards it puts together in memory, and the store takes them. Where the values do not cover a chunk they
+are laid over its old contents; of a shard the store gives the old bytes, and what is not written of it is copied as it
+is. What the loop leaves goes the usual way, a shard whole. The bytes it stores are those of the usual path.
 
 Rules: only stores that say so (`Store.local_target`) have their files written by others; the caller holds the locks of
 a piece (`BulkWrite.keys`).
@@ -26,14 +26,20 @@ from gzarr.cpu.bulk import MAX_GROWTH_NBYTES, MAX_NBYTES, PIECE_NBYTES, PIECES_P
 from gzarr.cpu.direct import PLAIN_ARRAYS, Direct, lent_scratch
 from gzarr.cpu.encoders import make_encoder
 from gzarr.cpu.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, make_window
-from gzarr.grid import RegularAxis
-from gzarr.layout import Layout, Names, Sharded
+from gzarr.errors import CodecError
+from gzarr.grid import RegularAxis, chunk_shape
+from gzarr.layout import Layout, Level, Names, Sharded
 from gzarr.plan import BoxPlan, Plan
+from gzarr.shard import MISSING, decode_index, split_index
 from gzarr.stages import here
-from gzarr.storage.base import Store, Target
+from gzarr.storage.base import Buffer, Request, Store, Target, host_view
 
 #: Fewer chunks are not worth the tables.
 MIN_NCHUNKS = 2
+#: What the loop saves of shards, in entries, each of which the usual path copies in 4 us: those of every shard, and so
+#: many for every chunk that is written, less so many for every shard. It must be worth the tables. (Measured with zstd
+#: chunks of 2 to 40 kB: a shard of three chunks takes as long either way, and one chunk of a shard of 100 does.)
+_PER_CHUNK, _PER_SHARD, MIN_SAVED = 32, 100, 40
 #: All chunks of a piece are locked while it is written.
 _PIECE_NCHUNKS = 64
 #: Shards that could become larger are put together by the usual path.
@@ -96,18 +102,16 @@ class BulkWrite:
             return self._left(piece, range(piece.n))
         if piece.shard is None or not isinstance(self.layout, Sharded):
             return self._write_files(loop, piece, keys)
-        if not self.layout.is_whole(piece.shard, piece.n) or not self._write_shard(loop, self.layout, piece, keys[0]):
-            return self._left(piece, range(piece.n))
-        return []
+        return [] if self._write_shard(loop, self.layout, piece, keys[0]) else self._left(piece, range(piece.n))
 
     def _write_files(self, loop: Any, piece: Piece, keys: Sequence[str]) -> Left:
         prefix = os.fsencode(self.target.prefix + self.names.keys.prefix)
         names = prefix, os.fsencode(self.target.temporary)
         status = bytearray(piece.n)
-        into = status, self.target.written, None, None, 0, self.target.number()
+        into = status, self.target.written, None, None, 0, self.target.number(), None, None, 0, 0
         with lent_scratch() as scratch:
             room = scratch.room(self.nbytes + self.max_encoded)
-            n_left, *done, _ = self._call(loop, piece, (self.window, names), room, into)
+            n_left, *done, _, _ = self._call(loop, piece, (self.window, names), room, into)
         emptied = [key for key, code in zip(keys, status, strict=True) if code == _EMPTY]
         if emptied:
             self.store.delete_many(emptied)
@@ -118,20 +122,27 @@ class BulkWrite:
     def _write_shard(self, loop: Any, layout: Sharded, piece: Piece, key: str) -> bool:
         """Put a shard together and store it. Returns: whether that could be done."""
         level, index = layout.blank_index(piece.shard or ())
+        try:
+            old = self._old_shard(layout, level, piece, key)
+        except CodecError:  # the usual path says what is wrong
+            return False
         window = make_window(*self.parts.places(piece), index.origin, index.steps)
-        capacity = level.index_nbytes + piece.n * _most(self.nbytes) + self.max_encoded
         head = end = level.index_nbytes if level.location == "start" else 0
-        taken = placed = 0
+        nbytes = head + len(old[0] or b"") + piece.n * _most(self.nbytes) + self.max_encoded
+        if nbytes > _MAX_SHARD_NBYTES:
+            return False
+        taken = placed = after = 0
         with lent_scratch() as scratch:
-            room = scratch.room(capacity + self.nbytes + self.max_encoded)
-            shard, rest = room[:capacity], room[capacity:]
+            room = scratch.room(nbytes + level.index_nbytes + self.nbytes + self.max_encoded)
+            shard, rest = room[: nbytes + level.index_nbytes], room[nbytes + level.index_nbytes :]
             for part in piece.cut(self.piece_nchunks):
-                into = bytearray(part.n), None, shard, index.entries, end, 0
-                n_left, n_taken, n_placed, end = self._call(loop, part, (window, (b"", b"")), rest, into)
+                until = index.entries.size // 2 if part.first + part.n == piece.first + piece.n else 0
+                into = bytearray(part.n), None, shard[:nbytes], index.entries, end, 0, *old, after, until
+                n_left, n_taken, n_placed, end, after = self._call(loop, part, (window, (b"", b"")), rest, into)
                 if n_left:
                     return False
                 taken, placed = taken + n_taken, placed + n_placed
-            if end == head:
+            if end == head and (index.entries == MISSING).all():
                 self.store.delete_many([key])
             else:
                 encoded = np.frombuffer(level.coder.encode([index.entries.astype("<u8", copy=False)])[0], np.uint8)
@@ -141,6 +152,17 @@ class BulkWrite:
         if doing := here():
             doing.count(piece.n, taken, placed)
         return True
+
+    def _old_shard(self, layout: Sharded, level: Level, piece: Piece, key: str) -> tuple[Buffer | None, Any]:
+        """The bytes and the index of a shard; None if a piece covers it whole. Raises: CodecError."""
+        if layout.is_whole(piece.shard or (), piece.n) and self.parts.are_full(piece):
+            return None, None
+        stored = self.store.get_one(Request(key))
+        if stored is None:
+            return b"", layout.blank_index(piece.shard or ())[1].entries
+        encoded = split_index(host_view(stored), level.index_nbytes, level.location)
+        # A copy: the index may lie anywhere in the bytes, its numbers across the words of memory.
+        return stored, np.array(decode_index(encoded, level.coder), np.uint64, order="C")
 
     def _call(self, loop: Any, piece: Piece, where: tuple[bytes, Any], room: Any, into: tuple[Any, ...]) -> Any:
         window, names = where
@@ -169,7 +191,8 @@ def make_bulk_write(
         n_threads: how many threads will share the work.
     """
     direct: Direct | None = chain.direct
-    if plan.nparts < MIN_NCHUNKS or direct is None or direct.number is None or native.loop() is None:
+    least = 1 if isinstance(layout, Sharded) else MIN_NCHUNKS
+    if plan.nparts < least or direct is None or direct.number is None or native.loop() is None:
         return None
     names: Names | None = getattr(layout, "names", None)
     if not isinstance(plan, BoxPlan) or names is None or not _suits(direct, layout, plan, value):
@@ -179,8 +202,15 @@ def make_bulk_write(
     if encoder is None or swap is None or target is None or "\0" in target.prefix:
         return None
     parts = Boxes(plan)
-    share = max(-(-parts.nparts // (n_threads * PIECES_PER_THREAD)), 1)
-    size = max(min(_PIECE_NCHUNKS, PIECE_NBYTES // direct.nbytes, share), 1)
+    size = max(min(_PIECE_NCHUNKS, PIECE_NBYTES // direct.nbytes), 1)
+    if isinstance(layout, Sharded):
+        queue, n = parts.by_shard(layout, n_threads)
+        if _saved(layout, n, parts.nparts) < MIN_SAVED:
+            return None
+        wave_nchunks = -(-parts.nparts // n)
+    else:
+        wave_nchunks = size = min(size, -(-parts.nparts // (n_threads * PIECES_PER_THREAD)))
+        queue = parts.whole().cut(size, n_threads)
     max_encoded = direct.nbytes + direct.nbytes // 8 + MAX_GROWTH_NBYTES
     drops = not keep_empty and chain.chunk.fill_value is not None
     spans, lists, *_ = parts.tables()
@@ -190,9 +220,9 @@ def make_bulk_write(
         names=names,
         target=target,
         parts=parts,
-        queue=_queue(parts, layout, size, n_threads),
+        queue=queue,
         piece_nchunks=size,
-        work=Work(parts.nparts, direct.nbytes, size, unlocked=True),
+        work=Work(parts.nparts, direct.nbytes, wave_nchunks, unlocked=True),
         value=value,
         job=make_job(direct, (max_encoded, direct.number, swap, ord(names.keys.separator)), value, parts.npoints),
         encoder=encoder.table(tuple(axis.extent for axis in layout.grid), keep_empty=not drops),
@@ -202,10 +232,6 @@ def make_bulk_write(
         nbytes=direct.nbytes,
         window=make_window(*parts.places(parts.whole())),
     )
-
-
-def _queue(parts: Boxes, layout: Layout, size: int, n_threads: int) -> Iterator[Piece]:
-    return parts.by_shard(layout, n_threads)[0] if isinstance(layout, Sharded) else parts.whole().cut(size, n_threads)
 
 
 def _most(nbytes: int) -> int:
@@ -222,11 +248,18 @@ def _suits(direct: Direct, layout: Layout, plan: BoxPlan, value: Any) -> bool:
         return False
     if not all(isinstance(axis, RegularAxis) for axis in (*layout.grid, *layout.objects)):
         return False
-    if isinstance(layout, Sharded):
-        level, _ = layout.blank_index((0,) * len(layout.grid))
-        nbytes = prod(level.counts) * _most(direct.nbytes)
-        if not layout.is_flat or level.order is not None or nbytes > _MAX_SHARD_NBYTES:
-            return False
-        # No shard can be covered whole by fewer chunks than one has, but one at an edge of the array.
-        return plan.nparts >= prod(min(n, axis.nchunks) for n, axis in zip(level.counts, layout.grid, strict=True))
-    return True
+    if not isinstance(layout, Sharded):
+        return True
+    level = _level(layout)
+    if not layout.is_flat or level.order is not None or prod(level.counts) * _most(direct.nbytes) > _MAX_SHARD_NBYTES:
+        return False
+    return _saved(layout, 1, plan.nparts) >= MIN_SAVED
+
+
+def _level(layout: Sharded) -> Level:
+    return layout.levels(chunk_shape(layout.objects, (0,) * len(layout.grid)))[0]
+
+
+def _saved(layout: Sharded, nshards: int, nparts: int) -> int:
+    """What the loop saves by writing so many parts of so many shards, in entries."""
+    return nshards * (prod(_level(layout).counts) - _PER_SHARD) + nparts * _PER_CHUNK

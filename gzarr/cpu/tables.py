@@ -98,6 +98,10 @@ class Boxes:
         firsts = [start + first for start, (first, _) in zip(self._starts, piece.window, strict=True)]
         return firsts, [n for _, n in piece.window]
 
+    def are_full(self, piece: Piece) -> bool:
+        """Whether all parts of a piece's window are full."""
+        return all(_are_full(spans, *window) for spans, window in zip(self._plan.axes, piece.window, strict=True))
+
     def coords(self, piece: Piece) -> Iterator[Coords]:
         """Coordinates of the chunks of a piece, in the order of its parts."""
         numbers = np.unravel_index(np.arange(piece.first, piece.first + piece.n), [n for _, n in piece.window])
@@ -192,6 +196,12 @@ class _Lists:
     def table(self) -> bytes:
         """All of them."""
         return np.concatenate(self._lists, dtype=np.int64).tobytes() if self._lists else b""
+
+
+def _are_full(spans: Sequence[Span], first: int, n: int) -> bool:
+    if isinstance(spans, RangeSpans):  # only at its ends a chunk may be cut
+        return spans.step == 1 and spans[first].full and spans[first + n - 1].full
+    return all(span.full for span in spans[first : first + n])
 
 
 def _chunks(spans: Sequence[Span]) -> Indices:

@@ -55,8 +55,8 @@ class Watched:
         self.left += found[0]
         return found
 
-    def write(self, *args: Any) -> tuple[int, int, int, int]:
-        found: tuple[int, int, int, int] = native._loaded()[0].write(*args)
+    def write(self, *args: Any) -> tuple[int, int, int, int, int]:
+        found: tuple[int, int, int, int, int] = native._loaded()[0].write(*args)
         self.written += len(args[10])
         self.refused += found[0]
         return found

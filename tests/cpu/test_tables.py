@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gzarr.cpu.tables import Piece, spread
+from gzarr.cpu.tables import Boxes, Piece, spread
+from gzarr.grid import RegularAxis
+from gzarr.plan import BoxPlan, make_plan
+from gzarr.selection import normalize_basic
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 64, 65])
@@ -26,3 +31,17 @@ def test_pieces_cover_what_they_were_cut_from(size: int, n_threads: int) -> None
     pieces = list(whole.cut(size, n_threads))
     assert sorted(at for piece in pieces for at in range(piece.first, piece.first + piece.n)) == list(range(5, 28))
     assert max(piece.n for piece in pieces) <= size
+
+
+@settings(max_examples=100)
+@given(first=st.integers(0, 50), last=st.integers(51, 100), step=st.sampled_from([1, 1, 1, 2, 3]), at=st.data())
+def test_a_window_is_full_if_all_of_its_parts_are(first: int, last: int, step: int, at: st.DataObject) -> None:
+    """Of a range over many chunks, whose spans are not made, and of one over few."""
+    chunk = at.draw(st.sampled_from([1, 3, 10, 25]))
+    plan = make_plan(normalize_basic(slice(first, last, step), (100,)), (RegularAxis(100, chunk),))
+    assert isinstance(plan, BoxPlan)
+    boxes = Boxes(plan)
+    begin = at.draw(st.integers(0, plan.nparts - 1))
+    n = at.draw(st.integers(1, plan.nparts - begin))
+    piece = Piece(0, n, (0,), ((begin, n),), (0, n))
+    assert boxes.are_full(piece) == all(boxes.part(piece, number).full for number in range(n))

@@ -1,4 +1,4 @@
-/* Copies between chunks and arrays, and the names of chunks. */
+/* Copies between chunks and arrays, and the places of chunks. */
 #include "loop.h"
 
 #include <string.h>
@@ -131,4 +131,14 @@ bool find_entry(const Call *call, const int64_t *coords, uint64_t *at) {
     for (int64_t a = 0; a < call->job->ndim; a++)
         *at += ((uint64_t)coords[a] - (uint64_t)window->origin[a]) * (uint64_t)window->entry[a];
     return *at < (uint64_t)call->n_index;
+}
+
+/* Where a chunk of a shard of so many bytes is. at: a number below n_index. ODD if it is not within the shard. */
+Found look_up(const Call *call, uint64_t at, int64_t shard_size, uint64_t *start, int64_t *size) {
+    *start = call->index[2 * at];
+    const uint64_t length = call->index[2 * at + 1];
+    if (*start == MISSING) return ABSENT;
+    if (*start > (uint64_t)shard_size || length > (uint64_t)shard_size - *start) return ODD;
+    *size = (int64_t)length;
+    return FOUND;
 }

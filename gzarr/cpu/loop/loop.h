@@ -4,10 +4,10 @@
  * each axis, whose product the parts are; for points, rows of the points of each chunk. Reading (read.c) finds the
  * bytes of every part's chunk (a file of its own, or a range of a shard), decodes them and copies what is wanted into
  * the result; a missing chunk gives the fill value. Writing (write.c) lays every part over what is there of its chunk,
- * unless the part covers that, encodes it, and replaces the chunk's file; or it appends whole chunks to a shard in
- * memory. Everything that is
- * not plain success, whatever the reason, is left alone and reported: gzarr's Python path does such parts again, and it
- * alone knows how to say what is wrong.
+ * unless the part covers that, encodes it, and replaces the chunk's file; or it puts a shard together in memory, in the
+ * order of its index: new chunks, and between them those of the old shard, as they are. Everything that is not plain
+ * success, whatever the reason, is left alone and reported: gzarr's Python path does such parts again, and it alone
+ * knows how to say what is wrong.
  *
  * Rules: memory is only touched after what says where was checked against the shapes of chunk and array; the codecs
  * are those of numcodecs, called by address (`bind`); nothing here is shared between calls but these addresses.
@@ -101,8 +101,11 @@ typedef struct {
     const int64_t *order;  /* points: positions in the result, (npoints,) */
     const char *path;      /* of the shard, or what the chunks' paths begin with */
     int64_t path_length;
-    const uint64_t *index; /* offset and size of each chunk of the shard; NULL if there is no shard */
+    const uint64_t *index; /* offset and size of each chunk of the shard; NULL if there is no shard, or, of one that
+                            * is written, if it is covered whole */
     int64_t n_index;       /* entries */
+    const char *bytes; /* of the shard, if they are in memory: it is then not opened */
+    int64_t n_bytes;
     bool sharded;
     const char *fill;
 } Call;
@@ -126,7 +129,7 @@ typedef struct {
     char *encoded, *decoded; /* max_encoded and nbytes bytes of the caller's scratch memory */
     void *zstd;
     int fd; /* of the shard; -1 before it is opened */
-    int64_t fd_size;
+    int64_t shard_size;
     uint64_t taken, placed; /* bytes read of this part's chunk, bytes of the result that it is */
     char path[MAX_PATH];
 } Reader;
@@ -157,9 +160,10 @@ typedef struct {
     uint64_t *written; /* files: what generations are made of, by inode (Target.written) */
     int64_t n_written;
     uint64_t number; /* files: what is put there next */
-    char *shard;      /* a shard: its bytes, `position` of `capacity` made; entries of Call.index are noted */
-    uint64_t *index;
-    int64_t position, capacity;
+    char *shard;      /* a shard: its bytes, `position` of `capacity` made */
+    uint64_t *index;  /* a shard: its index, of as many entries as Call.index, `next` of them done */
+    int64_t position, capacity, next;
+    int64_t until; /* a shard: up to which entry the old chunks behind the parts are copied */
 } Sink;
 
 /* copy.c */
@@ -169,6 +173,7 @@ void copy_axes(const Axis *axis, int n, char *dst, const char *src, int64_t run,
 void swap_bytes(char *data, int64_t nbytes, int64_t unit);
 bool make_path(const Call *call, const int64_t *coords, char *path);
 bool find_entry(const Call *call, const int64_t *coords, uint64_t *at);
+Found look_up(const Call *call, uint64_t at, int64_t shard_size, uint64_t *start, int64_t *size);
 
 /* read.c, write.c: parts `first` to `first + n` of the call; what became of each is put into `status`. */
 Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *reader, char **chunk);

@@ -45,6 +45,11 @@ static bool encoder_is_sound(const Encoder *encoder, const Job *job) {
 
 static const Py_ssize_t WORD = sizeof(int64_t);
 
+static bool shard_is_sound(const Py_buffer *shard, const Py_buffer *index, int64_t position, int64_t next,
+                           int64_t until) {
+    return index->buf && position >= 0 && position <= shard->len && next >= 0 && until <= index->len / (2 * WORD);
+}
+
 /* Give a call the tables of a box. False if they do not fit each other. */
 static bool take_box(Call *call, const Py_buffer *spans, const Py_buffer *lists, int64_t first, int64_t n) {
     call->spans = spans->buf;
@@ -113,18 +118,19 @@ static PyObject *loop_read(PyObject *module, PyObject *args) {
 }
 
 /* write(job, encoder, window, spans, lists, path, temporary, fill, first, scratch, status, written, shard, index,
- * position, number): files if shard and index are None, else written is. */
+ * position, number, bytes, old, next, until): files if shard and index are None, else written is. bytes, old: of the old
+ * shard and of its index, nothing and a blank one if there is none, None if it is covered whole. */
 static PyObject *loop_write(PyObject *module, PyObject *args) {
-    enum { JOB, ENCODER, WINDOW, SPANS, LISTS, PATH, TEMPORARY, FILL, SCRATCH, STATUS, WRITTEN, SHARD, INDEX, N };
+    enum { JOB, ENCODER, WINDOW, SPANS, LISTS, PATH, TEMPORARY, FILL, SCRATCH, STATUS, BYTES, OLD, WRITTEN, SHARD, INDEX, N };
     Py_buffer b[N];
-    long long first, position;
+    long long first, position, next, until;
     unsigned long long number;
     Done done = {0};
     memset(b, 0, sizeof b);
     PyObject *written, *shard, *index;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*Lw*w*OOOLK", &b[JOB], &b[ENCODER], &b[WINDOW], &b[SPANS], &b[LISTS],
-                          &b[PATH], &b[TEMPORARY], &b[FILL], &first, &b[SCRATCH], &b[STATUS], &written, &shard, &index,
-                          &position, &number))
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*Lw*w*OOOLKz*z*LL", &b[JOB], &b[ENCODER], &b[WINDOW], &b[SPANS],
+                          &b[LISTS], &b[PATH], &b[TEMPORARY], &b[FILL], &first, &b[SCRATCH], &b[STATUS], &written,
+                          &shard, &index, &position, &number, &b[BYTES], &b[OLD], &next, &until))
         return NULL;
     if ((written != Py_None && PyObject_GetBuffer(written, &b[WRITTEN], PyBUF_WRITABLE)) ||
         (shard != Py_None && PyObject_GetBuffer(shard, &b[SHARD], PyBUF_WRITABLE)) ||
@@ -138,13 +144,17 @@ static PyObject *loop_write(PyObject *module, PyObject *args) {
     bool sound = b[JOB].len == sizeof(Job) && b[ENCODER].len == sizeof(Encoder) && b[WINDOW].len == sizeof(Window) &&
                  job_is_sound(job) && has_decoder(job) && job->npoints < 0 && encoder_is_sound(b[ENCODER].buf, job) &&
                  b[FILL].len == job->itemsize && b[SCRATCH].len >= job->max_encoded + job->nbytes;
-    sound = sound && (sharded ? b[INDEX].buf && position >= 0 && position <= b[SHARD].len : b[WRITTEN].len >= WORD);
+    sound = sound && (sharded ? shard_is_sound(&b[SHARD], &b[INDEX], position, next, until) : b[WRITTEN].len >= WORD);
+    sound = sound && !b[OLD].buf == !b[BYTES].buf && (!b[OLD].buf || b[OLD].len == b[INDEX].len);
     Call call = {
         .job = job,
         .window = b[WINDOW].buf,
         .path = b[PATH].buf,
         .path_length = b[PATH].len,
+        .index = b[OLD].buf,
         .n_index = b[INDEX].len / (2 * WORD),
+        .bytes = b[BYTES].buf,
+        .n_bytes = b[BYTES].len,
         .sharded = sharded,
         .fill = b[FILL].buf,
     };
@@ -159,6 +169,8 @@ static PyObject *loop_write(PyObject *module, PyObject *args) {
         .index = b[INDEX].buf,
         .position = position,
         .capacity = b[SHARD].len,
+        .next = next,
+        .until = until,
     };
     sound = sound && take_box(&call, &b[SPANS], &b[LISTS], first, n);
     if (sound) {
@@ -168,8 +180,8 @@ static PyObject *loop_write(PyObject *module, PyObject *args) {
     }
     release(b, N);
     if (!sound) return refuse();
-    return Py_BuildValue("(LKKL)", (long long)done.left, (unsigned long long)done.taken,
-                         (unsigned long long)done.placed, (long long)sink.position);
+    return Py_BuildValue("(LKKLL)", (long long)done.left, (unsigned long long)done.taken,
+                         (unsigned long long)done.placed, (long long)sink.position, (long long)sink.next);
 }
 
 /* bind(addresses): those of the functions of `lib`, in its order, as they lie in memory; 0 for one that is not there. */
@@ -191,7 +203,8 @@ static PyMethodDef methods[] = {
     {"read", loop_read, METH_VARARGS,
      "Read parts of a plan. Returns how many of them were left, bytes read, bytes placed."},
     {"write", loop_write, METH_VARARGS,
-     "Write parts of a plan. Returns how many were left, bytes gathered, bytes made, and where a shard now ends."},
+     "Write parts of a plan. Returns how many were left, bytes gathered, bytes made, where a shard now ends, and its "
+     "next entry."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -31,35 +31,38 @@ static int open_regular(const char *path, int64_t *size) {
     return fd;
 }
 
-/* Read what is stored of a chunk, into `into` if that is given, else into the encoded buffer. */
-static Found take(const Job *job, int fd, int64_t start, int64_t size, char *into, Reader *reader, char **data) {
+/* Read what is stored of a chunk, into `into` if that is given, else into the encoded buffer. from: the shard's bytes,
+ * or NULL. They are copied: nothing that is done to the chunk may change them. */
+static Found take(const Job *job, const char *from, int fd, int64_t start, int64_t size, char *into, Reader *reader,
+                  char **data) {
     const bool fits = job->codec == PLAIN ? size == job->nbytes + CHECKSUM * job->checksum : size <= job->max_encoded;
     if (!fits) return ODD;
     *data = into ? into : reader->encoded;
     reader->taken = (uint64_t)size;
-    return read_exactly(fd, *data, size, start) ? FOUND : ODD;
+    if (!from) return read_exactly(fd, *data, size, start) ? FOUND : ODD;
+    memcpy(*data, from + start, (size_t)size);
+    return FOUND;
 }
 
 static Found fetch_file(const Call *call, const int64_t *coords, char *into, Reader *reader, char **data, int64_t *size) {
     if (!make_path(call, coords, reader->path)) return ODD;
     const int fd = open_regular(reader->path, size);
     if (fd < 0) return fd == -1 ? ABSENT : ODD;
-    const Found found = take(call->job, fd, 0, *size, into, reader, data);
+    const Found found = take(call->job, NULL, fd, 0, *size, into, reader, data);
     close(fd);
     return found;
 }
 
 static Found fetch_entry(const Call *call, const int64_t *coords, char *into, Reader *reader, char **data, int64_t *size) {
     if (!call->index) return ABSENT;
-    uint64_t at;
+    uint64_t at, start;
     if (!find_entry(call, coords, &at)) return ODD;
-    const uint64_t start = call->index[2 * at], length = call->index[2 * at + 1];
-    if (start == MISSING) return ABSENT;
-    if (reader->fd == -1) reader->fd = open_regular(call->path, &reader->fd_size);
-    if (reader->fd < 0) return ODD;
-    if (start > (uint64_t)reader->fd_size || length > (uint64_t)reader->fd_size - start) return ODD;
-    *size = (int64_t)length;
-    return take(call->job, reader->fd, (int64_t)start, *size, into, reader, data);
+    if (call->index[2 * at] == MISSING) return ABSENT;
+    if (!call->bytes && reader->fd == -1) reader->fd = open_regular(call->path, &reader->shard_size);
+    if (!call->bytes && reader->fd < 0) return ODD;
+    const Found found = look_up(call, at, call->bytes ? call->n_bytes : reader->shard_size, &start, size);
+    if (found != FOUND) return found;
+    return take(call->job, call->bytes, reader->fd, (int64_t)start, *size, into, reader, data);
 }
 
 /* -- decoding -------------------------------------------------------------------------------------------------- */

@@ -194,6 +194,42 @@ static bool replace_file(Sink *sink, int64_t number, const char *data, int64_t s
     return done;
 }
 
+/* -- shards ---------------------------------------------------------------------------------------------------- */
+
+static void note_entry(Sink *sink, int64_t entry, int64_t size) {
+    sink->index[2 * entry] = (uint64_t)sink->position;
+    sink->index[2 * entry + 1] = (uint64_t)size;
+    sink->position += size;
+}
+
+/* Copy the old chunks before an entry that are not copied yet. False if one is not in the old shard, or if there is no
+ * room. */
+static bool copy_entries(const Call *call, Sink *sink, int64_t end) {
+    uint64_t start;
+    int64_t size;
+    for (; call->index && sink->next < end; sink->next++) {
+        const Found found = look_up(call, (uint64_t)sink->next, call->n_bytes, &start, &size);
+        if (found == ABSENT) continue;
+        if (found == ODD || size > sink->capacity - sink->position) return false;
+        memcpy(sink->shard + sink->position, call->bytes + start, (size_t)size);
+        note_entry(sink, sink->next, size);
+    }
+    sink->next = end;
+    return true;
+}
+
+/* Come to the entry of a chunk that is written; parts come in the order of their entries. False if it cannot be
+ * replaced. */
+static bool reach_entry(const Call *call, Sink *sink, const int64_t *coords, int64_t *entry) {
+    uint64_t at, start;
+    int64_t size;
+    if (!find_entry(call, coords, &at) || (int64_t)at < sink->next) return false;
+    *entry = (int64_t)at;
+    if (!copy_entries(call, sink, *entry)) return false;
+    sink->next++;
+    return !call->index || look_up(call, at, call->n_bytes, &start, &size) != ODD;
+}
+
 /* -- one part -------------------------------------------------------------------------------------------------- */
 
 /* Where a part's chunk is to be encoded; NULL if there is no room. In a shard that is behind those before it. */
@@ -216,11 +252,12 @@ static bool lies_in_runs(const Call *call, const Encoder *encoder, Piece *piece)
 
 static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, State *state) {
     const Job *job = call->job;
-    uint64_t entry = 0;
+    int64_t entry = 0;
     Piece piece;
     if (!plan_piece(call, sink->encoder, part, &piece)) return LEFT;
-    if (sink->shard && (!piece.covers || !find_entry(call, piece.coords, &entry))) return LEFT;
-    if (!sink->shard && !make_path(call, piece.coords, state->path)) return LEFT;
+    const bool found = sink->shard ? reach_entry(call, sink, piece.coords, &entry)
+                                   : make_path(call, piece.coords, state->path);
+    if (!found || (sink->shard && !call->index && !piece.covers)) return LEFT;
     char *to = room_for(job, sink, state);
     if (!to) return LEFT;
     /* What is not compressed is gathered where it is to be; what is merged with old contents is not, as these are read
@@ -251,9 +288,7 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
         size += CHECKSUM;
     }
     if (sink->shard) {
-        sink->index[2 * entry] = (uint64_t)sink->position;
-        sink->index[2 * entry + 1] = (uint64_t)size;
-        sink->position += size;
+        note_entry(sink, entry, size);
     } else if (!replace_file(sink, part, data, size, NULL, state)) {
         return LEFT;
     }
@@ -268,6 +303,10 @@ Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *sta
     for (int64_t i = 0; i < n; i++) {
         status[i] = (char)write_one(call, sink, first + i, &done, &state);
         done.left += status[i] == LEFT;
+    }
+    if (sink->shard && n && sink->next < sink->until && !copy_entries(call, sink, sink->until)) {
+        done.left += status[n - 1] != LEFT;
+        status[n - 1] = LEFT;
     }
     close_reader(&state.reader);
     if (state.zstd) lib.ZSTD_freeCCtx(state.zstd);
