@@ -1,4 +1,4 @@
-"""Reads many small chunks by the compiled loop (`loop/read.c`), which is given tables instead of parts.
+"""Reads many chunks by the compiled loop (`loop/read.c`), which is given tables instead of parts.
 
 Theory of operation. A plan is cut into pieces: runs of chunks that are files, or what is wanted of one shard. The loop
 takes a piece whole, without the interpreter's lock, and says which parts it has left: damaged ones, odd ones, files
@@ -25,12 +25,14 @@ from gzarr.cpu.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, Rows, Tables, m
 from gzarr.errors import CodecError
 from gzarr.keys import Coords
 from gzarr.layout import Layout, Names, Sharded, ShardIndex
-from gzarr.plan import BoxPlan, Part, PointPlan, RangeSpans, Span
+from gzarr.plan import BoxPlan, Part, PointPlan
 from gzarr.stages import here
 from gzarr.storage.base import Store
 
 #: Fewer chunks are not worth the tables, which take 40 us, in shards 100 (measured with lz4 chunks of 40 kB).
 MIN_NCHUNKS, MIN_NCHUNKS_SHARDED = 6, 24
+#: Two large chunks are worth that (one row of two: half the time of the usual path; rows of blocks of 0.5 MB).
+MIN_NCHUNKS_LARGE = 2
 #: Nor is it worth checking the version of a shard for fewer chunks of it.
 MIN_NCHUNKS_OF_SHARD = 6
 #: Chunks of one piece at most, and decoded bytes: a signal waits until the piece is done.
@@ -165,8 +167,11 @@ def make_bulk(
         n_threads: how many threads will share the work.
     """
     direct: Direct | None = chain.direct
-    least = MIN_NCHUNKS_SHARDED if isinstance(layout, Sharded) else MIN_NCHUNKS
-    if plan.nparts < least or direct is None or direct.number is None or native.loop() is None:
+    if direct is None or direct.number is None:
+        return None
+    large = direct.cut is not None
+    few = MIN_NCHUNKS_SHARDED if isinstance(layout, Sharded) else MIN_NCHUNKS
+    if plan.nparts < (MIN_NCHUNKS_LARGE if large else few) or native.loop() is None:
         return None
     swap = swapped(direct.dtype, chain.chunk.dtype)
     names, prefix = _files(store, layout)
@@ -176,7 +181,7 @@ def make_bulk(
     shards, n, smallest = None, 1, _MIN_PIECE
     if isinstance(layout, Sharded):
         (shards, n), smallest = parts.by_shard(layout, n_threads), _MIN_PIECE_OF_SHARD
-        if parts.nparts < n * MIN_NCHUNKS_OF_SHARD:
+        if not large and parts.nparts < n * MIN_NCHUNKS_OF_SHARD:
             return None
     share = max(-(-parts.nparts // (n_threads * PIECES_PER_THREAD)), smallest)
     size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // direct.nbytes, share), 1)
@@ -218,12 +223,8 @@ def _suits(direct: Direct, chain: Chain, plan: BoxPlan | PointPlan, out: Any) ->
         return False
     if len(direct.shape) > MAX_NDIM or direct.nbytes > MAX_NBYTES or any(a.extent > MAX_EXTENT for a in plan.grid):
         return False
-    # Of large chunks that can be cut, the usual path fetches and decodes no more than is wanted.
-    return direct.cut is None or (isinstance(plan, BoxPlan) and all(map(_all_full, plan.axes)))
-
-
-def _all_full(spans: Sequence[Span]) -> bool:
-    return spans.full if isinstance(spans, RangeSpans) else all(span.full for span in spans)
+    # Of large chunks the loop takes the blocks of a box; the usual path, those of points.
+    return direct.cut is None or isinstance(plan, BoxPlan)
 
 
 def make_job(direct: Direct, how: tuple[int, int, int, int], out: Any, npoints: int) -> bytes:

@@ -1,4 +1,4 @@
-/* Preloaded before the C library: lets calls of open, write, rename and close fail, when `set_fault` has said so. */
+/* Preloaded before the C library: lets calls of open, write, rename and pread fail, when `set_fault` has said so. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { OPEN = 1, WRITE, RENAME, CLOSE };
+enum { OPEN = 1, WRITE, RENAME, READ };
 
 static int fault, fault_errno, skipped, failing;
 
@@ -44,6 +44,16 @@ ssize_t write(int fd, const void *data, size_t n) {
     if (fd > 2 && fails(WRITE)) return -1;
     return ((ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write"))(fd, data, n);
 }
+
+#define READS(name)                                                                                            \
+    ssize_t name(int fd, void *data, size_t n, off_t at) {                                                     \
+        if (fails(READ)) return fault_errno ? -1 : 0;                                                          \
+        return ((ssize_t(*)(int, void *, size_t, off_t))dlsym(RTLD_NEXT, #name))(fd, data, n, at);             \
+    }
+
+/* Without an error number files end early. */
+READS(pread)
+READS(pread64)
 
 struct iovec;
 

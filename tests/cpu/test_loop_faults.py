@@ -69,6 +69,43 @@ print("all cases hold")
 """
 
 
+#: Another: all faults of reads of chunks of several blocks, whole and in part.
+READS = """
+import ctypes, os, sys
+import numpy as np
+import gzarr
+from gzarr.codecs import BloscCodec, BytesCodec, ShardingCodec
+from gzarr.cpu import native
+assert native.status() == "on"
+folder, options = sys.argv[1], eval(sys.argv[2])
+set_fault = ctypes.CDLL(None).set_fault
+model = np.random.default_rng(1).integers(0, 9999, (600, 600), "i4")
+shape, chunks, codecs = model.shape, (300, 300), [BytesCodec(), BloscCodec("lz4", 5, "shuffle", 4, 1 << 13)]
+if options:
+    chunks, codecs = shape, [ShardingCodec(chunks, codecs)]
+z = gzarr.create_array(folder, shape=shape, chunks=chunks, dtype="i4", codecs=codecs)
+z[...] = model
+gzarr.config.set(threading__max_workers=1)
+READ, failures = 4, 0
+for error in (5, 0):
+    for after in range(12):
+        for count in (1, 1 << 30):
+            for keys in (np.s_[...], np.s_[310:350, :], np.s_[::150, 20:400]):
+                set_fault(READ, error, after, count)
+                try:
+                    found = z[keys]
+                except gzarr.errors.GzarrError as problem:
+                    failures += 1
+                    assert not error or os.strerror(error) in str(problem), problem
+                else:
+                    assert (found == model[keys]).all(), (error, after, count, keys)
+                finally:
+                    set_fault(0, 0, 0, 0)
+assert failures
+print("all cases hold")
+"""
+
+
 @pytest.fixture(scope="module")
 def preload(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library whose calls fail."""
@@ -92,8 +129,16 @@ def preload(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_a_write_whose_system_calls_fail(options: str, preload: Path, tmp_path: Path) -> None:
     assert os.strerror(28) == os.strerror(errno.ENOSPC)
+    run(CODE.replace("chunks=(100, 300), ", "") if "chunks" in options else CODE, options, preload, tmp_path)
+
+
+@pytest.mark.parametrize("options", ["'sharded'", "''"])
+def test_a_read_whose_system_calls_fail(options: str, preload: Path, tmp_path: Path) -> None:
+    run(READS, options, preload, tmp_path)
+
+
+def run(code: str, options: str, preload: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "LD_PRELOAD": str(preload), "PYTHONPATH": str(ROOT)}
-    code = CODE.replace("chunks=(100, 300), ", "") if "chunks" in options else CODE
     command = [sys.executable, "-c", code, str(tmp_path / "x.zarr"), options]
     made = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=300)
     assert made.returncode == 0, made.stderr[-3000:]

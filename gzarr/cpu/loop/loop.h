@@ -1,13 +1,13 @@
-/* Reads and writes many small chunks without the interpreter: what the files of the loop share.
+/* Reads and writes many chunks without the interpreter: what the files of the loop share.
  *
  * Theory of operation. One call takes a run of the parts of a plan, which it knows by tables: for a box the spans of
  * each axis, whose product the parts are; for points, rows of the points of each chunk. Reading (read.c) finds the
  * bytes of every part's chunk (a file of its own, or a range of a shard), decodes them and copies what is wanted into
- * the result; a missing chunk gives the fill value. Writing (write.c) lays every part over what is there of its chunk,
- * unless the part covers that, encodes it, and replaces the chunk's file; or it puts a shard together in memory, in the
- * order of its index: new chunks, and between them those of the old shard, as they are. Everything that is not plain
- * success, whatever the reason, is left alone and reported: gzarr's Python path does such parts again, and it alone
- * knows how to say what is wrong.
+ * the result, of a large Blosc frame block by block (blocks.c); a missing chunk gives the fill value. Writing (write.c)
+ * lays every part over what is there of its chunk, unless the part covers that, encodes it, and replaces the chunk's
+ * file; or it puts a shard together in memory, in the order of its index: new chunks, and between them those of the old
+ * shard, as they are. Everything that is not plain success, whatever the reason, is left alone and reported: gzarr's
+ * Python path does such parts again, and it alone knows how to say what is wrong.
  *
  * Rules: memory is only touched after what says where was checked against the shapes of chunk and array; the codecs
  * are those of numcodecs, called by address (`bind`); nothing here is shared between calls but these addresses.
@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "frame headers are read as little-endian numbers"
@@ -28,6 +29,13 @@ enum { PLAIN, BLOSC, ZSTD, LZ4 };
 /* What became of a part: done, left to the Python path, or (of one that is written) equal to the fill value, so that
  * its chunk is to be deleted. */
 enum { DONE, LEFT, EMPTY };
+
+/* A number as it lies in a file. */
+static inline uint32_t number(const char *at) {
+    uint32_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
 
 #define MISSING UINT64_MAX
 enum { LZ4_HEADER = 4, CHECKSUM = 4 };
@@ -136,6 +144,13 @@ typedef struct {
 
 typedef enum { FOUND, ABSENT, ODD } Found;
 
+/* Where the bytes of a chunk are: a range of an open file, or of a shard in memory. */
+typedef struct {
+    const char *bytes; /* the shard; NULL for a file */
+    int fd;
+    int64_t start, size;
+} Stored;
+
 /* What a call has done. */
 typedef struct {
     int64_t left;           /* parts */
@@ -175,8 +190,13 @@ bool make_path(const Call *call, const int64_t *coords, char *path);
 bool find_entry(const Call *call, const int64_t *coords, uint64_t *at);
 Found look_up(const Call *call, uint64_t at, int64_t shard_size, uint64_t *start, int64_t *size);
 
+/* blocks.c */
+extern const int64_t MIN_BLOCKWISE;
+bool copy_blocks(const Job *job, const Stored *stored, const Copy *copy, const Copy *whole, Reader *reader);
+
 /* read.c, write.c: parts `first` to `first + n` of the call; what became of each is put into `status`. */
 Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *reader, char **chunk);
+bool read_exactly(int fd, char *to, int64_t n, int64_t at);
 void close_reader(Reader *reader);
 bool has_decoder(const Job *job);
 bool has_encoder(const Job *job);

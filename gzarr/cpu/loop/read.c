@@ -9,7 +9,8 @@
 
 static const int64_t BLOSC_HEADER = 16;
 
-static bool read_exactly(int fd, char *to, int64_t n, int64_t at) {
+/* Read `n` bytes of a file, from `at` on. False if that cannot be. */
+bool read_exactly(int fd, char *to, int64_t n, int64_t at) {
     while (n) {
         const ssize_t got = pread(fd, to, (size_t)(n < (1 << 28) ? n : 1 << 28), (off_t)at);
         if (got <= 0) return false; /* it ended early, failed, or a signal wants attention */
@@ -31,47 +32,37 @@ static int open_regular(const char *path, int64_t *size) {
     return fd;
 }
 
-/* Read what is stored of a chunk, into `into` if that is given, else into the encoded buffer. from: the shard's bytes,
- * or NULL. They are copied: nothing that is done to the chunk may change them. */
-static Found take(const Job *job, const char *from, int fd, int64_t start, int64_t size, char *into, Reader *reader,
-                  char **data) {
-    const bool fits = job->codec == PLAIN ? size == job->nbytes + CHECKSUM * job->checksum : size <= job->max_encoded;
-    if (!fits) return ODD;
-    *data = into ? into : reader->encoded;
-    reader->taken = (uint64_t)size;
-    if (!from) return read_exactly(fd, *data, size, start) ? FOUND : ODD;
-    memcpy(*data, from + start, (size_t)size);
+static Found find_file(const Call *call, const int64_t *coords, Reader *reader, Stored *stored) {
+    if (!make_path(call, coords, reader->path)) return ODD;
+    stored->bytes = NULL, stored->start = 0;
+    stored->fd = open_regular(reader->path, &stored->size);
+    if (stored->fd < 0) return stored->fd == -1 ? ABSENT : ODD;
     return FOUND;
 }
 
-static Found fetch_file(const Call *call, const int64_t *coords, char *into, Reader *reader, char **data, int64_t *size) {
-    if (!make_path(call, coords, reader->path)) return ODD;
-    const int fd = open_regular(reader->path, size);
-    if (fd < 0) return fd == -1 ? ABSENT : ODD;
-    const Found found = take(call->job, NULL, fd, 0, *size, into, reader, data);
-    close(fd);
-    return found;
-}
-
-static Found fetch_entry(const Call *call, const int64_t *coords, char *into, Reader *reader, char **data, int64_t *size) {
+static Found find_range(const Call *call, const int64_t *coords, Reader *reader, Stored *stored) {
     if (!call->index) return ABSENT;
     uint64_t at, start;
     if (!find_entry(call, coords, &at)) return ODD;
     if (call->index[2 * at] == MISSING) return ABSENT;
     if (!call->bytes && reader->fd == -1) reader->fd = open_regular(call->path, &reader->shard_size);
     if (!call->bytes && reader->fd < 0) return ODD;
-    const Found found = look_up(call, at, call->bytes ? call->n_bytes : reader->shard_size, &start, size);
-    if (found != FOUND) return found;
-    return take(call->job, call->bytes, reader->fd, (int64_t)start, *size, into, reader, data);
+    *stored = (Stored){.bytes = call->bytes, .fd = reader->fd};
+    const Found found = look_up(call, at, call->bytes ? call->n_bytes : reader->shard_size, &start, &stored->size);
+    stored->start = (int64_t)start;
+    return found;
+}
+
+/* Find where a chunk is stored. If it is there, `leave` is to be called. */
+static Found find(const Call *call, const int64_t *coords, Reader *reader, Stored *stored) {
+    return (call->sharded ? find_range : find_file)(call, coords, reader, stored);
+}
+
+static void leave(const Call *call, const Stored *stored) {
+    if (!call->sharded) close(stored->fd);
 }
 
 /* -- decoding -------------------------------------------------------------------------------------------------- */
-
-static uint32_t number(const char *at) {
-    uint32_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
-}
 
 /* Whether a frame claims the chunk's size, or none, as of encoders that stream, and is the only one. */
 static bool frame_is_plain(const char *data, size_t size, int64_t nbytes) {
@@ -102,25 +93,52 @@ static bool decode(const Job *job, const char *data, int64_t size, char *to, Rea
 
 /* -- one part -------------------------------------------------------------------------------------------------- */
 
-/* Fetch and decode a chunk. into: where it fills one run of the result, or NULL. Returns where it is in *chunk. */
-Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *reader, char **chunk) {
-    const Job *job = call->job;
+/* Read and decode a chunk. into: where it fills one run of the result, or NULL. Returns where it is in *chunk; false
+ * for anything that the Python path should look at. */
+static bool load(const Job *job, const Stored *stored, char *into, Reader *reader, char **chunk) {
     const bool plain = job->codec == PLAIN;
-    int64_t size = 0;
-    char *data = NULL, *direct = plain && !job->checksum ? into : NULL;
-    const Found found = (call->sharded ? fetch_entry : fetch_file)(call, coords, direct, reader, &data, &size);
-    if (found != FOUND) return found;
+    int64_t size = stored->size;
+    if (plain ? size != job->nbytes + CHECKSUM * job->checksum : size > job->max_encoded) return false;
+    char *data = plain && !job->checksum && into ? into : reader->encoded;
+    reader->taken = (uint64_t)size;
+    if (stored->bytes) /* a copy: nothing that is done to the chunk may change the shard */
+        memcpy(data, stored->bytes + stored->start, (size_t)size);
+    else if (!read_exactly(stored->fd, data, size, stored->start))
+        return false;
     if (job->checksum) {
         size -= CHECKSUM;
-        if (size < 0 || number(data + size) != lib.crc32c_value((const uint8_t *)data, (size_t)size)) return ODD;
+        if (size < 0 || number(data + size) != lib.crc32c_value((const uint8_t *)data, (size_t)size)) return false;
     }
     *chunk = data;
     if (!plain) {
         *chunk = into ? into : reader->decoded;
-        if (!decode(job, data, size, *chunk, reader)) return ODD;
+        if (!decode(job, data, size, *chunk, reader)) return false;
     }
     if (job->swap) swap_bytes(*chunk, job->nbytes, job->swap);
-    return FOUND;
+    return true;
+}
+
+/* Fetch and decode a chunk: see `load`. */
+Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *reader, char **chunk) {
+    Stored stored;
+    const Found found = find(call, coords, reader, &stored);
+    if (found != FOUND) return found;
+    const bool loaded = load(call->job, &stored, into, reader, chunk);
+    leave(call, &stored);
+    return loaded ? FOUND : ODD;
+}
+
+/* Copy what is wanted of a chunk that is there, and leave the Python path what it should look at. */
+static bool copy_chunk(const Job *job, const Stored *stored, const Copy *copy, Reader *reader) {
+    Copy whole = *copy;
+    simplify(&whole, false);
+    const bool fills = !whole.n && whole.run == job->nbytes;
+    const bool blockwise = (job->codec == BLOSC || job->codec == PLAIN) && !job->checksum && !fills;
+    if (blockwise && job->nbytes >= MIN_BLOCKWISE && !stored->bytes && copy_blocks(job, stored, copy, &whole, reader)) return true;
+    char *chunk = NULL;
+    if (!load(job, stored, fills ? whole.dst : NULL, reader, &chunk)) return false;
+    if (chunk != whole.dst) copy_axes(whole.axis, whole.n, whole.dst, chunk + whole.src_start, whole.run, whole.run);
+    return true;
 }
 
 /* The elements of one chunk's points. False if one leaves the chunk or the result; those before it are copied. */
@@ -154,22 +172,17 @@ static int do_box(const Call *call, int64_t part, Reader *reader) {
         reader->placed *= (uint64_t)span->count;
         if (!add_axis(call, span, (int)a, &copy)) return LEFT;
     }
-    Copy whole = copy;
-    simplify(&whole, false);
-    const bool fills = !whole.n && whole.run == job->nbytes;
-    char *chunk = NULL;
-    switch (load_chunk(call, coords, fills ? whole.dst : NULL, reader, &chunk)) {
-        case FOUND:
-            if (chunk != whole.dst)
-                copy_axes(whole.axis, whole.n, whole.dst, chunk + whole.src_start, whole.run, whole.run);
-            return DONE;
-        case ABSENT:
-            simplify(&copy, true);
-            copy_axes(copy.axis, copy.n, copy.dst, call->fill, copy.run, job->itemsize);
-            return DONE;
-        default:
-            return LEFT;
+    Stored stored;
+    const Found found = find(call, coords, reader, &stored);
+    if (found == FOUND) {
+        const bool copied = copy_chunk(job, &stored, &copy, reader);
+        leave(call, &stored);
+        return copied ? DONE : LEFT;
     }
+    if (found == ODD) return LEFT;
+    simplify(&copy, true);
+    copy_axes(copy.axis, copy.n, copy.dst, call->fill, copy.run, job->itemsize);
+    return DONE;
 }
 
 static int do_points(const Call *call, int64_t row, Reader *reader) {
