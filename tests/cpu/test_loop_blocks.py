@@ -33,6 +33,7 @@ SHAPE, CHUNK = (270, 230, 8), (130, 200, 5)
 CNAMES, SHUFFLES = ("blosclz", "lz4", "lz4hc", "zlib", "zstd"), ("noshuffle", "shuffle", "bitshuffle")
 #: Elements of 2 to 16 bytes, some in the other byte order, some that are no numbers.
 DTYPES = ("<i4", ">f8", "<i2", "S3", ">c16", "S16", "<c8", "S5", "<M8[s]")
+N_COMPRESSED, N_PLAIN = 30, 12
 #: Of blocks, as multiples of an element. The last block of a chunk is a short one, perhaps of a few elements, or none.
 BLOCKS = (1, 4096, 10_000, 13, 65_000, 128_999, 26_000)
 
@@ -46,6 +47,8 @@ def chain(number: int) -> tuple[str, list[Any]]:
     blocksize = max(BLOCKS[number % len(BLOCKS)], 1024) * itemsize if number % 4 else 0
     order = ((0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0))[number % 4]
     codecs = [BytesCodec("big" if dtype[0] == ">" else "little"), BloscCodec(cname, 3, shuffle, typesize, blocksize)]
+    if number >= N_COMPRESSED:  # stored as they are, in a frame or without one
+        codecs[1:] = [BloscCodec(cname, 0, shuffle, typesize, blocksize)] if number % 2 else []
     if number % 4:
         codecs = [TransposeCodec(order), *codecs]
     return dtype, codecs
@@ -77,7 +80,7 @@ def made(number: int, folder: Path) -> tuple[gzarr.Array, np.ndarray]:
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", range(1, 30, 4))
+@pytest.mark.parametrize("number", [*range(1, 30, 4), 30, 31])
 @settings(max_examples=6)
 @given(data=st.data())
 def test_every_selection_reads_what_numpy_does(number: int, folder: Path, data: st.DataObject) -> None:
@@ -97,7 +100,7 @@ def random_axis(rng: np.random.Generator, n: int) -> Any:
     return [*choices, some, np.unique(some), some[:1]][rng.integers(7)]
 
 
-@pytest.mark.parametrize("number", range(30))
+@pytest.mark.parametrize("number", range(N_COMPRESSED + N_PLAIN))
 def test_lists_and_steps_read_what_numpy_does(number: int, folder: Path, watched: Watched) -> None:
     array, model = made(number, folder)
     rng = np.random.default_rng(number)
@@ -118,6 +121,22 @@ def test_zarr_2_is_read_too(keywords: dict[str, Any], tmp_path: Path, watched: W
         same(array[key], model[key])
     assert watched.done > 12
     assert watched.left == 0
+
+
+@pytest.mark.parametrize("codecs", [[BytesCodec()], [BytesCodec(), BloscCodec("lz4", 0)]], ids=["bare", "in a frame"])
+@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b + b"x", lambda b: b[:20], lambda b: b""])
+def test_plain_chunks_of_another_size_fail_as_on_the_usual_path(
+    damage: Callable[[bytes], bytes], codecs: list[Any], tmp_path: Path
+) -> None:
+    array, _ = stored(tmp_path, "<i4", codecs)
+    key = "a/c/0/0/0"
+    array.store[key] = damage(array.store[key])
+    messages = []
+    for on in (True, False):
+        with config.set({"cpu.native": on}), pytest.raises(GzarrError) as caught:
+            array[3:5]
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
 
 
 #: Of eight blocks: lz4 makes them as many times longer as an element has bytes.

@@ -15,6 +15,8 @@ enum { HEADER = 16, START = 4, MEMCPYED = 2 };
 enum { MAX_BLOCKS = 1020, HEAD = HEADER + START * MAX_BLOCKS };
 /* Bytes decoded at once, or a block if that is longer: with what blosc needs besides they stay in a cache of 1 MB. */
 enum { GROUP = 1 << 18 };
+/* Blocks of bytes that are stored as they are. */
+enum { PLAIN_BLOCK = 1 << 15 };
 /* Smaller chunks stay in cache whole; the usual path draws the line there, too (window.py). */
 const int64_t MIN_BLOCKWISE = 1 << 18;
 
@@ -154,7 +156,7 @@ static int64_t start_of(const Frame *frame, int64_t b) {
 
 /* Cut bytes that are stored as they are, behind a header or none. False if they are not so many. */
 static bool cut_plain(const Job *job, int64_t header, Frame *frame) {
-    frame->plain = header, frame->nbytes = job->nbytes, frame->size = GROUP - GROUP % job->itemsize;
+    frame->plain = header, frame->nbytes = job->nbytes, frame->size = PLAIN_BLOCK - PLAIN_BLOCK % job->itemsize;
     if (!frame->size || frame->stored->size != header + frame->nbytes) return false;
     frame->n = (frame->nbytes - 1) / frame->size + 1;
     return frame->n <= MAX_BLOCKS;
