@@ -11,9 +11,9 @@ kept from one read to the next.
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from gzarr.backend import Array, Chain, Work
 from gzarr.codecs.spec import fill_of
 from gzarr.cpu import native
 from gzarr.cpu.direct import PLAIN_ARRAYS, Direct, lent_scratch
+from gzarr.cpu.encoders import Encoder, make_encoder
 from gzarr.cpu.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, Rows, Tables, make_window
 from gzarr.errors import CodecError
 from gzarr.keys import Coords
@@ -49,8 +50,24 @@ MAX_GROWTH_NBYTES = 1 << 12
 Left: TypeAlias = list[tuple[Coords, list[Part]]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Bulk:
+class Fixed(NamedTuple):
+    """What the loop is told of every chunk of a chain, whatever is read or written.
+
+    Attributes:
+        lengths, strides: of a decoded chunk, in elements and bytes, along the array's axes.
+        max_encoded: bytes that an encoded chunk may have.
+        fill: an element of a missing chunk.
+        encoder: how chunks are compressed; None if the loop cannot do that.
+    """
+
+    lengths: tuple[int, ...]
+    strides: tuple[int, ...]
+    max_encoded: int
+    fill: bytes
+    encoder: Encoder | None
+
+
+class Bulk(NamedTuple):
     """A read that the loop can do.
 
     Attributes:
@@ -189,7 +206,7 @@ def make_bulk(
         queue = parts.whole().cut(size, n_threads)
     else:
         queue = (piece for shard in shards for piece in shard.cut(size))
-    max_encoded = direct.nbytes + direct.nbytes // 8 + MAX_GROWTH_NBYTES
+    fixed = fixed_of(direct, chain)
     return Bulk(
         store=store,
         layout=layout,
@@ -199,10 +216,10 @@ def make_bulk(
         queue=queue,
         work=Work(parts.nparts, out.nbytes // parts.nparts, min(size, -(-parts.nparts // n)), unlocked=True),
         out=out,
-        job=make_job(direct, (max_encoded, direct.number, swap, ord(names.keys.separator)), out, parts.npoints),
+        job=make_job(direct, fixed, (swap, ord(names.keys.separator)), out, parts.npoints),
         tables=parts.tables(),
-        fill=np.asarray(fill_of(chain.chunk), chain.chunk.dtype).tobytes(),
-        scratch_nbytes=max_encoded + direct.nbytes,
+        fill=fixed.fill,
+        scratch_nbytes=fixed.max_encoded + direct.nbytes,
         window=make_window(*parts.places(parts.whole())),
         versions={},
         given_up={},
@@ -227,21 +244,32 @@ def _suits(direct: Direct, chain: Chain, plan: BoxPlan | PointPlan, out: Any) ->
     return direct.cut is None or isinstance(plan, BoxPlan)
 
 
-def make_job(direct: Direct, how: tuple[int, int, int, int], out: Any, npoints: int) -> bytes:
-    """The loop's struct Job.
+def fixed_of(direct: Direct, chain: Chain) -> Fixed:
+    """What is the same for all reads and writes; made once for a chain."""
+    found: Fixed | None = direct.kept.get("loop")
+    if found is None:
+        lengths, strides = [0] * len(direct.shape), [0] * len(direct.shape)
+        stride = direct.dtype.itemsize
+        for axis, n in zip(reversed(direct.order), reversed(direct.shape), strict=True):
+            lengths[axis], strides[axis] = n, stride
+            stride *= n
+        found = direct.kept["loop"] = Fixed(
+            lengths=tuple(lengths),
+            strides=tuple(strides),
+            max_encoded=direct.nbytes + direct.nbytes // 8 + MAX_GROWTH_NBYTES,
+            fill=np.asarray(fill_of(chain.chunk), chain.chunk.dtype).tobytes(),
+            encoder=make_encoder(direct.compressor, checksum=bool(direct.outer)),
+        )
+    return found
 
-    how: most bytes of an encoded chunk, codec, bytes to swap, separator of keys. out: the result, or what is written.
-    """
-    max_encoded, number, swap, separator = how
-    head = (len(direct.shape), direct.dtype.itemsize, direct.nbytes, max_encoded, number, swap, bool(direct.outer))
-    axes = np.zeros((4, MAX_NDIM), np.int64)
-    stride = direct.dtype.itemsize
-    for axis, n in zip(reversed(direct.order), reversed(direct.shape), strict=True):
-        axes[0, axis], axes[1, axis] = n, stride
-        stride *= n
-    axes[2, : out.ndim], axes[3, : out.ndim] = out.shape, out.strides
+
+def make_job(direct: Direct, fixed: Fixed, how: tuple[int, int], out: Any, npoints: int) -> bytes:
+    """The loop's struct Job. how: bytes to swap, separator of keys. out: the result, or what is written."""
+    ndim, padding = len(fixed.lengths), (0,) * (len(fixed.lengths) - out.ndim)
+    head = ndim, direct.dtype.itemsize, direct.nbytes, fixed.max_encoded, direct.number, how[0], bool(direct.outer)
     address = out.__array_interface__["data"][0]
-    return np.array((*head, separator, address, npoints), np.int64).tobytes() + axes.tobytes()
+    axes = *fixed.lengths, *fixed.strides, *out.shape, *padding, *out.strides, *padding
+    return struct.pack(f"{10 + 4 * ndim}q", *head, how[1], address, npoints, *axes)
 
 
 def swapped(stored: np.dtype[Any], wanted: np.dtype[Any]) -> int | None:

@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gzarr.backend import Chain, Work
 from gzarr.codecs.spec import fill_of
 from gzarr.cpu import native
-from gzarr.cpu.bulk import MAX_GROWTH_NBYTES, MAX_NBYTES, PIECE_NBYTES, PIECES_PER_THREAD, Left, make_job, swapped
+from gzarr.cpu.bulk import MAX_NBYTES, PIECE_NBYTES, PIECES_PER_THREAD, Left, fixed_of, make_job, swapped
 from gzarr.cpu.direct import PLAIN_ARRAYS, Direct, lent_scratch
-from gzarr.cpu.encoders import make_encoder
 from gzarr.cpu.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, make_window
 from gzarr.errors import CodecError
 from gzarr.grid import RegularAxis, chunk_shape
@@ -49,8 +47,7 @@ _MAX_SHARD_NBYTES = 9 << 25
 _LEFT, _EMPTY = 1, 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BulkWrite:
+class BulkWrite(NamedTuple):
     """A write that the loop can do.
 
     Attributes:
@@ -197,9 +194,9 @@ def make_bulk_write(
     names: Names | None = getattr(layout, "names", None)
     if not isinstance(plan, BoxPlan) or names is None or not _suits(direct, layout, plan, value):
         return None
-    encoder = make_encoder(direct.compressor, checksum=bool(direct.outer))
+    fixed = fixed_of(direct, chain)
     swap, target = swapped(direct.dtype, value.dtype), store.local_target(names.path)
-    if encoder is None or swap is None or target is None or "\0" in target.prefix:
+    if fixed.encoder is None or swap is None or target is None or "\0" in target.prefix:
         return None
     parts = Boxes(plan)
     size = max(min(_PIECE_NCHUNKS, PIECE_NBYTES // direct.nbytes), 1)
@@ -211,7 +208,6 @@ def make_bulk_write(
     else:
         wave_nchunks = size = min(size, -(-parts.nparts // (n_threads * PIECES_PER_THREAD)))
         queue = parts.whole().cut(size, n_threads)
-    max_encoded = direct.nbytes + direct.nbytes // 8 + MAX_GROWTH_NBYTES
     drops = not keep_empty and chain.chunk.fill_value is not None
     spans, lists, *_ = parts.tables()
     return BulkWrite(
@@ -224,11 +220,11 @@ def make_bulk_write(
         piece_nchunks=size,
         work=Work(parts.nparts, direct.nbytes, wave_nchunks, unlocked=True),
         value=value,
-        job=make_job(direct, (max_encoded, direct.number, swap, ord(names.keys.separator)), value, parts.npoints),
-        encoder=encoder.table(tuple(axis.extent for axis in layout.grid), keep_empty=not drops),
+        job=make_job(direct, fixed, (swap, ord(names.keys.separator)), value, parts.npoints),
+        encoder=fixed.encoder.table(tuple([axis.extent for axis in layout.grid]), keep_empty=not drops),
         tables=(spans, lists),
-        fill=np.asarray(fill_of(chain.chunk), value.dtype).tobytes(),
-        max_encoded=max_encoded,
+        fill=np.asarray(fill_of(chain.chunk), value.dtype).tobytes() if swap else fixed.fill,
+        max_encoded=fixed.max_encoded,
         nbytes=direct.nbytes,
         window=make_window(*parts.places(parts.whole())),
     )

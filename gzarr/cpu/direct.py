@@ -8,8 +8,7 @@ and costs no page faults; of large chunks that are cut into blocks, only the blo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -64,6 +63,7 @@ class Direct(NamedTuple):
         nbytes: decoded size.
         number: the compiled loop's number of the compressor; None if the loop does not know the chain.
         compressor: None if there is none.
+        kept: what others have made of this, under names of theirs, for as long as the array is open.
     """
 
     outer: tuple[Codec, ...]
@@ -77,6 +77,7 @@ class Direct(NamedTuple):
     nbytes: int
     number: int | None
     compressor: Step | None
+    kept: dict[str, Any]
 
 
 def make_direct(steps: Sequence[Step], codecs: Sequence[Codec]) -> Direct | None:
@@ -112,6 +113,7 @@ def make_direct(steps: Sequence[Step], codecs: Sequence[Codec]) -> Direct | None
         nbytes=stored.nbytes,
         number=codec_number(name, checksum=bool(outer)) if outer_names in ([], ["crc32c"]) else None,
         compressor=None if make is None else steps[n + 1],
+        kept={},
     )
 
 
@@ -249,15 +251,18 @@ class _Kept(threading.local):
 _kept = _Kept()
 
 
-@contextmanager
-def lent_scratch() -> Iterator[_Scratch]:
-    """The scratch memory of the calling thread.
+class lent_scratch:  # noqa: N801 - used like a function
+    """A context with the scratch memory of the calling thread.
 
     Meanwhile the thread has none: a read in the midst of another, as a signal handler or a finalizer may begin one,
     makes its own.
     """
-    scratch, _kept.scratch = _kept.scratch or _Scratch(), None
-    try:
-        yield scratch
-    finally:
-        _kept.scratch = scratch
+
+    __slots__ = ("_scratch",)
+
+    def __enter__(self) -> _Scratch:
+        self._scratch, _kept.scratch = _kept.scratch or _Scratch(), None
+        return self._scratch
+
+    def __exit__(self, *exc: object) -> None:
+        _kept.scratch = self._scratch

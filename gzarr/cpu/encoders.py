@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any, NamedTuple
 
-import numpy as np
 from numcodecs.blosc import Blosc
 from numcodecs.lz4 import LZ4
 from numcodecs.zstd import Zstd
@@ -14,7 +14,6 @@ from gzarr.codecs.spec import Step
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.cpu.codecs.compressors import MAX_TYPESIZE
 from gzarr.cpu.native import codec_number
-from gzarr.cpu.tables import MAX_NDIM
 
 #: Bytes of the loop's field for the name of Blosc's compressor (MAX_CNAME), one of them the end.
 _CNAME_NBYTES = 16
@@ -41,8 +40,9 @@ class Encoder(NamedTuple):
 
     def table(self, extent: tuple[int, ...], *, keep_empty: bool) -> bytes:
         """The loop's struct Encoder. extent: of the array. keep_empty: whether chunks of the fill value are stored."""
-        numbers = (*extent, *(0,) * (MAX_NDIM - len(extent)), keep_empty, *self[:5])
-        return np.array(numbers, np.int64).tobytes() + self.cname.encode().ljust(_CNAME_NBYTES, b"\0")
+        *numbers, cname = self
+        form = f"{6 + len(extent)}q{_CNAME_NBYTES}s"
+        return struct.pack(form, keep_empty, *numbers, *extent, cname.encode())
 
 
 def make_encoder(step: Step | None, *, checksum: bool) -> Encoder | None:

@@ -34,6 +34,8 @@ _FUNCTIONS: Mapping[str, str] = {
     "LZ4_compress_fast": "numcodecs.lz4",
 }
 _NAMES = tuple(_FUNCTIONS)
+#: Of what is agreed on with the extension (`loop/module.c`).
+_VERSION = 1
 #: Compressors by the name of their codec: the loop's number, and what must be there to decode and to encode.
 _CODECS: Mapping[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "bytes": (0, (), ()),
@@ -79,7 +81,7 @@ def _loaded() -> tuple[Any, Any]:
         module: Any = importlib.import_module("gzarr.cpu._loop")
     except ImportError as error:
         return None, f"off: the extension was not built when gzarr was installed ({error})"
-    if not hasattr(module, "write"):
+    if getattr(module, "VERSION", None) != _VERSION:
         return None, "off: the extension was built for another version of gzarr; install gzarr again"
     addresses = {name: _address(owner, name) for name, owner in _FUNCTIONS.items()}
     module.bind(struct.pack(f"{len(addresses)}P", *addresses.values()))

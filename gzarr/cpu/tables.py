@@ -21,10 +21,15 @@ from gzarr.selection import Indices
 
 T = TypeVar("T")
 
+_pack_span = struct.Struct("8q").pack
+
 #: Axes that the loop's tables have room for (MAX_NDIM).
 MAX_NDIM = 32
 #: Longest axis: no number in the tables overflows, however long the chunks.
 MAX_EXTENT = 1 << 62
+
+#: The coordinates of so many chunks are made one by one.
+_FEW = 12
 
 #: The loop's tables: of a box spans, index lists; of points rows, starts, positions in chunks, positions in the result.
 Tables: TypeAlias = tuple[bytes, bytes, bytes, bytes]
@@ -104,6 +109,8 @@ class Boxes:
 
     def coords(self, piece: Piece) -> Iterator[Coords]:
         """Coordinates of the chunks of a piece, in the order of its parts."""
+        if piece.n < _FEW:
+            return iter([self._coords_of(piece, number) for number in range(piece.first, piece.first + piece.n)])
         numbers = np.unravel_index(np.arange(piece.first, piece.first + piece.n), [n for _, n in piece.window])
         # No cached_property: before Python 3.12 it has a lock, which a fork may copy locked.
         if self._chunks is None:
@@ -113,11 +120,11 @@ class Boxes:
 
     def part(self, piece: Piece, number: int) -> Part:
         """One part of a piece's window."""
-        picked = []
-        for first, n in reversed(piece.window):
-            number, position = divmod(number, n)
-            picked.append(first + position)
-        return self._plan.part(picked[::-1])
+        return self._plan.part(_spans_of(piece, number))
+
+    def _coords_of(self, piece: Piece, number: int) -> Coords:
+        picked = _spans_of(piece, number)
+        return tuple([spans[at].chunk for spans, at in zip(self._plan.axes, picked, strict=True)])
 
 
 class Rows:
@@ -150,8 +157,9 @@ class Rows:
         return pieces, len(counts)
 
     def places(self, piece: Piece) -> tuple[list[int], list[int]]:
-        """Nothing: rows are found by their numbers."""
-        return [], []
+        """Nothing of interest: rows are found by their numbers."""
+        nothing = [0] * len(self._plan.grid)
+        return nothing, nothing
 
     def part(self, piece: Piece, number: int) -> Part:
         """One part."""
@@ -159,10 +167,22 @@ class Rows:
 
 
 def make_window(*rows: Sequence[int]) -> bytes:
-    """The loop's struct Window: for every axis the first span, number of spans, first chunk, entries of an index."""
-    padding = [0] * MAX_NDIM
-    values = [value for row in rows for value in (*row, *padding[len(row) :])]
-    return struct.pack(f"{4 * MAX_NDIM}q", *values, *padding * (4 - len(rows)))
+    """The loop's struct Window: for every axis the first span, number of spans, first chunk, entries of an index.
+
+    Rows that are left out are zeros.
+    """
+    ndim = len(rows[0])
+    values = [value for row in rows for value in row]
+    return struct.pack(f"{4 * ndim}q", *values, *(0,) * (4 * ndim - len(values)))
+
+
+def _spans_of(piece: Piece, number: int) -> list[int]:
+    """Which span of each axis a part of a piece's window is made of."""
+    picked = []
+    for first, n in reversed(piece.window):
+        number, position = divmod(number, n)
+        picked.append(first + position)
+    return picked[::-1]
 
 
 def _nth(axes: Sequence[Sequence[T]], number: int) -> tuple[T, ...]:
@@ -211,7 +231,7 @@ def _chunks(spans: Sequence[Span]) -> Indices:
 def _rows(spans: Sequence[Span], lists: _Lists) -> bytes:
     """The loop's struct Span of every span. lists: where index lists are added."""
     if not isinstance(spans, RangeSpans):
-        return np.array([_row(span, lists) for span in spans], np.int64).tobytes()
+        return b"".join([_row(span, lists) for span in spans])
     chunk, inside, out, count = spans.columns()
     rows = np.empty((len(spans), 8), np.int64)
     columns: tuple[Any, ...] = (chunk, count, inside, spans.step, -1, out, 1, -1)
@@ -220,10 +240,14 @@ def _rows(spans: Sequence[Span], lists: _Lists) -> bytes:
     return rows.tobytes()
 
 
-def _row(span: Span, lists: _Lists) -> tuple[int, ...]:
+def _row(span: Span, lists: _Lists) -> bytes:
     chunk, inside, out, full = span
+    if type(inside) is slice and type(out) is slice:
+        step = out.step or 1
+        count = (out.stop - out.start + step - 1) // step
+        return _pack_span(chunk, count, inside.start, inside.step or 1, -1, out.start, step, -1)
     count = len(range(out.start, out.stop, out.step or 1)) if type(out) is slice else len(out)
-    return (chunk, count, *_side(inside, lists, full), *_side(out, lists, False))
+    return _pack_span(chunk, count, *_side(inside, lists, full), *_side(out, lists, False))
 
 
 def _side(index: Any, lists: _Lists, full: bool) -> tuple[int, int, int]:

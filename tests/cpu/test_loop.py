@@ -546,8 +546,8 @@ from gzarr.cpu import bulk
 import gzarr
 z = gzarr.zeros((64, 64), chunks=(2, 64), dtype="i4", store=sys.argv[2])
 made = bulk.make_job
-def larger(direct, how, out, npoints):
-    return made(direct, how, np.zeros((64, 64), "i4")[::-1], npoints)
+def larger(direct, fixed, how, out, npoints):
+    return made(direct, fixed, how, np.zeros((64, 64), "i4")[::-1], npoints)
 bulk.MIN_NCHUNKS = 1
 bulk.make_job = larger
 z[...]

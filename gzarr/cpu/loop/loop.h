@@ -65,7 +65,8 @@ extern struct Library lib;
 
 /* -- the job --------------------------------------------------------------------------------------------------- */
 
-/* What all calls for one read or write have in common: the int64 fields of the table that Python makes, in this order. */
+/* What all calls for one read or write have in common. Python's tables hold the int64 fields of these structs in this
+ * order, of an array only as many as there are axes. */
 typedef struct {
     int64_t ndim;
     int64_t itemsize;    /* of an element */
@@ -157,13 +158,13 @@ typedef struct {
     uint64_t taken, placed; /* bytes, of the other parts: those it began with, and those it made of them */
 } Done;
 
-/* How a write encodes its chunks: the fields of the table that Python makes, in this order. */
+/* How a write encodes its chunks; behind the numbers of the table stands the name, MAX_CNAME bytes. */
 typedef struct {
-    int64_t extent[MAX_NDIM]; /* of the array, in elements */
-    int64_t keep_empty;       /* whether chunks equal to the fill value are stored */
-    int64_t level;            /* of LZ4 its acceleration */
+    int64_t keep_empty; /* whether chunks equal to the fill value are stored */
+    int64_t level;      /* of LZ4 its acceleration */
     int64_t shuffle, typesize, blocksize;
-    int64_t frame_checksum; /* whether a Zstandard frame ends with a checksum */
+    int64_t frame_checksum;   /* whether a Zstandard frame ends with a checksum */
+    int64_t extent[MAX_NDIM]; /* of the array, in elements */
     char cname[MAX_CNAME];
 } Encoder;
 

@@ -8,9 +8,25 @@
 
 struct Library lib;
 
+/* Counts what Python and the loop agree on: arguments, tables, results. */
+enum { VERSION = 1 };
+
+static const Py_ssize_t WORD = sizeof(int64_t);
+
+/* Fill a struct of `head` numbers and then `rows` arrays of MAX_NDIM from a table, in which these have `ndim` numbers.
+ * more: bytes that the table has besides. False if it is not so long. */
+static bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t more, int64_t *to) {
+    if (ndim < 1 || ndim > MAX_NDIM || table->len != (head + rows * ndim) * WORD + more) return false;
+    const int64_t *from = table->buf;
+    memcpy(to, from, (size_t)(head * WORD));
+    for (int row = 0; row < rows; row++)
+        memcpy(to + head + row * MAX_NDIM, from + head + row * ndim, (size_t)(ndim * WORD));
+    return true;
+}
+
 /* Whether every offset that the chunk's strides make lies in the chunk, and sizes are such that nothing overflows. */
 static bool job_is_sound(const Job *job) {
-    if (job->ndim < 1 || job->ndim > MAX_NDIM || job->itemsize < 1 || job->nbytes < 1 || job->nbytes > INT32_MAX / 2)
+    if (job->itemsize < 1 || job->nbytes < 1 || job->nbytes > INT32_MAX / 2)
         return false;
     int64_t last = job->itemsize;
     for (int64_t a = 0; a < job->ndim; a++) {
@@ -43,11 +59,23 @@ static bool encoder_is_sound(const Encoder *encoder, const Job *job) {
            encoder->frame_checksum <= 1 && job->max_encoded - job->nbytes >= 64 && has_encoder(job);
 }
 
-static const Py_ssize_t WORD = sizeof(int64_t);
-
 static bool shard_is_sound(const Py_buffer *shard, const Py_buffer *index, int64_t position, int64_t next,
                            int64_t until) {
     return index->buf && position >= 0 && position <= shard->len && next >= 0 && until <= index->len / (2 * WORD);
+}
+
+/* Take what all calls have in common. False if the tables do not fit each other. */
+static bool take_job(const Py_buffer *job_table, const Py_buffer *window_table, Job *job, Window *window) {
+    if (job_table->len < WORD) return false;
+    const int64_t ndim = *(const int64_t *)job_table->buf;
+    return unpack(job_table, ndim, 10, 4, 0, (int64_t *)job) && unpack(window_table, ndim, 0, 4, 0, (int64_t *)window) &&
+           job_is_sound(job);
+}
+
+static bool take_encoder(const Py_buffer *table, const Job *job, Encoder *encoder) {
+    if (!unpack(table, job->ndim, 6, 1, MAX_CNAME, (int64_t *)encoder)) return false;
+    memcpy(encoder->cname, (const char *)table->buf + table->len - MAX_CNAME, MAX_CNAME);
+    return encoder_is_sound(encoder, job);
 }
 
 /* Give a call the tables of a box. False if they do not fit each other. */
@@ -89,12 +117,14 @@ static PyObject *loop_read(PyObject *module, PyObject *args) {
                           &b[TABLE + 2], &b[TABLE + 3], &b[PATH], &b[INDEX], &b[FILL], &first, &b[SCRATCH],
                           &b[STATUS]))
         return NULL;
-    const Job *job = b[JOB].buf;
-    bool sound = b[JOB].len == sizeof(Job) && b[WINDOW].len == sizeof(Window) && job_is_sound(job) &&
-                 has_decoder(job) && b[FILL].len == job->itemsize && b[SCRATCH].len >= job->max_encoded + job->nbytes;
+    Job table = {0};
+    Window window = {0};
+    const Job *job = &table;
+    bool sound = take_job(&b[JOB], &b[WINDOW], &table, &window) && has_decoder(job) && b[FILL].len == job->itemsize &&
+                 b[SCRATCH].len >= job->max_encoded + job->nbytes;
     Call call = {
         .job = job,
-        .window = b[WINDOW].buf,
+        .window = &window,
         .path = b[PATH].buf,
         .path_length = b[PATH].len,
         .index = b[INDEX].buf && b[INDEX].len ? b[INDEX].buf : NULL,
@@ -138,17 +168,20 @@ static PyObject *loop_write(PyObject *module, PyObject *args) {
         release(b, N);
         return NULL;
     }
-    const Job *job = b[JOB].buf;
+    Job table = {0};
+    Window window = {0};
+    Encoder encoder = {0};
+    const Job *job = &table;
     const int64_t n = b[STATUS].len;
     const bool sharded = b[SHARD].buf != NULL;
-    bool sound = b[JOB].len == sizeof(Job) && b[ENCODER].len == sizeof(Encoder) && b[WINDOW].len == sizeof(Window) &&
-                 job_is_sound(job) && has_decoder(job) && job->npoints < 0 && encoder_is_sound(b[ENCODER].buf, job) &&
-                 b[FILL].len == job->itemsize && b[SCRATCH].len >= job->max_encoded + job->nbytes;
+    bool sound = take_job(&b[JOB], &b[WINDOW], &table, &window) && has_decoder(job) && job->npoints < 0 &&
+                 take_encoder(&b[ENCODER], job, &encoder) && b[FILL].len == job->itemsize &&
+                 b[SCRATCH].len >= job->max_encoded + job->nbytes;
     sound = sound && (sharded ? shard_is_sound(&b[SHARD], &b[INDEX], position, next, until) : b[WRITTEN].len >= WORD);
     sound = sound && !b[OLD].buf == !b[BYTES].buf && (!b[OLD].buf || b[OLD].len == b[INDEX].len);
     Call call = {
         .job = job,
-        .window = b[WINDOW].buf,
+        .window = &window,
         .path = b[PATH].buf,
         .path_length = b[PATH].len,
         .index = b[OLD].buf,
@@ -159,7 +192,7 @@ static PyObject *loop_write(PyObject *module, PyObject *args) {
         .fill = b[FILL].buf,
     };
     Sink sink = {
-        .encoder = b[ENCODER].buf,
+        .encoder = &encoder,
         .temporary = b[TEMPORARY].buf,
         .temporary_length = b[TEMPORARY].len,
         .written = b[WRITTEN].buf,
@@ -208,7 +241,10 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static int add_version(PyObject *module) { return PyModule_AddIntConstant(module, "VERSION", VERSION); }
+
 static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)add_version},
 #ifdef Py_GIL_DISABLED
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
