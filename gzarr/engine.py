@@ -117,7 +117,7 @@ def write(job: WriteJob) -> None:
     io, nparts = job.io, job.plan.nparts
     io.store.check_writable()
     recorder = recorder_for(io.backend.device)
-    bulk = None if nparts == 1 and io.layout.objects is io.layout.grid else _bulk_write(job)
+    bulk = _bulk_write(job)
     if bulk is not None:
         io.backend.run(_task(partial(_write_piece, bulk), job, recorder, "loop"), bulk.pieces(), bulk.work)
     else:

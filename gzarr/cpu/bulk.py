@@ -30,11 +30,9 @@ from gzarr.plan import BoxPlan, Part, PointPlan
 from gzarr.stages import here
 from gzarr.storage.base import Store
 
-#: Fewer chunks are not worth the tables, which take 40 us, in shards 100 (measured with lz4 chunks of 40 kB).
-MIN_NCHUNKS, MIN_NCHUNKS_SHARDED = 6, 24
-#: Two large chunks are worth that (one row of two: half the time of the usual path; rows of blocks of 0.5 MB).
-MIN_NCHUNKS_LARGE = 2
-#: Nor is it worth checking the version of a shard for fewer chunks of it.
+#: Fewer chunks are not worth the tables, which take 25 us (measured with lz4 chunks of 40 kB, which take the loop 12).
+MIN_NCHUNKS = 2
+#: Nor are fewer small chunks of a shard, whose version is checked.
 MIN_NCHUNKS_OF_SHARD = 6
 #: Chunks of one piece at most, and decoded bytes: a signal waits until the piece is done.
 PIECE_NCHUNKS, PIECE_NBYTES = 256, 1 << 22
@@ -187,8 +185,8 @@ def make_bulk(
     if direct is None or direct.number is None:
         return None
     large = direct.cut is not None
-    few = MIN_NCHUNKS_SHARDED if isinstance(layout, Sharded) else MIN_NCHUNKS
-    if plan.nparts < (MIN_NCHUNKS_LARGE if large else few) or native.loop() is None:
+    least = MIN_NCHUNKS_OF_SHARD if isinstance(layout, Sharded) and not large else MIN_NCHUNKS
+    if plan.nparts < least or native.loop() is None:
         return None
     swap = swapped(direct.dtype, chain.chunk.dtype)
     names, prefix = _files(store, layout)
@@ -238,7 +236,11 @@ def _files(store: Store, layout: Layout) -> tuple[Names | None, str]:
 def _suits(direct: Direct, chain: Chain, plan: BoxPlan | PointPlan, out: Any) -> bool:
     if type(out) not in PLAIN_ARRAYS or out.dtype != chain.chunk.dtype or out.shape != plan.shape:
         return False
-    if len(direct.shape) > MAX_NDIM or direct.nbytes > MAX_NBYTES or any(a.extent > MAX_EXTENT for a in plan.grid):
+    if (
+        not 0 < len(direct.shape) <= MAX_NDIM
+        or direct.nbytes > MAX_NBYTES
+        or any(a.extent > MAX_EXTENT for a in plan.grid)
+    ):
         return False
     # Of large chunks the loop takes the blocks of a box; the usual path, those of points.
     return direct.cut is None or isinstance(plan, BoxPlan)

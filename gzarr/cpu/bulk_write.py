@@ -32,8 +32,6 @@ from gzarr.shard import MISSING, decode_index, split_index
 from gzarr.stages import here
 from gzarr.storage.base import Buffer, Request, Store, Target, host_view
 
-#: Fewer chunks are not worth the tables.
-MIN_NCHUNKS = 2
 #: What the loop saves of shards, in entries, each of which the usual path copies in 4 us: those of every shard, and so
 #: many for every chunk that is written, less so many for every shard. It must be worth the tables. (Measured with zstd
 #: chunks of 2 to 40 kB: a shard of three chunks takes as long either way, and one chunk of a shard of 100 does.)
@@ -188,15 +186,16 @@ def make_bulk_write(
         n_threads: how many threads will share the work.
     """
     direct: Direct | None = chain.direct
-    least = 1 if isinstance(layout, Sharded) else MIN_NCHUNKS
-    if plan.nparts < least or direct is None or direct.number is None or native.loop() is None:
-        return None
     names: Names | None = getattr(layout, "names", None)
-    if not isinstance(plan, BoxPlan) or names is None or not _suits(direct, layout, plan, value):
+    if direct is None or direct.number is None or names is None or native.loop() is None:
         return None
-    fixed = fixed_of(direct, chain)
-    swap, target = swapped(direct.dtype, value.dtype), store.local_target(names.path)
-    if fixed.encoder is None or swap is None or target is None or "\0" in target.prefix:
+    target = store.local_target(names.path)
+    if target is None or "\0" in target.prefix or not isinstance(plan, BoxPlan):
+        return None
+    if not plan.nparts or not _suits(direct, layout, plan, value):
+        return None
+    fixed, swap = fixed_of(direct, chain), swapped(direct.dtype, value.dtype)
+    if fixed.encoder is None or swap is None:
         return None
     parts = Boxes(plan)
     size = max(min(_PIECE_NCHUNKS, PIECE_NBYTES // direct.nbytes), 1)
@@ -238,7 +237,7 @@ def _most(nbytes: int) -> int:
 def _suits(direct: Direct, layout: Layout, plan: BoxPlan, value: Any) -> bool:
     if type(value) not in PLAIN_ARRAYS or value.shape != plan.shape or value.dtype.hasobject:
         return False
-    if len(direct.shape) > MAX_NDIM or direct.nbytes > MAX_NBYTES:
+    if not 0 < len(direct.shape) <= MAX_NDIM or direct.nbytes > MAX_NBYTES:
         return False
     if any(axis.extent > MAX_EXTENT for axis in layout.grid):
         return False

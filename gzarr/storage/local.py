@@ -110,7 +110,7 @@ def _remove_tree(directory: str) -> None:
 
 
 def _real_directory(path: str) -> str:
-    """Path of a directory without symbolic links.
+    """Path of a directory without symbolic links, with a separator at its end.
 
     It is kept as long as the path leads to the same directory: looking at every part of a path takes as long as
     encoding a chunk.
@@ -118,7 +118,7 @@ def _real_directory(path: str) -> str:
     try:
         info = os.stat(path)
     except OSError:  # not there yet; what will be made there may be a link
-        return os.path.realpath(path)
+        return os.path.join(os.path.realpath(path), "")
     return _real_path(path, info.st_dev, info.st_ino)
 
 
@@ -135,7 +135,7 @@ def _folder(key: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _real_path(path: str, device: int, inode: int) -> str:
-    return os.path.realpath(path)
+    return os.path.join(os.path.realpath(path), "")
 
 
 def _temporary(directory: str) -> str:
@@ -334,16 +334,13 @@ class LocalStore(Store):
     def lock_name(self, key: str) -> Hashable:
         """The real absolute path of the file, so that stores with different roots agree."""
         directory, name = os.path.split(self._prefix + key)
-        return _real_file(os.path.join(_real_directory(directory), ""), name)
+        return _real_file(_real_directory(directory), name)
 
     def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
         """Hold files against read-modify-write by others; of every directory the real path is found once."""
         if type(self).lock_name is not LocalStore.lock_name:
             return super().locked(keys)
-        real = {
-            folder: os.path.join(_real_directory(os.path.dirname(self._prefix + folder)), "")
-            for folder in set(map(_folder, keys))
-        }
+        real = {folder: _real_directory(self._prefix + folder) for folder in set(map(_folder, keys))}
         return key_locks([_real_file(real[_folder(key)], key.rpartition("/")[2]) for key in keys])
 
     def enclosing(self) -> tuple[Store, str] | None:

@@ -67,9 +67,7 @@ OTHERS: dict[str, list[Any]] = {
 @pytest.fixture(autouse=True, scope="module")
 def few_chunks_are_enough() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bulk, "MIN_NCHUNKS", 2)
-        patch.setattr(bulk, "MIN_NCHUNKS_SHARDED", 2)
-        patch.setattr(bulk, "MIN_NCHUNKS_OF_SHARD", 0)
+        patch.setattr(bulk, "MIN_NCHUNKS_OF_SHARD", 1)
         patch.setattr(bulk, "_MIN_PIECE_OF_SHARD", 2)
         yield
 
