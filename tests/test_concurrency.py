@@ -450,6 +450,33 @@ print(interrupted)
     assert int(done.stdout) > 50
 
 
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_a_thread_that_is_interrupted_still_shares_its_work_later(n_threads: int) -> None:
+    """Whichever function of the backend is just beginning, as that is where the interpreter looks for signals."""
+    array = large()
+    n_calls = reached = 0
+
+    def interrupt(frame: Any, event: str, _: Any) -> None:
+        nonlocal n_calls
+        if event == "call" and frame.f_code.co_filename == cpu_backend.__file__:
+            n_calls += 1
+            if n_calls == reached:
+                raise KeyboardInterrupt
+
+    with config.set({"threading.max_workers": n_threads}):
+        while n_calls == reached:
+            n_calls, reached = 0, reached + 1
+            try:
+                sys.setprofile(interrupt)
+                _ = array[...]
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.setprofile(None)
+            assert not cpu_backend._in_task.active
+    assert reached > 3
+
+
 def test_chunks_are_read_and_written_while_the_interpreter_exits() -> None:
     code = """
 import atexit, gzarr

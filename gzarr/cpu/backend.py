@@ -182,9 +182,8 @@ class CpuBackend:
         if n_threads > 1:
             _run_threaded(task, waves, n_threads)
         else:
-            with _in_task:
-                for wave in waves:
-                    task(wave)
+            for wave in waves:
+                _carry_out(task, wave)
 
 
 def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -312,14 +311,17 @@ class _InTask(threading.local):
 
     active = False
 
-    def __enter__(self) -> None:
-        self.active = True
-
-    def __exit__(self, *exc: object) -> None:
-        self.active = False
-
 
 _in_task = _InTask()
+
+
+def _carry_out(task: Callable[[T], None], wave: T) -> None:
+    """Do a task for a wave. No context manager: an interrupt that comes as its exit begins would skip that."""
+    _in_task.active = True
+    try:
+        task(wave)
+    finally:
+        _in_task.active = False
 
 
 def _takes_long(task: Callable[[T], None], waves: Iterator[T], work: Work) -> bool:
@@ -328,8 +330,7 @@ def _takes_long(task: Callable[[T], None], waves: Iterator[T], work: Work) -> bo
     if first is None:
         return False
     started = perf_counter()
-    with _in_task:
-        task(first)
+    _carry_out(task, first)
     n = min(work.nchunks, work.wave_nchunks)
     each = (perf_counter() - started) / n
     return (work.unlocked or each >= THREADED_CHUNK_S) and each * (work.nchunks - n) >= THREADED_WORK_S
@@ -355,8 +356,7 @@ def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int)
             if wave is None:
                 return
             try:
-                with _in_task:
-                    task(wave)
+                _carry_out(task, wave)
             except BaseException:
                 stopped = True
                 raise

@@ -139,6 +139,24 @@ def test_plain_chunks_of_another_size_fail_as_on_the_usual_path(
     assert messages[0] == messages[1]
 
 
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(0, b"\x40"), (0, b"\x01"), (3, b"\x00"), (8, b"\x00" * 4), (8, b"\xff" * 4), (8, struct.pack("<I", 520_001))],
+)
+def test_headers_that_blosc_refuses_fail_before_plain_bytes_too(at: int, value: bytes, tmp_path: Path) -> None:
+    """What is damaged there may be damaged elsewhere."""
+    array, _ = stored(tmp_path, "<i4", [BytesCodec(), BloscCodec("lz4", 0)])
+    frame = bytearray(array.store["a/c/0/0/0"])
+    frame[at : at + len(value)] = value
+    array.store["a/c/0/0/0"] = bytes(frame)
+    messages = []
+    for on in (True, False):
+        with config.set({"cpu.native": on}), pytest.raises(GzarrError, match="blosc") as caught:
+            array[:130, :, :5]
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
 #: Of eight blocks: lz4 makes them as many times longer as an element has bytes.
 CODECS = [BytesCodec(), BloscCodec("lz4", 5, "shuffle", 4, 1 << 14)]
 

@@ -10,7 +10,9 @@
 
 #include <string.h>
 
-enum { HEADER = 16, START = 4, MEMCPYED = 2 };
+enum { HEADER = 16, START = 4, FORMAT = 2 };
+/* Flags: the bytes are stored as they are; a bit that is never set. */
+enum { MEMCPYED = 2, RESERVED = 8 };
 /* Frames of more blocks are read whole: these make a head of one page. */
 enum { MAX_BLOCKS = 1020, HEAD = HEADER + START * MAX_BLOCKS };
 /* Bytes decoded at once, or a block if that is longer: with what blosc needs besides they stay in a cache of 1 MB. */
@@ -174,7 +176,10 @@ static bool read_head(const Job *job, Frame *frame) {
     if (!read_exactly(stored->fd, head, frame->have, stored->start)) return false;
     frame->nbytes = number(head + 4), frame->size = number(head + 8);
     if (frame->nbytes != job->nbytes || number(head + 12) != stored->size) return false;
-    if (head[2] & MEMCPYED) return cut_plain(job, HEADER, frame);
+    if (head[2] & MEMCPYED) { /* nothing is decoded: what blosc refuses is for blosc to see */
+        const bool sound = head[0] == FORMAT && head[3] && !(head[2] & RESERVED) && frame->size;
+        return sound && frame->size <= frame->nbytes && cut_plain(job, HEADER, frame);
+    }
     if (!frame->size || frame->size >= frame->nbytes || frame->size % job->itemsize) return false;
     frame->n = (frame->nbytes - 1) / frame->size + 1;
     int64_t end = HEADER + START * frame->n;
