@@ -302,8 +302,7 @@ def _bulk_write(job: WriteJob) -> BulkWrite | None:
 def _write_piece(bulk: BulkWrite, job: WriteJob, piece: Any) -> None:
     store, keys = job.io.store, bulk.keys(piece)
     try:
-        with store.locked(keys):
-            left = bulk.write(piece, keys)
+        left = _while_locked(store, keys, lambda: bulk.write(piece, keys))
     finally:
         announce(lambda: [store.lock_name(key) for key in keys])
     if left:
@@ -312,40 +311,54 @@ def _write_piece(bulk: BulkWrite, job: WriteJob, piece: Any) -> None:
 
 
 def _write_wave(job: WriteJob, wave: Wave) -> None:
+    keys = [job.io.layout.key(coords) for coords, _ in wave]
+    _while_locked(job.io.store, keys, lambda: _renew_wave(job, wave, keys))
+
+
+def _while_locked(store: Store, keys: Sequence[str], task: Callable[[], T]) -> T:
+    """Carry out a task while objects are locked."""
+    lock = store.locked(keys)
+    try:
+        with lock:
+            return task()
+    except BaseException:
+        lock.__exit__(None, None, None)  # once more: an interrupt may have come just as it began
+        raise
+
+
+def _renew_wave(job: WriteJob, wave: Wave, keys: Sequence[str]) -> None:
     io = job.io
-    keys = [io.layout.key(coords) for coords, _ in wave]
-    with io.store.locked(keys):
-        with stage("load old") as noted:
-            stored = _load_old(job, wave, keys)
-            if noted:
-                noted.count(0, sum_nbytes(stored), sum_nbytes(stored))
-        with stage("encode") as noted:
-            changed = _new_chunks(job, wave, stored)
-            if noted:
-                encoded = [data for chunks in changed for data in chunks.values()]
-                noted.count(len(encoded), len(encoded) * io.chunk_nbytes, sum_nbytes(encoded))
-        items: list[tuple[str, Buffer]] = []
-        emptied: list[str] = []
-        for (coords, _), key, old, chunks in zip(wave, keys, stored, changed, strict=True):
-            try:
-                data = io.layout.build(old, coords, chunks)
-            except CodecError as error:
-                raise ChunkError(str(error), path=io.name, key=key, codec=error.codec) from error
-            if data is None:
-                emptied.append(key)
-            else:
-                items.append((key, data))
+    with stage("load old") as noted:
+        stored = _load_old(job, wave, keys)
+        if noted:
+            noted.count(0, sum_nbytes(stored), sum_nbytes(stored))
+    with stage("encode") as noted:
+        changed = _new_chunks(job, wave, stored)
+        if noted:
+            encoded = [data for chunks in changed for data in chunks.values()]
+            noted.count(len(encoded), len(encoded) * io.chunk_nbytes, sum_nbytes(encoded))
+    items: list[tuple[str, Buffer]] = []
+    emptied: list[str] = []
+    for (coords, _), key, old, chunks in zip(wave, keys, stored, changed, strict=True):
         try:
-            with stage("store") as noted:
-                if items:
-                    io.store.set_many(items)
-                if emptied:
-                    io.store.delete_many(emptied)
-                if noted:
-                    nbytes = sum_nbytes([data for _, data in items])
-                    noted.count(0, nbytes, nbytes)
-        finally:
-            announce(lambda: [io.store.lock_name(key) for key in keys])
+            data = io.layout.build(old, coords, chunks)
+        except CodecError as error:
+            raise ChunkError(str(error), path=io.name, key=key, codec=error.codec) from error
+        if data is None:
+            emptied.append(key)
+        else:
+            items.append((key, data))
+    try:
+        with stage("store") as noted:
+            if items:
+                io.store.set_many(items)
+            if emptied:
+                io.store.delete_many(emptied)
+            if noted:
+                nbytes = sum_nbytes([data for _, data in items])
+                noted.count(0, nbytes, nbytes)
+    finally:
+        announce(lambda: [io.store.lock_name(key) for key in keys])
 
 
 def _load_old(job: WriteJob, wave: Wave, keys: Sequence[str]) -> list[Buffer | None]:

@@ -15,8 +15,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
+import gzarr
 from gzarr import locks
 from gzarr.locks import key_locks
 from gzarr.storage import LocalStore, MemoryStore, Store
@@ -248,3 +250,26 @@ def test_a_child_that_is_forked_under_a_lock_lets_it_go() -> None:
         os._exit(0 if is_held("a") and is_free("b") else 1)
     holder.join()
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_an_interrupt_as_a_write_begins_to_release_releases_all_the_same(
+    native: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = gzarr.create_array(tmp_path / "a", data=np.arange(8), chunks=2)
+    leave, left = locks._Held.__exit__, []
+
+    def interrupted(held: Any, *exc: object) -> None:
+        left.append(held)
+        if len(left) == 1:
+            raise KeyboardInterrupt
+        leave(held, *exc)
+
+    with monkeypatch.context() as patch, gzarr.config.set({"cpu.native": native, "threading.max_workers": 1}):
+        patch.setattr(locks._Held, "__exit__", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            array[...] = 1
+    assert len(left) == 2
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(array.__setitem__, ..., 2).result(30)
+    assert array[...].tolist() == [2] * 8
