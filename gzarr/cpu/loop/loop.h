@@ -3,9 +3,9 @@
  * Theory of operation. One call takes a run of the parts of a plan, which it knows by tables: for a box the spans of
  * each axis, whose product the parts are; for points, rows of the points of each chunk. Reading (read.c) finds the
  * bytes of every part's chunk (a file of its own, or a range of a shard), decodes them and copies what is wanted into
- * the result, of a large Blosc frame block by block (blocks.c); a missing chunk gives the fill value. Writing (write.c)
- * lays every part over what is there of its chunk, unless the part covers that, encodes it, and replaces the chunk's
- * file; or it puts a shard together in memory, in the order of its index: new chunks, and between them those of the old
+ * the result, if they are large block by block (blocks.c); a missing chunk gives the fill value. Writing (write.c) lays
+ * every part over what is there of its chunk, unless the part covers that, encodes it, and replaces the chunk's file; or
+ * it puts a shard together in memory, in the order of its index: new chunks, and between them those of the old
  * shard, as they are. Everything that is not plain success, whatever the reason, is left alone and reported: gzarr's
  * Python path does such parts again, and it alone knows how to say what is wrong.
  *
