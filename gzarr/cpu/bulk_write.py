@@ -222,7 +222,9 @@ def make_bulk_write(
         job=make_job(direct, fixed, (swap, ord(names.keys.separator)), value, parts.npoints),
         encoder=fixed.encoder.table(tuple([axis.extent for axis in layout.grid]), keep_empty=not drops),
         tables=(spans, lists),
-        fill=np.asarray(fill_of(chain.chunk), value.dtype).tobytes() if swap else fixed.fill,
+        fill=fixed.fill
+        if value.dtype == chain.chunk.dtype
+        else np.asarray(fill_of(chain.chunk), value.dtype).tobytes(),
         max_encoded=fixed.max_encoded,
         nbytes=direct.nbytes,
         window=make_window(*parts.places(parts.whole())),

@@ -276,6 +276,20 @@ def test_chunks_that_become_empty_are_deleted(tmp_path: Path, watched: Watched) 
     assert (watched.written, watched.refused) == (48, 0)
 
 
+@pytest.mark.parametrize("dtype", ["<i4", ">i4"])
+@pytest.mark.parametrize("stored_as", ["little", "big"])
+def test_fill_values_have_the_byte_order_of_the_values(dtype: str, stored_as: str, tmp_path: Path) -> None:
+    array = gzarr.create_array(
+        tmp_path, shape=(8, 8), chunks=(4, 4), dtype="i4", fill_value=5, codecs=[BytesCodec(stored_as)]
+    )
+    model = np.full((8, 8), 5, "i4")
+    array[1:6, 3] = model[1:6, 3] = np.arange(5, dtype=dtype)
+    array[6, 6] = model[6, 6] = np.array(9, dtype)
+    np.testing.assert_array_equal(array[...], model)
+    array[...] = np.full((8, 8), 5, dtype)
+    assert list(files(tmp_path)) == ["zarr.json"]
+
+
 def test_an_empty_shard_is_deleted(tmp_path: Path, watched: Watched) -> None:
     array = gzarr.create_array(tmp_path, shape=(8, 8), chunks=(2, 2), shards=(4, 8), dtype="i4")
     array[...] = 1
