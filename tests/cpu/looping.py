@@ -131,6 +131,14 @@ def run_sanitized(sanitized: tuple[Path, str], code: str, *arguments: str) -> su
     return subprocess.run(command, env=environment, cwd=ROOT, check=False, capture_output=True, text=True, timeout=600)
 
 
+def check_under_sanitizers(sanitized: tuple[Path, str], file: str, some: str) -> None:
+    """Run some tests of a file, by ``-k``, in a process in which the loop is built with sanitizers."""
+    code = "import pytest; sys.exit(pytest.main(sys.argv[2:]))"
+    result = run_sanitized(sanitized, code, "-q", "-x", "-p", "no:cacheprovider", "-k", some, file)
+    assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
+    assert " passed" in result.stdout
+
+
 def made_to_lie(data: st.DataObject, table: bytes, *, is_job: bool) -> bytes:
     """A table of the loop with one number changed to anything, perhaps cut off. is_job: what says where the result or
     the value is stays as it is.

@@ -47,6 +47,7 @@ from tests.cpu.looping import (
     SHAPE,
     STRUCT,
     Watched,
+    check_under_sanitizers,
     made_to_lie,
     run_sanitized,
     stored,
@@ -531,11 +532,7 @@ SOME = "tables or axes or far or (all_of_it and (True or zstd)) or (damage and (
 
 
 def test_the_loop_passes_under_sanitizers(sanitized: tuple[Path, str]) -> None:
-    code = "import pytest; sys.exit(pytest.main(sys.argv[2:]))"
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-k", SOME, __file__]
-    result = run_sanitized(sanitized, code, *options)
-    assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
-    assert " passed" in result.stdout
+    check_under_sanitizers(sanitized, __file__, SOME)
 
 
 PLANTED = """

@@ -23,7 +23,7 @@ from gzarr.cpu import native
 from gzarr.cpu.codecs.blosc_blocks import HEADER
 from gzarr.errors import GzarrError
 from gzarr.storage import LocalStore
-from tests.cpu.looping import Watched, made_to_lie, run_sanitized
+from tests.cpu.looping import Watched, check_under_sanitizers, made_to_lie
 from tests.properties.cases import as_array, basic_keys, orthogonal_index, orthogonal_keys, same
 
 pytestmark = pytest.mark.skipif(native.loop() is None, reason=f"the compiled loop is {native.status()}")
@@ -322,9 +322,5 @@ def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) 
 
 
 def test_the_loop_passes_under_sanitizers(sanitized: tuple[Path, str]) -> None:
-    code = "import pytest; sys.exit(pytest.main(sys.argv[2:]))"
     which = "tables or damage or shards or whole or (lists and 7)"
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-k", f"({which}) and not sanitizers", __file__]
-    result = run_sanitized(sanitized, code, *options)
-    assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
-    assert " passed" in result.stdout
+    check_under_sanitizers(sanitized, __file__, f"({which}) and not sanitizers")

@@ -22,7 +22,7 @@ from gzarr.cpu import bulk_write, native, tables
 from gzarr.errors import StoreError
 from gzarr.storage import LocalStore, MemoryStore
 from gzarr.storage.base import Buffer
-from tests.cpu.looping import CHAINS, CHUNK, DTYPES, SHAPE, Watched, made_to_lie, run_sanitized, stored, values
+from tests.cpu.looping import CHAINS, CHUNK, DTYPES, SHAPE, Watched, check_under_sanitizers, made_to_lie, stored, values
 from tests.properties.cases import basic_keys, orthogonal_index, orthogonal_keys, same
 
 pytestmark = pytest.mark.skipif(native.loop() is None, reason=f"the compiled loop is {native.status()}")
@@ -576,8 +576,5 @@ def test_tables_of_writes_that_lie_are_refused_or_left(
 
 
 def test_writes_pass_under_sanitizers(sanitized: tuple[Path, str]) -> None:
-    code = "import pytest; sys.exit(pytest.main(sys.argv[2:]))"
     some = "lie or empty or laid or (usual_path and False and 3 and (checksum or transposed or shards))"
-    result = run_sanitized(sanitized, code, "-q", "-x", "-p", "no:cacheprovider", "-k", some, __file__)
-    assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
-    assert " passed" in result.stdout
+    check_under_sanitizers(sanitized, __file__, some)
