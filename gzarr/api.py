@@ -20,8 +20,8 @@ from gzarr.errors import (
     NodeNotFoundError,
 )
 from gzarr.group import Group
+from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.info import Tree
-from gzarr.keys import join_path, normalize_path
 from gzarr.locating import located, opened_at, with_options
 from gzarr.metadata.catalog import may_be_consolidated, open_consolidated_node, require_consolidated
 from gzarr.metadata.consolidated import DEFAULT_KEY, consolidate

@@ -33,22 +33,22 @@ from gzarr.errors import (
     SelectionError,
     UnknownCodecError,
 )
-from gzarr.grid import Grid, RegularAxis, is_regular, nchunks
-from gzarr.indexing import Indexed
+from gzarr.hierarchy.accessors import Indexed
+from gzarr.indexing.grid import Grid, RegularAxis, is_regular, nchunks
+from gzarr.indexing.keys import join_path
+from gzarr.indexing.plan import box_between, make_plan
+from gzarr.indexing.selection import (
+    Points,
+    Selection,
+    normalize_basic,
+)
 from gzarr.info import PlacementReport, Report, human_size
-from gzarr.keys import join_path
 from gzarr.metadata.documents import document_key, documents, read_node, write_shape
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 from gzarr.node import Node, same_objects
 from gzarr.notebook import array_html, size_text
-from gzarr.plan import box_between, make_plan
 from gzarr.resizing import clear_outside, objects_stored
-from gzarr.selection import (
-    Points,
-    Selection,
-    normalize_basic,
-)
 from gzarr.storage.base import Store
 from gzarr.storage.wrap import type_name
 from gzarr.values import as_written, checked_out, checked_shape, fields_dtype, laid_out

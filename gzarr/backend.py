@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from gzarr.codecs.spec import ArrayRepr, Codec, Step
-from gzarr.keys import Coords
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.plan import Part, Plan
 from gzarr.layout import Layout, Located
-from gzarr.plan import Part, Plan
 from gzarr.storage.base import Buffer, Store
 
 #: An array on the backend's device: numpy.ndarray or cupy.ndarray.

@@ -25,8 +25,8 @@ from gzarr.codecs.transpose import TransposeCodec
 from gzarr.cpu.backend import CpuBackend
 from gzarr.engine import ArrayIO
 from gzarr.errors import MetadataError, MissingExtraError
-from gzarr.grid import Grid, RegularAxis, chunk_shape, is_regular
-from gzarr.keys import Coords, join_path
+from gzarr.indexing.grid import Grid, RegularAxis, chunk_shape, is_regular
+from gzarr.indexing.keys import Coords, join_path
 from gzarr.layout import Direct, Level, Names, Sharded
 from gzarr.metadata.documents import codecs_in_errors
 from gzarr.metadata.model import ArrayMeta

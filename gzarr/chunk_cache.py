@@ -24,9 +24,9 @@ import numpy as np
 from gzarr.backend import Array, Backend, Chain, Fields
 from gzarr.changes import listen
 from gzarr.errors import CodecError
-from gzarr.keys import Coords
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.plan import Part
 from gzarr.layout import Layout
-from gzarr.plan import Part
 from gzarr.storage.base import Buffer, Store
 
 Wave: TypeAlias = list[tuple[Coords, list[Part]]]

@@ -16,7 +16,6 @@ import numpy as np
 from gzarr import storage
 from gzarr.array import Array
 from gzarr.backend import Backend
-from gzarr.chunking import parse_grid
 from gzarr.codecs.blosc import BloscCodec
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import complete, prepare
@@ -31,7 +30,9 @@ from gzarr.config import config
 from gzarr.dtypes import DataType, cast_fill, default_fill, fill_from_json, fill_to_json, from_v3, parse_dtype, to_v3
 from gzarr.errors import ContainsArrayError, ContainsGroupError, MetadataError
 from gzarr.gpu_layout import lay_out
-from gzarr.keys import KeyEncoding, join_path
+from gzarr.indexing.chunking import parse_grid
+from gzarr.indexing.keys import KeyEncoding, join_path
+from gzarr.indexing.selection import normalize_basic
 from gzarr.metadata.consolidated import refresh
 from gzarr.metadata.documents import NAMES, delete_node, documents, read_node, write_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
@@ -39,7 +40,6 @@ from gzarr.metadata.v2 import chain as v2_chain
 from gzarr.metadata.v2 import is_compressor
 from gzarr.node import lies_within
 from gzarr.options import UNSET, ArrayOptions, as_list, is_default
-from gzarr.selection import normalize_basic
 from gzarr.storage.base import Store
 from gzarr.values import as_written
 

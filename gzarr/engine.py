@@ -24,9 +24,9 @@ from gzarr.changes import announce
 from gzarr.chunk_cache import ArrayChunks, Place
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import ChunkError, CodecError, ReplacedError
-from gzarr.keys import Coords
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.plan import Part, Plan
 from gzarr.layout import PINNED, Layout, Located
-from gzarr.plan import Part, Plan
 from gzarr.staged import watched
 from gzarr.stages import Recorder, recorder_for, stage, sum_nbytes
 from gzarr.storage.base import Buffer, Request, Store

@@ -19,12 +19,12 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from gzarr.chunking import parse_chunks, parse_grid
 from gzarr.codecs.blosc import BloscCodec
 from gzarr.codecs.registry import parse_codec
 from gzarr.devices import gpu_has_dtype
 from gzarr.dtypes import parse_dtype
 from gzarr.errors import MetadataError
+from gzarr.indexing.chunking import parse_chunks, parse_grid
 from gzarr.options import ArrayOptions, as_list, is_default
 
 #: How an array is read; see `gzarr.advising.access`.

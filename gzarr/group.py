@@ -20,8 +20,8 @@ from gzarr.errors import (
     GroupNotFoundError,
     MetadataError,
 )
+from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.info import Report, Tree
-from gzarr.keys import join_path, normalize_path
 from gzarr.metadata.documents import delete_node, member_names, members, move_node, node_exists, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.node import Node, lies_within, same_objects

@@ -8,7 +8,7 @@ from typing import Any
 from gzarr.array import Array
 from gzarr.errors import StoreError
 from gzarr.group import Group
-from gzarr.keys import join_path, normalize_path
+from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.storage import LocalStore, ZipStore, open_store
 from gzarr.storage.base import Store
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gzarr.backend import Backend
 from gzarr.errors import NodeNotFoundError, ReadOnlyError
-from gzarr.keys import join_path
+from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import document_key, read_node, write_attributes
 from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.base import Store

@@ -26,7 +26,7 @@ class ArrayOptions:
         shape: extents; an int for one dimension.
         dtype: anything that `gzarr.dtypes.parse_dtype` takes; float64 if nothing is said; "array:i4" for elements that
             are arrays of a type.
-        chunks: see `gzarr.chunking.parse_chunks`.
+        chunks: see `gzarr.indexing.chunking.parse_chunks`.
         shards: shape of the shards, "auto", or None for none.
         compressor: one codec (numcodecs object, gzarr or zarr-python codec, dict), None for none, or "default".
         compressors: one or several such codecs, None for none, or "auto".

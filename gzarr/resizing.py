@@ -14,9 +14,9 @@ from gzarr.backend import Chain
 from gzarr.changes import announce
 from gzarr.codecs.spec import fill_of
 from gzarr.engine import ArrayIO
-from gzarr.keys import Coords
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.plan import box_between, make_plan
 from gzarr.metadata.model import ArrayMeta
-from gzarr.plan import box_between, make_plan
 from gzarr.storage.base import Store
 
 

@@ -12,7 +12,7 @@ from gzarr.api import create_array, open, open_group
 from gzarr.array import Array
 from gzarr.creation import array_meta
 from gzarr.group import Group
-from gzarr.keys import join_path, normalize_path
+from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.locating import close_if_ours, opened_at, with_options
 from gzarr.options import ArrayOptions
 

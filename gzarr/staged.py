@@ -11,8 +11,8 @@ import numpy as np
 from gzarr.backend import Array, Backend, Chain, Fields
 from gzarr.codecs.spec import Codec
 from gzarr.cpu.window import Window
+from gzarr.indexing.plan import Part
 from gzarr.layout import Located
-from gzarr.plan import Part
 from gzarr.stages import Recorder, stage, staged, sum_nbytes
 from gzarr.storage.base import Buffer, Store
 

@@ -10,8 +10,8 @@ import numpy as np
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
 from gzarr.errors import MetadataError, SelectionError
-from gzarr.indexing import Indexed
-from gzarr.selection import Box, Points, Range, Selection
+from gzarr.hierarchy.accessors import Indexed
+from gzarr.indexing.selection import Box, Points, Range, Selection
 
 
 def as_written(value: Any, dtype: np.dtype[Any], selection: Selection, backend: Backend) -> Any:

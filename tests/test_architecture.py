@@ -143,10 +143,16 @@ def test_every_floor_is_named_once() -> None:
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ({"errors.py": "from gzarr.plan import Plan"}, "gzarr.errors imports gzarr.plan, which does not lie below it"),
-        ({"plan.py": "from gzarr import shard"}, "gzarr.plan imports gzarr.shard, which does not lie below it"),
-        ({"plan.py": "def f():\n    import gzarr"}, "gzarr.plan imports gzarr, which does not lie below it"),
-        ({"plan.py": "from .grid import Grid"}, "gzarr.plan imports .grid.Grid: write absolute imports"),
+        (
+            {"errors.py": "from gzarr.indexing.plan import Plan"},
+            "gzarr.errors imports gzarr.indexing.plan, which does not lie below it",
+        ),
+        (
+            {"plan.py": "from gzarr import shard"},
+            "gzarr.indexing.plan imports gzarr.shard, which does not lie below it",
+        ),
+        ({"plan.py": "def f():\n    import gzarr"}, "gzarr.indexing.plan imports gzarr, which does not lie below it"),
+        ({"plan.py": "from .grid import Grid"}, "gzarr.indexing.plan imports .grid.Grid: write absolute imports"),
         ({"codecs/a.py": "import gzarr.codecs.b"}, "circle: gzarr.codecs.a -> gzarr.codecs.b -> gzarr.codecs.a"),
         ({"cpu/backend.py": "import cupy.cuda"}, "gzarr.cpu.backend imports cupy.cuda"),
         ({"cpu/backend.py": "import importlib as i\ni.import_module('kvikio')"}, "gzarr.cpu.backend imports kvikio"),
@@ -162,11 +168,11 @@ def test_violations_are_found(tmp_path: Path, files: dict[str, str], expected: s
         "api.py": "import gzarr.devices\ndef open():\n    return zarr_format == 2",
         "devices.py": "def backend_for():\n    import gzarr.gpu.backend",
         "gpu/backend.py": "import cupy",
-        "cpu/backend.py": "from gzarr.plan import Plan",
+        "cpu/backend.py": "from gzarr.indexing.plan import Plan",
         "codecs/a.py": "",
         "codecs/b.py": "from gzarr.codecs.a import A",
         "errors.py": "",
-        "plan.py": "from gzarr.grid import Grid",
+        "plan.py": "from gzarr.indexing.grid import Grid",
         "shard.py": "",
         "grid.py": "",
     }

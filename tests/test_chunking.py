@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gzarr
-from gzarr.chunking import guess_chunks, parse_chunks, parse_grid
 from gzarr.errors import MetadataError
-from gzarr.grid import RegularAxis, VaryingAxis
+from gzarr.indexing.chunking import guess_chunks, parse_chunks, parse_grid
+from gzarr.indexing.grid import RegularAxis, VaryingAxis
 
 SHAPE = (10000, 10000)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gzarr.grid import RegularAxis, VaryingAxis, chunk_shape, is_regular, nchunks
+from gzarr.indexing.grid import RegularAxis, VaryingAxis, chunk_shape, is_regular, nchunks
 
 
 @st.composite

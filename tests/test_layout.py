@@ -14,7 +14,7 @@ import gzarr
 from gzarr import layout as layout_module
 from gzarr.codecs import BytesCodec, GzipCodec, ShardingCodec, TransposeCodec, ZstdCodec
 from gzarr.errors import CodecError, MetadataError
-from gzarr.grid import RegularAxis
+from gzarr.indexing.grid import RegularAxis
 from gzarr.layout import Direct, Layout, Sharded
 from gzarr.storage import CountingStore, MemoryStore, Request
 

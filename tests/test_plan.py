@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gzarr.grid import Grid, RegularAxis, VaryingAxis, chunk_shape
-from gzarr.plan import BoxPlan, Part, Plan, PointPlan, RangeSpans, Span, box_between, make_plan
-from gzarr.selection import (
+from gzarr.indexing.grid import Grid, RegularAxis, VaryingAxis, chunk_shape
+from gzarr.indexing.plan import BoxPlan, Part, Plan, PointPlan, RangeSpans, Span, box_between, make_plan
+from gzarr.indexing.selection import (
     Box,
     Points,
     Range,

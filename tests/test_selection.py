@@ -9,7 +9,7 @@ import pytest
 
 import gzarr
 from gzarr.errors import SelectionError
-from gzarr.selection import (
+from gzarr.indexing.selection import (
     Box,
     Points,
     Range,

@@ -27,12 +27,12 @@ from gzarr.advising.rules import MEASURES, Way, explain, pick, problems
 from gzarr.advising.sampling import Regions, Sample, Trial, sample, streams_of
 from gzarr.array import Array
 from gzarr.bind import find_shardings
-from gzarr.chunking import parse_grid
 from gzarr.codecs.spec import CodecSpec
 from gzarr.errors import MissingExtraError, UnknownCodecError
 from gzarr.gpu_layout import Access, choose_chunks, choose_shards, is_for_gpu
-from gzarr.grid import is_regular, nchunks
 from gzarr.group import Group
+from gzarr.indexing.chunking import parse_grid
+from gzarr.indexing.grid import is_regular, nchunks
 from gzarr.info import human_size
 
 #: How many times fewer stored bytes a shuffle must give for it to be worth a re-encoding.

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.advising.access import Probe
-from gzarr.grid import Axis, Grid, RegularAxis, nchunks
+from gzarr.indexing.grid import Axis, Grid, RegularAxis, nchunks
 from gzarr.layout import WHOLE_SHARD_SHARE
 from gzarr.storage.coalesce import MAX_GAP_NBYTES, MAX_NBYTES
 

@@ -24,8 +24,8 @@ from gzarr.codecs.spec import ArrayRepr, CodecSpec, fill_of
 from gzarr.cpu.backend import CpuBackend
 from gzarr.cpu.codecs.blosc_blocks import HEADER
 from gzarr.engine import ArrayIO
-from gzarr.grid import Grid, chunk_shape, nchunks
-from gzarr.keys import Coords
+from gzarr.indexing.grid import Grid, chunk_shape, nchunks
+from gzarr.indexing.keys import Coords
 from gzarr.storage.base import Buffer, Request, host_view
 
 #: Chunks looked at, and regions encoded anew.

@@ -20,10 +20,10 @@ from gzarr.copying.regions import Region, Regions, cut
 from gzarr.copying.sources import Source
 from gzarr.cpu.backend import CpuBackend, thread_count
 from gzarr.engine import ArrayIO
-from gzarr.grid import Axis, Grid
-from gzarr.keys import Coords
+from gzarr.indexing.grid import Axis, Grid
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.plan import box_between, make_plan
 from gzarr.metadata.model import ArrayMeta
-from gzarr.plan import box_between, make_plan
 from gzarr.resizing import objects_stored
 from gzarr.storage.base import Buffer, Request
 

@@ -15,7 +15,7 @@ from gzarr.copying.report import ArrayReport
 from gzarr.copying.sources import Source, SourceTree
 from gzarr.errors import MetadataError
 from gzarr.gpu_layout import CHOSEN, chooses
-from gzarr.grid import nchunks
+from gzarr.indexing.grid import nchunks
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.storage import MemoryStore

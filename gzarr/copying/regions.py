@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gzarr.grid import Axis, Grid, RegularAxis
+from gzarr.indexing.grid import Axis, Grid, RegularAxis
 
 Region: TypeAlias = tuple[slice, ...]
 

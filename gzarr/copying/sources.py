@@ -11,9 +11,9 @@ import numpy as np
 from gzarr.array import Array
 from gzarr.copying.regions import Region
 from gzarr.errors import CopyError
-from gzarr.grid import Grid, RegularAxis
 from gzarr.group import Group
-from gzarr.keys import join_path
+from gzarr.indexing.grid import Grid, RegularAxis
+from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import NAMES
 from gzarr.storage.rules import TEMPORARY_PREFIX
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.copying.log import Counts, Log, log_lines, summary
 from gzarr.errors import CopyError, GzarrError
-from gzarr.keys import join_path, normalize_path
+from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.consolidated import refresh_stored
 from gzarr.node import lies_within
 from gzarr.storage import open_store

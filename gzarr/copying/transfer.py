@@ -26,7 +26,7 @@ from gzarr.copying.unfinished import MARK, make_mark, read_mark, remove_mark, wr
 from gzarr.devices import backend_for
 from gzarr.errors import ContainsNodeError, CopyError, GzarrError, ReadOnlyError
 from gzarr.group import Group
-from gzarr.keys import join_path, normalize_path
+from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import delete_node, read_node, write_attributes, write_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.node import lies_within

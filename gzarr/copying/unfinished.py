@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gzarr.errors import CopyError
-from gzarr.keys import join_path
+from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import documents
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Request, Store

@@ -22,7 +22,7 @@ from gzarr.copying.transfer import check_apart, write_array
 from gzarr.creation import make_room
 from gzarr.errors import CopyError, GzarrError, ReadOnlyError
 from gzarr.group import Group
-from gzarr.keys import join_path, normalize_path
+from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.node import lies_within
 from gzarr.resizing import objects_stored
 from gzarr.storage.base import Store

@@ -24,9 +24,9 @@ from gzarr.cpu.direct import PLAIN_ARRAYS, Direct, lent_scratch
 from gzarr.cpu.encoders import Encoder, make_encoder
 from gzarr.cpu.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, Rows, Tables, make_window
 from gzarr.errors import CodecError
-from gzarr.keys import Coords
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.plan import BoxPlan, Part, PointPlan
 from gzarr.layout import Layout, Names, Sharded, ShardIndex
-from gzarr.plan import BoxPlan, Part, PointPlan
 from gzarr.stages import here
 from gzarr.storage.base import Store
 

@@ -25,9 +25,9 @@ from gzarr.cpu.bulk import MAX_NBYTES, PIECE_NBYTES, PIECES_PER_THREAD, Left, fi
 from gzarr.cpu.direct import PLAIN_ARRAYS, Direct, lent_scratch
 from gzarr.cpu.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, make_window
 from gzarr.errors import CodecError
-from gzarr.grid import RegularAxis, chunk_shape
+from gzarr.indexing.grid import RegularAxis, chunk_shape
+from gzarr.indexing.plan import BoxPlan, Plan
 from gzarr.layout import Layout, Level, Names, Sharded
-from gzarr.plan import BoxPlan, Plan
 from gzarr.shard import MISSING, decode_index, split_index
 from gzarr.stages import here
 from gzarr.storage.base import Buffer, Request, Store, Target, host_view

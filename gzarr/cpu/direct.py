@@ -24,7 +24,7 @@ from gzarr.cpu.codecs.lift import Decoder, fail, wrong_size
 from gzarr.cpu.native import codec_number
 from gzarr.cpu.window import MIN_NBYTES, Cut, Window, cut_blosc, cut_plain
 from gzarr.errors import MissingExtraError
-from gzarr.plan import Part
+from gzarr.indexing.plan import Part
 
 #: Smaller chunks are decoded into memory of their own, which the allocator has at hand.
 MIN_SCRATCH_NBYTES = 1 << 17

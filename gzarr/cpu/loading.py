@@ -11,8 +11,8 @@ from gzarr.cpu.codecs.lift import fail
 from gzarr.cpu.direct import Direct
 from gzarr.cpu.window import Touched, Window, touched
 from gzarr.errors import CodecError, StoreError
+from gzarr.indexing.plan import Part
 from gzarr.layout import Located
-from gzarr.plan import Part
 from gzarr.storage.base import Buffer, Request, Store, host_view
 from gzarr.storage.coalesce import get_coalesced
 

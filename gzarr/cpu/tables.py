@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from gzarr.keys import Coords
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.plan import BoxPlan, Part, PointPlan, RangeSpans, Span
+from gzarr.indexing.selection import Indices
 from gzarr.layout import Layout
-from gzarr.plan import BoxPlan, Part, PointPlan, RangeSpans, Span
-from gzarr.selection import Indices
 
 T = TypeVar("T")
 

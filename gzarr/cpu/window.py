@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.cpu.codecs.blosc_blocks import HEADER, Read, cut_frame, read_table
-from gzarr.plan import Part
+from gzarr.indexing.plan import Part
 
 #: Smaller chunks are read and decoded whole: what a table costs to read is worth decoding this much.
 MIN_NBYTES = 1 << 18

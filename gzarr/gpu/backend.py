@@ -40,8 +40,8 @@ from gzarr.gpu.reader import Reader, is_on_host, on_host, phase_of
 from gzarr.gpu.values import OnHost, values_of
 from gzarr.gpu.waves import in_waves, positions
 from gzarr.gpu.writing import fitting, renew_wave
+from gzarr.indexing.plan import Part, Plan
 from gzarr.layout import Layout, Located
-from gzarr.plan import Part, Plan
 from gzarr.stages import Marker, stage
 from gzarr.storage.base import Buffer, Store
 

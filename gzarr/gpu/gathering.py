@@ -22,7 +22,7 @@ from gzarr.gpu.kernels import box_threads, point_threads
 from gzarr.gpu.placing import BoxTables, PointTables, box_tables, is_box, point_tables
 from gzarr.gpu.plan import DevicePlan
 from gzarr.gpu.streams import upload_tables
-from gzarr.plan import Part
+from gzarr.indexing.plan import Part
 
 #: What indexes the memory that is gathered from: the part's place in the value, in itself, or in its chunk.
 Indexing = Literal["value", "part", "chunk"]

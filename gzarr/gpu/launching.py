@@ -18,7 +18,7 @@ from gzarr.gpu.kernels import box_threads, point_threads
 from gzarr.gpu.placing import box_tables, is_box, point_tables
 from gzarr.gpu.plan import DevicePlan
 from gzarr.gpu.streams import plain_shuffle, reversed_units, unshuffled, upload_tables
-from gzarr.plan import Part
+from gzarr.indexing.plan import Part
 
 
 def is_placeable(plan: DevicePlan, out: Array, fields: Fields) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.gpu.device import Table
-from gzarr.plan import Part
+from gzarr.indexing.plan import Part
 
 
 @dataclass(frozen=True, slots=True, eq=False)

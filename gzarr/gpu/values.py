@@ -21,7 +21,7 @@ from gzarr.gpu.floats import why_not_cast
 from gzarr.gpu.gathering import Source
 from gzarr.gpu.lanes import Lane
 from gzarr.gpu.streams import ALIGNMENT
-from gzarr.plan import Part
+from gzarr.indexing.plan import Part
 
 #: Gives the values of some of the parts: (wave, range of the parts) -> where they are.
 Values: TypeAlias = Callable[[Wave, slice], Source]

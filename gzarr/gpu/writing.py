@@ -33,7 +33,7 @@ from gzarr.gpu.plan import DevicePlan, EncodePlan
 from gzarr.gpu.streams import ALIGNMENT, copy_streams, new_rows, reversed_units
 from gzarr.gpu.values import Values
 from gzarr.gpu.waves import positions
-from gzarr.plan import Part
+from gzarr.indexing.plan import Part
 from gzarr.stages import stage
 from gzarr.storage.base import Buffer, host_view
 

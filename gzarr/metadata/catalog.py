@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gzarr.errors import MetadataError, ReadOnlyError
-from gzarr.keys import join_path
+from gzarr.indexing.keys import join_path
 from gzarr.metadata import v3
 from gzarr.metadata.consolidated import (
     DEFAULT_KEY,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from gzarr.errors import MetadataError, StoreError
-from gzarr.keys import join_path
+from gzarr.indexing.keys import join_path
 from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.storage.base import Buffer, Request, Store
 

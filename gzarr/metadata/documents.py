@@ -8,7 +8,7 @@ from typing import Any
 
 from gzarr.changes import announce
 from gzarr.errors import NodeNotFoundError
-from gzarr.keys import join_path
+from gzarr.indexing.keys import join_path
 from gzarr.metadata import v2, v3
 from gzarr.metadata.consolidated import refresh
 from gzarr.metadata.fields import attributes_of, dump_json, parse_json

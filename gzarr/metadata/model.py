@@ -10,8 +10,8 @@ from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import CodecSpec
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.dtypes import DataType
-from gzarr.grid import Grid, chunk_shape
-from gzarr.keys import KeyEncoding
+from gzarr.indexing.grid import Grid, chunk_shape
+from gzarr.indexing.keys import KeyEncoding
 
 ZarrFormat: TypeAlias = Literal[2, 3]
 

@@ -20,8 +20,8 @@ from gzarr.codecs.v2 import from_v2 as codec_from_v2
 from gzarr.codecs.v2 import to_v2 as codec_to_v2
 from gzarr.dtypes import DataType, fill_from_json, fill_to_json, from_v2, to_v2
 from gzarr.errors import MetadataError
-from gzarr.grid import RegularAxis
-from gzarr.keys import KeyEncoding
+from gzarr.indexing.grid import RegularAxis
+from gzarr.indexing.keys import KeyEncoding
 from gzarr.metadata.fields import expect, integers, parse_json, require
 from gzarr.metadata.kept import parsed_once
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta

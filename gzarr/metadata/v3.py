@@ -15,8 +15,8 @@ from gzarr.codecs.registry import parse_codec
 from gzarr.codecs.spec import CodecSpec
 from gzarr.dtypes import fill_from_json, fill_to_json, from_v3, to_v3
 from gzarr.errors import MetadataError
-from gzarr.grid import Axis, Grid, RegularAxis, VaryingAxis
-from gzarr.keys import KeyEncoding
+from gzarr.indexing.grid import Axis, Grid, RegularAxis, VaryingAxis
+from gzarr.indexing.keys import KeyEncoding
 from gzarr.metadata.fields import attributes_of, expect, integers, no_others, parse_json, require
 from gzarr.metadata.kept import parsed_once
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta

@@ -14,7 +14,7 @@ import numpy as np
 
 import gzarr
 from gzarr.creation import array_meta
-from gzarr.grid import is_regular
+from gzarr.indexing.grid import is_regular
 from gzarr.metadata.documents import documents
 from gzarr.options import ArrayOptions
 from tests.conformance.cases import Case

@@ -31,9 +31,15 @@ from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import CodecError, UnknownCodecError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.grid import RegularAxis
-from gzarr.plan import Part, make_plan
-from gzarr.selection import Selection, normalize_basic, normalize_coordinates, normalize_mask, normalize_orthogonal
+from gzarr.indexing.grid import RegularAxis
+from gzarr.indexing.plan import Part, make_plan
+from gzarr.indexing.selection import (
+    Selection,
+    normalize_basic,
+    normalize_coordinates,
+    normalize_mask,
+    normalize_orthogonal,
+)
 from gzarr.storage import CountingStore, MemoryStore, Request
 from gzarr.storage.base import host_view
 from tests.meeting import Meeting

@@ -15,7 +15,7 @@ from gzarr.copying.planning import new_meta
 from gzarr.copying.regions import cut
 from gzarr.copying.sources import from_array, regular_grid
 from gzarr.errors import CopyError, MetadataError, ReadOnlyError
-from gzarr.grid import VaryingAxis
+from gzarr.indexing.grid import VaryingAxis
 from gzarr.resizing import objects_stored
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, read_only
 

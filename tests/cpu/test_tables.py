@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gzarr.cpu.tables import Boxes, Piece, spread
-from gzarr.grid import RegularAxis
-from gzarr.plan import BoxPlan, make_plan
-from gzarr.selection import normalize_basic
+from gzarr.indexing.grid import RegularAxis
+from gzarr.indexing.plan import BoxPlan, make_plan
+from gzarr.indexing.selection import normalize_basic
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 64, 65])

@@ -12,9 +12,9 @@ from gzarr.codecs.spec import ArrayRepr
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.gathering import target_of
-from gzarr.grid import RegularAxis
-from gzarr.plan import make_plan
-from gzarr.selection import normalize_coordinates, normalize_orthogonal
+from gzarr.indexing.grid import RegularAxis
+from gzarr.indexing.plan import make_plan
+from gzarr.indexing.selection import normalize_coordinates, normalize_orthogonal
 
 SHAPE, CHUNK = (9, 8), (4, 3)
 

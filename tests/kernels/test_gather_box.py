@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gzarr.gpu.kernels import box_threads
-from gzarr.plan import BoxPlan, make_plan
-from gzarr.selection import Box, normalize_basic, normalize_orthogonal
+from gzarr.indexing.plan import BoxPlan, make_plan
+from gzarr.indexing.selection import Box, normalize_basic, normalize_orthogonal
 from tests.kernels.launching import DEVICE, HAS_COMPILER, NO_COMPILER, at_offset, box_tables, layouts
 from tests.kernels.test_place_box import Chunking, a_slice, chunkings, random_array, swapped, wide_chunkings
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, box_threads
-from gzarr.grid import RegularAxis
-from gzarr.plan import BoxPlan, Span, make_plan
-from gzarr.selection import Box, normalize_basic, normalize_orthogonal
+from gzarr.indexing.grid import RegularAxis
+from gzarr.indexing.plan import BoxPlan, Span, make_plan
+from gzarr.indexing.selection import Box, normalize_basic, normalize_orthogonal
 from tests.kernels.launching import (
     DEVICE,
     HAS_COMPILER,

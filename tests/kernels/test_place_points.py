@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gzarr.gpu.kernels import BYTE_SHUFFLED, point_threads
-from gzarr.plan import PointPlan, make_plan
-from gzarr.selection import Points, normalize_coordinates, normalize_mask
+from gzarr.indexing.plan import PointPlan, make_plan
+from gzarr.indexing.selection import Points, normalize_coordinates, normalize_mask
 from tests.kernels.launching import DEVICE, HAS_COMPILER, NO_COMPILER, Sources, at_offset, make_sources, shuffles
 from tests.kernels.reference import Shuffle, shuffled
 from tests.kernels.test_place_box import Chunking, chunk_bytes, chunkings, random_array, same_bytes, swapped

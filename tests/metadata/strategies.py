@@ -11,8 +11,8 @@ from gzarr.codecs import parse_codec
 from gzarr.codecs.chain import complete
 from gzarr.codecs.spec import ArrayRepr
 from gzarr.dtypes import DataType, parse_dtype
-from gzarr.grid import Axis, RegularAxis, VaryingAxis
-from gzarr.keys import KeyEncoding
+from gzarr.indexing.grid import Axis, RegularAxis, VaryingAxis
+from gzarr.indexing.keys import KeyEncoding
 from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.metadata.v2 import chain as v2_chain
 

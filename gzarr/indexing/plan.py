@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from gzarr.grid import Axis, Grid, RegularAxis, chunk_shape
-from gzarr.selection import Box, Indices, Points, Range, Selection
+from gzarr.indexing.grid import Axis, Grid, RegularAxis, chunk_shape
+from gzarr.indexing.selection import Box, Indices, Points, Range, Selection
 
 Coords: TypeAlias = tuple[int, ...]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gzarr.errors import MetadataError
-from gzarr.grid import Axis, Grid, RegularAxis, VaryingAxis
+from gzarr.indexing.grid import Axis, Grid, RegularAxis, VaryingAxis
 
 _BASE_NBYTES = 256 * 1024
 _MIN_NBYTES = 128 * 1024

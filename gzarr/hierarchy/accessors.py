@@ -8,8 +8,7 @@ from typing import Any
 
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Fields
-from gzarr.offload import offload
-from gzarr.selection import (
+from gzarr.indexing.selection import (
     Box,
     Selection,
     normalize,
@@ -20,6 +19,7 @@ from gzarr.selection import (
     normalize_vindex,
     split_fields,
 )
+from gzarr.offload import offload
 
 
 class Indexed(ABC):

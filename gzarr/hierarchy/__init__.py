@@ -1,0 +1,1 @@
+"""Arrays and groups: nodes of a hierarchy, how they are made, selected, resized."""
