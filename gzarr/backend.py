@@ -15,7 +15,7 @@ import numpy as np
 from gzarr.codecs.spec import ArrayRepr, Codec, Step
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part, Plan
-from gzarr.layout import Layout, Located
+from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.storage.base import Buffer, Store
 
 #: An array on the backend's device: numpy.ndarray or cupy.ndarray.

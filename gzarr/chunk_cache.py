@@ -26,7 +26,7 @@ from gzarr.changes import listen
 from gzarr.errors import CodecError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
-from gzarr.layout import Layout
+from gzarr.layout.chunk_layout import Layout
 from gzarr.storage.base import Buffer, Store
 
 Wave: TypeAlias = list[tuple[Coords, list[Part]]]

@@ -26,7 +26,7 @@ from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import ChunkError, CodecError, ReplacedError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part, Plan
-from gzarr.layout import PINNED, Layout, Located
+from gzarr.layout.chunk_layout import PINNED, Layout, Located
 from gzarr.staged import watched
 from gzarr.stages import Recorder, recorder_for, stage, sum_nbytes
 from gzarr.storage.base import Buffer, Request, Store

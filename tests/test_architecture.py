@@ -149,7 +149,7 @@ def test_every_floor_is_named_once() -> None:
         ),
         (
             {"plan.py": "from gzarr import shard"},
-            "gzarr.indexing.plan imports gzarr.shard, which does not lie below it",
+            "gzarr.indexing.plan imports gzarr.layout.shard, which does not lie below it",
         ),
         ({"plan.py": "def f():\n    import gzarr"}, "gzarr.indexing.plan imports gzarr, which does not lie below it"),
         ({"plan.py": "from .grid import Grid"}, "gzarr.indexing.plan imports .grid.Grid: write absolute imports"),

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gzarr
-from gzarr import layout as layout_module
 from gzarr.codecs import BytesCodec, GzipCodec, ShardingCodec, TransposeCodec, ZstdCodec
 from gzarr.errors import CodecError, MetadataError
 from gzarr.indexing.grid import RegularAxis
-from gzarr.layout import Direct, Layout, Sharded
+from gzarr.layout import chunk_layout as layout_module
+from gzarr.layout.chunk_layout import Direct, Layout, Sharded
 from gzarr.storage import CountingStore, MemoryStore, Request
 
 Chunks = dict[tuple[int, ...], bytes]

@@ -30,7 +30,7 @@ from gzarr.cpu.loading import load_host, load_windows
 from gzarr.cpu.sharding import codecs_for
 from gzarr.errors import CodecError
 from gzarr.indexing.plan import Part, Plan
-from gzarr.layout import Layout, Located
+from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.storage.base import Buffer, Store
 
 #: Asking the system takes 10 us.

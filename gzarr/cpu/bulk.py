@@ -26,7 +26,7 @@ from gzarr.cpu.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, Rows, Tables, m
 from gzarr.errors import CodecError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import BoxPlan, Part, PointPlan
-from gzarr.layout import Layout, Names, Sharded, ShardIndex
+from gzarr.layout.chunk_layout import Layout, Names, Sharded, ShardIndex
 from gzarr.stages import here
 from gzarr.storage.base import Store
 

@@ -27,8 +27,8 @@ from gzarr.cpu.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, make_window
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import RegularAxis, chunk_shape
 from gzarr.indexing.plan import BoxPlan, Plan
-from gzarr.layout import Layout, Level, Names, Sharded
-from gzarr.shard import MISSING, decode_index, split_index
+from gzarr.layout.chunk_layout import Layout, Level, Names, Sharded
+from gzarr.layout.shard import MISSING, decode_index, split_index
 from gzarr.stages import here
 from gzarr.storage.base import Buffer, Request, Store, Target, host_view
 

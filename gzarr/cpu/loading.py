@@ -12,7 +12,7 @@ from gzarr.cpu.direct import Direct
 from gzarr.cpu.window import Touched, Window, touched
 from gzarr.errors import CodecError, StoreError
 from gzarr.indexing.plan import Part
-from gzarr.layout import Located
+from gzarr.layout.chunk_layout import Located
 from gzarr.storage.base import Buffer, Request, Store, host_view
 from gzarr.storage.coalesce import get_coalesced
 

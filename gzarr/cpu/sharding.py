@@ -1,7 +1,7 @@
 """Sharding as a computing codec: encodes and decodes whole shards, where a shard cannot be addressed.
 
 That is only so where another codec than a transpose stands before ``sharding_indexed`` (a delta over a whole shard,
-say); elsewhere `gzarr.layout.Sharded` reads just the chunks that are wanted.
+say); elsewhere `gzarr.layout.chunk_layout.Sharded` reads just the chunks that are wanted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, Step
 from gzarr.cpu.codecs import factory_for
 from gzarr.cpu.codecs.lift import lift_both
 from gzarr.errors import MetadataError
-from gzarr.shard import assemble, decode_index, entry, slice_entry, split_index
+from gzarr.layout.shard import assemble, decode_index, entry, slice_entry, split_index
 
 
 def codecs_for(steps: Sequence[Step]) -> tuple[Codec, ...]:

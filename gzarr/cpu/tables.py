@@ -17,7 +17,7 @@ import numpy as np
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import BoxPlan, Part, PointPlan, RangeSpans, Span
 from gzarr.indexing.selection import Indices
-from gzarr.layout import Layout
+from gzarr.layout.chunk_layout import Layout
 
 T = TypeVar("T")
 

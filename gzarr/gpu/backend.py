@@ -41,7 +41,7 @@ from gzarr.gpu.values import OnHost, values_of
 from gzarr.gpu.waves import in_waves, positions
 from gzarr.gpu.writing import fitting, renew_wave
 from gzarr.indexing.plan import Part, Plan
-from gzarr.layout import Layout, Located
+from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.stages import Marker, stage
 from gzarr.storage.base import Buffer, Store
 

@@ -27,7 +27,7 @@ from gzarr.gpu.lanes import Lane
 from gzarr.gpu.memory import OverLimitError
 from gzarr.gpu.plan import DevicePlan
 from gzarr.gpu.reader import SUFFIXES, HostReader, Item, Slab, spread_out
-from gzarr.layout import Located
+from gzarr.layout.chunk_layout import Located
 from gzarr.storage.base import Request, Store
 from gzarr.storage.coalesce import coalesce
 

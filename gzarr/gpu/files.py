@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from gzarr.cpu.backend import thread_count
-from gzarr.layout import Located
+from gzarr.layout.chunk_layout import Located
 from gzarr.storage.base import Request, Store
 from gzarr.storage.coalesce import MAX_GAP_NBYTES
 

@@ -23,7 +23,7 @@ from gzarr.gpu.files import Span, locate_spans, read_spans
 from gzarr.gpu.lanes import Lane
 from gzarr.gpu.plan import DevicePlan
 from gzarr.gpu.streams import ALIGNMENT, upload_streams
-from gzarr.layout import Located
+from gzarr.layout.chunk_layout import Located
 from gzarr.stages import stage
 from gzarr.storage.base import Store, host_view
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import Grid, chunk_shape
 from gzarr.indexing.keys import Coords, KeyEncoding, join_path
-from gzarr.shard import MISSING, Coder, assemble, decode_index, entry, slice_entry, split_index
+from gzarr.layout.shard import MISSING, Coder, assemble, decode_index, entry, slice_entry, split_index
 from gzarr.stages import stage
 from gzarr.storage.base import Buffer, Request, Store, host_view
 from gzarr.storage.wrap import PinnedStore

@@ -1,0 +1,1 @@
+"""Where chunks are: in objects of their own, or in ranges of shards."""
