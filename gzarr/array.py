@@ -50,7 +50,7 @@ from gzarr.node import Node, same_objects
 from gzarr.notebook import array_html, size_text
 from gzarr.resizing import clear_outside, objects_stored
 from gzarr.storage.base import Store
-from gzarr.storage.wrap import type_name
+from gzarr.storage.wrappers import type_name
 from gzarr.values import as_written, checked_out, checked_shape, fields_dtype, laid_out
 
 

@@ -3,7 +3,7 @@
 Theory of operation. Reading a wave begins with what is kept (`ArrayChunks.serve`); the rest of the wave is located and
 fetched as ever, decoded chunk by chunk, kept, and copied into the result. A chunk is kept under the name of its stored
 object, with the token that the store gave for the object before it was fetched (`Store.generation`): if anybody
-replaces the object, what was kept of it is not used again. Stores without tokens rely on `gzarr.changes`, which tells
+replaces the object, what was kept of it is not used again. Stores without tokens rely on `gzarr.storage.invalidation`, which tells
 of everything this process writes: a chunk whose fetch overlaps such a change is not kept.
 
 Rules: kept chunks are never handed out, only copied from; missing chunks are not kept; neither are chunks of Python
@@ -22,12 +22,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from gzarr.backend import Array, Backend, Chain, Fields
-from gzarr.changes import listen
 from gzarr.errors import CodecError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout
 from gzarr.storage.base import Buffer, Store
+from gzarr.storage.invalidation import listen
 
 Wave: TypeAlias = list[tuple[Coords, list[Part]]]
 Place: TypeAlias = Callable[[Chain, Sequence[Buffer | None], Sequence[Part], Array, Fields], None]

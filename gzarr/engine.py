@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from gzarr.backend import Array, Backend, Bulk, BulkWrite, Chain, Fields, Work
-from gzarr.changes import announce
 from gzarr.chunk_cache import ArrayChunks, Place
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import ChunkError, CodecError, ReplacedError
@@ -30,7 +29,8 @@ from gzarr.layout.chunk_layout import PINNED, Layout, Located
 from gzarr.staged import watched
 from gzarr.stages import Recorder, recorder_for, stage, sum_nbytes
 from gzarr.storage.base import Buffer, Request, Store
-from gzarr.storage.wrap import PinnedStore
+from gzarr.storage.invalidation import announce
+from gzarr.storage.wrappers import PinnedStore
 
 T = TypeVar("T")
 Job = TypeVar("Job", "ReadJob", "WriteJob")

@@ -28,7 +28,7 @@ from gzarr.node import Node, lies_within, same_objects
 from gzarr.notebook import Member, group_html
 from gzarr.offload import offload
 from gzarr.storage.base import Store
-from gzarr.storage.wrap import type_name
+from gzarr.storage.wrappers import type_name
 
 #: How much of a group a notebook shows: listing costs a request for each group.
 _SHOWN_MEMBERS, _SHOWN_LEVELS = 40, 3

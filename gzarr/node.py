@@ -14,7 +14,7 @@ from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import document_key, read_node, write_attributes
 from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.base import Store
-from gzarr.storage.wrap import seen_through, type_name
+from gzarr.storage.wrappers import seen_through, type_name
 
 M = TypeVar("M", ArrayMeta, GroupMeta)
 

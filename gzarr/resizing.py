@@ -11,13 +11,13 @@ import numpy as np
 
 from gzarr import engine
 from gzarr.backend import Chain
-from gzarr.changes import announce
 from gzarr.codecs.spec import fill_of
 from gzarr.engine import ArrayIO
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
+from gzarr.storage.invalidation import announce
 
 
 def objects_stored(meta: ArrayMeta, store: Store, path: str) -> list[Coords]:

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr import changes
 from gzarr.access import AccessBackend
 from gzarr.chunk_cache import ChunkCache
 from gzarr.devices import backend_for
 from gzarr.errors import ChunkError, DeviceError
-from gzarr.storage import CountingStore, LocalStore, MemoryStore, ObjectStore, ZipStore
+from gzarr.storage import CountingStore, LocalStore, MemoryStore, ObjectStore, ZipStore, invalidation
 
 VALUES = np.arange(10_000, dtype="i4").reshape(100, 100)
 
@@ -251,11 +250,11 @@ def test_nothing_listens_when_no_cache_is_there():
     import gc
 
     gc.collect()
-    if not changes._listeners:
-        changes.announce(lambda: calls.append(1) or [])
+    if not invalidation._listeners:
+        invalidation.announce(lambda: calls.append(1) or [])
         assert calls == []
     kept = ChunkCache(5)
-    changes.announce(lambda: calls.append(1) or [])
+    invalidation.announce(lambda: calls.append(1) or [])
     assert calls == [1]
     assert kept.nbytes == 0
 

@@ -19,11 +19,10 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr import locks
 from gzarr.codecs import BytesCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
 from gzarr.config import config
 from gzarr.cpu import backend as cpu_backend
-from gzarr.storage import LocalStore, MemoryStore, Request, Store, ZipStore
+from gzarr.storage import LocalStore, MemoryStore, Request, Store, ZipStore, locks
 
 N_THREADS = 16
 

@@ -19,7 +19,7 @@ import numpy as np
 from gzarr import api
 from gzarr.array import Array
 from gzarr.errors import MissingExtraError, SelectionError, StoreError
-from gzarr.storage.wrap import type_name
+from gzarr.storage.wrappers import type_name
 
 try:
     import dask.array as da

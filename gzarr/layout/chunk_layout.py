@@ -32,7 +32,7 @@ from gzarr.indexing.keys import Coords, KeyEncoding, join_path
 from gzarr.layout.shard import MISSING, Coder, assemble, decode_index, entry, slice_entry, split_index
 from gzarr.stages import stage
 from gzarr.storage.base import Buffer, Request, Store, host_view
-from gzarr.storage.wrap import PinnedStore
+from gzarr.storage.wrappers import PinnedStore
 
 #: What ``locate`` says of a chunk: fetch this, here are its bytes, or it is missing.
 Located: TypeAlias = "Request | Buffer | None"

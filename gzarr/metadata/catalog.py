@@ -31,7 +31,7 @@ from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.metadata.model import NodeMeta, ZarrFormat
 from gzarr.storage.base import Buffer, Request, Store, Target
 from gzarr.storage.rules import DOCUMENTS, cut
-from gzarr.storage.wrap import WrapperStore
+from gzarr.storage.wrappers import WrapperStore
 
 
 class ConsolidatedStore(WrapperStore):

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
-from gzarr.changes import announce
 from gzarr.errors import NodeNotFoundError
 from gzarr.indexing.keys import join_path
 from gzarr.metadata import v2, v3
@@ -14,6 +13,7 @@ from gzarr.metadata.consolidated import refresh
 from gzarr.metadata.fields import attributes_of, dump_json, parse_json
 from gzarr.metadata.model import ArrayMeta, NodeMeta, ZarrFormat
 from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.invalidation import announce
 from gzarr.storage.rules import DOCUMENTS
 
 #: Names of all documents that describe a node.

@@ -22,8 +22,8 @@ from gzarr.dtypes import DataType, fill_from_json, fill_to_json, from_v2, to_v2
 from gzarr.errors import MetadataError
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import KeyEncoding
+from gzarr.metadata.document_cache import parsed_once
 from gzarr.metadata.fields import expect, integers, parse_json, require
-from gzarr.metadata.kept import parsed_once
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.storage.base import Buffer
 

@@ -17,8 +17,8 @@ from gzarr.dtypes import fill_from_json, fill_to_json, from_v3, to_v3
 from gzarr.errors import MetadataError
 from gzarr.indexing.grid import Axis, Grid, RegularAxis, VaryingAxis
 from gzarr.indexing.keys import KeyEncoding
+from gzarr.metadata.document_cache import parsed_once
 from gzarr.metadata.fields import attributes_of, expect, integers, no_others, parse_json, require
-from gzarr.metadata.kept import parsed_once
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.storage.base import Buffer
 

@@ -16,12 +16,12 @@ from gzarr.errors import StoreError
 from gzarr.storage.archive import ZipMode
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.cache import LRUStoreCache
+from gzarr.storage.chunk_store import SplitStore
 from gzarr.storage.local import LocalStore
 from gzarr.storage.memory import MemoryStore, find_memory
-from gzarr.storage.split import SplitStore
 from gzarr.storage.synchronizers import ProcessSynchronizer, ThreadSynchronizer, synchronized
 from gzarr.storage.v2 import DirectoryStore, NestedDirectoryStore, TempStore
-from gzarr.storage.wrap import CountingStore, WrapperStore, read_only
+from gzarr.storage.wrappers import CountingStore, WrapperStore, read_only
 from gzarr.storage.zip import ZipStore
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 import numpy as np
 
 from gzarr.errors import ReadOnlyError, StoreError
-from gzarr.locks import document_lock, key_locks, node_lock
+from gzarr.storage.locks import document_lock, key_locks, node_lock
 
 #: Host bytes: anything of bytes that supports the buffer protocol. NumPy arrays here are one-dimensional uint8.
 Buffer: TypeAlias = bytes | bytearray | memoryview | np.ndarray[Any, Any]
@@ -227,15 +227,15 @@ class Store(MutableMapping[str, Any]):
         return None
 
     def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
-        """Hold objects against read-modify-write by others (`gzarr.locks.key_locks`)."""
+        """Hold objects against read-modify-write by others (`gzarr.storage.locks.key_locks`)."""
         return key_locks([self.lock_name(key) for key in keys])
 
     def node_locked(self, key: str) -> AbstractContextManager[Any]:
-        """Hold a node, named by one of its documents, against changes by others (`gzarr.locks.node_lock`)."""
+        """Hold a node, named by one of its documents, against changes by others (`gzarr.storage.locks.node_lock`)."""
         return node_lock(self.lock_name(key))
 
     def document_locked(self, key: str) -> AbstractContextManager[Any]:
-        """Hold one document against read-modify-write by others (`gzarr.locks.document_lock`)."""
+        """Hold one document against read-modify-write by others (`gzarr.storage.locks.document_lock`)."""
         return document_lock(self.lock_name(key))
 
     def local_file(self, key: str) -> str | None:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from gzarr.storage.base import Buffer, Request, Store, host_view
 from gzarr.storage.memory import MemoryStore
 from gzarr.storage.rules import cut
-from gzarr.storage.wrap import WrapperStore
+from gzarr.storage.wrappers import WrapperStore
 
 
 class _Entry(NamedTuple):

@@ -27,8 +27,8 @@ from functools import lru_cache, partial
 from typing import Any, Self
 
 from gzarr.errors import StoreError
-from gzarr.locks import key_locks
 from gzarr.storage.base import Buffer, Request, Store, Target, reads_past
+from gzarr.storage.locks import key_locks
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, byte_view, check_key, check_move, check_path
 
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from gzarr.storage.base import Buffer, Opened, Request, Store, Versioned
-from gzarr.storage.wrap import WrapperStore
+from gzarr.storage.wrappers import WrapperStore
 
 
 class LoggingStore(WrapperStore):

@@ -19,9 +19,8 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr import locks
-from gzarr.locks import key_locks
-from gzarr.storage import LocalStore, MemoryStore, Store
+from gzarr.storage import LocalStore, MemoryStore, Store, locks
+from gzarr.storage.locks import key_locks
 
 
 @pytest.mark.parametrize("kind", ["memory", "local"])

@@ -19,7 +19,7 @@ from gzarr.codecs import BytesCodec, ShardingCodec
 from gzarr.errors import ReplacedError
 from gzarr.storage import CountingStore, HTTPStore, LoggingStore, ObjectStore, Request, open_store
 from gzarr.storage.base import Buffer, Versioned, host_view
-from gzarr.storage.wrap import PinnedStore, WrapperStore
+from gzarr.storage.wrappers import PinnedStore, WrapperStore
 from tests.fileserver import answer
 
 pytest.importorskip("obstore")

@@ -14,7 +14,7 @@ import pytest
 import gzarr
 from gzarr.errors import ReadOnlyError
 from gzarr.storage import CountingStore, LocalStore, LoggingStore, MemoryStore, Request, read_only
-from gzarr.storage.wrap import WrapperStore
+from gzarr.storage.wrappers import WrapperStore
 
 
 def test_everything_is_recorded() -> None:
