@@ -50,7 +50,7 @@ from gzarr.errors import (
     StoreError,
 )
 from gzarr.group import Group
-from gzarr.profiling import profile
+from gzarr.profiling.report import profile
 from gzarr.saving import load, save, save_array, save_group
 from gzarr.storage import (
     DirectoryStore,

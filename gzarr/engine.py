@@ -26,8 +26,8 @@ from gzarr.errors import ChunkError, CodecError, ReplacedError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part, Plan
 from gzarr.layout.chunk_layout import PINNED, Layout, Located
+from gzarr.profiling.recorder import Recorder, recorder_for, stage, sum_nbytes
 from gzarr.staged import watched
-from gzarr.stages import Recorder, recorder_for, stage, sum_nbytes
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.invalidation import announce
 from gzarr.storage.wrappers import PinnedStore

@@ -13,7 +13,7 @@ from gzarr.codecs.spec import Codec
 from gzarr.cpu.window import Window
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Located
-from gzarr.stages import Recorder, stage, staged, sum_nbytes
+from gzarr.profiling.recorder import Recorder, stage, staged, sum_nbytes
 from gzarr.storage.base import Buffer, Store
 
 

@@ -13,10 +13,10 @@ import pytest
 from numcodecs import Blosc
 
 import gzarr
-from gzarr import profiling, stages
 from gzarr.cpu import native
 from gzarr.gpu.hostbuild import find_compiler
-from gzarr.stages import Row, Stage
+from gzarr.profiling import recorder, report
+from gzarr.profiling.recorder import Row, Stage
 from gzarr.storage import MemoryStore
 
 DATA = np.random.default_rng(0).integers(0, 1000, (64, 48)).astype("i4")
@@ -30,7 +30,7 @@ def stored(device: str = "cpu", **options) -> gzarr.Array:
     return gzarr.create_array(data=DATA, device=device, **options)
 
 
-def check(p: profiling.Profile) -> None:
+def check(p: report.Profile) -> None:
     """What holds for every profile."""
     on_host = [row for row in p.timeline if ", " not in row.thread]
     assert p.timeline == sorted(p.timeline, key=lambda row: row.start)
@@ -60,7 +60,7 @@ def test_a_read_is_counted_stage_by_stage(device, compressor) -> None:
     decode, place = p.stages["decode"], p.stages["place"]
     assert (decode.chunks, decode.bytes_in, decode.bytes_out) == (9, nbytes, 9 * 1024)
     assert (place.chunks, place.bytes_in, place.bytes_out) == (9, 9 * 1024, 40 * 48 * 4)
-    assert list(p.stages) == sorted(p.stages, key=profiling._ORDER.index)
+    assert list(p.stages) == sorted(p.stages, key=report._ORDER.index)
     timed = {name for name, stage in p.stages.items() if stage.device_seconds is not None}
     assert timed == (set() if device == "cpu" else set(p.stages) & {"upload", "parse", "decode", "place"})
     assert p.timeline[0].stage == "locate"
@@ -167,7 +167,7 @@ def test_a_profile_within_another_counts_in_both() -> None:
 def test_profiles_of_several_threads_count_their_own() -> None:
     array = stored()
     both = threading.Barrier(2)
-    found: dict[int, profiling.Profile] = {}
+    found: dict[int, report.Profile] = {}
 
     def work(n: int) -> None:
         both.wait(WAIT_S)
@@ -189,12 +189,12 @@ def test_profiles_of_several_threads_count_their_own() -> None:
 def test_coroutines_count_their_own(device) -> None:
     array = stored(device)
 
-    async def profiled(n: int) -> profiling.Profile:
+    async def profiled(n: int) -> report.Profile:
         with gzarr.profile() as p:
             await asyncio.gather(*(array.aread(slice(0, 16)) for _ in range(n)))
         return p
 
-    async def both() -> list[profiling.Profile]:
+    async def both() -> list[report.Profile]:
         return await asyncio.gather(profiled(1), profiled(4))
 
     with gzarr.profile() as around:
@@ -207,16 +207,16 @@ def test_coroutines_count_their_own(device) -> None:
 
 def test_nothing_is_noted_without_a_profile_nor_after_it() -> None:
     array = stored()
-    assert stages.recorder_for("cpu") is None
-    assert stages.recorder_for("cuda:0") is None
-    assert stages.stage("read") is stages.stage("decode")
+    assert recorder.recorder_for("cpu") is None
+    assert recorder.recorder_for("cuda:0") is None
+    assert recorder.stage("read") is recorder.stage("decode")
     array.store["c/0/0"] = b"damage"
     with pytest.raises(gzarr.ChunkError), gzarr.profile() as p:
         array[:]
     assert p.stages["read"].calls == 1
     check(p)
-    assert stages.active.get() is None
-    assert stages._here.top is None
+    assert recorder.active.get() is None
+    assert recorder._here.top is None
     before = len(p.timeline)
     array[16:]
     assert len(p.timeline) == before
@@ -227,7 +227,7 @@ def test_nothing_is_noted_without_a_profile_nor_after_it() -> None:
 
 
 def test_rows_are_limited_and_sums_are_not(monkeypatch) -> None:
-    monkeypatch.setattr(stages, "MAX_ROWS", 5)
+    monkeypatch.setattr(recorder, "MAX_ROWS", 5)
     array = stored()
     with gzarr.profile() as p:
         for _ in range(4):
@@ -236,7 +236,7 @@ def test_rows_are_limited_and_sums_are_not(monkeypatch) -> None:
     assert p.stages["read"].chunks == 48
     # What a single thread does takes no longer than the profile, whichever rows are kept.
     assert p.busy_s <= p.span_s
-    monkeypatch.setattr(profiling, "MAX_ROWS", 5)
+    monkeypatch.setattr(report, "MAX_ROWS", 5)
     assert str(p).splitlines()[-1].endswith(f"the first 5 of {p.n_rows} stretches")
 
 
@@ -293,7 +293,7 @@ def test_overlap_is_that_of_different_waves() -> None:
         Row("place", 0, "a", 4.0, 5.0),
         Row("read", 3, "b", 4.5, 6.0),
     ]
-    p = profiling.Profile(timeline=rows)
+    p = report.Profile(timeline=rows)
     assert p.overlap_s("read", "decode") == pytest.approx(2.0)
     assert p.overlap_s("read", ("decode", "place")) == pytest.approx(2.5)
     assert p.overlap_s("decode", "decode") == pytest.approx(1.0)

@@ -27,7 +27,7 @@ from gzarr.errors import CodecError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import BoxPlan, Part, PointPlan
 from gzarr.layout.chunk_layout import Layout, Names, Sharded, ShardIndex
-from gzarr.stages import here
+from gzarr.profiling.recorder import here
 from gzarr.storage.base import Store
 
 #: Fewer chunks are not worth the tables, which take 25 us (measured with lz4 chunks of 40 kB, which take the loop 12).

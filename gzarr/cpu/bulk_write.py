@@ -29,7 +29,7 @@ from gzarr.indexing.grid import RegularAxis, chunk_shape
 from gzarr.indexing.plan import BoxPlan, Plan
 from gzarr.layout.chunk_layout import Layout, Level, Names, Sharded
 from gzarr.layout.shard import MISSING, decode_index, split_index
-from gzarr.stages import here
+from gzarr.profiling.recorder import here
 from gzarr.storage.base import Buffer, Request, Store, Target, host_view
 
 #: What the loop saves of shards, in entries, each of which the usual path copies in 4 us: those of every shard, and so

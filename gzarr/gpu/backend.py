@@ -42,7 +42,7 @@ from gzarr.gpu.waves import in_waves, positions
 from gzarr.gpu.writing import fitting, renew_wave
 from gzarr.indexing.plan import Part, Plan
 from gzarr.layout.chunk_layout import Layout, Located
-from gzarr.stages import Marker, stage
+from gzarr.profiling.recorder import Marker, stage
 from gzarr.storage.base import Buffer, Store
 
 #: Share of the free device memory that waves may use if the caller does not say: the rest is the caller's.

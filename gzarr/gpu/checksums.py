@@ -23,7 +23,7 @@ from gzarr.gpu.batch import Wave
 from gzarr.gpu.device import Table
 from gzarr.gpu.kernels import PIECE_NBYTES, piece_starts
 from gzarr.gpu.streams import upload_tables
-from gzarr.stages import stage
+from gzarr.profiling.recorder import stage
 
 ADLER_MODULUS, FLETCHER_MODULUS = 65521, 65535
 

@@ -26,7 +26,7 @@ from gzarr.gpu.device import Device, Table
 from gzarr.gpu.filters import filter_for
 from gzarr.gpu.nvcomp_tables import CODECS
 from gzarr.gpu.streams import copy_streams, decode_on_host, decompress, new_rows, unshuffled
-from gzarr.stages import stage
+from gzarr.profiling.recorder import stage
 
 Batch: TypeAlias = Streams | Chunks
 #: Decodes a whole wave on the device.

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Array
 from gzarr.gpu.memory import Arena
 from gzarr.gpu.nvcomp_tables import Alignment
-from gzarr.stages import Marker
+from gzarr.profiling.recorder import Marker
 
 #: Addresses, sizes and offsets, made on the host.
 Table: TypeAlias = NDArray[np.int64]

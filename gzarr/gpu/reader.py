@@ -24,7 +24,7 @@ from gzarr.gpu.lanes import Lane
 from gzarr.gpu.plan import DevicePlan
 from gzarr.gpu.streams import ALIGNMENT, upload_streams
 from gzarr.layout.chunk_layout import Located
-from gzarr.stages import stage
+from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Store, host_view
 
 #: Where in a multiple of `ALIGNMENT` a chunk begins, so that its stream begins at one: zlib has a header of 2 bytes

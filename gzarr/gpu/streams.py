@@ -13,7 +13,7 @@ from gzarr.errors import CodecError
 from gzarr.gpu.batch import PLAIN, Chunks, Shuffle, Streams, Wave
 from gzarr.gpu.device import Table
 from gzarr.gpu.kernels import unit_starts
-from gzarr.stages import stage
+from gzarr.profiling.recorder import stage
 
 #: Tables and streams begin at multiples of this many bytes: what the most demanding kernel and decoder want.
 ALIGNMENT = 16

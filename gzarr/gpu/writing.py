@@ -34,7 +34,7 @@ from gzarr.gpu.streams import ALIGNMENT, copy_streams, new_rows, reversed_units
 from gzarr.gpu.values import Values
 from gzarr.gpu.waves import positions
 from gzarr.indexing.plan import Part
-from gzarr.stages import stage
+from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Buffer, host_view
 
 #: Scratch that compressors take for each chunk, whatever its size: nvCOMP's Zstandard 64 KiB, LZ4 and Deflate 32 KiB.

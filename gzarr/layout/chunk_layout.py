@@ -30,7 +30,7 @@ from gzarr.errors import CodecError
 from gzarr.indexing.grid import Grid, chunk_shape
 from gzarr.indexing.keys import Coords, KeyEncoding, join_path
 from gzarr.layout.shard import MISSING, Coder, assemble, decode_index, entry, slice_entry, split_index
-from gzarr.stages import stage
+from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Buffer, Request, Store, host_view
 from gzarr.storage.wrappers import PinnedStore
 

@@ -10,11 +10,11 @@ import pytest
 from numcodecs import Blosc
 
 import gzarr
-from gzarr import stages
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.emulated import EmulatedDevice
 from gzarr.gpu.hostbuild import find_compiler
 from gzarr.gpu.lanes import N_LANES
+from gzarr.profiling import recorder as stages
 from gzarr.storage import MemoryStore
 from tests.gpu import fake_cupy
 from tests.gpu.hardware.opening import cuda_backend

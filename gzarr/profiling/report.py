@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from gzarr.stages import MAX_ROWS, Recorder, Row, Stage, active
+from gzarr.profiling.recorder import MAX_ROWS, Recorder, Row, Stage, active
 
 #: In the order in which chunks come through them.
 _ORDER = (
