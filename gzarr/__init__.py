@@ -29,7 +29,7 @@ from gzarr.api import (
 )
 from gzarr.array import Array
 from gzarr.asynchronous import aopen, aopen_array, aopen_group
-from gzarr.chunk_cache import ChunkCache
+from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.codecs.registry import register_codec
 from gzarr.config import config
 from gzarr.copying import copy, copy_all, copy_store, transfer

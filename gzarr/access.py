@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 from gzarr.backend import Backend, Chain
-from gzarr.chunk_cache import ChunkCache
+from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.codecs.numcodecs import trusted
 from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.config import config

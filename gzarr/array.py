@@ -11,17 +11,17 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from gzarr import engine
 from gzarr.access import Portable, moved, portable, reopened
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
-from gzarr.bind import bind
+from gzarr.chunk_io import engine
+from gzarr.chunk_io.engine import ArrayIO
+from gzarr.chunk_io.prepare import bind
 from gzarr.codecs.spec import CodecSpec
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.config import config
 from gzarr.drawing import draw_grid
 from gzarr.dtypes import cast_fill, parse_dtype
-from gzarr.engine import ArrayIO
 from gzarr.errors import (
     ArrayNotFoundError,
     ChunkError,

@@ -15,7 +15,7 @@ import numpy as np
 from gzarr.access import take_access
 from gzarr.array import Array
 from gzarr.backend import Backend
-from gzarr.bind import find_shardings
+from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.v2 import to_v2

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gzarr import engine
 from gzarr.backend import Chain
+from gzarr.chunk_io import engine
+from gzarr.chunk_io.engine import ArrayIO
 from gzarr.codecs.spec import fill_of
-from gzarr.engine import ArrayIO
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan
 from gzarr.metadata.model import ArrayMeta

@@ -156,9 +156,9 @@ def test_every_floor_is_named_once() -> None:
         ({"codecs/a.py": "import gzarr.codecs.b"}, "circle: gzarr.codecs.a -> gzarr.codecs.b -> gzarr.codecs.a"),
         ({"cpu/backend.py": "import cupy.cuda"}, "gzarr.cpu.backend imports cupy.cuda"),
         ({"cpu/backend.py": "import importlib as i\ni.import_module('kvikio')"}, "gzarr.cpu.backend imports kvikio"),
-        ({"bind.py": "import gzarr.gpu.backend"}, "gzarr.bind names gzarr.gpu.backend: only devices may"),
-        ({"engine.py": "x = meta.zarr_format == 2"}, "gzarr.engine compares zarr_format"),
-        ({"engine.py": "match zarr_format:\n    case 2: pass"}, "gzarr.engine compares zarr_format"),
+        ({"bind.py": "import gzarr.gpu.backend"}, "gzarr.chunk_io.prepare names gzarr.gpu.backend: only devices may"),
+        ({"engine.py": "x = meta.zarr_format == 2"}, "gzarr.chunk_io.engine compares zarr_format"),
+        ({"engine.py": "match zarr_format:\n    case 2: pass"}, "gzarr.chunk_io.engine compares zarr_format"),
         ({"misc.py": ""}, "gzarr.misc stands on no floor"),
     ],
 )

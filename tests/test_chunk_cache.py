@@ -13,7 +13,7 @@ import pytest
 
 import gzarr
 from gzarr.access import AccessBackend
-from gzarr.chunk_cache import ChunkCache
+from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.devices import backend_for
 from gzarr.errors import ChunkError, DeviceError
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, ObjectStore, ZipStore, invalidation

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gzarr.bind import find_shardings
+from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import complete, prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec

@@ -26,7 +26,7 @@ from gzarr.advising.model import WAVE_NBYTES, WAVE_NCHUNKS, Stored, count
 from gzarr.advising.rules import MEASURES, Way, explain, pick, problems
 from gzarr.advising.sampling import Regions, Sample, Trial, sample, streams_of
 from gzarr.array import Array
-from gzarr.bind import find_shardings
+from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.spec import CodecSpec
 from gzarr.errors import MissingExtraError, UnknownCodecError
 from gzarr.gpu_layout import Access, choose_chunks, choose_shards, is_for_gpu

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from gzarr import engine
 from gzarr.array import Array
 from gzarr.backend import Work
-from gzarr.bind import bind, find_shardings
+from gzarr.chunk_io import engine
+from gzarr.chunk_io.engine import ArrayIO
+from gzarr.chunk_io.prepare import bind, find_shardings
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.copying.regions import Region, Regions, cut
 from gzarr.copying.sources import Source
 from gzarr.cpu.backend import CpuBackend, thread_count
-from gzarr.engine import ArrayIO
 from gzarr.indexing.grid import Axis, Grid
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan

@@ -20,14 +20,14 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from gzarr.backend import Array, Backend, Bulk, BulkWrite, Chain, Fields, Work
-from gzarr.chunk_cache import ArrayChunks, Place
+from gzarr.chunk_io.chunk_cache import ArrayChunks, Place
+from gzarr.chunk_io.profiled_backend import watched
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import ChunkError, CodecError, ReplacedError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part, Plan
 from gzarr.layout.chunk_layout import PINNED, Layout, Located
 from gzarr.profiling.recorder import Recorder, recorder_for, stage, sum_nbytes
-from gzarr.staged import watched
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.invalidation import announce
 from gzarr.storage.wrappers import PinnedStore

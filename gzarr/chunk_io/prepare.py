@@ -16,14 +16,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gzarr.backend import Backend, Chain
-from gzarr.chunk_cache import ArrayChunks, ChunkCache
+from gzarr.chunk_io.chunk_cache import ArrayChunks, ChunkCache
+from gzarr.chunk_io.engine import ArrayIO
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.registry import registry_state
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Repr, Step
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.cpu.backend import CpuBackend
-from gzarr.engine import ArrayIO
 from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.indexing.grid import Grid, RegularAxis, chunk_shape, is_regular
 from gzarr.indexing.keys import Coords, join_path

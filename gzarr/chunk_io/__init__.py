@@ -1,0 +1,1 @@
+"""Reads and writes of many chunks at once: locate, load, decode, place, and back."""
