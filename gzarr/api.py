@@ -12,6 +12,7 @@ from gzarr.array import Array
 from gzarr.backend import Backend
 from gzarr.creation import new_group_meta
 from gzarr.devices import DEVICE_OPTIONS, take_backend
+from gzarr.display.info import Tree
 from gzarr.errors import (
     ArrayNotFoundError,
     ContainsArrayError,
@@ -21,7 +22,6 @@ from gzarr.errors import (
 )
 from gzarr.group import Group
 from gzarr.indexing.keys import join_path, normalize_path
-from gzarr.info import Tree
 from gzarr.locating import located, opened_at, with_options
 from gzarr.metadata.catalog import may_be_consolidated, open_consolidated_node, require_consolidated
 from gzarr.metadata.consolidated import DEFAULT_KEY, consolidate

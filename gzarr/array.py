@@ -20,7 +20,9 @@ from gzarr.chunk_io.prepare import bind
 from gzarr.codecs.spec import CodecSpec
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.config import config
-from gzarr.drawing import draw_grid
+from gzarr.display.drawing import draw_grid
+from gzarr.display.info import PlacementReport, Report, human_size
+from gzarr.display.notebook import array_html, size_text
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.errors import (
     ArrayNotFoundError,
@@ -42,12 +44,10 @@ from gzarr.indexing.selection import (
     Selection,
     normalize_basic,
 )
-from gzarr.info import PlacementReport, Report, human_size
 from gzarr.metadata.documents import document_key, documents, read_node, write_shape
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 from gzarr.node import Node, same_objects
-from gzarr.notebook import array_html, size_text
 from gzarr.resizing import clear_outside, objects_stored
 from gzarr.storage.base import Store
 from gzarr.storage.wrappers import type_name

@@ -13,6 +13,8 @@ from gzarr.access import Portable, moved, portable, reopened
 from gzarr.array import Array
 from gzarr.backend import Backend
 from gzarr.creation import new_group_meta
+from gzarr.display.info import Report, Tree
+from gzarr.display.notebook import Member, group_html
 from gzarr.errors import (
     ContainsArrayError,
     ContainsGroupError,
@@ -21,11 +23,9 @@ from gzarr.errors import (
     MetadataError,
 )
 from gzarr.indexing.keys import join_path, normalize_path
-from gzarr.info import Report, Tree
 from gzarr.metadata.documents import delete_node, member_names, members, move_node, node_exists, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.node import Node, lies_within, same_objects
-from gzarr.notebook import Member, group_html
 from gzarr.offload import offload
 from gzarr.storage.base import Store
 from gzarr.storage.wrappers import type_name

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from gzarr.drawing import draw_grid
+from gzarr.display.drawing import draw_grid
 
 SVG = "{http://www.w3.org/2000/svg}"
 

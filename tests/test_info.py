@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.info import human_size
+from gzarr.display.info import human_size
 from gzarr.storage import LocalStore
 
 

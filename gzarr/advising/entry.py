@@ -28,12 +28,12 @@ from gzarr.advising.sampling import Regions, Sample, Trial, sample, streams_of
 from gzarr.array import Array
 from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.spec import CodecSpec
+from gzarr.display.info import human_size
 from gzarr.errors import MissingExtraError, UnknownCodecError
 from gzarr.gpu_layout import Access, choose_chunks, choose_shards, is_for_gpu
 from gzarr.group import Group
 from gzarr.indexing.chunking import parse_grid
 from gzarr.indexing.grid import is_regular, nchunks
-from gzarr.info import human_size
 
 #: How many times fewer stored bytes a shuffle must give for it to be worth a re-encoding.
 _SHUFFLE_GAIN = 1.25

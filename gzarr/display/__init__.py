@@ -1,0 +1,1 @@
+"""What people see of arrays and groups: reports, drawings, HTML for notebooks."""
