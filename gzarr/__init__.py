@@ -27,7 +27,6 @@ from gzarr.api import (
     zeros,
     zeros_like,
 )
-from gzarr.array import Array
 from gzarr.asynchronous import aopen, aopen_array, aopen_group
 from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.codecs.registry import register_codec
@@ -49,7 +48,8 @@ from gzarr.errors import (
     SelectionError,
     StoreError,
 )
-from gzarr.group import Group
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
 from gzarr.profiling.report import profile
 from gzarr.saving import load, save, save_array, save_group
 from gzarr.storage import (

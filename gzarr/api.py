@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gzarr import arrays
-from gzarr.access import NAMES as ACCESS
-from gzarr.access import Access, take_access
-from gzarr.array import Array
 from gzarr.backend import Backend
-from gzarr.creation import new_group_meta
 from gzarr.devices import DEVICE_OPTIONS, take_backend
 from gzarr.display.info import Tree
 from gzarr.errors import (
@@ -20,14 +15,19 @@ from gzarr.errors import (
     MetadataError,
     NodeNotFoundError,
 )
-from gzarr.group import Group
+from gzarr.hierarchy import new_nodes
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.create import new_group_meta
+from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.open_options import NAMES as ACCESS
+from gzarr.hierarchy.open_options import Access, take_access
+from gzarr.hierarchy.options import UNSET
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.locating import located, opened_at, with_options
 from gzarr.metadata.catalog import may_be_consolidated, open_consolidated_node, require_consolidated
 from gzarr.metadata.consolidated import DEFAULT_KEY, consolidate
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
-from gzarr.options import UNSET
 from gzarr.storage.base import Store
 
 # -- arrays ------------------------------------------------------------------------------------------------------
@@ -72,8 +72,8 @@ def create_array(
     chunk_key_encoding: {"name": "default" or "v2", "separator": "/" or "."}.
     overwrite: whether to delete what is stored there.
     device: where reads give their results: "auto", "cpu", "cuda", "cuda:N".
-    kwargs: the rest of `gzarr.options.ArrayOptions`: layout ("gpu" for chunks, shards and a compressor that suit
-        GPUs), object_codec, dimension_separator, write_empty_chunks; of `gzarr.access.Access`: synchronizer,
+    kwargs: the rest of `gzarr.hierarchy.options.ArrayOptions`: layout ("gpu" for chunks, shards and a compressor that suit
+        GPUs), object_codec, dimension_separator, write_empty_chunks; of `gzarr.hierarchy.open_options.Access`: synchronizer,
         chunk_store, meta_array, chunk_cache, allow_pickle; options of the device: stream, max_device_nbytes, strict,
         reader (see `gzarr.devices.backend_for`).
     Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError, TypeError for unknown keywords.
@@ -93,7 +93,7 @@ def create_array(
     store = with_options(store, given)
     opened, base = opened_at(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(name or path or ""))
-    return arrays.make(access.store(opened), where, backend, data=data, overwrite=overwrite, **given)
+    return new_nodes.make(access.store(opened), where, backend, data=data, overwrite=overwrite, **given)
 
 
 def create(
@@ -149,32 +149,32 @@ def array(data: Any, **kwargs: Any) -> Array:
 
 def from_array(store: Any = None, *, data: Any, **kwargs: Any) -> Array:
     """Create an array from data, like it where it is an array of gzarr. See `create_array`."""
-    return create_array(store, data=data, **arrays.like(data, kwargs))
+    return create_array(store, data=data, **new_nodes.like(data, kwargs))
 
 
 def empty_like(a: Any, **kwargs: Any) -> Array:
     """`empty` with the shape, dtype, chunks and codecs of another array."""
-    return create_array(**arrays.like(a, {"fill_value": None, **kwargs}))
+    return create_array(**new_nodes.like(a, {"fill_value": None, **kwargs}))
 
 
 def zeros_like(a: Any, **kwargs: Any) -> Array:
     """`zeros` with the shape, dtype, chunks and codecs of another array."""
-    return create_array(**arrays.like(a, {"fill_value": 0, **kwargs}))
+    return create_array(**new_nodes.like(a, {"fill_value": 0, **kwargs}))
 
 
 def ones_like(a: Any, **kwargs: Any) -> Array:
     """`ones` with the shape, dtype, chunks and codecs of another array."""
-    return create_array(**arrays.like(a, {"fill_value": 1, **kwargs}))
+    return create_array(**new_nodes.like(a, {"fill_value": 1, **kwargs}))
 
 
 def full_like(a: Any, **kwargs: Any) -> Array:
     """`full` with the shape, dtype, chunks, codecs and (unless given) fill value of another array."""
-    return create_array(**arrays.like(a, kwargs))
+    return create_array(**new_nodes.like(a, kwargs))
 
 
 def open_like(a: Any, path: Any, **kwargs: Any) -> Array:
     """Open an array at a path; if there is none, create it like another."""
-    return open_array(path, **arrays.like(a, {"fill_value": getattr(a, "fill_value", 0), **kwargs}))
+    return open_array(path, **new_nodes.like(a, {"fill_value": getattr(a, "fill_value", 0), **kwargs}))
 
 
 def open_array(
@@ -194,7 +194,7 @@ def open_array(
         "w-" or "x" create, failing if something is there.
     device: where reads give their results: "auto", "cpu", "cuda", "cuda:N".
     kwargs: of `create_array`, used if the array is created, but the options of the device and those of
-        `gzarr.access.Access` always; ``read_only=True``
+        `gzarr.hierarchy.open_options.Access` always; ``read_only=True``
         means mode "r".
     Raises: ArrayNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError, TypeError for unknown keywords.
     """
@@ -207,10 +207,10 @@ def open_array(
     if mode in ("w", "w-", "x"):
         if mode == "w":
             kwargs.pop("overwrite", None)
-        return arrays.make(opened, where, backend, overwrite=mode == "w", **_without(options, "overwrite"))
+        return new_nodes.make(opened, where, backend, overwrite=mode == "w", **_without(options, "overwrite"))
     meta = read_node(opened, where, _format(zarr_format))
     if meta is None and mode == "a" and (kwargs.get("shape") is not None or kwargs.get("data") is not None):
-        return arrays.make(opened, where, backend, **_without(options, "overwrite"))
+        return new_nodes.make(opened, where, backend, **_without(options, "overwrite"))
     if not isinstance(meta, ArrayMeta):
         found = "nothing is there" if meta is None else "a group is there"
         raise ArrayNotFoundError(f"no array at {join_path(str(opened), where)!r}: {found}")
@@ -232,7 +232,7 @@ def group(
 ) -> Group:
     """Open the group in a store, creating it if it is missing; a read-only store is only opened.
 
-    kwargs: of `gzarr.access.Access`, for the group and all arrays in it.
+    kwargs: of `gzarr.hierarchy.open_options.Access`, for the group and all arrays in it.
 
     >>> root = group()
     >>> foo = root.create_group("foo")
@@ -439,7 +439,7 @@ def _asked_mode(mode: str | None, keywords: dict[str, Any]) -> str | None:
     elsewhere = ("data", "overwrite", "device", "write_data", *ACCESS, *DEVICE_OPTIONS)
     given = {name: value for name, value in keywords.items() if name not in elsewhere}
     if given:
-        arrays.options_from(given)
+        new_nodes.options_from(given)
     return mode
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gzarr import api
-from gzarr.array import Array
-from gzarr.group import Group
-from gzarr.offload import offload
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.threads import offload
 
 
 async def aopen(store: Any = None, mode: str | None = None, **kwargs: Any) -> Array | Group:

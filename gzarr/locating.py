@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from gzarr.array import Array
 from gzarr.errors import StoreError
-from gzarr.group import Group
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.storage import LocalStore, ZipStore, open_store
 from gzarr.storage.base import Store

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from gzarr import arrays
 from gzarr.api import create_array, open, open_group
-from gzarr.array import Array
-from gzarr.creation import array_meta
-from gzarr.group import Group
+from gzarr.hierarchy import new_nodes
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.create import array_meta
+from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.options import ArrayOptions
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.locating import close_if_ours, opened_at, with_options
-from gzarr.options import ArrayOptions
 
 
 def save(store: Any, *args: Any, path: str | None = None, **kwargs: Any) -> None:
@@ -52,7 +52,7 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     values = {name: value if hasattr(value, "shape") else np.asarray(value) for name, value in values.items()}
     values = {name: value[...] if isinstance(value, Array) else value for name, value in values.items()}
     for value in values.values():
-        dtype = arrays.dtype_of(value, {})
+        dtype = new_nodes.dtype_of(value, {})
         array_meta(ArrayOptions(shape=value.shape, dtype=dtype, zarr_format=zarr_format, layout=layout))
     root = open_group(opened, "w", path=where, zarr_format=zarr_format)
     for name, value in values.items():

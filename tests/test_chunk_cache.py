@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.access import AccessBackend
 from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.devices import backend_for
 from gzarr.errors import ChunkError, DeviceError
+from gzarr.hierarchy.open_options import AccessBackend
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, ObjectStore, ZipStore, invalidation
 
 VALUES = np.arange(10_000, dtype="i4").reshape(100, 100)

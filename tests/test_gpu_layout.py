@@ -18,7 +18,7 @@ from gzarr.cli import main
 from gzarr.codecs.blosc import BloscCodec
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.errors import MetadataError
-from gzarr.gpu_layout import (
+from gzarr.hierarchy.presets import (
     CHUNK_NBYTES,
     LEAST_CHUNK_NBYTES,
     PLAIN_FACTOR,

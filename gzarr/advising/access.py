@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.array import Array
-from gzarr.gpu_layout import ACCESSES, Access
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.presets import ACCESSES, Access
 
 NSAMPLES = 32
 NPOINTS = 1024

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gzarr.advising.model import Cost
-from gzarr.array import Array
 from gzarr.codecs.spec import CodecSpec
 from gzarr.copying.report import TransferReport
 from gzarr.copying.transfer import transfer
-from gzarr.gpu_layout import Access
-from gzarr.group import Group
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.presets import Access
 
 _NOTHING = "nothing to change"
 

@@ -11,7 +11,7 @@ from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import complete, prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.devices import gpu_placement
-from gzarr.gpu_layout import gpu_compressor
+from gzarr.hierarchy.presets import gpu_compressor
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from gzarr.advising.entry import advise
-from gzarr.gpu_layout import ACCESSES
+from gzarr.hierarchy.presets import ACCESSES
 
 
 def add_commands(commands: Any) -> None:

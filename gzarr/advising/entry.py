@@ -25,13 +25,13 @@ from gzarr.advising.chains import (
 from gzarr.advising.model import WAVE_NBYTES, WAVE_NCHUNKS, Stored, count
 from gzarr.advising.rules import MEASURES, Way, explain, pick, problems
 from gzarr.advising.sampling import Regions, Sample, Trial, sample, streams_of
-from gzarr.array import Array
 from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.spec import CodecSpec
 from gzarr.display.info import human_size
 from gzarr.errors import MissingExtraError, UnknownCodecError
-from gzarr.gpu_layout import Access, choose_chunks, choose_shards, is_for_gpu
-from gzarr.group import Group
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.presets import Access, choose_chunks, choose_shards, is_for_gpu
 from gzarr.indexing.chunking import parse_grid
 from gzarr.indexing.grid import is_regular, nchunks
 

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from gzarr.advising.chains import compressors_of
 from gzarr.advising.model import Stored
-from gzarr.array import Array
 from gzarr.chunk_io.engine import ArrayIO
 from gzarr.chunk_io.prepare import bind, find_shardings
 from gzarr.codecs.chain import complete, prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec, fill_of
 from gzarr.cpu.backend import CpuBackend
 from gzarr.cpu.codecs.blosc_blocks import HEADER
+from gzarr.hierarchy.array import Array
 from gzarr.indexing.grid import Grid, chunk_shape, nchunks
 from gzarr.indexing.keys import Coords
 from gzarr.storage.base import Buffer, Request, host_view

@@ -15,7 +15,7 @@ from gzarr.convert.netcdf import to_netcdf
 from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.copying.transfer import transfer
 from gzarr.errors import CopyError, MetadataError
-from gzarr.gpu_layout import ACCESSES
+from gzarr.hierarchy.presets import ACCESSES
 
 _WRITERS: dict[str, Callable[..., None]] = {
     ".h5": to_hdf5,

@@ -7,14 +7,14 @@ import os
 from typing import Any
 
 from gzarr import api
-from gzarr.array import Array
 from gzarr.convert.writing import replacing, write
 from gzarr.copying import hdf5
 from gzarr.copying.report import TransferReport
 from gzarr.copying.sources import SourceTree
 from gzarr.copying.zarr2 import copy, copy_all
 from gzarr.errors import CopyError
-from gzarr.group import Group
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
 
 
 def from_hdf5(source: Any, dest: Any, *, group: str = "/", **options: Any) -> TransferReport:

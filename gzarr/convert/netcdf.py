@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from gzarr import api
-from gzarr.array import Array
 from gzarr.convert.classic import check_whole
 from gzarr.convert.writing import replacing, write
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
@@ -25,7 +24,8 @@ from gzarr.copying.regions import Region
 from gzarr.copying.report import TransferReport
 from gzarr.copying.sources import Source, SourceTree, child_path, from_array, from_group, regular_grid
 from gzarr.errors import CopyError, MissingExtraError
-from gzarr.group import Group
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
 
 #: With less space left, a failure to write is put down to it: the library says only "HDF error".
 _FULL_NBYTES = 1 << 20

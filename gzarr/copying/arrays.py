@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.array import Array
 from gzarr.backend import Work
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.engine import ArrayIO
@@ -20,11 +19,12 @@ from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.copying.regions import Region, Regions, cut
 from gzarr.copying.sources import Source
 from gzarr.cpu.backend import CpuBackend, thread_count
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.grid import Axis, Grid
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan
 from gzarr.metadata.model import ArrayMeta
-from gzarr.resizing import objects_stored
 from gzarr.storage.base import Buffer, Request
 
 #: Host memory that a copy may use for what it has read, unless the caller says otherwise.

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gzarr import arrays, creation
-from gzarr.array import Array
 from gzarr.backend import Backend
 from gzarr.copying.arrays import Route, plan_route
 from gzarr.copying.conventions import ATTRIBUTE, in_format
 from gzarr.copying.report import ArrayReport
 from gzarr.copying.sources import Source, SourceTree
 from gzarr.errors import MetadataError
-from gzarr.gpu_layout import CHOSEN, chooses
+from gzarr.hierarchy import create, new_nodes
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.presets import CHOSEN, chooses
 from gzarr.indexing.grid import nchunks
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
@@ -55,7 +55,7 @@ def format_of(tree: SourceTree, store: Store, path: str, keywords: Mapping[str, 
             f"{around.zarr_format}; leave it out"
         )
     found = tree.zarr_format if around is None else around.zarr_format
-    return creation.checked_format(found if asked is None else asked)
+    return create.checked_format(found if asked is None else asked)
 
 
 def _nearest_group(store: Store, path: str) -> GroupMeta | None:
@@ -86,13 +86,13 @@ def plan(source: Source, path: str, backend: Backend, budget_nbytes: int, keywor
 def new_meta(source: Source, keywords: Mapping[str, Any]) -> ArrayMeta:
     """The metadata of a copy: like the source, but for the keywords given. Raises: MetadataError, TypeError."""
     if source.array is not None:
-        options = arrays.like(source.array, keywords)
+        options = new_nodes.like(source.array, keywords)
     else:
         mask = {} if source.mask_value is None else {"fill_value": source.mask_value}
         afresh = chooses(keywords, source.dtype)
         kept = {k: v for k, v in source.options.items() if not (afresh and k in CHOSEN)}
         options = {"shape": source.shape, "dtype": source.dtype, **kept, **mask, **keywords}
-    meta = creation.array_meta(arrays.options_from(options))
+    meta = create.array_meta(new_nodes.options_from(options))
     names = keywords.get("dimension_names", source.dimension_names)
     meta = in_format(meta, source.attributes, names, _mask_value(source, meta))
     if source.array is not None and source.array.metadata.zarr_format is meta.zarr_format:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.array import Array
 from gzarr.copying.regions import Region
 from gzarr.errors import CopyError
-from gzarr.group import Group
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
 from gzarr.indexing.grid import Grid, RegularAxis
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import NAMES

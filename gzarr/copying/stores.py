@@ -10,9 +10,9 @@ from typing import Any, Literal
 from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.copying.log import Counts, Log, log_lines, summary
 from gzarr.errors import CopyError, GzarrError
+from gzarr.hierarchy.node import lies_within
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.consolidated import refresh_stored
-from gzarr.node import lies_within
 from gzarr.storage import open_store
 from gzarr.storage.base import Request, Store, host_view
 

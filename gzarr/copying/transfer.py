@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from gzarr import api, creation
-from gzarr.array import Array
+from gzarr import api
 from gzarr.backend import Backend
 from gzarr.copying import sources
 from gzarr.copying.arrays import BUDGET_NBYTES, Route, copy_array
@@ -25,12 +24,14 @@ from gzarr.copying.sources import Source, SourceTree
 from gzarr.copying.unfinished import MARK, make_mark, read_mark, remove_mark, write_mark
 from gzarr.devices import backend_for
 from gzarr.errors import ContainsNodeError, CopyError, GzarrError, ReadOnlyError
-from gzarr.group import Group
+from gzarr.hierarchy import create
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.node import lies_within
+from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import delete_node, read_node, write_attributes, write_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
-from gzarr.node import lies_within
-from gzarr.resizing import objects_stored
 from gzarr.storage import open_store
 from gzarr.storage.base import Store
 
@@ -231,9 +232,9 @@ def _begin(store: Store, path: str, settings: Settings, zarr_format: ZarrFormat)
     if settings.if_exists == "replace":
         if read_mark(store, path) is not None:
             delete_node(store, path)  # an unfinished copy, which has no metadata yet
-        creation.make_room(store, path, overwrite=True, zarr_format=zarr_format)
+        create.make_room(store, path, overwrite=True, zarr_format=zarr_format)
     elif read_node(store.live(), path) is None:
-        creation.make_room(store, path, overwrite=False, zarr_format=zarr_format)
+        create.make_room(store, path, overwrite=False, zarr_format=zarr_format)
 
 
 def _write_group(store: Store, path: str, attributes: Mapping[str, Any], zarr_format: ZarrFormat) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from gzarr.array import Array
 from gzarr.copying import hdf5, sources
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route, plan_route
 from gzarr.copying.log import Counts, Log, log_lines, summary
@@ -19,12 +18,13 @@ from gzarr.copying.planning import new_meta
 from gzarr.copying.progress import Progress
 from gzarr.copying.sources import Source, check_name, regular_grid
 from gzarr.copying.transfer import check_apart, write_array
-from gzarr.creation import make_room
 from gzarr.errors import CopyError, GzarrError, ReadOnlyError
-from gzarr.group import Group
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.create import make_room
+from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.node import lies_within
+from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.keys import join_path, normalize_path
-from gzarr.node import lies_within
-from gzarr.resizing import objects_stored
 from gzarr.storage.base import Store
 
 IfExists = Literal["raise", "replace", "skip", "skip_initialized"]

@@ -8,6 +8,7 @@ from typing import Any
 
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Fields
+from gzarr.hierarchy.threads import offload
 from gzarr.indexing.selection import (
     Box,
     Selection,
@@ -19,7 +20,6 @@ from gzarr.indexing.selection import (
     normalize_vindex,
     split_fields,
 )
-from gzarr.offload import offload
 
 
 class Indexed(ABC):

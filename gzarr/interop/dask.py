@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from gzarr import api
-from gzarr.array import Array
 from gzarr.errors import MissingExtraError, SelectionError, StoreError
+from gzarr.hierarchy.array import Array
 from gzarr.storage.wrappers import type_name
 
 try:

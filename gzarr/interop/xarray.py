@@ -20,10 +20,10 @@ from typing import Any, Literal
 import numpy as np
 
 from gzarr import api
-from gzarr.array import Array
 from gzarr.errors import MetadataError, MissingExtraError
-from gzarr.group import Group
-from gzarr.offload import offload
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.threads import offload
 
 try:
     import xarray as xr

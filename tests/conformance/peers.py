@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 
 import gzarr
-from gzarr.creation import array_meta
+from gzarr.hierarchy.create import array_meta
+from gzarr.hierarchy.options import ArrayOptions
 from gzarr.indexing.grid import is_regular
 from gzarr.metadata.documents import documents
-from gzarr.options import ArrayOptions
 from tests.conformance.cases import Case
 from tests.conformance.samples import VARIABLE, Dtype, as_dtype
 

@@ -15,8 +15,8 @@ from gzarr.copying.planning import new_meta
 from gzarr.copying.regions import cut
 from gzarr.copying.sources import from_array, regular_grid
 from gzarr.errors import CopyError, MetadataError, ReadOnlyError
+from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.grid import VaryingAxis
-from gzarr.resizing import objects_stored
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, read_only
 
 DTYPES = ["?", "i1", "<i4", ">u2", "<f4", ">f8", "<c8", "S3", "<U2", "M8[s]", "str"]
@@ -106,7 +106,7 @@ def test_a_copy_holds_the_same_whatever_is_asked(data):
         assert copy.nchunks_initialized == initialized or copy.shards != source.shards
     elif copy.fill_value is not None:
         # As many chunks as writing the values afresh stores.
-        fresh = gzarr.create_array(**gzarr.arrays.like(copy, {}))
+        fresh = gzarr.create_array(**gzarr.hierarchy.new_nodes.like(copy, {}))
         fresh[...] = source[...]
         assert copy.nchunks_initialized == fresh.nchunks_initialized
 

@@ -8,11 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from gzarr import arrays
-from gzarr.access import Portable, moved, portable, reopened
-from gzarr.array import Array
 from gzarr.backend import Backend
-from gzarr.creation import new_group_meta
 from gzarr.display.info import Report, Tree
 from gzarr.display.notebook import Member, group_html
 from gzarr.errors import (
@@ -22,11 +18,15 @@ from gzarr.errors import (
     GroupNotFoundError,
     MetadataError,
 )
+from gzarr.hierarchy import new_nodes
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.create import new_group_meta
+from gzarr.hierarchy.node import Node, lies_within, same_objects
+from gzarr.hierarchy.open_options import Portable, moved, portable, reopened
+from gzarr.hierarchy.threads import offload
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import delete_node, member_names, members, move_node, node_exists, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
-from gzarr.node import Node, lies_within, same_objects
-from gzarr.offload import offload
 from gzarr.storage.base import Store
 from gzarr.storage.wrappers import type_name
 
@@ -280,7 +280,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
             )
         kwargs["zarr_format"] = self.metadata.zarr_format
         kwargs = {"shape": shape, "dtype": dtype, **{k: v for k, v in kwargs.items() if k != "device"}}
-        return arrays.make(self.store, self._member_path(name), self.backend, data=data, **kwargs)
+        return new_nodes.make(self.store, self._member_path(name), self.backend, data=data, **kwargs)
 
     def create_dataset(self, name: str, shape: Any = None, dtype: Any = None, data: Any = None, **kwargs: Any) -> Array:
         """h5py's name for `create_array`."""
@@ -417,7 +417,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
     def _like(self, template: Any, keywords: dict[str, Any]) -> dict[str, Any]:
         """Keywords that make a member like another array, in the format of the group."""
-        return arrays.like(template, {"zarr_format": self.metadata.zarr_format, **keywords})
+        return new_nodes.like(template, {"zarr_format": self.metadata.zarr_format, **keywords})
 
     def _members(self) -> Iterator[tuple[str, NodeMeta]]:
         return members(self.store, self.path, self.metadata.zarr_format)

@@ -11,7 +11,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from gzarr.access import Portable, moved, portable, reopened
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
 from gzarr.chunk_io import engine
@@ -36,6 +35,10 @@ from gzarr.errors import (
     UnknownCodecError,
 )
 from gzarr.hierarchy.accessors import Indexed
+from gzarr.hierarchy.node import Node, same_objects
+from gzarr.hierarchy.open_options import Portable, moved, portable, reopened
+from gzarr.hierarchy.resizing import clear_outside, objects_stored
+from gzarr.hierarchy.values import as_written, checked_out, checked_shape, fields_dtype, laid_out
 from gzarr.indexing.grid import Grid, RegularAxis, is_regular, nchunks
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.plan import box_between, make_plan
@@ -47,11 +50,8 @@ from gzarr.indexing.selection import (
 from gzarr.metadata.documents import document_key, documents, read_node, write_shape
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
-from gzarr.node import Node, same_objects
-from gzarr.resizing import clear_outside, objects_stored
 from gzarr.storage.base import Store
 from gzarr.storage.wrappers import type_name
-from gzarr.values import as_written, checked_out, checked_shape, fields_dtype, laid_out
 
 
 class Array(Node[ArrayMeta], Indexed):

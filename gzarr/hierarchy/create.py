@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from gzarr import storage
-from gzarr.array import Array
 from gzarr.backend import Backend
 from gzarr.codecs.blosc import BloscCodec
 from gzarr.codecs.bytes import BytesCodec
@@ -29,7 +28,11 @@ from gzarr.codecs.zstd import ZstdCodec
 from gzarr.config import config
 from gzarr.dtypes import DataType, cast_fill, default_fill, fill_from_json, fill_to_json, from_v3, parse_dtype, to_v3
 from gzarr.errors import ContainsArrayError, ContainsGroupError, MetadataError
-from gzarr.gpu_layout import lay_out
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.node import lies_within
+from gzarr.hierarchy.options import UNSET, ArrayOptions, as_list, is_default
+from gzarr.hierarchy.presets import lay_out
+from gzarr.hierarchy.values import as_written
 from gzarr.indexing.chunking import parse_grid
 from gzarr.indexing.keys import KeyEncoding, join_path
 from gzarr.indexing.selection import normalize_basic
@@ -38,10 +41,7 @@ from gzarr.metadata.documents import NAMES, delete_node, documents, read_node, w
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.metadata.v2 import chain as v2_chain
 from gzarr.metadata.v2 import is_compressor
-from gzarr.node import lies_within
-from gzarr.options import UNSET, ArrayOptions, as_list, is_default
 from gzarr.storage.base import Store
-from gzarr.values import as_written
 
 
 def new_array(

@@ -1,6 +1,6 @@
 """The functions that make arrays: zeros, ones, full, from data, like another; shared by the top level and by groups.
 
-Each takes the keywords of `gzarr.options.ArrayOptions`, in the style of zarr 2 or of zarr-python 3.
+Each takes the keywords of `gzarr.hierarchy.options.ArrayOptions`, in the style of zarr 2 or of zarr-python 3.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.access import take_access
-from gzarr.array import Array
 from gzarr.backend import Backend
 from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.v2 import to_v2
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
-from gzarr.creation import new_array
 from gzarr.errors import MetadataError
-from gzarr.gpu_layout import CHOSEN, chooses
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.create import new_array
+from gzarr.hierarchy.open_options import take_access
+from gzarr.hierarchy.options import UNSET, ArrayOptions
+from gzarr.hierarchy.presets import CHOSEN, chooses
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
-from gzarr.options import UNSET, ArrayOptions
 from gzarr.storage.base import Store
 
 _OPTIONS = frozenset(f.name for f in fields(ArrayOptions))

@@ -24,8 +24,8 @@ from gzarr.codecs.registry import parse_codec
 from gzarr.devices import gpu_has_dtype
 from gzarr.dtypes import parse_dtype
 from gzarr.errors import MetadataError
+from gzarr.hierarchy.options import ArrayOptions, as_list, is_default
 from gzarr.indexing.chunking import parse_chunks, parse_grid
-from gzarr.options import ArrayOptions, as_list, is_default
 
 #: How an array is read; see `gzarr.advising.access`.
 Access: TypeAlias = Literal["batch", "plane", "volume", "random"]
