@@ -4,7 +4,8 @@
 """
 
 from gzarr import codecs, convert, errors, storage
-from gzarr.api import (
+from gzarr.api.aio import aopen, aopen_array, aopen_group
+from gzarr.api.open import (
     array,
     consolidate_metadata,
     create,
@@ -27,7 +28,7 @@ from gzarr.api import (
     zeros,
     zeros_like,
 )
-from gzarr.asynchronous import aopen, aopen_array, aopen_group
+from gzarr.api.save import load, save, save_array, save_group
 from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.codecs.registry import register_codec
 from gzarr.config import config
@@ -51,7 +52,6 @@ from gzarr.errors import (
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.profiling.report import profile
-from gzarr.saving import load, save, save_array, save_group
 from gzarr.storage import (
     DirectoryStore,
     LocalStore,

@@ -28,7 +28,7 @@ from numcodecs import (
 )
 
 from gzarr import codecs
-from gzarr.api import create_array, open_array
+from gzarr.api.open import create_array, open_array
 from gzarr.errors import MissingExtraError
 
 SHAPE, CHUNKS = (96, 80), (40, 33)

@@ -164,7 +164,7 @@ def test_every_floor_is_named_once() -> None:
 )
 def test_violations_are_found(tmp_path: Path, files: dict[str, str], expected: str) -> None:
     sound = {
-        "__init__.py": "from gzarr.api import open",
+        "__init__.py": "from gzarr.api.open import open",
         "api.py": "import gzarr.devices\ndef open():\n    return zarr_format == 2",
         "devices.py": "def backend_for():\n    import gzarr.gpu.backend",
         "gpu/backend.py": "import cupy",

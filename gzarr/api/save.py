@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.api import create_array, open, open_group
+from gzarr.api.locating import close_if_ours, opened_at, with_options
+from gzarr.api.open import create_array, open, open_group
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import array_meta
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.options import ArrayOptions
 from gzarr.indexing.keys import join_path, normalize_path
-from gzarr.locating import close_if_ours, opened_at, with_options
 
 
 def save(store: Any, *args: Any, path: str | None = None, **kwargs: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gzarr.api.locating import located, opened_at, with_options
 from gzarr.backend import Backend
 from gzarr.devices import DEVICE_OPTIONS, take_backend
 from gzarr.display.info import Tree
@@ -23,7 +24,6 @@ from gzarr.hierarchy.open_options import NAMES as ACCESS
 from gzarr.hierarchy.open_options import Access, take_access
 from gzarr.hierarchy.options import UNSET
 from gzarr.indexing.keys import join_path, normalize_path
-from gzarr.locating import located, opened_at, with_options
 from gzarr.metadata.catalog import may_be_consolidated, open_consolidated_node, require_consolidated
 from gzarr.metadata.consolidated import DEFAULT_KEY, consolidate
 from gzarr.metadata.documents import read_node
