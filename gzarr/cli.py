@@ -11,7 +11,7 @@ from pathlib import Path
 import gzarr
 from gzarr.advising import commands as advising
 from gzarr.convert import commands as convert
-from gzarr.cpu.native import status as loop_status
+from gzarr.cpu.compiled.library import status as loop_status
 from gzarr.errors import GzarrError
 
 

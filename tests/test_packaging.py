@@ -17,7 +17,7 @@ import pytest
 
 import gzarr
 from gzarr.config import config
-from gzarr.cpu import native
+from gzarr.cpu.compiled import library
 from tests.building import build, copy_sources
 
 ROOT = Path(__file__).parents[1]
@@ -86,8 +86,8 @@ HAS_COMPILER = shutil.which(os.environ.get("CC") or "cc") is not None
 def test_where_there_is_a_compiler_the_loop_is_there_and_knows_its_decoders() -> None:
     """Else its tests would all be skipped, and nobody would see that it is never used."""
     with config.set({"cpu.native": True}):
-        assert native.status() == "on"
-        numbers = {name: native.codec_number(name, checksum=True) for name in native._CODECS}
+        assert library.status() == "on"
+        numbers = {name: library.codec_number(name, checksum=True) for name in library._CODECS}
     assert None not in numbers.values(), numbers
 
 

@@ -13,7 +13,7 @@ import pytest
 from numcodecs import Blosc
 
 import gzarr
-from gzarr.cpu import native
+from gzarr.cpu.compiled import library
 from gzarr.gpu.hostbuild import find_compiler
 from gzarr.profiling import recorder, report
 from gzarr.profiling.recorder import Row, Stage
@@ -240,7 +240,7 @@ def test_rows_are_limited_and_sums_are_not(monkeypatch) -> None:
     assert str(p).splitlines()[-1].endswith(f"the first 5 of {p.n_rows} stretches")
 
 
-@pytest.mark.skipif(native.status() != "on", reason="the compiled loop is not there")
+@pytest.mark.skipif(library.status() != "on", reason="the compiled loop is not there")
 @pytest.mark.parametrize("how", ["files", "shards", "points", "left"])
 def test_the_compiled_loop_counts_what_it_does(how, tmp_path) -> None:
     data = np.random.default_rng(1).integers(1, 1000, (70, 64)).astype("i4")

@@ -17,10 +17,10 @@ class Gzarr(Driver):
 
     def __init__(self) -> None:
         import gzarr
-        from gzarr.cpu import native
+        from gzarr.cpu.compiled import library
 
         self.lib = gzarr
-        self.version = f"{gzarr.__version__} (compiled loop: {native.status()})"
+        self.version = f"{gzarr.__version__} (compiled loop: {library.status()})"
 
     def open(self, path: Path) -> Any:
         return self.lib.open_array(path, mode="r", device="cpu")

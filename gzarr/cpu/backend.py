@@ -22,10 +22,10 @@ from gzarr.backend import Array, Chain, Fields, Placement, T, Work
 from gzarr.codecs.registry import registered_factory
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.config import config
-from gzarr.cpu import direct
-from gzarr.cpu.bulk import Bulk, make_bulk
-from gzarr.cpu.bulk_write import BulkWrite, make_bulk_write
+from gzarr.cpu import decode_into
 from gzarr.cpu.codecs import TABLE
+from gzarr.cpu.compiled.read import Bulk, make_bulk
+from gzarr.cpu.compiled.write import BulkWrite, make_bulk_write
 from gzarr.cpu.loading import load_host, load_windows
 from gzarr.cpu.sharding import codecs_for
 from gzarr.errors import CodecError
@@ -70,7 +70,7 @@ class CpuBackend:
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
         """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""
         codecs = codecs_for(steps)
-        found = direct.make_direct(steps, codecs)
+        found = decode_into.make_direct(steps, codecs)
         many = ", many local chunks at once in compiled code" if found is not None and found.number is not None else ""
         placement = tuple(Placement(step.spec.name, "host", f"the array is on the CPU{many}") for step in steps)
         return Chain(chunk, codecs, placement, direct=found)
@@ -108,7 +108,7 @@ class CpuBackend:
             with np.errstate(all="ignore"):  # a NaN that becomes an integer, as in the chunks that are there
                 fill = np.asarray(fill).astype(out.dtype)[()]
         if chain.direct is not None:
-            direct.place(chain.direct, buffers, parts, out, fields, fill)
+            decode_into.place(chain.direct, buffers, parts, out, fields, fill)
             return
         for index, (buffer, part) in enumerate(zip(buffers, parts, strict=True)):
             if buffer is None:

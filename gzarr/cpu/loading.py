@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from gzarr.cpu.codecs.blosc_blocks import Read
-from gzarr.cpu.codecs.lift import fail
-from gzarr.cpu.direct import Direct
+from gzarr.cpu.codecs.per_chunk import fail
+from gzarr.cpu.decode_into import Direct
 from gzarr.cpu.window import Touched, Window, touched
 from gzarr.errors import CodecError, StoreError
 from gzarr.indexing.plan import Part

@@ -16,7 +16,7 @@ from gzarr.codecs.chain import prepare
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, Step
 from gzarr.cpu.codecs import factory_for
-from gzarr.cpu.codecs.lift import lift_both
+from gzarr.cpu.codecs.per_chunk import lift_both
 from gzarr.errors import MetadataError
 from gzarr.layout.shard import assemble, decode_index, entry, slice_entry, split_index
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from gzarr.config import config
-from gzarr.cpu import native
+from gzarr.cpu.compiled import library
 from tests.cpu.looping import Watched, build_sanitized
 
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     watched = Watched()
-    monkeypatch.setattr(native, "loop", lambda: watched if config.get("cpu.native") else None)
+    monkeypatch.setattr(library, "loop", lambda: watched if config.get("cpu.native") else None)
     return watched
 
 

@@ -24,7 +24,7 @@ from gzarr.codecs import (
     TransposeCodec,
     ZstdCodec,
 )
-from gzarr.cpu import direct, window
+from gzarr.cpu import decode_into, window
 from gzarr.cpu.codecs.blosc_blocks import HEADER, cut_frame, read_table
 from gzarr.errors import ChunkError
 from gzarr.storage import CountingStore, LocalStore, MemoryStore
@@ -54,8 +54,8 @@ CHAINS: dict[str, list[Any]] = {
 @pytest.fixture(autouse=True, scope="module")
 def small_chunks_count_as_large() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(direct, "MIN_NBYTES", 1)
-        patch.setattr(direct, "MIN_SCRATCH_NBYTES", 1)
+        patch.setattr(decode_into, "MIN_NBYTES", 1)
+        patch.setattr(decode_into, "MIN_SCRATCH_NBYTES", 1)
         patch.setattr(window, "NBYTES_PER_POINT", 1)
         yield
 
@@ -255,7 +255,7 @@ def test_masked_arrays_are_unmasked_where_they_are_read_into() -> None:
 
 def test_a_read_in_the_midst_of_another_does_not_touch_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     array, model = stored_in_compressed_rows()
-    piece_of = direct._piece
+    piece_of = decode_into._piece
     inner: list[np.ndarray] = []
 
     def interrupted(*args: Any) -> Any:
@@ -265,7 +265,7 @@ def test_a_read_in_the_midst_of_another_does_not_touch_its_memory(monkeypatch: p
             inner[0] = array[3, ::2]
         return piece
 
-    monkeypatch.setattr(direct, "_piece", interrupted)
+    monkeypatch.setattr(decode_into, "_piece", interrupted)
     same(array[0, ::2], model[0, ::2])
     same(inner[0], model[3, ::2])
 

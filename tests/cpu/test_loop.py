@@ -35,7 +35,8 @@ from gzarr.codecs import (
     ZstdCodec,
 )
 from gzarr.config import config
-from gzarr.cpu import bulk, native
+from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled import read as bulk
 from gzarr.errors import GzarrError
 from gzarr.storage import LocalStore, MemoryStore, Request, SplitStore
 from gzarr.storage.base import Buffer
@@ -55,7 +56,7 @@ from tests.cpu.looping import (
 )
 from tests.properties.cases import as_array, basic_keys, coordinate_keys, orthogonal_index, orthogonal_keys, same
 
-pytestmark = pytest.mark.skipif(native.loop() is None, reason=f"the compiled loop is {native.status()}")
+pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
 #: And some that it leaves alone.
 OTHERS: dict[str, list[Any]] = {
@@ -460,37 +461,37 @@ def test_many_threads_and_a_fork(tmp_path: Path) -> None:
 
 
 def test_a_reason_is_given_where_there_is_no_loop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert native.status() == "on"
+    assert library.status() == "on"
     with config.set({"cpu.native": False}):
-        assert native.status() == "off: the setting cpu.native says so"
-        assert native.loop() is None
+        assert library.status() == "off: the setting cpu.native says so"
+        assert library.loop() is None
     monkeypatch.setitem(sys.modules, "gzarr.cpu._loop", None)
-    native._loaded.cache_clear()
+    library._loaded.cache_clear()
     try:
-        assert "not built" in native.status()
+        assert "not built" in library.status()
         array, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
         same(array[...], model)
         # One that an earlier version was built with.
         monkeypatch.setitem(sys.modules, "gzarr.cpu._loop", SimpleNamespace(do=None, bind=None))
-        native._loaded.cache_clear()
-        assert "another version" in native.status()
-        assert native.loop() is None
+        library._loaded.cache_clear()
+        assert "another version" in library.status()
+        assert library.loop() is None
     finally:
         monkeypatch.undo()
-        native._loaded.cache_clear()
-    assert native.status() == "on"
+        library._loaded.cache_clear()
+    assert library.status() == "on"
 
 
 def test_decoders_that_are_not_exported_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    module, addresses = native._loaded()
+    module, addresses = library._loaded()
     some = {**addresses, "crc32c_value": 0, "ZSTD_createDCtx": 0}
-    monkeypatch.setattr(native, "_loaded", lambda: (module, some))
-    assert native.codec_number("blosc", checksum=False) is not None
-    assert native.codec_number("blosc", checksum=True) is None
-    assert native.codec_number("zstd", checksum=False) is None
-    assert native.codec_number("gzip", checksum=False) is None
-    assert native._address("gzarr.errors", "ZSTD_createDCtx") == 0
-    assert native._address("gzarr.no_such_module", "ZSTD_createDCtx") == 0
+    monkeypatch.setattr(library, "_loaded", lambda: (module, some))
+    assert library.codec_number("blosc", checksum=False) is not None
+    assert library.codec_number("blosc", checksum=True) is None
+    assert library.codec_number("zstd", checksum=False) is None
+    assert library.codec_number("gzip", checksum=False) is None
+    assert library._address("gzarr.errors", "ZSTD_createDCtx") == 0
+    assert library._address("gzarr.no_such_module", "ZSTD_createDCtx") == 0
 
 
 @settings(max_examples=100)
@@ -507,7 +508,7 @@ def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) 
             return 0, 0, 0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "loop", Recorder)
+        patch.setattr(library, "loop", Recorder)
         if data.draw(st.booleans()):
             array.get_orthogonal_selection(([3, 5, 4, 69], slice(None), slice(None)), out=out[:4])
         else:
@@ -521,7 +522,7 @@ def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) 
         args[position] = None if args[position] is None else lying
     args[9] = data.draw(st.one_of(st.just(args[9]), st.integers(-5, 100)))
     try:
-        n_left, _, _ = native._loaded()[0].read(*args)
+        n_left, _, _ = library._loaded()[0].read(*args)
     except ValueError:
         return
     assert n_left == sum(args[-1])

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 import gzarr
 from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, ShardingCodec, TransposeCodec
 from gzarr.config import config
-from gzarr.cpu import native
 from gzarr.cpu.codecs.blosc_blocks import HEADER
+from gzarr.cpu.compiled import library
 from gzarr.errors import GzarrError
 from gzarr.storage import LocalStore
 from tests.cpu.looping import Watched, check_under_sanitizers, made_to_lie
 from tests.properties.cases import as_array, basic_keys, orthogonal_index, orthogonal_keys, same
 
-pytestmark = pytest.mark.skipif(native.loop() is None, reason=f"the compiled loop is {native.status()}")
+pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
 #: Chunks of 260 kB and more, with edges on every axis.
 SHAPE, CHUNK = (270, 230, 8), (130, 200, 5)
@@ -303,7 +303,7 @@ def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) 
 
     out = np.zeros((90, 230, 8), array.dtype)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "loop", Recorder)
+        patch.setattr(library, "loop", Recorder)
         if data.draw(st.booleans()):
             array.get_orthogonal_selection(([3, 5, 4, 269], slice(None), slice(None)), out=out[:4])
         else:
@@ -315,7 +315,7 @@ def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) 
         args[position] = made_to_lie(data, args[position] or b"", is_job=position == 0)
     args[9] = data.draw(st.one_of(st.just(args[9]), st.integers(-5, 100)))
     try:
-        n_left, _, _ = native._loaded()[0].read(*args)
+        n_left, _, _ = library._loaded()[0].read(*args)
     except ValueError:
         return
     assert n_left == sum(args[-1])

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gzarr.cpu import native
+from gzarr.cpu.compiled import library
 from tests.cpu.looping import ROOT
 
 pytestmark = [
-    pytest.mark.skipif(native.loop() is None, reason=f"the compiled loop is {native.status()}"),
+    pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}"),
     pytest.mark.skipif(sys.platform != "linux", reason="preloads a library before the C library"),
 ]
 

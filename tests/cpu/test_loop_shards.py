@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 import gzarr
 from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
 from gzarr.config import config
-from gzarr.cpu import bulk_write, native
+from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled import write as bulk_write
 from tests.cpu.looping import Watched, check_under_sanitizers
 from tests.properties.cases import same
 
-pytestmark = pytest.mark.skipif(native.loop() is None, reason=f"the compiled loop is {native.status()}")
+pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
 #: Two shards of 12 chunks along the first axis, of which the second reaches over the edge; two along the other.
 SHAPE, SHARD, CHUNK = (47, 37), (24, 24), (8, 6)

@@ -18,14 +18,15 @@ from hypothesis import strategies as st
 import gzarr
 from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
 from gzarr.config import config
-from gzarr.cpu import bulk_write, native, tables
+from gzarr.cpu.compiled import library, tables
+from gzarr.cpu.compiled import write as bulk_write
 from gzarr.errors import StoreError
 from gzarr.storage import LocalStore, MemoryStore
 from gzarr.storage.base import Buffer
 from tests.cpu.looping import CHAINS, CHUNK, DTYPES, SHAPE, Watched, check_under_sanitizers, made_to_lie, stored, values
 from tests.properties.cases import basic_keys, orthogonal_index, orthogonal_keys, same
 
-pytestmark = pytest.mark.skipif(native.loop() is None, reason=f"the compiled loop is {native.status()}")
+pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
 #: Shards whose index is transposed are put together by the usual path.
 WRITTEN = [name for name in CHAINS if name != "transposed shards"]
@@ -179,7 +180,7 @@ def test_lists_of_everything_cover_chunks(codec: Any, shards: bool, tmp_path: Pa
 def test_no_more_memory_is_taken_for_tiny_chunks_than_they_may_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes, module = list[int](), native._loaded()[0]
+    sizes, module = list[int](), library._loaded()[0]
 
     class Looking:
         def write(self, *args: Any) -> Any:
@@ -188,7 +189,7 @@ def test_no_more_memory_is_taken_for_tiny_chunks_than_they_may_need(
 
     array = gzarr.create_array(tmp_path, shape=50_000, chunks=1, shards=50_000, dtype="i4", compressors=None)
     with monkeypatch.context() as patch:
-        patch.setattr(native, "loop", Looking)
+        patch.setattr(library, "loop", Looking)
         array[...] = np.arange(50_000, dtype="i4")
     assert max(sizes) < 50_000 * 200
     same(array[...], np.arange(50_000, dtype="i4"))
@@ -400,7 +401,7 @@ class Synchronizer:
 def test_objects_are_locked_while_the_loop_writes_them(
     shards: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    notes, seen, module = Synchronizer(), list[int](), native._loaded()[0]
+    notes, seen, module = Synchronizer(), list[int](), library._loaded()[0]
 
     class Looking:
         def write(self, *args: Any) -> Any:
@@ -409,7 +410,7 @@ def test_objects_are_locked_while_the_loop_writes_them(
 
     gzarr.create_array(tmp_path, shape=SHAPE, chunks=CHUNK, shards=shards, dtype="i4")
     array = gzarr.open_array(tmp_path, mode="r+", synchronizer=notes)
-    monkeypatch.setattr(native, "loop", Looking)
+    monkeypatch.setattr(library, "loop", Looking)
     with config.set({"threading.max_workers": 1}):
         array[...] = 5
     assert seen
@@ -429,7 +430,7 @@ def test_a_file_that_was_replaced_has_another_version(tmp_path: Path, watched: W
 
 def test_a_file_has_its_version_before_it_can_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a cache takes it for an older file, which had the same inode and times."""
-    seen, module = list[object](), native._loaded()[0]
+    seen, module = list[object](), library._loaded()[0]
     array = gzarr.create_array(tmp_path, shape=4, chunks=1, dtype="i4", compressors=None)
 
     class Looking:
@@ -438,7 +439,7 @@ def test_a_file_has_its_version_before_it_can_be_seen(tmp_path: Path, monkeypatc
             seen.append(array.store.generation("c/0"))
             return found
 
-    monkeypatch.setattr(native, "loop", Looking)
+    monkeypatch.setattr(library, "loop", Looking)
     with config.set({"threading.max_workers": 1}):
         array[...] = 5
     assert seen[0] == array.store.generation("c/0") != None  # noqa: E711 - both
@@ -539,7 +540,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, np.ndarra
             array = gzarr.create_array(folder, shape=SHAPE, chunks=CHUNK, dtype="<i4", codecs=codecs)
             model = values("<i4")
             array[...] = model
-            patch.setattr(native, "loop", Recorder)
+            patch.setattr(library, "loop", Recorder)
             array[...] = model
             found.append((calls[0], model))
             calls.clear()
@@ -569,7 +570,7 @@ def test_tables_of_writes_that_lie_are_refused_or_left(
     args[18] = data.draw(st.one_of(st.just(args[18]), st.integers(-5, 100)))
     args[19] = data.draw(st.one_of(st.just(args[19]), st.integers(-5, 100)))
     try:
-        n_left, *_ = native._loaded()[0].write(*args)
+        n_left, *_ = library._loaded()[0].write(*args)
     except ValueError:
         return
     assert n_left == args[10].count(1)

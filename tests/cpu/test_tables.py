@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gzarr.cpu.tables import Boxes, Piece, spread
+from gzarr.cpu.compiled.tables import Boxes, Piece, spread
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.plan import BoxPlan, make_plan
 from gzarr.indexing.selection import normalize_basic

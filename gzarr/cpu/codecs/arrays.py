@@ -9,7 +9,7 @@ import numpy as np
 
 from gzarr.codecs.scale_offset import scale, unscale
 from gzarr.codecs.spec import ArrayRepr, Codec, Step
-from gzarr.cpu.codecs.lift import Bytes, lift_both, wrong_size
+from gzarr.cpu.codecs.per_chunk import Bytes, lift_both, wrong_size
 from gzarr.errors import CodecError
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.cpu.codecs.lift import Bytes, wrong_size
+from gzarr.cpu.codecs.per_chunk import Bytes, wrong_size
 
 #: Reads so many bytes from an offset of the frame on.
 Read = Callable[[int, int], Bytes]

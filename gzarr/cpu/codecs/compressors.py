@@ -21,7 +21,7 @@ from gzarr.codecs.blosc import SHUFFLES
 from gzarr.codecs.spec import Codec, Step
 from gzarr.cpu.codecs.frames import content_size_or_none, decode_frames
 from gzarr.cpu.codecs.inflate import GZIP, ZLIB, decompressor
-from gzarr.cpu.codecs.lift import Bytes, Decoder, Function, lift_both, wrong_size
+from gzarr.cpu.codecs.per_chunk import Bytes, Decoder, Function, lift_both, wrong_size
 from gzarr.errors import CodecError
 
 #: blosc has one byte for the element size and takes larger ones as 1 (BLOSC_MAX_TYPESIZE).

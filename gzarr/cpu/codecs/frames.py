@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numcodecs.zstd import decompress
 
-from gzarr.cpu.codecs.lift import Bytes, wrong_size
+from gzarr.cpu.codecs.per_chunk import Bytes, wrong_size
 
 MAGIC = 0xFD2FB528
 #: Sixteen magic numbers from here on start frames that are to be skipped.

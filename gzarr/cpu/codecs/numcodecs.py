@@ -23,8 +23,8 @@ from gzarr.cpu.codecs.compressors import (
     zlib_decoder,
     zstd_decoder,
 )
-from gzarr.cpu.codecs.lift import Bytes, Function, as_bytes, lift_both, reinterpret, wrong_size
 from gzarr.cpu.codecs.objects import as_objects, json_decoder, msgpack_decoder, vlen_decoder
+from gzarr.cpu.codecs.per_chunk import Bytes, Function, as_bytes, lift_both, reinterpret, wrong_size
 from gzarr.errors import CodecError
 
 Array = np.ndarray[Any, np.dtype[Any]]

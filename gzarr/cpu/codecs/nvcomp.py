@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from gzarr.codecs.spec import Codec, Step
 from gzarr.cpu.codecs.compressors import lz4_decoder, zstd_decoder
-from gzarr.cpu.codecs.lift import Bytes, lift_both, wrong_size
+from gzarr.cpu.codecs.per_chunk import Bytes, lift_both, wrong_size
 from gzarr.errors import MissingExtraError
 
 #: Decodes a stream to a size: (stream, size) -> bytes. It may give more or less, which the caller notices.

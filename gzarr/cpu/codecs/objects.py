@@ -12,7 +12,7 @@ from numcodecs.vlen import VLenBytes, VLenUTF8
 
 from gzarr.codecs.spec import ArrayRepr, Codec, Step
 from gzarr.cpu.codecs.arrays import array_repr
-from gzarr.cpu.codecs.lift import Bytes, Function, lift_both, reinterpret
+from gzarr.cpu.codecs.per_chunk import Bytes, Function, lift_both, reinterpret
 from gzarr.errors import CodecError
 
 Array = np.ndarray[Any, np.dtype[Any]]

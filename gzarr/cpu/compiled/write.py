@@ -1,6 +1,6 @@
 """Writes many chunks by the compiled loop (`loop/write.c`), which gathers, encodes and stores them.
 
-Theory of operation. As in `gzarr.cpu.bulk` a plan is cut into pieces. Of chunks that are files the loop replaces the
+Theory of operation. As in `gzarr.cpu.compiled.read` a plan is cut into pieces. Of chunks that are files the loop replaces the
 files itself; shards it puts together in memory, and the store takes them. Where the values do not cover a chunk they
 are laid over its old contents; of a shard the store gives the old bytes, and what is not written of it is copied as it
 is. What the loop leaves goes the usual way, a shard whole. The bytes it stores are those of the usual path.
@@ -20,10 +20,10 @@ import numpy as np
 
 from gzarr.backend import Chain, Work
 from gzarr.codecs.spec import fill_of
-from gzarr.cpu import native
-from gzarr.cpu.bulk import MAX_NBYTES, PIECE_NBYTES, PIECES_PER_THREAD, Left, fixed_of, make_job, swapped
-from gzarr.cpu.direct import PLAIN_ARRAYS, Direct, lent_scratch
-from gzarr.cpu.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, make_window
+from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.read import MAX_NBYTES, PIECE_NBYTES, PIECES_PER_THREAD, Left, fixed_of, make_job, swapped
+from gzarr.cpu.compiled.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, make_window
+from gzarr.cpu.decode_into import PLAIN_ARRAYS, Direct, lent_scratch
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import RegularAxis, chunk_shape
 from gzarr.indexing.plan import BoxPlan, Plan
@@ -92,7 +92,7 @@ class BulkWrite(NamedTuple):
 
     def write(self, piece: Piece, keys: Sequence[str]) -> Left:
         """Write a piece, all but the parts that are returned. keys: its objects. Raises: StoreError."""
-        loop = native.loop()
+        loop = library.loop()
         if loop is None:  # switched off meanwhile
             return self._left(piece, range(piece.n))
         if piece.shard is None or not isinstance(self.layout, Sharded):
@@ -187,7 +187,7 @@ def make_bulk_write(
     """
     direct: Direct | None = chain.direct
     names: Names | None = getattr(layout, "names", None)
-    if direct is None or direct.number is None or names is None or native.loop() is None:
+    if direct is None or direct.number is None or names is None or library.loop() is None:
         return None
     target = store.local_target(names.path)
     if target is None or "\0" in target.prefix or not isinstance(plan, BoxPlan):

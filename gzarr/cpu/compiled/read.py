@@ -19,10 +19,10 @@ import numpy as np
 
 from gzarr.backend import Array, Chain, Work
 from gzarr.codecs.spec import fill_of
-from gzarr.cpu import native
-from gzarr.cpu.direct import PLAIN_ARRAYS, Direct, lent_scratch
-from gzarr.cpu.encoders import Encoder, make_encoder
-from gzarr.cpu.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, Rows, Tables, make_window
+from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.encoders import Encoder, make_encoder
+from gzarr.cpu.compiled.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, Rows, Tables, make_window
+from gzarr.cpu.decode_into import PLAIN_ARRAYS, Direct, lent_scratch
 from gzarr.errors import CodecError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import BoxPlan, Part, PointPlan
@@ -150,7 +150,7 @@ class Bulk(NamedTuple):
         index: of the shard, nothing (bytes) if it is missing; None for chunks that are files.
         Returns: numbers of the parts that it has left.
         """
-        loop = native.loop()
+        loop = library.loop()
         if loop is None:  # switched off meanwhile
             return range(piece.n)
         entries = index.entries if isinstance(index, ShardIndex) else index
@@ -186,7 +186,7 @@ def make_bulk(
         return None
     large = direct.cut is not None
     least = MIN_NCHUNKS_OF_SHARD if isinstance(layout, Sharded) and not large else MIN_NCHUNKS
-    if plan.nparts < least or native.loop() is None:
+    if plan.nparts < least or library.loop() is None:
         return None
     swap = swapped(direct.dtype, chain.chunk.dtype)
     names, prefix = _files(store, layout)

@@ -13,7 +13,7 @@ from gzarr.codecs.blosc import AUTO_SHUFFLE, BloscCodec
 from gzarr.codecs.spec import Step
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.cpu.codecs.compressors import MAX_TYPESIZE
-from gzarr.cpu.native import codec_number
+from gzarr.cpu.compiled.library import codec_number
 
 #: Bytes of the loop's field for the name of Blosc's compressor (MAX_CNAME), one of them the end.
 _CNAME_NBYTES = 16

@@ -20,8 +20,8 @@ from gzarr.codecs.spec import ArrayRepr, Codec, Step
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.cpu.codecs.arrays import USER_DEFINED
 from gzarr.cpu.codecs.compressors import blosc_decoder, lz4_decoder, zstd_decoder
-from gzarr.cpu.codecs.lift import Decoder, fail, wrong_size
-from gzarr.cpu.native import codec_number
+from gzarr.cpu.codecs.per_chunk import Decoder, fail, wrong_size
+from gzarr.cpu.compiled.library import codec_number
 from gzarr.cpu.window import MIN_NBYTES, Cut, Window, cut_blosc, cut_plain
 from gzarr.errors import MissingExtraError
 from gzarr.indexing.plan import Part
