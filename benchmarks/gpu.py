@@ -36,8 +36,8 @@ from benchmarks.gpu_peers import Peer, find_peers
 from benchmarks.gpu_stages import in_memory, staged
 from benchmarks.on_gpu import describe_machine, open_gpu, write_json
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.choice import find_missing_kvikio
-from gzarr.gpu.crossover import NEVER
+from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.reading.select import find_missing_kvikio
 
 #: No contender is asked for what would take it longer than this, by what it took for less.
 CONTENDER_S = 6.0
@@ -58,7 +58,7 @@ class Device:
         if self.gpu is not None:
             self.device, self.xp = self.gpu.device, self.gpu.cupy
         else:
-            from gzarr.gpu.emulated import EmulatedDevice
+            from gzarr.gpu.device.emulated import EmulatedDevice
 
             self.device = EmulatedDevice()
 
@@ -95,7 +95,7 @@ def main() -> None:
 
 
 def _best_device() -> str:
-    from gzarr.gpu.probe import find_missing
+    from gzarr.gpu.detection.detect import find_missing
 
     missing = find_missing()
     if missing is None:

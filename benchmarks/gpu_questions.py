@@ -39,8 +39,8 @@ from benchmarks.on_gpu import (
     wall_seconds,
     write_json,
 )
-from gzarr.gpu.lanes import Lanes
-from gzarr.gpu.probe import find_missing
+from gzarr.gpu.detection.detect import find_missing
+from gzarr.gpu.device.lanes import Lanes
 
 Question = Callable[[Gpu], Any]
 #: Bytes of the copies; streams of a call; rows and columns of the array that is placed.
@@ -151,7 +151,7 @@ def machine(gpu: Gpu) -> Any:
 
 
 def temp_sizes(gpu: Gpu) -> Any:
-    """Scratch: the library on a device, beside the formula of gzarr.gpu.nvcomp_tables."""
+    """Scratch: the library on a device, beside the formula of gzarr.gpu.device.nvcomp_tables."""
     rows = []
     for codec in gpu.nvcomp.CODECS:
         for n, each in ((1, 1), (1, 1 << 20), (1000, 4096), (1000, 1 << 16), (100, 3_000_000), (7, 100_001)):
@@ -411,7 +411,7 @@ def place_box_variants(gpu: Gpu) -> Any:
     import gzarr
     from benchmarks.gpu_stages import one_wave_at_a_time
     from gzarr.gpu.backend import GpuBackend
-    from gzarr.gpu.crossover import NEVER
+    from gzarr.gpu.detection.thresholds import NEVER
     from gzarr.gpu.kernels import KERNELS, source
 
     cupy, found = gpu.cupy, {}

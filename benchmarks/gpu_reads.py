@@ -18,9 +18,9 @@ from benchmarks.gpu_stages import waves_at_once
 from benchmarks.on_gpu import Gpu, wall_seconds
 from gzarr.codecs import BloscCodec, NumcodecsCodec
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.choice import choose_reader, find_missing_kvikio, gds_is_active
-from gzarr.gpu.crossover import NEVER, Crossover, crossover_for
-from gzarr.gpu.measured import SMALL_READS, SMALL_WRITES
+from gzarr.gpu.detection.measured import SMALL_READS, SMALL_WRITES
+from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
+from gzarr.gpu.reading.select import choose_reader, find_missing_kvikio, gds_is_active
 
 #: Everything is decoded on the host.
 ALWAYS = Crossover(nchunks=1 << 40, nbytes=1 << 60)

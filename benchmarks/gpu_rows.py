@@ -17,7 +17,7 @@ from benchmarks.gpu_cases import CODECS, STREAM_NBYTES, Case, Selection, Streams
 from benchmarks.gpu_stages import staged
 from benchmarks.on_gpu import device_seconds, summary, wall_seconds, wall_times
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.crossover import NEVER
+from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.storage import MemoryStore
 
 #: Seconds for the rounds of one row, after the first.

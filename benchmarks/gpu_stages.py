@@ -18,9 +18,9 @@ import numpy as np
 
 import gzarr
 from benchmarks.on_gpu import Gpu, device_seconds
-from gzarr.gpu import lanes
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.crossover import NEVER
+from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.device import lanes
 from gzarr.storage import MemoryStore
 
 ROUNDS = 3

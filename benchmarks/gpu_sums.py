@@ -12,9 +12,9 @@ from numcodecs import Zstd
 
 from benchmarks.on_gpu import Gpu, compressed, decoded, device_seconds
 from gzarr.cpu.codecs.nvcomp import gdeflate_encode, installed_decoders
-from gzarr.gpu import checksums
-from gzarr.gpu.batch import Wave
-from gzarr.gpu.lanes import Lane
+from gzarr.gpu.codecs import checksums
+from gzarr.gpu.codecs.batch import Wave
+from gzarr.gpu.device.lanes import Lane
 
 #: Bytes that are summed, of ranges of these sizes.
 SUM_NBYTES, RANGES = 1 << 28, (1 << 12, 1 << 16, 1 << 20)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.on_gpu import ROOT, write_json
-from gzarr.gpu.measured import READERS, SMALL_READS, SMALL_WRITES
+from gzarr.gpu.detection.measured import READERS, SMALL_READS, SMALL_WRITES
 
 #: Where neither side is faster by more than this, it does not matter.
 SAME = 0.03

@@ -41,15 +41,15 @@ class Batch(NamedTuple):
 
 def open_gpu() -> Gpu:
     """The first CUDA device. Raises: RuntimeError saying what is missing."""
-    from gzarr.gpu.probe import find_missing
+    from gzarr.gpu.detection.detect import find_missing
 
     missing = find_missing()
     if missing is not None:
         raise RuntimeError(f"no usable GPU: {missing}")
     import cupy
 
-    from gzarr.gpu import nvcomp
-    from gzarr.gpu.cuda import CudaDevice
+    from gzarr.gpu.device import nvcomp
+    from gzarr.gpu.device.cuda import CudaDevice
 
     return Gpu(CudaDevice(), cupy, nvcomp)
 

@@ -41,7 +41,7 @@ def backend_for(
     """The backend of a device.
 
     device: "cpu"; "cuda" or "cuda:N"; "auto", the first CUDA device if it can be used and has given the CPU's answers
-        in a self-check (`gzarr.gpu.trust`; once for a GPU and its software, some seconds), else the CPU, with one
+        in a self-check (`gzarr.gpu.detection.verify`; once for a GPU and its software, some seconds), else the CPU, with one
         warning if the check failed; "emulated", the GPU backend on host memory, slow, for tests without a GPU; None
         for the setting ``device`` (environment ``GZARR_DEVICE``), which is "auto" unless changed; a backend is taken
         as it is, without options.
@@ -95,7 +95,7 @@ def backend_or_auto(device: str, options: Mapping[str, Any]) -> Backend:
 
 def gpu_has_dtype(dtype: np.dtype[Any]) -> bool:
     """Whether arrays on a GPU can have a dtype, byte order aside. Needs no GPU."""
-    from gzarr.gpu.dtypes import has_dtype
+    from gzarr.gpu.codecs.dtypes import has_dtype
 
     return has_dtype(dtype)
 
@@ -106,7 +106,7 @@ def gpu_placement(steps: tuple[Step, ...], chunk: ArrayRepr, *, whole_records: b
     whole_records: whether records are read whole, which the host does, or field by field.
     Raises: UnknownCodecError, MissingExtraError, as `Backend.prepare`.
     """
-    from gzarr.gpu.plan import make_device_plan
+    from gzarr.gpu.pipeline.placement import make_device_plan
 
     host = _CPU.prepare(steps, chunk)
     if chunk.nbytes is None:
@@ -126,12 +126,12 @@ class _AnyGpu:
     name = "cuda"
 
     def decoders(self) -> frozenset[str]:
-        from gzarr.gpu.nvcomp_tables import CODECS
+        from gzarr.gpu.device.nvcomp_tables import CODECS
 
         return frozenset(CODECS) - {"gzip"}  # deflate decodes it
 
     def encoders(self) -> frozenset[str]:
-        from gzarr.gpu.nvcomp_tables import CODECS
+        from gzarr.gpu.device.nvcomp_tables import CODECS
 
         return frozenset(CODECS)
 
@@ -168,7 +168,7 @@ def _check_usable(name: str, reader: str) -> None:
 
 
 def _check_number(number: int) -> None:
-    from gzarr.gpu.probe import device_count
+    from gzarr.gpu.detection.detect import device_count
 
     count = device_count()
     if number >= count:
@@ -179,7 +179,7 @@ def _check_number(number: int) -> None:
 @cache
 def _problems(kvikio: bool) -> tuple[str, ...]:
     """What is missing for a GPU to be used, with the remedies."""
-    from gzarr.gpu.probe import find_problems
+    from gzarr.gpu.detection.detect import find_problems
 
     return tuple(find_problems(kvikio=kvikio))
 
@@ -205,14 +205,14 @@ def _takes_gpu(options: tuple[int | None, bool, str]) -> bool:
 
 @cache
 def _has_gpu(kvikio: bool) -> bool:
-    from gzarr.gpu.probe import device_count, may_be_usable
+    from gzarr.gpu.detection.detect import device_count, may_be_usable
 
     return may_be_usable() and device_count() > 0 and not _problems(kvikio)
 
 
 @cache
 def _fault() -> str | None:
-    from gzarr.gpu.trust import find_fault
+    from gzarr.gpu.detection.verify import find_fault
 
     return find_fault()
 
@@ -233,7 +233,7 @@ _warned: list[str] = []
 
 @cache
 def _cuda_device(number: int) -> Any:
-    from gzarr.gpu.cuda import CudaDevice
+    from gzarr.gpu.device.cuda import CudaDevice
 
     return CudaDevice(number)
 
@@ -247,7 +247,7 @@ def _cuda(number: int, max_nbytes: int | None, strict: bool, reader: str, stream
 
 @cache
 def _emulated_device() -> Any:
-    from gzarr.gpu.emulated import EmulatedDevice
+    from gzarr.gpu.device.emulated import EmulatedDevice
 
     return EmulatedDevice()
 

@@ -1,6 +1,6 @@
 """Does this GPU answer as the CPU does? Small arrays of every codec, read and written on a device, bit for bit.
 
-It runs in a process of its own (`gzarr.gpu.trust`), once for a GPU and its software, before ``device="auto"`` takes it.
+It runs in a process of its own (`gzarr.gpu.detection.verify`), once for a GPU and its software, before ``device="auto"`` takes it.
 Reads are strict, so that nothing passes because the host did it. Formats that only nvCOMP writes, and those whose
 extra is not installed, cannot be made here and are left out.
 """

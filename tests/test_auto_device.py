@@ -20,11 +20,11 @@ import pytest
 
 import gzarr
 from gzarr import selfcheck
-from gzarr.gpu import probe, trust
-from gzarr.gpu.caching import cache_folder
-from gzarr.gpu.codecs import TABLE
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.codecs.decoders import TABLE
+from gzarr.gpu.detection import detect, verify
+from gzarr.gpu.detection.cache_folder import cache_folder
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
 
 ROOT = Path(__file__).parents[1]
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
@@ -65,7 +65,7 @@ nvcomp.first_output = lambda args: fake_cupy._bytes_at(
 """
 ASK = """
 import json, sys, time, warnings
-import gzarr, gzarr.gpu.probe as p
+import gzarr, gzarr.gpu.detection.detect as p
 p._cupy_problem = p._nvcomp_problem = lambda: ""
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -160,16 +160,16 @@ def test_a_gpu_that_answers_wrongly_is_not_taken(ask: Callable[..., Any], tmp_pa
     ],
 )
 def test_a_check_that_ends_otherwise_is_a_fault(monkeypatch: pytest.MonkeyPatch, child: str, words: str) -> None:
-    monkeypatch.setattr(trust, "_CHILD", child)
+    monkeypatch.setattr(verify, "_CHILD", child)
     monkeypatch.setenv("GZARR_DEFAULT_ZARR_FORMAT", "2")
     start = time.perf_counter()
-    faults = trust.run_self_check(1 if "sleep" in child else 30)
+    faults = verify.run_self_check(1 if "sleep" in child else 30)
     assert (words in "; ".join(faults)) if words else faults == []
     assert time.perf_counter() - start < 25
 
 
 def test_without_a_driver_the_cpu_is_taken_at_once() -> None:
-    if probe.ask_driver().devices:
+    if detect.ask_driver().devices:
         pytest.skip("this machine has a GPU")
     code = (
         "import sys, time, warnings, gzarr\nwarnings.simplefilter('error')\n"
@@ -181,7 +181,7 @@ def test_without_a_driver_the_cpu_is_taken_at_once() -> None:
     seconds, device, *loaded = done.stdout.split()
     assert device == "cpu"
     assert {name.split(".")[0] for name in loaded} <= {"gzarr", "nvidia"}
-    assert [name for name in loaded if name.startswith("gzarr.gpu.")] == ["gzarr.gpu.probe"]
+    assert [name for name in loaded if name.startswith("gzarr.gpu.")] == ["gzarr.gpu.detection.detect"]
     assert float(seconds) < 0.1  # some milliseconds; the machine may be busy
 
 
@@ -190,7 +190,7 @@ def test_the_driver_is_not_asked_where_cupy_is_missing(machine: Path) -> None:
     code = (
         "import importlib.util as u, gzarr\nfind = u.find_spec\n"
         "u.find_spec = lambda name, *a: None if name == 'cupy' else find(name, *a)\n"
-        "import gzarr.gpu.probe as p\nz = gzarr.zeros(3)\n"
+        "import gzarr.gpu.detection.detect as p\nz = gzarr.zeros(3)\n"
         "print(p.may_be_usable(), z.device, p.ask_driver.cache_info().currsize)"
     )
     env = os.environ | {"LD_LIBRARY_PATH": str(machine), "PYTHONPATH": str(ROOT), "GZARR_DEVICE": "auto"}
@@ -251,15 +251,15 @@ def test_every_codec_that_the_device_claims_is_checked() -> None:
 def test_what_is_remembered_depends_on_what_it_was_found_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     answers = iter([["it failed"], [], ["it failed again"], []])
-    monkeypatch.setattr(trust, "run_self_check", lambda timeout_s: next(answers))
-    assert trust.find_fault() == trust.find_fault() == "it failed"
-    monkeypatch.setattr(trust.probe, "versions", lambda: {"cupy": "99"})
-    assert trust.find_fault() is trust.find_fault() is None
+    monkeypatch.setattr(verify, "run_self_check", lambda timeout_s: next(answers))
+    assert verify.find_fault() == verify.find_fault() == "it failed"
+    monkeypatch.setattr(verify.probe, "versions", lambda: {"cupy": "99"})
+    assert verify.find_fault() is verify.find_fault() is None
     for path in (tmp_path / "gzarr" / "self-checks").iterdir():
         path.write_text("{")
-    assert trust.find_fault() == "it failed again"
-    monkeypatch.setattr(trust, "FAILURE_S", 0)  # a failure of long ago
-    assert trust.find_fault() is None
+    assert verify.find_fault() == "it failed again"
+    monkeypatch.setattr(verify, "FAILURE_S", 0)  # a failure of long ago
+    assert verify.find_fault() is None
 
 
 def test_a_cache_that_cannot_be_written_means_a_check_in_each_process(
@@ -268,21 +268,21 @@ def test_a_cache_that_cannot_be_written_means_a_check_in_each_process(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     answers = iter([["one"], ["two"]])
-    monkeypatch.setattr(trust, "run_self_check", lambda timeout_s: next(answers))
-    assert (trust.find_fault(), trust.find_fault()) == ("one", "two")
+    monkeypatch.setattr(verify, "run_self_check", lambda timeout_s: next(answers))
+    assert (verify.find_fault(), verify.find_fault()) == ("one", "two")
 
 
 def test_a_failure_does_not_replace_what_passed_meanwhile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def check(timeout_s: float) -> list[str]:
-        monkeypatch.setattr(trust, "run_self_check", lambda timeout_s: [])
-        assert trust.find_fault() is None  # another process, which found memory enough
+        monkeypatch.setattr(verify, "run_self_check", lambda timeout_s: [])
+        assert verify.find_fault() is None  # another process, which found memory enough
         return ["no memory"]
 
-    monkeypatch.setattr(trust, "run_self_check", check)
-    assert trust.find_fault() == "no memory"
-    assert trust.find_fault() is None
+    monkeypatch.setattr(verify, "run_self_check", check)
+    assert verify.find_fault() == "no memory"
+    assert verify.find_fault() is None
     assert [file["faults"] for file in kept(tmp_path)] == [[]]
 
 
@@ -291,12 +291,12 @@ def test_a_failure_does_not_replace_what_passed_meanwhile(monkeypatch: pytest.Mo
 )
 def test_a_file_that_says_something_else_is_no_answer(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
-    assert trust._recall(tmp_path / "a.json") is None
+    assert verify._recall(tmp_path / "a.json") is None
 
 
 def test_a_full_disk_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(trust.json, "dump", lambda *args, **kwargs: (_ for _ in ()).throw(OSError("no space")))
-    trust._remember(tmp_path / "a.json", {})
+    monkeypatch.setattr(verify.json, "dump", lambda *args, **kwargs: (_ for _ in ()).throw(OSError("no space")))
+    verify._remember(tmp_path / "a.json", {})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -328,16 +328,16 @@ def test_whatever_is_in_the_path_the_check_is_started(monkeypatch: pytest.Monkey
         started.append(json.loads(command[-1]))
         raise OSError("no process can be started")
 
-    monkeypatch.setattr(trust.subprocess, "Popen", start)
+    monkeypatch.setattr(verify.subprocess, "Popen", start)
     monkeypatch.setattr(sys, "path", ["a", Path("b"), b"c", None])
-    assert trust.run_self_check(1) == ["the self-check could not be started: no process can be started"]
+    assert verify.run_self_check(1) == ["the self-check could not be started: no process can be started"]
     assert started == [["a", "b", "c"]]
 
 
 def test_a_program_without_an_interpreter_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    monkeypatch.setattr(trust.subprocess, "Popen", lambda *args, **kwargs: pytest.fail("it was started"))
-    assert "needs a Python interpreter" in trust.run_self_check(1)[0]
+    monkeypatch.setattr(verify.subprocess, "Popen", lambda *args, **kwargs: pytest.fail("it was started"))
+    assert "needs a Python interpreter" in verify.run_self_check(1)[0]
 
 
 def test_a_device_that_cannot_be_opened_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +366,7 @@ def test_a_chunk_cache_keeps_auto_on_the_cpu(monkeypatch: pytest.MonkeyPatch) ->
 @needs_compiler
 def test_a_forked_process_asks_the_driver_anew(machine: Path) -> None:
     code = (
-        "import os, gzarr.gpu.probe as p\nprint(p.device_count(), flush=True)\n"
+        "import os, gzarr.gpu.detection.detect as p\nprint(p.device_count(), flush=True)\n"
         "if os.fork() == 0:\n    print(p.ask_driver.cache_info().currsize, flush=True)\n    os._exit(0)\nos.wait()"
     )
     env = os.environ | {"LD_LIBRARY_PATH": str(machine), "PYTHONPATH": str(ROOT)}

@@ -17,10 +17,10 @@ import pytest
 import gzarr
 from gzarr.devices import backend_for
 from gzarr.errors import DeviceError
-from gzarr.gpu import probe
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.emulated import EmulatedDevice, EmulatedStream
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.detection import detect
+from gzarr.gpu.device.emulated import EmulatedDevice, EmulatedStream
+from gzarr.gpu.device.hostbuild import find_compiler
 
 ROOT = Path(__file__).parents[1]
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
@@ -161,8 +161,8 @@ def test_import_loads_no_gpu_library():
         "print(sorted({n.split('.')[0] for n in sys.modules} & {'cupy', 'kvikio', 'nvidia', 'cuda'}))\n"
         "print(*[n for n in sys.modules if (n + '.').startswith('gzarr.gpu.')])"
     )
-    expected = ["[]", "gzarr.gpu", "gzarr.gpu.probe"]
-    assert run(code, {"GZARR_DEVICE": "auto"}).split() == expected or probe.ask_driver().devices
+    expected = ["[]", "gzarr.gpu", "gzarr.gpu.detection.detect"]
+    assert run(code, {"GZARR_DEVICE": "auto"}).split() == expected or detect.ask_driver().devices
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ try:
 except gzarr.DeviceError as error:
     print(error)
 """
-SOUND = "import gzarr.gpu.probe as p\np._cupy_problem = p._nvcomp_problem = lambda: ''\n"
+SOUND = "import gzarr.gpu.detection.detect as p\np._cupy_problem = p._nvcomp_problem = lambda: ''\n"
 
 
 @needs_compiler
@@ -215,7 +215,7 @@ def test_a_device_that_is_not_there(driver):
 
 
 def test_everything_that_is_missing_is_said_at_once(tmp_path):
-    if probe.ask_driver().devices:
+    if detect.ask_driver().devices:
         pytest.skip("this machine has a usable GPU")
     (tmp_path / "cupy.py").write_text("raise SystemError('imported')")
     said = run(REFUSED.format("cuda", "kvikio"), {"PYTHONPATH": f"{tmp_path}:{ROOT}"})
@@ -238,9 +238,9 @@ def test_everything_that_is_missing_is_said_at_once(tmp_path):
     ],
 )
 def test_packages_that_do_not_do(monkeypatch, installed, words):
-    monkeypatch.setattr(probe, "_version", installed.get)
-    monkeypatch.setattr(probe.importlib.util, "find_spec", lambda name: any(name in i for i in installed) or None)
-    found = [problem for problem in (probe._cupy_problem(), probe._kvikio_problem()) if problem]
+    monkeypatch.setattr(detect, "_version", installed.get)
+    monkeypatch.setattr(detect.importlib.util, "find_spec", lambda name: any(name in i for i in installed) or None)
+    found = [problem for problem in (detect._cupy_problem(), detect._kvikio_problem()) if problem]
     assert any(problem.startswith(words) for problem in found) if words else found == []
 
 

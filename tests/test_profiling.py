@@ -14,7 +14,7 @@ from numcodecs import Blosc
 
 import gzarr
 from gzarr.cpu.compiled import library
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.profiling import recorder, report
 from gzarr.profiling.recorder import Row, Stage
 from gzarr.storage import MemoryStore

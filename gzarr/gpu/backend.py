@@ -5,7 +5,7 @@ uploaded in one copy, or straight on the device; every codec step is one call fo
 the wanted elements, unshuffling, reversing bytes and transposing on the way, and fills what is missing. Some waves are
 under way at once, in lanes of their own. Steps that the device lacks run on the host before the upload. What CuPy has
 no dtype for (objects, strings, structures, times) is read by the CPU backend and comes back as NumPy arrays. Writing
-goes the other way, for values of either kind (`gzarr.gpu.writing`).
+goes the other way, for values of either kind (`gzarr.gpu.pipeline.write`).
 
 Rules: the device memory of all waves stays under the cap, and waves that turn out not to fit are cut; results of
 decoders are looked at once, when the wave is done, and a failure names its chunk.
@@ -23,23 +23,23 @@ from gzarr.backend import Array, Chain, Fields, Placement, T, Work
 from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import DeviceError
-from gzarr.gpu.batch import Wave
-from gzarr.gpu.choice import choose_reader
-from gzarr.gpu.codecs import TABLE
-from gzarr.gpu.crossover import NEVER, Crossover, crossover_for
-from gzarr.gpu.decoding import decoded
-from gzarr.gpu.device import Device
-from gzarr.gpu.dtypes import has_dtype
-from gzarr.gpu.floats import why_not_cast
-from gzarr.gpu.lanes import N_LANES, Lane, Lanes
-from gzarr.gpu.launching import is_placeable, launch_placement
-from gzarr.gpu.measured import SMALL_READS, SMALL_WRITES, gpu_name
-from gzarr.gpu.memory import OverLimitError
-from gzarr.gpu.plan import DevicePlan, make_device_plan
-from gzarr.gpu.reader import Reader, is_on_host, on_host, phase_of
-from gzarr.gpu.values import OnHost, values_of
-from gzarr.gpu.waves import in_waves, positions
-from gzarr.gpu.writing import fitting, renew_wave
+from gzarr.gpu.codecs.batch import Wave
+from gzarr.gpu.codecs.decoders import TABLE
+from gzarr.gpu.codecs.dtypes import has_dtype
+from gzarr.gpu.codecs.floats import why_not_cast
+from gzarr.gpu.detection.measured import SMALL_READS, SMALL_WRITES, gpu_name
+from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
+from gzarr.gpu.device.lanes import N_LANES, Lane, Lanes
+from gzarr.gpu.device.memory import OverLimitError
+from gzarr.gpu.device.protocol import Device
+from gzarr.gpu.pipeline.launching import is_placeable, launch_placement
+from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
+from gzarr.gpu.pipeline.read import decoded
+from gzarr.gpu.pipeline.values import OnHost, values_of
+from gzarr.gpu.pipeline.waves import in_waves, positions
+from gzarr.gpu.pipeline.write import fitting, renew_wave
+from gzarr.gpu.reading.host import Reader, is_on_host, on_host, phase_of
+from gzarr.gpu.reading.select import choose_reader
 from gzarr.indexing.plan import Part, Plan
 from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.profiling.recorder import Marker, stage
@@ -69,7 +69,7 @@ class GpuBackend:
         device: where to decode.
         max_device_nbytes: the cap on device memory, beyond the results; None for a share of what is free now.
         strict: see above.
-        reader: "host", "kvikio", "auto" (what was found faster, see `gzarr.gpu.measured`), or a reader.
+        reader: "host", "kvikio", "auto" (what was found faster, see `gzarr.gpu.detection.measured`), or a reader.
         stream: the stream of the caller that results are ready on: a CuPy stream, an object of CUDA's stream
             protocol, or the address of a stream; None for the one that is current when a read begins.
         small_reads, small_writes: which reads the host decodes, and which writes of values on the host it encodes; None

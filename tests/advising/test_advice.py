@@ -20,7 +20,7 @@ from gzarr.codecs.spec import ArrayRepr
 from gzarr.devices import gpu_placement
 from gzarr.errors import ChunkError
 from gzarr.gpu.backend import MAX_WAVE_NBYTES, MAX_WAVE_NCHUNKS
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage import MemoryStore
 
 ACCESSES = ("batch", "plane", "volume", "random")

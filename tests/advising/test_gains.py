@@ -13,7 +13,7 @@ import pytest
 
 import gzarr
 from gzarr.advising.access import Probe, probes_of
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage import MemoryStore
 from gzarr.storage.base import Buffer, Request
 

@@ -15,8 +15,8 @@ import pytest
 from benchmarks import gpu, gpu_cases, gpu_plot, gpu_questions, gpu_rows, gpu_table
 from benchmarks.gpu_goals import GOALS, goals_table
 from benchmarks.gpu_peers import PEERS
-from gzarr.gpu.hostbuild import find_compiler
-from gzarr.gpu.probe import find_missing
+from gzarr.gpu.detection.detect import find_missing
+from gzarr.gpu.device.hostbuild import find_compiler
 
 ROOT = Path(__file__).parents[2]
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")

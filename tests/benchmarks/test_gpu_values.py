@@ -11,9 +11,10 @@ import pytest
 
 from benchmarks import gpu_values
 from benchmarks.gpu_values import Timed, faster_reader, limits
-from gzarr.gpu import choice, measured
-from gzarr.gpu.choice import faster_reader as choice_of
-from gzarr.gpu.crossover import crossover_of
+from gzarr.gpu.detection import measured
+from gzarr.gpu.detection.thresholds import crossover_of
+from gzarr.gpu.reading import select
+from gzarr.gpu.reading.select import faster_reader as choice_of
 
 ROOT = Path(__file__).parents[2]
 MACHINE = {"gpu": "NVIDIA H999", "driver": "600.1", "nvcomp": "6.0.0", "cpu": "a CPU", "cores": 16, "commit": "abc"}
@@ -87,13 +88,13 @@ def test_auto_takes_the_reader_that_was_faster(
 ) -> None:
     state = "gds" if gds else "compat"
     gpu_values.update(table, {"machine": {"answer": MACHINE}, "readers": {"answer": readers(state, 2.0 * kvikio)}})
-    monkeypatch.setattr(choice, "find_missing_kvikio", lambda: None)
-    monkeypatch.setattr(choice, "gds_is_active", lambda: gds)
-    monkeypatch.setattr(choice, "_opener", lambda: None)
-    reader, chosen = choice.choose_reader("auto", "NVIDIA H999")
+    monkeypatch.setattr(select, "find_missing_kvikio", lambda: None)
+    monkeypatch.setattr(select, "gds_is_active", lambda: gds)
+    monkeypatch.setattr(select, "_opener", lambda: None)
+    reader, chosen = select.choose_reader("auto", "NVIDIA H999")
     assert reader.name == chosen.name == taken
     assert chosen.why.endswith(BASIS)
-    reader, chosen = choice.choose_reader("auto")
+    reader, chosen = select.choose_reader("auto")
     assert reader.name == chosen.name == ("kvikio" if gds else "host")
     assert chosen.why.endswith("reasoned, not measured")
 

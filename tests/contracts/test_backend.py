@@ -30,7 +30,7 @@ from gzarr.config import config
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import CodecError, UnknownCodecError
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.emulated import EmulatedDevice
+from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.plan import Part, make_plan
 from gzarr.indexing.selection import (

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
-from gzarr.gpu.direct import KvikioReader
+from gzarr.gpu.reading.kvikio import KvikioReader
 
 _POOL = ThreadPoolExecutor(4, "direct-file")
 

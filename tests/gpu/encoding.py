@@ -13,13 +13,13 @@ from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import complete, prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec, Step
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.batch import Chunks, Encoded, Wave
-from gzarr.gpu.compressing import byte_ranges
-from gzarr.gpu.dtypes import dtype_in_bytes
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.encoders import ENCODERS, WaveEncoder, swapped
-from gzarr.gpu.lanes import Lane
-from gzarr.gpu.streams import copy_streams
+from gzarr.gpu.codecs.batch import Chunks, Encoded, Wave
+from gzarr.gpu.codecs.compressing import byte_ranges
+from gzarr.gpu.codecs.dtypes import dtype_in_bytes
+from gzarr.gpu.codecs.encoders import ENCODERS, WaveEncoder, swapped
+from gzarr.gpu.codecs.streams import copy_streams
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.lanes import Lane
 
 
 def steps_of(specs: Sequence[CodecSpec], chunk: np.ndarray) -> tuple[Step, ...]:

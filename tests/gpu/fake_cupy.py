@@ -25,9 +25,9 @@ from typing import Any, Self
 import numpy as np
 
 from gzarr.gpu import kernels
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.hostbuild import HostKernels
-from gzarr.gpu.nvcomp_tables import compress_options
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import HostKernels
+from gzarr.gpu.device.nvcomp_tables import compress_options
 from tests.gpu.flushing import flushed, result_of
 
 _NO_CONVERSION = "Implicit conversion to a NumPy array is not allowed. Please use `.get()`"
@@ -796,7 +796,7 @@ def decompress_async(
     statuses: int,
     stream: int,
 ) -> None:
-    """As gzarr.gpu.nvcomp.decompress_async: the tables are read at their addresses, when the stream comes to it."""
+    """As gzarr.gpu.device.nvcomp.decompress_async: the tables are read at their addresses, when the stream comes to it."""
 
     def table(address: int, dtype: Any) -> np.ndarray:
         nbytes = n * np.dtype(dtype).itemsize
@@ -815,7 +815,7 @@ def decompress_async(
 def compress_temp_nbytes(
     codec: str, n: int, max_chunk: int, total: int, options: bytes | None = None, stream: int = 0
 ) -> int:
-    """As gzarr.gpu.nvcomp.compress_temp_nbytes, which needs a device for zstd."""
+    """As gzarr.gpu.device.nvcomp.compress_temp_nbytes, which needs a device for zstd."""
     return _DECODERS.compress_scratch_nbytes(codec, n, max_chunk, total)
 
 
@@ -833,7 +833,7 @@ def compress_async(
     stream: int,
     options: bytes | None = None,
 ) -> None:
-    """As gzarr.gpu.nvcomp.compress_async: the tables are read at their addresses, when the stream comes to it."""
+    """As gzarr.gpu.device.nvcomp.compress_async: the tables are read at their addresses, when the stream comes to it."""
 
     def table(address: int, dtype: Any) -> np.ndarray:
         return np.ctypeslib.as_array(_bytes_at(address, n * np.dtype(dtype).itemsize)).view(dtype)
@@ -854,12 +854,12 @@ def compress_async(
 
 
 def crc32c_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
-    """As gzarr.gpu.nvcomp.crc32c_async."""
+    """As gzarr.gpu.device.nvcomp.crc32c_async."""
     _crc(_DECODERS.crc32c, ptrs, sizes, n, out, stream)
 
 
 def crc32_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
-    """As gzarr.gpu.nvcomp.crc32_async."""
+    """As gzarr.gpu.device.nvcomp.crc32_async."""
     _crc(_DECODERS.crc32, ptrs, sizes, n, out, stream)
 
 

@@ -13,8 +13,8 @@ from numcodecs import LZ4, Blosc, Zstd
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.choice import choose_reader
-from gzarr.gpu.emulated import EmulatedDevice
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.reading.select import choose_reader
 from gzarr.storage import LocalStore
 
 DATA = np.random.default_rng(0).integers(0, 100, (600, 500)).astype("i4")

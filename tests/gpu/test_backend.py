@@ -8,8 +8,8 @@ from numcodecs import LZ4, Blosc, Delta, FixedScaleOffset, GZip, PackBits, Quant
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
@@ -189,7 +189,7 @@ def test_reads_into_a_buffer_and_casts(device):
 
 
 def test_cuda_names_what_is_missing():
-    from gzarr.gpu.probe import find_missing
+    from gzarr.gpu.detection.detect import find_missing
 
     if find_missing() is None:
         pytest.skip("this machine has a usable GPU")

@@ -12,9 +12,9 @@ from hypothesis import given
 import gzarr
 from gzarr import codecs
 from gzarr.errors import ChunkError, CodecError
-from gzarr.gpu import checksums
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.emulated import EmulatedDevice
+from gzarr.gpu.codecs import checksums
+from gzarr.gpu.device.emulated import EmulatedDevice
 from tests.kernels.launching import HAS_COMPILER, NO_COMPILER, STREAMS, checksums_of, streams_of
 
 pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)

@@ -8,8 +8,8 @@ from numcodecs import Blosc
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.crossover import NEVER
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage import MemoryStore
 from tests.gpu.counted import CountingDevice, on_device
 

@@ -12,10 +12,10 @@ import gzarr
 from gzarr import codecs
 from gzarr.errors import ChunkError
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.crossover import NEVER, Crossover, crossover_for
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.hostbuild import find_compiler
-from gzarr.gpu.measured import REASONED, SMALL_READS, SMALL_WRITES
+from gzarr.gpu.detection.measured import REASONED, SMALL_READS, SMALL_WRITES
+from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
 from tests.gpu.test_values import Strangers, Tagged
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")

@@ -27,12 +27,13 @@ from benchmarks import gpu as benchmark
 from benchmarks import gpu_cases, gpu_questions, gpu_reads, gpu_sums
 from benchmarks.gpu_peers import PEERS
 from benchmarks.on_gpu import Gpu, Tables, wall_seconds
-from gzarr.gpu import kernels, nvcomp
+from gzarr.gpu import kernels
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.crossover import NEVER
-from gzarr.gpu.hostbuild import find_compiler
-from gzarr.gpu.lanes import Lane, Lanes
-from gzarr.gpu.memory import OverLimitError
+from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.device import nvcomp
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.device.lanes import Lane, Lanes
+from gzarr.gpu.device.memory import OverLimitError
 from tests.contracts.test_backend import *  # noqa: F403
 from tests.gpu import fake_cupy
 from tests.gpu.hardware.opening import cuda_backend, lane_of, on_cuda
@@ -55,7 +56,7 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler
 
 @pytest.fixture(scope="module")
 def cuda() -> Any:
-    """gzarr.gpu.cuda, loaded anew with the double in CuPy's place."""
+    """gzarr.gpu.device.cuda, loaded anew with the double in CuPy's place."""
     before = sys.modules.get("cupy")
     sys.modules["cupy"] = fake_cupy.module()
     try:

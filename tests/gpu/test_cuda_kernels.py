@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.device.hostbuild import find_compiler
 from tests.gpu.hardware.test_hardware_kernels import *  # noqa: F403
 from tests.gpu.test_cuda_calls import cuda  # noqa: F401
 from tests.properties.fewer import examples_of

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from gzarr.gpu.memory import ALIGNMENT, Arena, OverLimitError
+from gzarr.gpu.device.memory import ALIGNMENT, Arena, OverLimitError
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 
@@ -30,7 +30,7 @@ def memory():
 
 @pytest.fixture
 def device():
-    from gzarr.gpu.cuda import CudaDevice
+    from gzarr.gpu.device.cuda import CudaDevice
 
     device = object.__new__(CudaDevice)  # its constructor asks the driver
     device.name = "cuda:0"
@@ -76,7 +76,7 @@ def test_streams_of_others_are_taken(device) -> None:
 
 def test_errors_of_cupy_say_what_to_do() -> None:
     from gzarr.errors import DeviceError
-    from gzarr.gpu.cuda import cuda_errors
+    from gzarr.gpu.device.cuda import cuda_errors
 
     runtime, memory = cupy.cuda.runtime, cupy.cuda.memory
     for error in (memory.OutOfMemoryError(100, 200, 300), runtime.CUDARuntimeError(2)):

@@ -22,15 +22,15 @@ from gzarr.codecs.spec import ArrayRepr
 from gzarr.cpu.backend import CpuBackend
 from gzarr.cpu.codecs.nvcomp import host_decoders, installed_decoders
 from gzarr.errors import CodecError, DeviceError
-from gzarr.gpu import nvcomp
-from gzarr.gpu.batch import Chunks, Wave
-from gzarr.gpu.codecs import TABLE
-from gzarr.gpu.compressing import ROOM, as_rows
-from gzarr.gpu.device import Outcome
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.encoders import ENCODERS
-from gzarr.gpu.hostbuild import find_compiler
-from gzarr.gpu.memory import OverLimitError
+from gzarr.gpu.codecs.batch import Chunks, Wave
+from gzarr.gpu.codecs.compressing import ROOM, as_rows
+from gzarr.gpu.codecs.decoders import TABLE
+from gzarr.gpu.codecs.encoders import ENCODERS
+from gzarr.gpu.device import nvcomp
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.device.memory import OverLimitError
+from gzarr.gpu.device.protocol import Outcome
 from tests.gpu.counted import CountingDevice
 from tests.gpu.encoding import bytes_of, chunks_on, encode, encoders_of, read_back, steps_of
 

@@ -17,9 +17,9 @@ from gzarr.codecs.chain import prepare
 from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import ArrayRepr
 from gzarr.cpu.codecs.compressors import blosc_encoder as cpu_encoder
-from gzarr.gpu.blosc_encoding import STREAM_NBYTES, Frame, frame_of
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.codecs.blosc_encoding import STREAM_NBYTES, Frame, frame_of
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
 from tests.gpu.encoding import encode, encoders_of, read_back, steps_of
 from tests.kernels.reference import Shuffle, decoded_streams, header_of, parse, shuffled
 

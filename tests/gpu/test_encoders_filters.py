@@ -9,8 +9,8 @@ import pytest
 
 from gzarr import codecs
 from gzarr.codecs.numcodecs import NumcodecsCodec
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
 from tests.gpu.encoding import encode, encoders_of, read_back, steps_of
 from tests.gpu.test_encoders import encode_on_host
 

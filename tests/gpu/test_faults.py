@@ -13,8 +13,8 @@ import gzarr
 from gzarr import codecs
 from gzarr.errors import ChunkError, DeviceError
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
 from tests.faults.test_damaged_chunks import *  # noqa: F403
 from tests.faults.test_damaged_shards import *  # noqa: F403
 from tests.gpu.test_nvcomp_codecs import need

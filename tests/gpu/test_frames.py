@@ -19,8 +19,8 @@ from numcodecs.lz4 import decompress as lz4_decompress
 
 from gzarr.cpu.codecs.compressors import gzip_decoder, lz4_decoder, zlib_decoder, zstd_decoder
 from gzarr.errors import CodecError
-from gzarr.gpu import frames
-from gzarr.gpu.frames import StreamTable, parse_gzip, parse_lz4, parse_zlib, parse_zstd, read_zstd_headers
+from gzarr.gpu.codecs import frames
+from gzarr.gpu.codecs.frames import StreamTable, parse_gzip, parse_lz4, parse_zlib, parse_zstd, read_zstd_headers
 from tests.gpu.slabs import Slab, damaged, outcome, slab_of
 
 Parse = Callable[..., StreamTable]

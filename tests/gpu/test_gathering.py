@@ -10,8 +10,8 @@ from gzarr.codecs import BytesCodec, TransposeCodec
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.spec import ArrayRepr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.gathering import target_of
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.pipeline.gathering import target_of
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.plan import make_plan
 from gzarr.indexing.selection import normalize_coordinates, normalize_orthogonal

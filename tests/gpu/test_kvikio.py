@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.device.hostbuild import find_compiler
 
 HERE = Path(__file__).parent
 #: A cuFile that finds no driver can spin for ever.

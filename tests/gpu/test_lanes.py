@@ -14,9 +14,9 @@ from numcodecs import Blosc
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.emulated import EmulatedDevice, EmulatedStream
-from gzarr.gpu.hostbuild import find_compiler
-from gzarr.gpu.lanes import N_LANES, Lanes
+from gzarr.gpu.device.emulated import EmulatedDevice, EmulatedStream
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.device.lanes import N_LANES, Lanes
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.direct_files import DirectFiles
 
@@ -311,7 +311,7 @@ def test_an_interrupt_of_the_caller_waits_for_the_waves_under_way(monkeypatch) -
 
     device.on_place = on_place
     with monkeypatch.context() as patch:
-        patch.setattr("gzarr.gpu.lanes.wait", interrupted)
+        patch.setattr("gzarr.gpu.device.lanes.wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             array[:]
     n = len(ended)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gzarr.gpu.memory import ALIGNMENT, MIN_BLOCK_NBYTES, Arena, OverLimitError
+from gzarr.gpu.device.memory import ALIGNMENT, MIN_BLOCK_NBYTES, Arena, OverLimitError
 
 
 class Blocks:

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from gzarr.errors import DeviceError
-from gzarr.gpu import nvcomp
-from gzarr.gpu.nvcomp_tables import (
+from gzarr.gpu.device import nvcomp
+from gzarr.gpu.device.nvcomp_tables import (
     OPTIONS_NBYTES,
     bound_compress_temp_nbytes,
     bound_compressed_nbytes,
@@ -63,7 +63,7 @@ def with_field(options: bytes, offset: int, value: int) -> bytes:
 def patched(monkeypatch: pytest.MonkeyPatch, codec: str, **changes: object) -> None:
     """Change a codec's table for one test, as `codec_of` sees it."""
     table = dataclasses.replace(nvcomp.CODECS[codec], **changes)
-    monkeypatch.setattr("gzarr.gpu.nvcomp_tables.CODECS", {**nvcomp.CODECS, codec: table})
+    monkeypatch.setattr("gzarr.gpu.device.nvcomp_tables.CODECS", {**nvcomp.CODECS, codec: table})
 
 
 class Scene:

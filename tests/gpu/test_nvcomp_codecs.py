@@ -16,11 +16,11 @@ from gzarr import codecs
 from gzarr.codecs.nvcomp import BY_NAME, SPECS
 from gzarr.cpu.codecs import nvcomp as host
 from gzarr.errors import ChunkError, DeviceError, MetadataError, MissingExtraError
-from gzarr.gpu import nvcomp
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.device import Outcome
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.device import nvcomp
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.device.protocol import Outcome
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 DATA = (np.arange(53 * 41).reshape(53, 41) // 9).astype("i4")

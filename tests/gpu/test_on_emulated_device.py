@@ -8,8 +8,8 @@ import pytest
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
 from tests.properties.test_array_machine import *  # noqa: F403
 from tests.properties.test_fields import *  # noqa: F403
 from tests.properties.test_resizing import *  # noqa: F403

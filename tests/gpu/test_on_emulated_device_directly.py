@@ -8,8 +8,8 @@ import pytest
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage import LocalStore
 from tests.gpu.direct_files import DirectFiles
 from tests.properties.fewer import examples_of

@@ -11,9 +11,9 @@ from numcodecs import Blosc
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.hostbuild import find_compiler
-from gzarr.gpu.lanes import N_LANES
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.device.lanes import N_LANES
 from gzarr.profiling import recorder as stages
 from gzarr.storage import MemoryStore
 from tests.gpu import fake_cupy

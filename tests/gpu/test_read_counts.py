@@ -11,10 +11,10 @@ from numcodecs import LZ4, Blosc, Delta, GZip, Zlib, Zstd
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.crossover import NEVER
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.hostbuild import find_compiler
-from gzarr.gpu.lanes import N_LANES
+from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.device.lanes import N_LANES
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.counted import CountingDevice
 from tests.gpu.direct_files import DirectFiles
@@ -78,7 +78,7 @@ DIRECT_COSTS = {
     ),
     "lz4": COSTS["lz4"]._replace(uploads=2, waits=3, down=16),
 }
-#: Bytes of tables for each chunk, and of a wave: see `gzarr.gpu.launching`.
+#: Bytes of tables for each chunk, and of a wave: see `gzarr.gpu.pipeline.launching`.
 TABLE_NBYTES, WAVE_NBYTES = 420, 2048
 #: 1 wave of 10 or 80 chunks; some waves.
 SHAPES = ((64, None), (8, None), (32, N_LANES * 160_000))

@@ -12,13 +12,13 @@ import pytest
 from numcodecs import CRC32C, LZ4, Blosc, Delta, GZip, Shuffle, Zlib, Zstd
 
 import gzarr
-from gzarr.gpu import files as files_module
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.direct import MAX_FILES, MAX_FILES_AT_ONCE, FileCache, KvikioReader
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.hostbuild import find_compiler
-from gzarr.gpu.lanes import N_LANES
-from gzarr.gpu.reader import spread_out
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.device.lanes import N_LANES
+from gzarr.gpu.reading import files as files_module
+from gzarr.gpu.reading.host import spread_out
+from gzarr.gpu.reading.kvikio import MAX_FILES, MAX_FILES_AT_ONCE, FileCache, KvikioReader
 from gzarr.storage import LocalStore
 from tests.gpu.direct_files import DirectFiles
 
@@ -354,7 +354,7 @@ def test_the_reader_is_chosen_and_says_why(device) -> None:
     assert GpuBackend(device, reader="host").reader.name == "host"
     with pytest.raises(gzarr.DeviceError, match="no reader 'fast'"):
         GpuBackend(device, reader="fast")
-    from gzarr.gpu.choice import find_missing_kvikio
+    from gzarr.gpu.reading.select import find_missing_kvikio
 
     if find_missing_kvikio() is None:
         pytest.skip("this machine has a usable GPU and KvikIO")

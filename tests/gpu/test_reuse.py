@@ -11,9 +11,9 @@ from numcodecs import BZ2, LZ4, AsType, Blosc, Delta, FixedScaleOffset, GZip, Pa
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.crossover import NEVER, Crossover
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.detection.thresholds import NEVER, Crossover
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage import LocalStore
 from tests.gpu import fake_cupy
 from tests.gpu.counted import CountingDevice

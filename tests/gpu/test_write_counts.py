@@ -10,9 +10,9 @@ import pytest
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.crossover import NEVER
-from gzarr.gpu.hostbuild import find_compiler
-from gzarr.gpu.lanes import N_LANES
+from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.device.lanes import N_LANES
 from gzarr.storage import MemoryStore
 from tests.gpu.counted import CountingDevice, on_device
 from tests.gpu.test_cuda_calls import cuda  # noqa: F401 - a fixture

@@ -13,10 +13,10 @@ import pytest
 import gzarr
 from gzarr import codecs
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.crossover import NEVER, Crossover
-from gzarr.gpu.emulated import EmulatedDevice, EmulatedStream
-from gzarr.gpu.hostbuild import find_compiler
-from gzarr.gpu.lanes import N_LANES
+from gzarr.gpu.detection.thresholds import NEVER, Crossover
+from gzarr.gpu.device.emulated import EmulatedDevice, EmulatedStream
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.device.lanes import N_LANES
 from gzarr.storage import MemoryStore
 from tests.gpu.counted import CountingDevice, on_device
 from tests.gpu.test_values import Foreign
@@ -90,7 +90,7 @@ def test_placement_tells_encoding_and_decoding_apart_where_they_differ(device):
 
 
 def test_a_step_without_an_encoder_is_noted(device, monkeypatch):
-    monkeypatch.delitem(__import__("gzarr.gpu.encoders", fromlist=["x"]).ENCODERS, "zstd")
+    monkeypatch.delitem(__import__("gzarr.gpu.codecs.encoders", fromlist=["x"]).ENCODERS, "zstd")
     z = made(device)
     rows = {row.step: (row.where, row.why) for row in z.placement}
     assert rows["zstd"] == ("emulated", "the device has it; encoded on the host: the device has no encoder for it")

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import gzarr
 from gzarr import codecs
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.crossover import NEVER
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage import LocalStore
 from tests.gpu.counted import CountingDevice, on_device
 from tests.properties.cases import basic_keys, coordinate_keys, masks, orthogonal_index, orthogonal_keys

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gzarr.cpu.backend import CpuBackend
-from gzarr.gpu.dtypes import has_dtype
+from gzarr.gpu.codecs.dtypes import has_dtype
 
 
 class DeviceArray(NDArrayOperatorsMixin):

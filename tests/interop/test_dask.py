@@ -11,8 +11,8 @@ from distributed import Client, LocalCluster
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.emulated import EmulatedDevice
-from gzarr.gpu.hostbuild import find_compiler
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.interop.dask import from_zarr, to_zarr
 from tests.interop.duck_device import DeviceArray, DuckBackend
 

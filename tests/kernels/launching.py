@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from hypothesis import strategies as st
 
-from gzarr.gpu import checksums, hostbuild
-from gzarr.gpu.batch import Wave
-from gzarr.gpu.emulated import EmulatedDevice
+from gzarr.gpu.codecs import checksums
+from gzarr.gpu.codecs.batch import Wave
+from gzarr.gpu.device import hostbuild
+from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, prefix_sums
 from tests.kernels.reference import Shuffle
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from gzarr.errors import DeviceError
-from gzarr.gpu import hostbuild, kernels
+from gzarr.gpu import kernels
+from gzarr.gpu.device import hostbuild
 from gzarr.gpu.kernels import KERNELS
 from tests.kernels.launching import DEVICE, HAS_COMPILER, NO_COMPILER
 

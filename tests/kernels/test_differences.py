@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gzarr.gpu.floats import own_nan
+from gzarr.gpu.codecs.floats import own_nan
 from tests.kernels.floats import floats
 from tests.kernels.launching import DEVICE, HAS_COMPILER, NO_COMPILER
 

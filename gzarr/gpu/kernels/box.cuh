@@ -1,7 +1,7 @@
 // A separable selection: which elements of an array in memory belong to which elements of chunks, part after part.
 //
 // Elements are numbered part after part, each part in C order of its spans. Tables are those of
-// `gzarr.gpu.placing.BoxTables`: "in" is within the chunk, "out" within the caller's array.
+// `gzarr.gpu.pipeline.placing.BoxTables`: "in" is within the chunk, "out" within the caller's array.
 #pragma once
 #include "common.cuh"
 

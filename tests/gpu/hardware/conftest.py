@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gzarr.gpu.probe import find_missing
+from gzarr.gpu.detection.detect import find_missing
 
 _MISSING = find_missing()
 
@@ -27,7 +27,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> pytest.Module
 
 @pytest.fixture(scope="session")
 def cuda() -> Any:
-    """gzarr.gpu.cuda."""
-    from gzarr.gpu import cuda
+    """gzarr.gpu.device.cuda."""
+    from gzarr.gpu.device import cuda
 
     return cuda

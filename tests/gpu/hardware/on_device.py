@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.gpu import checksums
-from gzarr.gpu.batch import Wave
+from gzarr.gpu.codecs import checksums
+from gzarr.gpu.codecs.batch import Wave
 from gzarr.gpu.kernels import KERNELS, TABLE_DTYPES
 from tests.gpu.hardware.opening import lane_of
 
@@ -31,7 +31,7 @@ _ALIGNMENT = 64
 
 
 class DeviceKernels:
-    """Launches kernels as `gzarr.gpu.hostbuild.HostKernels` does, on a `CudaDevice`."""
+    """Launches kernels as `gzarr.gpu.device.hostbuild.HostKernels` does, on a `CudaDevice`."""
 
     def __init__(self, device: Any) -> None:
         self._device = device

@@ -8,12 +8,12 @@ from typing import Any
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.crossover import NEVER
-from gzarr.gpu.lanes import Lane
+from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.device.lanes import Lane
 
 
 def cuda_backend(cuda: Any, **options: Any) -> GpuBackend:
-    """A backend on the first CUDA device. cuda: the module gzarr.gpu.cuda, or one like it."""
+    """A backend on the first CUDA device. cuda: the module gzarr.gpu.device.cuda, or one like it."""
     options.setdefault("small_reads", NEVER)
     return GpuBackend(cuda.CudaDevice(), **options)
 

@@ -9,7 +9,7 @@ import pytest
 
 import gzarr
 from gzarr import selfcheck
-from gzarr.gpu import probe, trust
+from gzarr.gpu.detection import detect, verify
 
 pytestmark = pytest.mark.gpu
 
@@ -20,10 +20,10 @@ def test_the_self_check_passes(cuda: Any) -> None:
 
 def test_the_self_check_passes_in_a_process_of_its_own_in_time() -> None:
     start = time.perf_counter()
-    assert trust.run_self_check(trust.TIMEOUT_S) == []
-    assert time.perf_counter() - start < trust.TIMEOUT_S / 2
+    assert verify.run_self_check(verify.TIMEOUT_S) == []
+    assert time.perf_counter() - start < verify.TIMEOUT_S / 2
 
 
 def test_auto_is_the_gpu() -> None:
-    assert probe.identify(0).name
+    assert detect.identify(0).name
     assert gzarr.zeros(3, device="auto").device == "cuda:0"

@@ -14,9 +14,9 @@ from numcodecs import Blosc, Zstd
 
 import gzarr
 from gzarr.codecs import BloscCodec, ZstdCodec
-from gzarr.gpu import nvcomp
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.choice import find_missing_kvikio
+from gzarr.gpu.device import nvcomp
+from gzarr.gpu.reading.select import find_missing_kvikio
 from tests.gpu.hardware.opening import on_cuda
 
 pytestmark = pytest.mark.gpu

@@ -15,8 +15,8 @@ from gzarr.codecs.nvcomp import BY_NAME
 from gzarr.codecs.spec import ArrayRepr
 from gzarr.cpu.backend import CpuBackend
 from gzarr.cpu.codecs.nvcomp import installed_decoders
-from gzarr.gpu import frames
-from gzarr.gpu.nvcomp_tables import CODECS, bound_compress_temp_nbytes
+from gzarr.gpu.codecs import frames
+from gzarr.gpu.device.nvcomp_tables import CODECS, bound_compress_temp_nbytes
 from tests.gpu.encoding import copied_bytes_of, encode, read_back, steps_of
 from tests.gpu.hardware.opening import cuda_backend, lane_of
 from tests.kernels.reference import header_of

@@ -1,0 +1,1 @@
+"""Codecs on the device: one batch of chunks at a time."""

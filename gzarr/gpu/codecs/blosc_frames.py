@@ -1,0 +1,424 @@
+"""Blosc frames that lie in one slab, taken apart for all frames at once into the streams that batched decoders want.
+
+A frame is a header of 16 bytes, a table of block starts, and blocks, in any order. A block is one stream, or one per
+byte of an element (a *split*), each after its size; a stream as long as its decoded bytes is stored, not compressed.
+The header fixes how many streams there are; only their sizes must be walked, at most 16 to a block. Rules:
+
+- A frame is taken, refused (`CodecError`) or left to the host: other format versions, blosclz, compressors that blosc
+  does not number, streams whose own framing is odd, and frames of many tiny blocks, which would make large tables.
+- The streams of a taken frame fill its decoded bytes exactly once, still shuffled.
+- No byte is read before its position was compared with the end of its frame; bytes behind a frame are ignored.
+- Python loops run over the splits of a block, never over blocks, streams or frames.
+
+Source: header and checks of c-blosc 1.21.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gzarr.errors import CodecError
+from gzarr.gpu.codecs.frames import (
+    ZLIB_HEADER,
+    ZLIB_TRAILER,
+    Bytes,
+    Mask,
+    Sizes,
+    check_ranges,
+    check_zlib,
+    check_zstd,
+    read,
+    refuse,
+    refuse_sizes,
+)
+
+Small: TypeAlias = npt.NDArray[np.uint8]
+
+#: How a stream is decoded. Those that compress have blosc's number for the compressor.
+RAW, LZ4, SNAPPY, DEFLATE, ZSTD = range(5)
+DECODERS = 5
+BLOSCLZ = 0
+#: How a frame is shuffled.
+NO_SHUFFLE, BYTE_SHUFFLE, BIT_SHUFFLE = range(3)
+
+HEADER_NBYTES = 16
+VERSION = 2
+#: Version of the compressors' formats: all have 1.
+VERSION_LZ = 1
+FLAG_SHUFFLE, FLAG_MEMCPY, FLAG_BITSHUFFLE, FLAG_RESERVED, FLAG_WHOLE = 1, 2, 4, 8, 16
+#: Elements of more bytes are not split, nor are blocks of fewer elements (MAX_SPLITS, MIN_BUFFERSIZE of c-blosc).
+MOST_SPLITS, LEAST_SPLIT = 16, 128
+#: Frames of several smaller blocks go to the host: c-blosc makes them of 128 bytes, less up to an element, or more.
+LEAST_BLOCK = 64
+
+HEADER = np.dtype(
+    [
+        ("version", "u1"),
+        ("version_lz", "u1"),
+        ("flags", "u1"),
+        ("typesize", "u1"),
+        ("nbytes", "<u4"),
+        ("blocksize", "<u4"),
+        ("cbytes", "<u4"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BloscStreams:
+    """Streams of many frames, one row each, grouped by decoder and, within it, in the order of the frames.
+
+    Attributes:
+        frame: int64[m], the frame that the stream belongs to.
+        decoder: uint8[m], `RAW` (stored: copy it), `LZ4`, `SNAPPY`, `DEFLATE` (zlib's envelope is off) or `ZSTD`.
+        source: int64[m], where it begins in the slab.
+        csize: int64[m], encoded bytes.
+        dest: int64[m], where its decoded bytes begin in the decoded chunk.
+        nbytes: int64[m], decoded bytes.
+    """
+
+    frame: Sizes
+    decoder: Small
+    source: Sizes
+    csize: Sizes
+    dest: Sizes
+    nbytes: Sizes
+
+    @property
+    def raw(self) -> Mask:
+        """bool[m], whether a stream is stored."""
+        raw: Mask = self.decoder == RAW
+        return raw
+
+    def take(self, rows: Any) -> BloscStreams:
+        """The streams with given row numbers, or under a mask."""
+        columns = (self.frame, self.decoder, self.source, self.csize, self.dest, self.nbytes)
+        return BloscStreams(*(column[rows] for column in columns))
+
+
+@dataclass(frozen=True, slots=True)
+class BloscTable:
+    """What is to be decoded in n frames, and how their decoded bytes are shuffled.
+
+    Attributes:
+        codec: uint8[n], blosc's number: 0 blosclz, 1 lz4 and lz4hc, 2 snappy, 3 zlib, 4 zstd, up to 7 unknown.
+        shuffle: uint8[n], `NO_SHUFFLE`, `BYTE_SHUFFLE` or `BIT_SHUFFLE`, as the decoded streams are; plain bytes
+            come of stored frames and from the host.
+        typesize: int32[n], bytes of an element, which shuffling goes by; 1 where bytes come plain.
+        blocksize: int64[n], decoded bytes of a block but the last, each of which is shuffled by itself; one block
+            where bytes come plain. At least 1.
+        nbytes: int64[n], decoded bytes.
+        cbytes: int64[n], encoded bytes, as the header has them.
+        memcpy: bool[n], frames that are stored whole.
+        to_host: bool[n], frames that the host is to decode; they have no streams.
+        streams: of all other frames.
+        bounds: int64[6], the streams of decoder d are the rows ``bounds[d]`` to ``bounds[d + 1]``.
+    """
+
+    codec: Small
+    shuffle: Small
+    typesize: npt.NDArray[np.int32]
+    blocksize: Sizes
+    nbytes: Sizes
+    cbytes: Sizes
+    memcpy: Mask
+    to_host: Mask
+    streams: BloscStreams
+    bounds: Sizes
+
+    def group(self, decoder: int) -> slice:
+        """The rows of the streams of one decoder."""
+        return slice(int(self.bounds[decoder]), int(self.bounds[decoder + 1]))
+
+
+class Frames(NamedTuple):
+    """Headers in wide integers, where the frames lie, and which of them are walked."""
+
+    offset: Sizes
+    flags: Sizes
+    codec: Small
+    typesize: Sizes
+    nbytes: Sizes
+    blocksize: Sizes
+    cbytes: Sizes
+    memcpy: Mask
+    to_host: Mask
+
+
+class Blocks(NamedTuple):
+    """Blocks of the walked frames: frame, number in it, decoded bytes, splits, and where the first stream's size is."""
+
+    frame: Sizes
+    number: Sizes
+    nbytes: Sizes
+    splits: Sizes
+    position: Sizes
+
+
+def parse_frames(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> BloscTable:
+    """Take apart Blosc frames.
+
+    Args:
+        slab: uint8[...], C-contiguous, on the host.
+        offsets: int64[n], where each frame begins.
+        sizes: int64[n], encoded sizes in bytes; what lies behind the frame's own size is ignored.
+        expected_nbytes: decoded size of every frame.
+
+    Returns: the table. Every range in it lies in its frame, and in the decoded chunk.
+    Raises: CodecError (index, "blosc") if a frame is damaged; ValueError if a range does not lie in the slab.
+    """
+    check_ranges(slab, offsets, sizes)
+    frames = read_headers(slab, offsets, sizes, expected_nbytes)
+    blocks = _find_starts(slab, frames, count_blocks(frames, walked_rows(frames)))
+    streams, to_host = _open_envelopes(slab, join_whole(frames, _walk(slab, frames, blocks)), frames.to_host)
+    return make_table(frames, streams, to_host)
+
+
+def make_table(frames: Frames, streams: BloscStreams, to_host: Mask) -> BloscTable:
+    """Put together what was found."""
+    streams, bounds = _grouped(streams)
+    plain = frames.memcpy | to_host | (frames.nbytes == 0)
+    return BloscTable(
+        codec=frames.codec,
+        shuffle=_shuffles(frames, plain),
+        typesize=np.where(plain, 1, frames.typesize).astype(np.int32),
+        blocksize=np.where(plain, np.maximum(frames.nbytes, 1), frames.blocksize),
+        nbytes=frames.nbytes,
+        cbytes=frames.cbytes,
+        memcpy=frames.memcpy,
+        to_host=to_host,
+        streams=streams,
+        bounds=bounds,
+    )
+
+
+# -- headers -----------------------------------------------------------------------------------------------------
+
+
+def read_headers(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> Frames:
+    """Read headers and check what they say. A frame of nothing is looked at no further, as c-blosc does."""
+    short = sizes < HEADER_NBYTES
+    refuse("blosc", short, lambda i: f"truncated: {sizes[i]} bytes are too few for a blosc header of 16")
+    header = read(slab, f"V{HEADER_NBYTES}", offsets).view(HEADER)
+    wide = {name: header[name].astype(np.int64) for name in ("flags", "typesize", "nbytes", "blocksize", "cbytes")}
+    cbytes, flags = wide["cbytes"], wide["flags"]
+    refuse("blosc", cbytes > sizes, lambda i: f"truncated: expected {cbytes[i]} encoded bytes, got {sizes[i]}")
+    refuse_sizes("blosc", wide["nbytes"], expected_nbytes)
+    codec = (flags >> 5).astype(np.uint8)
+    memcpy = flags & FLAG_MEMCPY != 0
+    # a stored frame needs no compressor
+    foreign = (header["version_lz"] != VERSION_LZ) | (codec == BLOSCLZ) | (codec > ZSTD)
+    to_host = (header["version"] != VERSION) | (flags & FLAG_RESERVED != 0) | (~memcpy & foreign)
+    tiny = ~memcpy & (wide["blocksize"] < LEAST_BLOCK) & (wide["blocksize"] < wide["nbytes"])
+    frames = Frames(offset=offsets, codec=codec, memcpy=memcpy, to_host=to_host & (expected_nbytes > 0), **wide)
+    if expected_nbytes:
+        _check_headers(frames)
+        frames.to_host[tiny] = True
+    return frames
+
+
+def _check_headers(frames: Frames) -> None:
+    """Raise if a frame that is not left to the host has a header that fits nothing."""
+    here = ~frames.to_host
+    cbytes, nbytes, blocksize, typesize = frames.cbytes, frames.nbytes, frames.blocksize, frames.typesize
+    wrong = here & ((blocksize == 0) | (blocksize > nbytes))
+    refuse("blosc", wrong, lambda i: f"expected blocks of 1 to {nbytes[i]} bytes, got {blocksize[i]}")
+    refuse("blosc", here & (typesize == 0), lambda _: "expected elements of 1 to 255 bytes, got 0")
+    stored = nbytes + HEADER_NBYTES
+    wrong = here & frames.memcpy & (cbytes != stored)
+    refuse("blosc", wrong, lambda i: f"stored whole: expected {stored[i]} encoded bytes, got {cbytes[i]}")
+    least = HEADER_NBYTES + 4 * -(-nbytes // np.maximum(blocksize, 1))
+    wrong = here & ~frames.memcpy & (cbytes < least)
+    refuse("blosc", wrong, lambda i: f"expected header and block starts of {least[i]} bytes, got {cbytes[i]} in all")
+
+
+def _shuffles(frames: Frames, plain: Mask) -> Small:
+    """How decoded streams are shuffled; bytes of single-byte elements are not, their bits may be."""
+    by_bytes = (frames.flags & FLAG_SHUFFLE != 0) & (frames.typesize > 1)
+    by_bits = frames.flags & FLAG_BITSHUFFLE != 0
+    shuffle = np.where(by_bytes, BYTE_SHUFFLE, np.where(by_bits, BIT_SHUFFLE, NO_SHUFFLE)).astype(np.uint8)
+    shuffle[plain] = NO_SHUFFLE
+    return shuffle
+
+
+# -- blocks and streams ------------------------------------------------------------------------------------------
+
+
+def walked_rows(frames: Frames) -> Sizes:
+    """Row numbers of the frames that have blocks to be walked."""
+    return np.flatnonzero(~frames.memcpy & ~frames.to_host & (frames.nbytes > 0))
+
+
+def count_blocks(frames: Frames, rows: Sizes) -> Blocks:
+    """The blocks of frames with given row numbers, and how each is split; where they begin is not known yet."""
+    counts = -(-frames.nbytes[rows] // frames.blocksize[rows])
+    frame = np.repeat(rows, counts)
+    number = np.arange(len(frame)) - np.repeat(np.cumsum(counts) - counts, counts)
+    blocksize, typesize = frames.blocksize[frame], frames.typesize[frame]
+    nbytes = np.minimum(blocksize, frames.nbytes[frame] - number * blocksize)
+    split = (frames.flags[frame] & FLAG_WHOLE == 0) & (typesize <= MOST_SPLITS)
+    split &= (nbytes == blocksize) & (nbytes // typesize >= LEAST_SPLIT)
+    splits = np.where(split, typesize, 1)
+    refuse_rows(
+        frame,
+        nbytes % splits != 0,
+        lambda i: f"block {number[i]}: expected a multiple of {splits[i]} bytes, got {nbytes[i]}",
+    )
+    return Blocks(frame, number, nbytes, splits, np.zeros_like(frame))
+
+
+def _find_starts(slab: Bytes, frames: Frames, blocks: Blocks) -> Blocks:
+    frame, number = blocks.frame, blocks.number
+    start = read(slab, "<i4", frames.offset[frame] + HEADER_NBYTES + 4 * number).astype(np.int64)
+    last = frames.cbytes[frame] - 4
+    refuse_rows(
+        frame,
+        (start <= 0) | (start > last),
+        lambda i: f"block {number[i]}: expected a start of 1 to {last[i]}, got {start[i]}",
+    )
+    return blocks._replace(position=frames.offset[frame] + start)
+
+
+def split_rows(frames: Frames, blocks: Blocks) -> BloscStreams:
+    """The streams of blocks: what they decode to, and how; source and encoded size are not known yet."""
+    first = np.cumsum(blocks.splits) - blocks.splits
+    block = np.repeat(np.arange(len(first)), blocks.splits)
+    split = np.arange(len(block)) - first[block]
+    frame, nbytes = blocks.frame[block], (blocks.nbytes // blocks.splits)[block]
+    dest = blocks.number[block] * frames.blocksize[frame] + split * nbytes
+    unknown = np.zeros_like(dest)
+    return BloscStreams(frame, frames.codec[frame], unknown, unknown, dest, nbytes)
+
+
+def _walk(slab: Bytes, frames: Frames, blocks: Blocks) -> BloscStreams:
+    """Follow the streams of every block from size to size."""
+    streams = split_rows(frames, blocks)
+    first = np.cumsum(blocks.splits) - blocks.splits
+    source, csize = np.empty_like(streams.source), np.empty_like(streams.csize)
+    position, end = blocks.position.copy(), (frames.offset + frames.cbytes)[blocks.frame]
+    rows = np.arange(len(first))
+    for k in range(int(blocks.splits.max(initial=0))):
+        if k:
+            rows = rows[blocks.splits[rows] > k]
+        slots = first[rows] + k
+        source[slots] = position[rows] + 4
+        csize[slots] = _read_csizes(slab, blocks, rows, position[rows], end[rows])
+        position[rows] = source[slots] + csize[slots]
+    return place_streams(streams, source, csize)
+
+
+def place_streams(streams: BloscStreams, source: Sizes, csize: Sizes) -> BloscStreams:
+    """The streams with their places; those as long as what they decode to are stored."""
+    decoder = np.where(csize == streams.nbytes, RAW, streams.decoder).astype(np.uint8)
+    return replace(streams, decoder=decoder, source=source, csize=csize)
+
+
+def _read_csizes(slab: Bytes, blocks: Blocks, rows: Sizes, position: Sizes, end: Sizes) -> Sizes:
+    frame, number = blocks.frame[rows], blocks.number[rows]
+    room = end - position - 4
+    refuse_rows(frame, room < 0, lambda i: f"block {number[i]}: truncated: no room for the size of a stream")
+    csize = read(slab, "<i4", position).astype(np.int64)
+    # a compressor makes at least one byte
+    refuse_rows(
+        frame,
+        (csize <= 0) | (csize > room),
+        lambda i: f"block {number[i]}: expected a stream of 1 to {room[i]} bytes, got {csize[i]}",
+    )
+    return csize
+
+
+def join_whole(frames: Frames, streams: BloscStreams) -> BloscStreams:
+    """The streams of walked frames and the stored frames, which are one each."""
+    return _join(_whole_frames(frames), streams)
+
+
+def _whole_frames(frames: Frames) -> BloscStreams:
+    """The stored frames as streams."""
+    rows = np.flatnonzero(frames.memcpy & ~frames.to_host & (frames.nbytes > 0))
+    nbytes = frames.nbytes[rows]
+    decoder = np.full(len(rows), RAW, np.uint8)
+    return BloscStreams(rows, decoder, frames.offset[rows] + HEADER_NBYTES, nbytes, np.zeros_like(rows), nbytes)
+
+
+def refuse_rows(frame: Sizes, bad: Mask, describe: Callable[[int], str]) -> None:
+    """Raise CodecError with the frame of the first bad block or stream."""
+    try:
+        refuse("blosc", bad, describe)
+    except CodecError as error:
+        raise _of_frame(error, frame) from error
+
+
+def _of_frame(error: CodecError, frame: Sizes) -> CodecError:
+    """An error of one row as an error of the frame that the row belongs to."""
+    message = str(error) if error.codec == "blosc" else f"blosc: {error}"
+    return CodecError(message, index=int(frame[error.index]), codec="blosc")
+
+
+# -- compressors' own framing ------------------------------------------------------------------------------------
+
+
+def _open_envelopes(slab: Bytes, streams: BloscStreams, to_host: Mask) -> tuple[BloscStreams, Mask]:
+    """Check the streams' own headers, strip those of zlib, and drop frames that have an odd stream."""
+    odd = np.zeros(len(streams.frame), np.bool_)
+    for decoder, check in ((SNAPPY, _check_snappy), (DEFLATE, _check_zlib), (ZSTD, check_zstd)):
+        rows = np.flatnonzero(streams.decoder == decoder)
+        if not len(rows):
+            continue
+        try:
+            odd[rows] = check(slab, streams.source[rows], streams.csize[rows], streams.nbytes[rows])
+        except CodecError as error:
+            raise _of_frame(error, streams.frame[rows]) from error
+    zlib = streams.decoder == DEFLATE
+    if zlib.any():
+        source = streams.source + ZLIB_HEADER * zlib
+        streams = replace(streams, source=source, csize=streams.csize - (ZLIB_HEADER + ZLIB_TRAILER) * zlib)
+    if odd.any():
+        to_host = to_host.copy()
+        to_host[streams.frame[odd]] = True
+        streams = streams.take(~to_host[streams.frame])
+    return streams, to_host
+
+
+def _check_zlib(slab: Bytes, offsets: Sizes, sizes: Sizes, _: Sizes) -> Mask:
+    return check_zlib(slab, offsets, sizes)
+
+
+def _check_snappy(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
+    """No stream is odd; raise CodecError if one claims another size, in 7 bits a byte, or is nothing but that size."""
+    claimed, more = np.zeros_like(offsets), np.ones(len(offsets), np.bool_)
+    for k in range(5):  # sizes have up to 32 bits
+        more &= sizes > k
+        byte = np.where(more, slab[offsets + np.minimum(k, sizes - 1)], 0).astype(np.int64)
+        claimed |= (byte & 127) << (7 * k)
+        more &= byte > 127
+    wrong = claimed != expected
+    refuse("snappy", wrong, lambda i: f"expected {expected[i]} decoded bytes, got {claimed[i]}")
+    return np.zeros(len(offsets), np.bool_)
+
+
+def _join(one: BloscStreams, other: BloscStreams) -> BloscStreams:
+    if not len(one.frame):
+        return other
+    return BloscStreams(
+        frame=np.concatenate((one.frame, other.frame)),
+        decoder=np.concatenate((one.decoder, other.decoder)),
+        source=np.concatenate((one.source, other.source)),
+        csize=np.concatenate((one.csize, other.csize)),
+        dest=np.concatenate((one.dest, other.dest)),
+        nbytes=np.concatenate((one.nbytes, other.nbytes)),
+    )
+
+
+def _grouped(streams: BloscStreams) -> tuple[BloscStreams, Sizes]:
+    """The streams in the order of their decoders, and where each decoder's begin."""
+    counts = np.bincount(streams.decoder, minlength=DECODERS)
+    bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
+    if np.count_nonzero(counts) > 1:
+        # a stable sort of single bytes is a radix sort
+        streams = streams.take(np.argsort(streams.decoder, kind="stable"))
+    return streams, bounds

@@ -1,0 +1,117 @@
+"""Compresses many byte ranges on the device in one call, and learns in one wait what became of them.
+
+Streams of unknown size go to slots of equal size, each large enough for whatever comes. What surrounds them (headers,
+checksums) is laid out on the host when their sizes are known, and put in place by one launch of copy_streams: bytes of
+payload never leave the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.backend import Array
+from gzarr.errors import CodecError
+from gzarr.gpu.codecs.batch import Chunks, Encoded, Wave
+from gzarr.gpu.codecs.streams import ALIGNMENT, aligned, copy_streams, new_rows
+from gzarr.gpu.device.nvcomp_tables import status_text
+from gzarr.gpu.device.protocol import Table
+
+#: Bytes left free behind encoded chunks, for up to four checksums to come.
+ROOM = 16
+
+#: Byte ranges to copy: sources, targets, sizes.
+Piece: TypeAlias = tuple[Table, Table, Table]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slots:
+    """Device memory for compressed streams.
+
+    Attributes:
+        rows: uint8 (n, stride), one row for each stream.
+        addresses: where the streams begin.
+        front: where they begin in their rows.
+        capacity: bytes that each stream may have.
+        behind: bytes of a row behind the longest stream.
+    """
+
+    rows: Array
+    addresses: Table
+    front: int
+    capacity: int
+    behind: int
+
+
+def byte_ranges(batch: Chunks | Encoded) -> tuple[Table, Table]:
+    """(addresses, sizes) of what a batch holds. Chunks must not be shuffled."""
+    if isinstance(batch, Encoded):
+        return batch.addresses, batch.sizes
+    return batch.addresses, np.full(len(batch), batch.nbytes, np.int64)
+
+
+def as_rows(wave: Wave, batch: Chunks | Encoded) -> Array:
+    """A batch of equal sizes as one uint8 array (n, nbytes)."""
+    if isinstance(batch, Chunks) and batch.rows is not None:
+        return batch.rows
+    source, sizes = byte_ranges(batch)
+    rows, addresses = new_rows(wave, len(batch), int(sizes[0]))
+    copy_streams(wave, source, addresses, sizes)
+    return rows
+
+
+def chunks_of(wave: Wave, rows: Array) -> Chunks:
+    """Chunks that are the rows of a uint8 array (n, nbytes), which is kept until the wave is done."""
+    wave.kept.append(rows)
+    n, nbytes = rows.shape
+    return Chunks(rows, wave.device.address(rows) + np.arange(n, dtype=np.int64) * nbytes, nbytes, rows)
+
+
+def new_slots(wave: Wave, encoder: str, n: int, nbytes: int, front: int = 0, behind: int = 0) -> Slots:
+    """Slots for n streams of chunks of at most ``nbytes``, with so many bytes before and behind each stream."""
+    capacity = wave.device.compress_max_nbytes(encoder, nbytes)
+    front = -(-front // ALIGNMENT) * ALIGNMENT
+    stride = -(-(front + capacity + behind) // ALIGNMENT) * ALIGNMENT
+    rows, addresses = new_rows(wave, n, stride)
+    return Slots(rows, addresses + front, front, capacity, stride - front - capacity)
+
+
+def compress(
+    wave: Wave,
+    codec: str,
+    encoder: str,
+    items: Table,
+    ranges: tuple[Table, Table],
+    slots: Slots,
+    typesize: int = 1,
+    wanted: Callable[[], list[Array]] = list,
+) -> tuple[Table, list[NDArray[Any]]]:
+    """Compress byte ranges into slots. Waits for the device, once.
+
+    codec, items: for errors: its name, and the chunk of the wave that each range belongs to.
+    ranges: addresses and sizes. typesize: see `Device.compress`. wanted: device arrays to download as well.
+    Returns: (sizes of the streams, what was wanted).
+    Raises: CodecError(index) for the first chunk that the encoder did not compress.
+    """
+    device = wave.device
+    source, nbytes = ranges
+    source = aligned(wave, source, nbytes, device.compress_alignment(encoder, typesize).input)
+    outcome = device.compress(encoder, source, nbytes, slots.addresses, slots.capacity, typesize)
+    wave.kept.append(outcome)
+    statuses, found, *rest = device.download_all([outcome.statuses, outcome.sizes, *wanted()])
+    sizes = found.astype(np.int64)
+    bad = np.flatnonzero((statuses != 0) | (sizes < 1) | (sizes > slots.capacity))
+    if bad.size:
+        i = int(bad[items[bad].argmin()])
+        why = status_text(int(statuses[i])) if statuses[i] else f"{sizes[i]} bytes, but {slots.capacity} is the most"
+        raise CodecError(f"{codec}: the chunk could not be compressed: {why}", index=int(items[i]), codec=codec)
+    return sizes, rest
+
+
+def copy_pieces(wave: Wave, pieces: Sequence[Piece]) -> None:
+    """Copy byte ranges, all in one launch."""
+    copy_streams(wave, *(np.concatenate(column) for column in zip(*pieces, strict=True)))

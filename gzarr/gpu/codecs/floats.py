@@ -1,0 +1,209 @@
+"""Arithmetic and casts of floats on the device that give the host's bits, and which casts those are.
+
+The array module is not asked: CuPy makes zeros of subnormal numbers of 4 bytes, also where it casts and compares them,
+casts floats of 2 bytes by way of 4, and a GPU has NaNs of its own. Kernels of ours have none of that
+(`gzarr/gpu/kernels/floats.cuh`); integers, and the bits of floats looked at as integers, are alike everywhere.
+
+NaNs are those that this machine's NumPy makes, which is asked where processors or compilers differ. Where both operands
+are NaNs, IEEE 754 lets each choose: the kernels do as NumPy does on x86-64.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gzarr.backend import Array
+from gzarr.gpu.codecs.batch import Wave
+from gzarr.gpu.codecs.dtypes import has_dtype
+from gzarr.gpu.codecs.streams import new_rows
+from gzarr.gpu.kernels import NUMBERS, OPERATIONS
+
+#: Steps of arithmetic that one launch takes.
+_N_STEPS = 3
+#: Why floats of 2 bytes are not calculated with.
+HALF_FLOATS = "the host calculates with floats of 2 bytes, and makes them"
+
+
+#: Operations of `OPERATIONS`, each with the bits of its second operand.
+Steps: TypeAlias = tuple[tuple[str, int], ...]
+
+
+def why_not_cast(source: np.dtype[Any], target: np.dtype[Any]) -> str:
+    """Why a cast between two dtypes, byte order aside, is left to the host; empty if the device gives the same bits."""
+    source, target = source.newbyteorder("="), target.newbyteorder("=")
+    if not has_dtype(source) or not has_dtype(target):
+        return "the device has no such data type"
+    if source == target or target.kind == "b":
+        return ""
+    if source.kind in "fc" and target.kind in "iu":
+        return "floats become integers on the host: what is out of range differs between machines"
+    if source.kind == "c" and target.kind == "f":
+        return "complex numbers become real on the host, which warns of it"
+    if target.str[1:] == "f2" or (source.str[1:] == "f2" and not _keeps_nans_of_halves()):
+        return HALF_FLOATS
+    return ""
+
+
+def cast(wave: Wave, rows: Array, source: np.dtype[Any], target: np.dtype[Any]) -> Array:
+    """Rows of native numbers as another dtype: what NumPy's ``astype`` gives. `why_not_cast` must be empty.
+
+    rows: uint8 (n, bytes), on the device, one behind the other. Returns: uint8 (n, bytes).
+    """
+    if source == target:
+        return rows
+    if source.kind in "fc" and target.kind == "b":
+        return _nonzero(rows, source)
+    if target.kind in "biu":
+        return wave.device.xp.ascontiguousarray(rows.view(source).astype(target)).view(np.uint8)
+    numbers, floats = _part(source), _part(target)
+    work = numbers if numbers.kind == "f" and numbers.itemsize > 2 else floats
+    return _launch(wave, rows, (numbers, work, floats), (), 2 if target.kind == "c" and source.kind != "c" else 1)
+
+
+def calculate(
+    wave: Wave, rows: Array, dtypes: tuple[np.dtype[Any], np.dtype[Any]], target: np.dtype[Any], steps: Steps
+) -> Array:
+    """Rows of native real numbers after arithmetic, cast to another dtype.
+
+    rows: uint8 (n, bytes), on the device, one behind the other.
+    dtypes: of the numbers, and the floats that the arithmetic is done in.
+    steps: at most three, from `steps_of`.
+    Returns: uint8 (n, bytes).
+    """
+    source, work = dtypes
+    spread = 2 if target.kind == "c" else 1
+    return _launch(wave, rows, (source, work, _part(target)), steps, spread)
+
+
+def steps_of(work: np.dtype[Any], *steps: tuple[str, Any]) -> Steps | None:
+    """Operations for `calculate`, each with a second operand (None for one that has only one).
+
+    Operands are Python's numbers or scalars of ``work``, which NumPy makes floats of that dtype. Returns: None if one
+    is something else, or not finite then: the host raises its errors and warnings.
+    """
+    found = []
+    for operation, operand in steps:
+        if operand is not None and type(operand) not in (int, float) and getattr(operand, "dtype", None) != work:
+            return None
+        try:
+            with np.errstate(all="ignore"):
+                scalar = np.full(1, 0 if operand is None else operand, work)
+        except OverflowError:
+            return None
+        if not np.isfinite(scalar[0]):
+            return None
+        found.append((operation, int(scalar.view(f"i{work.itemsize}")[0])))
+    return tuple(found)
+
+
+def running_sums(wave: Wave, rows: Array, dtype: np.dtype[Any]) -> Array:
+    """In each row of floats or complex numbers the sum of all up to each, added one after the other."""
+    made, (n, n_floats, itemsize, parts, places) = _for_rows(wave, rows, dtype)
+    later = keeps_later_nan(dtype, min(n_floats // parts, 3))
+    args = (n, n_floats, itemsize, parts, own_nan(itemsize), later, *places)
+    wave.device.launch("running_sums", n * parts, args)
+    return made
+
+
+def differences(wave: Wave, rows: Array, dtype: np.dtype[Any]) -> Array:
+    """In each row of floats or complex numbers the first, then what each has more than the one before it."""
+    made, (n, n_floats, itemsize, parts, places) = _for_rows(wave, rows, dtype)
+    wave.device.launch("differences", n * n_floats, (n, n_floats, itemsize, parts, own_nan(itemsize), *places))
+    return made
+
+
+def where_equal(rows: Array, dtype: np.dtype[Any], key: Any) -> Array:
+    """Where native real numbers equal a scalar of their dtype, which a NaN does if it is one: bool (n, numbers)."""
+    if dtype.kind != "f":
+        return rows.view(dtype) == key
+    bits, sign, infinity = _bits(rows, dtype)
+    if np.isnan(key):
+        return (bits & (sign - 1)) > infinity
+    if key == 0:
+        return (bits & (sign - 1)) == 0
+    return bits == np.full(1, key, dtype).view(bits.dtype)[0]
+
+
+def put(rows: Array, dtype: np.dtype[Any], where: Array, value: Any) -> None:
+    """Write a scalar where a mask is true, bit for bit. where: bool (n, numbers)."""
+    number = np.dtype(f"u{dtype.itemsize}")
+    rows.view(number)[where] = np.full(1, value, dtype).view(number)[0]
+
+
+def _bits(rows: Array, dtype: np.dtype[Any]) -> tuple[Array, Any, Any]:
+    """(rows of floats as unsigned integers, the bit of the sign, the bits of infinity)."""
+    number = np.dtype(f"u{dtype.itemsize}")
+    infinity = np.full(1, np.inf, dtype).view(number)[0]
+    return rows.view(number), number.type(1 << (8 * dtype.itemsize - 1)), infinity
+
+
+def _nonzero(rows: Array, dtype: np.dtype[Any]) -> Array:
+    bits, sign, _ = _bits(rows, _part(dtype))
+    if dtype.kind == "c":
+        bits = bits[:, ::2] | bits[:, 1::2]
+    return ((bits & (sign - 1)) != 0).view(np.uint8)
+
+
+def _part(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The floats that complex numbers are made of; other dtypes as they are."""
+    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+
+
+@cache
+def _keeps_nans_of_halves() -> bool:
+    """Whether this NumPy widens floats of 2 bytes in integers, as the kernels do: hardware makes their NaNs quiet."""
+    signalling = np.full(64, 0x7C01, np.uint16).view(np.float16)
+    kept = signalling.astype(np.float32).view(np.uint32), signalling.astype(np.float64).view(np.uint64)
+    return bool((kept[0] == 0x7F802000).all() and (kept[1] == 0x7FF0_0400_0000_0000).all())
+
+
+@cache
+def own_nan(itemsize: int) -> int:
+    """Bits of the NaN that this machine makes of an invalid operation on floats of a size."""
+    infinity = np.full(1, np.inf, f"f{itemsize}")
+    with np.errstate(invalid="ignore"):
+        return int((infinity - infinity).view(f"i{itemsize}")[0])
+
+
+@cache
+def keeps_later_nan(dtype: np.dtype[Any], n: int) -> bool:
+    """Whether running sums of n numbers (from 3 on, it does not matter how many) keep the later of two NaNs.
+
+    Compilers choose the order of operands: it differs between the loops of NumPy.
+    """
+    number = np.dtype(f"u{_part(dtype).itemsize}")
+    first = np.full(1, np.nan, _part(dtype)).view(number)[0]
+    nans = np.repeat(first + np.arange(max(n, 2), dtype=number), dtype.itemsize // number.itemsize)
+    return bool(np.cumsum(nans.view(dtype)).view(number)[-1] != first)
+
+
+def _number(dtype: np.dtype[Any]) -> int:
+    return NUMBERS.index(dtype.str[1:])
+
+
+def _launch(
+    wave: Wave, rows: Array, dtypes: tuple[np.dtype[Any], np.dtype[Any], np.dtype[Any]], steps: Steps, spread: int
+) -> Array:
+    """dtypes: of the rows, of the arithmetic, and of the floats that it gives."""
+    source, work, target = dtypes
+    n, nbytes = rows.shape
+    per_row = nbytes // source.itemsize
+    made, _ = new_rows(wave, n, per_row * spread * target.itemsize)
+    flat = [x for name, bits in steps for x in (OPERATIONS.index(name), bits)]
+    flat += [0] * (2 * _N_STEPS - len(flat))
+    head = n * per_row, _number(source), work.itemsize, _number(target)
+    places = wave.device.address(rows), wave.device.address(made)
+    wave.device.launch("calculate", n * per_row, (*head, *flat, own_nan(work.itemsize), spread, *places))
+    return made
+
+
+def _for_rows(wave: Wave, rows: Array, dtype: np.dtype[Any]) -> tuple[Array, tuple[int, int, int, int, Any]]:
+    """Device memory for as many rows, and (rows, floats of a row, their bytes, floats of a number, addresses)."""
+    n, nbytes = rows.shape
+    itemsize = _part(dtype).itemsize
+    made, _ = new_rows(wave, n, nbytes)
+    places = wave.device.address(rows), wave.device.address(made)
+    return made, (n, nbytes // itemsize, itemsize, dtype.itemsize // itemsize, places)

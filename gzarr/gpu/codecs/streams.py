@@ -1,0 +1,181 @@
+"""Moves tables and streams: the small steps that every codec on the device is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.backend import Array
+from gzarr.errors import CodecError
+from gzarr.gpu.codecs.batch import PLAIN, Chunks, Shuffle, Streams, Wave
+from gzarr.gpu.device.protocol import Table
+from gzarr.gpu.kernels import unit_starts
+from gzarr.profiling.recorder import stage
+
+#: Tables and streams begin at multiples of this many bytes: what the most demanding kernel and decoder want.
+ALIGNMENT = 16
+
+
+def upload_tables(wave: Wave, *tables: NDArray[Any]) -> list[int]:
+    """Copy tables to the device in one transfer. Returns: their addresses."""
+    starts = []
+    size = 0
+    for table in tables:
+        starts.append(size)
+        size += -(-max(table.nbytes, 1) // ALIGNMENT) * ALIGNMENT
+    staging = wave.device.staging(size)
+    for table, start in zip(tables, starts, strict=True):
+        staging[start : start + table.nbytes] = np.ascontiguousarray(table).reshape(-1).view(np.uint8)
+    on_device = wave.device.upload(staging)
+    wave.kept += [staging, on_device]
+    base = wave.device.address(on_device)
+    return [base + start for start in starts]
+
+
+def upload_streams(wave: Wave, buffers: Sequence[Any]) -> Streams:
+    """Copy encoded chunks to the device in one transfer, each aligned."""
+    arrays = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
+    sizes = np.array([a.size for a in arrays], np.int64)
+    ends = np.cumsum(-(-sizes // ALIGNMENT) * ALIGNMENT)
+    offsets = np.concatenate([[0], ends[:-1]]).astype(np.int64)
+    # Decoders may read a few bytes past the end of a stream: those must exist.
+    staging = wave.device.staging(int(ends[-1]) + ALIGNMENT)
+    for array, start in zip(arrays, offsets.tolist(), strict=True):
+        staging[start : start + array.size] = array
+    slab = _upload(wave, staging, len(arrays))
+    wave.kept += [staging, slab]
+    return Streams(staging, slab, offsets, sizes)
+
+
+def new_rows(wave: Wave, n: int, nbytes: int) -> tuple[Array, Table]:
+    """Device memory for n chunks. Returns: (uint8 array (n, nbytes), address of every row)."""
+    rows = wave.device.empty(n * nbytes).reshape(n, nbytes)
+    wave.kept.append(rows)
+    return rows, wave.device.address(rows) + np.arange(n, dtype=np.int64) * nbytes
+
+
+def upload_rows(wave: Wave, arrays: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> Chunks:
+    """Copy decoded chunks, host arrays of one shape, to the device in one transfer, in the dtype's native order."""
+    native = dtype.newbyteorder("=")
+    nbytes = arrays[0].size * native.itemsize
+    staging = wave.device.staging(len(arrays) * nbytes)
+    for row, array in zip(staging.reshape(len(arrays), nbytes), arrays, strict=True):
+        row[:] = np.ascontiguousarray(array, native).reshape(-1).view(np.uint8)
+    rows = _upload(wave, staging, len(arrays)).reshape(len(arrays), nbytes)
+    wave.kept += [staging, rows]
+    addresses = wave.device.address(rows) + np.arange(len(arrays), dtype=np.int64) * nbytes
+    return Chunks(rows, addresses, nbytes, rows)
+
+
+def _upload(wave: Wave, staging: NDArray[np.uint8], n_chunks: int) -> Array:
+    with stage("upload", timed=True) as noted:
+        noted.count(n_chunks, staging.nbytes, staging.nbytes)
+        return wave.device.upload(staging)
+
+
+def copy_streams(wave: Wave, source: Table, target: Table, nbytes: Table) -> None:
+    """Copy byte ranges from one place of the device to another."""
+    if not source.size:
+        return
+    starts = unit_starts(nbytes)
+    tables = upload_tables(wave, source, target, nbytes, starts)
+    wave.device.launch("copy_streams", int(starts[-1]), (source.size, *tables))
+
+
+def aligned(wave: Wave, source: Table, nbytes: Table, alignment: int) -> Table:
+    """Addresses of the same byte ranges, at multiples of ``alignment``: those that are not so already are copied."""
+    odd = source % alignment != 0
+    if not odd.any():
+        return source
+    ends = np.cumsum(-(-nbytes[odd] // ALIGNMENT) * ALIGNMENT)
+    moved = wave.device.empty(int(ends[-1]) + ALIGNMENT)
+    wave.kept.append(moved)
+    places = wave.device.address(moved) + np.concatenate([[0], ends[:-1]])
+    copy_streams(wave, source[odd], places.astype(np.int64), nbytes[odd])
+    source = source.copy()
+    source[odd] = places
+    return source
+
+
+def decompress(wave: Wave, codec: str, decoder: str, items: Table, streams: tuple[Table, Table, Table, Table]) -> None:
+    """Decode streams in one call, and demand that each gives its size.
+
+    items: the chunk of the wave that each stream belongs to, for errors.
+    streams: addresses and sizes of the encoded streams, addresses and sizes of the decoded ones.
+    """
+    source, nbytes, target, decoded = streams
+    if not source.size:
+        return
+    source = aligned(wave, source, nbytes, wave.device.alignment(decoder))
+    outcome = wave.device.decompress(decoder, source, nbytes, target, decoded)
+    wave.kept.append(outcome)
+    wave.expect(codec, outcome, items, decoded)
+
+
+def decode_on_host(
+    wave: Wave, streams: Streams, rows: Array, which: NDArray[np.intp], decode: Callable[[Any], Any]
+) -> None:
+    """Decode some chunks on the host, one by one, and upload them to their rows together. Raises: CodecError(index)."""
+    if not which.size:
+        return
+    nbytes = rows.shape[1]
+    staging = wave.device.staging(which.size * nbytes)
+    for i, place in zip(which.tolist(), staging.reshape(which.size, nbytes), strict=True):
+        start, size = int(streams.offsets[i]), int(streams.sizes[i])
+        try:
+            data = decode((streams.host[start : start + size],))[0]
+        except CodecError as error:
+            error.index = i
+            raise
+        place[:] = data.reshape(-1).view(np.uint8) if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
+    decoded = _upload(wave, staging, which.size)
+    wave.kept += [staging, decoded]
+    source = wave.device.address(decoded) + np.arange(which.size, dtype=np.int64) * nbytes
+    target = wave.device.address(rows) + which.astype(np.int64) * nbytes
+    copy_streams(wave, source, target, np.full(which.size, nbytes, np.int64))
+
+
+def unshuffled(wave: Wave, chunks: Chunks) -> Chunks:
+    """The chunks as plain bytes, one behind the other."""
+    if chunks.shuffle is None and chunks.rows is not None:
+        return chunks
+    n = len(chunks)
+    rows, addresses = new_rows(wave, n, chunks.nbytes)
+    shuffle = chunks.shuffle or plain_shuffle(n, chunks.nbytes)
+    nbytes = np.full(n, chunks.nbytes, np.int64)
+    starts = unit_starts(nbytes)
+    info = (shuffle.mode, shuffle.typesize, shuffle.blocksize, nbytes)
+    source, target, starts_at, *info_at = upload_tables(wave, chunks.addresses, addresses, starts, *info)
+    wave.device.launch("unshuffle", int(starts[-1]), (n, source, target, starts_at, *info_at))
+    return Chunks(rows, addresses, chunks.nbytes, rows)
+
+
+def shuffled(wave: Wave, chunks: Chunks, mode: int, typesize: int, blocksize: int) -> Chunks:
+    """Plain chunks with the bytes or bits of their elements shuffled, Blosc block by Blosc block, elsewhere.
+
+    mode: BYTE_SHUFFLE or BIT_SHUFFLE. typesize: bytes of an element. blocksize: bytes of a block.
+    """
+    n = len(chunks)
+    rows, addresses = new_rows(wave, n, chunks.nbytes)
+    nbytes = np.full(n, chunks.nbytes, np.int64)
+    starts = unit_starts(nbytes)
+    info = np.full(n, mode, np.uint8), np.full(n, typesize, np.int32), np.full(n, blocksize, np.int64), nbytes
+    source, target, starts_at, *info_at = upload_tables(wave, chunks.addresses, addresses, starts, *info)
+    wave.device.launch("shuffle", int(starts[-1]), (n, source, target, starts_at, *info_at))
+    return Chunks(rows, addresses, chunks.nbytes, rows)
+
+
+def plain_shuffle(n: int, nbytes: int) -> Shuffle:
+    """The description of chunks that are not shuffled."""
+    return Shuffle(np.full(n, PLAIN, np.uint8), np.ones(n, np.int32), np.full(n, max(nbytes, 1), np.int64))
+
+
+def reversed_units(wave: Wave, rows: Array, unit: int) -> Array:
+    """Rows of bytes with every ``unit`` bytes reversed."""
+    n, nbytes = rows.shape
+    flipped = wave.device.xp.ascontiguousarray(rows.reshape(n, nbytes // unit, unit)[:, :, ::-1]).reshape(n, nbytes)
+    wave.kept.append(flipped)
+    return flipped

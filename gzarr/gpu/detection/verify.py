@@ -1,0 +1,122 @@
+"""Whether ``device="auto"`` may take the GPU: it must have given the CPU's answers once, in a process of its own.
+
+A driver that hangs or crashes then takes nothing of the caller's with it. The child is started anew, not forked, so
+that it has CUDA to itself; it gets this process's ``sys.path``. What it found is kept in the user's cache, in a file
+named by a hash of all that the answer depends on: the GPU, its driver, the libraries, and gzarr's code. That the GPU
+passed is kept as long as these stay; that it failed only for some minutes, as the GPU may just have been full.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from gzarr.gpu.detection import detect
+from gzarr.gpu.detection.cache_folder import cache_folder
+
+#: Compiling all kernels and loading the libraries takes some seconds on a slow machine; more is a hang.
+TIMEOUT_S = 60.0
+#: For how long a failure is believed: the processes of one job do not each pay for it.
+FAILURE_S = 600.0
+#: For how long a process that was killed is waited for; one that the driver holds may never end.
+_KILLED_S = 5.0
+_CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from gzarr.selfcheck import main; main()"
+
+
+def find_fault(timeout_s: float = TIMEOUT_S) -> str | None:
+    """Why the first CUDA device is not to be trusted; None if it passed the self-check, now or before."""
+    about = _about()
+    folder = cache_folder("self-checks")
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:24]
+    path = None if folder is None else folder / f"{digest}.json"
+    remembered = None if path is None else _recall(path)
+    if remembered is not None:
+        return "; ".join(remembered) or None
+    faults = run_self_check(timeout_s)
+    # A failure is no news where another process has found meanwhile that the GPU passes: it may be full of such checks.
+    if path is not None and not (faults and _recall(path) == []):
+        _remember(path, {"faults": faults, "time": time.time(), "about": about})
+    return "; ".join(faults) or None
+
+
+def run_self_check(timeout_s: float) -> list[str]:
+    """What `gzarr.selfcheck` finds, or how its process ended."""
+    if not sys.executable or getattr(sys, "frozen", False):
+        return ["the self-check needs a Python interpreter to run in, and this program has none of its own"]
+    # The user's settings are not what is checked.
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("GZARR_")}
+    path = json.dumps([os.fsdecode(entry) for entry in sys.path if isinstance(entry, (str, bytes, os.PathLike))])
+    try:
+        child = subprocess.Popen(  # noqa: S603 - this Python, with a fixed program
+            [sys.executable, "-c", _CHILD, path],
+            env={**plain, "GZARR_DEVICE": "cpu"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        return [f"the self-check could not be started: {error}"]
+    try:
+        out, err = child.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        return [f"the self-check did not end within {timeout_s:.0f} s"]
+    finally:
+        if child.poll() is None:
+            child.kill()
+            with suppress(subprocess.TimeoutExpired):
+                child.communicate(timeout=_KILLED_S)
+    try:
+        faults = json.loads(out.splitlines()[-1]) if child.returncode == 0 else None
+    except (ValueError, IndexError):
+        faults = None
+    if not isinstance(faults, list):
+        last = err.strip().splitlines()[-1:] or ["it wrote no message"]
+        return [f"the self-check ended with status {child.returncode}: {last[0][:500]}"]
+    return [str(fault) for fault in faults]
+
+
+def _about() -> dict[str, Any]:
+    """All that the answer depends on."""
+    package = Path(__file__).parents[1]
+    files = [path for path in package.rglob("*") if path.suffix in (".py", ".cu", ".cuh")]
+    return {
+        "gpu": detect.identify(0)._asdict(),
+        "versions": detect.versions(),
+        "python": platform.python_version(),
+        "code": [str(package), max(path.stat().st_mtime_ns for path in files)],
+    }
+
+
+def _recall(path: Path) -> list[str] | None:
+    """The faults that a file holds; None if there is none, it cannot be read, or it is a failure of long ago."""
+    try:
+        found = json.loads(path.read_text())
+        faults, age = found["faults"], time.time() - float(found["time"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not isinstance(faults, list) or not all(isinstance(fault, str) for fault in faults):
+        return None
+    return faults if not faults or 0 <= age < FAILURE_S else None
+
+
+def _remember(path: Path, found: dict[str, Any]) -> None:
+    """Write the file in one step; where that fails, the next process checks again."""
+    with suppress(OSError):
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+        try:
+            with os.fdopen(handle, "w") as file:
+                json.dump(found, file, indent=1)
+            Path(name).replace(path)
+        except OSError:  # the disk is full
+            Path(name).unlink(missing_ok=True)

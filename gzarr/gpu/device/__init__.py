@@ -1,0 +1,1 @@
+"""The seam to hardware: CUDA, or an emulated device."""

@@ -1,0 +1,381 @@
+"""A CUDA device: CuPy for memory, streams and kernels, nvCOMP for the batched decoders and encoders.
+
+Work goes to CuPy's current stream, and memory comes from CuPy's current allocator: `CudaDevice.activate` sets both for
+its thread, so that temporaries of CuPy's own operations count as well. Copies from staging memory (pinned) are
+asynchronous; `CudaDevice.download` and `CudaDevice.download_all` are where the host waits. Kernels are compiled by
+NVRTC at their first launch and kept in CuPy's cache. Errors of CuPy become `DeviceError` where a context of this module
+ends.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from typing import Any
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.errors import DeviceError
+from gzarr.gpu.device import nvcomp
+from gzarr.gpu.device.memory import Arena
+from gzarr.gpu.device.nvcomp_tables import Alignment, check_capacity, compress_alignment, compress_options
+from gzarr.gpu.device.protocol import Outcome, Table
+from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, source
+
+#: nvCOMP's encoders. Its gzip takes chunks of any size, Deflate those of a few KiB.
+_ENCODERS = frozenset(nvcomp.CODECS)
+#: nvCOMP's decoders, but that of gzip: the parsers here take the envelope off, which leaves Deflate.
+_DECODERS = frozenset(nvcomp.CODECS) - {"gzip"}
+#: DLPack's numbers for memory on a CUDA device, and managed by CUDA (dlpack.h, DLDeviceType).
+_DLPACK_CUDA = (2, 13)
+#: Blocks of one launch: kernels step by the grid, so that more only cost scheduling.
+_MAX_BLOCKS = 1 << 20
+#: Smallest block of pinned memory, as in CuPy's pool.
+_MIN_PINNED_NBYTES = 512
+#: cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t): of the device, or of pinned host memory.
+_NO_MEMORY = 2
+
+
+class _Handle:
+    """The address of a stream, in CUDA's stream protocol."""
+
+    def __init__(self, address: int) -> None:
+        self._address = operator.index(address)
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """(version of the protocol, address)."""
+        return 0, self._address
+
+
+@contextmanager
+def cuda_errors(device: str) -> Iterator[None]:
+    """Turn what CuPy raises of the driver and of memory into errors that say what to do. Raises: DeviceError."""
+    try:
+        yield
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise _out_of_memory(device, error) from error
+    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+        if error.status == _NO_MEMORY:
+            raise _out_of_memory(device, error) from error
+        raise DeviceError(
+            f"{device}: the driver reports {error}; after a failed kernel CUDA refuses all further work of a process: "
+            "if other reads fail too, start it anew"
+        ) from error
+
+
+def _out_of_memory(device: str, error: Exception) -> DeviceError:
+    return DeviceError(
+        f"{device}: memory could not be allocated ({error}); lower max_device_nbytes, read a smaller selection, or "
+        "free memory: delete arrays, then cupy.get_default_memory_pool().free_all_blocks()"
+    )
+
+
+class CudaDevice:
+    """One CUDA device.
+
+    Attributes:
+        name: "cuda:0" and so on.
+        xp: cupy.
+    """
+
+    xp = cupy
+
+    def __init__(self, number: int = 0) -> None:
+        with cuda_errors("CUDA"):
+            count = cupy.cuda.runtime.getDeviceCount()
+        if not 0 <= number < count:
+            raise DeviceError(f"no device cuda:{number}: there are {count}, counted from 0")
+        self.name = f"cuda:{number}"
+        self._device = cupy.cuda.Device(number)
+        self._local = threading.local()
+
+    def owns(self, array: Any) -> bool:
+        """Whether an array lies in the memory of this device."""
+        return isinstance(array, cupy.ndarray) and array.device == self._device
+
+    def adopt(self, value: Any) -> Any:
+        """A CuPy array that shares the memory of any library's array on a CUDA device; None for what is not on one."""
+        if isinstance(value, cupy.ndarray):
+            return value
+        if hasattr(value, "__cuda_array_interface__"):
+            return cupy.asarray(value)
+        if hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) in _DLPACK_CUDA:
+            return cupy.from_dlpack(value)
+        return None
+
+    def current_stream(self) -> Any:
+        """CuPy's current stream of this thread."""
+        with self._device:
+            return cupy.cuda.get_current_stream()
+
+    def as_stream(self, stream: Any) -> Any:
+        """A CuPy stream, an object with ``__cuda_stream__``, or the address of a stream. Raises: DeviceError."""
+        if hasattr(stream, "wait_event"):  # CuPy's own classes of streams share no public base
+            return stream
+        try:
+            return cupy.cuda.Stream.from_external(stream if hasattr(stream, "__cuda_stream__") else _Handle(stream))
+        except (TypeError, ValueError) as error:
+            raise DeviceError(
+                f"stream: expected a CuPy stream, an object with __cuda_stream__ or an address, got {stream!r}"
+            ) from error
+
+    def new_stream(self) -> Any:
+        """A non-blocking stream."""
+        with cuda_errors(self.name), self._device:
+            return cupy.cuda.Stream(non_blocking=True)
+
+    def record(self, stream: Any) -> Any:
+        """An event on a stream."""
+        with cuda_errors(self.name), self._device:
+            return stream.record(cupy.cuda.Event(disable_timing=True))
+
+    def wait(self, stream: Any, event: Any) -> None:
+        """Make a stream wait for an event."""
+        with cuda_errors(self.name), self._device:  # the default stream is that of the current device
+            stream.wait_event(event)
+
+    @contextmanager
+    def activate(self, stream: Any, memory: Arena, staging: Arena) -> Iterator[None]:
+        """Make a stream and arenas current for this thread: CuPy's own allocations come from the arena too.
+
+        Raises: DeviceError for what CuPy raises within.
+        """
+        state = self._local.__dict__
+        outer = dict(state)
+        # What the user has chosen to allocate with (the default pool, or another library's) makes the blocks.
+        state.update(allocator=outer.get("allocator") or cupy.cuda.get_allocator(), staging=staging)
+        try:
+            own = cupy.cuda.using_allocator(lambda nbytes: memory.take(nbytes).data)
+            with cuda_errors(self.name), self._device, stream, own:
+                yield
+        finally:
+            state.clear()
+            state.update(outer)
+
+    def allocate(self, nbytes: int) -> Any:
+        """A block of device memory from the user's allocator."""
+        allocator = getattr(self._local, "allocator", None) or cupy.cuda.get_allocator()
+        with self._device:
+            return cupy.ndarray((nbytes,), cupy.uint8, allocator(nbytes))
+
+    def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
+        """A block of pinned host memory."""
+        # CuPy keeps freed blocks for requests of the very same size, and never gives them back: few sizes, then, of
+        # which four lie between one power of two and the next.
+        step = max(_MIN_PINNED_NBYTES, 1 << max(nbytes.bit_length() - 3, 0))
+        size = max(-(-nbytes // step), 1) * step
+        return np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, nbytes)
+
+    def empty(self, nbytes: int) -> Any:
+        """Device memory: a flat uint8 array."""
+        with self._device:
+            return cupy.empty(nbytes, cupy.uint8)
+
+    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any = None) -> Any:
+        """An uninitialized array on this device, which may not be the current one, from the user's allocator.
+
+        Raises: DeviceError if there is not enough memory.
+        """
+        # CuPy's pool hands memory out that work on the same stream may still be using: lanes wait for that stream only.
+        # A read within a write, or within a store, is made where a lane's allocator is current.
+        allocator = getattr(self._local, "allocator", None)
+        outside = nullcontext() if allocator is None else cupy.cuda.using_allocator(allocator)
+        with cuda_errors(self.name), self._device, outside, nullcontext() if stream is None else stream:
+            return cupy.empty(shape, dtype)
+
+    def staging(self, nbytes: int) -> NDArray[np.uint8]:
+        """Pinned host memory."""
+        arena: Arena | None = getattr(self._local, "staging", None)
+        found: NDArray[np.uint8] = self.allocate_pinned(nbytes) if arena is None else arena.take(nbytes)
+        return found
+
+    def upload(self, host: NDArray[Any]) -> Any:
+        """Copy a host array to the device, in stream order."""
+        array = cupy.empty(host.shape, host.dtype)
+        array.set(np.asarray(host, order="C"))
+        return array
+
+    def download(self, array: Any, into: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Copy a device array to the host; waits for the work before it. into: where to, of its shape and dtype."""
+        with cuda_errors(self.name):
+            copied: NDArray[Any] = cupy.asnumpy(array, out=into)
+        return copied
+
+    def download_all(self, arrays: Sequence[Any]) -> list[NDArray[Any]]:
+        """Copy device arrays to pinned memory; waits once."""
+        found = []
+        with cuda_errors(self.name):
+            for array in arrays:
+                host = self.staging(array.nbytes).view(array.dtype).reshape(array.shape)
+                array.get(out=host, blocking=False)
+                found.append(host)
+            self.synchronize()
+        return found
+
+    def synchronize(self) -> None:
+        """Wait for the stream."""
+        cupy.cuda.get_current_stream().synchronize()
+
+    def push_range(self, name: str) -> None:
+        """Begin an NVTX range."""
+        cupy.cuda.nvtx.RangePush(name)
+
+    def pop_range(self) -> None:
+        """End the NVTX range begun last."""
+        cupy.cuda.nvtx.RangePop()
+
+    def mark(self) -> Any:
+        """An event with a time on the current stream; None if the device has failed, of which the read will tell."""
+        try:
+            return cupy.cuda.get_current_stream().record()
+        except cupy.cuda.runtime.CUDARuntimeError:
+            return None
+
+    def seconds_between(self, start: Any, end: Any) -> float:
+        """Seconds between two events; 0 if the device has failed."""
+        try:
+            with self._device:
+                start.synchronize()
+                end.synchronize()
+                return float(cupy.cuda.get_elapsed_time(start, end)) * 1e-3
+        except (AttributeError, cupy.cuda.runtime.CUDARuntimeError):
+            return 0.0
+
+    def address(self, array: Any) -> int:
+        """Address of an array's first element."""
+        return int(array.data.ptr)
+
+    def launch(self, kernel: str, n_threads: int, args: tuple[Any, ...]) -> None:
+        """Run a kernel with at least ``n_threads`` threads."""
+        if n_threads == 0:
+            return
+        typed = []
+        for argument, value in zip(KERNELS[kernel], args, strict=True):
+            plain = self.address(value) if isinstance(value, cupy.ndarray) else int(value)
+            typed.append(np.int64(plain) if argument.type == "i64" else np.uint64(plain))
+        blocks = min(-(-n_threads // BLOCK_THREADS), _MAX_BLOCKS)
+        _kernel(kernel)((blocks,), (BLOCK_THREADS,), tuple(typed))
+
+    def decoders(self) -> frozenset[str]:
+        """The batched decoders."""
+        return _DECODERS
+
+    def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
+        """Decode many streams in one call of nvCOMP. Raises: DeviceError if nvCOMP refuses the call."""
+        n = source.size
+        tables = self._upload_tables(source, nbytes, target, capacity)
+        largest, total = int(capacity.max()), int(capacity.sum())
+        stream = cupy.cuda.get_current_stream().ptr
+        scratch_nbytes = nvcomp.query_temp_nbytes(decoder, n, largest, total, stream)
+        scratch = cupy.empty(max(scratch_nbytes, 1), cupy.uint8)
+        statuses = cupy.empty(n, cupy.int32)
+        sizes = cupy.empty(n, cupy.uint64)
+        base, row = self.address(tables), n * 8
+        nvcomp.decompress_async(
+            decoder,
+            base,
+            base + row,
+            base + 3 * row,
+            self.address(sizes),
+            n,
+            self.address(scratch),
+            scratch_nbytes,
+            base + 2 * row,
+            self.address(statuses),
+            stream,
+        )
+        # In a lane, tables and scratch stay in its arenas until the wave is done; else CuPy's pool keeps the stream's
+        # order.
+        return Outcome(statuses, sizes)
+
+    def scratch_nbytes(self, decoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
+        """Temporary device memory that `decompress` takes for a batch."""
+        return nvcomp.decompress_temp_nbytes(decoder, n, max_nbytes, total_nbytes)
+
+    def alignment(self, decoder: str) -> int:
+        """Alignment that `decompress` needs of its sources."""
+        return nvcomp.decompress_alignment(decoder).input
+
+    def encoders(self) -> frozenset[str]:
+        """The batched encoders."""
+        return _ENCODERS
+
+    def compress(
+        self, encoder: str, source: Table, nbytes: Table, target: Table, capacity: int, typesize: int = 1
+    ) -> Outcome:
+        """Encode many chunks in one call of nvCOMP. Raises: DeviceError if nvCOMP refuses the call."""
+        n, largest = source.size, int(nbytes.max())
+        check_capacity(encoder, largest, capacity, self.compress_max_nbytes(encoder, largest))
+        options = compress_options(encoder, typesize)
+        tables = self._upload_tables(source, nbytes, target)
+        stream = cupy.cuda.get_current_stream().ptr
+        scratch_nbytes = nvcomp.compress_temp_nbytes(encoder, n, largest, int(nbytes.sum()), options, stream)
+        scratch = cupy.empty(max(scratch_nbytes, 1), cupy.uint8)
+        statuses = cupy.empty(n, cupy.int32)
+        sizes = cupy.empty(n, cupy.uint64)
+        base, row = self.address(tables), n * 8
+        work = (base, base + row, largest, n, self.address(scratch), scratch_nbytes, base + 2 * row)
+        nvcomp.compress_async(encoder, *work, self.address(sizes), self.address(statuses), stream, options)
+        return Outcome(statuses, sizes)
+
+    def compress_max_nbytes(self, encoder: str, nbytes: int) -> int:
+        """Capacity that `compress` needs for chunks of ``nbytes``."""
+        return nvcomp.compress_max_nbytes(encoder, nbytes)
+
+    def compress_scratch_nbytes(self, encoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
+        """Temporary device memory that `compress` takes for a batch."""
+        with self._device:
+            stream = cupy.cuda.get_current_stream().ptr
+            return nvcomp.compress_temp_nbytes(encoder, n, max_nbytes, total_nbytes, None, stream)
+
+    def compress_alignment(self, encoder: str, typesize: int = 1) -> Alignment:
+        """Alignment that `compress` needs of its sources and targets."""
+        return compress_alignment(encoder, typesize)
+
+    def crc32c(self, source: Table, nbytes: Table) -> Any:
+        """crc32c of many byte ranges: uint32, on the device."""
+        return self._crc(nvcomp.crc32c_async, source, nbytes)
+
+    def crc32(self, source: Table, nbytes: Table) -> Any:
+        """CRC-32 of many byte ranges: uint32, on the device."""
+        return self._crc(nvcomp.crc32_async, source, nbytes)
+
+    def _crc(self, queue: Callable[..., None], source: Table, nbytes: Table) -> Any:
+        n = source.size
+        tables = self._upload_tables(source, nbytes)
+        out = cupy.empty(n, cupy.uint32)
+        statuses = cupy.zeros(n, cupy.int32)
+        base = self.address(tables)
+        stream = cupy.cuda.get_current_stream().ptr
+        queue(base, base + n * 8, n, int(nbytes.max()), self.address(out), self.address(statuses), stream)
+        return out
+
+    def _upload_tables(self, *tables: Table) -> Any:
+        """Copy tables to the device, one behind the other, as nvCOMP wants them: uint64.
+
+        In a lane through its staging memory, which is not used again before the wave is done, so that nothing waits.
+        Outside of one the copy is made before this returns.
+        """
+        arena: Arena | None = getattr(self._local, "staging", None)
+        shape = len(tables), tables[0].size
+        nbytes = 8 * shape[0] * shape[1]
+        host = np.empty(shape, np.uint64) if arena is None else arena.take(nbytes).view(np.uint64).reshape(shape)
+        for row, table in zip(host, tables, strict=True):
+            row[:] = table
+        return self.upload(host)
+
+    def free_nbytes(self) -> int:
+        """Device memory that is free, what CuPy's pool holds unused included."""
+        with self._device:
+            free, _ = cupy.cuda.runtime.memGetInfo()
+            return int(free) + int(cupy.get_default_memory_pool().free_bytes())
+
+
+@cache
+def _kernel(name: str) -> Any:
+    return cupy.RawKernel(source(name), name, options=("-std=c++17",))

@@ -1,0 +1,386 @@
+"""A device without hardware: NumPy for memory, host codecs for the batched calls, the kernels compiled by g++.
+
+It is for tests, and for trying the GPU pipeline on a machine without a GPU; it is slow. It refuses what nvCOMP would
+refuse (empty batches, misaligned sources, streams that are too large), so that code which passes here is called right.
+What it cannot show: races, warp-level behaviour, the order of streams, speed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+import google_crc32c
+import numpy as np
+from numcodecs.lz4 import compress as lz4_compress
+from numcodecs.lz4 import decompress as lz4_decompress
+from numcodecs.zstd import compress as zstd_compress
+from numcodecs.zstd import decompress as zstd_decompress
+from numpy.typing import NDArray
+
+from gzarr.cpu.codecs.nvcomp import installed_decoders, installed_encoders
+from gzarr.errors import DeviceError
+from gzarr.gpu.device import nvcomp
+from gzarr.gpu.device.hostbuild import HostKernels
+from gzarr.gpu.device.memory import Arena
+from gzarr.gpu.device.nvcomp_tables import (
+    Alignment,
+    bound_compress_temp_nbytes,
+    bound_compressed_nbytes,
+    check_capacity,
+    check_compression,
+    compress_alignment,
+    compress_options,
+)
+from gzarr.gpu.device.protocol import Outcome, Table
+
+#: What nvCOMP says of a damaged stream (nvcompErrorCannotDecompress).
+_DAMAGED = 12
+#: And of a chunk that it could not compress (nvcompErrorCannotCompress).
+_NOT_COMPRESSED = 19
+
+
+class Tally:
+    """Counts allocations.
+
+    Attributes:
+        live: bytes that are allocated now.
+        peak: the most that ever were at once.
+        n: number of allocations so far.
+    """
+
+    def __init__(self) -> None:
+        self.live = self.peak = self.n = 0
+        self._lock = threading.RLock()  # collecting garbage may call `_freed` while `count` holds it
+
+    def count(self, array: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Count an array until nothing refers to it any more."""
+        with self._lock:
+            self.n += 1
+            self.live += array.nbytes
+            self.peak = max(self.peak, self.live)
+        weakref.finalize(array, self._freed, array.nbytes)
+        return array
+
+    def _freed(self, nbytes: int) -> None:
+        with self._lock:
+            self.live -= nbytes
+
+
+class EmulatedStream:
+    """A stream on which everything is done as soon as it is submitted.
+
+    Attributes:
+        waited_for: the streams whose events it was made to wait for lately, in order.
+    """
+
+    def __init__(self) -> None:
+        self.waited_for: deque[EmulatedStream] = deque(maxlen=64)
+
+
+_DEFAULT_STREAM = EmulatedStream()
+
+
+class EmulatedDevice:
+    """A device whose memory is the host's.
+
+    Attributes:
+        name: "emulated".
+        xp: numpy.
+        launches: names of the kernels launched and decoders called, in order; tests count them.
+        free: device memory that it claims to have, in bytes.
+        memory: device memory allocated so far, blocks of arenas and what is outside of them; tests look at it.
+        pinned: pinned host memory likewise.
+    """
+
+    name = "emulated"
+    xp = np
+
+    def __init__(self, *, free: int = 1 << 30) -> None:
+        self.launches: list[str] = []
+        self.free = free
+        self.memory = Tally()
+        self.pinned = Tally()
+        self._kernels = HostKernels()
+        self._local = threading.local()
+
+    def owns(self, array: Any) -> bool:
+        """Whether an array lies in the device's memory: any NumPy array of a dtype that a GPU has."""
+        return isinstance(array, np.ndarray) and not array.dtype.hasobject
+
+    def adopt(self, value: Any) -> NDArray[Any] | None:
+        """A NumPy array that shares the memory of what says that it lies on a CUDA device; the address is trusted."""
+        interface = getattr(value, "__cuda_array_interface__", None)
+        return None if interface is None else np.asarray(_Adopted(interface, value))
+
+    def current_stream(self) -> EmulatedStream:
+        """The stream that this thread's work goes to."""
+        active: EmulatedStream | None = getattr(self._local, "stream", None)
+        return _DEFAULT_STREAM if active is None else active
+
+    def as_stream(self, stream: Any) -> EmulatedStream:
+        """The stream itself. Raises: DeviceError if it is none of this device."""
+        if not isinstance(stream, EmulatedStream):
+            raise DeviceError(f"stream: expected an EmulatedStream, got {type(stream).__name__}")
+        return stream
+
+    def new_stream(self) -> EmulatedStream:
+        """Nothing runs by itself here: a stream only notes what it was made to wait for."""
+        return EmulatedStream()
+
+    def record(self, stream: EmulatedStream) -> EmulatedStream:
+        """An event, which is the stream that it was recorded on."""
+        return stream
+
+    def wait(self, stream: EmulatedStream, event: EmulatedStream) -> None:
+        """Note it."""
+        stream.waited_for.append(event)
+
+    @contextmanager
+    def activate(self, stream: EmulatedStream, memory: Arena, staging: Arena) -> Iterator[None]:
+        """Take this thread's memory from arenas."""
+        state = self._local.__dict__
+        outer = dict(state)
+        state.update(stream=stream, memory=memory, staging=staging)
+        try:
+            yield
+        finally:
+            state.clear()
+            state.update(outer)
+
+    def allocate(self, nbytes: int) -> NDArray[np.uint8]:
+        """A block, which is counted."""
+        return self.memory.count(np.empty(nbytes, np.uint8))
+
+    def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
+        """A block, which is counted."""
+        return self.pinned.count(np.empty(nbytes, np.uint8))
+
+    def empty(self, nbytes: int) -> NDArray[np.uint8]:
+        """Memory filled with a pattern, so that what is read before it is written shows."""
+        arena: Arena | None = getattr(self._local, "memory", None)
+        found: NDArray[np.uint8] = self.allocate(nbytes) if arena is None else arena.take(nbytes)
+        found[:] = 0xA5
+        return found
+
+    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any = None) -> NDArray[Any]:
+        """An uninitialized array; it is the caller's, and so not counted."""
+        return np.empty(shape, dtype)
+
+    def staging(self, nbytes: int) -> NDArray[np.uint8]:
+        """Host memory."""
+        arena: Arena | None = getattr(self._local, "staging", None)
+        found: NDArray[np.uint8] = self.allocate_pinned(nbytes) if arena is None else arena.take(nbytes)
+        return found
+
+    def upload(self, host: NDArray[Any]) -> NDArray[Any]:
+        """A copy."""
+        copied: NDArray[Any] = self.empty(host.nbytes).view(host.dtype).reshape(host.shape)
+        copied[...] = host
+        return copied
+
+    def download(self, array: NDArray[Any], into: NDArray[Any] | None = None) -> NDArray[Any]:
+        """A copy."""
+        if into is None:
+            return np.array(array, copy=True)
+        into[...] = array
+        return into
+
+    def download_all(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Copies in staging memory."""
+        found = []
+        for array in arrays:
+            host = self.staging(array.nbytes).view(array.dtype).reshape(array.shape)
+            host[...] = array
+            found.append(host)
+        return found
+
+    def synchronize(self) -> None:
+        """Everything is done as soon as it is called."""
+
+    def push_range(self, name: str) -> None:
+        """Nobody looks."""
+
+    def pop_range(self) -> None:
+        """Nobody looks."""
+
+    def mark(self) -> float:
+        """The time: everything is done as soon as it is called."""
+        return perf_counter()
+
+    def seconds_between(self, start: float, end: float) -> float:
+        """The difference."""
+        return end - start
+
+    def address(self, array: NDArray[Any]) -> int:
+        """Address of an array's first element."""
+        return int(array.__array_interface__["data"][0])
+
+    def launch(self, kernel: str, n_threads: int, args: tuple[Any, ...]) -> None:
+        """Run a kernel, thread after thread."""
+        self.launches.append(kernel)
+        plain = tuple(self.address(a) if isinstance(a, np.ndarray) else a for a in args)
+        self._kernels.launch(kernel, n_threads, plain)
+
+    def decoders(self) -> frozenset[str]:
+        """What host libraries that are installed decode as raw streams."""
+        return frozenset(_DECODE)
+
+    def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
+        """Decode stream after stream. Raises: DeviceError for calls that nvCOMP refuses."""
+        self.launches.append(decoder)
+        self._check(decoder, source, target, capacity)
+        self.empty(4 * source.nbytes)  # the tables, and the scratch that nvCOMP would want
+        self.empty(self.scratch_nbytes(decoder, source.size, int(capacity.max()), int(capacity.sum())))
+        statuses = self.upload(np.zeros(source.size, np.int32))
+        sizes = self.upload(np.zeros(source.size, np.int64))
+        decode = _DECODE[decoder]
+        table = zip(source.tolist(), nbytes.tolist(), target.tolist(), capacity.tolist(), strict=True)
+        for i, (src, n, dst, room) in enumerate(table):
+            try:
+                data = decode(ctypes.string_at(src, n), room)
+            except Exception:  # noqa: BLE001  any library's complaint is a damaged stream
+                statuses[i] = _DAMAGED
+                continue
+            if len(data) > room:
+                statuses[i] = _DAMAGED
+                continue
+            ctypes.memmove(dst, bytes(data), len(data))
+            sizes[i] = len(data)
+        return Outcome(statuses, sizes)
+
+    def scratch_nbytes(self, decoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
+        """What nvCOMP would need."""
+        return nvcomp.decompress_temp_nbytes(decoder, n, max_nbytes, total_nbytes)
+
+    def alignment(self, decoder: str) -> int:
+        """What nvCOMP needs."""
+        return nvcomp.decompress_alignment(decoder).input
+
+    def encoders(self) -> frozenset[str]:
+        """What host libraries that are installed make as raw streams."""
+        return frozenset(_ENCODE)
+
+    def compress(
+        self, encoder: str, source: Table, nbytes: Table, target: Table, capacity: int, typesize: int = 1
+    ) -> Outcome:
+        """Encode chunk after chunk. Raises: DeviceError for calls that nvCOMP refuses, or might go astray in."""
+        self.launches.append(f"compress {encoder}")
+        largest = int(nbytes.max(initial=0))
+        check_compression(encoder, source.size, largest)
+        check_capacity(encoder, largest, capacity, self.compress_max_nbytes(encoder, largest))
+        compress_options(encoder, typesize)
+        alignment = self.compress_alignment(encoder, typesize)
+        _check_alignment(encoder, "a chunk", source, alignment.input)
+        _check_alignment(encoder, "an output", target, alignment.output)
+        if (nbytes % typesize).any():
+            raise DeviceError(f"{encoder}: a chunk is no whole number of {typesize} bytes (nvCOMP status 20)")
+        self.empty(3 * source.nbytes)  # the tables, and the scratch that nvCOMP would want
+        self.empty(self.compress_scratch_nbytes(encoder, source.size, largest, int(nbytes.sum())))
+        statuses, sizes = self.upload(np.zeros(source.size, np.int32)), self.upload(np.zeros(source.size, np.uint64))
+        for i, (src, n, dst) in enumerate(zip(source.tolist(), nbytes.tolist(), target.tolist(), strict=True)):
+            try:
+                data = bytes(self.encode(encoder, ctypes.string_at(src, n)))
+            except Exception:  # noqa: BLE001  any library's complaint
+                statuses[i] = _NOT_COMPRESSED
+                continue
+            room = self.compress_max_nbytes(encoder, n)
+            if len(data) > room:
+                raise DeviceError(f"{encoder}: {n} bytes became {len(data)}, above the {room} that nvCOMP allows")
+            ctypes.memmove(dst, data, len(data))
+            sizes[i] = len(data)
+        return Outcome(statuses, sizes)
+
+    def encode(self, encoder: str, data: bytes) -> bytes:
+        """Encode one chunk; tests of formats that no host library makes put something in its place."""
+        return _ENCODE[encoder](data)
+
+    def compress_max_nbytes(self, encoder: str, nbytes: int) -> int:
+        """What nvCOMP would need, or a little more."""
+        check_compression(encoder, 1, nbytes)
+        return bound_compressed_nbytes(encoder, nbytes)
+
+    def compress_scratch_nbytes(self, encoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
+        """What nvCOMP would need at most; for Zstandard a guess."""
+        return bound_compress_temp_nbytes(encoder, n, max_nbytes)
+
+    def compress_alignment(self, encoder: str, typesize: int = 1) -> Alignment:
+        """What nvCOMP needs."""
+        return compress_alignment(encoder, typesize)
+
+    def crc32c(self, source: Table, nbytes: Table) -> NDArray[np.uint32]:
+        """crc32c of many byte ranges."""
+        self.launches.append("crc32c")
+        pairs = zip(source.tolist(), nbytes.tolist(), strict=True)
+        return self.upload(np.array([google_crc32c.value(ctypes.string_at(src, n)) for src, n in pairs], np.uint32))
+
+    def crc32(self, source: Table, nbytes: Table) -> NDArray[np.uint32]:
+        """CRC-32 of many byte ranges."""
+        self.launches.append("crc32")
+        pairs = zip(source.tolist(), nbytes.tolist(), strict=True)
+        return self.upload(np.array([zlib.crc32(ctypes.string_at(src, n)) for src, n in pairs], np.uint32))
+
+    def free_nbytes(self) -> int:
+        """Device memory that is free."""
+        return self.free
+
+    def _check(self, decoder: str, source: Table, target: Table, capacity: Table) -> None:
+        if source.size == 0:
+            raise DeviceError(f"{decoder}: an empty batch (nvCOMP status 10)")
+        _check_alignment(decoder, "a stream", source, self.alignment(decoder))
+        _check_alignment(decoder, "an output", target, nvcomp.decompress_alignment(decoder).output)
+        limit = nvcomp.CODECS[decoder].max_decompressed_nbytes
+        if capacity.size and int(capacity.max()) > limit:
+            raise DeviceError(f"{decoder}: a stream of {int(capacity.max())} bytes, above {limit} (nvCOMP status 18)")
+
+
+def _check_alignment(codec: str, what: str, addresses: Table, need: int) -> None:
+    if (addresses % need).any():
+        raise DeviceError(f"{codec}: {what} is not aligned to {need} bytes (nvCOMP status 17)")
+
+
+class _Adopted:
+    """The two interfaces have the same fields; the owner of the memory lives as long as this does."""
+
+    def __init__(self, interface: Any, owner: Any) -> None:
+        self.__array_interface__ = {k: v for k, v in interface.items() if k != "stream"} | {"version": 3}
+        self.owner = owner
+
+
+def _lz4(data: bytes, room: int) -> Any:
+    # numcodecs' LZ4 has the decoded size in front; a raw block does not say it, so the room is tried.
+    return lz4_decompress(room.to_bytes(4, "little") + data) if room else b""
+
+
+def _zstd(data: bytes, room: int) -> Any:
+    return zstd_decompress(data)
+
+
+def _deflate(data: bytes, room: int) -> Any:
+    decoder = zlib.decompressobj(-15)
+    decoded = decoder.decompress(data, room + 1)
+    if not decoder.eof:
+        raise zlib.error("the stream does not end")
+    return decoded
+
+
+_DECODE: dict[str, Callable[[bytes, int], Any]] = {
+    **installed_decoders(),
+    "lz4": _lz4,
+    "zstd": _zstd,
+    "deflate": _deflate,
+}
+
+_ENCODE: dict[str, Callable[[bytes], bytes]] = {
+    **installed_encoders(),
+    "lz4": lambda data: bytes(lz4_compress(data))[4:] if data else b"\0",
+    "zstd": lambda data: bytes(zstd_compress(data, 3)),
+    "gzip": lambda data: zlib.compress(data, 6, wbits=31),
+}

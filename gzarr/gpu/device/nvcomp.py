@@ -1,0 +1,360 @@
+"""nvCOMP's batched C functions, called through ctypes: one call decodes all streams of a wave.
+
+Pointers are plain integers: addresses of device memory, which belongs to the caller and must live until the stream
+has passed the call. Functions whose names end in ``_async`` only queue work on a stream (an address, 0 for the default
+stream) of the calling thread's current device, and never wait. The library is loaded by the first call that needs it;
+the tables (`CODECS`, `decompress_alignment`, `decompress_temp_nbytes`) need no library.
+
+Rules: option structs are 64 bytes and passed by value; the decoder is always the CUDA one; a batch is never empty.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import struct
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gzarr.errors import DeviceError
+from gzarr.gpu.device.nvcomp_tables import (
+    CODECS,
+    OPTIONS_NBYTES,
+    STATUS_TEXT,
+    Alignment,
+    NvcompCodec,
+    check_batch,
+    check_compression,
+    codec_of,
+    decompress_alignment,
+    decompress_temp_nbytes,
+    status_text,
+)
+
+__all__ = [
+    "CODECS",
+    "STATUS_TEXT",
+    "Alignment",
+    "NvcompCodec",
+    "compress_async",
+    "compress_max_nbytes",
+    "compress_temp_nbytes",
+    "crc32_async",
+    "crc32c_async",
+    "decompress_alignment",
+    "decompress_async",
+    "decompress_temp_nbytes",
+    "load",
+    "query_alignment",
+    "query_temp_nbytes",
+    "status_text",
+    "version",
+]
+
+#: The one release series that the signatures below are of: version 5 has the same names with other arguments.
+MAJOR = 6
+SONAME = "libnvcomp.so.6"
+REMEDY = "install it with: pip install 'gzarr[cuda13]'"
+
+#: Most checksums in one call: the limit of the codecs. The library does not check it here.
+_MAX_CRC_BATCH = (1 << 31) - 1
+
+#: Polynomials: of crc32c (RFC 3720, 12.1), and of gzip (RFC 1952, 8), highest power first.
+_CASTAGNOLI, _IEEE = 0x1EDC6F41, 0x04C11DB7
+
+#: nvcompCRC32SegmentKind_t: each range is a whole message.
+_ONLY_SEGMENT = 0
+
+
+class _Options(ctypes.Structure):
+    """Any codec's options. Opaque: larger than 16 bytes, it goes by memory whatever its fields are."""
+
+    _fields_ = (("words", ctypes.c_uint64 * (OPTIONS_NBYTES // 8)),)
+
+
+class _CrcOptions(ctypes.Structure):
+    """nvcompBatchedCRC32Opts_t: model (32 bytes), kernel configuration (32), zeros (64)."""
+
+    _fields_ = (("words", ctypes.c_uint64 * 16),)
+
+
+class _Alignments(ctypes.Structure):
+    """nvcompAlignmentRequirements_t."""
+
+    _fields_ = (("input", ctypes.c_size_t), ("output", ctypes.c_size_t), ("temp", ctypes.c_size_t))
+
+
+class _Properties(ctypes.Structure):
+    """nvcompProperties_t."""
+
+    _fields_ = (("version", ctypes.c_uint32), ("cudart", ctypes.c_uint32))
+
+
+_INT, _SIZE, _PTR = ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p
+_SIZE_OUT = ctypes.POINTER(ctypes.c_size_t)
+
+#: Arguments by kind: what follows "nvcompBatched<codec>", or "nvcompBatched" where no codec is meant.
+_SIGNATURES: dict[str, tuple[Any, ...]] = {
+    # options, result
+    "DecompressGetRequiredAlignments": (_Options, ctypes.POINTER(_Alignments)),
+    "CompressGetRequiredAlignments": (_Options, ctypes.POINTER(_Alignments)),
+    # n, max chunk, options, result, total, stream
+    "DecompressGetTempSize": (_SIZE, _SIZE, _Options, _SIZE_OUT, _SIZE, _PTR),
+    "CompressGetTempSize": (_SIZE, _SIZE, _Options, _SIZE_OUT, _SIZE, _PTR),
+    # max chunk, options, result
+    "CompressGetMaxOutputChunkSize": (_SIZE, _Options, _SIZE_OUT),
+    # in, in sizes, out capacities, out sizes, n, temp, temp size, out, options, statuses, stream
+    "DecompressAsync": (_PTR, _PTR, _PTR, _PTR, _SIZE, _PTR, _SIZE, _PTR, _Options, _PTR, _PTR),
+    # in, in sizes, max chunk, n, temp, temp size, out, out sizes, options, statuses, stream
+    "CompressAsync": (_PTR, _PTR, _SIZE, _SIZE, _PTR, _SIZE, _PTR, _PTR, _Options, _PTR, _PTR),
+    # in, in sizes, n, out, options, segment kind, statuses, stream
+    "CRC32Async": (_PTR, _PTR, _SIZE, _PTR, _CrcOptions, _INT, _PTR, _PTR),
+    # in sizes, n, result, max size, stream
+    "CRC32GetHeuristicConf": (_PTR, _SIZE, _PTR, _SIZE, _PTR),
+}
+
+
+@cache
+def load() -> ctypes.CDLL:
+    """Find and load nvCOMP 6: the wheel's library, wherever it was installed, else the system's.
+
+    Raises: DeviceError naming every place looked at, and the extra that installs it.
+    """
+    seen: list[str] = []
+    for path in _candidates(seen):
+        try:
+            library = ctypes.CDLL(path)
+            found = _version_of(library)
+        except (OSError, AttributeError, DeviceError) as error:
+            seen.append(f"{path}: {error}")
+            continue
+        if found[0] == MAJOR:
+            return library
+        seen.append(f"{path}: version {'.'.join(map(str, found))}")
+    raise DeviceError(
+        f"nvCOMP {MAJOR} is needed to decode on the GPU and cannot be loaded ({'; '.join(seen)}); {REMEDY}"
+    )
+
+
+def version() -> tuple[int, int, int]:
+    """Version of the library that is loaded. Raises: DeviceError if there is none."""
+    return _version_of(load())
+
+
+def query_alignment(codec: str, *, compress: bool = False, options: bytes | None = None) -> Alignment:
+    """Ask the library for the alignments that the tables hold. Needs no device. Raises: DeviceError.
+
+    options: the codec's struct (64 bytes); None for those of the tables.
+    """
+    table, found = codec_of(codec), _Alignments()
+    if options is None:
+        options = table.compress_options if compress else table.decompress_options
+    _call(codec, f"{_verb(compress)}GetRequiredAlignments", _by_value(options), ctypes.byref(found))
+    return Alignment(found.input, found.output, found.temp)
+
+
+def query_temp_nbytes(codec: str, n: int, max_chunk: int, total: int, stream: int = 0) -> int:
+    """Ask the library for the scratch of `decompress_async`, in bytes. No codec of the tables needs a device for it.
+
+    n: streams. max_chunk: decompressed bytes of the largest. total: decompressed bytes of all.
+    Raises: DeviceError for a batch beyond the codec's limits.
+    """
+    check_batch(codec, n, max_chunk, total)
+    found, options = ctypes.c_size_t(), _by_value(codec_of(codec).decompress_options)
+    _call(codec, "DecompressGetTempSize", n, max_chunk, options, ctypes.byref(found), total, stream)
+    return found.value
+
+
+def decompress_async(
+    codec: str,
+    in_ptrs: int,
+    in_sizes: int,
+    out_capacities: int,
+    out_actual: int,
+    n: int,
+    temp: int,
+    temp_nbytes: int,
+    out_ptrs: int,
+    statuses: int,
+    stream: int,
+) -> None:
+    """Queue the decompression of a batch.
+
+    in_ptrs, out_ptrs: device tables of n addresses (uint64), aligned as `decompress_alignment` says.
+    in_sizes, out_capacities: device tables of n sizes in bytes (uint64).
+    out_actual: receives n sizes in bytes (uint64); never 0. statuses: receives n statuses (int32); never 0.
+    temp, temp_nbytes: scratch of at least `query_temp_nbytes`; 0 and 0 where none is needed.
+    Both results must be looked at once the stream is done: compare sizes too (`NvcompCodec.hides_corruption`).
+    Raises: DeviceError if the call is refused; damage to the streams shows only in the results.
+    """
+    check_batch(codec, n)
+    pointers = {
+        "in_ptrs": in_ptrs,
+        "in_sizes": in_sizes,
+        "out_capacities": out_capacities,
+        "out_actual": out_actual,
+        "out_ptrs": out_ptrs,
+        "statuses": statuses,
+    }
+    _check_pointers(codec, pointers)
+    options = _by_value(codec_of(codec).decompress_options)
+    sizes = (in_sizes, out_capacities, out_actual)
+    _call(codec, "DecompressAsync", in_ptrs, *sizes, n, temp, temp_nbytes, out_ptrs, options, statuses, stream)
+
+
+def compress_max_nbytes(codec: str, max_chunk: int, options: bytes | None = None) -> int:
+    """Capacity that every output of `compress_async` needs for inputs of ``max_chunk`` bytes. Needs no device.
+
+    options: the codec's struct (64 bytes); None for the library's defaults.
+    Raises: DeviceError for chunks above the codec's limit, or options that it does not know.
+    """
+    check_compression(codec, 1, max_chunk)
+    found = ctypes.c_size_t()
+    _call(codec, "CompressGetMaxOutputChunkSize", max_chunk, _compress_options(codec, options), ctypes.byref(found))
+    return found.value
+
+
+def compress_temp_nbytes(
+    codec: str, n: int, max_chunk: int, total: int, options: bytes | None = None, stream: int = 0
+) -> int:
+    """Scratch of `compress_async`, in bytes. Zstd needs a device to answer. Raises: DeviceError."""
+    check_batch(codec, n, 0, total)
+    check_compression(codec, n, max_chunk)
+    found, struct_ = ctypes.c_size_t(), _compress_options(codec, options)
+    _call(codec, "CompressGetTempSize", n, max_chunk, struct_, ctypes.byref(found), total, stream)
+    return found.value
+
+
+def compress_async(
+    codec: str,
+    in_ptrs: int,
+    in_sizes: int,
+    max_chunk: int,
+    n: int,
+    temp: int,
+    temp_nbytes: int,
+    out_ptrs: int,
+    out_sizes: int,
+    statuses: int,
+    stream: int,
+    options: bytes | None = None,
+) -> None:
+    """Queue the compression of a batch.
+
+    in_ptrs, out_ptrs: device tables of n addresses (uint64), aligned as the codec's ``compress_alignment`` says.
+    in_sizes: device table of n sizes in bytes (uint64), none above ``max_chunk``.
+    temp, temp_nbytes: scratch of at least `compress_temp_nbytes`. out_sizes: receives n sizes (uint64).
+    statuses: receives n statuses (int32). options: as in `compress_max_nbytes`.
+    Raises: DeviceError if the call is refused.
+    """
+    check_compression(codec, n, max_chunk)
+    pointers = {"in_ptrs": in_ptrs, "in_sizes": in_sizes, "out_ptrs": out_ptrs, "out_sizes": out_sizes}
+    _check_pointers(codec, pointers | {"statuses": statuses})
+    struct_ = _compress_options(codec, options)
+    before = (in_ptrs, in_sizes, max_chunk, n, temp, temp_nbytes)
+    _call(codec, "CompressAsync", *before, out_ptrs, out_sizes, struct_, statuses, stream)
+
+
+def crc32c_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
+    """Queue the crc32c of many byte ranges.
+
+    ptrs, sizes: device tables of n addresses and n sizes in bytes (uint64); any alignment, empty ranges allowed.
+    max_nbytes: size of the largest; it only tunes the kernel. out: receives n checksums (uint32).
+    statuses: receives n statuses (int32), or 0.
+    Raises: DeviceError if the call is refused, or the batch is empty.
+    """
+    _crc_async("crc32c", _CASTAGNOLI, ptrs, sizes, n, max_nbytes, out, statuses, stream)
+
+
+def crc32_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
+    """Queue the CRC-32 of gzip and zlib of many byte ranges; see `crc32c_async`."""
+    _crc_async("crc32", _IEEE, ptrs, sizes, n, max_nbytes, out, statuses, stream)
+
+
+def _crc_async(
+    name: str, polynomial: int, ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int
+) -> None:
+    if not 1 <= n <= _MAX_CRC_BATCH:
+        raise DeviceError(f"nvCOMP {name}: a batch of {n} ranges; it takes 1 to {_MAX_CRC_BATCH}: skip empty batches")
+    _check_pointers(name, {"ptrs": ptrs, "sizes": sizes, "out": out})
+    configuration = ctypes.create_string_buffer(32)
+    # The size 0 would mean "find out yourself", which waits for the stream.
+    arguments = (0, n, ctypes.addressof(configuration), max(max_nbytes, 1), stream)
+    function = "nvcompBatchedCRC32GetHeuristicConf"
+    _check(_function(function, "CRC32GetHeuristicConf")(*arguments), function)
+    options, function = _crc_options(polynomial, configuration.raw), "nvcompBatchedCRC32Async"
+    call = _function(function, "CRC32Async")
+    _check(call(ptrs, sizes, n, out, options, _ONLY_SEGMENT, statuses, stream), function)
+
+
+def _candidates(seen: list[str]) -> Iterator[str]:
+    """Where the library may lie, best first. What is found of other versions is noted in ``seen``."""
+    folders: dict[str, None] = {}
+    try:
+        spec = importlib.util.find_spec("nvidia.libnvcomp")
+    except (ImportError, ValueError):  # no package "nvidia", or one that is not a namespace
+        spec = None
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        folders[str(Path(place) / "lib64")] = None
+    for place in sys.path:
+        folders[str(Path(place).absolute() / "nvidia" / "libnvcomp" / "lib64")] = None
+    for folder in map(Path, folders):
+        if (folder / SONAME).is_file():
+            yield str(folder / SONAME)
+        else:
+            seen.extend(f"{other}: another version" for other in sorted(folder.glob("libnvcomp.so.*")))
+    yield SONAME
+
+
+def _version_of(library: ctypes.CDLL) -> tuple[int, int, int]:
+    found = _Properties()
+    _check(library.nvcompGetProperties(ctypes.byref(found)), "nvcompGetProperties")
+    return found.version // 1000, found.version % 1000 // 100, found.version % 100
+
+
+@cache
+def _function(name: str, kind: str) -> Any:
+    """A function of the library with its argument types: those of a kind in the tables of signatures."""
+    function = load()[name]  # by index: an object of our own, not shared with others who load the library
+    function.argtypes, function.restype = _SIGNATURES[kind], _INT
+    return function
+
+
+def _call(codec: str, kind: str, *arguments: Any) -> None:
+    name = f"nvcompBatched{codec_of(codec).symbol}{kind}"
+    _check(_function(name, kind)(*arguments), name)
+
+
+def _check(status: int, name: str) -> None:
+    if status:
+        raise DeviceError(f"{name}: {status_text(status)}")
+
+
+def _check_pointers(codec: str, pointers: dict[str, int]) -> None:
+    """Refuse null pointers: the library lets some of them through to its kernels."""
+    null = [name for name, pointer in pointers.items() if not pointer]
+    if null:
+        raise DeviceError(f"nvCOMP {codec}: {', '.join(null)} must be device addresses, got 0")
+
+
+def _compress_options(codec: str, options: bytes | None) -> _Options:
+    return _by_value(codec_of(codec).compress_options if options is None else options)
+
+
+def _by_value(options: bytes) -> _Options:
+    if len(options) != OPTIONS_NBYTES:
+        raise DeviceError(f"nvCOMP: an option struct of {len(options)} bytes; expected {OPTIONS_NBYTES}")
+    return _Options.from_buffer_copy(options)
+
+
+def _crc_options(polynomial: int, configuration: bytes) -> _CrcOptions:
+    """The model of a reflected CRC of 32 bits that begins and ends with all bits flipped, then a configuration."""
+    model = struct.pack("<2I2?2xI16x", polynomial, 0xFFFFFFFF, True, True, 0xFFFFFFFF)
+    return _CrcOptions.from_buffer_copy((model + configuration).ljust(128, b"\0"))
+
+
+def _verb(compress: bool) -> str:
+    return "Compress" if compress else "Decompress"

@@ -1,0 +1,169 @@
+"""Launches the placement kernels: decoded chunks, and the fill value of missing ones, into the caller's array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.backend import Array, Fields
+from gzarr.codecs.spec import fill_of
+from gzarr.errors import DeviceError
+from gzarr.gpu.codecs.batch import Chunks, Shuffle, Wave
+from gzarr.gpu.codecs.dtypes import has_dtype, swap_unit
+from gzarr.gpu.codecs.floats import cast, why_not_cast
+from gzarr.gpu.codecs.streams import plain_shuffle, reversed_units, unshuffled, upload_tables
+from gzarr.gpu.kernels import box_threads, point_threads
+from gzarr.gpu.pipeline.placement import DevicePlan
+from gzarr.gpu.pipeline.placing import box_tables, is_box, point_tables
+from gzarr.indexing.plan import Part
+
+
+def is_placeable(plan: DevicePlan, out: Array, fields: Fields) -> bool:
+    """Whether the placement kernels can read what is wanted: numbers, or one field of numbers into its own dtype.
+
+    Casts in which the device would not give the host's bits are the host's.
+    """
+    if fields is None:
+        return not why_not_cast(plan.chunk.dtype, out.dtype)
+    if isinstance(fields, list) or plan.chunk.dtype.fields is None:
+        return False
+    element = plan.chunk.dtype.fields[fields][0]
+    return has_dtype(element) and bool(out.dtype == element.newbyteorder("="))
+
+
+def launch_placement(
+    wave: Wave,
+    plan: DevicePlan,
+    chunks: Chunks | None,
+    present: Sequence[int],
+    parts: Sequence[Part],
+    out: Array,
+    fields: Fields,
+) -> None:
+    """Copy the parts of decoded chunks, and the fill value of missing ones, into the caller's array."""
+    source = plan.stored
+    offset, element = (0, source) if fields is None else _field(source, fields)
+    native = element.newbyteorder("=")
+    fill = np.array(fill_of(plan.chunk, fields)).astype(native)
+    itemsize, swap = source.itemsize, swap_unit(element)
+    if out.dtype != native:
+        chunks = None if chunks is None else _cast(wave, plan, chunks, native, out.dtype)
+        native, swap, itemsize = out.dtype, 0, out.dtype.itemsize
+        fill = fill.astype(native)
+    sources, info = _sources(chunks, present, len(parts))
+    tail = (itemsize, offset, native.itemsize, swap)
+    if is_box(parts[0]):
+        _launch_box(wave, parts, plan.strides, (wave.device.address(out), out.strides), (sources, info, tail, fill))
+    else:
+        _launch_points(wave, plan, parts, out, (sources, info, tail, fill))
+
+
+def launch_rows(
+    wave: Wave, plan: DevicePlan, chunks: Chunks | None, present: Sequence[int], target: tuple[Array, Sequence[int]]
+) -> None:
+    """Copy decoded chunks whole into rows, as plain bytes in the order in which they are stored.
+
+    present: the rows that the chunks belong to. target: the rows, uint8 (n, bytes), and which of them are written;
+        those of them without a chunk get the fill value.
+    """
+    rows, which = target
+    stored, n = plan.stored, plan.chunk.nelements
+    # A chunk is one run of elements, and the rows are another.
+    whole = slice(0, n, 1)
+    parts = [Part((i,), (whole,), (slice(i * n, (i + 1) * n, 1),), full=True) for i in which]
+    place = {row: number for number, row in enumerate(which)}
+    sources, info = _sources(chunks, [place[i] for i in present], len(which))
+    fill = np.array(fill_of(plan.chunk)).astype(stored)
+    common = sources, info, (stored.itemsize, 0, stored.itemsize, 0), fill
+    _launch_box(wave, parts, (1,), (wave.device.address(rows), (stored.itemsize,)), common)
+
+
+def _sources(
+    chunks: Chunks | None, present: Sequence[int], n: int
+) -> tuple[NDArray[np.uint64], tuple[NDArray[Any], ...]]:
+    """The kernels' tables of chunks: (addresses, 0 for what is missing; mode, typesize, blocksize, bytes)."""
+    sources = np.zeros(n, np.uint64)
+    shuffle = plain_shuffle(n, 1)
+    nbytes = np.ones(n, np.int64)
+    if chunks is not None:
+        sources[present] = chunks.addresses.astype(np.uint64)
+        nbytes[present] = chunks.nbytes
+        shuffle = _spread(chunks.shuffle or plain_shuffle(len(chunks), chunks.nbytes), present, n)
+    return sources, (shuffle.mode, shuffle.typesize, shuffle.blocksize, nbytes)
+
+
+def _launch_box(
+    wave: Wave,
+    parts: Sequence[Part],
+    chunk_strides: Sequence[int],
+    out: tuple[int, Sequence[int]],
+    common: tuple[Any, ...],
+) -> None:
+    """out: address, and strides in bytes."""
+    sources, info, (itemsize, offset, copied, swap), fill = common
+    ndim = len(chunk_strides)
+    tables = box_tables(parts, ndim)
+    columns = [np.ascontiguousarray(tables.spans[:, i]) for i in range(7)]
+    strides = np.array(chunk_strides, np.int64), np.array(out[1], np.int64)
+    places = upload_tables(
+        wave,
+        sources,
+        tables.part_span,
+        tables.axis_base,
+        *columns,
+        tables.pool,
+        tables.elem_start.astype(np.int64),
+        *strides,
+        np.frombuffer(fill.tobytes(), np.uint8),
+        *info,
+    )
+    source_at, span_at, base_at, *rest = places
+    columns_at, (pool_at, elem_at, chunk_stride_at, out_stride_at, fill_at), info_at = rest[:7], rest[7:12], rest[12:]
+    args = (len(parts), ndim, source_at, span_at, base_at, *columns_at, pool_at, elem_at, chunk_stride_at)
+    args += (out[0], out_stride_at, itemsize, offset, copied, swap, fill_at, *info_at)
+    wave.device.launch("place_box", box_threads(int(tables.elem_start[-1]), copied), args)
+
+
+def _launch_points(wave: Wave, plan: DevicePlan, parts: Sequence[Part], out: Array, common: tuple[Any, ...]) -> None:
+    sources, info, (itemsize, offset, copied, swap), fill = common
+    tables = point_tables(parts, plan.strides)
+    positions = tables.position * out.strides[0]
+    fill_bytes = np.frombuffer(fill.tobytes(), np.uint8)
+    places = upload_tables(wave, tables.part, tables.element, positions, sources, fill_bytes, *info)
+    part_at, element_at, out_at, source_at, fill_at, *info_at = places
+    args = (tables.part.size, part_at, element_at, out_at, source_at, wave.device.address(out))
+    args += (itemsize, offset, copied, swap, fill_at, *info_at)
+    wave.device.launch("place_points", point_threads(tables.part.size, copied), args)
+
+
+def _field(dtype: np.dtype[Any], field: Any) -> tuple[int, np.dtype[Any]]:
+    """(offset, dtype) of a field of a structured dtype."""
+    if dtype.fields is None:
+        raise DeviceError(f"dtype {dtype} has no field {field!r}")
+    found = dtype.fields[field]
+    return int(found[1]), found[0]
+
+
+def _cast(wave: Wave, plan: DevicePlan, chunks: Chunks, native: np.dtype[Any], wanted: np.dtype[Any]) -> Chunks:
+    """The chunks as numbers of another dtype."""
+    rows: Array = unshuffled(wave, chunks).rows
+    if swap_unit(plan.stored):
+        rows = reversed_units(wave, rows, swap_unit(plan.stored))
+    rows = cast(wave, rows, native, wanted.newbyteorder("="))
+    if swap_unit(wanted):
+        rows = reversed_units(wave, rows, swap_unit(wanted))
+    wave.kept.append(rows)
+    n, nbytes = rows.shape
+    return Chunks(rows, wave.device.address(rows) + np.arange(n, dtype=np.int64) * nbytes, nbytes, rows)
+
+
+def _spread(shuffle: Shuffle, present: Sequence[int], n: int) -> Shuffle:
+    """The description of the chunks that are there, among all parts of a wave."""
+    spread = plain_shuffle(n, 1)
+    spread.mode[present] = shuffle.mode
+    spread.typesize[present] = shuffle.typesize
+    spread.blocksize[present] = shuffle.blocksize
+    return spread

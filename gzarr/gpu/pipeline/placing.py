@@ -1,0 +1,114 @@
+"""Tables for the placement kernels: which elements of which decoded chunks go where in the caller's array.
+
+The parts of a wave share the spans of their axes, so the tables are small: one row for each span of an axis, and one
+row number for each part and axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.gpu.device.protocol import Table
+from gzarr.indexing.plan import Part
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoxTables:
+    """The parts of a separable selection.
+
+    Attributes:
+        spans: int64 (rows, 7): in_start, in_step, out_start, out_step, count, in_list, out_list; the lists are offsets
+            into `pool`, or -1 for an arithmetic progression. Rows of one axis are together.
+        axis_base: int64 (ndim,), first row of each axis.
+        part_span: int32 (parts, ndim), row within the axis.
+        elem_start: int64 (parts + 1,), prefix sums of the parts' numbers of elements.
+        pool: int64, the index lists.
+    """
+
+    spans: NDArray[np.int64]
+    axis_base: NDArray[np.int64]
+    part_span: NDArray[np.int32]
+    elem_start: NDArray[np.int64]
+    pool: NDArray[np.int64]
+
+
+def is_box(part: Part) -> bool:
+    """Whether a part belongs to a separable selection; parts of a list of points index a flat result."""
+    return isinstance(part.out, tuple)
+
+
+def box_tables(parts: Sequence[Part], ndim: int) -> BoxTables:
+    """Make the tables of a wave of at least one part."""
+    rows: list[list[list[int]]] = [[] for _ in range(ndim)]
+    seen: dict[tuple[int, int, int], int] = {}
+    pool: list[NDArray[np.int64]] = []
+    pool_size = 0
+    part_span = np.zeros((len(parts), ndim), np.int32)
+    counts = np.ones(len(parts), np.int64)
+    for number, part in enumerate(parts):
+        for axis in range(ndim):
+            inside, out = part.inside[axis], part.out[axis]
+            name = (axis, id(inside), id(out))
+            row = seen.get(name)
+            if row is None:
+                row, lists = _span(inside, out, pool_size)
+                pool += lists
+                pool_size += sum(item.size for item in lists)
+                rows[axis].append(row)
+                seen[name] = row = len(rows[axis]) - 1
+            part_span[number, axis] = row
+            counts[number] *= rows[axis][row][4]
+    base = np.cumsum([0, *(len(r) for r in rows)])[:ndim]
+    table = np.array([row for axis_rows in rows for row in axis_rows], np.int64).reshape(-1, 7)
+    flat = np.concatenate(pool) if pool else np.zeros(1, np.int64)
+    return BoxTables(table, base.astype(np.int64), part_span, np.concatenate([[0], np.cumsum(counts)]), flat)
+
+
+def _span(inside: Any, out: Any, pool_size: int) -> tuple[Any, list[NDArray[np.int64]]]:
+    lists: list[NDArray[np.int64]] = []
+    fields = []
+    for item in (inside, out):
+        if isinstance(item, slice):
+            start, step = int(item.start), int(item.step or 1)
+            fields.append((start, step, len(range(start, int(item.stop), step)), -1))
+        else:
+            flat = np.ascontiguousarray(item, np.int64).reshape(-1)
+            fields.append((0, 0, flat.size, pool_size + sum(x.size for x in lists)))
+            lists.append(flat)
+    (in_start, in_step, count, in_list), (out_start, out_step, _, out_list) = fields
+    return [in_start, in_step, out_start, out_step, count, in_list, out_list], lists
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PointTables:
+    """The parts of a list of points.
+
+    Attributes:
+        part: int32, the part that each point belongs to.
+        element: int64, index of the element within the chunk's memory.
+        position: int64, index of the point in the result.
+    """
+
+    part: NDArray[np.int32]
+    element: Table
+    position: Table
+
+
+def point_tables(parts: Sequence[Part], strides: Sequence[int]) -> PointTables:
+    """Make the tables of a wave. strides: of a decoded chunk, in elements, for every array axis."""
+    element, position, owner = [], [], []
+    for number, part in enumerate(parts):
+        n = part.inside[0].size if part.inside else 1
+        at = np.zeros(n, np.int64)
+        for index, stride in zip(part.inside, strides, strict=True):
+            at += index * stride
+        element.append(at)
+        out = part.out
+        position.append(np.arange(out.start, out.stop) if isinstance(out, slice) else out.reshape(-1))
+        owner.append(np.full(n, number, np.int32))
+    return PointTables(np.concatenate(owner), np.concatenate(element), np.concatenate(position).astype(np.int64))

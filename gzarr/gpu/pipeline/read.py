@@ -1,0 +1,37 @@
+"""Decodes the chunks of a wave: what the plan leaves to the host there, all else on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gzarr.errors import DeviceError
+from gzarr.gpu.codecs.batch import Chunks, Wave
+from gzarr.gpu.codecs.streams import upload_rows, upload_streams
+from gzarr.gpu.pipeline.placement import DevicePlan
+from gzarr.gpu.reading.host import on_host, streams_of
+
+
+def decoded(wave: Wave, plan: DevicePlan, buffers: Sequence[Any]) -> Chunks:
+    """Chunks that are there, decoded on the device. buffers: what a reader left of each, or host bytes.
+
+    Raises: CodecError with the index of a chunk that is found to be damaged; what decoders find, `Wave.finish` raises.
+    """
+    batch: Any = _decoded_on_host(wave, plan, buffers) if plan.host else streams_of(wave, buffers)
+    for decode in plan.device:
+        batch = decode(wave, batch)
+    if not isinstance(batch, Chunks):
+        raise DeviceError("a chain of codecs on the device did not end in chunks")
+    return batch
+
+
+def _decoded_on_host(wave: Wave, plan: DevicePlan, buffers: Sequence[Any]) -> Any:
+    """Carry out the host's part of a chain, and upload what it gives."""
+    items: Sequence[Any] = [on_host(buffer) for buffer in buffers]
+    for codec in reversed(plan.host):
+        items = codec.decode(items)
+    if isinstance(items[0], np.ndarray) and (not plan.device or items[0].ndim != 1 or items[0].dtype != np.uint8):
+        return upload_rows(wave, items, plan.encoded)
+    return upload_streams(wave, items)

@@ -1,0 +1,77 @@
+"""Cuts what is to be done into waves that fit into a lane, and keeps errors from holding on to their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gzarr.errors import CodecError, DeviceError
+from gzarr.gpu.device.lanes import Lane
+from gzarr.gpu.device.memory import OverLimitError
+
+
+def in_waves(
+    lane: Lane, n: int, size: int, task: Callable[[slice], None], too_large: Callable[[int], DeviceError]
+) -> None:
+    """Carry out a task for n chunks, some at once: ``size`` to begin with, fewer where they turn out not to fit.
+
+    task: takes the chunks' range. It leaves nothing behind where it raises OverLimitError, and waits for the device
+        where it does not. too_large: the error for a chunk that alone does not fit.
+    Raises: CodecError with the index of the chunk among all, DeviceError.
+    """
+    start = 0
+    while start < n:
+        wave = slice(start, min(start + size, n))
+        try:
+            fits = _try_wave(lane, wave, task, too_large)
+        except CodecError as error:
+            error.index += start
+            raise
+        start, size = (wave.stop, size) if fits else (start, (wave.stop - start) // 2)
+
+
+def _try_wave(lane: Lane, wave: slice, task: Callable[[slice], None], too_large: Callable[[int], DeviceError]) -> bool:
+    """Carry out one wave. Returns: whether it fits into the lane.
+
+    Memory that was cut into pieces of other sizes is made whole before a wave is found not to fit.
+    """
+    marks = lane.memory.mark(), lane.staging.mark()
+    for attempt in ("as it is", "made whole"):
+        try:
+            task(wave)
+        except OverLimitError as error:
+            lane.device.synchronize()
+            if attempt == "made whole" and wave.stop - wave.start == 1:
+                raise too_large(wave.start) from error
+        else:
+            return True
+        finally:
+            lane.memory.rewind(marks[0])
+            lane.staging.rewind(marks[1])
+        lane.memory.compact()
+    return False
+
+
+class positions:  # noqa: N801 - a context, used like a function; contextlib's would put the frames back
+    """A context in which batches hold some chunks of a wave: a CodecError names the chunk's position in the wave.
+
+    The error is cut off the frames it came through: whoever keeps it would keep the memory they refer to.
+    """
+
+    def __init__(self, where: Sequence[int]) -> None:
+        self._where = where
+
+    def __enter__(self) -> None:
+        """Nothing is made ready."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, frames: object) -> None:
+        """Change the error that leaves the context."""
+        if isinstance(error, CodecError):
+            error.index = self._where[error.index]
+            _forget_frames(error)
+
+
+def _forget_frames(error: BaseException) -> None:
+    cause: BaseException | None = error
+    while cause is not None:
+        cause.__traceback__ = None
+        cause = cause.__cause__ or cause.__context__

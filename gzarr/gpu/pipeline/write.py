@@ -1,0 +1,212 @@
+"""Writes waves of chunks: merged, compared with the fill value and encoded on the device; compressed bytes come down.
+
+Theory of operation. The old contents of chunks that are only partly covered are decoded as for a read; one launch
+brings them into *rows*, plain chunks in the order in which they are stored, and fills what is missing; one launch lays
+the new values over them. Rows that equal the fill value are found by one launch, their flags come down, and they are
+left out. The encoders do their steps; what they made is moved together and comes down in one copy, into pinned memory
+that the results are views of. Codecs that the device lacks go on from there, on the host.
+
+Rules: decoders' and encoders' results are looked at once, when the wave is done; the value is not read after that. A
+wave that raises OverLimitError has changed nothing but its own memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.backend import Array
+from gzarr.codecs.spec import ArrayRepr, fill_of
+from gzarr.errors import CodecError
+from gzarr.gpu.codecs.batch import Chunks, Encoded, Wave
+from gzarr.gpu.codecs.dtypes import swap_unit
+from gzarr.gpu.codecs.floats import cast
+from gzarr.gpu.codecs.streams import ALIGNMENT, copy_streams, new_rows, reversed_units
+from gzarr.gpu.device.protocol import Device
+from gzarr.gpu.kernels import UNIT_NBYTES, row_threads
+from gzarr.gpu.pipeline.gathering import Source, Target, gather, target_of
+from gzarr.gpu.pipeline.launching import launch_rows
+from gzarr.gpu.pipeline.placement import DevicePlan, EncodePlan
+from gzarr.gpu.pipeline.read import decoded
+from gzarr.gpu.pipeline.values import Values
+from gzarr.gpu.pipeline.waves import positions
+from gzarr.indexing.plan import Part
+from gzarr.profiling.recorder import stage
+from gzarr.storage.base import Buffer, host_view
+
+#: Scratch that compressors take for each chunk, whatever its size: nvCOMP's Zstandard 64 KiB, LZ4 and Deflate 32 KiB.
+_SCRATCH_NBYTES = 1 << 16
+#: And for each byte of a chunk: up to five for Zstandard, and up to two for what it may become.
+_SCRATCH_SHARE = 7
+
+
+def fitting(plan: DevicePlan, limit: int) -> int:
+    """How many chunks of a wave are likely to fit into so many bytes; at least one."""
+    # Values, rows, what is kept of them, and old contents with what decoding them takes.
+    nbytes = (plan.chunk.nbytes or 1) * (4 + plan.scratch)
+    if plan.encoding.compresses:
+        nbytes += (plan.chunk.nbytes or 1) * _SCRATCH_SHARE + _SCRATCH_NBYTES
+    return max(limit // nbytes, 1)
+
+
+def renew_wave(
+    device: Device,
+    plan: DevicePlan,
+    before: Sequence[Buffer | None],
+    parts: Sequence[Part],
+    values: tuple[Values, slice],
+    *,
+    keep_empty: bool,
+) -> list[Buffer | None]:
+    """The new contents of chunks, encoded; None for those that now hold the fill value. See `Backend.renew`.
+
+    values: what gives the new values, and the range of its parts that these are.
+    Raises: CodecError with the index of the chunk, OverLimitError.
+    """
+    old, new = Wave(device), Wave(device)
+    present = [i for i, buffer in enumerate(before) if buffer is not None]
+    kept: Sequence[int] = range(len(parts))
+    source: Any = None
+    rows: Any = None
+    try:
+        source = values[0](new, values[1])
+        target = target_of(plan, parts, source.indexing)
+        with positions(present), stage("decode", timed=True):
+            rows = _beneath(old, plan, before, target)
+        with stage("gather", timed=True):
+            rows = _merged(new, plan, source, target, rows)
+            if not keep_empty and plan.chunk.fill_value is not None:
+                kept = _find_written(new, plan, rows)
+        with positions(kept), stage("encode", timed=True):
+            data = _encoded(new, plan, rows, kept) if kept else []
+        with positions(present), stage("check"):
+            old.finish()
+        with positions(kept), stage("check"):
+            new.finish()
+    finally:
+        rows = source = None  # whoever keeps an error would keep them
+        old.drop()
+        new.drop()
+    renewed: list[Buffer | None] = [None] * len(parts)
+    for i, item in zip(kept, data, strict=True):
+        renewed[i] = item
+    return renewed
+
+
+def _beneath(wave: Wave, plan: DevicePlan, before: Sequence[Buffer | None], target: Target) -> Array:
+    """Rows with what will not be written over: the old contents, or the fill value. Other rows are not initialized."""
+    n, nbytes = len(before), plan.chunk.nbytes or 0
+    present = [i for i, buffer in enumerate(before) if buffer is not None]
+    chunks = decoded(wave, plan, [before[i] for i in present]) if present else None
+    if chunks is not None and len(present) == n and chunks.rows is not None and chunks.shuffle is None:
+        return chunks.rows
+    rows, _ = new_rows(wave, n, nbytes)
+    covered = target.counts == plan.chunk.nelements
+    which = [i for i in range(n) if before[i] is not None or not covered[i]]
+    if which:
+        launch_rows(wave, plan, chunks, present, (rows, which))
+    return rows
+
+
+def _merged(wave: Wave, plan: DevicePlan, source: Source, target: Target, rows: Array) -> Array:
+    """Rows with the new values laid over them, cast if they are of another dtype."""
+    native = plan.stored.newbyteorder("=")
+    given = source.dtype.newbyteorder("=")
+    if given != native:
+        source, whole = _cast(wave, plan, source, target)
+        if whole is not None:
+            return whole
+    gather(wave, plan, source, target, rows)
+    return rows
+
+
+def _cast(wave: Wave, plan: DevicePlan, source: Source, target: Target) -> tuple[Source, Array | None]:
+    """The values as numbers of the chunks' dtype, in chunks of their own.
+
+    Returns: (these as a source; they themselves as rows, if they are all that there is in the chunks).
+    """
+    native, given = plan.stored.newbyteorder("="), source.dtype.newbyteorder("=")
+    n, elements = len(target.parts), plan.chunk.nelements
+    raw, _ = new_rows(wave, n, elements * given.itemsize)
+    gather(wave, plan, source, target, raw)
+    rows = cast(wave, raw, given, native)
+    if bool(np.all(target.counts == elements)):
+        unit = swap_unit(plan.stored)
+        return source, reversed_units(wave, rows, unit) if unit else rows
+    starts = np.arange(n, dtype=np.int64) * rows.shape[1]
+    axes = np.array(plan.strides if isinstance(target.parts[0].out, tuple) else (1,), np.int64) * native.itemsize
+    strides = np.broadcast_to(axes, (n, axes.size))
+    return Source(rows, native, wave.device.address(rows), starts, strides, "chunk"), None
+
+
+def _find_written(wave: Wave, plan: DevicePlan, rows: Array) -> list[int]:
+    """The rows that do not equal the fill value, bit for bit. Waits."""
+    fill = np.frombuffer(np.array(fill_of(plan.chunk)).astype(plan.stored).tobytes(), np.uint8)
+    n, nbytes = rows.shape
+    staging = wave.device.staging(UNIT_NBYTES + n)
+    staging[:UNIT_NBYTES] = np.tile(fill, UNIT_NBYTES // fill.size)
+    staging[UNIT_NBYTES:] = 0
+    table = wave.device.upload(staging)
+    wave.kept += [staging, table]
+    address = wave.device.address(table)
+    args = (n, nbytes, wave.device.address(rows), address, address + UNIT_NBYTES)
+    wave.device.launch("find_written", row_threads(n, nbytes), args)
+    found: list[int] = np.flatnonzero(wave.device.download(table[UNIT_NBYTES:])).tolist()
+    return found
+
+
+def _encoded(wave: Wave, plan: DevicePlan, rows: Array, kept: Sequence[int]) -> list[Buffer]:
+    """Some of the rows, encoded, in host memory. Raises: CodecError with the index among them."""
+    batch: Chunks | Encoded = _chunks(wave, rows, kept)
+    for encode in plan.encoding.device:
+        batch = encode(wave, batch)
+    pieces = _downloaded(wave, batch)
+    return [_encoded_on_host(plan.encoding, piece, i) for i, piece in enumerate(pieces)]
+
+
+def _chunks(wave: Wave, rows: Array, kept: Sequence[int]) -> Chunks:
+    """Some of the rows, one behind the other."""
+    nbytes = rows.shape[1]
+    addresses = wave.device.address(rows) + np.array(kept, np.int64) * nbytes
+    if len(kept) < rows.shape[0]:
+        together, places = new_rows(wave, len(kept), nbytes)
+        copy_streams(wave, addresses, places, np.full(len(kept), nbytes, np.int64))
+        rows, addresses = together, places
+    return Chunks(rows, addresses, nbytes, rows)
+
+
+def _downloaded(wave: Wave, batch: Chunks | Encoded) -> list[NDArray[np.uint8]]:
+    """What was made of each chunk, in pinned memory of its own: one copy for all."""
+    sizes = batch.sizes if isinstance(batch, Encoded) else np.full(len(batch), batch.nbytes, np.int64)
+    if isinstance(batch, Chunks) and batch.rows is not None:
+        slab, starts = batch.rows.reshape(-1), np.arange(len(batch), dtype=np.int64) * batch.nbytes
+    else:
+        ends = np.cumsum(-(-sizes // ALIGNMENT) * ALIGNMENT)
+        starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
+        slab = wave.device.empty(int(ends[-1]))
+        wave.kept.append(slab)
+        copy_streams(wave, batch.addresses, wave.device.address(slab) + starts, sizes)
+    # Not of the lane: what comes back outlives it, and a store may keep it.
+    host = wave.device.download(slab, wave.device.allocate_pinned(slab.nbytes))
+    return [host[start : start + size] for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
+
+
+def _encoded_on_host(plan: EncodePlan, data: NDArray[np.uint8], index: int) -> Buffer:
+    """Carry out the host's part of a chain for one chunk. Raises: CodecError(index)."""
+    if not plan.host:
+        return host_view(data)
+    item: Any = data
+    if isinstance(plan.handed, ArrayRepr):
+        native = plan.handed.dtype.newbyteorder("=")
+        item = data.view(native).reshape(plan.handed.shape).astype(plan.handed.dtype, copy=False)
+    try:
+        for codec in plan.host:
+            (item,) = codec.encode((item,))
+    except CodecError as error:
+        error.index = index
+        raise
+    encoded: Buffer = item
+    return encoded

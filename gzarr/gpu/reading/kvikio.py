@@ -1,0 +1,278 @@
+"""Reads files straight into device memory with KvikIO, which uses GPUDirect Storage where that is active.
+
+All reads of a wave (of as many files as may be open) are submitted at once, those of neighbouring chunks of a shard as
+one, and then awaited; file handles are kept open for the next waves. Chunks whose headers must be looked at on the host
+(other than a few bytes that are copied back) go through `HostReader`, and so does whatever a store does not have in
+files, or a wave whose files change while they are read.
+
+Rules, which KvikIO does not look after (26.10, found by trying): a handle and a buffer must outlive every read that
+was submitted, also one that failed; its streams wait for nobody, so the buffer must be idle before.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from gzarr.codecs.blosc import BloscCodec
+from gzarr.codecs.spec import CodecSpec
+from gzarr.gpu.device.lanes import Lane
+from gzarr.gpu.device.memory import OverLimitError
+from gzarr.gpu.pipeline.placement import DevicePlan
+from gzarr.gpu.reading.files import Span, file_version, locate_spans
+from gzarr.gpu.reading.host import SUFFIXES, HostReader, Item, Slab, spread_out
+from gzarr.layout.chunk_layout import Located
+from gzarr.storage.base import Request, Store
+from gzarr.storage.coalesce import coalesce
+
+#: Handles kept open, and files of a wave that are open at once. KvikIO opens every file twice, three waves may be read
+#: at once, and systems allow 1,024 descriptors unless told otherwise.
+MAX_FILES = 192
+MAX_FILES_AT_ONCE = 64
+#: Codecs that find their way through chunks which are only on the device, a few bytes of each copied back.
+_DECODABLE = frozenset({"blosc", "bytes", "numcodecs.lz4"})
+#: Share of a lane that encoded chunks may take; the rest is for decoding them.
+_MAX_SHARE = 0.5
+
+
+class Future(Protocol):
+    """A read under way."""
+
+    def get(self) -> int:
+        """Wait for it. Returns: bytes read. Raises: RuntimeError if it failed."""
+        ...
+
+
+class OpenFile(Protocol):
+    """A file open for reading into device memory, as `kvikio.CuFile`."""
+
+    def fileno(self) -> int:
+        """Its descriptor."""
+        ...
+
+    def pread(self, buf: Any, size: int | None = None, file_offset: int = 0) -> Future:
+        """Begin to read into a buffer."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
+class KvikioReader:
+    """Reads into device memory.
+
+    Args:
+        open_file: opens a file by its path.
+
+    Attributes:
+        files: those that are kept open.
+        failure: why the last wave that could have gone straight to the device did not; None if all did.
+    """
+
+    name = "kvikio"
+
+    def __init__(self, open_file: Callable[[str], OpenFile]) -> None:
+        self.files = FileCache(open_file)
+        self.failure: str | None = None
+        self._host = HostReader()
+
+    def detour(self, specs: Sequence[CodecSpec]) -> str | None:
+        """Why chunks pass through host memory first; None if they do not."""
+        for spec in reversed(specs):
+            if isinstance(spec, BloscCodec) and spec.cname not in ("lz4", "lz4hc"):
+                return f"headers of {spec.cname} within blosc are read on the host"
+            if spec.name in _DECODABLE:
+                return None  # what comes before it in the chain gets decoded chunks
+            if spec.name not in SUFFIXES:
+                return f"headers of {spec.name} are read on the host"
+        return None
+
+    def read(self, lane: Lane, store: Store, wanted: Sequence[Located], plan: DevicePlan) -> list[Any]:
+        """Read what was located into device memory. Raises: CodecError(index), StoreError."""
+        spans = locate_spans(store, wanted) if plan.direct else None
+        if spans is not None:
+            found = self._read_spans(lane, spans, plan.phase)
+            if found is not None:
+                return found
+        return self._host.read(lane, store, wanted, plan)
+
+    def _read_spans(self, lane: Lane, spans: Sequence[Span | None], phase: int) -> list[Any] | None:
+        """Read chunks of files; None if something stands in the way, which the host reader then finds and names."""
+        here = [span for span in spans if span is not None]
+        reads, parts = _plan(here)
+        offsets, total = spread_out(np.array([read.length for read in reads], np.int64), phase)
+        limit = lane.memory.limit
+        if limit is not None and total > limit * _MAX_SHARE:
+            self.failure = f"{total} encoded bytes of a wave take more than half of the {limit} bytes that it may have"
+            return None
+        try:
+            memory = lane.device.empty(total)
+        except OverLimitError:
+            lane.memory.compact()  # reads before this one cut it into pieces
+            memory = lane.device.empty(total)
+        # A kernel of the wave before, or the filling of fresh memory, may still be under way on the lane's stream.
+        lane.device.synchronize()
+        try:
+            self._read_files(memory, reads, offsets.tolist(), {span.path: span.version for span in here})
+        except (OSError, RuntimeError) as error:
+            self.failure = str(error)
+            lane.memory.rewind()
+            return None
+        slab = Slab(lane.device, None, memory)
+        places = iter(parts)
+        found: list[Any] = []
+        for span in spans:
+            if span is None:
+                found.append(None)
+                continue
+            number, inside = next(places)
+            found.append(Item(slab, int(offsets[number]) + inside, span.nbytes))
+        return found
+
+    def _read_files(
+        self, memory: Any, reads: Sequence[Any], offsets: Sequence[int], versions: dict[str, tuple[int, ...]]
+    ) -> None:
+        """Read ranges of files to places in device memory, so many files at once as may be open."""
+        by_path: dict[str, list[tuple[int, int, int]]] = {}
+        for (path, start, nbytes), at in zip(reads, offsets, strict=True):
+            by_path.setdefault(path, []).append((start, nbytes, at))
+        paths = list(by_path)
+        for first in range(0, len(paths), MAX_FILES_AT_ONCE):
+            some = paths[first : first + MAX_FILES_AT_ONCE]
+            with self.files.open({path: versions[path] for path in some}) as files:
+                _read_at_once(memory, ((files[path], *piece) for path in some for piece in by_path[path]))
+
+
+class FileCache:
+    """Files kept open for reading, the ones used last; those in use are never closed.
+
+    A file that was replaced has another version than the one that is open, which is then not used again.
+    """
+
+    def __init__(self, open_file: Callable[[str], OpenFile], max_files: int = MAX_FILES) -> None:
+        self._open_file = open_file
+        self._max_files = max_files
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, _Handle] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @contextmanager
+    def open(self, versions: dict[str, tuple[int, ...]]) -> Iterator[dict[str, OpenFile]]:
+        """Open files, by path and version, for a while.
+
+        Raises: OSError or RuntimeError if one cannot be opened or has another version by now.
+        """
+        held: dict[str, _Handle] = {}
+        try:
+            for path, version in versions.items():
+                held[path] = self._hold(path, version)
+            yield {path: handle.file for path, handle in held.items()}
+        finally:
+            self._let_go(held.values())
+
+    def close(self) -> None:
+        """Close all files but those in use, which are closed when their users are done."""
+        with self._lock:
+            handles = list(self._kept.values())
+            self._kept.clear()
+            idle = [handle for handle in handles if handle.retire()]
+        for handle in idle:
+            handle.file.close()
+
+    def _hold(self, path: str, version: tuple[int, ...]) -> _Handle:
+        with self._lock:
+            kept = self._kept.get(path)
+            if kept is not None and kept.version() == version:
+                kept.users += 1
+                self._kept.move_to_end(path)
+                return kept
+        made = _Handle(self._open_file(path))
+        made.users = 1
+        if made.version() != version:
+            made.file.close()
+            raise OSError(f"{path} was replaced while it was looked at")
+        with self._lock:
+            old = self._kept.pop(path, None)
+            self._kept[path] = made
+            idle = old is not None and old.retire()
+        if idle and old is not None:
+            old.file.close()
+        return made
+
+    def _let_go(self, handles: Iterable[_Handle]) -> None:
+        closing = []
+        with self._lock:
+            for handle in handles:
+                handle.users -= 1
+                if handle.retired and handle.users == 0:
+                    closing.append(handle)
+            while len(self._kept) > self._max_files:
+                _, oldest = self._kept.popitem(last=False)
+                if oldest.retire():
+                    closing.append(oldest)
+        for handle in closing:
+            handle.file.close()
+
+
+class _Handle:
+    """An open file, and how many reads of waves use it."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self.file = file
+        self.users = 0
+        self.retired = False
+
+    def version(self) -> tuple[int, ...]:
+        """That of the file which is open, whatever its path names by now."""
+        return file_version(os.fstat(self.file.fileno()))
+
+    def retire(self) -> bool:
+        """Mark it as not to be used again. Returns: whether nobody uses it, so that it is to be closed now."""
+        self.retired = True
+        return self.users == 0
+
+
+def _plan(spans: Sequence[Span]) -> tuple[list[Any], list[tuple[int, int]]]:
+    """Reads that fetch chunks of files, those that lie near each other together.
+
+    Returns: (requests, whose keys are paths; for each span the request that holds it and where in it it begins).
+    """
+    merged, parts = coalesce([Request(span.path, span.start, span.nbytes) for span in spans])
+    return merged, [(number, 0 if part is None else part[0]) for number, part in parts]
+
+
+def _read_at_once(memory: Any, reads: Iterable[tuple[OpenFile, int, int, int]]) -> None:
+    """Begin all reads, each (file, first byte, number of bytes, where they go), then wait for all.
+
+    Raises: what the first failed one raised, when none is under way any more.
+    """
+    under_way: list[tuple[Future, Any, int]] = []
+    errors: list[BaseException] = []
+    try:
+        for file, start, nbytes, at in reads:
+            if nbytes:
+                piece = memory[at : at + nbytes]
+                under_way.append((file.pread(piece, nbytes, start), piece, nbytes))
+    finally:
+        while under_way:
+            future, piece, nbytes = under_way[-1]
+            try:
+                done = future.get()
+                if done != nbytes:
+                    errors.append(OSError(f"expected {piece.nbytes} bytes, got {done}"))
+            except BaseException as error:  # noqa: BLE001 - raised again below; an interrupt must not cut this short
+                errors.append(error)
+                if not isinstance(error, Exception):
+                    continue  # the read was not awaited: once more
+            under_way.pop()
+    if errors:
+        raise next((error for error in errors if not isinstance(error, Exception)), errors[0])

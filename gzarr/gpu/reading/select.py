@@ -1,0 +1,107 @@
+"""Chooses the reader: the one that is asked for, or the one found faster, with GPUDirect Storage and without.
+
+The driver is asked by ctypes first: without one, opening a file with KvikIO can hang (26.10 with cuFile 1.19).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+from gzarr.errors import DeviceError
+from gzarr.gpu.detection.measured import READERS, value_for
+from gzarr.gpu.reading.host import HostReader, Reader
+from gzarr.gpu.reading.kvikio import KvikioReader, OpenFile
+
+#: Threads of KvikIO's pool: its default of one reads piece by piece. 16 saturated local NVMe drives for its authors
+#: (KvikIO documentation, "Runtime settings").
+_N_THREADS = 16
+
+
+class ReaderChoice(NamedTuple):
+    """Which reader a backend has, and why.
+
+    Attributes:
+        name: "host" or "kvikio".
+        why: one phrase.
+    """
+
+    name: str
+    why: str
+
+
+def choose_reader(asked: str | Reader, gpu: str = "") -> tuple[Reader, ReaderChoice]:
+    """The reader for a name: "host", "kvikio" or "auto". A reader is taken as it is.
+
+    gpu: the name of the GPU, by which "auto" knows what was measured; "" for one that nothing was measured on.
+
+    Raises: DeviceError for another name, or if KvikIO is asked for and cannot be used.
+    """
+    if not isinstance(asked, str):
+        return asked, ReaderChoice(asked.name, "it was given")
+    if asked == "host":
+        return HostReader(), ReaderChoice("host", "it was asked for")
+    if asked not in ("auto", "kvikio"):
+        raise DeviceError(f"no reader {asked!r}; use 'auto', 'host' or 'kvikio'")
+    missing = find_missing_kvikio()
+    if asked == "kvikio":
+        if missing is not None:
+            raise DeviceError(f"reader 'kvikio' cannot be used: {missing}; use reader='host' or 'auto'")
+        return KvikioReader(_opener()), ReaderChoice("kvikio", "it was asked for")
+    if missing is not None:
+        return HostReader(), ReaderChoice("host", missing)
+    choice = faster_reader(gds_active=gds_is_active(), gpu=gpu)
+    return (HostReader() if choice.name == "host" else KvikioReader(_opener())), choice
+
+
+def faster_reader(*, gds_active: bool, gpu: str) -> ReaderChoice:
+    """The reader that is faster on a GPU, by its name, with GPUDirect Storage or without."""
+    by_state, basis = value_for(READERS, gpu)
+    state = "gds" if gds_active else "compat"
+    if state not in by_state:  # measured, but not in this state
+        by_state, basis = value_for(READERS, "")
+    return ReaderChoice(by_state[state], f"GPUDirect Storage is {'' if gds_active else 'not '}active; {basis}")
+
+
+def find_missing_kvikio() -> str | None:
+    """What keeps KvikIO from being used; None if nothing does."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "there is no NVIDIA driver (libcuda.so.1)"
+    count = ctypes.c_int(0)
+    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    if status or count.value == 0:
+        return f"the NVIDIA driver sees no device (status {status})"
+    try:
+        import kvikio  # noqa: F401
+    except Exception as error:  # noqa: BLE001 - it raises errors of its own if cuFile is missing
+        return f"KvikIO cannot be imported ({type(error).__name__}: {error}): docs/gpu.md says how to install it"
+    return None
+
+
+def gds_is_active() -> bool:
+    """Whether KvikIO reads by GPUDirect Storage, not in its compatibility mode."""
+    import kvikio.cufile_driver
+    import kvikio.defaults
+
+    if kvikio.defaults.get("compat_mode") == kvikio.CompatMode.ON:
+        return False
+    try:
+        return bool(kvikio.cufile_driver.get("is_gds_available"))
+    except RuntimeError:
+        return False
+
+
+def _opener() -> Any:
+    import kvikio
+    import kvikio.defaults
+
+    if kvikio.defaults.get("num_threads") < _N_THREADS:
+        kvikio.defaults.set("num_threads", _N_THREADS)
+
+    def open_file(path: str) -> OpenFile:
+        file: OpenFile = kvikio.CuFile(path, "r")
+        return file
+
+    return open_file
