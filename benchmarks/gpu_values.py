@@ -1,6 +1,7 @@
 """Puts what `benchmarks.gpu_questions` measured on a GPU into gzarr's table of measured values.
 
-    python -m benchmarks.gpu_values [--answers benchmarks/results/questions-gpu.json] [--table gzarr/gpu/measured.json]
+    python -m benchmarks.gpu_values [--answers benchmarks/results/questions-gpu.json] [--table
+    gzarr/gpu/detection/measured.json]
 
 For small reads and writes: the limits that lose least against always taking the faster side. For readers: the one that
 took less time, over all files that both brought straight to the device.
@@ -37,7 +38,7 @@ def main() -> None:
     """Update the table; nothing is changed where no GPU answered."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--answers", type=Path, default=ROOT / "benchmarks" / "results" / "questions-gpu.json")
-    parser.add_argument("--table", type=Path, default=ROOT / "gzarr" / "gpu" / "measured.json")
+    parser.add_argument("--table", type=Path, default=ROOT / "gzarr" / "gpu" / "detection" / "measured.json")
     arguments = parser.parse_args()
     if not arguments.answers.exists():
         print(f"no answers of a GPU at {arguments.answers}: nothing is changed", file=sys.stderr)

@@ -5,29 +5,22 @@
 
 from gzarr import codecs, convert, errors, storage
 from gzarr.api.aio import aopen, aopen_array, aopen_group
-from gzarr.api.open import (
+from gzarr.api.consolidated import consolidate_metadata, open_consolidated
+from gzarr.api.create import (
     array,
-    consolidate_metadata,
     create,
     create_array,
-    create_group,
     empty,
     empty_like,
     from_array,
     full,
     full_like,
-    group,
     ones,
     ones_like,
-    open,
-    open_array,
-    open_consolidated,
-    open_group,
-    open_like,
-    tree,
     zeros,
     zeros_like,
 )
+from gzarr.api.open import create_group, group, open, open_array, open_group, open_like, tree
 from gzarr.api.save import load, save, save_array, save_group
 from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.codecs.registry import register_codec

@@ -41,10 +41,10 @@ def backend_for(
     """The backend of a device.
 
     device: "cpu"; "cuda" or "cuda:N"; "auto", the first CUDA device if it can be used and has given the CPU's answers
-        in a self-check (`gzarr.gpu.detection.verify`; once for a GPU and its software, some seconds), else the CPU, with one
-        warning if the check failed; "emulated", the GPU backend on host memory, slow, for tests without a GPU; None
-        for the setting ``device`` (environment ``GZARR_DEVICE``), which is "auto" unless changed; a backend is taken
-        as it is, without options.
+        in a self-check (`gzarr.gpu.detection.verify`; once for a GPU and its software, some seconds), else the CPU,
+        with one warning if the check failed; "emulated", the GPU backend on host memory, slow, for tests without a GPU;
+        None for the setting ``device`` (environment ``GZARR_DEVICE``), which is "auto" unless changed; a backend is
+        taken as it is, without options.
     stream: stream that results are ordered on (a CuPy stream); None for the current one at each read.
     max_device_nbytes: device memory that reads may use besides their results, in bytes; None for the setting
         ``gpu.max_device_nbytes``, by default a share of what is free.

@@ -1,8 +1,8 @@
 """Does this GPU answer as the CPU does? Small arrays of every codec, read and written on a device, bit for bit.
 
-It runs in a process of its own (`gzarr.gpu.detection.verify`), once for a GPU and its software, before ``device="auto"`` takes it.
-Reads are strict, so that nothing passes because the host did it. Formats that only nvCOMP writes, and those whose
-extra is not installed, cannot be made here and are left out.
+It runs in a process of its own (`gzarr.gpu.detection.verify`), once for a GPU and its software, before
+``device="auto"`` takes it. Reads are strict, so that nothing passes because the host did it. Formats that only nvCOMP
+writes, and those whose extra is not installed, cannot be made here and are left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from numcodecs import (
 )
 
 from gzarr import codecs
-from gzarr.api.open import create_array, open_array
+from gzarr.api.create import create_array
+from gzarr.api.open import open_array
 from gzarr.errors import MissingExtraError
 
 SHAPE, CHUNKS = (96, 80), (40, 33)

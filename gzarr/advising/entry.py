@@ -24,7 +24,7 @@ from gzarr.advising.chains import (
 from gzarr.advising.model import WAVE_NBYTES, WAVE_NCHUNKS, Stored, count
 from gzarr.advising.rules import MEASURES, Way, explain, pick, problems
 from gzarr.advising.sampling import Regions, Sample, Trial, sample, streams_of
-from gzarr.api import open
+from gzarr.api.open import open as open_node
 from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.spec import CodecSpec
 from gzarr.display.info import human_size
@@ -62,7 +62,7 @@ def advise(what: Any, access: Access = "volume", *, path: str | None = None) -> 
     if not isinstance(what, (Array, Group)) and hasattr(what, "__array__"):
         raise TypeError(f"advise looks at what is stored, and got an array in memory ({type(what).__name__}): save it")
     if not isinstance(what, (Array, Group)) or path is not None:
-        what = open.open(what, mode="r", path=path)
+        what = open_node(what, mode="r", path=path)
     if isinstance(what, Group):
         found = {name: node for name, node in what.members(None) if isinstance(node, Array)}
         return GroupAdvice({name: _advise(array, access, name) for name, array in found.items()}, what)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gzarr.api import open
+from gzarr.api.open import open as open_node
+from gzarr.api.open import open_array, open_group
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.threads import offload
@@ -21,14 +22,14 @@ async def aopen(store: Any = None, mode: str | None = None, **kwargs: Any) -> Ar
     >>> asyncio.run(first_row())
     array([1, 2, 3], dtype=int32)
     """
-    return await offload(open.open, store, mode, **kwargs)
+    return await offload(open_node, store, mode, **kwargs)
 
 
 async def aopen_array(store: Any = None, mode: str | None = None, **kwargs: Any) -> Array:
     """`gzarr.open_array`, awaited."""
-    return await offload(open.open_array, store, mode, **kwargs)
+    return await offload(open_array, store, mode, **kwargs)
 
 
 async def aopen_group(store: Any = None, mode: str | None = None, **kwargs: Any) -> Group:
     """`gzarr.open_group`, awaited."""
-    return await offload(open.open_group, store, mode, **kwargs)
+    return await offload(open_group, store, mode, **kwargs)

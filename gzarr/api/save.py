@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gzarr.api.create import create_array
 from gzarr.api.locating import close_if_ours, opened_at, with_options
-from gzarr.api.open import create_array, open, open_group
+from gzarr.api.open import open, open_group
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import array_meta

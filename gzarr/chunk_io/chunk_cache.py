@@ -3,8 +3,8 @@
 Theory of operation. Reading a wave begins with what is kept (`ArrayChunks.serve`); the rest of the wave is located and
 fetched as ever, decoded chunk by chunk, kept, and copied into the result. A chunk is kept under the name of its stored
 object, with the token that the store gave for the object before it was fetched (`Store.generation`): if anybody
-replaces the object, what was kept of it is not used again. Stores without tokens rely on `gzarr.storage.invalidation`, which tells
-of everything this process writes: a chunk whose fetch overlaps such a change is not kept.
+replaces the object, what was kept of it is not used again. Stores without tokens rely on `gzarr.storage.invalidation`,
+which tells of everything this process writes: a chunk whose fetch overlaps such a change is not kept.
 
 Rules: kept chunks are never handed out, only copied from; missing chunks are not kept; neither are chunks of Python
 objects, whose size nobody knows and which callers may change.

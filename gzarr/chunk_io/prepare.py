@@ -1,8 +1,8 @@
 """Makes an opened array ready to run: finds the shards in its codec chain, prepares every chain once.
 
-A chain ``[transpose*, sharding_indexed, bytes-to-bytes*]`` is addressed (`gzarr.layout.chunk_layout.Sharded`), also nested. A
-sharding codec behind anything else (a delta over a whole shard, say) cannot be addressed: it runs as a codec, and the
-shard is read whole.
+A chain ``[transpose*, sharding_indexed, bytes-to-bytes*]`` is addressed (`gzarr.layout.chunk_layout.Sharded`), also
+nested. A sharding codec behind anything else (a delta over a whole shard, say) cannot be addressed: it runs as a codec,
+and the shard is read whole.
 """
 
 from __future__ import annotations

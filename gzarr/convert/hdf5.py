@@ -6,7 +6,7 @@ import io
 import os
 from typing import Any
 
-from gzarr.api import open
+from gzarr.api.open import open as open_node
 from gzarr.convert.writing import replacing, write
 from gzarr.copying import hdf5
 from gzarr.copying.report import TransferReport
@@ -58,7 +58,7 @@ def to_hdf5(source: Any, path: str | os.PathLike[str], *, overwrite: bool = Fals
     create_kws: of ``h5py.Group.create_dataset``: compression, chunks, ...; gzip by default.
     Raises: CopyError, MissingExtraError.
     """
-    node = source if isinstance(source, (Array, Group)) else open.open(source, mode="r")
+    node = source if isinstance(source, (Array, Group)) else open_node(source, mode="r")
     h5py = hdf5.h5py_module()
     with replacing(path, overwrite=overwrite) as partial, _FileForHDF5(partial, "w+b") as raw:
         with h5py.File(raw, "w") as file:

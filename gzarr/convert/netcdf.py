@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.api import open
+from gzarr.api.open import open as open_node
 from gzarr.convert.classic import check_whole
 from gzarr.convert.writing import replacing, write
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
@@ -144,7 +144,7 @@ def to_netcdf(
     overwrite: whether to replace a file that is there. compression: of netCDF4: "zlib", "zstd", None, ...
     Raises: CopyError, also if two arrays have a dimension of one name and different lengths; MissingExtraError.
     """
-    node = source if isinstance(source, (Array, Group)) else open.open(source, mode="r")
+    node = source if isinstance(source, (Array, Group)) else open_node(source, mode="r")
     netcdf4 = _netcdf4()
     if isinstance(node, Group):
         tree = from_group(node)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from gzarr.api import open
+from gzarr.api.open import open as open_node
 from gzarr.backend import Backend
 from gzarr.copying import sources
 from gzarr.copying.arrays import BUDGET_NBYTES, Route, copy_array
@@ -79,7 +79,7 @@ def transfer(
     """
     settings = Settings(if_exists, dry_run, resume, progress, budget_nbytes)
     if not isinstance(source, (Array, Group)) and not hasattr(source, "shape"):
-        source = open.open(source, mode="r")
+        source = open_node(source, mode="r")
     if device is not None and isinstance(source, (Array, Group)):
         source = source.to(device)
     with destination(dest, path, writable=not dry_run, source=source, device=device) as (store, where, backend):

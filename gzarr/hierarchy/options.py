@@ -42,8 +42,9 @@ class ArrayOptions:
         dimension_separator: what stands between chunk coordinates in keys.
         chunk_key_encoding: {"name": "default" or "v2", "separator": "/" or "."}; v2 arrays have "v2".
         write_empty_chunks: whether chunks equal to the fill value are stored.
-        layout: "gpu" for chunks, shards and a compressor that suit GPUs, where none are given (`gzarr.hierarchy.presets`);
-            "gpu:batch", "gpu:plane", "gpu:volume" or "gpu:random" if it is known how the array will be read.
+        layout: "gpu" for chunks, shards and a compressor that suit GPUs, where none are given
+            (`gzarr.hierarchy.presets`); "gpu:batch", "gpu:plane", "gpu:volume" or "gpu:random" if it is known how the
+            array will be read.
     """
 
     shape: Any = None

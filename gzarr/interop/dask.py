@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.api import open
+from gzarr.api.create import create_array
+from gzarr.api.open import open_array
 from gzarr.errors import MissingExtraError, SelectionError, StoreError
 from gzarr.hierarchy.array import Array
 from gzarr.storage.wrappers import type_name
@@ -56,7 +57,7 @@ def from_zarr(
     else:
         if storage_options is not None:
             kwargs["storage_options"] = storage_options
-        array = open.open_array(url, path=component, device=device, **{"mode": "r", **kwargs})
+        array = open_array(url, path=component, device=device, **{"mode": "r", **kwargs})
     meta = array.backend.empty((0,) * array.ndim, array.dtype)
     if meta.dtype != array.dtype:  # a GPU has native byte order only
         array = array.astype(meta.dtype)
@@ -106,7 +107,7 @@ def to_zarr(
         defaults = {"shape": arr.shape, "dtype": arr.dtype}
         if kwargs.get("layout") is None:
             defaults["chunks"] = tuple(max(1, *sizes) for sizes in arr.chunks)
-        array = open.create_array(url, name=component, overwrite=overwrite, **{**defaults, **kwargs})
+        array = create_array(url, name=component, overwrite=overwrite, **{**defaults, **kwargs})
     slices = _region_slices(region, array.shape)
     expected = tuple(len(range(s.start, s.stop, s.step)) for s in slices)
     if arr.shape != expected:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gzarr.api import open
+from gzarr.api.open import open_group
 from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
@@ -242,7 +242,7 @@ class LazyArray(BackendArray):
 def _open_group(filename_or_obj: Any, path: str | None, options: Mapping[str, Any] | None) -> Group:
     if isinstance(filename_or_obj, str) and "://" not in filename_or_obj:
         filename_or_obj = os.path.expanduser(filename_or_obj)  # noqa: PTH111 - a URL would not survive a Path
-    return open.open_group(filename_or_obj, "r", path=path, device="cpu", storage_options=options)
+    return open_group(filename_or_obj, "r", path=path, device="cpu", storage_options=options)
 
 
 def _is_ours(filename_or_obj: Any, opened: Group) -> bool:

@@ -1,9 +1,9 @@
 """Locks that users hand in, as in zarr 2, and the store that honours them: writers in several processes lose nothing.
 
-Threads of one process need none: `gzarr.storage.locks` covers them. A synchronizer is anything that gives, for the key of an
-object, a context manager that excludes others while it is held. Here it is held, besides the locks of the process,
-from the reading of an object's old bytes to the storing of its new ones, and while a node's metadata are changed. Keys
-are locked in sorted order, so that processes with crossing sets of keys cannot block each other.
+Threads of one process need none: `gzarr.storage.locks` covers them. A synchronizer is anything that gives, for the key
+of an object, a context manager that excludes others while it is held. Here it is held, besides the locks of the
+process, from the reading of an object's old bytes to the storing of its new ones, and while a node's metadata are
+changed. Keys are locked in sorted order, so that processes with crossing sets of keys cannot block each other.
 """
 
 from __future__ import annotations

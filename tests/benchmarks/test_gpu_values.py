@@ -49,7 +49,7 @@ def readers(state: str | None, kvikio: float) -> dict[str, Any]:
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the table, which gzarr reads anew."""
     path = tmp_path / "measured.json"
-    shutil.copy(ROOT / "gzarr" / "gpu" / "measured.json", path)
+    shutil.copy(ROOT / "gzarr" / "gpu" / "detection" / "measured.json", path)
     monkeypatch.setattr(measured, "_table", lambda: json.loads(path.read_text()))
     return path
 
@@ -134,7 +134,7 @@ def test_readers_are_compared_where_both_did_the_work() -> None:
 
 
 def test_the_table_holds_what_is_looked_up() -> None:
-    held = json.loads((ROOT / "gzarr" / "gpu" / "measured.json").read_text())
+    held = json.loads((ROOT / "gzarr" / "gpu" / "detection" / "measured.json").read_text())
     assert set(held["reasoned"]) == {measured.SMALL_READS, measured.SMALL_WRITES, measured.READERS}
     assert set(held["reasoned"]["readers"]) == {"gds", "compat"}
     for entry in held["measured"].values():

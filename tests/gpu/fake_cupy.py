@@ -796,7 +796,8 @@ def decompress_async(
     statuses: int,
     stream: int,
 ) -> None:
-    """As gzarr.gpu.device.nvcomp.decompress_async: the tables are read at their addresses, when the stream comes to it."""
+    """As gzarr.gpu.device.nvcomp.decompress_async: the tables are read at their addresses, when the stream comes to
+    it."""
 
     def table(address: int, dtype: Any) -> np.ndarray:
         nbytes = n * np.dtype(dtype).itemsize
@@ -833,7 +834,8 @@ def compress_async(
     stream: int,
     options: bytes | None = None,
 ) -> None:
-    """As gzarr.gpu.device.nvcomp.compress_async: the tables are read at their addresses, when the stream comes to it."""
+    """As gzarr.gpu.device.nvcomp.compress_async: the tables are read at their addresses, when the stream comes to
+    it."""
 
     def table(address: int, dtype: Any) -> np.ndarray:
         return np.ctypeslib.as_array(_bytes_at(address, n * np.dtype(dtype).itemsize)).view(dtype)

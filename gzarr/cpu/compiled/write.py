@@ -1,9 +1,10 @@
 """Writes many chunks by the compiled loop (`loop/write.c`), which gathers, encodes and stores them.
 
-Theory of operation. As in `gzarr.cpu.compiled.read` a plan is cut into pieces. Of chunks that are files the loop replaces the
-files itself; shards it puts together in memory, and the store takes them. Where the values do not cover a chunk they
-are laid over its old contents; of a shard the store gives the old bytes, and what is not written of it is copied as it
-is. What the loop leaves goes the usual way, a shard whole. The bytes it stores are those of the usual path.
+Theory of operation. As in `gzarr.cpu.compiled.read` a plan is cut into pieces. Of chunks that are files the loop
+replaces the files itself; shards it puts together in memory, and the store takes them. Where the values do not cover a
+chunk they are laid over its old contents; of a shard the store gives the old bytes, and what is not written of it is
+copied as it is. What the loop leaves goes the usual way, a shard whole. The bytes it stores are those of the usual
+path.
 
 Rules: only stores that say so (`Store.local_target`) have their files written by others; the caller holds the locks of
 a piece (`BulkWrite.keys`).

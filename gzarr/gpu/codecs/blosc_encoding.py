@@ -7,7 +7,8 @@ place. A stream that did not become smaller is stored as it is, a frame that did
 Blocks are as large as the configuration says. Where it leaves that open their streams are about 64 KiB, which nvCOMP is
 fastest with (c-blosc makes blocks for a CPU's caches), and blocks divide the chunk evenly up to a short last one: only
 whole blocks are split, so a long last one would be one long stream. Compression levels mean nothing, but for 0: stored.
-Source: c-blosc 1.21, blosc.c (split_block, write_compression_header); the reader's rules in `gzarr.gpu.codecs.blosc_frames`.
+Source: c-blosc 1.21, blosc.c (split_block, write_compression_header); the reader's rules in
+`gzarr.gpu.codecs.blosc_frames`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Takes Blosc frames apart that are only on the device: a kernel follows their streams, the host sees the headers.
 
-It gives the same table as `gzarr.gpu.codecs.blosc_frames.parse_frames`, whose rules hold here as well. What comes back from the
-device is 16 bytes of each frame and a row for each stream. Waves with frames of another compressor than LZ4, or frames
-that are left to the host, are copied to the host and taken apart there.
+It gives the same table as `gzarr.gpu.codecs.blosc_frames.parse_frames`, whose rules hold here as well. What comes back
+from the device is 16 bytes of each frame and a row for each stream. Waves with frames of another compressor than LZ4,
+or frames that are left to the host, are copied to the host and taken apart there.
 """
 
 from __future__ import annotations

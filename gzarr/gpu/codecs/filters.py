@@ -3,8 +3,8 @@
 Each factory returns a function from a uint8 array (n chunks, encoded bytes) to one of (n chunks, decoded bytes), or
 the reason why the host does it, where the device cannot give the host's answer bit for bit or cannot raise the host's
 errors: floats out of range of an integer become other integers on every machine, and the integers of scale_offset and
-all but the exact casts of cast_value are checked one by one. What works on floats is in `gzarr.gpu.codecs.floats`; the rest
-are operations of the array module (CuPy or NumPy). Numbers between two filters are in native byte order.
+all but the exact casts of cast_value are checked one by one. What works on floats is in `gzarr.gpu.codecs.floats`; the
+rest are operations of the array module (CuPy or NumPy). Numbers between two filters are in native byte order.
 Source: numcodecs, the filters of the same names; `gzarr.codecs.scale_offset`, `gzarr.codecs.cast_value`.
 """
 

@@ -2,8 +2,8 @@
 
 Each factory returns a function from a uint8 array (n chunks, decoded bytes) to one of (n chunks, encoded bytes), or
 the reason why the host does it, where the device might not give what the host encodes, bit for bit: see
-`gzarr.gpu.codecs.filters`, and `gzarr.gpu.codecs.floats` for all that works on floats. Numbers between two filters are in native
-byte order.
+`gzarr.gpu.codecs.filters`, and `gzarr.gpu.codecs.floats` for all that works on floats. Numbers between two filters are
+in native byte order.
 Source: numcodecs, the filters of the same names; `gzarr.codecs.scale_offset`, `gzarr.codecs.cast_value`.
 """
 

@@ -1,9 +1,9 @@
 """The seam between the GPU pipeline and hardware: what a device must do. Everything above it runs on any device.
 
-`gzarr.gpu.device.cuda.CudaDevice` does it with CuPy and nvCOMP; `gzarr.gpu.device.emulated.EmulatedDevice` with NumPy memory, host
-codecs for the batched calls and the same kernel sources compiled by g++. Tables (addresses, sizes) are made on the
-host as int64 NumPy arrays and handed over; results that the host must see (statuses, sizes) stay on the device until
-`Device.download` and `Device.download_all`, which are the places that wait.
+`gzarr.gpu.device.cuda.CudaDevice` does it with CuPy and nvCOMP; `gzarr.gpu.device.emulated.EmulatedDevice` with NumPy
+memory, host codecs for the batched calls and the same kernel sources compiled by g++. Tables (addresses, sizes) are
+made on the host as int64 NumPy arrays and handed over; results that the host must see (statuses, sizes) stay on the
+device until `Device.download` and `Device.download_all`, which are the places that wait.
 
 Memory: within `Device.activate` everything comes from the arenas given to it, and goes back all at once when these are
 rewound; outside of it, from the device's own allocator.

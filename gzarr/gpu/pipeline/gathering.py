@@ -1,8 +1,9 @@
 """Lays a value over the plain chunks of a wave: tables and launches of the kernels that gather.
 
-The mirror of `gzarr.gpu.pipeline.placing` and `gzarr.gpu.pipeline.launching`. A value's elements are wherever a `Source` says. Where an
-index list names an element of a chunk more than once, only the last value for it is kept, as NumPy's assignment has it:
-threads have no order. The axes of the tables are in the order of the chunks' memory, which is written in one run.
+The mirror of `gzarr.gpu.pipeline.placing` and `gzarr.gpu.pipeline.launching`. A value's elements are wherever a
+`Source` says. Where an index list names an element of a chunk more than once, only the last value for it is kept, as
+NumPy's assignment has it: threads have no order. The axes of the tables are in the order of the chunks' memory, which
+is written in one run.
 """
 
 from __future__ import annotations

@@ -1,0 +1,100 @@
+"""Stores the metadata of a whole hierarchy in one document, and opens the hierarchy from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gzarr.api.keywords import checked_format, take_group_access
+from gzarr.api.locating import located, opened_at, with_options
+from gzarr.errors import (
+    MetadataError,
+    NodeNotFoundError,
+)
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
+from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.metadata.catalog import open_consolidated_node, require_consolidated
+from gzarr.metadata.consolidated import DEFAULT_KEY, consolidate
+from gzarr.metadata.documents import read_node
+from gzarr.metadata.model import GroupMeta, NodeMeta
+from gzarr.storage.base import Store
+
+
+def consolidate_metadata(
+    store: Any,
+    metadata_key: str = DEFAULT_KEY,
+    *,
+    path: str | None = None,
+    zarr_format: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Array | Group:
+    """Store the metadata of a group and of everything below it in one document, so that one read opens them all.
+
+    From then on gzarr keeps it true: what creates, changes, moves or deletes a member updates it. Other programs do
+    not; call this again after they have changed something. Many changes in a row are faster before than after this.
+
+    store: a store, path, URL or mapping. path: path of the group in the store.
+    metadata_key: (v2) where to store them. Only those under the default key are kept true.
+    storage_options: what the server of a URL needs to be told.
+    Returns: what `open_consolidated` returns. (An array is its own only document.)
+    Raises: NodeNotFoundError, MetadataError, ReadOnlyError.
+    """
+    opened, base = opened_at(with_options(store, {"storage_options": storage_options}), "a")
+    where = join_path(base, normalize_path(path or ""))
+    if checked_format(zarr_format) == 3 and metadata_key != DEFAULT_KEY:
+        raise MetadataError(f"metadata_key={metadata_key!r}: Zarr v3 keeps consolidated metadata in zarr.json")
+    meta = read_node(opened.live(), where, checked_format(zarr_format))
+    if meta is None or not consolidate(opened, where, metadata_key):
+        raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
+    return open_consolidated(opened, metadata_key, path=where, zarr_format=meta.zarr_format)
+
+
+def open_consolidated(
+    store: Any,
+    metadata_key: str = DEFAULT_KEY,
+    mode: str | None = None,
+    *,
+    path: str | None = None,
+    zarr_format: int | None = None,
+    device: str | None = None,
+    use_consolidated: bool = True,
+    **kwargs: Any,
+) -> Array | Group:
+    """Open a group out of its consolidated metadata: one read, however many members it has.
+
+    The metadata are read-only: nothing can be created, deleted, resized or given attributes. Data can be written,
+    unless mode is "r".
+
+    store: a store, path, URL or mapping. path: path of the group in the store. metadata_key: (v2) where they are.
+    kwargs: see `group`.
+    Raises: MetadataError if there are none, NodeNotFoundError, ValueError for other modes than "r", "r+" and "a".
+    """
+    if mode not in (None, "r", "r+", "a"):
+        raise ValueError(f"open_consolidated opens what is there: mode must be 'r' or 'r+', got {mode!r}")
+    if not use_consolidated:
+        raise ValueError("use_consolidated must be True here; use open_group to do without consolidated metadata")
+    store, path = with_options(path if store is None else store, kwargs), None if store is None else path
+    access, backend = take_group_access(device, kwargs)
+    opened, where, mode = located(store, path, mode)
+    opened = access.store(opened)
+    opened, meta = open_consolidated_node(opened, where, checked_format(zarr_format), metadata_key, frozen=True)
+    if meta is None:
+        raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
+    require_consolidated(opened, meta, join_path(str(opened), where))
+    if isinstance(meta, GroupMeta):
+        return Group(opened, where, meta, backend, read_only=mode == "r")
+    return Array(opened, where, meta, backend, read_only=mode == "r")
+
+
+def with_consolidated(
+    store: Store, path: str, zarr_format: Any, mode: str, use_consolidated: bool | str | None
+) -> tuple[Store, NodeMeta | None]:
+    """What is at a path, and a store that serves its consolidated metadata if they are there and asked for."""
+    if use_consolidated is False or (use_consolidated is None and mode != "r"):
+        return store, read_node(store, path, zarr_format)
+    key = use_consolidated if isinstance(use_consolidated, str) else DEFAULT_KEY
+    opened, meta = open_consolidated_node(store, path, zarr_format, key)
+    if use_consolidated:
+        require_consolidated(opened, meta, join_path(str(store), path))
+    return opened, meta

@@ -1,0 +1,54 @@
+"""Takes keywords that several functions share out of a call: the mode, the format, the device, how to reach stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gzarr.backend import Backend
+from gzarr.devices import DEVICE_OPTIONS, take_backend
+from gzarr.errors import (
+    MetadataError,
+)
+from gzarr.hierarchy import new_nodes
+from gzarr.hierarchy.open_options import NAMES as ACCESS
+from gzarr.hierarchy.open_options import Access, take_access
+
+
+def take_mode(mode: str | None, keywords: dict[str, Any]) -> str | None:
+    """The mode, "r" for ``read_only=True``; the keywords must be of those that creation knows.
+
+    Raises: TypeError for unknown keywords, also where an array exists and none of them would be used.
+    """
+    if keywords.pop("read_only", False):
+        if mode not in (None, "r"):
+            raise ValueError(f"read_only=True and mode={mode!r} contradict each other")
+        mode = "r"
+    elsewhere = ("data", "overwrite", "device", "write_data", *ACCESS, *DEVICE_OPTIONS)
+    given = {name: value for name, value in keywords.items() if name not in elsewhere}
+    if given:
+        new_nodes.options_from(given)
+    return mode
+
+
+def checked_format(zarr_format: Any) -> Any:
+    """The format, if there is such a one. Raises: MetadataError."""
+    if zarr_format not in (None, 2, 3):
+        raise MetadataError(f"zarr_format must be 2, 3 or None, got {zarr_format!r}")
+    return zarr_format
+
+
+def take_array_access(device: str | Backend | None, keywords: dict[str, Any]) -> tuple[Access, Backend]:
+    """How a node is reached, and with what it is read; the keywords that say so are taken out of a call's."""
+    access = take_access(keywords)
+    return access, access.backend(take_backend(access.device(device), keywords))
+
+
+def take_group_access(device: str | Backend | None, keywords: dict[str, Any]) -> tuple[Access, Backend]:
+    """`take_array_access` of a group. A few keywords of zarr that change nothing are taken too; others are an error."""
+    taken = take_array_access(device, keywords)
+    for name, value in keywords.items():
+        if name != "cache_attrs":
+            raise TypeError(f"unknown keyword {name!r}")
+        if value not in (None, True, False):
+            raise MetadataError(f"the keyword {name!r} is not supported by this version of gzarr; leave it out")
+    return taken
