@@ -2,6 +2,6 @@
 
 import sys
 
-from gzarr.cli import main
+from gzarr.cli.main import main
 
 sys.exit(main())

@@ -13,50 +13,45 @@ PACKAGE = Path(__file__).parents[1] / "gzarr"
 
 #: Lowest first. An import goes to a lower floor, or sideways inside a folder. "__init__" is the package itself.
 FLOORS = (
-    {"errors", "config", "locks", "changes"},
-    {"stages"},
-    {"dtypes", "selection", "grid", "keys", "offload", "options", "profiling", "storage"},
-    {"codecs", "shard", "plan", "chunking"},
-    {"layout"},
-    {"metadata"},
-    {"backend"},
-    {"cpu", "chunk_cache", "drawing", "indexing", "info", "node", "notebook"},
-    {"gpu", "staged"},  # above cpu: steps that the GPU lacks run there
-    {"devices", "engine", "values"},
-    {"access", "bind", "gpu_layout", "resizing"},
-    {"array"},
-    {"attributes", "creation"},
-    {"arrays"},
-    {"group"},
-    {"locating"},
+    {"errors", "config"},
+    {"profiling"},
+    {"dtypes", "indexing", "storage"},
+    {"codecs", "layout"},
+    {"metadata", "backend"},
+    {"cpu", "display"},
+    {"gpu"},  # above cpu: steps that the GPU lacks run there
+    {"devices", "chunk_io"},
+    {"hierarchy"},
     {"api"},
-    {"saving"},
-    {"asynchronous", "copying", "selfcheck"},
-    {"advising", "convert"},
+    {"copying", "selfcheck"},
+    {"advising", "convert", "interop"},
     {"__init__"},
-    {"demo", "interop"},
+    {"demo"},
     {"cli"},
     {"__main__"},
 )
 FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in names}
 GPU_LIBRARIES = {"cupy", "cupyx", "nvcomp", "nvidia", "kvikio"}
 NAMES_GPU = {"gpu", "devices"}
+#: The core serves both backends and is handed the one that it runs on.
+CORE = {
+    "indexing",
+    "layout",
+    "codecs",
+    "dtypes",
+    "metadata",
+    "storage",
+    "profiling",
+    "backend",
+    "hierarchy",
+}
 #: Format differences end in metadata/ and in the JSON of fill values. Creation takes the format as an argument, an
 #: array shows its codecs in the words of its format, the demo writes both, copies convert one into the other; Xarray
 #: has other defaults for each; advice has to know which has shards.
-KNOWS_FORMATS = {
-    "metadata",
-    "dtypes",
-    "creation",
-    "array",
-    "arrays",
-    "api",
-    "demo",
-    "interop",
-    "copying",
-    "convert",
-    "advising",
-}
+KNOWS_FORMATS = {"metadata", "dtypes", "hierarchy", "api", "demo", "interop", "copying", "convert", "advising"}
+
+#: Folders of tests that mirror no room: what they test goes through the whole house.
+ACROSS = {"benchmarks", "concurrency", "conformance", "contracts", "faults", "properties", "reference", "gpu/hardware"}
 
 
 def imported_names(tree: ast.AST) -> Iterator[str]:
@@ -112,6 +107,8 @@ def find_violations(package: Path) -> list[str]:
                 found.append(f"{module} imports {target}, which does not lie below it")
             if to == "gpu" and part not in NAMES_GPU:
                 found.append(f"{module} names {target}: only devices may")
+            if to == "cpu" and part in CORE:
+                found.append(f"{module} names {target}: the core is handed a backend")
         if part != "gpu":
             found += [f"{module} imports {name}" for name in names if name.split(".")[0] in GPU_LIBRARIES]
         if part not in KNOWS_FORMATS and compares_format(tree):
@@ -140,41 +137,68 @@ def test_every_floor_is_named_once() -> None:
     assert sum(len(names) for names in FLOORS) == len(FLOOR_OF)
 
 
+def test_the_house_stays_small() -> None:
+    assert len(FLOORS) <= 16
+    assert len(list(PACKAGE.glob("*.py"))) <= 9
+
+
+def test_a_test_lies_where_its_module_lies() -> None:
+    """The test of ``gzarr/x/y.py`` is ``tests/x/test_y.py``; folders of tests that mirror no room test the whole."""
+    tests = PACKAGE.parent / "tests"
+    rooms = [path.parent.relative_to(PACKAGE) for path in PACKAGE.rglob("__init__.py")]
+    astray = [
+        path.relative_to(tests).as_posix()
+        for path in tests.rglob("test_*.py")
+        if (room := path.parent.relative_to(tests)) not in rooms and not {room.parts[0], room.as_posix()} & ACROSS
+    ]
+    assert astray == []
+
+
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
         (
             {"errors.py": "from gzarr.indexing.plan import Plan"},
-            "gzarr.errors imports gzarr.indexing.plan, which does not lie below it",
+            "gzarr.errors imports gzarr.indexing.plan, which does not",
         ),
         (
-            {"plan.py": "from gzarr import shard"},
-            "gzarr.indexing.plan imports gzarr.layout.shard, which does not lie below it",
+            {"indexing/plan.py": "from gzarr.layout import shard"},
+            "gzarr.indexing.plan imports gzarr.layout.shard, which",
         ),
-        ({"plan.py": "def f():\n    import gzarr"}, "gzarr.indexing.plan imports gzarr, which does not lie below it"),
-        ({"plan.py": "from .grid import Grid"}, "gzarr.indexing.plan imports .grid.Grid: write absolute imports"),
+        (
+            {"indexing/plan.py": "def f():\n    import gzarr"},
+            "gzarr.indexing.plan imports gzarr, which does not lie below",
+        ),
+        (
+            {"indexing/plan.py": "from .grid import Grid"},
+            "gzarr.indexing.plan imports .grid.Grid: write absolute imports",
+        ),
         ({"codecs/a.py": "import gzarr.codecs.b"}, "circle: gzarr.codecs.a -> gzarr.codecs.b -> gzarr.codecs.a"),
         ({"cpu/backend.py": "import cupy.cuda"}, "gzarr.cpu.backend imports cupy.cuda"),
         ({"cpu/backend.py": "import importlib as i\ni.import_module('kvikio')"}, "gzarr.cpu.backend imports kvikio"),
-        ({"bind.py": "import gzarr.gpu.backend"}, "gzarr.chunk_io.prepare names gzarr.gpu.backend: only devices may"),
-        ({"engine.py": "x = meta.zarr_format == 2"}, "gzarr.chunk_io.engine compares zarr_format"),
-        ({"engine.py": "match zarr_format:\n    case 2: pass"}, "gzarr.chunk_io.engine compares zarr_format"),
+        (
+            {"chunk_io/prepare.py": "import gzarr.gpu.backend"},
+            "gzarr.chunk_io.prepare names gzarr.gpu.backend: only devices",
+        ),
+        ({"layout/shard.py": "import gzarr.cpu.backend"}, "gzarr.layout.shard names gzarr.cpu.backend: the core"),
+        ({"chunk_io/engine.py": "x = meta.zarr_format == 2"}, "gzarr.chunk_io.engine compares zarr_format"),
+        ({"chunk_io/engine.py": "match zarr_format:\n    case 2: pass"}, "gzarr.chunk_io.engine compares zarr_format"),
         ({"misc.py": ""}, "gzarr.misc stands on no floor"),
     ],
 )
 def test_violations_are_found(tmp_path: Path, files: dict[str, str], expected: str) -> None:
     sound = {
         "__init__.py": "from gzarr.api.open import open",
-        "api.py": "import gzarr.devices\ndef open():\n    return zarr_format == 2",
+        "api/open.py": "import gzarr.devices\ndef open():\n    return zarr_format == 2",
         "devices.py": "def backend_for():\n    import gzarr.gpu.backend",
         "gpu/backend.py": "import cupy",
         "cpu/backend.py": "from gzarr.indexing.plan import Plan",
         "codecs/a.py": "",
         "codecs/b.py": "from gzarr.codecs.a import A",
         "errors.py": "",
-        "plan.py": "from gzarr.indexing.grid import Grid",
-        "shard.py": "",
-        "grid.py": "",
+        "indexing/plan.py": "from gzarr.indexing.grid import Grid",
+        "indexing/grid.py": "",
+        "layout/shard.py": "",
     }
     package = tmp_path / "gzarr"
     write_tree(package, sound)

@@ -13,7 +13,7 @@ import pytest
 import gzarr
 from gzarr.advising.chains import host_steps, specs_of
 from gzarr.advising.model import WAVE_NBYTES, WAVE_NCHUNKS
-from gzarr.cli import main
+from gzarr.cli.main import main
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import ArrayRepr

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.cli import main
+from gzarr.cli.main import main
 
 
 @pytest.fixture

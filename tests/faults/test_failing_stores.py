@@ -18,7 +18,7 @@ DATA = np.arange(48, dtype="i4").reshape(6, 8)
 
 @pytest.fixture(autouse=True)
 def usual_path():
-    """Faults are planted in Python's calls here; those of the compiled loop in tests/cpu/test_loop_faults.py."""
+    """Faults are planted in Python's calls here; those of the compiled loop in tests/cpu/compiled/test_faults.py."""
     with gzarr.config.set(cpu__native=False):
         yield
 

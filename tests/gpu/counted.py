@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gzarr.gpu.kernels import KERNELS
-from tests.gpu.test_values import Strangers, Tagged
+from tests.gpu.pipeline.test_values import Strangers, Tagged
 
 
 class CountingDevice:

@@ -17,8 +17,8 @@ from gzarr.gpu.device.lanes import N_LANES
 from gzarr.profiling import recorder as stages
 from gzarr.storage import MemoryStore
 from tests.gpu import fake_cupy
+from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 from tests.gpu.hardware.opening import cuda_backend
-from tests.gpu.test_cuda_calls import cuda  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 

@@ -17,8 +17,8 @@ from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.lanes import N_LANES
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.counted import CountingDevice
+from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 from tests.gpu.direct_files import DirectFiles
-from tests.gpu.test_cuda_calls import cuda  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 

@@ -17,8 +17,8 @@ from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage import LocalStore
 from tests.gpu import fake_cupy
 from tests.gpu.counted import CountingDevice
+from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 from tests.gpu.direct_files import DirectFiles
-from tests.gpu.test_cuda_calls import cuda  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 

@@ -15,7 +15,7 @@ from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.lanes import N_LANES
 from gzarr.storage import MemoryStore
 from tests.gpu.counted import CountingDevice, on_device
-from tests.gpu.test_cuda_calls import cuda  # noqa: F401 - a fixture
+from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 from tests.gpu.test_read_counts import COSTS, DATA
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")

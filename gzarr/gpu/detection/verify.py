@@ -88,7 +88,7 @@ def run_self_check(timeout_s: float) -> list[str]:
 
 def _about() -> dict[str, Any]:
     """All that the answer depends on."""
-    package = Path(__file__).parents[1]
+    package = Path(__file__).parents[2]
     files = [path for path in package.rglob("*") if path.suffix in (".py", ".cu", ".cuh")]
     return {
         "gpu": detect.identify(0)._asdict(),

@@ -66,7 +66,7 @@ class DeviceKernels:
                 _write(low, self._device.download(array)[offset : offset + nbytes])
 
     def checksums(self, kind: str, streams: Sequence[np.ndarray]) -> list[int]:
-        """Checksums of byte streams, as `tests.kernels.launching.Sums.of` gives them."""
+        """Checksums of byte streams, as `tests.gpu.kernels.launching.Sums.of` gives them."""
         starts = []
         end = 0
         for stream in streams:

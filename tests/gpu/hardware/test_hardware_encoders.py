@@ -17,9 +17,9 @@ from gzarr.cpu.backend import CpuBackend
 from gzarr.cpu.codecs.nvcomp import installed_decoders
 from gzarr.gpu.codecs import frames
 from gzarr.gpu.device.nvcomp_tables import CODECS, bound_compress_temp_nbytes
-from tests.gpu.encoding import copied_bytes_of, encode, read_back, steps_of
+from tests.gpu.codecs.encoding import copied_bytes_of, encode, read_back, steps_of
 from tests.gpu.hardware.opening import cuda_backend, lane_of
-from tests.kernels.reference import header_of
+from tests.gpu.kernels.reference import header_of
 
 pytestmark = pytest.mark.gpu
 

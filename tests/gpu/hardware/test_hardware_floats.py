@@ -18,9 +18,9 @@ from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import ArrayRepr
 from gzarr.cpu.backend import CpuBackend
 from gzarr.gpu.codecs.encoders import ENCODERS
-from tests.gpu.encoding import copied_bytes_of, encode, read_back, steps_of
+from tests.gpu.codecs.encoding import copied_bytes_of, encode, read_back, steps_of
 from tests.gpu.hardware.opening import cuda_backend, on_cuda
-from tests.kernels.floats import floats
+from tests.gpu.kernels.floats import floats
 
 pytestmark = pytest.mark.gpu
 

@@ -8,24 +8,24 @@ from typing import Any
 import pytest
 
 from tests.gpu.hardware.on_device import DeviceKernels
-from tests.kernels.launching import DEVICE, SUMS
-from tests.kernels.test_blosc_parse import *  # noqa: F403
-from tests.kernels.test_calculate import *  # noqa: F403
-from tests.kernels.test_copy_streams import *  # noqa: F403
-from tests.kernels.test_differences import test_rows_of_any_length as test_differences  # noqa: F401
-from tests.kernels.test_find_written import *  # noqa: F403
-from tests.kernels.test_gather_box import *  # noqa: F403
-from tests.kernels.test_gather_points import *  # noqa: F403
-from tests.kernels.test_place_box import *  # noqa: F403
-from tests.kernels.test_place_points import *  # noqa: F403
-from tests.kernels.test_running_sums import *  # noqa: F403
-from tests.kernels.test_shuffle import test_any_sizes as test_shuffle_of_any_sizes  # noqa: F401
-from tests.kernels.test_shuffle import test_each_item_size_in_one_launch as test_shuffle_of_each_item_size  # noqa: F401
-from tests.kernels.test_unshuffle import *  # noqa: F403
-from tests.kernels.test_weighted_sums import test_no_bytes as test_weighted_sums_of_no_bytes  # noqa: F401
-from tests.kernels.test_weighted_sums import test_streams_of_any_length_and_alignment as test_weighted_sums  # noqa: F401
-from tests.kernels.test_xxh64 import test_no_bytes as test_xxh64_of_no_bytes  # noqa: F401
-from tests.kernels.test_xxh64 import test_streams_of_any_length_and_alignment as test_xxh64  # noqa: F401
+from tests.gpu.kernels.launching import DEVICE, SUMS
+from tests.gpu.kernels.test_blosc_parse import *  # noqa: F403
+from tests.gpu.kernels.test_calculate import *  # noqa: F403
+from tests.gpu.kernels.test_copy_streams import *  # noqa: F403
+from tests.gpu.kernels.test_differences import test_rows_of_any_length as test_differences  # noqa: F401
+from tests.gpu.kernels.test_find_written import *  # noqa: F403
+from tests.gpu.kernels.test_gather_box import *  # noqa: F403
+from tests.gpu.kernels.test_gather_points import *  # noqa: F403
+from tests.gpu.kernels.test_place_box import *  # noqa: F403
+from tests.gpu.kernels.test_place_points import *  # noqa: F403
+from tests.gpu.kernels.test_running_sums import *  # noqa: F403
+from tests.gpu.kernels.test_shuffle import test_any_sizes as test_shuffle_of_any_sizes  # noqa: F401
+from tests.gpu.kernels.test_shuffle import test_each_item_size_in_one_launch as test_shuffle_of_each_item_size  # noqa: F401
+from tests.gpu.kernels.test_unshuffle import *  # noqa: F403
+from tests.gpu.kernels.test_weighted_sums import test_no_bytes as test_weighted_sums_of_no_bytes  # noqa: F401
+from tests.gpu.kernels.test_weighted_sums import test_streams_of_any_length_and_alignment as test_weighted_sums  # noqa: F401
+from tests.gpu.kernels.test_xxh64 import test_no_bytes as test_xxh64_of_no_bytes  # noqa: F401
+from tests.gpu.kernels.test_xxh64 import test_streams_of_any_length_and_alignment as test_xxh64  # noqa: F401
 
 pytestmark = pytest.mark.gpu
 

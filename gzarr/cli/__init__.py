@@ -1,0 +1,1 @@
+"""The command ``gzarr``: one file a command."""

@@ -1,0 +1,149 @@
+"""The command ``gzarr``: what it prints, and how it fails."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.cli.main import main
+from gzarr.demo import story
+from gzarr.errors import DeviceError
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A group with one array, ``foo/bar``."""
+    path = tmp_path / "data.zarr"
+    root = gzarr.open_group(path, mode="w")
+    foo = root.create_group("foo")
+    foo.create_array(name="bar", shape=(10, 20), chunks=(5, 10), dtype="int32")[...] = np.ones((10, 20), "i4")
+    return path
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "gzarr", *args], capture_output=True, text=True, check=False)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    assert re.fullmatch(rf"gzarr {re.escape(gzarr.__version__)} \(compiled loop: (on|off: .+)\)\n", out)
+
+
+def test_tree_draws_the_group(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tree", str(data)]) == 0
+    out = capsys.readouterr().out
+    assert out == f"{gzarr.open_group(data, mode='r').tree()}\n"
+    assert "foo" in out
+    assert "bar (10, 20) int32" in out
+
+
+def test_info_describes_an_array(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", str(data / "foo" / "bar")]) == 0
+    out = capsys.readouterr().out
+    assert "(10, 20)" in out
+    assert "int32" in out.lower()
+
+
+def test_info_describes_a_group(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", str(data)]) == 0
+    assert "foo" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["info", "tree"])
+def test_a_missing_path_is_one_line_and_exit_code_1(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, str(tmp_path / "missing.zarr")]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("gzarr: ")
+    assert "missing.zarr" in err
+    assert err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_looking_changes_nothing(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in data.rglob("*")}
+    main(["info", str(data)])
+    main(["tree", str(data)])
+    assert {path: path.stat().st_mtime_ns for path in data.rglob("*")} == before
+
+
+def test_damaged_metadata_is_one_line(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / "foo" / "bar" / "zarr.json").write_text('{"zarr_format": 3,\n "node_type": "array"}')
+    assert main(["info", str(data / "foo" / "bar")]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_demo_hands_its_arguments_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(story, "run_demo", lambda *args: calls.append(args))
+    assert main(["demo", "--out", str(tmp_path), "--device", "cuda:1"]) == 0
+    assert main(["demo"]) == 0
+    assert calls == [(tmp_path, "cuda:1"), (Path("demo-out"), "auto")]
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (DeviceError("no CUDA device;\n  install gzarr[gpu]"), "gzarr: no CUDA device; install gzarr[gpu]\n"),
+        (PermissionError(13, "Permission denied", "demo-out"), "gzarr: [Errno 13] Permission denied: 'demo-out'\n"),
+    ],
+)
+def test_errors_are_one_line(
+    error: Exception, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(story, "run_demo", fail)
+    assert main(["demo"]) == 1
+    assert capsys.readouterr().err == line
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("bug")
+
+    monkeypatch.setattr(story, "run_demo", fail)
+    with pytest.raises(KeyError):
+        main(["demo"])
+
+
+@pytest.mark.parametrize("args", [[], ["frobnicate"], ["info"], ["tree", "a", "b"]])
+def test_misuse_exits_with_2(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(args)
+    assert stop.value.code == 2
+    assert "usage: gzarr" in capsys.readouterr().err
+
+
+def test_python_m_gzarr_is_the_command(data: Path, tmp_path: Path) -> None:
+    good, bad = run("tree", str(data)), run("tree", str(tmp_path / "missing.zarr"))
+    assert (good.returncode, good.stderr) == (0, "")
+    assert "bar (10, 20) int32" in good.stdout
+    assert bad.returncode == 1
+    assert "Traceback" not in bad.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_error(data: Path) -> None:
+    # The pipe is closed before the command writes: Popen's stdout is closed while Python still starts up.
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gzarr", "tree", str(data)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 0
+    assert errors == ""

@@ -1,0 +1,145 @@
+"""System calls that fail, in the compiled loop and in the usual path alike: every chunk is old or new, and whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gzarr.cpu.compiled import library
+from tests.cpu.compiled.looping import ROOT
+
+pytestmark = [
+    pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}"),
+    pytest.mark.skipif(sys.platform != "linux", reason="preloads a library before the C library"),
+]
+
+#: In a process of its own: all faults of one array, for each the outcome of a write of all of it.
+CODE = """
+import ctypes, os, sys
+import numpy as np
+import gzarr
+from gzarr.errors import StoreError
+from gzarr.cpu.compiled import library, write
+assert library.status() == "on"
+write.MIN_SAVED = -1000  # shards of three chunks
+folder, options = sys.argv[1], eval(sys.argv[2])
+set_fault = ctypes.CDLL(None).set_fault
+old = np.arange(1, 300 * 600 + 1, dtype="i4").reshape(300, 600)
+z = gzarr.create_array(folder, shape=old.shape, chunks=(100, 300), dtype="i4", **options)
+gzarr.config.set(threading__max_workers=1)
+OPEN, WRITE, RENAME = 1, 2, 3
+for function, errors in ((OPEN, (13, 24, 30)), (WRITE, (28, 122, 5)), (RENAME, (28, 13))):
+    for error in errors:
+        for after in (0, 2):
+            for count in (1, 1 << 30):
+                for keys in (np.s_[...], np.s_[10:, 20:]):
+                    z[...] = old
+                    new = old.copy()
+                    new[keys] += 1
+                    set_fault(function, error, after, count)
+                    try:
+                        z[keys] = new[keys]
+                        failed = False
+                    except StoreError as problem:
+                        failed = True
+                        assert os.strerror(error) in str(problem), problem
+                    finally:
+                        set_fault(0, 0, 0, 0)
+                    found = z[...]
+                    case = function, error, after, count, keys
+                    if count == 1 and not (failed and "shards" in options):
+                        assert not failed, case  # the usual path has done what the loop left
+                        assert (found == new).all(), case
+                    else:
+                        assert failed, case
+                        for i in range(0, 300, 100):
+                            for j in range(0, 600, 300):
+                                chunk = found[i : i + 100, j : j + 300]
+                                at = np.s_[i : i + 100, j : j + 300]
+                                assert (chunk == old[at]).all() or (chunk == new[at]).all(), case
+                    names = [name for _, _, files in os.walk(folder) for name in files]
+                    assert not [name for name in names if "tmp" in name], case
+print("all cases hold")
+"""
+
+
+#: Another: all faults of reads of chunks of several blocks, whole and in part.
+READS = """
+import ctypes, os, sys
+import numpy as np
+import gzarr
+from gzarr.codecs import BloscCodec, BytesCodec, ShardingCodec
+from gzarr.cpu.compiled import library
+assert library.status() == "on"
+folder, options = sys.argv[1], eval(sys.argv[2])
+set_fault = ctypes.CDLL(None).set_fault
+model = np.random.default_rng(1).integers(0, 9999, (600, 600), "i4")
+shape, chunks, codecs = model.shape, (300, 300), [BytesCodec(), BloscCodec("lz4", 5, "shuffle", 4, 1 << 13)]
+if options:
+    chunks, codecs = shape, [ShardingCodec(chunks, codecs)]
+z = gzarr.create_array(folder, shape=shape, chunks=chunks, dtype="i4", codecs=codecs)
+z[...] = model
+gzarr.config.set(threading__max_workers=1)
+READ, failures = 4, 0
+for error in (5, 0):
+    for after in range(12):
+        for count in (1, 1 << 30):
+            for keys in (np.s_[...], np.s_[310:350, :], np.s_[::150, 20:400]):
+                set_fault(READ, error, after, count)
+                try:
+                    found = z[keys]
+                except gzarr.errors.GzarrError as problem:
+                    failures += 1
+                    assert not error or os.strerror(error) in str(problem), problem
+                else:
+                    assert (found == model[keys]).all(), (error, after, count, keys)
+                finally:
+                    set_fault(0, 0, 0, 0)
+assert failures
+print("all cases hold")
+"""
+
+
+@pytest.fixture(scope="module")
+def preload(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library whose calls fail."""
+    compiler = shutil.which(os.environ.get("CC") or "gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    target = tmp_path_factory.mktemp("faulty") / "faulty.so"
+    source = Path(__file__).with_name("faulty.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", str(source), "-o", str(target), "-ldl"], check=True)
+    return target
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "{'compressors': None}",
+        "{}",
+        "{'zarr_format': 2}",
+        "{'chunks': (100, 100), 'shards': (100, 300)}",
+    ],
+)
+def test_a_write_whose_system_calls_fail(options: str, preload: Path, tmp_path: Path) -> None:
+    assert os.strerror(28) == os.strerror(errno.ENOSPC)
+    run(CODE.replace("chunks=(100, 300), ", "") if "chunks" in options else CODE, options, preload, tmp_path)
+
+
+@pytest.mark.parametrize("options", ["'sharded'", "''"])
+def test_a_read_whose_system_calls_fail(options: str, preload: Path, tmp_path: Path) -> None:
+    run(READS, options, preload, tmp_path)
+
+
+def run(code: str, options: str, preload: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "LD_PRELOAD": str(preload), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code, str(tmp_path / "x.zarr"), options]
+    made = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=300)
+    assert made.returncode == 0, made.stderr[-3000:]
+    assert "all cases hold" in made.stdout

@@ -1,0 +1,559 @@
+"""The compiled loop gives what the usual path gives: the same values, the same errors; and it stays within its memory.
+
+Damage and lies are tried a second time in a process in which the loop is built with AddressSanitizer and UBSan.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gzarr
+from gzarr.codecs import (
+    BytesCodec,
+    Crc32cCodec,
+    GzipCodec,
+    ShardingCodec,
+    TransposeCodec,
+    ZstdCodec,
+)
+from gzarr.config import config
+from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled import read as compiled_read
+from gzarr.errors import GzarrError
+from gzarr.storage import LocalStore, MemoryStore, Request, SplitStore
+from gzarr.storage.base import Buffer
+from tests.cpu.compiled.looping import (
+    CHAINS,
+    CHUNK,
+    DTYPES,
+    ROOT,
+    SHAPE,
+    STRUCT,
+    Watched,
+    check_under_sanitizers,
+    made_to_lie,
+    run_sanitized,
+    stored,
+    values,
+)
+from tests.properties.cases import as_array, basic_keys, coordinate_keys, orthogonal_index, orthogonal_keys, same
+
+pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
+
+#: And some that it leaves alone.
+OTHERS: dict[str, list[Any]] = {
+    "gzip": [BytesCodec(), GzipCodec(1)],
+    "shards in shards": [ShardingCodec((10, 15, 3), [ShardingCodec((10, 5, 3), [BytesCodec()])])],
+    "wrapped shards": [ShardingCodec((10, 5, 3), [BytesCodec()]), ZstdCodec(1)],
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_chunks_are_enough() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled_read, "MIN_NCHUNKS_OF_SHARD", 1)
+        patch.setattr(compiled_read, "_MIN_PIECE_OF_SHARD", 2)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("loop")
+
+
+@cache
+def made(name: str, which: int, missing: bool, folder: Path) -> tuple[gzarr.Array, np.ndarray]:
+    return stored(CHAINS[name], DTYPES[which], LocalStore(folder / f"{name}-{which}-{missing}"), missing)
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@settings(max_examples=8)
+@given(data=st.data())
+def test_every_selection_reads_what_numpy_does(name: str, folder: Path, data: st.DataObject) -> None:
+    array, model = made(name, data.draw(st.integers(0, len(DTYPES) - 1)), data.draw(st.booleans()), folder)
+    key = data.draw(basic_keys(SHAPE))
+    same(array[key], model[key])
+    key = data.draw(orthogonal_keys(SHAPE))
+    index, shape = orthogonal_index(key, SHAPE)
+    same(array.oindex[key], as_array(model[index]).reshape(shape))
+    key = data.draw(coordinate_keys(SHAPE))
+    same(array.vindex[key], model[key])
+    out = np.zeros((3, SHAPE[1] * 2, SHAPE[0]), model.dtype).T[:, ::-2]
+    array.get_basic_selection(..., out=out)
+    same(out, model)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_loop_does_all_of_it(name: str, missing: bool, tmp_path: Path, watched: Watched) -> None:
+    array, model = stored(CHAINS[name], "<i4", LocalStore(tmp_path), missing)
+    same(array[...], model)
+    assert (watched.done, watched.left) == (array.nchunks, 0)
+    same(array[5:60, 3, 1], model[5:60, 3, 1])
+    same(array[::7, ::11], model[::7, ::11])
+    same(array.oindex[[3, 69, 3, 20], [44, 0]], model[np.ix_([3, 69, 3, 20], [44, 0])])
+    same(array.vindex[[3, 69, 3], [44, 0, 1], [0, 1, 2]], model[[3, 69, 3], [44, 0, 1], [0, 1, 2]])
+    assert (watched.done, watched.left) > (array.nchunks, 0)
+    assert watched.left == 0
+    before = watched.done
+    with config.set({"cpu.native": False}):
+        same(array[...], model)
+    assert watched.done == before
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_chains_go_the_usual_way(name: str, tmp_path: Path, watched: Watched) -> None:
+    array, model = stored(OTHERS[name], "<i4", LocalStore(tmp_path))
+    same(array[...], model)
+    assert watched.done == 0
+
+
+class Counting(LocalStore):
+    def get_one(self, request: Request) -> Buffer | None:
+        return self.get_many([request])[0]
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        self.asked = getattr(self, "asked", 0) + len(requests)
+        return [LocalStore.get_one(self, request) for request in requests]
+
+
+class Elsewhere(LocalStore):
+    def local_file(self, key: str) -> str | None:
+        return None
+
+
+def test_other_reads_go_the_usual_way(tmp_path: Path, watched: Watched) -> None:
+    array, model = stored(CHAINS["blosc"], STRUCT, LocalStore(tmp_path / "s"))
+    same(array["a"], model["a"])
+    array, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
+    same(array.astype("f8")[...], model.astype("f8"))
+    same(array[4, 4, 2], model[4, 4, 2])
+    out: Any = np.ma.zeros(SHAPE, "<i4")
+    array.get_basic_selection(..., out=out)
+    same(gzarr.open_array(tmp_path, path="a/b", chunk_cache=1 << 20)[...], model)
+    for store in (Counting(tmp_path), Elsewhere(tmp_path), MemoryStore(dict(LocalStore(tmp_path)))):
+        same(gzarr.open_array(store, path="a/b")[...], model)
+    assert watched.done == 0
+
+
+class CountingSplit(SplitStore):
+    """Counts what is asked for; sees nothing if it is passed by."""
+
+    asked = 0
+
+    def get_one(self, request: Request) -> Buffer | None:
+        return self.get_many((request,))[0]
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        self.asked += len(requests)
+        return super().get_many(requests)
+
+
+def test_two_stores_that_read_in_their_own_way_are_not_passed_by(tmp_path: Path, watched: Watched) -> None:
+    _, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
+    store = CountingSplit(LocalStore(tmp_path), LocalStore(tmp_path))
+    array = gzarr.open_array(store, path="a/b")
+    store.asked = 0
+    same(array[...], model)
+    assert store.asked == array.nchunks
+    assert store.local_file("a/b/c/0/0/0") is None
+    assert watched.done == 0
+
+
+def test_views_of_a_local_store_are_read_by_the_loop(tmp_path: Path, watched: Watched) -> None:
+    _, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
+    gzarr.consolidate_metadata(tmp_path)
+    views = [
+        gzarr.open_array(tmp_path, path="a/b", mode="r"),
+        gzarr.open_array(tmp_path / "a" / "b", synchronizer=gzarr.ThreadSynchronizer()),
+        gzarr.open_consolidated(tmp_path)["a/b"],
+    ]
+    for array in views:
+        before = watched.done
+        same(array[...], model)
+        assert watched.done == before + array.nchunks
+    shutil.copytree(tmp_path / "a" / "b" / "c", tmp_path / "chunks" / "c")
+    shutil.rmtree(tmp_path / "a" / "b" / "c")
+    split = gzarr.open_array(tmp_path / "a" / "b", chunk_store=LocalStore(tmp_path / "chunks"))
+    same(split[...], model)
+    assert watched.done == before + 2 * split.nchunks
+
+
+@pytest.mark.parametrize("keywords", [{}, {"dimension_separator": "/"}, {"order": "F"}, {"dtype": ">i2"}])
+def test_zarr_2_is_read_too(keywords: dict[str, Any], tmp_path: Path, watched: Watched) -> None:
+    model = values(keywords.pop("dtype", "<i4"))
+    array = gzarr.array(model, chunks=CHUNK, store=tmp_path, zarr_format=2, **keywords)
+    same(array[...], model)
+    assert (watched.done, watched.left) == (array.nchunks, 0)
+
+
+def test_many_axes_and_far_offsets(tmp_path: Path, watched: Watched) -> None:
+    for ndim, by_loop in ((32, True), (33, False)):
+        shape = (1,) * (ndim - 2) + (6, 6)
+        model = np.arange(36, dtype="i4").reshape(shape)
+        array = gzarr.array(model, chunks=(1,) * (ndim - 1) + (3,), store=tmp_path / str(ndim))
+        before = watched.done
+        same(array[...], model)
+        assert (watched.done > before) is by_loop
+    huge = gzarr.create_array(tmp_path / "h", shape=(1 << 60,), chunks=(4,), dtype="i8", compressors=None)
+    huge[-16:] = np.arange(16)
+    same(huge[-20:], np.array([0] * 4 + list(range(16))))
+    assert watched.left == 0
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0)])
+@pytest.mark.parametrize("shape", [(30, 1), (1, 30), (5, 6)])
+def test_indexes_that_are_transposed(
+    shape: tuple[int, int], order: tuple[int, ...], tmp_path: Path, watched: Watched
+) -> None:
+    index_codecs = [TransposeCodec(order), BytesCodec(), Crc32cCodec()]
+    codecs = [ShardingCodec((1, 1), [BytesCodec()], index_codecs=index_codecs)]
+    array = gzarr.create_array(tmp_path, shape=shape, chunks=shape, dtype="i4", codecs=codecs)
+    model = np.arange(30, dtype="i4").reshape(shape) + 1
+    array[...] = model
+    same(array[...], model)
+    assert watched.done >= 30
+
+
+def test_chunks_far_into_a_shard(tmp_path: Path, watched: Watched) -> None:
+    """Past 4 GiB, in a file with a hole."""
+    codecs = [ShardingCodec((4,), [BytesCodec()], [BytesCodec()], index_location="start")]
+    array = gzarr.create_array(tmp_path, shape=(16,), chunks=(16,), dtype="i4", codecs=codecs)
+    at, model = (1 << 32) + 12, np.arange(16, dtype="i4")
+    with (tmp_path / "c").mkdir() or (tmp_path / "c" / "0").open("wb") as file:
+        file.write(struct.pack("<8Q", *[n for i in range(4) for n in (at + 16 * i, 16)]))
+        file.seek(at)
+        file.write(model.tobytes())
+    same(array[...], model)
+    same(array[1:15:3], model[1:15:3])
+    assert watched.done == 8
+    assert watched.left == 0
+
+
+# -- errors ----------------------------------------------------------------------------------------------------------
+
+
+def outcome(array: gzarr.Array, read: Any) -> Any:
+    """What a read gives, or the error that it raises, as something to compare."""
+    try:
+        return read(array).tobytes()
+    except GzarrError as error:
+        return type(error), str(error), vars(error).get("chunk_coords"), vars(error).get("codec")
+
+
+READS = [lambda z: z[...], lambda z: z[3], lambda z: z.vindex[[3, 69, 3, 25], [44, 0, 1, 20], [0, 1, 2, 1]]]
+
+
+def check_same_outcomes(path: Path) -> None:
+    for read in READS:
+        found = []
+        for on in (True, False):
+            with config.set({"cpu.native": on, "threading.max_workers": 1}):
+                found.append(outcome(gzarr.open_array(path, path="a/b", mode="r"), read))
+        assert found[0] == found[1]
+
+
+def damaged(data: bytes, how: st.DataObject) -> bytes:
+    kind = how.draw(st.sampled_from(["cut", "longer", "flip", "header", "noise", "empty"]))
+    changed = bytearray(data)
+    at = how.draw(st.integers(0, max(len(data) - 1, 0)))
+    if kind == "cut":
+        return data[:at]
+    if kind == "longer":
+        return data + how.draw(st.binary(min_size=1, max_size=8))
+    if kind == "empty":
+        return b""
+    if kind == "noise":
+        return how.draw(st.binary(max_size=len(data)))
+    if kind == "header":  # and indexes at the end
+        at = how.draw(st.sampled_from([at % 20, -1 - at % 40])) % max(len(data), 1)
+    if changed:
+        changed[at] ^= how.draw(st.integers(1, 255))
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("name", [*CHAINS, "shards in shards"])
+@settings(max_examples=15)
+@given(data=st.data())
+def test_damage_has_the_outcome_of_the_usual_path(name: str, folder: Path, data: st.DataObject) -> None:
+    path = folder / f"damaged {name}"
+    if not path.exists():
+        stored({**CHAINS, **OTHERS}[name], "<i4", LocalStore(path))
+    chunks = sorted(p for p in (path / "a" / "b" / "c").rglob("*") if p.is_file())
+    file = data.draw(st.sampled_from(chunks))
+    sound = file.read_bytes()
+    try:
+        file.write_bytes(damaged(sound, data))
+        check_same_outcomes(path)
+    finally:
+        file.write_bytes(sound)
+
+
+@pytest.mark.parametrize("name", ["plain", "zstd", "shards"])
+def test_files_that_are_none(name: str, tmp_path: Path) -> None:
+    """A directory reads as missing, a link that leads round in circles does not."""
+    stored(CHAINS[name], "<i4", LocalStore(tmp_path))
+    file = tmp_path / "a/b/c/0/1/0"
+    file.unlink()
+    file.mkdir()
+    check_same_outcomes(tmp_path)
+    file.rmdir()
+    file.symlink_to(file)
+    check_same_outcomes(tmp_path)
+    file.unlink()
+    check_same_outcomes(tmp_path)
+    shutil.rmtree(tmp_path / "a/b/c/0")
+    (tmp_path / "a/b/c/0").write_bytes(b"a file where a folder was")
+    check_same_outcomes(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0 if hasattr(os, "geteuid") else True, reason="nothing is forbidden here")
+def test_files_that_may_not_be_read(tmp_path: Path) -> None:
+    stored(CHAINS["plain"], "<i4", LocalStore(tmp_path))
+    (tmp_path / "a/b/c/0/1/0").chmod(stat.S_IWUSR)
+    check_same_outcomes(tmp_path)
+
+
+def raw_frame(content: bytes) -> bytes:
+    """A Zstandard frame of one raw block that does not say its size, as encoders that stream write them."""
+    return struct.pack("<IBB", 0xFD2FB528, 0, 0x58) + struct.pack("<I", len(content) << 3 | 1)[:3] + content
+
+
+def test_frames_without_a_size_are_read(tmp_path: Path, watched: Watched) -> None:
+    """A single one by the loop; more of them are an error, which the usual path raises."""
+    array, model = stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
+    content = model[:20, :15].tobytes()
+    (tmp_path / "a/b/c/0/0/0").write_bytes(raw_frame(content))
+    same(array[...], model)
+    assert watched.left == 0
+    for data in (content[:-4], content + b"more"):
+        (tmp_path / "a/b/c/0/0/0").write_bytes(raw_frame(data))
+        check_same_outcomes(tmp_path)
+    (tmp_path / "a/b/c/0/0/0").write_bytes(raw_frame(content[:8]) + raw_frame(content[8:]))
+    check_same_outcomes(tmp_path)
+    with pytest.raises(gzarr.errors.ChunkError, match="do not say their size"):
+        array[...]
+
+
+class Restless(LocalStore):
+    """Replaces a shard while the loop reads it, a few times."""
+
+    times = 0
+
+    def generation(self, key: str) -> object | None:
+        found = super().generation(key)
+        if self.times and key.endswith("c/0/0/0"):
+            self.times -= 1
+            self.set(key, self[key])
+        return found
+
+
+def test_a_shard_replaced_meanwhile_is_read_again(tmp_path: Path, watched: Watched) -> None:
+    _, model = stored(CHAINS["shards"], "<i4", LocalStore(tmp_path))
+    store = Restless(tmp_path)
+    array = gzarr.open_array(store, path="a/b")
+    for times in range(6):
+        store.times = times
+        same(array[...], model)
+    assert store.times < 5
+    assert watched.done > 0
+
+
+class Replacing(LocalStore):
+    """Replaces the shard after it was looked at so many times."""
+
+    looks = 0
+    successor = b""
+
+    def generation(self, key: str) -> object | None:
+        found = super().generation(key)
+        self.looks -= 1
+        if self.looks == 0:
+            self.set(key, self.successor)
+        return found
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_pieces_of_one_shard_are_of_one_version(n_threads: int, tmp_path: Path, watched: Watched) -> None:
+    store = Replacing(tmp_path)
+    array = gzarr.create_array(store, shape=(256,), chunks=(1,), shards=(256,), dtype="i4", compressors=None)
+    array[...] = 2
+    successor = store["c/0"]
+    found = set()
+    with config.set({"threading.max_workers": n_threads}):
+        for looks in range(1, 40):
+            array[...] = 1
+            store.looks, store.successor = looks, successor
+            values = array[...]
+            store.looks = 0
+            assert values.min() == values.max(), f"torn after {looks} looks"
+            found.add(int(values[0]))
+    assert found == {1, 2}
+    assert watched.done > 20 * 256
+
+
+def test_damaged_chunks_do_not_stop_the_others(tmp_path: Path) -> None:
+    """All but the damaged one are in the result when the error is raised, whichever thread met it."""
+    array, model = stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
+    (tmp_path / "a/b/c/3/2/0").write_bytes(b"no frame")
+    out = np.zeros(SHAPE, "<i4")
+    with pytest.raises(gzarr.errors.ChunkError, match=r"chunk \(3, 2, 0\)"):
+        array.get_basic_selection(..., out=out)
+    same(out[:60], model[:60])
+
+
+# -- the machine -----------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_is_taken_between_pieces(tmp_path: Path) -> None:
+    array = gzarr.create_array(tmp_path, shape=(2_000_000,), chunks=(1,), dtype="u1", compressors=None)
+    timer = threading.Timer(0.1, signal.raise_signal, (signal.SIGINT,))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        deque((array[...] for _ in range(100)), maxlen=0)
+    timer.join()
+
+
+def test_many_threads_and_a_fork(tmp_path: Path) -> None:
+    array, model = stored(CHAINS["shards"], "<i4", LocalStore(tmp_path))
+    other, _ = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path / "o"))
+    found: list[bool] = []
+
+    def read() -> None:
+        found.extend(bool((array[...] == model).all() and (other[...] == model).all()) for _ in range(10))
+
+    with config.set({"threading.max_workers": 3}):
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == [True] * 40
+    code = (
+        "import os, sys, numpy as np, gzarr\n"
+        f"z = gzarr.open_array({str(tmp_path)!r}, path='a/b'); before = z[...]\n"
+        "pid = os.fork()\n"
+        "if not pid: os._exit(0 if (z[...] == before).all() else 3)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
+    )
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_a_reason_is_given_where_there_is_no_loop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert library.status() == "on"
+    with config.set({"cpu.native": False}):
+        assert library.status() == "off: the setting cpu.native says so"
+        assert library.loop() is None
+    monkeypatch.setitem(sys.modules, "gzarr.cpu._loop", None)
+    library._loaded.cache_clear()
+    try:
+        assert "not built" in library.status()
+        array, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
+        same(array[...], model)
+        # One that an earlier version was built with.
+        monkeypatch.setitem(sys.modules, "gzarr.cpu._loop", SimpleNamespace(do=None, bind=None))
+        library._loaded.cache_clear()
+        assert "another version" in library.status()
+        assert library.loop() is None
+    finally:
+        monkeypatch.undo()
+        library._loaded.cache_clear()
+    assert library.status() == "on"
+
+
+def test_decoders_that_are_not_exported_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, addresses = library._loaded()
+    some = {**addresses, "crc32c_value": 0, "ZSTD_createDCtx": 0}
+    monkeypatch.setattr(library, "_loaded", lambda: (module, some))
+    assert library.codec_number("blosc", checksum=False) is not None
+    assert library.codec_number("blosc", checksum=True) is None
+    assert library.codec_number("zstd", checksum=False) is None
+    assert library.codec_number("gzip", checksum=False) is None
+    assert library._address("gzarr.errors", "ZSTD_createDCtx") == 0
+    assert library._address("gzarr.no_such_module", "ZSTD_createDCtx") == 0
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) -> None:
+    """Every number of every table but those that say where the result is may be anything."""
+    which = data.draw(st.sampled_from(["plain", "shards", "blosc"]))
+    array, _ = made(which, 0, False, folder)
+    out, calls = np.zeros(SHAPE, "<i4"), list[Any]()
+
+    class Recorder:
+        def read(self, *args: Any) -> tuple[int, int, int]:
+            calls.append(args)
+            return 0, 0, 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "loop", Recorder)
+        if data.draw(st.booleans()):
+            array.get_orthogonal_selection(([3, 5, 4, 69], slice(None), slice(None)), out=out[:4])
+        else:
+            array.get_basic_selection(..., out=out)
+    args = list(calls[0])
+    args[7] = None if args[7] is None else bytes(args[7])
+    args[10] = bytearray(len(args[10]))  # with guards around it
+    for _ in range(data.draw(st.integers(1, 3))):
+        position = data.draw(st.sampled_from([0, 1, 2, 3, 7]))
+        lying = made_to_lie(data, args[position] or b"", is_job=position == 0)
+        args[position] = None if args[position] is None else lying
+    args[9] = data.draw(st.one_of(st.just(args[9]), st.integers(-5, 100)))
+    try:
+        n_left, _, _ = library._loaded()[0].read(*args)
+    except ValueError:
+        return
+    assert n_left == sum(args[-1])
+
+
+#: Everything, but not every chain: most of the time is not the loop's.
+SOME = "tables or axes or far or (all_of_it and (True or zstd)) or (damage and (lz4 or checksum))"
+
+
+def test_the_loop_passes_under_sanitizers(sanitized: tuple[Path, str]) -> None:
+    check_under_sanitizers(sanitized, __file__, SOME)
+
+
+PLANTED = """
+import numpy as np
+from gzarr.cpu.compiled import read
+import gzarr
+z = gzarr.zeros((64, 64), chunks=(2, 64), dtype="i4", store=sys.argv[2])
+made = read.make_job
+def larger(direct, fixed, how, out, npoints):
+    return made(direct, fixed, how, np.zeros((64, 64), "i4")[::-1], npoints)
+read.MIN_NCHUNKS = 1
+read.make_job = larger
+z[...]
+print("survived")
+"""
+
+
+def test_planted_faults_are_found(sanitized: tuple[Path, str], tmp_path: Path) -> None:
+    """The run above can fail: here the loop is told of a result that is there no more."""
+    result = run_sanitized(sanitized, PLANTED, str(tmp_path / "z"))
+    assert "survived" not in result.stdout
+    assert "AddressSanitizer: heap-use-after-free" in result.stderr, result.stderr[-3000:]
+    assert "/cpu/loop/" in result.stderr

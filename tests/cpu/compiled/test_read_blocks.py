@@ -1,0 +1,326 @@
+"""Large Blosc frames, of which the compiled loop reads the blocks that are wanted: NumPy's values, and no more bytes.
+
+Damage and lies are tried a second time in a process in which the loop is built with AddressSanitizer and UBSan.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gzarr
+from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, ShardingCodec, TransposeCodec
+from gzarr.config import config
+from gzarr.cpu.codecs.blosc_blocks import HEADER
+from gzarr.cpu.compiled import library
+from gzarr.errors import GzarrError
+from gzarr.storage import LocalStore
+from tests.cpu.compiled.looping import Watched, check_under_sanitizers, made_to_lie
+from tests.properties.cases import as_array, basic_keys, orthogonal_index, orthogonal_keys, same
+
+pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
+
+#: Chunks of 260 kB and more, with edges on every axis.
+SHAPE, CHUNK = (270, 230, 8), (130, 200, 5)
+CNAMES, SHUFFLES = ("blosclz", "lz4", "lz4hc", "zlib", "zstd"), ("noshuffle", "shuffle", "bitshuffle")
+#: Elements of 2 to 16 bytes, some in the other byte order, some that are no numbers.
+DTYPES = ("<i4", ">f8", "<i2", "S3", ">c16", "S16", "<c8", "S5", "<M8[s]")
+N_COMPRESSED, N_PLAIN = 30, 12
+#: Of blocks, as multiples of an element. The last block of a chunk is a short one, perhaps of a few elements, or none.
+BLOCKS = (1, 4096, 10_000, 13, 65_000, 128_999, 26_000)
+
+
+def chain(number: int) -> tuple[str, list[Any]]:
+    """A dtype and codecs: every compressor with every shuffle, in all sorts of blocks and orders of axes."""
+    cname, shuffle = CNAMES[number % 5], SHUFFLES[number // 5 % 3]
+    dtype = DTYPES[number % len(DTYPES)]
+    itemsize = np.dtype(dtype).itemsize
+    typesize = (itemsize, 1, 1 + number % 16)[number % 3]
+    blocksize = max(BLOCKS[number % len(BLOCKS)], 1024) * itemsize if number % 4 else 0
+    order = ((0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0))[number % 4]
+    codecs = [BytesCodec("big" if dtype[0] == ">" else "little"), BloscCodec(cname, 3, shuffle, typesize, blocksize)]
+    if number >= N_COMPRESSED:  # stored as they are, in a frame or without one
+        codecs[1:] = [BloscCodec(cname, 0, shuffle, typesize, blocksize)] if number % 2 else []
+    if number % 4:
+        codecs = [TransposeCodec(order), *codecs]
+    return dtype, codecs
+
+
+def values(dtype: str) -> np.ndarray:
+    numbers = np.random.default_rng(2).integers(0, 40, SHAPE).cumsum(axis=1)
+    return numbers.astype("i8").astype(np.dtype(dtype))
+
+
+def stored(folder: Path, dtype: str, codecs: list[Any], **more: Any) -> tuple[gzarr.Array, np.ndarray]:
+    shape = {"shape": SHAPE, "chunks": CHUNK, **more}
+    array = gzarr.create_array(LocalStore(folder), name="a", dtype=dtype, codecs=codecs, **shape)
+    with config.set({"cpu.native": False}):
+        array[...] = values(dtype)
+    return array, values(dtype).astype(array.dtype)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("blocks")
+
+
+@cache
+def made(number: int, folder: Path) -> tuple[gzarr.Array, np.ndarray]:
+    return stored(folder / str(number), *chain(number))
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [*range(1, 30, 4), 30, 31])
+@settings(max_examples=6)
+@given(data=st.data())
+def test_every_selection_reads_what_numpy_does(number: int, folder: Path, data: st.DataObject) -> None:
+    array, model = made(number, folder)
+    key = data.draw(basic_keys(SHAPE))
+    same(array[key], model[key])
+    key = data.draw(orthogonal_keys(SHAPE))
+    index, shape = orthogonal_index(key, SHAPE)
+    same(array.oindex[key], as_array(model[index]).reshape(shape))
+
+
+def random_axis(rng: np.random.Generator, n: int) -> Any:
+    low, high = sorted(rng.integers(0, n + 1, 2).tolist())
+    some = rng.integers(0, n, rng.integers(1, 60))
+    step = int(rng.integers(1, 100))
+    choices = [slice(None), slice(low, high), slice(low, high, step), slice(step % n, None, step % 7 + 1)]
+    return [*choices, some, np.unique(some), some[:1]][rng.integers(7)]
+
+
+@pytest.mark.parametrize("number", range(N_COMPRESSED + N_PLAIN))
+def test_lists_and_steps_read_what_numpy_does(number: int, folder: Path, watched: Watched) -> None:
+    array, model = made(number, folder)
+    rng = np.random.default_rng(number)
+    for _ in range(12):
+        key = tuple(random_axis(rng, n) for n in SHAPE)
+        index = np.ix_(*[np.arange(n)[axis] for n, axis in zip(SHAPE, key, strict=True)])
+        out = np.empty(model[index].shape, model.dtype)[::-1] if rng.integers(2) else None
+        same(array.get_orthogonal_selection(key, out=out), model[index])
+    assert watched.done > 0
+    assert watched.left == 0
+
+
+@pytest.mark.parametrize("keywords", [{"order": "F"}, {"dtype": ">i4"}, {"order": "F", "dtype": ">f8"}])
+def test_zarr_2_is_read_too(keywords: dict[str, Any], tmp_path: Path, watched: Watched) -> None:
+    model = values(keywords.pop("dtype", "<i4"))
+    array = gzarr.array(model, chunks=CHUNK, store=tmp_path, zarr_format=2, **keywords)
+    for key in (np.s_[...], np.s_[7], np.s_[3::7, ::50], np.s_[100:150, :, 4], np.s_[:, 5]):
+        same(array[key], model[key])
+    assert watched.done > 12
+    assert watched.left == 0
+
+
+@pytest.mark.parametrize("codecs", [[BytesCodec()], [BytesCodec(), BloscCodec("lz4", 0)]], ids=["bare", "in a frame"])
+@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b + b"x", lambda b: b[:20], lambda b: b""])
+def test_plain_chunks_of_another_size_fail_as_on_the_usual_path(
+    damage: Callable[[bytes], bytes], codecs: list[Any], tmp_path: Path
+) -> None:
+    array, _ = stored(tmp_path, "<i4", codecs)
+    key = "a/c/0/0/0"
+    array.store[key] = damage(array.store[key])
+    messages = []
+    for on in (True, False):
+        with config.set({"cpu.native": on}), pytest.raises(GzarrError) as caught:
+            array[3:5]
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(0, b"\x40"), (0, b"\x01"), (3, b"\x00"), (8, b"\x00" * 4), (8, b"\xff" * 4), (8, struct.pack("<I", 520_001))],
+)
+def test_headers_that_blosc_refuses_fail_before_plain_bytes_too(at: int, value: bytes, tmp_path: Path) -> None:
+    """What is damaged there may be damaged elsewhere."""
+    array, _ = stored(tmp_path, "<i4", [BytesCodec(), BloscCodec("lz4", 0)])
+    frame = bytearray(array.store["a/c/0/0/0"])
+    frame[at : at + len(value)] = value
+    array.store["a/c/0/0/0"] = bytes(frame)
+    messages = []
+    for on in (True, False):
+        with config.set({"cpu.native": on}), pytest.raises(GzarrError, match="blosc") as caught:
+            array[:130, :, :5]
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+#: Of eight blocks: lz4 makes them as many times longer as an element has bytes.
+CODECS = [BytesCodec(), BloscCodec("lz4", 5, "shuffle", 4, 1 << 14)]
+
+
+@pytest.mark.parametrize("dtype", ["<i4", ">i4"])
+def test_blocks_that_are_runs_of_the_result(dtype: str, tmp_path: Path, watched: Watched) -> None:
+    """They are decoded into it, but for a short one by itself."""
+    array = gzarr.array(values(dtype), chunks=(135, *SHAPE[1:]), store=tmp_path, zarr_format=2)
+    out = np.zeros((202, *SHAPE[1:]), dtype)
+    array.get_basic_selection(np.s_[3:203], out=out[1:201])
+    same(out[1:201], values(dtype)[3:203])
+    assert not out[0].any()
+    assert not out[201].any()
+    array.get_basic_selection(np.s_[134:201], out=out[1:68])
+    same(out[1:68], values(dtype)[134:201])
+    assert (watched.done, watched.left) == (4, 0)
+
+
+def test_chunks_in_shards_are_read_by_blocks(tmp_path: Path, watched: Watched) -> None:
+    codecs = [ShardingCodec(CHUNK, CODECS)]
+    array, model = stored(tmp_path, "<i4", codecs, chunks=(260, 400, 10))
+    for key in (np.s_[7], np.s_[3::7, ::50], np.s_[100:150, :, 4], np.s_[:, 5]):
+        same(array[key], model[key])
+    assert watched.done > 12
+    assert watched.left == 0
+
+
+def test_frames_that_are_read_whole(tmp_path: Path, watched: Watched) -> None:
+    """Of plain bytes, of one block, of very many, of blocks that cut elements, with a checksum."""
+    chains: list[tuple[str, list[Any]]] = [
+        ("<i4", [BytesCodec(), BloscCodec("lz4", 0, "noshuffle", 4)]),
+        ("<i4", [BytesCodec(), BloscCodec("lz4", 5, "shuffle", 4, 1 << 20)]),
+        ("<i4", [BytesCodec(), BloscCodec("zstd", 1, "shuffle", 4, 256)]),
+        ("<i4", [BytesCodec(), BloscCodec("zstd", 1, "shuffle", 3, 9999)]),
+        ("<i4", [*CODECS, Crc32cCodec()]),
+    ]
+    for number, (dtype, codecs) in enumerate(chains):
+        array, model = stored(tmp_path / str(number), dtype, codecs)
+        if number < 4:
+            frame = (tmp_path / str(number) / "a" / "c" / "0" / "0" / "0").read_bytes()
+            _, _, flags, _, nbytes, blocksize, _ = HEADER.unpack_from(frame)
+            assert flags & 2 or blocksize % 4 or not 1 < nbytes / blocksize < 1020
+        for key in (np.s_[...], np.s_[3::40, 1:3], np.s_[:, 199:202, 3]):
+            same(array[key], model[key])
+    assert watched.done > 0
+    assert watched.left == 0
+
+
+def test_two_chunks_are_enough(tmp_path: Path, watched: Watched) -> None:
+    array, model = stored(tmp_path, "<i4", CODECS)
+    same(array[7, :, 2], model[7, :, 2])
+    assert watched.done == 2
+    same(array.vindex[[7, 200], [3, 220], [2, 2]], model[[7, 200], [3, 220], [2, 2]])
+    assert watched.done == 2
+
+
+def test_blocks_of_which_nothing_is_wanted_are_not_read(tmp_path: Path, watched: Watched) -> None:
+    array = gzarr.create_array(LocalStore(tmp_path), shape=(260, 400, 5), chunks=CHUNK, dtype="i4", codecs=CODECS)
+    array[...] = model = np.random.default_rng(1).integers(0, 1000, array.shape, "i4")
+    nbytes = sum(path.stat().st_size for path in (tmp_path / "c").rglob("*") if path.is_file())
+    for key, low, high in ((np.s_[...], nbytes, nbytes), (np.s_[7], 4096, nbytes / 16 + 2 * 4096)):
+        with gzarr.profile() as profile:
+            same(array[key], model[key])
+        # of four chunks the blocks, or one of the eight blocks of two, and a page to know where that is
+        assert low <= profile.stages["loop"].bytes_in <= high
+    assert watched.left == 0
+
+
+# -- errors ----------------------------------------------------------------------------------------------------------
+
+READS: list[Callable[[gzarr.Array], Any]] = [
+    lambda z: z[...],
+    lambda z: z[130:200, :50],
+    lambda z: z[7],
+    lambda z: z.oindex[[3, 129, 5], :, [7, 0]],
+]
+
+
+def outcome(array: gzarr.Array, read: Callable[[gzarr.Array], Any]) -> Any:
+    """What a read gives, or the error that it raises, as something to compare."""
+    try:
+        return read(array).tobytes()
+    except GzarrError as error:
+        return type(error), str(error), vars(error).get("chunk_coords"), vars(error).get("codec")
+
+
+def check_outcomes(path: Path, sound: list[Any]) -> None:
+    """The usual path's outcome; or what was written, where it meets damage beside what is wanted."""
+    for read, written in zip(READS, sound, strict=True):
+        found = []
+        for on in (True, False):
+            with config.set({"cpu.native": on, "threading.max_workers": 1}):
+                found.append(outcome(gzarr.open_array(path, path="a", mode="r"), read))
+        assert found[0] in (found[1], written)
+
+
+def damaged(data: bytes, how: st.DataObject) -> bytes:
+    kind = how.draw(st.sampled_from(["cut", "longer", "flip", "header", "starts"]))
+    if kind == "cut":
+        return data[: how.draw(st.integers(0, len(data) - 1))]
+    if kind == "longer":
+        return data + b"more"
+    changed = bytearray(data)
+    _, _, _, _, nbytes, blocksize, _ = HEADER.unpack_from(data)
+    if kind == "starts":
+        at = HEADER.size + 4 * how.draw(st.integers(0, -(-nbytes // blocksize) - 1))
+        number = struct.unpack_from("<i", data, at)[0] + how.draw(st.integers(-40, 40))
+        number = how.draw(st.sampled_from([number, 0, 1 << 31, len(data), len(data) - 1, 16, (1 << 32) - 1]))
+        changed[at : at + 4] = struct.pack("<I", number & 0xFFFFFFFF)
+        return bytes(changed)
+    at = how.draw(st.integers(0, HEADER.size - 1 if kind == "header" else len(data) - 1))
+    changed[at] ^= how.draw(st.integers(1, 255))
+    return bytes(changed)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_damage_has_the_outcome_of_the_usual_path(folder: Path, data: st.DataObject) -> None:
+    path = folder / "damaged"
+    if not path.exists():
+        stored(path, "<i4", CODECS)
+    array = gzarr.open_array(path, path="a", mode="r")
+    sound = [read(array).tobytes() for read in READS]
+    file = path / "a" / "c" / data.draw(st.sampled_from(["0", "1"])) / "0" / "0"
+    before = file.read_bytes()
+    try:
+        file.write_bytes(damaged(before, data))
+        check_outcomes(path, sound)
+    finally:
+        file.write_bytes(before)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) -> None:
+    """Every number of every table but those that say where the result is may be anything."""
+    array, _ = made(data.draw(st.integers(0, 2)), folder)
+    calls = list[Any]()
+
+    class Recorder:
+        def read(self, *args: Any) -> tuple[int, int, int]:
+            calls.append(args)
+            return 0, 0, 0
+
+    out = np.zeros((90, 230, 8), array.dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "loop", Recorder)
+        if data.draw(st.booleans()):
+            array.get_orthogonal_selection(([3, 5, 4, 269], slice(None), slice(None)), out=out[:4])
+        else:
+            array.get_basic_selection(np.s_[::3], out=out)
+    args = list(calls[0])
+    args[10] = bytearray(len(args[10]))  # with guards around it
+    for _ in range(data.draw(st.integers(1, 3))):
+        position = data.draw(st.sampled_from([0, 1, 2, 3]))
+        args[position] = made_to_lie(data, args[position] or b"", is_job=position == 0)
+    args[9] = data.draw(st.one_of(st.just(args[9]), st.integers(-5, 100)))
+    try:
+        n_left, _, _ = library._loaded()[0].read(*args)
+    except ValueError:
+        return
+    assert n_left == sum(args[-1])
+
+
+def test_the_loop_passes_under_sanitizers(sanitized: tuple[Path, str]) -> None:
+    which = "tables or damage or shards or whole or (lists and 7)"
+    check_under_sanitizers(sanitized, __file__, f"({which}) and not sanitizers")

@@ -1,0 +1,319 @@
+"""Shards that the compiled loop writes in part are byte for byte those of the usual path; damaged ones stay."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gzarr
+from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
+from gzarr.config import config
+from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled import write as compiled_write
+from tests.cpu.compiled.looping import Watched, check_under_sanitizers
+from tests.properties.cases import same
+
+pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
+
+#: Two shards of 12 chunks along the first axis, of which the second reaches over the edge; two along the other.
+SHAPE, SHARD, CHUNK = (47, 37), (24, 24), (8, 6)
+CODECS: dict[str, list[Any]] = {
+    "plain": [],
+    "blosc": [BloscCodec("lz4", 5, "shuffle", 4)],
+    "zstd": [ZstdCodec(1)],
+    "lz4": [NumcodecsCodec("lz4", {})],
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_chunks_are_enough() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled_write, "MIN_SAVED", -1_000_000)
+        yield
+
+
+def sharding(name: str, *, endian: Any = "little", checksum: bool = False, index: Any = "end") -> list[Any]:
+    inner = [BytesCodec(endian), *CODECS[name], *[Crc32cCodec()] * checksum]
+    return [ShardingCodec(CHUNK, inner, index_location=index)]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def both_ways(folder: Path, write: Any) -> tuple[dict[str, bytes], list[str]]:
+    """What a function leaves in a folder, and what it complains of; the same with the loop and without it."""
+    found: list[tuple[dict[str, bytes], list[str]]] = []
+    for native_ in (True, False):
+        path = folder / str(native_)
+        path.mkdir(parents=True)
+        with config.set({"cpu.native": native_}):
+            said = [] if (error := raised(write, path)) is None else [error.replace(str(path), "")]
+        found.append((files(path), said))
+    assert found[0] == found[1]
+    return found[0]
+
+
+def raised(write: Any, path: Path) -> str | None:
+    try:
+        write(path)
+    except gzarr.errors.GzarrError as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def ranges(n: int) -> st.SearchStrategy[slice]:
+    ends = st.tuples(st.integers(0, n), st.integers(0, n), st.sampled_from([1, 1, 1, 2, 7]))
+    return ends.map(lambda found: slice(min(found[:2]), max(found[:2]), found[2]))
+
+
+# -- bytes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("index", ["start", "end"])
+@pytest.mark.parametrize("name", CODECS)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_any_part_leaves_the_bytes_of_the_usual_path(
+    name: str, index: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    codecs = sharding(name, endian=data.draw(st.sampled_from(["little", "big"])), checksum=data.draw(st.booleans()),
+                      index=index)  # fmt: skip
+    dtype = data.draw(st.sampled_from(["<i4", ">f4", "u1"]))
+    keep_empty, n_threads = data.draw(st.booleans()), data.draw(st.sampled_from([1, 2]))
+    writes = data.draw(st.lists(st.tuples(ranges(SHAPE[0]), ranges(SHAPE[1]), st.booleans()), min_size=1, max_size=4))
+    rows = data.draw(st.lists(st.integers(0, SHAPE[0] - 1), min_size=1, max_size=9))
+    model = np.random.default_rng(0).integers(0, 200, SHAPE).astype(dtype)
+
+    def write(folder: Path) -> None:
+        array = gzarr.create_array(
+            folder, shape=SHAPE, chunks=SHARD, dtype=dtype, codecs=codecs, write_empty_chunks=keep_empty
+        )
+        now = np.zeros(SHAPE, dtype)
+        with config.set({"threading.max_workers": n_threads}):
+            for *key, empties in writes:
+                new = np.zeros((), dtype) if empties else model[tuple(key)]
+                array[tuple(key)] = new
+                now[tuple(key)] = new
+                same(array[...], now)
+            array.oindex[rows] = model[rows]
+        now[rows] = model[rows]
+        same(array[...], now)
+
+    assert not both_ways(tmp_path_factory.mktemp("parts"), write)[1]
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+@pytest.mark.parametrize("name", CODECS)
+def test_the_loop_does_it_in_several_calls(
+    name: str, checksum: bool, tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled_write, "_PIECE_NCHUNKS", 2)
+    model = np.arange(1, 47 * 37 + 1, dtype="i4").reshape(SHAPE)
+
+    def write(folder: Path) -> None:
+        array = gzarr.create_array(
+            folder, shape=SHAPE, chunks=SHARD, dtype="i4", codecs=sharding(name, checksum=checksum)
+        )
+        array[9:20, 3:30] = model[9:20, 3:30]  # shards that are not there
+        array[...] = model
+        array[9:20, 3:30] = model[9:20, 3:30] * 3
+        array[8:16] = 0
+        array[5, 5] = 7
+
+    both_ways(tmp_path, write)
+    assert (watched.written, watched.refused) == (10 + 42 + 10 + 7 + 1, 0)
+
+
+def test_a_shard_of_which_nothing_is_left_is_deleted(tmp_path: Path, watched: Watched) -> None:
+    array = gzarr.create_array(tmp_path, shape=SHAPE, chunks=SHARD, dtype="i4", codecs=sharding("zstd"))
+    array[:10, 2:11] = 5
+    assert "c/0/0" in files(tmp_path)
+    array[1:11, 2:11] = 0
+    assert "c/0/0" in files(tmp_path)
+    array[:1, 2:11] = 0
+    assert files(tmp_path).keys() == {"zarr.json"}
+    array[:10, 2:11] = 0
+    assert files(tmp_path).keys() == {"zarr.json"}
+    assert watched.written
+    assert not watched.refused
+
+
+# -- shards that others wrote ----------------------------------------------------------------------------------------
+
+
+def forged(
+    folder: Path, name: str, change: Any, *, endian: Any = "little", index: Any = "end"
+) -> tuple[gzarr.Array, Path]:
+    """An array of one shard of four chunks of four, without a checksum of its index. change: makes its bytes of
+    the chunks and the entries (4, 2), or takes them away.
+    """
+    inner = [BytesCodec(endian), *CODECS[name]]
+    codecs = [ShardingCodec((4,), inner, index_codecs=[BytesCodec()], index_location=index)]
+    array = gzarr.create_array(folder, shape=16, chunks=16, dtype="i4", codecs=codecs)
+    array[...] = np.arange(1, 17, dtype="i4")
+    path = folder / "c/0"
+    data = path.read_bytes()
+    body, table = (data[64:], data[:64]) if index == "start" else (data[:-64], data[-64:])
+    body, entries = change(body, np.frombuffer(table, "<u8").reshape(4, 2).copy())
+    path.write_bytes(entries.tobytes() + body if index == "start" else body + entries.tobytes())
+    return array, path
+
+
+def outside(body: bytes, entries: Any) -> Any:
+    entries[2, 0] += 10_000
+    return body, entries
+
+
+def far_outside(body: bytes, entries: Any) -> Any:
+    entries[2] = 2**63 - 1, 2**62
+    return body, entries
+
+
+def too_long(body: bytes, entries: Any) -> Any:
+    entries[3, 1] = len(body) + 65
+    return body, entries
+
+
+def overflowing(body: bytes, entries: Any) -> Any:
+    entries[1] = 2**64 - 2, 8
+    return body, entries
+
+
+def half_missing(body: bytes, entries: Any) -> Any:
+    entries[0, 1] = 2**64 - 1
+    return body, entries
+
+
+def garbled(body: bytes, entries: Any) -> Any:
+    return b"\xee" * len(body), entries
+
+
+def shortened(body: bytes, entries: Any) -> Any:
+    entries[1, 1] -= 1
+    return body, entries
+
+
+def nothing(body: bytes, entries: Any) -> Any:
+    return b"", entries[:2]
+
+
+def shared(body: bytes, entries: Any) -> Any:
+    """All entries are one chunk: what is done to one must not be seen in the others."""
+    entries[:] = entries[0]
+    return body, entries
+
+
+def swollen(body: bytes, entries: Any) -> Any:
+    """Copies of the entries have more bytes than the shard."""
+    entries[:] = 0, len(body)
+    return body, entries
+
+
+def backwards(body: bytes, entries: Any) -> Any:
+    gap, chunks = b"gap", [body[at : at + n] for at, n in entries.astype(int) - [int(entries[:, 0].min()), 0]]
+    at = int(entries[:, 0].min())
+    out = b""
+    for i in (3, 1, 0, 2):
+        entries[i, 0] = at + len(out) + len(gap)
+        out += gap + chunks[i]
+    return out, entries
+
+
+def empty_entries(body: bytes, entries: Any) -> Any:
+    entries[1:, 1] = 0
+    return body, entries
+
+
+@pytest.mark.parametrize("key", [np.s_[1:3], np.s_[4:8], np.s_[2:14], np.s_[5:7], np.s_[4:16], np.s_[1:]], ids=repr)
+@pytest.mark.parametrize(
+    "change", [outside, far_outside, too_long, overflowing, half_missing, garbled, shortened, nothing, shared, swollen,
+               backwards, empty_entries])  # fmt: skip
+@pytest.mark.parametrize("name", CODECS)
+def test_odd_shards_are_dealt_with_as_ever(name: str, change: Any, key: slice, tmp_path: Path) -> None:
+    for index in ("start", "end"):
+
+        def write(folder: Path) -> None:
+            array, path = forged(folder, name, change, endian="big", index=index)  # noqa: B023 - used at once
+            before = path.read_bytes()
+            try:
+                array[key] = np.arange(50, 66, dtype="i4")[key]
+            except gzarr.errors.GzarrError:
+                assert path.read_bytes() == before
+                raise
+            finally:
+                assert not list(folder.rglob("*tmp*"))
+
+        _, said = both_ways(tmp_path / index, write)
+        assert said or change not in (outside, far_outside, too_long, overflowing, half_missing, nothing)
+
+
+def test_old_bytes_that_are_shared_stay_as_they_are(tmp_path: Path, watched: Watched) -> None:
+    array, _ = forged(tmp_path, "plain", shared, endian="big")
+    array[1:3] = 9
+    same(array[...], np.array([1, 9, 9, 4] + [1, 2, 3, 4] * 3, "i4"))
+    assert not watched.refused
+
+
+# -- what is for the loop --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("nchunks", "key", "loops"), [
+    (8, np.s_[:15], False), (99, np.s_[:5], False), (200, np.s_[:5], True), (99, np.s_[:15], True)])  # fmt: skip
+def test_shards_are_for_the_loop_where_it_saves_something(
+    nchunks: int, key: slice, loops: bool, tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled_write, "MIN_SAVED", 40)
+    array = gzarr.create_array(tmp_path, shape=10 * nchunks, chunks=10, shards=10 * nchunks, dtype="i4")
+    array[key] = 5
+    assert bool(watched.written) is loops
+
+
+def test_shards_that_may_become_large_go_the_usual_way(
+    tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = gzarr.create_array(tmp_path, shape=400, chunks=10, shards=400, dtype="i4", compressors=None)
+    monkeypatch.setattr(compiled_write, "_MAX_SHARD_NBYTES", 40 * (40 + 128))
+    array[:390] = 5
+    assert not watched.written  # with what the loop needs besides
+    monkeypatch.setattr(compiled_write, "_MAX_SHARD_NBYTES", 40 * (40 + 128) + (1 << 14))
+    array[:390] = 6
+    assert watched.written == 39
+    same(array[...], np.where(np.arange(400) < 390, 6, 0).astype("i4"))
+
+
+# -- several writers -------------------------------------------------------------------------------------------------
+
+
+def test_writers_of_one_shard_do_not_lose_each_others_parts(tmp_path: Path, watched: Watched) -> None:
+    gzarr.create_array(tmp_path, shape=64, chunks=4, shards=64, dtype="i4")
+    failures: list[BaseException] = []
+
+    def write(number: int) -> None:
+        try:
+            array = gzarr.open_array(tmp_path, mode="r+")
+            for i in range(40):
+                array[number::4] = i * 4 + number  # a part of every chunk
+        except BaseException as error:  # noqa: BLE001 - looked at below
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    same(gzarr.open_array(tmp_path)[...], np.arange(64, dtype="i4") % 4 + 39 * 4)
+    assert (watched.written, watched.refused) == (4 * 40 * 16, 0)
+
+
+def test_parts_of_shards_pass_under_sanitizers(sanitized: tuple[Path, str]) -> None:
+    some = "several_calls or shared or ((odd or any_part) and (plain or zstd))"
+    check_under_sanitizers(sanitized, __file__, some)

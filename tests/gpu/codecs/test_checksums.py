@@ -1,0 +1,94 @@
+"""A changed payload is an error on the device whenever the format has a checksum, as it is on the CPU."""
+
+from __future__ import annotations
+
+import zlib
+
+import numcodecs
+import numpy as np
+import pytest
+from hypothesis import given
+
+import gzarr
+from gzarr import codecs
+from gzarr.errors import ChunkError, CodecError
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.codecs import checksums
+from gzarr.gpu.device.emulated import EmulatedDevice
+from tests.gpu.kernels.launching import HAS_COMPILER, NO_COMPILER, STREAMS, checksums_of, streams_of
+
+pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
+
+DATA = np.random.default_rng(1).integers(0, 1000, (8, 12)).astype("i4")
+#: Name -> keywords, what the device must have launched to see the damage.
+CHAINS = {
+    "gzip": ({"compressors": codecs.GzipCodec(0)}, "crc32"),
+    "zlib": ({"zarr_format": 2, "compressor": numcodecs.Zlib(0)}, "weighted_sums"),
+    "zstd": ({"compressors": codecs.ZstdCodec(1, checksum=True)}, "xxh64"),
+    "blosc-zlib": ({"compressors": codecs.BloscCodec("zlib", 9)}, "weighted_sums"),
+    "crc32": ({"zarr_format": 2, "compressor": numcodecs.CRC32()}, "crc32"),
+    "crc32 at the end": ({"zarr_format": 2, "compressor": numcodecs.CRC32(location="end")}, "crc32"),
+    "adler32": ({"zarr_format": 2, "compressor": numcodecs.Adler32()}, "weighted_sums"),
+    "fletcher32": ({"zarr_format": 2, "compressor": numcodecs.Fletcher32()}, "weighted_sums"),
+    "crc32c at the start": ({"compressors": codecs.NumcodecsCodec("crc32c", {"location": "start"})}, "crc32c"),
+    "fletcher32, lz4": (
+        {"compressors": [codecs.NumcodecsCodec("fletcher32"), codecs.NumcodecsCodec("lz4")]},
+        "weighted_sums",
+    ),
+    "crc32, zstd, adler32": (
+        {
+            "compressors": [
+                codecs.NumcodecsCodec("crc32"),
+                codecs.ZstdCodec(1),
+                codecs.NumcodecsCodec("adler32"),
+            ]
+        },
+        "weighted_sums",
+    ),
+}
+
+
+@given(STREAMS)
+def test_crc32_of_streams_of_any_length_and_alignment(drawn: list[tuple[int, int, str]]) -> None:
+    data = streams_of(drawn)
+    assert checksums_of("crc32", data) == [zlib.crc32(d.tobytes()) for d in data]
+
+
+def test_the_first_chunk_that_differs_is_named() -> None:
+    items = np.array([5, 2, 9])
+    with pytest.raises(CodecError, match="zlib: expected checksum 0x00000002, got 0x00000003") as caught:
+        checksums.compare("zlib", items, np.array([1, 2, 4]), np.array([0, 3, 5]))
+    assert caught.value.index == 2
+    checksums.compare("zlib", items, np.array([1, 2, 4]), np.array([1, 2, 4]))
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_every_change_of_a_chunk_is_seen_or_does_not_matter(chain: str) -> None:
+    keywords, kernel = CHAINS[chain]
+    stored = gzarr.array(np.tile(DATA, (1, 20)), chunks=(3, 100), store={}, **keywords)
+    device = EmulatedDevice()
+    z = gzarr.open_array(stored.store, device=GpuBackend(device))
+    assert {row.where for row in z.placement} == {"emulated"}
+    np.testing.assert_array_equal(z[:], stored[:])
+    assert kernel in device.launches
+    key = "1.1" if stored.zarr_format == 2 else "c/1/1"
+    whole = stored.store[key]
+    positions = [*range(min(len(whole), 24)), *range(24, len(whole), 37), *range(len(whole) - 8, len(whole))]
+    for position in positions:
+        changed = bytearray(whole)
+        changed[position] ^= 0x11
+        stored.store[key] = bytes(changed)
+        try:
+            found = z[3:6, 100:200]
+        except ChunkError as error:
+            assert error.chunk_coords == (1, 1)  # noqa: PT017
+            assert error.codec  # noqa: PT017
+        else:
+            np.testing.assert_array_equal(found, np.tile(DATA, (1, 20))[3:6, 100:200])
+    stored.store[key] = whole
+    np.testing.assert_array_equal(z[:], np.tile(DATA, (1, 20)))
+
+
+def test_no_data_has_a_checksum_too() -> None:
+    stored = gzarr.array(np.zeros((0, 3)), chunks=(1, 3), zarr_format=2, compressor=numcodecs.CRC32())
+    assert gzarr.open_array(stored.store, device=GpuBackend(EmulatedDevice()))[:].shape == (0, 3)

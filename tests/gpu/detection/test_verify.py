@@ -1,0 +1,374 @@
+"""``device="auto"`` takes the GPU after a self-check in a process of its own, and the CPU where that fails.
+
+There is no GPU: a library stands in for the driver, the double of CuPy for CuPy, whose results or end are spoilt.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr import selfcheck
+from gzarr.gpu.codecs.decoders import TABLE
+from gzarr.gpu.detection import detect, verify
+from gzarr.gpu.detection.cache_folder import cache_folder
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
+
+ROOT = Path(__file__).parents[3]
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+DRIVER = """
+#include <cstring>
+extern "C" int cuInit(unsigned) { return 0; }
+extern "C" int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
+extern "C" int cuDeviceGetCount(int *n) { *n = 1; return 0; }
+extern "C" int cuDeviceGet(int *d, int n) { *d = n; return 0; }
+extern "C" int cuDeviceGetName(char *s, int, int) { std::strcpy(s, "Stand-in 1"); return 0; }
+extern "C" int cuDeviceGetUuid(char *s, int) { std::memset(s, 0xab, 16); return 0; }
+"""
+#: The double in CuPy's place, which in the child that checks (it alone imports the self-check) does what is asked.
+CUPY = """
+import os, sys
+from gzarr.gpu.device import nvcomp
+from tests.gpu import fake_cupy
+
+globals().update(vars(fake_cupy.module()))
+for name in ("compress_async", "compress_temp_nbytes", "crc32c_async", "crc32_async"):
+    setattr(nvcomp, name, getattr(fake_cupy, name))
+
+def decompress_async(codec, *args):
+    fake_cupy.decompress_async(codec, *args)
+    if "gzarr.selfcheck" in sys.modules:
+        match os.environ["CHILD"]:
+            case "crash":
+                os.abort()
+            case "wrong" if codec == "zstd":
+                fake_cupy.get_current_stream().synchronize()
+                first = nvcomp.first_output(args)
+                first[0] ^= 1
+
+nvcomp.decompress_async = decompress_async
+nvcomp.first_output = lambda args: fake_cupy._bytes_at(
+    int.from_bytes(bytes(fake_cupy._bytes_at(args[7], 8)), "little"), 1)
+"""
+ASK = """
+import json, sys, time, warnings
+import gzarr, gzarr.gpu.detection.detect as p
+p._cupy_problem = p._nvcomp_problem = lambda: ""
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    start = time.perf_counter()
+    z = gzarr.array([1, 2, 3])
+    seconds = time.perf_counter() - start
+    gzarr.zeros(3)
+found = z[:]
+print(json.dumps({
+    "device": z.device, "values": (found.get() if z.device != "cpu" else found).tolist(), "seconds": seconds,
+    "warnings": [str(w.message) for w in caught], "child": "gzarr.selfcheck" in sys.modules,
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a driver and a CuPy that stand in for real ones."""
+    folder = tmp_path_factory.mktemp("machine")
+    (folder / "driver.cpp").write_text(DRIVER)
+    command = [find_compiler(), "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"), "driver.cpp"]
+    subprocess.run(command, cwd=folder, check=True)
+    (folder / "cupy.py").write_text(CUPY)
+    return folder
+
+
+@pytest.fixture
+def ask(machine: Path, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Opens arrays with ``device="auto"`` in a process on that machine, whose cache is empty at first."""
+
+    def run(child: str) -> dict[str, Any]:
+        # Kernels are compiled in the cache: the user's are linked into this one.
+        cache = tmp_path / "gzarr"
+        cache.mkdir(exist_ok=True)
+        kernels = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gzarr" / "kernels"
+        if kernels.is_dir() and not (cache / "kernels").exists():
+            (cache / "kernels").symlink_to(kernels)
+        env = os.environ | {
+            "LD_LIBRARY_PATH": f"{machine}:{os.environ.get('LD_LIBRARY_PATH', '')}",
+            "PYTHONPATH": f"{machine}:{ROOT}",
+            "XDG_CACHE_HOME": str(tmp_path),
+            "GZARR_DEVICE": "auto",
+            "CHILD": child,
+        }
+        done = subprocess.run([sys.executable, "-c", ASK], env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout.splitlines()[-1])
+        assert found["values"] == [1, 2, 3]
+        assert not found["child"]
+        return found
+
+    return run
+
+
+def kept(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in (folder / "gzarr" / "self-checks").iterdir()]
+
+
+@needs_compiler
+def test_a_gpu_that_passes_is_taken_and_checked_once(ask: Callable[..., Any], tmp_path: Path) -> None:
+    found = ask("right")
+    assert (found["device"], found["warnings"]) == ("cuda:0", [])
+    (file,) = kept(tmp_path)
+    assert file["faults"] == []
+    assert file["about"]["gpu"]["name"] == "Stand-in 1"
+    again = ask("crash")  # it would: it is not asked again
+    assert (again["device"], again["warnings"]) == ("cuda:0", [])
+
+
+@needs_compiler
+def test_a_gpu_that_answers_wrongly_is_not_taken(ask: Callable[..., Any], tmp_path: Path) -> None:
+    found = ask("wrong")
+    assert found["device"] == "cpu"
+    (warning,) = found["warnings"]  # of two arrays
+    for words in ("zstd: another answer than the CPU's", "GZARR_DEVICE=cuda", "GZARR_DEVICE=cpu"):
+        assert words in warning
+    assert kept(tmp_path)[0]["faults"]
+    again = ask("right")  # the next process believes it, and does not pay again
+    assert (again["device"], again["warnings"]) == ("cpu", [warning])
+
+
+@pytest.mark.parametrize(
+    ("child", "words"),
+    [
+        ("import os; os.abort()", "the self-check ended with status -6: it wrote no message"),
+        ("raise SystemError('no such symbol')", "the self-check ended with status 1: SystemError: no such symbol"),
+        ("import time; time.sleep(60)", "the self-check did not end within 1 s"),
+        ("print('no JSON')", "the self-check ended with status 0: it wrote no message"),
+        ("print('[]', flush=True); import os; os.abort()", "the self-check ended with status -6"),
+        ("import sys; print(sys.argv[1][:2]); print('[]')", ""),
+        ("import gzarr; print([] if gzarr.config['default_zarr_format'] == 3 else ['a setting'])", ""),
+    ],
+)
+def test_a_check_that_ends_otherwise_is_a_fault(monkeypatch: pytest.MonkeyPatch, child: str, words: str) -> None:
+    monkeypatch.setattr(verify, "_CHILD", child)
+    monkeypatch.setenv("GZARR_DEFAULT_ZARR_FORMAT", "2")
+    start = time.perf_counter()
+    faults = verify.run_self_check(1 if "sleep" in child else 30)
+    assert (words in "; ".join(faults)) if words else faults == []
+    assert time.perf_counter() - start < 25
+
+
+def test_without_a_driver_the_cpu_is_taken_at_once() -> None:
+    if detect.ask_driver().devices:
+        pytest.skip("this machine has a GPU")
+    code = (
+        "import sys, time, warnings, gzarr\nwarnings.simplefilter('error')\n"
+        "gzarr.zeros(3, device='cpu')\nbefore = set(sys.modules)\nstart = time.perf_counter()\n"
+        "z = gzarr.zeros(3)\nprint(time.perf_counter() - start, z.device, *sorted(set(sys.modules) - before))"
+    )
+    env = os.environ | {"PYTHONPATH": str(ROOT), "GZARR_DEVICE": "auto"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    seconds, device, *loaded = done.stdout.split()
+    assert device == "cpu"
+    assert {name.split(".")[0] for name in loaded} <= {"gzarr", "nvidia"}
+    assert [name for name in loaded if name.startswith("gzarr.gpu.")] == ["gzarr.gpu.detection.detect"]
+    assert float(seconds) < 0.1  # some milliseconds; the machine may be busy
+
+
+@needs_compiler
+def test_the_driver_is_not_asked_where_cupy_is_missing(machine: Path) -> None:
+    code = (
+        "import importlib.util as u, gzarr\nfind = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'cupy' else find(name, *a)\n"
+        "import gzarr.gpu.detection.detect as p\nz = gzarr.zeros(3)\n"
+        "print(p.may_be_usable(), z.device, p.ask_driver.cache_info().currsize)"
+    )
+    env = os.environ | {"LD_LIBRARY_PATH": str(machine), "PYTHONPATH": str(ROOT), "GZARR_DEVICE": "auto"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "cpu", "0"]
+
+
+# -- the check itself ------------------------------------------------------------------------------------------------
+
+
+@needs_compiler
+def test_a_device_without_faults_passes() -> None:
+    assert selfcheck.find_faults("emulated") == []
+
+
+@needs_compiler
+def test_each_kind_of_fault_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    decompress, place = EmulatedDevice.decompress, EmulatedDevice.launch
+
+    def spoil(self: Any, decoder: str, source: Any, nbytes: Any, target: Any, capacity: Any) -> Any:
+        outcome = decompress(self, decoder, source, nbytes, target, capacity)
+        if decoder == "lz4":
+            np.ctypeslib.as_array((np.ctypeslib.ctypes.c_uint8 * 1).from_address(int(target[-1])))[0] ^= 1
+        return outcome
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EmulatedDevice, "decompress", spoil)
+        names = {fault.partition(":")[0] for fault in selfcheck.find_faults("emulated")}
+        assert names == {"blosc lz4, byte shuffle", "lz4", "delta and shuffle"}
+
+    def no_points(self: Any, kernel: str, n_threads: int, args: Any) -> None:
+        if kernel != "place_points":
+            place(self, kernel, n_threads, args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EmulatedDevice, "launch", no_points)
+        faults = selfcheck.find_faults("emulated")
+        assert "big-endian, transposed: another answer than the CPU's for points" in faults
+    with monkeypatch.context() as patch:
+        patch.setattr(EmulatedDevice, "decoders", lambda self: frozenset())
+        assert any("DeviceError" in fault for fault in selfcheck.find_faults("emulated"))
+
+
+def test_every_codec_that_the_device_claims_is_checked() -> None:
+    """But those that nothing on the host writes, and second names of the same functions."""
+    named = set()
+    for keywords in selfcheck.CASES.values():
+        try:
+            made = gzarr.create_array({}, shape=4, **{"dtype": "f4", **keywords, "chunks": 4, "shards": None})
+        except gzarr.MissingExtraError as error:
+            pytest.skip(str(error))
+        named |= {placed.step for placed in made.placement}
+    unwritten = {"nvcomp.ans", "nvcomp.bitcomp", "nvcomp.cascaded"}
+    seconds = {"numcodecs.blosc", "numcodecs.crc32c", "numcodecs.gzip", "numcodecs.nvcomp_batch", "numcodecs.zstd"}
+    assert set(TABLE) - named <= unwritten | seconds
+
+
+def test_what_is_remembered_depends_on_what_it_was_found_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    answers = iter([["it failed"], [], ["it failed again"], []])
+    monkeypatch.setattr(verify, "run_self_check", lambda timeout_s: next(answers))
+    assert verify.find_fault() == verify.find_fault() == "it failed"
+    monkeypatch.setattr(verify.probe, "versions", lambda: {"cupy": "99"})
+    assert verify.find_fault() is verify.find_fault() is None
+    for path in (tmp_path / "gzarr" / "self-checks").iterdir():
+        path.write_text("{")
+    assert verify.find_fault() == "it failed again"
+    monkeypatch.setattr(verify, "FAILURE_S", 0)  # a failure of long ago
+    assert verify.find_fault() is None
+
+
+def test_a_cache_that_cannot_be_written_means_a_check_in_each_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    answers = iter([["one"], ["two"]])
+    monkeypatch.setattr(verify, "run_self_check", lambda timeout_s: next(answers))
+    assert (verify.find_fault(), verify.find_fault()) == ("one", "two")
+
+
+def test_a_failure_does_not_replace_what_passed_meanwhile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def check(timeout_s: float) -> list[str]:
+        monkeypatch.setattr(verify, "run_self_check", lambda timeout_s: [])
+        assert verify.find_fault() is None  # another process, which found memory enough
+        return ["no memory"]
+
+    monkeypatch.setattr(verify, "run_self_check", check)
+    assert verify.find_fault() == "no memory"
+    assert verify.find_fault() is None
+    assert [file["faults"] for file in kept(tmp_path)] == [[]]
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "null", '{"faults": "", "time": 0}', '{"faults": {}, "time": 0}', "[" * 100_000]
+)
+def test_a_file_that_says_something_else_is_no_answer(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(text)
+    assert verify._recall(tmp_path / "a.json") is None
+
+
+def test_a_full_disk_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(verify.json, "dump", lambda *args, **kwargs: (_ for _ in ()).throw(OSError("no space")))
+    verify._remember(tmp_path / "a.json", {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_others_can_write_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = cache_folder("self-checks")
+    assert folder is not None
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o777)
+    assert cache_folder("self-checks") is None
+
+
+@pytest.mark.parametrize("given", ["relative", "", None])
+def test_the_cache_does_not_depend_on_where_one_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if given is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", given)
+    assert cache_folder("kernels") == tmp_path / "home" / ".cache" / "gzarr" / "kernels"
+
+
+def test_whatever_is_in_the_path_the_check_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    def start(command: list[str], **kwargs: Any) -> Any:
+        started.append(json.loads(command[-1]))
+        raise OSError("no process can be started")
+
+    monkeypatch.setattr(verify.subprocess, "Popen", start)
+    monkeypatch.setattr(sys, "path", ["a", Path("b"), b"c", None])
+    assert verify.run_self_check(1) == ["the self-check could not be started: no process can be started"]
+    assert started == [["a", "b", "c"]]
+
+
+def test_a_program_without_an_interpreter_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setattr(verify.subprocess, "Popen", lambda *args, **kwargs: pytest.fail("it was started"))
+    assert "needs a Python interpreter" in verify.run_self_check(1)[0]
+
+
+def test_a_device_that_cannot_be_opened_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gzarr import devices
+
+    monkeypatch.setattr(devices, "_has_gpu", lambda kvikio: True)
+    monkeypatch.setattr(devices, "_fault", lambda: None)
+    monkeypatch.setattr(devices, "_warned", [])
+    monkeypatch.setattr(devices, "_cuda", lambda *options: (_ for _ in ()).throw(RuntimeError("all memory is taken")))
+    devices._opening_fault.cache_clear()
+    with pytest.warns(RuntimeWarning, match="RuntimeError: all memory is taken"):
+        assert gzarr.zeros(3, device="auto").device == "cpu"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert gzarr.zeros(3, device="auto").device == "cpu"
+    devices._opening_fault.cache_clear()
+
+
+def test_a_chunk_cache_keeps_auto_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gzarr.devices._takes_gpu", lambda options: pytest.fail("the GPU was asked for"))
+    with gzarr.config.set({"device": "auto"}):
+        assert gzarr.zeros(3, chunk_cache=1000).device == "cpu"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@needs_compiler
+def test_a_forked_process_asks_the_driver_anew(machine: Path) -> None:
+    code = (
+        "import os, gzarr.gpu.detection.detect as p\nprint(p.device_count(), flush=True)\n"
+        "if os.fork() == 0:\n    print(p.ask_driver.cache_info().currsize, flush=True)\n    os._exit(0)\nos.wait()"
+    )
+    env = os.environ | {"LD_LIBRARY_PATH": str(machine), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "0"]

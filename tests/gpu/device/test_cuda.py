@@ -1,0 +1,548 @@
+"""`CudaDevice` calls CuPy and nvCOMP rightly: the suites on a double of CuPy that refuses what CuPy refuses.
+
+Nothing here runs on a GPU. What is checked is argument passing: streams, addresses, tables, conversions, lifetimes.
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+import gzip
+import importlib.util
+import inspect
+import json
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numcodecs import Blosc, Zlib, Zstd
+
+import gzarr
+from benchmarks import gpu as benchmark
+from benchmarks import gpu_cases, gpu_questions, gpu_reads, gpu_sums
+from benchmarks.gpu_peers import PEERS
+from benchmarks.on_gpu import Gpu, Tables, wall_seconds
+from gzarr.gpu import kernels
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.device import nvcomp
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.device.lanes import Lane, Lanes
+from gzarr.gpu.device.memory import OverLimitError
+from tests.contracts.test_backend import *  # noqa: F403
+from tests.gpu import fake_cupy
+from tests.gpu.hardware.opening import cuda_backend, lane_of, on_cuda
+from tests.gpu.hardware.test_hardware_codecs import *  # noqa: F403
+from tests.gpu.hardware.test_hardware_device import *  # noqa: F403
+from tests.gpu.hardware.test_hardware_encoders import *  # noqa: F403
+from tests.gpu.hardware.test_hardware_floats import *  # noqa: F403
+from tests.gpu.hardware.test_hardware_writes import *  # noqa: F403
+from tests.properties import memory
+from tests.properties.fewer import examples_of
+from tests.properties.test_resizing import *  # noqa: F403
+from tests.properties.test_selections import *  # noqa: F403
+
+# These ask nvCOMP itself, which may not be installed, and needs a device to compress.
+del test_nvcomp_there_and_back, test_a_device_changes_neither_alignments_nor_scratch  # noqa: F821
+del test_formats_that_only_a_gpu_has, test_scratch_for_zstd_is_what_the_tables_guess_or_less  # noqa: F821
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+
+@pytest.fixture(scope="module")
+def cuda() -> Any:
+    """gzarr.gpu.device.cuda, loaded anew with the double in CuPy's place."""
+    before = sys.modules.get("cupy")
+    sys.modules["cupy"] = fake_cupy.module()
+    try:
+        path = Path(kernels.__file__).parents[1] / "device" / "cuda.py"
+        spec = importlib.util.spec_from_file_location("cuda_with_a_double", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        if before is None:
+            del sys.modules["cupy"]
+        else:
+            sys.modules["cupy"] = before
+    library = {name: getattr(nvcomp, name) for name in nvcomp.__all__ if hasattr(nvcomp, name)}
+    for name in ("decompress_async", "compress_async", "compress_temp_nbytes", "crc32c_async", "crc32_async"):
+        assert str(inspect.signature(getattr(fake_cupy, name))) == str(inspect.signature(library[name]))
+        library[name] = getattr(fake_cupy, name)
+    module.nvcomp = SimpleNamespace(**library)
+    return module
+
+
+@pytest.fixture(autouse=True, scope="module")
+def gpu_everywhere(cuda: Any) -> Iterator[None]:
+    device = gzarr.config.set({"device": cuda_backend(cuda)})
+    with device, memory.allocated_by(cuda.cupy), examples_of(globals()):
+        yield
+
+
+@pytest.fixture
+def backend(cuda: Any) -> GpuBackend:
+    return cuda_backend(cuda)
+
+
+DATA = np.random.default_rng(0).integers(0, 1000, (53, 41)).astype("i4")
+
+
+@pytest.mark.parametrize(
+    "compressor", [None, Blosc("lz4", 5, Blosc.SHUFFLE), Blosc("zstd", 5, Blosc.BITSHUFFLE), Zlib()]
+)
+def test_arrays_come_back_in_the_memory_of_the_device(cuda, compressor):
+    stored = gzarr.create_array(data=DATA, chunks=(10, 7), compressor=compressor)
+    found = stored[3:40:3, ::-2]
+    assert isinstance(found, fake_cupy.ndarray)
+    np.testing.assert_array_equal(found.get(), DATA[3:40:3, ::-2])
+    out = cuda.cupy.empty((53, 82), "f8")[:, ::2]
+    assert stored.get_basic_selection(..., out=out) is out
+    np.testing.assert_array_equal(out.get(), DATA)
+    stored[:10] = found[:10, :1]
+
+
+def test_raw_streams_are_copied_on_the_device():
+    data = np.random.default_rng(0).integers(0, 2**31, (64, 64)).astype("i4")
+    stored = gzarr.create_array(data=data, chunks=(32, 32), compressor=Blosc("lz4", 1, Blosc.SHUFFLE))
+    fake_cupy.RawKernel.launches.clear()
+    np.testing.assert_array_equal(stored[:].get(), data)
+    np.testing.assert_array_equal(stored.vindex[[1, 40], [2, 3]].get(), data[[1, 40], [2, 3]])
+    assert set(fake_cupy.RawKernel.launches) == {"copy_streams", "place_box", "place_points"}
+
+
+def test_a_second_device_holds_its_own_results(cuda):
+    stored = gzarr.create_array(data=DATA, chunks=(10, 7))
+    for small_reads in (NEVER, None):
+        second = GpuBackend(cuda.CudaDevice(1), small_reads=small_reads)
+        array = gzarr.open_array(stored.store, mode="r", device=second)
+        found = array[:]
+        assert found.device == cuda.cupy.cuda.Device(1)
+        np.testing.assert_array_equal(found.get(), DATA)
+        assert (array[3:5, 2].device, array.vindex[[1], [2]].device) == (found.device, found.device)
+        for lane in second._lanes._all:
+            assert lane.stream.device_id == 1
+            assert all(block.device == found.device for block in lane.memory._blocks)
+    with cuda.cupy.cuda.Device(1):
+        stream = cuda.cupy.cuda.Stream(non_blocking=True)
+    assert cuda.cupy.cuda.Device() == cuda.cupy.cuda.Device(0)
+    second = GpuBackend(cuda.CudaDevice(1), small_reads=NEVER, stream=stream)
+    found = gzarr.open_array(stored.store, mode="r", device=second)[:]
+    assert found.device == cuda.cupy.cuda.Device(1)
+    stream.synchronize()
+    np.testing.assert_array_equal(found.get(), DATA)
+    with pytest.raises(gzarr.DeviceError, match="cuda:2"):
+        cuda.CudaDevice(2)
+
+
+@pytest.mark.parametrize("max_device_nbytes", [None, 24_000])
+def test_results_on_a_second_device_are_ready_on_its_own_default_stream(cuda, max_device_nbytes):
+    """Whatever device is current: the address of the default stream is the same on all of them."""
+    stored = gzarr.create_array(data=DATA, chunks=(10, 7), compressor=None)
+    second = GpuBackend(cuda.CudaDevice(1), small_reads=NEVER, max_device_nbytes=max_device_nbytes)
+    cupy = cuda.cupy
+    found = gzarr.open_array(stored.store, mode="r", device=second)[:]
+    assert cupy.cuda.Device() == cupy.cuda.Device(0)
+    assert not cupy.cuda.Stream.null.pending
+    with cupy.cuda.Device(1):
+        assert cupy.cuda.Stream.null.pending  # it waits for the lanes, nothing else does
+        np.testing.assert_array_equal(found.get(), DATA)
+
+
+def test_results_are_never_memory_of_a_lane(cuda):
+    with lane_of(cuda.CudaDevice()) as lane:
+        lane.device.empty(1000)
+        before = lane.memory.mark()
+        lane.device.result((1000,), np.dtype("f4"))
+        assert lane.memory.mark() == before
+
+
+def test_streams_are_made_with_the_lanes(cuda):
+    """CuPy's pool keeps free memory by stream: memory of a stream that is gone is not handed out again."""
+    array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7)), cuda)
+    before = fake_cupy.Stream.made
+    for _ in range(5):
+        array[:]
+    assert fake_cupy.Stream.made == before
+
+
+def test_memory_is_kept_for_the_next_read(cuda):
+    array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7)), cuda)
+    pool, asked = fake_cupy.MemoryPool(), []
+    with cuda.cupy.cuda.using_allocator(lambda nbytes: asked.append(nbytes) or pool.malloc(nbytes)):
+        found = array[:]
+        first = list(asked)
+        for _ in range(5):
+            del found
+            found = array[:]
+    assert asked[len(first) :] == [DATA.nbytes] * 5
+    assert pool.used_bytes() >= sum(first)
+    array.backend.release()
+    del found
+    assert pool.used_bytes() == 0
+
+
+def test_what_cupy_allocates_in_a_lane_is_the_lane_s(cuda):
+    """Temporaries of CuPy's own operations are under the cap, and what does not fit says so."""
+    device, cupy = cuda.CudaDevice(), cuda.cupy
+    lane, pool = Lane(device, 1 << 16), fake_cupy.MemoryPool()
+    mine = cupy.cuda.get_allocator()
+    with cupy.cuda.using_allocator(pool.malloc):
+        with lane.active():
+            temporary = cupy.ascontiguousarray(cupy.empty((64, 64), "u1")[:, ::2]) + 1
+            assert temporary._mem is lane.memory._blocks[0]._mem
+            with pytest.raises(OverLimitError):
+                cupy.empty(1 << 17, "u1")
+        assert pool.used_bytes() == lane.memory.nbytes == 1 << 16
+        result = device.result((3,), np.dtype("f4"))
+        assert pool.used_bytes() == (1 << 16) + 512
+        assert result._mem is not temporary._mem
+    assert cupy.cuda.get_allocator() == mine
+
+
+def test_a_failure_in_a_lane_waits_before_memory_is_used_again(cuda):
+    lanes = Lanes(cuda.CudaDevice(), 1 << 20)
+    streams = []
+
+    def fail(_: int) -> None:
+        with lanes.borrow() as lane:
+            lane.device.upload(lane.device.staging(100))
+            queue = lane.stream.queue
+            assert queue.done < queue.submitted
+            streams.append((queue, queue.submitted))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        lanes.run(fail, range(5))
+    assert streams
+    assert all(queue.done >= place for queue, place in streams)
+    assert all(lane.memory.mark() in ((), (0,)) for lane in lanes._all)
+    assert cuda.cupy.cuda.get_current_stream() is fake_cupy.Stream.null
+
+
+def test_lanes_and_the_caller_wait_for_each_other(cuda):
+    """What the caller submitted before a read is done first, and what it submits afterwards comes after it."""
+    array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7), compressor=None), cuda)
+    cupy = cuda.cupy
+    out = cupy.full(DATA.shape, 7, "i4")
+    stream = cupy.cuda.Stream(non_blocking=True)
+    order = []
+    with stream:
+        stream.queue.submit(lambda: order.append(out._host[0, 0]))
+        array.get_basic_selection(out=out)
+        assert order == [7]
+        np.testing.assert_array_equal(out.get(), DATA)
+
+
+@pytest.mark.parametrize(
+    "made", [lambda s: s, lambda s: s.ptr, lambda s: SimpleNamespace(__cuda_stream__=lambda: (0, s.ptr))]
+)
+def test_streams_of_other_libraries_are_taken(cuda, made):
+    stored = gzarr.create_array(data=DATA, chunks=(10, 7))
+    stream = cuda.cupy.cuda.Stream(non_blocking=True)
+    array = on_cuda(stored, cuda, stream=made(stream))
+    found = array[:]
+    assert found._mem._queue is stream.queue  # where the pool knows what work is still under way with it
+    assert stream.pending  # it waits for the lanes, nothing else does
+    with stream:
+        np.testing.assert_array_equal(found.get(), DATA)
+    with pytest.raises(gzarr.DeviceError, match="expected a CuPy stream"):
+        on_cuda(stored, cuda, stream="mine")
+
+
+class Foreign:
+    """An array of another library in the memory of a device: by CUDA's array interface, or by DLPack."""
+
+    def __init__(self, host: np.ndarray, how: str, number: int = 0) -> None:
+        self.device_number = number
+        if how == "interface":
+            self.__cuda_array_interface__ = {**host.__array_interface__, "version": 3}
+        else:
+            self.__dlpack__, self.__dlpack_device__ = host.__dlpack__, lambda: (2, number)
+
+
+@pytest.mark.parametrize("compressor", [None, Zlib()])
+@pytest.mark.parametrize("selection", [np.s_[:], np.s_[3:40:3, ::-2]])
+def test_memory_of_a_wave_is_used_again_when_the_wave_is_done(cuda, selection, compressor):
+    """Nothing of an uncompressed wave need be looked at; its copies must be done all the same."""
+    data = np.arange(64 * 64 * 40, dtype="i4").reshape(40 * 64, 64)
+    stored = gzarr.create_array(data=data, chunks=(16, 64), compressor=compressor, zarr_format=2)
+    array = on_cuda(stored, cuda, max_device_nbytes=1 << 18)
+    assert 10 * array.backend.wave_nbytes < data.nbytes
+    np.testing.assert_array_equal(array[selection].get(), data[selection])
+
+
+@pytest.mark.parametrize("how", ["interface", "dlpack"])
+def test_arrays_of_other_libraries_are_read_into_and_written(cuda, how):
+    stored = gzarr.create_array(data=DATA, chunks=(10, 7))
+    target = np.zeros((41, 53), "i4")
+    on_cuda(stored, cuda).get_basic_selection(out=Foreign(target.T, how))
+    np.testing.assert_array_equal(target.T, DATA)
+    stored[3:5] = Foreign(np.full((2, 41), 9, "i4"), how)
+    assert (stored[3:5].get() == 9).all()
+    assert cuda.CudaDevice().adopt(DATA) is None
+
+
+def test_an_out_on_another_device_is_refused(cuda):
+    array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7)), cuda)
+    with pytest.raises(ValueError, match="copy it there"):
+        array.get_basic_selection(out=Foreign(np.zeros_like(DATA), "interface", 1))
+
+
+def test_small_reads_are_decoded_on_the_host(cuda):
+    stored = gzarr.create_array(data=DATA, chunks=(10, 7), compressor=Zlib())
+    array = gzarr.open_array(stored.store, mode="r", device=GpuBackend(cuda.CudaDevice()))
+    fake_cupy.RawKernel.launches.clear()
+    np.testing.assert_array_equal(array[:15, :9].get(), DATA[:15, :9])
+    assert fake_cupy.RawKernel.launches == []
+    np.testing.assert_array_equal(array[:].get(), DATA)
+    assert "deflate" in fake_cupy.RawKernel.launches
+
+
+# -- errors of the driver --------------------------------------------------------------------------------------------
+
+
+def test_too_little_memory_for_the_result_says_what_to_do(cuda):
+    array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7)), cuda)
+    pool = fake_cupy.MemoryPool()
+    pool.set_limit(size=1024)
+    with (
+        cuda.cupy.cuda.using_allocator(pool.malloc),
+        pytest.raises(gzarr.DeviceError, match=r"cuda:0: memory.*allocating 8\d+ bytes.*lower max_device_nbytes.*free"),
+    ):
+        array[:]
+
+
+def test_too_little_memory_for_a_wave_says_what_to_do_and_the_next_read_works(cuda):
+    array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7)), cuda)
+    pool = fake_cupy.MemoryPool()
+    pool.set_limit(size=DATA.nbytes + 1024)
+    with (
+        cuda.cupy.cuda.using_allocator(pool.malloc),
+        pytest.raises(gzarr.DeviceError, match="lower max_device_nbytes") as caught,
+    ):
+        array[:]
+    assert isinstance(caught.value.__cause__, fake_cupy.OutOfMemoryError)
+    np.testing.assert_array_equal(array[:].get(), DATA)
+
+
+@pytest.mark.parametrize(("status", "says"), [(2, "lower max_device_nbytes"), (700, "start it anew")])
+def test_errors_of_the_driver_say_what_to_do(cuda, monkeypatch, status, says):
+    array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7)), cuda)
+
+    def fail(*_: Any) -> None:
+        raise fake_cupy.CUDARuntimeError(status)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cuda.nvcomp, "decompress_async", fail)
+        with pytest.raises(gzarr.DeviceError, match=rf"cuda:0: .*cudaError {status}.*{says}"):
+            array[:]
+    np.testing.assert_array_equal(array[:].get(), DATA)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 4)])
+def test_uploads_keep_the_shape(cuda, shape):
+    device = cuda.CudaDevice()
+    array = np.full(shape, 7, "f4")
+    there = device.upload(array)
+    assert there.shape == shape
+    np.testing.assert_array_equal(device.download(there), array)
+    np.testing.assert_array_equal(device.download(device.upload(array.T[::-1] if shape else array)), array.T)
+
+
+def test_pinned_memory_of_similar_sizes_is_the_same_to_the_pool(cuda, monkeypatch):
+    """CuPy's pinned pool hands a block out again only for the very same size, and never frees."""
+    asked: list[int] = []
+    alloc = cuda.cupy.cuda.alloc_pinned_memory
+    monkeypatch.setattr(cuda.cupy.cuda, "alloc_pinned_memory", lambda size: asked.append(size) or alloc(size))
+    device = cuda.CudaDevice()
+    for nbytes in range(100_000, 130_000, 1000):
+        assert device.staging(nbytes).nbytes == nbytes
+        assert nbytes <= asked[-1] <= 1.25 * nbytes
+    assert len(set(asked)) == 2
+    assert device.staging(0).nbytes == 0
+
+
+def test_decoders_are_called_without_waiting(cuda):
+    """Their tables go through staging memory: nothing waits between the upload of the streams and the results."""
+    device = cuda.CudaDevice()
+    packed = bare_deflate(b"x" * 1000)  # noqa: F405
+    with lane_of(device) as lane:
+        staging = device.staging(len(packed))
+        staging[:] = np.frombuffer(packed, np.uint8)
+        source, out = device.upload(staging), device.empty(1000)
+        done = lane.stream.queue.done
+        table = (device.address(source), len(packed), device.address(out), 1000)
+        outcome = device.decompress("deflate", *(np.array([value]) for value in table))
+        sums = device.crc32(np.array([device.address(out)]), np.array([1000]))
+        assert lane.stream.queue.done == done
+        assert device.download(outcome.statuses).tolist() == [0]
+        assert device.download(out).tobytes() == b"x" * 1000
+        assert device.download(sums).tolist() == [zlib.crc32(b"x" * 1000)]
+
+
+def test_the_double_notices_memory_that_is_used_again_too_early(cuda):
+    device = cuda.CudaDevice()
+    with lane_of(device) as lane:
+        for value in (7, 9):
+            staging = device.staging(100)
+            staging[:] = value
+            there = device.upload(staging)
+            if value == 7:
+                first = there
+                lane.staging.rewind()
+        assert set(device.download(first).tolist()) == {9}
+
+
+def test_the_double_notices_memory_that_is_freed_too_early(cuda):
+    device, cupy = cuda.CudaDevice(), cuda.cupy
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        staging = device.staging(100)
+        staging[:] = 7
+        there = device.upload(staging)
+        del staging
+        gc.collect()
+        assert set(device.download(there).tolist()) == {fake_cupy.FREED}
+        source, target = cupy.full(100, 7, "u1"), cupy.empty(100, "u1")
+        stream.synchronize()
+    with cupy.cuda.Stream(non_blocking=True):
+        target.data.copy_from_device_async(source.data, 100)
+        del source  # goes back to the first stream, which does not wait for the other
+        assert set(target.get().tolist()) == {fake_cupy.FREED}
+
+
+def test_the_double_refuses_what_cupy_refuses(cuda):
+    there = cuda.cupy.asarray(DATA)
+    with pytest.raises(TypeError, match="Implicit conversion"):
+        np.asarray(there)
+    with pytest.raises(TypeError):
+        there + DATA
+    with pytest.raises(TypeError):
+        there[:3] = DATA[:3]
+    with pytest.raises(ValueError):
+        cuda.cupy.empty(3, "M8[s]")
+    with cuda.cupy.cuda.Device(1):
+        stream = cuda.cupy.cuda.Stream()
+    with pytest.raises(RuntimeError, match="does not match"), stream:
+        pass
+    with pytest.raises(fake_cupy.CUDARuntimeError):
+        stream.record()  # an event of the first device
+    with cuda.cupy.cuda.using_allocator(np.empty), pytest.raises(TypeError):
+        cuda.cupy.empty(3)
+
+
+# -- the questions put to hardware -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpu(cuda: Any) -> Gpu:
+    return Gpu(cuda.CudaDevice(), cuda.cupy, cuda.nvcomp)
+
+
+def test_questions_are_asked_rightly(gpu: Gpu) -> None:
+    """The double decodes with host libraries: their answers to sound streams are known."""
+    rows = gpu_questions.temp_sizes(gpu)["rows"]
+    assert {row[0] for row in rows} == set(nvcomp.CODECS)
+    assert all(asked == formula for *_, asked, formula in rows)
+    frames = gpu_questions.zstd_frames(gpu)
+    assert frames["plain"] == {"statuses": [0], "sizes": [65536], "right": [True], "wrote_past_end": False}
+    assert frames["checksum"]["right"] == [True]
+    assert frames["no content size"]["right"] == [True]
+    assert frames["wrong checksum"]["statuses"] == [12]
+    dummies = gpu_questions.dummy_streams(gpu)
+    assert dummies["zstd, room 1"]["right"] == [True] * 3
+    for codec in ("lz4", "zstd", "deflate"):
+        assert gpu_questions.damaged(codec)(gpu)["works_afterwards"]
+        assert gpu_questions.truncated(codec)(gpu)["works_afterwards"]
+    tables = Tables(gpu, "deflate", [gpu_questions.bare("deflate", gpu_questions.TEXT)] * 3, [1 << 16] * 3, shift=4)
+    tables.decode(gpu)
+    assert tables.result().outputs == [gpu_questions.TEXT] * 3
+    misaligned = Tables(gpu, "deflate", [b"\3\0"], [1], shift=1)
+    misaligned.decode(gpu)
+    with pytest.raises(gzarr.DeviceError, match="not aligned"):
+        misaligned.result()
+
+
+def test_members_of_gzip_are_what_they_are_called() -> None:
+    member = gpu_questions.gzip_with(12, b"\x03\0abcname\0")
+    assert gzip.decompress(member) == gpu_questions.TEXT
+    assert gzip.decompress(gpu_questions.gzip_with(4, b"\x03\0abc")) == gpu_questions.TEXT
+    with pytest.raises(RuntimeError):  # numcodecs finds the content size missing and streams
+        Zstd().decode(gpu_questions.zstd_without_size(gpu_questions.TEXT)[:-1])
+    assert bytes(Zstd().decode(gpu_questions.zstd_without_size(gpu_questions.TEXT))) == gpu_questions.TEXT
+
+
+MEASUREMENTS = ["bandwidths", "launch_costs", "sum_rates", "place_box_variants", "small_reads"]
+MEASUREMENTS += ["small_writes", "readers", "lanes"]
+
+
+@pytest.mark.parametrize("name", [*MEASUREMENTS, "auto_reader"])
+def test_measurements_run_through(gpu: Gpu, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_questions, "COPY_NBYTES", 1 << 21)
+    monkeypatch.setattr(gpu_questions, "SIDE", 64)
+    monkeypatch.setattr(gpu_reads, "SIDE", 256)
+    monkeypatch.setattr(gpu_reads, "NCHUNKS", (1, 9))
+    monkeypatch.setattr(gpu_reads, "CHUNK_NBYTES", (4 << 10,))
+    monkeypatch.setattr(gpu_sums, "SUM_NBYTES", 1 << 20)
+    for module in (gpu_questions, gpu_reads):
+        monkeypatch.setattr(module, "wall_seconds", lambda task, wait, rounds, limit_s: wall_seconds(task, wait, 2, 1))
+    found = gpu_questions.QUESTIONS[name](gpu)
+    assert json.loads(json.dumps(found))
+    assert len(found) >= (2 if name == "auto_reader" else 3)
+
+
+def test_lanes_are_compared_for_the_same_waves(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_reads, "SIDE", 256)
+    rows = gpu_reads.lanes(gpu)
+    assert {row["waves"] for row in rows.values()} == {gpu_reads.N_WAVES}
+
+
+def test_sums_are_those_of_the_host(gpu: Gpu) -> None:
+    """On the double the kernels are the device's own, and nvCOMP's checksums are the host's."""
+    found = gpu_sums.sums_are_right(gpu)
+    assert found == {kind: {"wrong": []} for kind in gpu_sums.KINDS}
+
+
+def test_streams_of_hosts_are_compared(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_sums, "compressed", lambda gpu, codec, chunks: [gpu_sums._written(codec, chunks[0])])
+    found = gpu_sums.host_written(gpu)
+    sound = {"statuses": dict.fromkeys((1, 100, 1000, 4096, 65535, 65536), 0), "wrong": [], "wrong_on_host": []}
+    assert found["deflate"] == sound
+    assert all(answer in (sound, "the host's library is not installed") for answer in found.values())
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd", "deflate"])
+def test_streams_are_counted(gpu: Gpu, codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_questions, "STREAMS", (10, 100))
+    found = gpu_questions.QUESTIONS[f"streams_per_second {codec}"](gpu)
+    assert [row["failed"] for row in found.values()] == [0, 0]
+
+
+def test_the_benchmark_runs_through(gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its branches for CUDA, on the double; the file stays in a temporary folder."""
+    monkeypatch.setattr(benchmark, "open_gpu", lambda: gpu)
+    some = [
+        gpu_cases.Case("blosc-lz4", 4 << 10, "sharded", 256, full=True),
+        gpu_cases.Case("zstd", 4 << 10, "plain", 256),
+        gpu_cases.StreamsCase("lz4", 70),
+    ]
+    monkeypatch.setattr(benchmark, "cases", lambda *, small: some)
+    result = json.loads(benchmark.run(tmp_path, "cuda", 60, small=True).read_text())
+    assert result["machine"]["gpu"] == "no GPU: a double"
+    own = [row for row in result["rows"] if row["contender"] == "gzarr"]
+    assert collections.Counter(row["table"] for row in own) == {
+        "resident": 2,
+        "streams": 1,
+        "file": 5 + 3,
+        "write": 2,
+        "memory": 2,
+    }
+    assert all(row["bare_nvcomp_seconds"] > 0 for row in own if row["table"] in ("resident", "streams"))
+    assert all(0 < row["peak_nbytes"] <= row["cap_nbytes"] for row in own if row["table"] == "memory")
+    assert sum("small reads" in row["contender"] for row in result["rows"]) == 3 + 2
+    assert {row["contender"] for row in result["failed"]} <= set(PEERS) - {"gzarr on the CPU, upload"}

@@ -1,0 +1,20 @@
+"""A rehearsal of the kernel tests on hardware: their launcher, with a double of CuPy. Nothing here runs on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gzarr.gpu.device.hostbuild import find_compiler
+from tests.gpu.device.test_cuda import cuda  # noqa: F401
+from tests.gpu.hardware.test_hardware_kernels import *  # noqa: F403
+from tests.properties.fewer import examples_of
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def fewer_examples() -> Iterator[None]:
+    with examples_of(globals()):
+        yield

@@ -1,0 +1,296 @@
+"""The kernels' sources: what they declare, that every compiler takes them, and that sanitizers find nothing in them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gzarr.errors import DeviceError
+from gzarr.gpu import kernels
+from gzarr.gpu.device import hostbuild
+from gzarr.gpu.kernels import KERNELS
+from tests.gpu.kernels.launching import DEVICE, HAS_COMPILER, NO_COMPILER
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+#: Turing, Ampere, Hopper, Blackwell: the oldest that CUDA 13 compiles for, and one of each that data centres have.
+ARCHITECTURES = (75, 80, 90, 100)
+NVCC = shutil.which("nvcc")
+
+needs_compiler = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
+
+
+# -- declarations ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_arguments_are_those_of_the_source(name: str) -> None:
+    (found,) = re.findall(r'extern "C" __global__ void (\w+)\(([^)]*)\)', kernels.source(name))
+    declared = [re.sub(r"\s*\*\s*", "* ", " ".join(text.split())) for text in found[1].split(",")]
+    assert found[0] == name
+    assert declared == [f"{a.type} {a.name}" for a in KERNELS[name]]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_sources_include_nothing(name: str) -> None:
+    """NVRTC has no system headers, and gets the text alone."""
+    assert "#include" not in kernels.source(name)
+    assert kernels.source(name).isascii()
+
+
+def test_every_source_file_is_a_kernel_or_shared() -> None:
+    folder = Path(kernels.__file__).parent
+    assert {p.stem for p in folder.glob("*.cu")} == set(KERNELS)
+    text = kernels.all_sources()
+    assert all(text.count(f'#line 1 "{p.name}"') == 1 for p in folder.iterdir() if p.suffix in (".cu", ".cuh"))
+
+
+def test_unknown_kernels_are_named() -> None:
+    with pytest.raises(KeyError, match="no kernel 'place_boxes'; there are place_box, "):
+        kernels.source("place_boxes")
+    with pytest.raises(KeyError, match="no kernel 'place_boxes'; there are place_box, "):
+        DEVICE.launch("place_boxes", 1, ())
+
+
+@pytest.mark.parametrize(
+    ("n", "nbytes", "box", "points"),
+    [
+        *[(0, 4, 0, 0), (1, 1, 1, 1), (16, 1, 1, 16), (17, 1, 2, 17), (5, 4, 2, 5), (5, 8, 3, 5), (5, 16, 5, 5)],
+        *[(5, 3, 5, 5), (5, 12, 5, 5), (5, 17, 10, 10), (5, 300, 95, 95)],
+    ],
+)
+def test_threads(n: int, nbytes: int, box: int, points: int) -> None:
+    assert (kernels.box_threads(n, nbytes), kernels.point_threads(n, nbytes)) == (box, points)
+
+
+def test_unit_starts() -> None:
+    assert kernels.unit_starts(np.array([0, 1, 16, 17, 0])).tolist() == [0, 0, 1, 2, 4, 4]
+    assert kernels.unit_starts(np.array([], np.int64)).tolist() == [0]
+
+
+# -- launching on the host -------------------------------------------------------------------------------------------
+
+
+def copy_arguments() -> list:
+    return [1, np.zeros(1, np.uint64), np.zeros(1, np.uint64), np.zeros(1, np.int64), np.zeros(2, np.int64)]
+
+
+@pytest.mark.parametrize(
+    ("position", "value", "message"),
+    [
+        (1, np.zeros(1, np.int64), "copy_streams, argument src: expected a C-contiguous array of uint64, got int64"),
+        (3, np.zeros(4, np.int64)[::2], "copy_streams, argument nbytes: expected a C-contiguous array of int64"),
+        (0, "x", "invalid literal"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(position: int, value: object, message: str) -> None:
+    arguments = copy_arguments()
+    arguments[position] = value
+    with pytest.raises((TypeError, ValueError), match=message):
+        DEVICE.launch("copy_streams", 1, arguments)
+
+
+def test_wrong_launches_are_refused() -> None:
+    with pytest.raises(TypeError, match="copy_streams takes 5 arguments, got 4"):
+        DEVICE.launch("copy_streams", 1, copy_arguments()[:4])
+    with pytest.raises(ValueError, match="the number of threads must be >= 0, got -1"):
+        DEVICE.launch("copy_streams", -1, copy_arguments())
+    out = np.zeros(4)
+    out.flags.writeable = False
+    none = np.zeros(1, np.int64)
+    arguments = [0, none.astype(np.int32), none, none, none.astype(np.uint64), out, 8, 0, 8, 0, np.zeros(1)]
+    arguments += [none.astype(np.uint8), none.astype(np.int32), none, none]
+    with pytest.raises(ValueError, match="place_points, argument out: the array is written"):
+        DEVICE.launch("place_points", 1, arguments)
+
+
+@needs_compiler
+def test_tables_may_be_addresses() -> None:
+    source, target = np.arange(20, dtype=np.uint8), np.zeros(20, np.uint8)
+    tables = [np.array([x], np.uint64) for x in (source.ctypes.data, target.ctypes.data)]
+    tables += [np.array([20]), np.array([0, 2])]
+    DEVICE.launch("copy_streams", 2, (1, *(table.ctypes.data for table in tables)))
+    assert np.array_equal(source, target)
+
+
+@needs_compiler
+def test_the_library_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hostbuild, "_cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(hostbuild, "host_source", lambda: 'extern "C" void nothing() {}')
+    made = hostbuild.build()
+    when = made.stat().st_mtime_ns
+    assert hostbuild.build() == made
+    assert made.stat().st_mtime_ns == when
+    monkeypatch.setattr(hostbuild, "host_source", lambda: 'extern "C" void nothing() { }')
+    assert hostbuild.build() != made
+    assert sorted(p.suffix for p in tmp_path.iterdir()) == [".so", ".so"]
+
+
+@needs_compiler
+def test_a_source_that_does_not_compile_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hostbuild, "_cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(hostbuild, "host_source", lambda: '#line 1 "some.cu"\nint broken(')
+    with pytest.raises(DeviceError, match=r"could not compile the kernels for the host:\nsome\.cu:1"):
+        hostbuild.build()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(DeviceError, match=r"needs a C\+\+17 compiler: install g\+\+, or name one in CXX"):
+        hostbuild.build()
+    assert hostbuild.sanitizer_preload() is None
+
+
+@pytest.fixture
+def fresh_cache_folder() -> object:
+    hostbuild._cache_folder.cache_clear()
+    yield hostbuild._cache_folder
+    hostbuild._cache_folder.cache_clear()
+
+
+def test_the_cache_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_cache_folder: object) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert hostbuild._cache_folder() == tmp_path / "gzarr" / "kernels"
+
+
+def test_without_a_cache_the_library_lies_in_a_private_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_cache_folder: object
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    folder = hostbuild._cache_folder()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert not folder.is_relative_to(tmp_path)
+
+
+# -- compilers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
+@pytest.mark.parametrize("name", KERNELS)
+def test_nvcc_compiles_for_every_architecture(name: str, tmp_path: Path) -> None:
+    """To machine code, without a warning; registers suffice, and nothing is indexed in local memory."""
+    file = tmp_path / f"{name}.cu"
+    file.write_text(kernels.source(name))
+    targets = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in ARCHITECTURES]
+    strict = ["-Werror", "all-warnings", "-Xptxas", "-warn-spills", "-Xptxas", "-warn-lmem-usage"]
+    command = [str(NVCC), "-std=c++17", "-fatbin", "--threads", "0", *strict, *targets, str(file)]
+    result = subprocess.run([*command, "-o", str(tmp_path / "made")], check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout + result.stderr == ""
+    assert (tmp_path / "made").stat().st_size > 0
+
+
+PLAIN_SUM = 'extern "C" __global__ void plain(float *x) { x[0] = x[0] + x[1]; }'
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
+def test_no_kernel_makes_zeros_of_subnormal_numbers(tmp_path: Path) -> None:
+    """CuPy compiles with -ftz=true, whatever other options say."""
+
+    def ptx(text: str) -> str:
+        file, made = tmp_path / "kernels.cu", tmp_path / "kernels.ptx"
+        file.write_text(text)
+        command = [str(NVCC), "-std=c++17", "-ptx", "-ftz=true", f"-arch=compute_{ARCHITECTURES[-1]}", str(file)]
+        result = subprocess.run([*command, "-o", str(made)], check=False, capture_output=True, text=True)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return made.read_text()
+
+    assert "add.ftz.f32" in ptx(PLAIN_SUM)
+    found = "".join(ptx(kernels.source(name)) for name in KERNELS if "float" in kernels.source(name))
+    assert ".ftz" not in found
+    exact = "add.rn.f32", "sub.rn.f32", "mul.rn.f32", "div.rn.f32", "cvt.rni.f32.f32", "cvt.rn.f32.f64", "cvt.f64.f32"
+    assert all(instruction in found for instruction in exact)
+    assert not re.search(r"\bfma\.rn\.f", found), "two operations became one"
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_nvrtc_compiles_what_cupy_gives_it(arch: int) -> None:
+    """NVRTC needs no GPU; options are CuPy's own and those of `CudaDevice`. Nothing but the text: it has no headers."""
+    nvrtc = pytest.importorskip("cupy_backends.cuda.libs.nvrtc", reason="CuPy and NVRTC are not installed")
+    options = ["-std=c++17", "--device-as-default-execution-space", "-ftz=true", f"-arch=sm_{arch}"]
+    for name in KERNELS:
+        program = nvrtc.createProgram(kernels.source(name), f"{name}.cu", [], [])
+        try:
+            nvrtc.compileProgram(program, options)
+        except nvrtc.NVRTCError:
+            pytest.fail(f"{name}: {nvrtc.getProgramLog(program)}")
+        assert len(nvrtc.getCUBIN(program)) > 0
+        assert ".ftz" not in str(nvrtc.getPTX(program))
+        nvrtc.destroyProgram(program)
+
+
+# -- sanitizers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sanitized() -> dict[str, str]:
+    """The environment of a process in which the kernels run under AddressSanitizer and UBSan."""
+    if not HAS_COMPILER:
+        pytest.skip(NO_COMPILER)
+    preload = hostbuild.sanitizer_preload()
+    if preload is None:
+        pytest.skip("the C++ compiler on this machine has no sanitizer libraries")
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": preload,
+        "GZARR_KERNEL_SANITIZE": "1",
+        # Python keeps memory until it exits, which is no leak; small objects from malloc have guards around them.
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "PYTHONMALLOC": "malloc",
+        "PYTHONPATH": str(ROOT),
+    }
+    probe = run([sys.executable, "-c", "import numpy"], environment)
+    if probe.returncode != 0:
+        pytest.skip(f"Python does not start with the sanitizers preloaded: {probe.stderr[-300:]}")
+    return environment
+
+
+def run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, env=environment, cwd=ROOT, check=False, capture_output=True, text=True, timeout=600)
+
+
+def test_kernels_pass_under_sanitizers(sanitized: dict[str, str]) -> None:
+    files = sorted(str(path) for path in HERE.glob("test_*.py") if path != Path(__file__))
+    assert len(files) == len(KERNELS)
+    result = run([sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files], sanitized)
+    assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
+    assert re.search(r"^\d+ passed in", result.stdout, re.MULTILINE), result.stdout[-1000:]
+
+
+PLANTED = """
+import numpy as np
+from tests.gpu.kernels.launching import make_sources, DEVICE
+from tests.gpu.kernels.reference import Shuffle
+chunk, target = np.zeros(64, np.uint8), np.zeros(80, np.uint8)
+sources = make_sources([chunk], [Shuffle({shuffle})])
+sources.nbytes[0] = {nbytes}
+targets = np.array([target.ctypes.data], np.uint64)
+DEVICE.launch("unshuffle", 5, (1, sources.address, targets, np.array([0, 5]), *sources.how))
+print("survived")
+"""
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "nbytes", "message"),
+    [
+        ("0, 1, 1", 80, r"heap-buffer-overflow[\s\S]*unit\.cuh:\d+"),
+        ("1, 4, 80", 80, r"heap-buffer-overflow[\s\S]*(source|unit)\.cuh:\d+"),
+        ("1, 4, 0", 64, r"common\.cuh:\d+:\d+: runtime error: division by zero"),
+    ],
+)
+def test_planted_faults_are_found(sanitized: dict[str, str], shuffle: str, nbytes: int, message: str) -> None:
+    """The run above can fail: a chunk that claims more bytes than it has, and one with blocks of no bytes."""
+    result = run([sys.executable, "-c", PLANTED.format(shuffle=shuffle, nbytes=nbytes)], sanitized)
+    assert result.returncode != 0
+    assert "survived" not in result.stdout
+    assert re.search(message, result.stderr), result.stderr[-3000:]

@@ -1,0 +1,278 @@
+"""``layout="gpu"``: what it chooses, that every way to create an array takes it, that others read what comes out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numcodecs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gzarr
+from gzarr.cli.main import main
+from gzarr.codecs.blosc import BloscCodec
+from gzarr.codecs.sharding import ShardingCodec
+from gzarr.errors import MetadataError
+from gzarr.hierarchy.presets import (
+    CHUNK_NBYTES,
+    LEAST_CHUNK_NBYTES,
+    PLAIN_FACTOR,
+    SHARD_NBYTES,
+    STREAM_NBYTES,
+    choose_chunks,
+    choose_shards,
+)
+
+DATA = np.arange(60 * 70 * 80, dtype="i4").reshape(60, 70, 80)
+CHUNKS = choose_chunks(DATA.shape, 4)
+SHARDS = choose_shards(DATA.shape, CHUNKS, 4)
+PLAIN = choose_chunks(DATA.shape, 4, sharded=False)
+
+
+# -- what is chosen ----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.integers(0, 3000), max_size=5),
+    st.sampled_from([1, 2, 4, 8, 16]),
+    st.sampled_from([None, "batch", "plane", "volume", "random"]),
+    st.booleans(),
+)
+def test_sizes_keep_to_their_limits(shape: list[int], itemsize: int, access: Any, sharded: bool) -> None:
+    factor = 1 if sharded else PLAIN_FACTOR
+    chunks = choose_chunks(shape, itemsize, access=access, sharded=sharded)
+    nbytes = math.prod(chunks) * itemsize
+    assert all(1 <= c <= n for c, n in zip(chunks, shape, strict=True) if n)
+    assert nbytes <= CHUNK_NBYTES * factor
+    if math.prod(shape) * itemsize >= LEAST_CHUNK_NBYTES * factor:  # halved upwards: no smaller than half of a limit
+        assert nbytes > LEAST_CHUNK_NBYTES * factor / (2 if access == "batch" else 1)
+    shards = choose_shards(shape, chunks, itemsize)
+    if shards is None:
+        assert all(c >= n for c, n in zip(chunks, shape, strict=True))
+        return
+    assert all(s % c == 0 for s, c in zip(shards, chunks, strict=True))
+    assert math.prod(shards) * itemsize <= SHARD_NBYTES
+    counts = [-(-n // c) if n else 1 << 30 for n, c in zip(shape, chunks, strict=True)]
+    assert math.prod(counts) * nbytes <= SHARD_NBYTES or math.prod(shards) * itemsize > SHARD_NBYTES / 8
+
+
+@pytest.mark.parametrize(
+    ("shape", "itemsize", "access", "chunks", "shards"),
+    [
+        ((), 4, None, (), None),
+        ((5,), 8, None, (5,), None),
+        ((0,), 8, None, (32768,), (4194304,)),
+        ((10**9,), 4, None, (61036,), (7812608,)),
+        ((4000, 3000, 3), 1, None, (250, 188, 3), (2000, 3008, 3)),
+        ((8760, 721, 1440), 4, "plane", (35, 23, 23), (140, 184, 184)),
+        ((50000, 224, 224, 3), 1, "batch", (1, 224, 224, 3), (196, 224, 224, 3)),
+        ((100000, 28, 28), 1, "batch", (83, 28, 28), (25066, 28, 28)),
+        ((1000, 4096, 4096), 2, "batch", (1, 256, 512), (4, 1024, 4096)),
+    ],
+)
+def test_what_is_chosen(
+    shape: tuple[int, ...], itemsize: int, access: Any, chunks: tuple[int, ...], shards: tuple[int, ...] | None
+) -> None:
+    assert choose_chunks(shape, itemsize, access=access) == chunks
+    assert choose_shards(shape, chunks, itemsize) == shards
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8", "c16", [("a", "f4", 10)]], ids=str)
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_blosc_makes_streams_of_64_kib(dtype: Any, zarr_format: int) -> None:
+    z = gzarr.create_array(shape=1 << 24, dtype=dtype, layout="gpu", zarr_format=zarr_format)
+    codec = z.metadata.codecs[-1] if zarr_format == 2 else z.compressors[0]
+    assert isinstance(codec, BloscCodec)
+    nbytes = math.prod(z.chunks) * z.dtype.itemsize
+    frame = numcodecs.Blosc("lz4", codec.clevel, 1, codec.blocksize).encode(np.zeros(nbytes // z.itemsize, z.dtype))
+    blocksize, typesize = int.from_bytes(frame[8:12], "little"), frame[3]
+    splits = 1 if frame[2] & 16 else typesize
+    assert STREAM_NBYTES / 4 <= blocksize // splits <= STREAM_NBYTES
+
+
+# -- every way to create an array --------------------------------------------------------------------------------
+
+LIKE = gzarr.array(DATA, chunks=(7, 70, 80), compressors=numcodecs.Zstd(3), filters=numcodecs.Delta("i4"))
+WAYS: dict[str, Callable[..., Any]] = {
+    "create": lambda **kw: gzarr.create(DATA.shape, dtype="i4", **kw),
+    "create_array": lambda **kw: gzarr.create_array(shape=DATA.shape, dtype="i4", **kw),
+    "array": lambda **kw: gzarr.array(DATA, **kw),
+    "array of an array": lambda **kw: gzarr.array(LIKE, **kw),
+    "from_array": lambda **kw: gzarr.from_array(data=LIKE, **kw),
+    "empty": lambda **kw: gzarr.empty(DATA.shape, dtype="i4", **kw),
+    "zeros": lambda **kw: gzarr.zeros(DATA.shape, dtype="i4", **kw),
+    "ones": lambda **kw: gzarr.ones(DATA.shape, dtype="i4", **kw),
+    "full": lambda **kw: gzarr.full(DATA.shape, 7, dtype="i4", **kw),
+    "empty_like": lambda **kw: gzarr.empty_like(LIKE, **kw),
+    "zeros_like": lambda **kw: gzarr.zeros_like(DATA, **kw),
+    "ones_like": lambda **kw: gzarr.ones_like(LIKE, **kw),
+    "full_like": lambda **kw: gzarr.full_like(LIKE, **kw),
+    "open_like": lambda **kw: gzarr.open_like(LIKE, gzarr.storage.MemoryStore(), **kw),
+    "open": lambda **kw: gzarr.open(gzarr.storage.MemoryStore(), "w", shape=DATA.shape, dtype="i4", **kw),
+    "open_array": lambda **kw: gzarr.open_array(gzarr.storage.MemoryStore(), "w", shape=DATA.shape, dtype="i4", **kw),
+}
+IN_GROUP: dict[str, Callable[..., Any]] = {
+    "create_array": lambda g, **kw: g.create_array("a", DATA.shape, "i4", **kw),
+    "create_dataset": lambda g, **kw: g.create_dataset("a", data=DATA, **kw),
+    "require_dataset": lambda g, **kw: g.require_dataset("a", DATA.shape, "i4", **kw),
+    "zeros": lambda g, **kw: g.zeros("a", DATA.shape, dtype="i4", **kw),
+    "full_like": lambda g, **kw: g.full_like("a", LIKE, **kw),
+    "array": lambda g, **kw: g.array("a", DATA, **kw),
+}
+
+
+def is_laid_out(z: gzarr.Array) -> bool:
+    if z.metadata.zarr_format == 2:
+        return z.chunks == PLAIN and z.compressor.cname == "lz4" and z.compressor.blocksize == STREAM_NBYTES
+    blosc = z.compressors[-1]
+    return (z.chunks, z.shards) == (CHUNKS, SHARDS) and isinstance(blosc, BloscCodec) and blosc.cname == "lz4"
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_create_takes_it(way: str, zarr_format: int) -> None:
+    z = WAYS[way](layout="gpu", zarr_format=zarr_format)
+    assert is_laid_out(z)
+    z[...] = DATA
+    assert np.array_equal(z[...], DATA)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("way", IN_GROUP)
+def test_groups_take_it(way: str, zarr_format: int) -> None:
+    assert is_laid_out(IN_GROUP[way](gzarr.group(zarr_format=zarr_format), layout="gpu"))
+
+
+def test_saving_takes_it() -> None:
+    one, several = gzarr.storage.MemoryStore(), gzarr.storage.MemoryStore()
+    gzarr.save(one, DATA, layout="gpu")
+    gzarr.save(several, DATA, other=DATA, layout="gpu")
+    assert is_laid_out(gzarr.open_array(one))
+    assert sorted(gzarr.open_group(several)) == ["arr_0", "other"]
+    assert all(is_laid_out(z) for _, z in gzarr.open_group(several).arrays())
+    gzarr.save_group(one, layout=DATA)
+    assert np.array_equal(gzarr.open_group(one)["layout"][...], DATA)
+
+
+def test_copies_take_it(tmp_path: Path) -> None:
+    source, dest = gzarr.group(), gzarr.group()
+    source.create_array("a", data=DATA, chunks=(7, 70, 80))
+    source.create_array("names", data=np.array(["x", "y"], object), dtype=str, chunks=(1,))
+    gzarr.transfer(source, dest, path="moved", layout="gpu")
+    gzarr.copy(source["a"], dest, layout="gpu")
+    gzarr.transfer(source, tmp_path / "v2.zarr", layout="gpu", zarr_format=2)
+    gzarr.transfer(DATA, tmp_path / "memory.zarr", layout="gpu")
+    np.save(tmp_path / "a.npy", DATA)
+    assert main(["convert", str(tmp_path / "a.npy"), str(tmp_path / "b.zarr"), "--layout", "gpu"]) == 0
+    assert main(["copy", str(tmp_path / "v2.zarr"), str(tmp_path / "c.zarr"), "--layout", "gpu"]) == 0
+    assert dest["moved/names"].chunks == (1,)
+    copies = [dest["moved/a"], dest["a"], *(gzarr.open(tmp_path / n) for n in ("memory.zarr", "b.zarr"))]
+    for copy in (*copies, gzarr.open(tmp_path / "v2.zarr")["a"], gzarr.open(tmp_path / "c.zarr")["a"]):
+        assert is_laid_out(copy)
+        assert np.array_equal(copy[...], DATA)
+
+
+def test_shards_in_shards_are_taken_apart() -> None:
+    inner = ShardingCodec(chunk_shape=(5, 5, 8))
+    z = gzarr.create_array(shape=DATA.shape, dtype="i4", shards=(60, 70, 80), chunks=(30, 35, 40), codecs=[inner])
+    z[...] = DATA
+    copy = gzarr.storage.MemoryStore()
+    gzarr.transfer(z, copy, layout="gpu")
+    assert is_laid_out(gzarr.open_array(copy))
+    assert np.array_equal(gzarr.open_array(copy)[...], DATA)
+
+
+# -- what wins, what conflicts -----------------------------------------------------------------------------------
+
+
+def test_what_is_given_wins() -> None:
+    def make(**keywords: Any) -> gzarr.Array:
+        return gzarr.create_array(shape=(1000, 1000), dtype="f4", layout="gpu", **keywords)
+
+    assert (make(chunks=(10, 500)).chunks, make(chunks=(10, 500)).shards) == ((10, 500), (1000, 1000))
+    assert (make(shards=(300, 500)).chunks, make(shards=(300, 500)).shards) == ((150, 250), (300, 500))
+    assert make(shards=[[600, 400], [500, 500]]).chunks == (200, 250)
+    assert make(shards={"shape": (300, 500), "index_location": "start"}).chunks == (150, 250)
+    assert (make(shards=False).chunks, make(shards=False).shards) == ((500, 500), None)
+    assert make(shards=False, chunks=[[600, 400], 1000]).chunk_sizes == ((600, 400), (1000,))
+    assert make(chunks=1000).shards is None
+    assert make(compressors=None).compressors == ()
+    assert make(compressors=numcodecs.Zstd(3)).compressors[0].name == "zstd"
+    assert [codec.name for codec in make(filters=numcodecs.Delta("f4")).metadata.sharding.codecs] == [
+        "numcodecs.delta",
+        "bytes",
+        "blosc",
+    ]
+    assert [codec.name for codec in make(codecs=[numcodecs.GZip(1)]).metadata.sharding.codecs] == ["bytes", "gzip"]
+    assert make(order="F").metadata.sharding.codecs[0].name == "transpose"
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"layout": "cpu"}, "layout must be 'gpu'"),
+        ({"layout": "gpu:all"}, "'gpu:batch'"),
+        ({"chunks": [[600, 400], 1000]}, "shards=False"),
+        ({"shards": (10, 10), "zarr_format": 2}, "zarr_format=3"),
+        ({"shards": "auto", "zarr_format": 2}, "zarr_format=3"),
+        ({"shards": (300, 500), "chunks": (7, 7)}, "multiples"),
+        ({"codecs": [ShardingCodec(chunk_shape=(10, 10))]}, "sharding_indexed"),
+        ({"serializer": ShardingCodec(chunk_shape=(10, 10))}, "sharding_indexed"),
+    ],
+)
+def test_conflicts_are_errors(keywords: dict[str, Any], message: str) -> None:
+    with pytest.raises(MetadataError, match=message):
+        gzarr.create_array(**{"shape": (1000, 1000), "dtype": "f4", "layout": "gpu", **keywords})
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_what_no_gpu_has_stays_as_without_a_layout(zarr_format: int) -> None:
+    for dtype in (str, "U7", "S3", "M8[s]"):
+        made = [gzarr.create_array(shape=300000, dtype=dtype, zarr_format=zarr_format, layout=x) for x in (None, "gpu")]
+        assert [(z.chunks, z.shards, z.metadata.codecs) for z in made][:1] * 2 == [
+            (z.chunks, z.shards, z.metadata.codecs) for z in made
+        ]
+    records = gzarr.create_array(shape=300000, dtype=[("name", "S4"), ("x", "f4")], zarr_format=3, layout="gpu")
+    assert records.shards is not None
+    texts = gzarr.create_array(shape=300, dtype=str, chunks=100)
+    assert gzarr.empty_like(texts, layout="gpu").chunks == (100,)
+    with pytest.raises(MetadataError, match="layout"):
+        gzarr.empty_like(texts, layout="cpu")
+
+
+def test_an_access_can_be_named() -> None:
+    assert gzarr.create_array(shape=(500, 224, 224, 3), dtype="u1", layout="gpu:batch").chunks == (1, 224, 224, 3)
+
+
+# -- other readers -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((), "f8"), ((0, 3), "i4"), ((5,), "i2"), ((700, 600, 3), "u1"), ((90, 80, 70), ">f4")]
+)
+def test_zarr_python_reads_and_writes_it(tmp_path: Path, shape: tuple[int, ...], dtype: str, zarr_format: int) -> None:
+    zarr = pytest.importorskip("zarr")
+    data = np.random.default_rng(0).integers(0, 99, shape).astype(dtype)
+    z = gzarr.create_array(tmp_path / "a.zarr", data=data, layout="gpu", zarr_format=zarr_format)
+    theirs = zarr.open_array(tmp_path / "a.zarr", mode="r+")
+    assert np.array_equal(theirs[...], data)
+    if data.ndim:
+        theirs[:1] = 7
+        data[:1] = 7
+        assert np.array_equal(z[...], data)
+
+
+@pytest.mark.parametrize(("zarr_format", "driver"), [(2, "zarr"), (3, "zarr3")])
+def test_tensorstore_reads_it(tmp_path: Path, zarr_format: int, driver: str) -> None:
+    tensorstore = pytest.importorskip("tensorstore")
+    gzarr.save(tmp_path / "a.zarr", DATA, layout="gpu", zarr_format=zarr_format)
+    store = {"driver": "file", "path": str(tmp_path / "a.zarr")}
+    theirs = tensorstore.open({"driver": driver, "kvstore": store}).result()
+    assert np.array_equal(theirs.read().result(), DATA)
