@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.presets import ACCESSES, Access
+from gzarr.hierarchy.presets import ACCESS_PATTERNS, AccessPattern
 
 NSAMPLES = 32
 NPOINTS = 1024
@@ -52,13 +52,13 @@ class Probe:
         return array.oindex[tuple(slice(None) if a is None else a for a in self.axes)]
 
 
-def probes_of(access: Access, shape: tuple[int, ...]) -> list[Probe]:
+def probes_of(access: AccessPattern, shape: tuple[int, ...]) -> list[Probe]:
     """The reads that an access stands for, the same ones for the same shape; one of everything for no dimensions.
 
     Raises: ValueError for an unknown access.
     """
-    if access not in ACCESSES:
-        raise ValueError(f"access must be one of {', '.join(map(repr, ACCESSES))}; got {access!r}")
+    if access not in ACCESS_PATTERNS:
+        raise ValueError(f"access must be one of {', '.join(map(repr, ACCESS_PATTERNS))}; got {access!r}")
     whole: tuple[NDArray[np.int64] | None, ...] = (None,) * len(shape)
     if access == "volume" or not shape:
         return [Probe("everything", shape, whole)]

@@ -13,7 +13,7 @@ from gzarr.copying.report import TransferReport
 from gzarr.copying.transfer import transfer
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.hierarchy.presets import Access
+from gzarr.hierarchy.presets import AccessPattern
 
 _NOTHING = "nothing to change"
 
@@ -74,7 +74,7 @@ class Advice:
 
     name: str
     summary: str
-    access: Access
+    access: AccessPattern
     sampled: str
     findings: tuple[Finding, ...]
     changes: Mapping[str, Any]

@@ -6,14 +6,16 @@ import argparse
 from typing import Any
 
 from gzarr.advising.entry import advise
-from gzarr.hierarchy.presets import ACCESSES
+from gzarr.hierarchy.presets import ACCESS_PATTERNS
 
 
 def add_commands(commands: Any) -> None:
     """Add the command to those of a parser."""
     parser = commands.add_parser("advise", help="say how an array or a group is best stored for a GPU, and store it so")
     parser.add_argument("path", help="a directory, a zip file, a URL, or an array or group within: data.zarr/foo")
-    parser.add_argument("--access", choices=ACCESSES, default="volume", help="how it is read; default: %(default)s")
+    parser.add_argument(
+        "--access", choices=ACCESS_PATTERNS, default="volume", help="how it is read; default: %(default)s"
+    )
     parser.add_argument("--apply", metavar="DST", help="copy it there with the changes")
     parser.add_argument("--device", help="where --apply decodes and encodes; default: cpu")
     parser.add_argument("--if-exists", choices=["raise", "replace"], help="default: raise")

@@ -31,7 +31,7 @@ from gzarr.display.info import human_size
 from gzarr.errors import MissingExtraError, UnknownCodecError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.hierarchy.presets import Access, choose_chunks, choose_shards, is_for_gpu
+from gzarr.hierarchy.presets import AccessPattern, choose_chunks, choose_shards, is_for_gpu
 from gzarr.indexing.chunking import parse_grid
 from gzarr.indexing.grid import is_regular, nchunks
 
@@ -39,7 +39,7 @@ from gzarr.indexing.grid import is_regular, nchunks
 _SHUFFLE_GAIN = 1.25
 
 
-def advise(what: Any, access: Access = "volume", *, path: str | None = None) -> Advice | GroupAdvice:
+def advise(what: Any, access: AccessPattern = "volume", *, path: str | None = None) -> Advice | GroupAdvice:
     """Say how an array, or every array of a group, is best stored for a GPU to read it, and what that should gain.
 
     Looks at metadata and at a few chunks; lists nothing, needs no GPU, changes nothing. What is said of an array on a
@@ -74,7 +74,7 @@ class _Case:
     """An array under advice: what is known of it before ways to store it are compared."""
 
     array: Array
-    access: Access
+    access: AccessPattern
     specs: tuple[CodecSpec, ...]
     sample: Sample
     probes: list[Probe]
@@ -89,7 +89,7 @@ class _Case:
         return Way(changes, stored, tuple(count(stored, p, self.itemsize, self.wave) for p in self.probes))
 
 
-def _advise(array: Array, access: Access, name: str) -> Advice:
+def _advise(array: Array, access: AccessPattern, name: str) -> Advice:
     try:
         found = sample(array)
     except (UnknownCodecError, MissingExtraError) as error:

@@ -8,7 +8,7 @@ from gzarr.api.open import open as open_node
 from gzarr.api.open import open_array, open_group
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.hierarchy.threads import offload
+from gzarr.hierarchy.threads import run_in_thread
 
 
 async def aopen(store: Any = None, mode: str | None = None, **kwargs: Any) -> Array | Group:
@@ -22,14 +22,14 @@ async def aopen(store: Any = None, mode: str | None = None, **kwargs: Any) -> Ar
     >>> asyncio.run(first_row())
     array([1, 2, 3], dtype=int32)
     """
-    return await offload(open_node, store, mode, **kwargs)
+    return await run_in_thread(open_node, store, mode, **kwargs)
 
 
 async def aopen_array(store: Any = None, mode: str | None = None, **kwargs: Any) -> Array:
     """`gzarr.open_array`, awaited."""
-    return await offload(open_array, store, mode, **kwargs)
+    return await run_in_thread(open_array, store, mode, **kwargs)
 
 
 async def aopen_group(store: Any = None, mode: str | None = None, **kwargs: Any) -> Group:
     """`gzarr.open_group`, awaited."""
-    return await offload(open_group, store, mode, **kwargs)
+    return await run_in_thread(open_group, store, mode, **kwargs)

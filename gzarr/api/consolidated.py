@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gzarr.api.keywords import checked_format, take_group_access
-from gzarr.api.locating import located, opened_at, with_options
+from gzarr.api.keywords import checked_format, take_group_options
+from gzarr.api.locating import join_storage_options, locate_node, open_store_at
 from gzarr.errors import (
     MetadataError,
     NodeNotFoundError,
@@ -40,7 +40,7 @@ def consolidate_metadata(
     Returns: what `open_consolidated` returns. (An array is its own only document.)
     Raises: NodeNotFoundError, MetadataError, ReadOnlyError.
     """
-    opened, base = opened_at(with_options(store, {"storage_options": storage_options}), "a")
+    opened, base = open_store_at(join_storage_options(store, {"storage_options": storage_options}), "a")
     where = join_path(base, normalize_path(path or ""))
     if checked_format(zarr_format) == 3 and metadata_key != DEFAULT_KEY:
         raise MetadataError(f"metadata_key={metadata_key!r}: Zarr v3 keeps consolidated metadata in zarr.json")
@@ -74,10 +74,10 @@ def open_consolidated(
         raise ValueError(f"open_consolidated opens what is there: mode must be 'r' or 'r+', got {mode!r}")
     if not use_consolidated:
         raise ValueError("use_consolidated must be True here; use open_group to do without consolidated metadata")
-    store, path = with_options(path if store is None else store, kwargs), None if store is None else path
-    access, backend = take_group_access(device, kwargs)
-    opened, where, mode = located(store, path, mode)
-    opened = access.store(opened)
+    store, path = join_storage_options(path if store is None else store, kwargs), None if store is None else path
+    options, backend = take_group_options(device, kwargs)
+    opened, where, mode = locate_node(store, path, mode)
+    opened = options.store(opened)
     opened, meta = open_consolidated_node(opened, where, checked_format(zarr_format), metadata_key, frozen=True)
     if meta is None:
         raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
@@ -87,7 +87,7 @@ def open_consolidated(
     return Array(opened, where, meta, backend, read_only=mode == "r")
 
 
-def with_consolidated(
+def read_with_consolidated(
     store: Store, path: str, zarr_format: Any, mode: str, use_consolidated: bool | str | None
 ) -> tuple[Store, NodeMeta | None]:
     """What is at a path, and a store that serves its consolidated metadata if they are there and asked for."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gzarr.api.keywords import take_array_access
-from gzarr.api.locating import opened_at, with_options
+from gzarr.api.keywords import take_node_options
+from gzarr.api.locating import join_storage_options, open_store_at
 from gzarr.errors import (
     MetadataError,
 )
@@ -56,7 +56,8 @@ def create_array(
     overwrite: whether to delete what is stored there.
     device: where reads give their results: "auto", "cpu", "cuda", "cuda:N".
     kwargs: the rest of `gzarr.hierarchy.options.ArrayOptions`: layout ("gpu" for chunks, shards and a compressor that
-        suit GPUs), object_codec, dimension_separator, write_empty_chunks; of `gzarr.hierarchy.open_options.Access`:
+        suit GPUs), object_codec, dimension_separator, write_empty_chunks; of
+        `gzarr.hierarchy.open_options.OpenOptions`:
         synchronizer, chunk_store, meta_array, chunk_cache, allow_pickle; options of the device: stream,
         max_device_nbytes, strict, reader (see `gzarr.devices.backend_for`).
     Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError, TypeError for unknown keywords.
@@ -68,15 +69,15 @@ def create_array(
     """
     if name and path:
         raise MetadataError(f"name={name!r} and path={path!r} mean the same; give one of them")
-    access, backend = take_array_access(device, kwargs)
+    options, backend = take_node_options(device, kwargs)
     given = {"shape": shape, "dtype": dtype, "chunks": chunks, "shards": shards, "order": order, **kwargs}
     given |= {"compressor": compressor, "compressors": compressors, "filters": filters, "serializer": serializer}
     given |= {"codecs": codecs, "fill_value": fill_value, "zarr_format": zarr_format, "attributes": attributes}
     given |= {"dimension_names": dimension_names, "chunk_key_encoding": chunk_key_encoding}
-    store = with_options(store, given)
-    opened, base = opened_at(store, "w" if overwrite else "a")
+    store = join_storage_options(store, given)
+    opened, base = open_store_at(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(name or path or ""))
-    return new_nodes.make(access.store(opened), where, backend, data=data, overwrite=overwrite, **given)
+    return new_nodes.make(options.store(opened), where, backend, data=data, overwrite=overwrite, **given)
 
 
 def create(

@@ -11,7 +11,7 @@ from gzarr.errors import (
 )
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.open_options import NAMES as ACCESS
-from gzarr.hierarchy.open_options import Access, take_access
+from gzarr.hierarchy.open_options import OpenOptions, take_open_options
 
 
 def take_mode(mode: str | None, keywords: dict[str, Any]) -> str | None:
@@ -37,15 +37,15 @@ def checked_format(zarr_format: Any) -> Any:
     return zarr_format
 
 
-def take_array_access(device: str | Backend | None, keywords: dict[str, Any]) -> tuple[Access, Backend]:
+def take_node_options(device: str | Backend | None, keywords: dict[str, Any]) -> tuple[OpenOptions, Backend]:
     """How a node is reached, and with what it is read; the keywords that say so are taken out of a call's."""
-    access = take_access(keywords)
-    return access, access.backend(take_backend(access.device(device), keywords))
+    options = take_open_options(keywords)
+    return options, options.backend(take_backend(options.device(device), keywords))
 
 
-def take_group_access(device: str | Backend | None, keywords: dict[str, Any]) -> tuple[Access, Backend]:
-    """`take_array_access` of a group. A few keywords of zarr that change nothing are taken too; others are an error."""
-    taken = take_array_access(device, keywords)
+def take_group_options(device: str | Backend | None, keywords: dict[str, Any]) -> tuple[OpenOptions, Backend]:
+    """`take_node_options` for a group. Keywords of zarr that change nothing are accepted; others are an error."""
+    taken = take_node_options(device, keywords)
     for name, value in keywords.items():
         if name != "cache_attrs":
             raise TypeError(f"unknown keyword {name!r}")

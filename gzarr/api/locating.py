@@ -15,7 +15,7 @@ from gzarr.storage.base import Store
 _MODES = {"r", "r+", "a", "w", "w-", "x"}
 
 
-def opened_at(store: Any, mode: str) -> tuple[Store, str]:
+def open_store_at(store: Any, mode: str) -> tuple[Store, str]:
     """(store, path in it). Raises: StoreError."""
     if isinstance(store, (Array, Group)):
         return store.store, store.path
@@ -28,7 +28,7 @@ def opened_at(store: Any, mode: str) -> tuple[Store, str]:
     return open_store(store, mode=mode)  # type: ignore[arg-type]
 
 
-def with_options(store: Any, keywords: dict[str, Any]) -> Any:
+def join_storage_options(store: Any, keywords: dict[str, Any]) -> Any:
     """Take ``storage_options`` out of a call's keywords and join it to the URL that it belongs to.
 
     Raises: StoreError if there are options and no URL.
@@ -44,7 +44,7 @@ def with_options(store: Any, keywords: dict[str, Any]) -> Any:
     return StoreURL(os.fspath(store), {**getattr(store, "options", {}), **options})
 
 
-def located(store: Any, path: str | None, mode: str | None) -> tuple[Store, str, str]:
+def locate_node(store: Any, path: str | None, mode: str | None) -> tuple[Store, str, str]:
     """(store, path in it, mode). A store given alone as ``path=`` is taken for the store."""
     if store is None and path is not None:
         store, path = path, None
@@ -52,11 +52,11 @@ def located(store: Any, path: str | None, mode: str | None) -> tuple[Store, str,
         mode = "r" if isinstance(store, Store) and store.read_only else "a"
     if mode not in _MODES:
         raise ValueError(f"mode must be 'r', 'r+', 'a', 'w', 'w-' or 'x', got {mode!r}")
-    opened, base = opened_at(store, mode)
+    opened, base = open_store_at(store, mode)
     return opened, join_path(base, normalize_path(path or "")), mode
 
 
-def close_if_ours(given: Any, opened: Store) -> None:
+def close_if_opened_here(given: Any, opened: Store) -> None:
     """Close a store that was made here from a path: a zip file is only complete once closed."""
     if given is not opened and isinstance(opened, (ZipStore, LocalStore)):
         opened.close()

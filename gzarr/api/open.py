@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gzarr.api.consolidated import with_consolidated
-from gzarr.api.keywords import checked_format, take_array_access, take_group_access, take_mode
-from gzarr.api.locating import located, opened_at, with_options
+from gzarr.api.consolidated import read_with_consolidated
+from gzarr.api.keywords import checked_format, take_group_options, take_mode, take_node_options
+from gzarr.api.locating import join_storage_options, locate_node, open_store_at
 from gzarr.display.info import Tree
 from gzarr.errors import (
     ArrayNotFoundError,
@@ -42,15 +42,15 @@ def open_array(
         "w-" or "x" create, failing if something is there.
     device: where reads give their results: "auto", "cpu", "cuda", "cuda:N".
     kwargs: of `create_array`, used if the array is created, but the options of the device and those of
-        `gzarr.hierarchy.open_options.Access` always; ``read_only=True``
+        `gzarr.hierarchy.open_options.OpenOptions` always; ``read_only=True``
         means mode "r".
     Raises: ArrayNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError, TypeError for unknown keywords.
     """
-    store, path = with_options(path if store is None else store, kwargs), None if store is None else path
+    store, path = join_storage_options(path if store is None else store, kwargs), None if store is None else path
     mode = take_mode(mode, kwargs)
-    access, backend = take_array_access(device, kwargs)
-    opened, where, mode = located(store, path, mode)
-    opened = access.store(opened)
+    opening, backend = take_node_options(device, kwargs)
+    opened, where, mode = locate_node(store, path, mode)
+    opened = opening.store(opened)
     options = {"zarr_format": zarr_format, "write_empty_chunks": write_empty_chunks, **kwargs}
     if mode in ("w", "w-", "x"):
         if mode == "w":
@@ -88,14 +88,14 @@ def open_group(
     Raises: GroupNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError, also if there are no consolidated
         metadata and ``use_consolidated`` asks for them.
     """
-    store, path = with_options(path if store is None else store, kwargs), None if store is None else path
-    access, backend = take_group_access(device, kwargs)
-    opened, where, mode = located(store, path, mode)
-    opened = access.store(opened)
+    store, path = join_storage_options(path if store is None else store, kwargs), None if store is None else path
+    opening, backend = take_group_options(device, kwargs)
+    opened, where, mode = locate_node(store, path, mode)
+    opened = opening.store(opened)
     if mode in ("w", "w-", "x"):
         made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=mode == "w")
         return Group(opened, where, made, backend)
-    opened, meta = with_consolidated(opened, where, checked_format(zarr_format), mode, use_consolidated)
+    opened, meta = read_with_consolidated(opened, where, checked_format(zarr_format), mode, use_consolidated)
     if isinstance(meta, ArrayMeta):
         raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(opened), where)!r}")
     if meta is None and mode == "a":
@@ -113,7 +113,7 @@ def open(store: Any = None, mode: str | None = None, *, path: str | None = None,
     """
     if store is None and path is not None:
         store, path = path, None
-    store = with_options(store, kwargs)
+    store = join_storage_options(store, kwargs)
     use_consolidated = kwargs.pop("use_consolidated", None)
     mode = take_mode(mode, kwargs)
     wants_array = kwargs.get("shape") is not None or kwargs.get("data") is not None
@@ -123,9 +123,9 @@ def open(store: Any = None, mode: str | None = None, *, path: str | None = None,
             if wants_array
             else open_group(store, mode, path=path, **kwargs)
         )
-    access, backend = take_array_access(kwargs.get("device"), kwargs)
-    opened, where, mode = located(store, path, mode)
-    opened = access.store(opened)
+    opening, backend = take_node_options(kwargs.get("device"), kwargs)
+    opened, where, mode = locate_node(store, path, mode)
+    opened = opening.store(opened)
     zarr_format = checked_format(kwargs.get("zarr_format"))
     meta = read_node(opened, where, zarr_format)
     if meta is None and mode == "a":
@@ -135,7 +135,7 @@ def open(store: Any = None, mode: str | None = None, *, path: str | None = None,
         raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
     if isinstance(meta, GroupMeta):
         if use_consolidated is not None or (mode == "r" and may_be_consolidated(meta)):
-            opened, found = with_consolidated(opened, where, zarr_format, mode, use_consolidated)
+            opened, found = read_with_consolidated(opened, where, zarr_format, mode, use_consolidated)
             meta = found if isinstance(found, GroupMeta) else meta
         return Group(opened, where, meta, backend, read_only=mode == "r")
     empty_too = kwargs.get("write_empty_chunks")
@@ -154,7 +154,7 @@ def group(
 ) -> Group:
     """Open the group in a store, creating it if it is missing; a read-only store is only opened.
 
-    kwargs: of `gzarr.hierarchy.open_options.Access`, for the group and all arrays in it.
+    kwargs: of `gzarr.hierarchy.open_options.OpenOptions`, for the group and all arrays in it.
 
     >>> root = group()
     >>> foo = root.create_group("foo")
@@ -165,10 +165,10 @@ def group(
         └── bar
             └── baz (100, 100) int32
     """
-    store = with_options(store, kwargs)
-    access, backend = take_group_access(device, kwargs)
-    opened, base = opened_at(store, "w" if overwrite else "a")
-    opened, where = access.store(opened), join_path(base, normalize_path(path or ""))
+    store = join_storage_options(store, kwargs)
+    opening, backend = take_group_options(device, kwargs)
+    opened, base = open_store_at(store, "w" if overwrite else "a")
+    opened, where = opening.store(opened), join_path(base, normalize_path(path or ""))
     if not overwrite:
         meta = read_node(opened, where, checked_format(zarr_format))
         if isinstance(meta, ArrayMeta):
@@ -192,10 +192,10 @@ def create_group(
     **kwargs: Any,
 ) -> Group:
     """Create a group. For ``kwargs`` see `group`. Raises: ContainsArrayError, ContainsGroupError."""
-    store = with_options(store, kwargs)
-    access, backend = take_group_access(device, kwargs)
-    opened, base = opened_at(store, "w" if overwrite else "a")
-    opened, where = access.store(opened), join_path(base, normalize_path(path or ""))
+    store = join_storage_options(store, kwargs)
+    opening, backend = take_group_options(device, kwargs)
+    opened, base = open_store_at(store, "w" if overwrite else "a")
+    opened, where = opening.store(opened), join_path(base, normalize_path(path or ""))
     made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=overwrite)
     return Group(opened, where, made, backend)
 

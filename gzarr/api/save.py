@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gzarr.api.create import create_array
-from gzarr.api.locating import close_if_ours, opened_at, with_options
+from gzarr.api.locating import close_if_opened_here, join_storage_options, open_store_at
 from gzarr.api.open import open, open_group
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
@@ -31,10 +31,10 @@ def save(store: Any, *args: Any, path: str | None = None, **kwargs: Any) -> None
 
 def save_array(store: Any, arr: Any, *, path: str | None = None, **kwargs: Any) -> None:
     """Save an array. kwargs: of `create_array`."""
-    store = with_options(store, kwargs)
-    opened, base = opened_at(store, "w")
+    store = join_storage_options(store, kwargs)
+    opened, base = open_store_at(store, "w")
     create_array(opened, name=join_path(base, normalize_path(path or "")), data=arr, overwrite=True, **kwargs)
-    close_if_ours(store, opened)
+    close_if_opened_here(store, opened)
 
 
 def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int | None = None, **kwargs: Any) -> None:
@@ -43,10 +43,10 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     ``layout="gpu"`` is no array but the layout of all of them: see `create_array`.
     """
     layout = kwargs.pop("layout") if isinstance(kwargs.get("layout"), str) else None
-    store = with_options(store, kwargs)
+    store = join_storage_options(store, kwargs)
     if not args and not kwargs:
         raise ValueError("at least one array must be given")
-    opened, base = opened_at(store, "w")
+    opened, base = open_store_at(store, "w")
     where = join_path(base, normalize_path(path or ""))
     values = {**{f"arr_{i}": a for i, a in enumerate(args)}, **kwargs}
     # Before anything is replaced: arrays may lie where they are to be saved, and values must be storable.
@@ -58,7 +58,7 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     root = open_group(opened, "w", path=where, zarr_format=zarr_format)
     for name, value in values.items():
         root.create_array(name, data=value, layout=layout)
-    close_if_ours(store, opened)
+    close_if_opened_here(store, opened)
 
 
 def load(store: Any, path: str | None = None, *, device: str | None = None, **options: Any) -> Any:
@@ -67,12 +67,12 @@ def load(store: Any, path: str | None = None, *, device: str | None = None, **op
     device, options: as in `open_array`; ``allow_pickle=True`` for data that you trust.
     Raises: NodeNotFoundError.
     """
-    store, path = with_options(path if store is None else store, options), None if store is None else path
+    store, path = join_storage_options(path if store is None else store, options), None if store is None else path
     node = open(store, "r", path=path, device=device, **options)
     if isinstance(node, Group):
         return LazyLoader(node)
     data = node[...]
-    close_if_ours(store, node.store)
+    close_if_opened_here(store, node.store)
     return data
 
 

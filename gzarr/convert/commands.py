@@ -15,7 +15,7 @@ from gzarr.convert.netcdf import to_netcdf
 from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.copying.transfer import transfer
 from gzarr.errors import CopyError, MetadataError
-from gzarr.hierarchy.presets import ACCESSES
+from gzarr.hierarchy.presets import ACCESS_PATTERNS
 
 _WRITERS: dict[str, Callable[..., None]] = {
     ".h5": to_hdf5,
@@ -47,7 +47,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chunks", type=_lengths, metavar="N,N,...", help="shape of the chunks")
     parser.add_argument("--shards", type=_lengths, metavar="N,N,...", help="shape of the shards (v3)")
     parser.add_argument("--compressor", metavar="NAME[:LEVEL]", help="zstd:3, gzip, lz4, ..., or none")
-    accesses = ", ".join(ACCESSES)
+    accesses = ", ".join(ACCESS_PATTERNS)
     text = f"chunks, shards and compressor that suit GPUs; gpu:ACCESS if it is known how it will be read: {accesses}"
     parser.add_argument("--layout", metavar="gpu", help=text)
     parser.add_argument("--zarr-format", type=int, choices=[2, 3], help="default: as the source")

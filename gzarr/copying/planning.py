@@ -14,7 +14,7 @@ from gzarr.copying.sources import Source, SourceTree
 from gzarr.errors import MetadataError
 from gzarr.hierarchy import create, new_nodes
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.presets import CHOSEN, chooses
+from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
 from gzarr.indexing.grid import nchunks
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
@@ -89,8 +89,8 @@ def new_meta(source: Source, keywords: Mapping[str, Any]) -> ArrayMeta:
         options = new_nodes.like(source.array, keywords)
     else:
         mask = {} if source.mask_value is None else {"fill_value": source.mask_value}
-        afresh = chooses(keywords, source.dtype)
-        kept = {k: v for k, v in source.options.items() if not (afresh and k in CHOSEN)}
+        afresh = layout_applies(keywords, source.dtype)
+        kept = {k: v for k, v in source.options.items() if not (afresh and k in LAYOUT_KEYWORDS)}
         options = {"shape": source.shape, "dtype": source.dtype, **kept, **mask, **keywords}
     meta = create.array_meta(new_nodes.options_from(options))
     names = keywords.get("dimension_names", source.dimension_names)

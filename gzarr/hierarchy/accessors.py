@@ -8,7 +8,7 @@ from typing import Any
 
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Fields
-from gzarr.hierarchy.threads import offload
+from gzarr.hierarchy.threads import run_in_thread
 from gzarr.indexing.selection import (
     Box,
     Selection,
@@ -59,7 +59,7 @@ class Indexed(ABC):
         Cancelled before its turn, nothing is read; later, the result is dropped. A result on a GPU is ordered on the
         device's default stream. Raises: what ``array[selection]`` raises.
         """
-        return await offload(self.__getitem__, selection)
+        return await run_in_thread(self.__getitem__, selection)
 
     def get_basic_selection(self, selection: Any = ..., *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
         """Read integers and slices. ``out``: an array of the result's shape to read into."""
@@ -111,7 +111,7 @@ class Indexed(ABC):
         stream, so synchronize first if it was made on another. Cancelled before its turn, nothing is written; later,
         the write goes on to its end. Raises: what ``array[selection] = value`` raises.
         """
-        await offload(self.__setitem__, selection, value)
+        await run_in_thread(self.__setitem__, selection, value)
 
     def set_basic_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
         """Write integers and slices."""

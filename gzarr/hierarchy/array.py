@@ -36,9 +36,9 @@ from gzarr.errors import (
 )
 from gzarr.hierarchy.accessors import Indexed
 from gzarr.hierarchy.node import Node, same_objects
-from gzarr.hierarchy.open_options import Portable, moved, portable, reopened
+from gzarr.hierarchy.open_options import PickledBackend, backend_on, pickle_backend, unpickle_backend
 from gzarr.hierarchy.resizing import clear_outside, objects_stored
-from gzarr.hierarchy.values import as_written, checked_out, checked_shape, fields_dtype, laid_out
+from gzarr.hierarchy.values import broadcast_value, check_out, check_shape, fields_dtype, to_array_axes
 from gzarr.indexing.grid import Grid, RegularAxis, is_regular, nchunks
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.plan import box_between, make_plan
@@ -320,7 +320,7 @@ class Array(Node[ArrayMeta], Indexed):
         Raises: MetadataError for a bad shape, ReadOnlyError.
         """
         shape = args[0] if len(args) == 1 and not isinstance(args[0], (int, np.integer)) else args
-        new = checked_shape(tuple(shape), self.ndim)
+        new = check_shape(tuple(shape), self.ndim)
         self._check_resizable()
         with self._metadata_lock():
             self._catch_up()
@@ -350,7 +350,7 @@ class Array(Node[ArrayMeta], Indexed):
                     f"cannot append data of shape {found} to an array of shape {old} along axis {axis}: "
                     "all other axes must agree"
                 )
-            data = as_written(data, self.dtype, box_between((0,) * self.ndim, found), self.backend)
+            data = broadcast_value(data, self.dtype, box_between((0,) * self.ndim, found), self.backend)
             self._resize((*old[:axis], old[axis] + found[axis], *old[axis + 1 :]))
             # Written under the lock: to who appends next, the last chunk must not look as if it ended here.
             self[(*[slice(None)] * axis, slice(old[axis], None))] = data
@@ -392,7 +392,7 @@ class Array(Node[ArrayMeta], Indexed):
                 f"a view cannot change the chunks from {self.chunks} to {tuple(chunks)}: copy the array"
             )
         if shape is not None:
-            meta = meta.resized(checked_shape(tuple(shape), self.ndim))
+            meta = meta.resized(check_shape(tuple(shape), self.ndim))
         if dtype is not None:
             data_type = parse_dtype(dtype)
             if data_type.dtype.itemsize != self.itemsize or data_type.dtype.hasobject != self.dtype.hasobject:
@@ -417,7 +417,7 @@ class Array(Node[ArrayMeta], Indexed):
             self.store,
             self.path,
             self.metadata,
-            moved(self.backend, device, **options),
+            backend_on(self.backend, device, **options),
             read_only=self._read_only,
             write_empty_chunks=self.write_empty_chunks,
             out_dtype=self._out_dtype,
@@ -464,7 +464,7 @@ class Array(Node[ArrayMeta], Indexed):
     def __reduce__(self) -> tuple[Any, ...]:
         options = (self._read_only, self.write_empty_chunks, self.is_view, self._out_dtype if self.is_view else None)
         meta = self.metadata if self.is_view else None
-        return _reopen, (self.store, self.path, meta, portable(self.backend), options)
+        return _reopen, (self.store, self.path, meta, pickle_backend(self.backend), options)
 
     def __dask_tokenize__(self) -> Any:
         from dask.base import normalize_token  # only Dask calls this
@@ -494,8 +494,8 @@ class Array(Node[ArrayMeta], Indexed):
         if out is None:
             result = self.backend.empty(selection.shape, dtype)
         else:
-            result = checked_out(self.backend.adopt_out(out), selection.shape, dtype)
-        target = laid_out(result, selection)
+            result = check_out(self.backend.adopt_out(out), selection.shape, dtype)
+        target = to_array_axes(result, selection)
         io = self._io
         engine.read((engine.ReadJob(io, make_plan(selection, io.layout.grid), target, fields),))
         if out is not None:
@@ -511,7 +511,7 @@ class Array(Node[ArrayMeta], Indexed):
         dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
         io = self._io
         plan = make_plan(selection, io.layout.grid)
-        data = laid_out(as_written(value, dtype, selection, self.backend), selection)
+        data = to_array_axes(broadcast_value(value, dtype, selection, self.backend), selection)
         engine.write(engine.WriteJob(io, plan, data, fields, self.write_empty_chunks))
 
     def _edges(self) -> list[Sequence[int]]:
@@ -572,10 +572,10 @@ def open_node_array(
     return Array(store, path, meta, backend, read_only=read_only, write_empty_chunks=write_empty_chunks)
 
 
-def _reopen(store: Store, path: str, meta: ArrayMeta | None, where: Portable, options: tuple[Any, ...]) -> Array:
+def _reopen(store: Store, path: str, meta: ArrayMeta | None, where: PickledBackend, options: tuple[Any, ...]) -> Array:
     """Open a pickled array again: on its own device if this process has that, else on the best there is."""
     read_only, write_empty, is_view, out_dtype = options
-    backend = reopened(where)
+    backend = unpickle_backend(where)
     if meta is None:
         return open_node_array(store, path, backend, read_only=read_only, write_empty_chunks=write_empty)
     return Array(

@@ -31,8 +31,8 @@ from gzarr.errors import ContainsArrayError, ContainsGroupError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.node import lies_within
 from gzarr.hierarchy.options import UNSET, ArrayOptions, as_list, is_default
-from gzarr.hierarchy.presets import lay_out
-from gzarr.hierarchy.values import as_written
+from gzarr.hierarchy.presets import apply_layout
+from gzarr.hierarchy.values import broadcast_value
 from gzarr.indexing.chunking import parse_grid
 from gzarr.indexing.keys import KeyEncoding, join_path
 from gzarr.indexing.selection import normalize_basic
@@ -64,7 +64,7 @@ def new_array(
     if data is not None:
         if overwrite and isinstance(data, Array) and _is_below(data, store, path):
             data = data[...]
-        data = as_written(data, array.dtype, normalize_basic((), array.shape), backend)
+        data = broadcast_value(data, array.dtype, normalize_basic((), array.shape), backend)
     made = documents(meta, path)
     make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
     store.set_many(made)
@@ -181,7 +181,7 @@ def array_meta(options: ArrayOptions) -> ArrayMeta:
         if asked.variable == "object" and options.zarr_format is None:
             zarr_format = 2  # nothing was said, and only this one has arrays of Python objects
     data_type = asked if zarr_format == 2 else _native(asked)
-    options = lay_out(options, shape, data_type.dtype, sharded=zarr_format == 3)
+    options = apply_layout(options, shape, data_type.dtype, sharded=zarr_format == 3)
     grid, inner = parse_grid(options.chunks, options.shards, shape, asked.dtype.itemsize)
     fill_value = _fill_value(options.fill_value, data_type, zarr_format)
     if zarr_format == 3:

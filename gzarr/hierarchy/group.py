@@ -22,8 +22,8 @@ from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import new_group_meta
 from gzarr.hierarchy.node import Node, lies_within, same_objects
-from gzarr.hierarchy.open_options import Portable, moved, portable, reopened
-from gzarr.hierarchy.threads import offload
+from gzarr.hierarchy.open_options import PickledBackend, backend_on, pickle_backend, unpickle_backend
+from gzarr.hierarchy.threads import run_in_thread
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import delete_node, member_names, members, move_node, node_exists, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
@@ -176,7 +176,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
         A member whose path is known is opened by ``await gzarr.aopen(group, path=..., device=...)``.
         """
-        for name, meta in await offload(lambda: list(self._members())):
+        for name, meta in await run_in_thread(lambda: list(self._members())):
             node = self._node(join_path(self.path, name), meta)
             yield name, node
             if isinstance(node, Group) and (max_depth is None or max_depth > 0):
@@ -375,7 +375,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
     def to(self, device: str | Backend, **options: Any) -> Self:
         """The same group with its arrays on another device. For options see `gzarr.Array.to`. Raises: DeviceError."""
-        backend = moved(self.backend, device, **options)
+        backend = backend_on(self.backend, device, **options)
         return type(self)(self.store, self.path, self.metadata, backend, read_only=self._read_only)
 
     def __enter__(self) -> Self:
@@ -385,7 +385,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         self.store.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.store, self.path, portable(self.backend), self._read_only)
+        return _reopen, (self.store, self.path, pickle_backend(self.backend), self._read_only)
 
     def __repr__(self) -> str:
         return f"<Group {self.store_path}>"
@@ -466,6 +466,6 @@ def open_node_group(store: Store, path: str, backend: Backend, *, read_only: boo
     return Group(store, path, meta, backend, read_only=read_only)
 
 
-def _reopen(store: Store, path: str, where: Portable, read_only: bool) -> Group:
+def _reopen(store: Store, path: str, where: PickledBackend, read_only: bool) -> Group:
     """Open a pickled group again: on its own device if this process has that, else on the best there is."""
-    return open_node_group(store, path, reopened(where), read_only=read_only)
+    return open_node_group(store, path, unpickle_backend(where), read_only=read_only)

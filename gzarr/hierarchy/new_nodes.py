@@ -21,9 +21,9 @@ from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import new_array
-from gzarr.hierarchy.open_options import take_access
+from gzarr.hierarchy.open_options import take_open_options
 from gzarr.hierarchy.options import UNSET, ArrayOptions
-from gzarr.hierarchy.presets import CHOSEN, chooses
+from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 from gzarr.storage.base import Store
@@ -78,8 +78,8 @@ def make(
 
     Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError, TypeError for unknown keywords.
     """
-    access = take_access(keywords)
-    store, backend = access.store(store), access.backend(backend)
+    options = take_open_options(keywords)
+    store, backend = options.store(store), options.backend(backend)
     if data is not None:
         if not hasattr(data, "shape") or not hasattr(data, "dtype"):
             data = _from_python(data, keywords)
@@ -94,7 +94,7 @@ def make(
 def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Keywords that make an array like another (a gzarr array, or anything with shape and dtype); given ones win."""
     found: dict[str, Any] = {"shape": template.shape, "dtype": template.dtype}
-    afresh = chooses(keywords, template.dtype)
+    afresh = layout_applies(keywords, template.dtype)
     if isinstance(template, Array):
         meta = template.metadata
         found |= {
@@ -125,7 +125,7 @@ def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
     elif getattr(template, "chunks", None) is not None:
         found["chunks"] = template.chunks
     if afresh:
-        found = {k: v for k, v in found.items() if k not in CHOSEN}
+        found = {k: v for k, v in found.items() if k not in LAYOUT_KEYWORDS}
     return {**found, **{k: v for k, v in keywords.items() if v is not UNSET}}
 
 

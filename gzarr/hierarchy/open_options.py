@@ -21,11 +21,11 @@ from gzarr.storage import SplitStore, open_store, synchronized
 from gzarr.storage.base import Store
 
 #: A backend as it is pickled: device, options of `gzarr.devices.backend_for`, whether pickles are loaded.
-Portable: TypeAlias = tuple[str, dict[str, Any], bool]
+PickledBackend: TypeAlias = tuple[str, dict[str, Any], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class OpenOptions:
     """How a node is reached; each field is a keyword of the functions that open and create.
 
     Attributes:
@@ -74,15 +74,15 @@ class Access:
         return AccessBackend(chosen.inner, cache, allow_pickle=self.allow_pickle or chosen.allow_pickle)
 
 
-NAMES = frozenset(field.name for field in fields(Access))
-_PLAIN = Access()
+NAMES = frozenset(field.name for field in fields(OpenOptions))
+_PLAIN = OpenOptions()
 
 
-def take_access(keywords: MutableMapping[str, Any]) -> Access:
-    """Take the keywords of `Access` out of a caller's keywords."""
+def take_open_options(keywords: MutableMapping[str, Any]) -> OpenOptions:
+    """Take the keywords of `OpenOptions` out of a caller's keywords."""
     if NAMES.isdisjoint(keywords):
         return _PLAIN
-    return Access(**{name: keywords.pop(name) for name in NAMES & keywords.keys()})
+    return OpenOptions(**{name: keywords.pop(name) for name in NAMES & keywords.keys()})
 
 
 def _device_of(meta_array: Any, device: str | Backend | None) -> str | Backend:
@@ -133,21 +133,21 @@ class AccessBackend:
         return self.inner.prepare(steps, chunk)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return reopened, (portable(self),)
+        return unpickle_backend, (pickle_backend(self),)
 
 
-def portable(backend: Backend) -> Portable:
+def pickle_backend(backend: Backend) -> PickledBackend:
     """What a pickled node keeps of its backend; a cache stays behind."""
     return backend.device, getattr(backend, "options", {}), getattr(backend, "allow_pickle", False)
 
 
-def reopened(kept: Portable) -> Backend:
+def unpickle_backend(kept: PickledBackend) -> Backend:
     """The backend of a pickled node: on its own device if this process can use that, else on the best there is."""
     device, options, allow_pickle = kept
-    return Access(allow_pickle=allow_pickle).backend(backend_or_auto(device, options))
+    return OpenOptions(allow_pickle=allow_pickle).backend(backend_or_auto(device, options))
 
 
-def moved(backend: Backend, device: str | Backend, **options: Any) -> Backend:
+def backend_on(backend: Backend, device: str | Backend, **options: Any) -> Backend:
     """A backend for another device, with the same trust and, on the CPU, the same cache.
 
     device, options: of `gzarr.devices.backend_for`. Raises: DeviceError, ValueError.
@@ -156,4 +156,4 @@ def moved(backend: Backend, device: str | Backend, **options: Any) -> Backend:
     if not isinstance(backend, AccessBackend):
         return new
     cache = getattr(new, "chunk_cache", None) or (backend.chunk_cache if new.device == "cpu" else None)
-    return Access(chunk_cache=cache, allow_pickle=backend.allow_pickle).backend(new)
+    return OpenOptions(chunk_cache=cache, allow_pickle=backend.allow_pickle).backend(new)

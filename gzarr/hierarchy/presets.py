@@ -28,8 +28,8 @@ from gzarr.hierarchy.options import ArrayOptions, as_list, is_default
 from gzarr.indexing.chunking import parse_chunks, parse_grid
 
 #: How an array is read; see `gzarr.advising.access`.
-Access: TypeAlias = Literal["batch", "plane", "volume", "random"]
-ACCESSES: tuple[Access, ...] = ("batch", "plane", "volume", "random")
+AccessPattern: TypeAlias = Literal["batch", "plane", "volume", "random"]
+ACCESS_PATTERNS: tuple[AccessPattern, ...] = ("batch", "plane", "volume", "random")
 
 #: Decoded bytes of the largest chunk in a shard; the smallest is near half of it.
 CHUNK_NBYTES = 256 << 10
@@ -45,12 +45,12 @@ SHARD_NBYTES = 32 << 20
 #: bytes, and makes such blocks as many times longer than it is asked to.
 STREAM_NBYTES = 64 << 10
 #: What a layout chooses anew in an array that is made like another.
-CHOSEN = frozenset({"chunks", "shards", "compressor", "compressors"})
+LAYOUT_KEYWORDS = frozenset({"chunks", "shards", "compressor", "compressors"})
 #: Stands for an axis that has nothing yet: it will be appended to.
 _UNKNOWN_EXTENT = 1 << 30
 
 
-def lay_out(options: ArrayOptions, shape: tuple[int, ...], dtype: np.dtype[Any], *, sharded: bool) -> ArrayOptions:
+def apply_layout(options: ArrayOptions, shape: tuple[int, ...], dtype: np.dtype[Any], *, sharded: bool) -> ArrayOptions:
     """Options with what their ``layout`` chooses, wherever they say nothing themselves.
 
     Arrays of what no GPU has (strings, objects, times, bytes) stay as they are without a layout: the host reads them.
@@ -72,17 +72,17 @@ def lay_out(options: ArrayOptions, shape: tuple[int, ...], dtype: np.dtype[Any],
     return options
 
 
-def _access(layout: Any) -> Access | None:
+def _access(layout: Any) -> AccessPattern | None:
     """The access that a layout is for. Raises: MetadataError for an unknown layout."""
-    for access in (None, *ACCESSES):
+    for access in (None, *ACCESS_PATTERNS):
         if layout == ("gpu" if access is None else f"gpu:{access}"):
             return access
     raise MetadataError(
-        f"layout must be 'gpu', {', '.join(repr('gpu:' + a) for a in ACCESSES)} or None, got {layout!r}"
+        f"layout must be 'gpu', {', '.join(repr('gpu:' + a) for a in ACCESS_PATTERNS)} or None, got {layout!r}"
     )
 
 
-def chooses(keywords: Mapping[str, Any], dtype: Any) -> bool:
+def layout_applies(keywords: Mapping[str, Any], dtype: Any) -> bool:
     """Whether keywords have a layout that chooses anew what an array with a dtype, by default, takes from another."""
     if keywords.get("layout") is None:
         return False
@@ -103,7 +103,7 @@ def gpu_compressor() -> BloscCodec:
 
 
 def choose_chunks(
-    shape: Sequence[int], itemsize: int, *, access: Access | None = None, sharded: bool = True
+    shape: Sequence[int], itemsize: int, *, access: AccessPattern | None = None, sharded: bool = True
 ) -> tuple[int, ...]:
     """A chunk shape for a GPU.
 
@@ -136,7 +136,7 @@ def choose_shards(shape: Sequence[int], chunks: Sequence[int], itemsize: int) ->
 
 
 def _shapes(
-    options: ArrayOptions, shape: tuple[int, ...], itemsize: int, access: Access | None, *, sharded: bool
+    options: ArrayOptions, shape: tuple[int, ...], itemsize: int, access: AccessPattern | None, *, sharded: bool
 ) -> tuple[Any, Any]:
     """(chunks, shards): those given, and what suits them. Raises: MetadataError."""
 

@@ -28,7 +28,7 @@ _pool_size = 0
 _pool_lock = threading.Lock()
 
 
-async def offload(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+async def run_in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """Make a blocking call on a thread, with the caller's context variables, and await what it returns or raises.
 
     At most ``config["async.concurrency"]`` calls run at once, of all event loops together.

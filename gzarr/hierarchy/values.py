@@ -14,7 +14,7 @@ from gzarr.hierarchy.accessors import Indexed
 from gzarr.indexing.selection import Box, Points, Range, Selection
 
 
-def as_written(value: Any, dtype: np.dtype[Any], selection: Selection, backend: Backend) -> Any:
+def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, backend: Backend) -> Any:
     """The value as something of the selection's shape that can be indexed."""
     shape = selection.shape + dtype.shape
     in_memory = isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__")
@@ -49,14 +49,14 @@ def _is_of_slices(selection: Selection) -> bool:
     return all(isinstance(axis, Range) for axis in selection.axes)
 
 
-def checked_shape(shape: Sequence[Any], ndim: int) -> tuple[int, ...]:
+def check_shape(shape: Sequence[Any], ndim: int) -> tuple[int, ...]:
     """New extents of an array. Raises: MetadataError."""
     if len(shape) != ndim or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in shape):
         raise MetadataError(f"a shape of {ndim} extents >= 0 is needed, got {tuple(shape)}")
     return tuple(int(n) for n in shape)
 
 
-def checked_out(out: AnyArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
+def check_out(out: AnyArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
     """An array to read into. Raises: ValueError for its shape, TypeError for its dtype."""
     if tuple(out.shape) != shape + dtype.shape:
         raise ValueError(f"out has shape {tuple(out.shape)}, the selection {shape + dtype.shape}")
@@ -79,7 +79,7 @@ def fields_dtype(dtype: np.dtype[Any], fields: Fields) -> np.dtype[Any]:
     return np.dtype([(name, dtype[name]) for name in names])
 
 
-def laid_out(value: Any, selection: Selection) -> Any:
+def to_array_axes(value: Any, selection: Selection) -> Any:
     """The value with an axis per array axis, or one for all points; axes of a subarray field stay behind."""
     if isinstance(selection, Points):
         return value.reshape(-1, *value.shape[len(selection.shape) :])

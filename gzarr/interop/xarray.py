@@ -23,7 +23,7 @@ from gzarr.api.open import open_group
 from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.hierarchy.threads import offload
+from gzarr.hierarchy.threads import run_in_thread
 
 try:
     import xarray as xr
@@ -236,7 +236,7 @@ class LazyArray(BackendArray):
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
         """The same for coroutines (``await dataset.load_async()``)."""
-        return await offload(self.__getitem__, key)
+        return await run_in_thread(self.__getitem__, key)
 
 
 def _open_group(filename_or_obj: Any, path: str | None, options: Mapping[str, Any] | None) -> Group:

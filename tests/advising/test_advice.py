@@ -23,7 +23,7 @@ from gzarr.gpu.backend import MAX_WAVE_NBYTES, MAX_WAVE_NCHUNKS
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage import MemoryStore
 
-ACCESSES = ("batch", "plane", "volume", "random")
+ACCESS_PATTERNS = ("batch", "plane", "volume", "random")
 
 
 def smooth(shape: tuple[int, ...], dtype: str = "i4") -> np.ndarray[Any, Any]:
@@ -78,7 +78,7 @@ STORED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("stored", STORED)
 def test_taking_advice_leaves_nothing_to_change(stored: str) -> None:
     z = stored_as(**STORED[stored])
-    for access in ("plane", ACCESSES[list(STORED).index(stored) % len(ACCESSES)]):
+    for access in ("plane", ACCESS_PATTERNS[list(STORED).index(stored) % len(ACCESS_PATTERNS)]):
         advice = gzarr.advise(z, access)
         copy = MemoryStore()
         advice.apply(copy)
@@ -94,7 +94,7 @@ def test_taking_advice_leaves_nothing_to_change(stored: str) -> None:
             assert not steps
 
 
-@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("access", ACCESS_PATTERNS)
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_a_layout_for_an_access_is_good_for_it(zarr_format: int, access: Any) -> None:
     for shape in [(300, 200), (7, 100, 80, 3), (100000,)]:
@@ -282,7 +282,7 @@ class WatchedStore(MemoryStore):
         raise AssertionError("listed")
 
 
-@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("access", ACCESS_PATTERNS)
 def test_a_million_chunks_are_not_listed(access: Any) -> None:
     store = MemoryStore()
     gzarr.create_array(store, shape=(10**4, 10**4, 10), chunks=(10, 10, 1), dtype="f4")[:50, :50] = 1
@@ -312,7 +312,7 @@ def test_damaged_chunks_are_errors() -> None:
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("access", ACCESS_PATTERNS)
 def test_arrays_with_little_in_them_are_advised(access: Any, zarr_format: Any) -> None:
     """The chunks that are there may be none of those looked at for data to encode anew."""
     z = gzarr.create_array(shape=(3, 2, 20, 512, 512), chunks=(1, 1, 1, 512, 512), dtype="u2", zarr_format=zarr_format)
