@@ -29,11 +29,11 @@ lint: .venv/ready
 gpu-check:
 	@status=0; \
 	timeout -s INT 140 $(PYTHON) -m pytest -m gpu --maxfail=40 --tb=short tests/gpu/hardware || status=$$?; \
-	timeout 130 $(PYTHON) -m benchmarks.gpu_questions --out benchmarks/results/questions-gpu.json --budget-s 115 \
+	timeout 130 $(PYTHON) -m benchmarks.gpu.questions --out benchmarks/results/questions-gpu.json --budget-s 115 \
 	    || status=$$?; \
 	timeout 200 $(PYTHON) -m benchmarks.gpu --device cuda --out benchmarks/results --budget-s 175 || status=$$?; \
-	$(PYTHON) -m benchmarks.gpu_values || status=$$?; \
-	$(PYTHON) -m benchmarks.gpu_table || status=$$?; \
+	$(PYTHON) -m benchmarks.gpu.values || status=$$?; \
+	$(PYTHON) -m benchmarks.gpu.table || status=$$?; \
 	exit $$status
 
 # Remade when the dependencies change, or what is compiled. The package is installed in place, so that other edits need

@@ -1,6 +1,6 @@
 """The values behind choices between host and device, and where they come from: ``measured.json`` beside this file.
 
-Each value belongs to a GPU by name, and was measured on it by `benchmarks.gpu_questions`; `benchmarks.gpu_values` puts
+Each value belongs to a GPU by name, and was measured on it by `benchmarks.gpu.questions`; `benchmarks.gpu.values` puts
 answers into the file. For all other GPUs there are values that were only reasoned, and whoever uses one says so.
 
 **How the reasoned ones came about.** A read on the device costs about 300 microseconds for tables and calls from

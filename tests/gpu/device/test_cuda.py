@@ -23,10 +23,12 @@ import pytest
 from numcodecs import Blosc, Zlib, Zstd
 
 import gzarr
-from benchmarks import gpu as benchmark
-from benchmarks import gpu_cases, gpu_questions, gpu_reads, gpu_sums
-from benchmarks.gpu_peers import PEERS
-from benchmarks.on_gpu import Gpu, Tables, wall_seconds
+from benchmarks.gpu import cases, questions, reads
+from benchmarks.gpu import run as benchmark
+from benchmarks.gpu import sums as gpu_sums
+from benchmarks.gpu.measure import wall_seconds
+from benchmarks.gpu.peers import PEERS
+from benchmarks.gpu.streams import Gpu, Tables
 from gzarr.gpu import kernels
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
@@ -446,22 +448,22 @@ def gpu(cuda: Any) -> Gpu:
 
 def test_questions_are_asked_rightly(gpu: Gpu) -> None:
     """The double decodes with host libraries: their answers to sound streams are known."""
-    rows = gpu_questions.temp_sizes(gpu)["rows"]
+    rows = questions.temp_sizes(gpu)["rows"]
     assert {row[0] for row in rows} == set(nvcomp.CODECS)
     assert all(asked == formula for *_, asked, formula in rows)
-    frames = gpu_questions.zstd_frames(gpu)
+    frames = questions.zstd_frames(gpu)
     assert frames["plain"] == {"statuses": [0], "sizes": [65536], "right": [True], "wrote_past_end": False}
     assert frames["checksum"]["right"] == [True]
     assert frames["no content size"]["right"] == [True]
     assert frames["wrong checksum"]["statuses"] == [12]
-    dummies = gpu_questions.dummy_streams(gpu)
+    dummies = questions.dummy_streams(gpu)
     assert dummies["zstd, room 1"]["right"] == [True] * 3
     for codec in ("lz4", "zstd", "deflate"):
-        assert gpu_questions.damaged(codec)(gpu)["works_afterwards"]
-        assert gpu_questions.truncated(codec)(gpu)["works_afterwards"]
-    tables = Tables(gpu, "deflate", [gpu_questions.bare("deflate", gpu_questions.TEXT)] * 3, [1 << 16] * 3, shift=4)
+        assert questions.damaged(codec)(gpu)["works_afterwards"]
+        assert questions.truncated(codec)(gpu)["works_afterwards"]
+    tables = Tables(gpu, "deflate", [questions.bare("deflate", questions.TEXT)] * 3, [1 << 16] * 3, shift=4)
     tables.decode(gpu)
-    assert tables.result().outputs == [gpu_questions.TEXT] * 3
+    assert tables.result().outputs == [questions.TEXT] * 3
     misaligned = Tables(gpu, "deflate", [b"\3\0"], [1], shift=1)
     misaligned.decode(gpu)
     with pytest.raises(gzarr.DeviceError, match="not aligned"):
@@ -469,12 +471,12 @@ def test_questions_are_asked_rightly(gpu: Gpu) -> None:
 
 
 def test_members_of_gzip_are_what_they_are_called() -> None:
-    member = gpu_questions.gzip_with(12, b"\x03\0abcname\0")
-    assert gzip.decompress(member) == gpu_questions.TEXT
-    assert gzip.decompress(gpu_questions.gzip_with(4, b"\x03\0abc")) == gpu_questions.TEXT
+    member = questions.gzip_with(12, b"\x03\0abcname\0")
+    assert gzip.decompress(member) == questions.TEXT
+    assert gzip.decompress(questions.gzip_with(4, b"\x03\0abc")) == questions.TEXT
     with pytest.raises(RuntimeError):  # numcodecs finds the content size missing and streams
-        Zstd().decode(gpu_questions.zstd_without_size(gpu_questions.TEXT)[:-1])
-    assert bytes(Zstd().decode(gpu_questions.zstd_without_size(gpu_questions.TEXT))) == gpu_questions.TEXT
+        Zstd().decode(questions.zstd_without_size(questions.TEXT)[:-1])
+    assert bytes(Zstd().decode(questions.zstd_without_size(questions.TEXT))) == questions.TEXT
 
 
 MEASUREMENTS = ["bandwidths", "launch_costs", "sum_rates", "place_box_variants", "small_reads"]
@@ -483,23 +485,23 @@ MEASUREMENTS += ["small_writes", "readers", "lanes"]
 
 @pytest.mark.parametrize("name", [*MEASUREMENTS, "auto_reader"])
 def test_measurements_run_through(gpu: Gpu, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_questions, "COPY_NBYTES", 1 << 21)
-    monkeypatch.setattr(gpu_questions, "SIDE", 64)
-    monkeypatch.setattr(gpu_reads, "SIDE", 256)
-    monkeypatch.setattr(gpu_reads, "NCHUNKS", (1, 9))
-    monkeypatch.setattr(gpu_reads, "CHUNK_NBYTES", (4 << 10,))
+    monkeypatch.setattr(questions, "COPY_NBYTES", 1 << 21)
+    monkeypatch.setattr(questions, "SIDE", 64)
+    monkeypatch.setattr(reads, "SIDE", 256)
+    monkeypatch.setattr(reads, "NCHUNKS", (1, 9))
+    monkeypatch.setattr(reads, "CHUNK_NBYTES", (4 << 10,))
     monkeypatch.setattr(gpu_sums, "SUM_NBYTES", 1 << 20)
-    for module in (gpu_questions, gpu_reads):
+    for module in (questions, reads):
         monkeypatch.setattr(module, "wall_seconds", lambda task, wait, rounds, limit_s: wall_seconds(task, wait, 2, 1))
-    found = gpu_questions.QUESTIONS[name](gpu)
+    found = questions.QUESTIONS[name](gpu)
     assert json.loads(json.dumps(found))
     assert len(found) >= (2 if name == "auto_reader" else 3)
 
 
 def test_lanes_are_compared_for_the_same_waves(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_reads, "SIDE", 256)
-    rows = gpu_reads.lanes(gpu)
-    assert {row["waves"] for row in rows.values()} == {gpu_reads.N_WAVES}
+    monkeypatch.setattr(reads, "SIDE", 256)
+    rows = reads.lanes(gpu)
+    assert {row["waves"] for row in rows.values()} == {reads.N_WAVES}
 
 
 def test_sums_are_those_of_the_host(gpu: Gpu) -> None:
@@ -518,8 +520,8 @@ def test_streams_of_hosts_are_compared(gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd", "deflate"])
 def test_streams_are_counted(gpu: Gpu, codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_questions, "STREAMS", (10, 100))
-    found = gpu_questions.QUESTIONS[f"streams_per_second {codec}"](gpu)
+    monkeypatch.setattr(questions, "STREAMS", (10, 100))
+    found = questions.QUESTIONS[f"streams_per_second {codec}"](gpu)
     assert [row["failed"] for row in found.values()] == [0, 0]
 
 
@@ -527,9 +529,9 @@ def test_the_benchmark_runs_through(gpu: Gpu, tmp_path: Path, monkeypatch: pytes
     """Its branches for CUDA, on the double; the file stays in a temporary folder."""
     monkeypatch.setattr(benchmark, "open_gpu", lambda: gpu)
     some = [
-        gpu_cases.Case("blosc-lz4", 4 << 10, "sharded", 256, full=True),
-        gpu_cases.Case("zstd", 4 << 10, "plain", 256),
-        gpu_cases.StreamsCase("lz4", 70),
+        cases.Case("blosc-lz4", 4 << 10, "sharded", 256, full=True),
+        cases.Case("zstd", 4 << 10, "plain", 256),
+        cases.StreamsCase("lz4", 70),
     ]
     monkeypatch.setattr(benchmark, "cases", lambda *, small: some)
     result = json.loads(benchmark.run(tmp_path, "cuda", 60, small=True).read_text())

@@ -1,6 +1,6 @@
 """Questions about whole reads and writes on hardware: host or device for small ones, which reader, one wave or two.
 
-`benchmarks.gpu_values` turns the answers to `small_reads`, `small_writes` and `readers` into gzarr's own values.
+`benchmarks.gpu.values` turns the answers to `small_reads`, `small_writes` and `readers` into gzarr's own values.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import numpy as np
 from numcodecs import Blosc, Zstd
 
 import gzarr
-from benchmarks.gpu_stages import waves_at_once
-from benchmarks.on_gpu import Gpu, wall_seconds
+from benchmarks.gpu.measure import wall_seconds
+from benchmarks.gpu.stages import waves_at_once
+from benchmarks.gpu.streams import Gpu
 from gzarr.codecs import BloscCodec, NumcodecsCodec
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.measured import SMALL_READS, SMALL_WRITES

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 import gzarr
-from benchmarks.gpu_cases import Selection
-from benchmarks.on_gpu import version_of
+from benchmarks.gpu.cases import Selection
+from benchmarks.gpu.measure import version_of
 
 #: Opens a path and gives a function from a selection to an array, on the host or on the device.
 Reader: TypeAlias = Callable[[Path], Callable[[Selection], Any]]
@@ -42,7 +42,7 @@ class Peer(NamedTuple):
 
 
 def find_peers(device: Any) -> tuple[dict[str, Peer], dict[str, str]]:
-    """(the peers that are there, of all: the version, or "absent: " and why). device: see benchmarks.gpu.Device."""
+    """(the peers that are there, of all: the version, or "absent: " and why). device: see benchmarks.gpu.run.Device."""
     found: dict[str, Peer] = {}
     said: dict[str, str] = {}
     for name, make in PEERS.items():

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import gzarr
-from benchmarks.gpu_cases import CODECS, STREAM_NBYTES, Case, Selection, StreamsCase, make_source
-from benchmarks.gpu_stages import staged
-from benchmarks.on_gpu import device_seconds, summary, wall_seconds, wall_times
+from benchmarks.gpu.cases import CODECS, STREAM_NBYTES, Case, Selection, StreamsCase, make_source
+from benchmarks.gpu.measure import device_seconds, summary, wall_seconds, wall_times
+from benchmarks.gpu.stages import staged
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.storage import MemoryStore

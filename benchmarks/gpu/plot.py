@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-from benchmarks.gpu_goals import CPU_PEERS, RAW_READS, cases_of, size
+from benchmarks.gpu.goals import CPU_PEERS, RAW_READS, cases_of, size
 
 WIDTH, HEIGHT, PANEL_WIDTH, PANEL_HEIGHT = 980, 470, 360, 330
 COLOURS = {

@@ -1,23 +1,12 @@
-"""What the GPU programs share: the device with its libraries, one batched call on bare streams, clocks, the machine."""
+"""The first CUDA device, and one batched call of nvCOMP on bare streams."""
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import statistics
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Sequence
-from importlib import metadata
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
 #: Bytes behind each output that a decoder must leave alone.
 CANARY = 64
 
@@ -143,102 +132,3 @@ def _starts(sizes: np.ndarray, step: int, shift: int) -> np.ndarray:
     """Where streams begin, each `shift` bytes behind a multiple of `step`."""
     ends = np.cumsum(-(-(sizes + shift) // step) * step)
     return np.concatenate([[0], ends[:-1]]).astype(np.int64) + shift
-
-
-def device_seconds(cupy: Any, task: Callable[[], Any], rounds: int = 5) -> float:
-    """Median time of a task on the current stream, by events, after one round that does not count."""
-    task()
-    found = []
-    for _ in range(rounds):
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        task()
-        end.record()
-        end.synchronize()
-        found.append(cupy.cuda.get_elapsed_time(start, end) / 1e3)
-    return statistics.median(found)
-
-
-def wall_seconds(task: Callable[[], Any], wait: Callable[[], Any], rounds: int, limit_s: float) -> tuple[float, int]:
-    """(median time of a task with all that it started, rounds), fewer rounds if the limit is near."""
-    found = wall_times(task, wait, rounds, limit_s)
-    return statistics.median(found), len(found)
-
-
-def wall_times(task: Callable[[], Any], wait: Callable[[], Any], rounds: int, limit_s: float) -> list[float]:
-    """Times of a task with all that it started, fewer rounds if the limit is near."""
-    found: list[float] = []
-    begun = time.perf_counter()
-    while len(found) < rounds and (not found or time.perf_counter() - begun < limit_s):
-        start = time.perf_counter()
-        task()
-        wait()
-        found.append(time.perf_counter() - start)
-    return found
-
-
-def summary(times: Sequence[float]) -> dict[str, Any]:
-    """Median and spread of times, as they stand in a row."""
-    return {
-        "seconds": statistics.median(times),
-        "seconds_min": min(times),
-        "seconds_max": max(times),
-        "rounds": len(times),
-    }
-
-
-def describe_machine(gpu: Gpu | None) -> dict[str, Any]:
-    """What the numbers were measured on."""
-    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    about: dict[str, Any] = {
-        "cpu": names[0].partition(":")[2].strip() if names else platform.processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "python": platform.python_version(),
-        "commit": _commit(),
-        "gpu": None,
-    }
-    packages = ("numpy", "numcodecs", "cupy-cuda13x", "nvidia-libnvcomp-cu13", "kvikio-cu13", "nvidia-cufile")
-    packages += ("nvidia-cuda-nvrtc", "zarr", "zarrs", "tensorstore")
-    about["packages"] = {name: version_of(name) for name in packages}
-    if gpu is not None and hasattr(gpu.cupy, "__version__"):
-        runtime = gpu.cupy.cuda.runtime
-        properties = runtime.getDeviceProperties(0)
-        about["gpu"] = properties["name"].decode()
-        about["gpu_memory_nbytes"] = int(properties["totalGlobalMem"])
-        about["multiprocessors"] = int(properties["multiProcessorCount"])
-        about["compute_capability"] = f"{properties['major']}.{properties['minor']}"
-        about["cuda_driver"], about["cuda_runtime"] = runtime.driverGetVersion(), runtime.runtimeGetVersion()
-        about["cupy"] = gpu.cupy.__version__
-        about["nvcomp"] = ".".join(map(str, gpu.nvcomp.version()))
-        about["driver"] = _output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
-    return about
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a file in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, suffix=".part") as file:
-        json.dump(value, file, indent=1)
-        file.write("\n")
-    Path(file.name).replace(path)
-
-
-def version_of(package: str) -> str | None:
-    """Version of an installed package; None if it is not there."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _commit() -> str | None:
-    return _output(["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"])
-
-
-def _output(command: list[str]) -> str | None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        print(f"{command[0]}: {error}", file=sys.stderr)
-        return None
-    return done.stdout.strip() or None

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks import gpu_values
-from benchmarks.gpu_values import Timed, faster_reader, limits
+from benchmarks.gpu import values
+from benchmarks.gpu.values import Timed, faster_reader, limits
 from gzarr.gpu.detection import measured
 from gzarr.gpu.detection.thresholds import crossover_of
 from gzarr.gpu.reading import select
 from gzarr.gpu.reading.select import faster_reader as choice_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MACHINE = {"gpu": "NVIDIA H999", "driver": "600.1", "nvcomp": "6.0.0", "cpu": "a CPU", "cores": 16, "commit": "abc"}
 BASIS = "measured on NVIDIA H999, driver 600.1, nvCOMP 6.0.0, a CPU, 16 cores, commit abc"
 
@@ -61,7 +61,7 @@ def test_answers_become_choices(table: Path) -> None:
         "small_writes": {"error": "no answer within 45 s"},
         "readers": {"answer": readers("compat", 3.0)},
     }
-    gpu_values.update(table, answers)
+    values.update(table, answers)
     reads = crossover_of(measured.SMALL_READS, "NVIDIA H999")
     assert (reads.nchunks, reads.nbytes, reads.basis) == (4, 65536, BASIS)
     assert str(reads) == f"reads of at most 4 chunks and 65536 bytes are decoded on the host ({BASIS})"
@@ -76,7 +76,7 @@ def test_answers_become_choices(table: Path) -> None:
     )
     assert choice_of(gds_active=False, gpu="") == ("host", "GPUDirect Storage is not active; reasoned, not measured")
     # A later run keeps what it did not ask.
-    gpu_values.update(table, {"machine": {"answer": MACHINE}, "readers": {"answer": readers("gds", 1.0)}})
+    values.update(table, {"machine": {"answer": MACHINE}, "readers": {"answer": readers("gds", 1.0)}})
     assert choice_of(gds_active=True, gpu="NVIDIA H999").name == "host"
     assert choice_of(gds_active=False, gpu="NVIDIA H999").name == "kvikio"
     assert crossover_of(measured.SMALL_READS, "NVIDIA H999") == reads
@@ -87,7 +87,7 @@ def test_auto_takes_the_reader_that_was_faster(
     table: Path, monkeypatch: pytest.MonkeyPatch, gds: bool, kvikio: float, taken: str
 ) -> None:
     state = "gds" if gds else "compat"
-    gpu_values.update(table, {"machine": {"answer": MACHINE}, "readers": {"answer": readers(state, 2.0 * kvikio)}})
+    values.update(table, {"machine": {"answer": MACHINE}, "readers": {"answer": readers(state, 2.0 * kvikio)}})
     monkeypatch.setattr(select, "find_missing_kvikio", lambda: None)
     monkeypatch.setattr(select, "gds_is_active", lambda: gds)
     monkeypatch.setattr(select, "_opener", lambda: None)
@@ -102,13 +102,13 @@ def test_auto_takes_the_reader_that_was_faster(
 @pytest.mark.parametrize("machine", [{}, {"answer": {"gpu": None}}, {"error": "exit status 1"}])
 def test_answers_of_nobody_change_nothing(table: Path, machine: dict[str, Any]) -> None:
     before = table.read_text()
-    gpu_values.update(table, {"machine": machine, "small_reads": {"answer": small(4, 65536)}})
+    values.update(table, {"machine": machine, "small_reads": {"answer": small(4, 65536)}})
     assert table.read_text() == before
 
 
 @pytest.mark.parametrize(("nchunks", "nbytes"), [(4, 65536), (16, 16384), (1, 32768), (2, 8192)])
 def test_limits_are_found_again(nchunks: int, nbytes: int) -> None:
-    rows = list(gpu_values.timed(small(nchunks, nbytes)))
+    rows = list(values.timed(small(nchunks, nbytes)))
     found = limits(rows)
     assert all(
         (row.nchunks <= found["nchunks"] and row.nbytes <= found["nbytes"])

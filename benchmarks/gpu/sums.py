@@ -10,7 +10,8 @@ import google_crc32c
 import numpy as np
 from numcodecs import Zstd
 
-from benchmarks.on_gpu import Gpu, compressed, decoded, device_seconds
+from benchmarks.gpu.measure import device_seconds
+from benchmarks.gpu.streams import Gpu, compressed, decoded
 from gzarr.cpu.codecs.nvcomp import gdeflate_encode, installed_decoders
 from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs.batch import Wave

@@ -1,6 +1,6 @@
 """Asks real hardware what no document says, and writes the answers down: it measures and asserts nothing.
 
-    python -m benchmarks.gpu_questions --out FILE [--only NAME ...] [--timeout-s 45] [--budget-s 240]
+    python -m benchmarks.gpu.questions --out FILE [--only NAME ...] [--timeout-s 45] [--budget-s 240]
 
 Each question runs in a process of its own: one that hangs is stopped, one that ruins its CUDA context takes no other
 with it. The file is written anew after every answer, so that a run which is cut short still gives answers.
@@ -25,20 +25,9 @@ from typing import Any
 import numpy as np
 from numcodecs import LZ4, Blosc, Zstd
 
-from benchmarks import gpu_reads, gpu_sums
-from benchmarks.on_gpu import (
-    ROOT,
-    Batch,
-    Gpu,
-    Tables,
-    compressed,
-    decoded,
-    describe_machine,
-    device_seconds,
-    open_gpu,
-    wall_seconds,
-    write_json,
-)
+from benchmarks.gpu import reads, sums
+from benchmarks.gpu.measure import ROOT, describe_machine, device_seconds, wall_seconds, write_json
+from benchmarks.gpu.streams import Batch, Gpu, Tables, compressed, decoded, open_gpu
 from gzarr.gpu.detection.detect import find_missing
 from gzarr.gpu.device.lanes import Lanes
 
@@ -86,7 +75,7 @@ def ask_all(names: list[str], out: Path | None, timeout_s: float, budget_s: floa
 
 def ask(name: str, timeout_s: float) -> dict[str, Any]:
     """One question, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.gpu_questions", "--child", name]
+    command = [sys.executable, "-m", "benchmarks.gpu.questions", "--child", name]
     try:
         done = subprocess.run(
             command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False, errors="replace"
@@ -409,7 +398,7 @@ def place_box_variants(gpu: Gpu) -> Any:
     An array is read; its placement is launched again in every variant while its chunks are still on the device.
     """
     import gzarr
-    from benchmarks.gpu_stages import one_wave_at_a_time
+    from benchmarks.gpu.stages import one_wave_at_a_time
     from gzarr.gpu.backend import GpuBackend
     from gzarr.gpu.detection.thresholds import NEVER
     from gzarr.gpu.kernels import KERNELS, source
@@ -465,12 +454,12 @@ QUESTIONS: dict[str, Question] = {
     "misaligned_deflate": misaligned_deflate,
     "bandwidths": bandwidths,
     "launch_costs": launch_costs,
-    **{name: gpu_sums.QUESTIONS[name] for name in ("sums_are_right", "host_written")},
-    **gpu_reads.QUESTIONS,
+    **{name: sums.QUESTIONS[name] for name in ("sums_are_right", "host_written")},
+    **reads.QUESTIONS,
     "kvikio_reads": kvikio_reads,
     **{f"streams_per_second {codec}": streams_per_second(codec) for codec in ("lz4", "zstd", "deflate", "snappy")},
     "place_box_variants": place_box_variants,
-    "sum_rates": gpu_sums.sum_rates,
+    "sum_rates": sums.sum_rates,
     "zstd_temp_sync": zstd_temp_sync,
     **{f"truncated {codec}": truncated(codec) for codec in HOST_CODECS},
     **{f"damaged {codec}": damaged(codec) for codec in HOST_CODECS},

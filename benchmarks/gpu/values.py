@@ -1,6 +1,6 @@
-"""Puts what `benchmarks.gpu_questions` measured on a GPU into gzarr's table of measured values.
+"""Puts what `benchmarks.gpu.questions` measured on a GPU into gzarr's table of measured values.
 
-    python -m benchmarks.gpu_values [--answers benchmarks/results/questions-gpu.json] [--table
+    python -m benchmarks.gpu.values [--answers benchmarks/results/questions-gpu.json] [--table
     gzarr/gpu/detection/measured.json]
 
 For small reads and writes: the limits that lose least against always taking the faster side. For readers: the one that
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.on_gpu import ROOT, write_json
+from benchmarks.gpu.measure import ROOT, write_json
 from gzarr.gpu.detection.measured import READERS, SMALL_READS, SMALL_WRITES
 
 #: Where neither side is faster by more than this, it does not matter.

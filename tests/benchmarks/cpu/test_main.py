@@ -19,7 +19,7 @@ from benchmarks.cpu.race import make_data, race, running
 from benchmarks.cpu.report import document, insert, inserted
 from benchmarks.cpu.server import requested_range
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 120
 
 

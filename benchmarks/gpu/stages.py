@@ -17,7 +17,8 @@ from unittest import mock
 import numpy as np
 
 import gzarr
-from benchmarks.on_gpu import Gpu, device_seconds
+from benchmarks.gpu.measure import device_seconds
+from benchmarks.gpu.streams import Gpu
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device import lanes
@@ -27,7 +28,7 @@ ROUNDS = 3
 
 
 def staged(device: Any, store: Any, there: Any) -> dict[str, Any]:
-    """Seconds by stage for reading a whole array in memory. device: see benchmarks.gpu.Device."""
+    """Seconds by stage for reading a whole array in memory. device: see benchmarks.gpu.run.Device."""
     timed = _timing(type(device.device), device.gpu)
     with one_wave_at_a_time():
         array = gzarr.open_array(store, mode="r", device=GpuBackend(timed, reader="host", small_reads=NEVER))

@@ -1,23 +1,18 @@
-"""How fast arrays come into GPU memory and back: beside bare nvCOMP, raw reads and copies, and peers that are there.
+"""One run: every row of every case, with what fails and what there is no time for.
 
-    python -m benchmarks.gpu --out benchmarks/results [--small] [--device cuda|emulated] [--budget-s 440]
+Tables of rows. *resident*: encoded streams are on the device; the stages of gzarr beside nvCOMP's batched call alone on
+the same streams. *streams*: the same for one to 100,000 chunks of 16 KiB. *file*: a local store in the page cache
+becomes an array on the device. *write*: an array on the device becomes a local store; peers write from host memory.
+*memory*: device bytes beyond the result, beside the cap.
 
-Tables of rows. *resident*: encoded streams lie on the device; what gzarr's stages take, beside nvCOMP's batched call
-alone on the same streams. *streams*: the same for one to 100,000 chunks of 16 KiB. *file*: a local store in the page
-cache becomes an array on the device. *write*: an array on the device becomes a local store; peers write from host
-memory. *memory*: device bytes beyond the result, beside the cap.
-
-Every answer is compared with the source before it is timed; times are medians, with the least and the most. The result
-is written anew after every row, most telling rows first, and what there was no time for is named. The emulated device
-is a test of this program and says nothing about speed.
+Every answer is compared with the source before it is timed. Times are medians, with the least and the most. The result
+is rewritten after every row, most telling rows first.
 """
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 import re
-import shlex
 import shutil
 import sys
 import tempfile
@@ -30,11 +25,12 @@ from typing import Any
 import numpy as np
 
 import gzarr
-from benchmarks import gpu_rows
-from benchmarks.gpu_cases import NO_TIME, TINY, Case, StreamsCase, cases, make_source, selections
-from benchmarks.gpu_peers import Peer, find_peers
-from benchmarks.gpu_stages import in_memory, staged
-from benchmarks.on_gpu import describe_machine, open_gpu, write_json
+from benchmarks.gpu import rows
+from benchmarks.gpu.cases import NO_TIME, TINY, Case, StreamsCase, cases, make_source, selections
+from benchmarks.gpu.measure import describe_machine, write_json
+from benchmarks.gpu.peers import Peer, find_peers
+from benchmarks.gpu.stages import in_memory, staged
+from benchmarks.gpu.streams import open_gpu
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.reading.select import find_missing_kvikio
@@ -78,37 +74,11 @@ class Device:
         return one.shape == other.shape and one.dtype == other.dtype and bool((one == other).all())
 
 
-def main() -> None:
-    """Measure, and write what was found after every row."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="folder of the JSON files")
-    parser.add_argument("--device", choices=["cuda", "emulated"], help="default: cuda if there is one")
-    parser.add_argument("--small", action="store_true", help="small arrays, few cases: a test of the program")
-    parser.add_argument("--budget-s", type=float, default=440, help="no row begins after this; writing data counts")
-    arguments = parser.parse_args()
-    command = shlex.join(["python", "-m", "benchmarks.gpu", *sys.argv[1:]])
-    kind = arguments.device or _best_device()
-    try:
-        print(run(arguments.out, kind, arguments.budget_s, small=arguments.small, command=command))
-    except RuntimeError as error:
-        sys.exit(str(error))
-
-
-def _best_device() -> str:
-    from gzarr.gpu.detection.detect import find_missing
-
-    missing = find_missing()
-    if missing is None:
-        return "cuda"
-    print(f"on the emulated device, because there is no usable GPU: {missing}", file=sys.stderr)
-    return "emulated"
-
-
 def run(out: Path, kind: str, budget_s: float, *, small: bool, command: str = "") -> Path:
     """Measure everything that the time allows. Returns: the JSON file."""
     measured = Run(out, Device(kind), time.monotonic() + budget_s, small=small, command=command)
     try:
-        measured.result["ceilings"] = gpu_rows.ceilings(measured.device, 1 << (20 if small else 30))
+        measured.result["ceilings"] = rows.ceilings(measured.device, 1 << (20 if small else 30))
         measured.save()
         for case in cases(small=small):
             try:
@@ -191,7 +161,7 @@ class Run:
         """All rows of one stored array."""
         if isinstance(case, StreamsCase):
             about = {"table": "streams", **asdict(case), "contender": "gzarr"}
-            self.row(about, lambda: gpu_rows.streams(self.device, case))
+            self.row(about, lambda: rows.streams(self.device, case))
             return
         if time.monotonic() > self.end:
             self.leave_out(asdict(case), NO_TIME)
@@ -200,7 +170,7 @@ class Run:
         shutil.rmtree(path, ignore_errors=True)  # of a case that failed
         source, there = self.data(case.n)
         gzarr.create_array(path, data=source, device="cpu", **case.keywords())
-        about = {**asdict(case), "encoded_nbytes": gpu_rows.encoded_nbytes(path)}
+        about = {**asdict(case), "encoded_nbytes": rows.encoded_nbytes(path)}
         whole = {"table": "resident", **about, "selection": "whole", "contender": "gzarr"}
         self.row(whole, lambda: staged(self.device, in_memory(path), there))
         self.reads(case, path, about, there)
@@ -215,7 +185,7 @@ class Run:
         # As users get it: small reads are decoded on the host.
         default = gzarr.open_array(path, mode="r", device=GpuBackend(self.device.device))
         about = {"table": "file", **about, "reader": ": ".join(opened.backend.reader)}
-        for contender, raw in gpu_rows.raw_reads(self.device, gpu_rows.files_of(path)).items():
+        for contender, raw in rows.raw_reads(self.device, rows.files_of(path)).items():
             self.row({**about, "selection": "whole", "contender": contender}, raw)
         contenders: dict[str, Callable[[], Any]] = {"gzarr": lambda: lambda selection: selection.of(opened)}
         if self.device.gpu is not None:
@@ -238,7 +208,7 @@ class Run:
                 del wanted
 
     def _read(self, make: Callable[[], Any], selection: Any, wanted: Any) -> dict[str, Any]:
-        return gpu_rows.timed_read(self.device, make(), selection, wanted)
+        return rows.timed_read(self.device, make(), selection, wanted)
 
     def writes(self, case: Case, about: dict[str, Any]) -> None:
         """The rows of *write*: a quarter of the numbers, from the device, and by peers from the host."""
@@ -250,17 +220,17 @@ class Run:
         about = {"table": "write", **about, "n": n, "selection": "whole"}
 
         def own() -> dict[str, Any]:
-            array = gpu_rows.written_empty(path, case, n, GpuBackend(self.device.device))
+            array = rows.written_empty(path, case, n, GpuBackend(self.device.device))
 
             def put(values: Any) -> None:
                 array[...] = values
 
-            return gpu_rows.timed_write(self.device, put, path, there, source)
+            return rows.timed_write(self.device, put, path, there, source)
 
         def of_peer(peer: Peer) -> dict[str, Any]:
-            gpu_rows.written_empty(path, case, n, "cpu")
+            rows.written_empty(path, case, n, "cpu")
             assert peer.write is not None
-            return gpu_rows.timed_write(self.device, peer.write(path), path, source, source)
+            return rows.timed_write(self.device, peer.write(path), path, source, source)
 
         self.row({**about, "contender": "gzarr"}, own)
         for name, peer in self._peers(case).items():
@@ -274,7 +244,7 @@ class Run:
         for share in CAP_SHARES:
             cap = there.nbytes // share
             row = {"table": "memory", **about, "selection": "whole", "contender": "gzarr", "cap_nbytes": cap}
-            self.row(row, lambda c=cap: gpu_rows.peak_memory(self.device, path, c, there))
+            self.row(row, lambda c=cap: rows.peak_memory(self.device, path, c, there))
 
     def _peers(self, case: Case) -> dict[str, Peer]:
         return {name: peer for name, peer in self.peers.items() if case.full or peer.lean}
@@ -288,7 +258,3 @@ def _on_device(device: Device, selection: Any) -> Any:
         case "vindex":
             return tuple(map(device.upload, selection.key))
     return selection.key
-
-
-if __name__ == "__main__":
-    main()

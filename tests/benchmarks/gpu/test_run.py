@@ -1,0 +1,124 @@
+"""The GPU benchmark runs through on the emulated device."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.gpu import cases, run
+from benchmarks.gpu import rows as gpu_rows
+from benchmarks.gpu.peers import PEERS
+from gzarr.gpu.device.hostbuild import find_compiler
+
+ROOT = Path(__file__).parents[3]
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+
+def test_all_is_measured_and_described(result: dict[str, Any]) -> None:
+    assert result["complete"]
+    assert (result["device"], result["small"], result["left_out"]) == ("emulated", True, [])
+    assert result["machine"]["gpu"] is None
+    assert result["machine"]["cores"] >= 1
+    assert result["command"] == "python -m benchmarks.gpu --small"
+    assert result["date"]
+    assert set(result["peers"]) == {*PEERS, "raw KvikIO", "bare nvCOMP"}
+    for name in ("zarr-python, GPU mode", "raw KvikIO", "bare nvCOMP"):
+        assert result["peers"][name].startswith("absent: ")
+    assert all(rate > 0 for rate in result["ceilings"].values())
+    # Codecs that a peer lacks; gzarr reads them all.
+    assert {row["contender"] for row in result["failed"]} <= set(PEERS) - {"gzarr on the CPU, upload"}
+
+
+def test_each_case_has_its_rows(result: dict[str, Any]) -> None:
+    for case in cases.cases(small=True):
+        fields = asdict(case)
+        rows = [row for row in result["rows"] if all(row.get(name) == value for name, value in fields.items())]
+        if isinstance(case, cases.StreamsCase):
+            (row,) = rows
+            assert row["streams"] >= case.nchunks
+            continue
+        own = [row for row in rows if row["contender"] == "gzarr"]
+        names = [selection.name for selection in cases.selections(case)]
+        assert [r["selection"] for r in own if r["table"] == "file"] == names
+        (resident,) = (row for row in own if row["table"] == "resident")
+        assert "kernel place_box" in resident["stages"]
+        assert (resident["streams"] > 0) == (case.codec != "none")
+        assert {"raw pinned upload", "raw read by threads"} <= {row["contender"] for row in rows}
+        timed = [row for row in result["rows"] if row["table"] in ("file", "write", "memory")]
+        assert all(0 < row["seconds_min"] <= row["seconds"] <= row["seconds_max"] for row in timed)
+        if case.full:
+            memory = [row for row in own if row["table"] == "memory"]
+            assert [row["under_cap"] for row in memory] == [True] * len(run.CAP_SHARES)
+            writers = {row["contender"] for row in result["rows"] if row["table"] == "write"}
+            assert {"gzarr", "gzarr on the CPU, from the host"} <= writers
+
+
+def test_the_whole_plan_covers_every_codec_size_and_layout() -> None:
+    plan = list(cases.cases(small=False))
+    stored = [(c.codec, c.chunk_nbytes, c.layout) for c in plan if isinstance(c, cases.Case)]
+    assert len(stored) == len(set(stored)) == 6 * 5 * 2
+    assert {nbytes for _, nbytes, _ in stored} == {k << 10 for k in (64, 256, 1024, 4096, 16384)}
+    assert all(c.full for c in plan[:3])  # what the goals are about comes first
+    streams = {c.nchunks for c in plan if isinstance(c, cases.StreamsCase)}
+    assert streams == {10**k for k in range(6)}
+    for case in plan:
+        if isinstance(case, cases.Case):
+            keywords = case.keywords()
+            assert case.n % case.side == 0
+            assert keywords.get("shards", (case.n,))[0] % case.side == 0
+            (many,) = (s for s in cases.selections(case) if s.name == "100 random chunks")
+            assert len(many.key[0]) == min(10, case.n // case.side) * case.side
+
+
+@needs_compiler
+def test_a_run_without_time_says_what_it_left_out(tmp_path: Path) -> None:
+    found = json.loads(run.run(tmp_path, "emulated", 0, small=True).read_text())
+    assert not found["complete"]
+    assert found["rows"] == []
+    assert len(found["left_out"]) == len(list(cases.cases(small=True)))
+    assert all(left["why"] == "the time was used up" for left in found["left_out"])
+
+
+@needs_compiler
+def test_slow_contenders_are_left_out_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = cases.Case("zstd", 4096, "plain", 256)
+    monkeypatch.setattr(run, "cases", lambda *, small: [one])
+    monkeypatch.setattr(run, "CONTENDER_S", 1e-5)
+    found = json.loads(run.run(tmp_path, "emulated", 30, small=True).read_text())
+    assert ("gzarr", "whole") in {(left["contender"], left["selection"]) for left in found["left_out"]}
+    assert all("it would take about" in left["why"] for left in found["left_out"])
+    assert "one chunk" in {row.get("selection") for row in found["rows"] if row["contender"] == "gzarr"}
+
+
+@needs_compiler
+def test_a_case_that_fails_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = [cases.Case(codec, 4096, "plain", cases.TINY) for codec in ("blosc-lz4", "none")]
+    monkeypatch.setattr(run, "cases", lambda *, small: some)
+    reads = run.Run.reads
+
+    def fail_first(self: Any, case: Any, *args: Any) -> None:
+        if case.codec == "blosc-lz4":
+            raise MemoryError("not enough")
+        reads(self, case, *args)
+
+    monkeypatch.setattr(run.Run, "reads", fail_first)
+    found = json.loads(run.run(tmp_path, "emulated", 60, small=True).read_text())
+    assert [row["error"] for row in found["failed"] if "contender" not in row] == ["MemoryError: not enough"]
+    assert {row["codec"] for row in found["rows"] if row["table"] == "file"} == {"none"}
+
+
+@needs_compiler
+def test_a_wrong_answer_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.Device, "equal", lambda self, one, other: False)
+    monkeypatch.setattr(gpu_rows.np, "array_equal", lambda one, other: False)
+    monkeypatch.setattr(run, "CAP_SHARES", (2,))
+    some = [cases.Case("zstd", 4096, "plain", 256, full=True), cases.StreamsCase("zstd", 1)]
+    monkeypatch.setattr(run, "cases", lambda *, small: some)
+    found = json.loads(run.run(tmp_path, "emulated", 30, small=True).read_text())
+    assert {row["contender"] for row in found["rows"]} == {"raw pinned upload", "raw read by threads"}
+    assert {row["table"] for row in found["failed"]} == {"resident", "file", "write", "memory", "streams"}
+    assert all("wrong" in row["error"] for row in found["failed"])
