@@ -12,8 +12,8 @@ from gzarr.api.locating import close_if_opened_here, join_storage_options, open_
 from gzarr.api.open import open, open_group
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.create import array_meta
 from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.new_metadata import array_meta
 from gzarr.hierarchy.options import ArrayOptions
 from gzarr.indexing.keys import join_path, normalize_path
 

@@ -12,7 +12,7 @@ from gzarr.copying.conventions import ATTRIBUTE, in_format
 from gzarr.copying.report import ArrayReport
 from gzarr.copying.sources import Source, SourceTree
 from gzarr.errors import MetadataError
-from gzarr.hierarchy import create, new_nodes
+from gzarr.hierarchy import new_metadata, new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
 from gzarr.indexing.grid import nchunks
@@ -55,7 +55,7 @@ def format_of(tree: SourceTree, store: Store, path: str, keywords: Mapping[str, 
             f"{around.zarr_format}; leave it out"
         )
     found = tree.zarr_format if around is None else around.zarr_format
-    return create.checked_format(found if asked is None else asked)
+    return new_metadata.checked_format(found if asked is None else asked)
 
 
 def _nearest_group(store: Store, path: str) -> GroupMeta | None:
@@ -92,7 +92,7 @@ def new_meta(source: Source, keywords: Mapping[str, Any]) -> ArrayMeta:
         afresh = layout_applies(keywords, source.dtype)
         kept = {k: v for k, v in source.options.items() if not (afresh and k in LAYOUT_KEYWORDS)}
         options = {"shape": source.shape, "dtype": source.dtype, **kept, **mask, **keywords}
-    meta = create.array_meta(new_nodes.options_from(options))
+    meta = new_metadata.array_meta(new_nodes.options_from(options))
     names = keywords.get("dimension_names", source.dimension_names)
     meta = in_format(meta, source.attributes, names, _mask_value(source, meta))
     if source.array is not None and source.array.metadata.zarr_format is meta.zarr_format:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
-from math import prod
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,17 +14,10 @@ from gzarr.backend import Backend, Fields
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.engine import ArrayIO
 from gzarr.chunk_io.prepare import bind
-from gzarr.codecs.spec import CodecSpec
-from gzarr.codecs.v2 import to_numcodecs
 from gzarr.config import config
-from gzarr.display.drawing import draw_grid
-from gzarr.display.info import PlacementReport, Report, human_size
-from gzarr.display.notebook import array_html, size_text
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.errors import (
     ArrayNotFoundError,
-    ChunkError,
-    CodecError,
     GzarrError,
     MetadataError,
     MissingExtraError,
@@ -35,11 +26,11 @@ from gzarr.errors import (
     UnknownCodecError,
 )
 from gzarr.hierarchy.accessors import Indexed
-from gzarr.hierarchy.node import Node, same_objects
+from gzarr.hierarchy.array_info import ArrayInfo
+from gzarr.hierarchy.node import same_objects
 from gzarr.hierarchy.open_options import PickledBackend, backend_on, pickle_backend, unpickle_backend
 from gzarr.hierarchy.resizing import clear_outside, objects_stored
 from gzarr.hierarchy.values import broadcast_value, check_out, check_shape, fields_dtype, to_array_axes
-from gzarr.indexing.grid import Grid, RegularAxis, is_regular, nchunks
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.plan import box_between, make_plan
 from gzarr.indexing.selection import (
@@ -49,12 +40,10 @@ from gzarr.indexing.selection import (
 )
 from gzarr.metadata.documents import document_key, documents, read_node, write_shape
 from gzarr.metadata.model import ArrayMeta
-from gzarr.metadata.parts import split_codecs
 from gzarr.storage.base import Store
-from gzarr.storage.wrappers import type_name
 
 
-class Array(Node[ArrayMeta], Indexed):
+class Array(ArrayInfo, Indexed):
     """A chunked, compressed, N-dimensional array.
 
     ``array[selection]`` reads into a new NumPy (or, on a CUDA device, CuPy) array; ``array[selection] = value`` writes
@@ -65,7 +54,7 @@ class Array(Node[ArrayMeta], Indexed):
         write_empty_chunks: whether chunks equal to the fill value are stored.
     """
 
-    __slots__ = ("_bound", "_out_dtype", "is_view", "write_empty_chunks")
+    __slots__ = ("_bound", "is_view", "write_empty_chunks")
 
     def __init__(
         self,
@@ -90,158 +79,6 @@ class Array(Node[ArrayMeta], Indexed):
         self.is_view = is_view
         setting = config.get("array.write_empty_chunks") if write_empty_chunks is None else write_empty_chunks
         self.write_empty_chunks = bool(setting)
-
-    # -- what it is ----------------------------------------------------------------------------------------------
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents; assigning to it resizes the array."""
-        return self.metadata.shape
-
-    @shape.setter
-    def shape(self, value: tuple[int, ...]) -> None:
-        self.resize(value)
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.metadata.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        n = 1
-        for extent in self.metadata.shape:
-            n *= extent
-        return n
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """NumPy dtype of what reads give."""
-        return self._out_dtype
-
-    @property
-    def itemsize(self) -> int:
-        """Size of an element in bytes."""
-        return self._out_dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Size of the whole array in memory, in bytes."""
-        return self.size * self._out_dtype.itemsize
-
-    @property
-    def fill_value(self) -> Any:
-        """What elements are that were never written; None if undefined."""
-        return self.metadata.fill_value
-
-    @property
-    def order(self) -> Literal["C", "F"]:
-        """Memory order of the elements in a chunk."""
-        return self.metadata.order
-
-    @property
-    def chunks(self) -> tuple[int, ...]:
-        """Shape of the chunks: of those within a shard, if the array is sharded; of the first, if they vary."""
-        return self.metadata.chunks
-
-    @property
-    def chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
-        """For every axis the lengths of its chunks within the array."""
-        edges = [axis.edges() for axis in self.metadata.chunk_grid]
-        return tuple(tuple(b - a for a, b in pairwise(e)) for e in edges)
-
-    @property
-    def shards(self) -> tuple[int, ...] | None:
-        """Shape of the shards, or None if the array is not sharded."""
-        return None if self.metadata.sharding is None else self.metadata.object_shape
-
-    @property
-    def cdata_shape(self) -> tuple[int, ...]:
-        """Number of chunks along every axis."""
-        return tuple(axis.nchunks for axis in self.metadata.chunk_grid)
-
-    @property
-    def nchunks(self) -> int:
-        """Number of chunks."""
-        return nchunks(self.metadata.chunk_grid)
-
-    @property
-    def dimension_names(self) -> tuple[str | None, ...] | None:
-        """A name or None for every axis, or None."""
-        return self.metadata.dimension_names
-
-    @property
-    def codecs(self) -> tuple[CodecSpec, ...]:
-        """The whole codec chain, in encoding order."""
-        return self.metadata.codecs
-
-    @property
-    def filters(self) -> Any:
-        """Codecs between the array and its bytes: numcodecs objects or None for v2, a tuple of specs for v3."""
-        filters = split_codecs(self.metadata)[0]
-        if self.metadata.zarr_format == 2:
-            return [to_numcodecs(f) for f in filters] or None
-        return filters
-
-    @property
-    def serializer(self) -> CodecSpec | None:
-        """The codec that turns the array into bytes; None for v2 arrays."""
-        return split_codecs(self.metadata)[1]
-
-    @property
-    def compressors(self) -> tuple[Any, ...]:
-        """Codecs from bytes to bytes: numcodecs objects for v2, specs for v3."""
-        compressors = split_codecs(self.metadata)[2]
-        return tuple(map(to_numcodecs, compressors)) if self.metadata.zarr_format == 2 else compressors
-
-    @property
-    def compressor(self) -> Any:
-        """The compressor as a numcodecs object, or None. Raises: TypeError if there are several.
-
-        Of v3 arrays also a codec that turns the array into bytes by itself, as image codecs do.
-        """
-        _, serializer, compressors = split_codecs(self.metadata)
-        if not compressors and serializer is not None and serializer.kind == "any":
-            compressors = (serializer,)
-        if len(compressors) > 1:
-            raise TypeError(f"{self.store_path} has several compressors; use array.compressors")
-        return to_numcodecs(compressors[0]) if compressors else None
-
-    @property
-    def nbytes_stored(self) -> int:
-        """Bytes that the array occupies in its store, metadata included."""
-        return self.store.nbytes_stored(self.path)
-
-    @property
-    def nchunks_initialized(self) -> int:
-        """Number of chunks that are stored. Reads the index of every shard if the array is sharded."""
-        stored = objects_stored(self.metadata, self.store, self.path)
-        initialized = getattr(self._io.layout, "initialized", None)
-        if initialized is None:
-            return len(stored)
-        total = 0
-        for coords in stored:
-            try:
-                total += initialized(self.store, coords)
-            except CodecError as error:
-                key = self._io.layout.key(coords)
-                raise ChunkError(str(error), path=self.store_path, key=key, codec=error.codec) from error
-        return total
-
-    @property
-    def placement(self) -> PlacementReport:
-        """Where each step of reading the array runs, and why."""
-        return PlacementReport(self._io.chain((0,) * self.ndim).placement)
-
-    @property
-    def info(self) -> Report:
-        """A report of what the array is and what it occupies. Lists the array's objects in the store."""
-        return array_report(self)
-
-    def info_complete(self) -> Report:
-        """The same as `info`."""
-        return self.info
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -474,9 +311,6 @@ class Array(Node[ArrayMeta], Indexed):
     def __repr__(self) -> str:
         return f"<Array {self.store_path} shape={self.shape} dtype={self.dtype}>"
 
-    def _repr_html_(self) -> str:
-        return array_page(self)
-
     # -- inside --------------------------------------------------------------------------------------------------
 
     @property
@@ -513,9 +347,6 @@ class Array(Node[ArrayMeta], Indexed):
         plan = make_plan(selection, io.layout.grid)
         data = to_array_axes(broadcast_value(value, dtype, selection, self.backend), selection)
         engine.write(engine.WriteJob(io, plan, data, fields, self.write_empty_chunks))
-
-    def _edges(self) -> list[Sequence[int]]:
-        return _boundaries(self.metadata.chunk_grid)
 
     def _check_resizable(self) -> None:
         self.check_metadata_writable()
@@ -588,68 +419,3 @@ def _reopen(store: Store, path: str, meta: ArrayMeta | None, where: PickledBacke
         out_dtype=out_dtype,
         is_view=is_view,
     )
-
-
-def array_report(array: Array) -> Report:
-    """What ``array.info`` shows."""
-    meta = array.metadata
-    filters, serializer, compressors = split_codecs(meta)
-    as_shown = to_numcodecs if meta.zarr_format == 2 else (lambda codec: codec)
-    stored = array.nbytes_stored
-    return Report(
-        [
-            *([("Name", array.name)] if array.path else []),
-            ("Type", "gzarr.Array"),
-            ("Zarr format", str(meta.zarr_format)),
-            ("Data type", str(array.dtype)),
-            ("Shape", str(array.shape)),
-            ("Chunk shape", str(array.chunks if is_regular(meta.grid) else array.chunk_sizes)),
-            *([("Shard shape", str(array.shards))] if array.shards else []),
-            ("Order", array.order),
-            ("Read-only", str(array.read_only)),
-            *((f"Filter [{i}]", repr(as_shown(f))) for i, f in enumerate(filters)),
-            *([("Serializer", repr(serializer))] if serializer is not None else []),
-            *(("Compressor", repr(as_shown(c))) for c in compressors),
-            ("Store type", f"gzarr.storage.{type_name(array.store)}"),
-            ("No. bytes", human_size(array.nbytes)),
-            ("No. bytes stored", human_size(stored)),
-            ("Storage ratio", f"{array.nbytes / stored:.1f}" if stored else "inf"),
-            ("Chunks initialized", f"{array.nchunks_initialized}/{array.nchunks}"),
-        ]
-    )
-
-
-def array_page(array: Array) -> str:
-    """What an array shows in a notebook. Asks nothing of the store."""
-    meta = array.metadata
-    filters, serializer, compressors = split_codecs(meta)
-    codecs = [*filters, *([] if serializer is None else [serializer]), *compressors]
-    parts = [("Array", array.shape, 1), ("Chunk", array.chunks, array.nchunks)]
-    if array.shards is not None:
-        parts.append(("Shard", array.shards, nchunks(meta.grid)))
-    one_shape = is_regular(meta.grid)
-    shapes = [str(shape) if name == "Array" or one_shape else "several" for name, shape, _ in parts]
-    nbytes = [prod(shape) * array.itemsize for _, shape, _ in parts]
-    sizes = [size_text(n) if one_shape or i == 0 else "" for i, n in enumerate(nbytes)]
-    facts = [
-        ("Data type", str(array.dtype)),
-        ("Fill value", str(array.fill_value)),
-        ("Codecs", ", ".join(map(repr, codecs)) or "none"),
-        ("Device", array.device),
-        ("Store", f"{type_name(array.store)}{', read-only' if array.read_only else ''}"),
-        ("Format", f"Zarr v{meta.zarr_format}"),
-        *([("Axes", ", ".join(map(str, array.dimension_names)))] if array.dimension_names else []),
-        *([("Attributes", ", ".join(array.attrs))] if array.attrs else []),
-    ]
-    rows = [("Shape", *shapes), ("Size", *sizes), ("Count", *(str(count) for _, _, count in parts))]
-    objects = _boundaries(meta.grid) if array.shards else ()
-    drawing = draw_grid(array.shape, _boundaries(meta.chunk_grid), objects)
-    return array_html(array.store_path, [name for name, _, _ in parts], rows, facts, drawing)
-
-
-def _boundaries(grid: Grid) -> list[Sequence[int]]:
-    """For every axis the boundaries of chunks, from 0 to the extent or past it: ranges, where chunks are regular."""
-    return [
-        range(0, axis.nchunks * axis.length + 1, axis.length) if isinstance(axis, RegularAxis) else axis.edges()
-        for axis in grid
-    ]

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
-from itertools import islice
 from typing import Any, Self
-
-import numpy as np
 
 from gzarr.backend import Backend
 from gzarr.display.info import Report, Tree
-from gzarr.display.notebook import Member, group_html
 from gzarr.errors import (
     ContainsArrayError,
     ContainsGroupError,
@@ -18,23 +14,20 @@ from gzarr.errors import (
     GroupNotFoundError,
     MetadataError,
 )
-from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import new_group_meta
-from gzarr.hierarchy.node import Node, lies_within, same_objects
+from gzarr.hierarchy.group_arrays import GroupArrays
+from gzarr.hierarchy.group_info import group_page, group_report, group_tree
+from gzarr.hierarchy.node import lies_within, same_objects
 from gzarr.hierarchy.open_options import PickledBackend, backend_on, pickle_backend, unpickle_backend
 from gzarr.hierarchy.threads import run_in_thread
-from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import delete_node, member_names, members, move_node, node_exists, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.storage.base import Store
-from gzarr.storage.wrappers import type_name
-
-#: How much of a group a notebook shows: listing costs a request for each group.
-_SHOWN_MEMBERS, _SHOWN_LEVELS = 40, 3
 
 
-class Group(Node[GroupMeta], MutableMapping[str, Any]):
+class Group(GroupArrays, MutableMapping[str, Any]):
     """A group of arrays and groups. Names may be paths (``"foo/bar"``); a leading slash means the store's root.
 
     Made by `gzarr.group`, `gzarr.open_group` and `Group.create_group`, not by calling the class.
@@ -207,28 +200,12 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
     def tree(self, level: int | None = None, *, expand: bool = False) -> Tree:
         """The hierarchy, drawn with lines; ``level`` limits its depth, ``expand`` is zarr 2's and changes nothing."""
-        return self._tree("/" if not self.path else self.basename, level)
+        return group_tree(self.store, self.path, self.metadata.zarr_format, self.basename or "/", level)
 
     @property
     def info(self) -> Report:
         """A report of what the group holds."""
-        found = [(name, isinstance(meta, ArrayMeta)) for name, meta in self._members()]
-        array_names = [name for name, is_array in found if is_array]
-        group_names = [name for name, is_array in found if not is_array]
-        return Report(
-            [
-                ("Name", self.name),
-                ("Type", "gzarr.Group"),
-                ("Zarr format", str(self.metadata.zarr_format)),
-                ("Read-only", str(self.read_only)),
-                ("Store type", f"gzarr.storage.{type_name(self.store)}"),
-                ("No. members", str(len(found))),
-                ("No. arrays", str(len(array_names))),
-                ("No. groups", str(len(group_names))),
-                *([("Arrays", ", ".join(array_names))] if array_names else []),
-                *([("Groups", ", ".join(group_names))] if group_names else []),
-            ]
-        )
+        return group_report(self)
 
     def info_complete(self) -> Report:
         """The same as `info`."""
@@ -264,94 +241,6 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
     def require_groups(self, *names: str) -> tuple[Group, ...]:
         """`require_group` for several names."""
         return tuple(self.require_group(name) for name in names)
-
-    # -- arrays --------------------------------------------------------------------------------------------------
-
-    def create_array(self, name: str, shape: Any = None, dtype: Any = None, data: Any = None, **kwargs: Any) -> Array:
-        """Create an array, and missing groups above it, with the keywords of `gzarr.create_array`.
-
-        Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError.
-        """
-        self.check_metadata_writable()
-        if kwargs.setdefault("zarr_format", self.metadata.zarr_format) not in (None, self.metadata.zarr_format):
-            raise MetadataError(
-                f"zarr_format={kwargs['zarr_format']!r} cannot lie in {self.store_path}, which has format "
-                f"{self.metadata.zarr_format}; leave it out"
-            )
-        kwargs["zarr_format"] = self.metadata.zarr_format
-        kwargs = {"shape": shape, "dtype": dtype, **{k: v for k, v in kwargs.items() if k != "device"}}
-        return new_nodes.make(self.store, self._member_path(name), self.backend, data=data, **kwargs)
-
-    def create_dataset(self, name: str, shape: Any = None, dtype: Any = None, data: Any = None, **kwargs: Any) -> Array:
-        """h5py's name for `create_array`."""
-        return self.create_array(name, shape, dtype, data, **kwargs)
-
-    def require_array(self, name: str, shape: Any, dtype: Any = None, exact: bool = False, **kwargs: Any) -> Array:
-        """The array with a name, created if it is missing.
-
-        Raises: TypeError if the array that is there has another shape, or a dtype that ``dtype`` cannot be cast to
-            safely (with ``exact``, another dtype); ContainsNodeError if a group is there.
-        """
-        path = self._member_path(name)
-        meta = read_node(self.store, path, self.metadata.zarr_format)
-        if meta is None:
-            return self.create_array(name, shape, dtype, **kwargs)
-        if isinstance(meta, GroupMeta):
-            raise ContainsNodeError(f"a group, not an array, is stored at {join_path(str(self.store), path)!r}")
-        array = Array(self.store, path, meta, self.backend, read_only=self._read_only)
-        wanted = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
-        if array.shape != wanted:
-            raise TypeError(f"shape do not match existing array; expected {wanted}, got {array.shape}")
-        found = np.dtype(dtype or "f8")
-        if found != array.dtype and (exact or not np.can_cast(found, array.dtype)):
-            cast = "differ exactly" if exact else "cannot be safely cast"
-            raise TypeError(f"dtypes ({found}, {array.dtype}) {cast}: existing array {array.store_path}")
-        return array
-
-    def require_dataset(self, name: str, shape: Any, dtype: Any = None, exact: bool = False, **kwargs: Any) -> Array:
-        """h5py's name for `require_array`."""
-        return self.require_array(name, shape, dtype, exact, **kwargs)
-
-    def create(self, name: str, **kwargs: Any) -> Array:
-        """Zarr 2's name for `create_array`."""
-        return self.create_array(name, **kwargs)
-
-    def array(self, name: str, data: Any, **kwargs: Any) -> Array:
-        """Create an array from data."""
-        return self.create_array(name, data=data, **kwargs)
-
-    def empty(self, name: str, shape: Any = None, **kwargs: Any) -> Array:
-        """Create an array with nothing stored; what unwritten elements are is undefined in v2, the default in v3."""
-        return self.create_array(name, shape, **{"fill_value": None, **kwargs})
-
-    def zeros(self, name: str, shape: Any = None, **kwargs: Any) -> Array:
-        """Create an array of zeros; nothing is stored for them."""
-        return self.create_array(name, shape, **{"fill_value": 0, **kwargs})
-
-    def ones(self, name: str, shape: Any = None, **kwargs: Any) -> Array:
-        """Create an array of ones; nothing is stored for them."""
-        return self.create_array(name, shape, **{"fill_value": 1, **kwargs})
-
-    def full(self, name: str, shape: Any = None, fill_value: Any = None, **kwargs: Any) -> Array:
-        """Create an array filled with a value; nothing is stored for it."""
-        return self.create_array(name, shape, fill_value=fill_value, **kwargs)
-
-    def empty_like(self, name: str, data: Any, **kwargs: Any) -> Array:
-        """`empty` with the shape, dtype, chunks and codecs of another array."""
-        return self.create_array(name, **self._like(data, {"fill_value": None, **kwargs}))
-
-    def zeros_like(self, name: str, data: Any, **kwargs: Any) -> Array:
-        """`zeros` with the shape, dtype, chunks and codecs of another array."""
-        return self.create_array(name, **self._like(data, {"fill_value": 0, **kwargs}))
-
-    def ones_like(self, name: str, data: Any, **kwargs: Any) -> Array:
-        """`ones` with the shape, dtype, chunks and codecs of another array."""
-        return self.create_array(name, **self._like(data, {"fill_value": 1, **kwargs}))
-
-    def full_like(self, name: str, data: Any, fill_value: Any = None, **kwargs: Any) -> Array:
-        """`full` with the shape, dtype, chunks and codecs of another array, by default its fill value too."""
-        chosen = {} if fill_value is None else {"fill_value": fill_value}
-        return self.create_array(name, **self._like(data, {**chosen, **kwargs}))
 
     # -- moving --------------------------------------------------------------------------------------------------
 
@@ -391,33 +280,9 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         return f"<Group {self.store_path}>"
 
     def _repr_html_(self) -> str:
-        facts = [
-            ("Device", self.device),
-            ("Store", f"{type_name(self.store)}{', read-only' if self.read_only else ''}"),
-            ("Format", f"Zarr v{self.metadata.zarr_format}"),
-            *([("Attributes", ", ".join(self.attrs))] if self.attrs else []),
-        ]
-        return group_html(self.store_path, facts, self._outline(_SHOWN_LEVELS))
+        return group_page(self)
 
     # -- inside --------------------------------------------------------------------------------------------------
-
-    def _path(self, name: str) -> str:
-        if not isinstance(name, str):
-            raise TypeError(f"names of members are strings, got {name!r}")
-        path = normalize_path(name)
-        if name.startswith("/") or not path:
-            return path if name.startswith("/") else self.path
-        return join_path(self.path, path)
-
-    def _member_path(self, name: str) -> str:
-        path = self._path(name)
-        if not path or path == self.path:
-            raise KeyError(f"{name!r} is not a name for a member of {self.store_path}")
-        return path
-
-    def _like(self, template: Any, keywords: dict[str, Any]) -> dict[str, Any]:
-        """Keywords that make a member like another array, in the format of the group."""
-        return new_nodes.like(template, {"zarr_format": self.metadata.zarr_format, **keywords})
 
     def _members(self) -> Iterator[tuple[str, NodeMeta]]:
         return members(self.store, self.path, self.metadata.zarr_format)
@@ -429,32 +294,6 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
     def _nodes(self, recurse: bool) -> tuple[tuple[str, Array | Group], ...]:
         return tuple((name.rpartition("/")[2], node) for name, node in self.members(None if recurse else 0))
-
-    def _outline(self, levels: int) -> Member:
-        """The members that a notebook shows."""
-        found = list(islice(self._members(), _SHOWN_MEMBERS + 1))
-        members = []
-        for name, meta in found[:_SHOWN_MEMBERS]:
-            node = self._node(join_path(self.path, name), meta)
-            if isinstance(node, Array):
-                chunks = f"chunks {node.chunks}" + (f" in shards {node.shards}" if node.shards else "")
-                members.append(Member(name, (str(node.shape), str(node.dtype), chunks)))
-            else:
-                unlisted = Member(name, (), (), more=True)
-                below = node._outline(levels - 1) if levels > 1 else unlisted  # noqa: SLF001 - its own kind
-                members.append(below._replace(name=name))
-        return Member(self.basename, (), members, len(found) > _SHOWN_MEMBERS)
-
-    def _tree(self, label: str, level: int | None) -> Tree:
-        children = []
-        if level is None or level > 0:
-            for name, meta in self._members():
-                if isinstance(meta, ArrayMeta):
-                    children.append(Tree(f"{name} {meta.shape} {meta.data_type.dtype}"))
-                else:
-                    group = Group(self.store, join_path(self.path, name), meta, self.backend)
-                    children.append(group._tree(name, None if level is None else level - 1))
-        return Tree(label, children)
 
 
 def open_node_group(store: Store, path: str, backend: Backend, *, read_only: bool = False) -> Group:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 import gzarr
-from gzarr.hierarchy.create import array_meta
+from gzarr.hierarchy.new_metadata import array_meta
 from gzarr.hierarchy.options import ArrayOptions
 from gzarr.indexing.grid import is_regular
 from gzarr.metadata.documents import documents

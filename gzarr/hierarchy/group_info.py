@@ -1,0 +1,78 @@
+"""What a group shows of itself: its report, its tree and its page in a notebook."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from gzarr.display.info import Report, Tree
+from gzarr.display.notebook import Member, group_html
+from gzarr.hierarchy.node import Node
+from gzarr.indexing.keys import join_path
+from gzarr.metadata.documents import members
+from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
+from gzarr.storage.base import Store
+from gzarr.storage.wrappers import type_name
+
+#: How many members and levels of a group a notebook shows: listing costs one request for each group.
+_MAX_MEMBERS, _MAX_LEVELS = 40, 3
+
+
+def group_report(group: Node[GroupMeta]) -> Report:
+    """What ``group.info`` shows."""
+    listed = list(members(group.store, group.path, group.metadata.zarr_format))
+    array_names = [name for name, meta in listed if isinstance(meta, ArrayMeta)]
+    group_names = [name for name, meta in listed if isinstance(meta, GroupMeta)]
+    return Report(
+        [
+            ("Name", group.name),
+            ("Type", "gzarr.Group"),
+            ("Zarr format", str(group.metadata.zarr_format)),
+            ("Read-only", str(group.read_only)),
+            ("Store type", f"gzarr.storage.{type_name(group.store)}"),
+            ("No. members", str(len(listed))),
+            ("No. arrays", str(len(array_names))),
+            ("No. groups", str(len(group_names))),
+            *([("Arrays", ", ".join(array_names))] if array_names else []),
+            *([("Groups", ", ".join(group_names))] if group_names else []),
+        ]
+    )
+
+
+def group_page(group: Node[GroupMeta]) -> str:
+    """What a group shows in a notebook, as HTML."""
+    facts = [
+        ("Device", group.device),
+        ("Store", f"{type_name(group.store)}{', read-only' if group.read_only else ''}"),
+        ("Format", f"Zarr v{group.metadata.zarr_format}"),
+        *([("Attributes", ", ".join(group.attrs))] if group.attrs else []),
+    ]
+    outline = _outline(group.store, group.path, group.metadata.zarr_format, _MAX_LEVELS)
+    return group_html(group.store_path, facts, outline)
+
+
+def group_tree(store: Store, path: str, zarr_format: ZarrFormat, label: str, level: int | None) -> Tree:
+    """The hierarchy below a group, down to a number of levels; None has no limit."""
+    children = []
+    if level is None or level > 0:
+        below = None if level is None else level - 1
+        for name, meta in members(store, path, zarr_format):
+            if isinstance(meta, ArrayMeta):
+                children.append(Tree(f"{name} {meta.shape} {meta.data_type.dtype}"))
+            else:
+                children.append(group_tree(store, join_path(path, name), zarr_format, name, below))
+    return Tree(label, children)
+
+
+def _outline(store: Store, path: str, zarr_format: ZarrFormat, levels: int) -> Member:
+    """The members that a notebook shows, ``levels`` deep."""
+    listed = list(islice(members(store, path, zarr_format), _MAX_MEMBERS + 1))
+    shown = []
+    for name, meta in listed[:_MAX_MEMBERS]:
+        if isinstance(meta, ArrayMeta):
+            chunks = f"chunks {meta.chunks}" + (f" in shards {meta.object_shape}" if meta.sharding else "")
+            shown.append(Member(name, (str(meta.shape), str(meta.data_type.dtype), chunks)))
+        elif levels > 1:
+            shown.append(_outline(store, join_path(path, name), zarr_format, levels - 1)._replace(name=name))
+        else:
+            shown.append(Member(name, (), (), more=True))
+    return Member(path.rsplit("/", 1)[-1], (), shown, len(listed) > _MAX_MEMBERS)
