@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 import gzarr
@@ -23,4 +24,13 @@ def device() -> Iterator[EmulatedDevice]:
     device = EmulatedDevice()
     with gzarr.config.set({"device": GpuBackend(device)}):
         yield device
+
+
+def test_these_suites_run_on_the_device(device: EmulatedDevice) -> None:
+    """Arrays of the default device launch every kernel that places or gathers elements."""
+    device.launches.clear()
+    array = gzarr.array(np.arange(20).reshape(4, 5), chunks=(2, 2), compressor=None)
+    array.vindex[[0, 3], [4, 1]] = [-1, -2]
+    assert array[0].tolist() == [0, 1, 2, 3, -1]
+    assert array.vindex[[3], [1]].tolist() == [-2]
     assert {"place_box", "place_points", "gather_box", "gather_points", "find_written"} <= set(device.launches)
