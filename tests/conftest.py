@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 # Tests of the CPU are that on a machine with a GPU, too: "auto" would take it. Before gzarr reads its settings.
 os.environ.setdefault("GZARR_DEVICE", "cpu")
 
-from tests.servers import (  # noqa: F401 - fixtures
+from tests.support.servers import (  # noqa: F401 - fixtures
     azure_endpoint,
     http_server,
     mongo_port,

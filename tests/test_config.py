@@ -8,7 +8,7 @@ import pytest
 
 import gzarr
 from gzarr.config import DEFAULTS, Config
-from tests.naming import name_of
+from tests.support.naming import name_of
 
 
 @pytest.fixture(autouse=True)

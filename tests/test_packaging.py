@@ -18,7 +18,7 @@ import pytest
 import gzarr
 from gzarr.config import config
 from gzarr.cpu.compiled import library
-from tests.building import build, copy_sources
+from tests.support.building import build, copy_sources
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT_TEXT = (ROOT / "pyproject.toml").read_text()

@@ -10,7 +10,7 @@ import pytest
 import gzarr
 from gzarr.storage.base import Request
 from gzarr.storage.memory import MemoryStore
-from tests.meeting import Meeting
+from tests.support.meeting import Meeting
 
 DATA = np.arange(50 * 30, dtype="i4").reshape(50, 30)
 

@@ -34,7 +34,7 @@ from gzarr.storage import (
     open_store,
     synchronized,
 )
-from tests.servers import AZURE_ACCOUNT, AZURE_KEY
+from tests.support.servers import AZURE_ACCOUNT, AZURE_KEY
 
 #: Makes an empty store; the request gives it the servers that it needs.
 Maker: TypeAlias = Callable[[Path, pytest.FixtureRequest], Store]

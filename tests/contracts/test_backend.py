@@ -42,7 +42,7 @@ from gzarr.indexing.selection import (
 )
 from gzarr.storage import CountingStore, MemoryStore, Request
 from gzarr.storage.base import host_view
-from tests.meeting import Meeting
+from tests.support.meeting import Meeting
 
 BACKENDS: dict[str, Callable[[], Backend]] = {"cpu": CpuBackend, "emulated": lambda: GpuBackend(EmulatedDevice())}
 

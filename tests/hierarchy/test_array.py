@@ -12,7 +12,7 @@ import gzarr
 from gzarr import codecs
 from gzarr.errors import MetadataError, ReadOnlyError, SelectionError
 from gzarr.storage import CountingStore
-from tests.naming import name_of
+from tests.support.naming import name_of
 
 
 @pytest.fixture(params=[2, 3], ids=["v2", "v3"])

@@ -7,7 +7,7 @@ import pytest
 import gzarr
 from gzarr import codecs
 from gzarr.errors import ContainsArrayError, ContainsGroupError, MetadataError
-from tests.naming import name_of
+from tests.support.naming import name_of
 
 
 @pytest.fixture(params=[2, 3], ids=["v2", "v3"])

@@ -16,8 +16,8 @@ import xarray as xr
 import gzarr
 from gzarr.interop.xarray import GzarrBackendEntrypoint, as_dataarray, open_dataset
 from gzarr.storage import CountingStore
-from tests.building import build, copy_sources
 from tests.interop.duck_device import DeviceArray, DuckBackend
+from tests.support.building import build, copy_sources
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [

@@ -187,7 +187,7 @@ def test_the_skill_cards_pipeline_on_s3(s3, hello):
 def test_abs_store(azure_endpoint):
     from azure.storage.blob import ContainerClient
 
-    from tests.servers import AZURE_KEY
+    from tests.support.servers import AZURE_KEY
 
     container_client = ContainerClient(azure_endpoint, "container", credential=AZURE_KEY)
     tutorial_array(zarr.ABSStore(client=container_client, prefix=f"zarr-testing-{uuid.uuid4().hex}"))

@@ -30,7 +30,7 @@ from gzarr.storage import (
 )
 from gzarr.storage.remote import run_together
 from gzarr.storage.urls import StoreURL, to_obstore
-from tests.meeting import Meeting
+from tests.support.meeting import Meeting
 
 obstore = pytest.importorskip("obstore")
 

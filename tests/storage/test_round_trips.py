@@ -20,7 +20,7 @@ from gzarr.errors import ReplacedError
 from gzarr.storage import CountingStore, HTTPStore, LoggingStore, ObjectStore, Request, open_store
 from gzarr.storage.base import Buffer, Versioned, host_view
 from gzarr.storage.wrappers import PinnedStore, WrapperStore
-from tests.fileserver import answer
+from tests.support.fileserver import answer
 
 pytest.importorskip("obstore")
 

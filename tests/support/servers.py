@@ -136,7 +136,7 @@ def mongo_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     path = program("mongod")
     if path is None:
         pytest.importorskip("bson")
-        from tests.mongoserver import Server
+        from tests.support.mongoserver import Server
 
         with Server() as server:
             thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 _FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 _NOT_SOURCES = shutil.ignore_patterns("__pycache__", "*.so")
 
