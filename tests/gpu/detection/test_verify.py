@@ -181,7 +181,10 @@ def test_without_a_driver_the_cpu_is_taken_at_once() -> None:
     seconds, device, *loaded = done.stdout.split()
     assert device == "cpu"
     assert {name.split(".")[0] for name in loaded} <= {"gzarr", "nvidia"}
-    assert [name for name in loaded if name.startswith("gzarr.gpu.")] == ["gzarr.gpu.detection.detect"]
+    assert {name for name in loaded if name.startswith("gzarr.gpu.")} <= {
+        "gzarr.gpu.detection",
+        "gzarr.gpu.detection.detect",
+    }
     assert float(seconds) < 0.1  # some milliseconds; the machine may be busy
 
 
@@ -253,7 +256,7 @@ def test_what_is_remembered_depends_on_what_it_was_found_with(monkeypatch: pytes
     answers = iter([["it failed"], [], ["it failed again"], []])
     monkeypatch.setattr(verify, "run_self_check", lambda timeout_s: next(answers))
     assert verify.find_fault() == verify.find_fault() == "it failed"
-    monkeypatch.setattr(verify.probe, "versions", lambda: {"cupy": "99"})
+    monkeypatch.setattr(verify.detect, "versions", lambda: {"cupy": "99"})
     assert verify.find_fault() is verify.find_fault() is None
     for path in (tmp_path / "gzarr" / "self-checks").iterdir():
         path.write_text("{")

@@ -28,7 +28,7 @@ from gzarr.gpu.device.nvcomp_tables import (
     compress_options,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NAMES = sorted(nvcomp.CODECS)
 STATUSES = [0, *range(10, 25), 1000, 10000]
 
