@@ -147,6 +147,7 @@ def test_results_on_a_second_device_are_ready_on_its_own_default_stream(cuda, ma
     stored = gzarr.create_array(data=DATA, chunks=(10, 7), compressor=None)
     second = GpuBackend(cuda.CudaDevice(1), small_reads=NEVER, max_device_nbytes=max_device_nbytes)
     cupy = cuda.cupy
+    cupy.cuda.Stream.null.synchronize()  # whatever other tests left there
     found = gzarr.open_array(stored.store, mode="r", device=second)[:]
     assert cupy.cuda.Device() == cupy.cuda.Device(0)
     assert not cupy.cuda.Stream.null.pending
