@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from gzarr.backend import Array, Backend, Bulk, BulkWrite, Chain, Fields, Work
@@ -44,6 +45,7 @@ WAITING_WAVE_NBYTES = 1 << 26
 
 _SINGLE = Work(1, 0, 1)
 _HOST = CpuBackend()
+_is_full = attrgetter("full")
 
 #: Stored objects, by coordinates in the grid of objects, with the parts wanted of each.
 Wave: TypeAlias = list[tuple[Coords, list[Part]]]
@@ -58,7 +60,7 @@ class ArrayIO(NamedTuple):
         layout: where its chunks are.
         backend: what decodes them.
         chain: the prepared codecs of a chunk with given coordinates.
-        uniform: whether all chunks have one shape, and so one chain.
+        only_chain: the chain of all chunks; None if they differ in shape, and so in their chains.
         chunk_nbytes: size of a decoded chunk, or an estimate.
         cache: where decoded chunks are kept, or None.
     """
@@ -68,7 +70,7 @@ class ArrayIO(NamedTuple):
     layout: Layout
     backend: Backend
     chain: Callable[[Coords], Chain]
-    uniform: bool
+    only_chain: Chain | None
     chunk_nbytes: int
     cache: ArrayChunks | None = None
 
@@ -163,8 +165,8 @@ def _waves(io: ArrayIO, plan: Plan, limit: int) -> Iterator[Wave]:
 
 def _by_chain(io: ArrayIO, parts: Sequence[Part]) -> Iterable[tuple[Chain, Sequence[int]]]:
     """The parts of a wave by the chain of their chunks: (chain, positions). One chain unless chunks differ in shape."""
-    if io.uniform:
-        return ((io.chain(parts[0].coords), range(len(parts))),)
+    if io.only_chain is not None:
+        return ((io.only_chain, range(len(parts))),)
     found: dict[int, tuple[Chain, list[int]]] = {}
     for position, part in enumerate(parts):
         chain = io.chain(part.coords)
@@ -172,16 +174,16 @@ def _by_chain(io: ArrayIO, parts: Sequence[Part]) -> Iterable[tuple[Chain, Seque
     return found.values()
 
 
-def _taken(items: Sequence[T], positions: Sequence[int]) -> Sequence[T]:
-    return items if len(positions) == len(items) else [items[i] for i in positions]
+def _taken(items: Sequence[T], positions: Sequence[int]) -> list[T]:
+    return [items[i] for i in positions]
 
 
 def _bulk(job: ReadJob) -> Bulk | None:
     """How the backend reads the job without a `Part` for each chunk, or None."""
     io = job.io
-    if not io.uniform or io.cache is not None or job.fields is not None:
+    if io.only_chain is None or io.cache is not None or job.fields is not None:
         return None
-    return io.backend.bulk(io.store, io.layout, io.chain(()), job.plan, job.out)
+    return io.backend.bulk(io.store, io.layout, io.only_chain, job.plan, job.out)
 
 
 def _read_piece(bulk: Bulk, job: ReadJob, piece: Any) -> None:
@@ -200,11 +202,14 @@ def _read_wave(job: ReadJob, wave: Wave) -> None:
             return
     parts = wave[0][1] if len(wave) == 1 else [part for _, members in wave for part in members]
     # A cache keeps whole chunks, so whole ones are fetched for it.
-    near = io.chain(parts[0].coords), parts if io.uniform and io.cache is None else ()
-    buffers = _load(io, wave, parts, near)
+    first = io.only_chain or io.chain(parts[0].coords)
+    buffers = _load(io, wave, parts, (first, parts if io.only_chain is not None and io.cache is None else ()))
     for chain, positions in _by_chain(io, parts):
+        some = buffers, parts
+        if len(positions) < len(parts):
+            some = _taken(buffers, positions), _taken(parts, positions)
         try:
-            place(chain, _taken(buffers, positions), _taken(parts, positions), job.out, job.fields)
+            place(chain, *some, job.out, job.fields)
         except CodecError as error:
             raise _chunk_error(io, wave, error, positions) from error
 
@@ -294,9 +299,9 @@ def _locate_in(
 def _bulk_write(job: WriteJob) -> BulkWrite | None:
     """How the backend writes the job without a `Part` for each chunk, or None."""
     io = job.io
-    if not io.uniform or job.fields is not None:
+    if io.only_chain is None or job.fields is not None:
         return None
-    return io.backend.bulk_write(io.store, io.layout, io.chain(()), job.plan, job.value, keep_empty=job.write_empty)
+    return io.backend.bulk_write(io.store, io.layout, io.only_chain, job.plan, job.value, keep_empty=job.write_empty)
 
 
 def _write_piece(bulk: BulkWrite, job: WriteJob, piece: Any) -> None:
@@ -328,15 +333,8 @@ def _while_locked(store: Store, keys: Sequence[str], task: Callable[[], T]) -> T
 
 def _renew_wave(job: WriteJob, wave: Wave, keys: Sequence[str]) -> None:
     io = job.io
-    with stage("load old") as noted:
-        stored = _load_old(job, wave, keys)
-        if noted:
-            noted.count(0, sum_nbytes(stored), sum_nbytes(stored))
-    with stage("encode") as noted:
-        changed = _new_chunks(job, wave, stored)
-        if noted:
-            encoded = [data for chunks in changed for data in chunks.values()]
-            noted.count(len(encoded), len(encoded) * io.chunk_nbytes, sum_nbytes(encoded))
+    stored = _load_old(job, wave, keys)
+    changed = _new_chunks(job, wave, stored)
     items: list[tuple[str, Buffer]] = []
     emptied: list[str] = []
     for (coords, _), key, old, chunks in zip(wave, keys, stored, changed, strict=True):
@@ -364,14 +362,18 @@ def _renew_wave(job: WriteJob, wave: Wave, keys: Sequence[str]) -> None:
 def _load_old(job: WriteJob, wave: Wave, keys: Sequence[str]) -> list[Buffer | None]:
     """The old bytes of the objects that are not covered whole; None for those that are, or are missing."""
     covered = [
-        job.fields is None and all(part.full for part in parts) and job.io.layout.is_whole(coords, len(parts))
+        job.fields is None and all(map(_is_full, parts)) and job.io.layout.is_whole(coords, len(parts))
         for coords, parts in wave
     ]
     if all(covered):
         return [None] * len(wave)
     wanted = [Request(key) for key, whole in zip(keys, covered, strict=True) if not whole]
-    found = iter(job.io.store.get_many(wanted))
-    return [None if whole else next(found) for whole in covered]
+    with stage("load old") as noted:
+        stored = job.io.store.get_many(wanted)
+        if noted:
+            noted.count(0, sum_nbytes(stored), sum_nbytes(stored))
+    rest = iter(stored)
+    return [None if whole else next(rest) for whole in covered]
 
 
 def _new_chunks(job: WriteJob, wave: Wave, stored: Sequence[Buffer | None]) -> list[dict[Coords, Buffer | None]]:
@@ -379,14 +381,14 @@ def _new_chunks(job: WriteJob, wave: Wave, stored: Sequence[Buffer | None]) -> l
     io = job.io
     parts = [part for _, members in wave for part in members]
     owners = [number for number, (_, members) in enumerate(wave) for _ in members]
-    before = _old_chunks(job, wave, stored)
+    old = _old_chunks(job, wave, stored)
     changed: list[dict[Coords, Buffer | None]] = [{} for _ in wave]
     for chain, positions in _by_chain(io, parts):
-        members = _taken(parts, positions)
+        some, members = old, parts
+        if len(positions) < len(parts):
+            some, members = _taken(old, positions), _taken(parts, positions)
         try:
-            renewed = io.backend.renew(
-                chain, _taken(before, positions), job.value, members, job.fields, keep_empty=job.write_empty
-            )
+            renewed = io.backend.renew(chain, some, job.value, members, job.fields, keep_empty=job.write_empty)
         except CodecError as error:
             raise _chunk_error(io, wave, error, positions) from error
         for position, part, data in zip(positions, members, renewed, strict=True):

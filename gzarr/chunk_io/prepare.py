@@ -27,7 +27,7 @@ from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.indexing.grid import Grid, RegularAxis, chunk_shape, is_regular
 from gzarr.indexing.keys import Coords, join_path
-from gzarr.layout.chunk_layout import Direct, Level, Names, Sharded
+from gzarr.layout.chunk_layout import Layout, Level, Names, Sharded, Unsharded
 from gzarr.metadata.documents import codecs_in_errors
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
@@ -67,14 +67,14 @@ def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayI
     uniform = is_regular(grid) or bool(shardings)
     first = _chain(meta, specs, chunk_shape(grid, (0,) * len(grid)), backend)
     chain: Callable[[Coords], Chain] = (lambda _: first) if uniform else _by_shape(meta, specs, grid, backend)
-    names = Names(path, meta.keys)
-    layout: Direct | Sharded
+    key, names = meta.keys.under(path), Names(path, meta.keys)
+    layout: Layout
     if shardings:
         levels = _levels(shardings)
         levels(chunk_shape(objects, (0,) * len(objects)))  # what is wrong with an index is said now, not at a read
-        layout = Sharded(grid, objects, names.key, levels, names)
+        layout = Sharded(grid, objects, key, levels, names)
     else:
-        layout = Direct(objects, names.key, names)
+        layout = Unsharded(objects, key, names)
     nbytes = first.chunk.nbytes
     return ArrayIO(
         name=join_path(str(store), path),
@@ -82,7 +82,7 @@ def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayI
         layout=layout,
         backend=backend,
         chain=chain,
-        uniform=uniform,
+        only_chain=first if uniform else None,
         chunk_nbytes=16 * first.chunk.nelements if nbytes is None else nbytes,
         cache=_cache(meta, store, backend),
     )

@@ -62,6 +62,22 @@ class StagedBackend:
             self._count_decoded(chain, buffers)
             return found
 
+    def renew(
+        self,
+        chain: Chain,
+        before: Sequence[Buffer | None],
+        value: Array,
+        parts: Sequence[Part],
+        fields: Fields,
+        *,
+        keep_empty: bool,
+    ) -> list[Buffer | None]:
+        """`Backend.renew`, which is "encode"."""
+        with stage("encode") as noted:
+            renewed = self.inner.renew(chain, before, value, parts, fields, keep_empty=keep_empty)
+            noted.count(len(renewed), len(renewed) * (chain.chunk.nbytes or 0), sum_nbytes(renewed))
+            return renewed
+
     def _count_decoded(self, chain: Chain, buffers: Sequence[Any]) -> int:
         """Count chunks that were decoded. Returns: their decoded bytes."""
         n = sum(buffer is not None for buffer in buffers)

@@ -236,7 +236,7 @@ def _gather_one(chunk: ArrayRepr, value: Array, part: Part, old: Array | None, f
         piece = as_numpy(piece, chunk.dtype)
     if old is None:
         whole = fields is None and isinstance(piece, np.ndarray) and piece.shape == chunk.shape
-        if whole and type(part.inside) is tuple and all(type(i) is slice for i in part.inside):
+        if whole and type(part.inside) is tuple and {*map(type, part.inside)} <= {slice}:
             return np.ascontiguousarray(piece, chunk.dtype).reshape(chunk.shape)
         old = np.full(chunk.shape, fill_of(chunk, None), chunk.dtype)
     # A point of an array without axes: with a new axis its one element takes a list of one value.

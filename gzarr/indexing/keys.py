@@ -5,6 +5,7 @@ Source: Zarr v3 core, "chunk key encoding" (default, v2); Zarr v2, "chunks".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -32,9 +33,16 @@ class KeyEncoding:
 
     def encode(self, coords: Coords) -> str:
         """Key of a chunk, relative to its array."""
+        return self.under("")(coords)
+
+    def under(self, path: str) -> Callable[[Coords], str]:
+        """A function that makes the keys of the chunks of the array at a path."""
+        join = self.separator.join
         if self.name == "default":
-            return self.separator.join(("c", *map(str, coords)))
-        return self.separator.join(map(str, coords)) if coords else "0"
+            start = join_path(path, "c")
+            return lambda coords: join((start, *map(str, coords)))
+        prefix = join_path(path, "_")[:-1]
+        return lambda coords: prefix + (join(map(str, coords)) or "0")
 
     def decode(self, key: str, ndim: int) -> Coords | None:
         """Coordinates of the chunk with a key, or None if the key is not a chunk's."""

@@ -73,11 +73,6 @@ class RangeSpans(Sequence[Span]):
         """Elements from one that is taken to the next."""
         return self._wanted.step
 
-    @property
-    def full(self) -> bool:
-        """Whether all spans are full."""
-        return self._wanted.step == 1 and self[0].full and self[-1].full
-
     def __len__(self) -> int:
         return self._n
 
@@ -166,13 +161,16 @@ class BoxPlan(NamedTuple):
     def groups(self, objects: Grid) -> Iterator[tuple[Coords, list[Part]]]:
         """Parts by stored object: (its coordinates in the grid of objects, the parts)."""
         if objects is self.grid:
+            if {*map(len, self.axes)} == {1}:
+                part = _only_part(self.axes)
+                return iter(((part.coords, [part]),))
             return ((part.coords, [part]) for part in _parts(self.axes))
         grouped = [_by_object(*axis) for axis in zip(self.axes, self.grid, objects, strict=True)]
         return ((tuple(g[0] for g in combo), list(_parts(tuple(g[1] for g in combo)))) for combo in product(*grouped))
 
     def part(self, spans: Sequence[int]) -> Part:
         """The part that is made of one span of each axis, given by its position."""
-        return next(_parts(tuple((axis[i],) for axis, i in zip(self.axes, spans, strict=True))))
+        return _only_part(tuple([(axis[i],) for axis, i in zip(self.axes, spans, strict=True)]))
 
     def windows(self, objects: Grid) -> list[list[tuple[int, int, int]]]:
         """For every axis, which spans lie in one stored object: (its coordinate, first span, number of spans)."""
@@ -272,8 +270,7 @@ def _parts(axes: tuple[Sequence[Span], ...]) -> Iterator[Part]:
         yield Part((), (), (), full=True)
         return
     if {*map(len, axes)} == {1}:
-        coords, inside, out, full = zip(*[spans[0] for spans in axes], strict=True)
-        yield Part(coords, _joint(inside), _joint(out), all(full))
+        yield _only_part(axes)
         return
     axes = tuple(map(tuple, axes))
     # Column by column, as the interpreter's own loops: a part costs a microsecond.
@@ -283,6 +280,16 @@ def _parts(axes: tuple[Sequence[Span], ...]) -> Iterator[Part]:
     if any(type(index) is not slice for columns in (insides, outs) for column in columns for index in column):
         several = map(_joint, several[0]), map(_joint, several[1])
     yield from map(make, product(*chunks), *several, map(all, product(*fulls)))
+
+
+def _only_part(axes: tuple[Sequence[Span], ...]) -> Part:
+    """The part of a box that touches a single chunk."""
+    if not axes:
+        return Part((), (), (), full=True)
+    coords, inside, out, full = zip(*[spans[0] for spans in axes], strict=True)
+    if {*map(type, inside + out)} != {slice}:
+        inside, out = _joint(inside), _joint(out)
+    return Part(coords, inside, out, all(full))
 
 
 def _joint(index: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -296,8 +303,16 @@ def _joint(index: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _range_spans(wanted: Range, axis: Axis) -> Sequence[Span]:
-    _, step, count = wanted
-    if type(axis) is RegularAxis and step <= axis.length and count * step > MIN_SPAN_CHUNKS * axis.length:
+    start, step, count = wanted
+    if not count or type(axis) is not RegularAxis:
+        return _cut_range(wanted, axis)
+    length = axis.length
+    chunk, first = divmod(start, length)
+    end = first + (count - 1) * step + 1
+    if end <= length:  # all of it lies in one chunk
+        full = count == min(length, axis.extent - chunk * length)
+        return (Span(chunk, slice(first, end, step), slice(0, count), full),)
+    if step <= length and count * step > MIN_SPAN_CHUNKS * length:
         return RangeSpans(wanted, axis)
     return _cut_range(wanted, axis)
 
@@ -307,11 +322,6 @@ def _cut_range(wanted: Range, axis: Axis) -> tuple[Span, ...]:
     if not count:
         return ()
     chunk = axis.locate(start)
-    low, high = axis.bounds(chunk)
-    last = start + (count - 1) * step
-    if last < high:  # all of it lies in one chunk
-        full = count == min(high, axis.extent) - low
-        return (Span(chunk, slice(start - low, last - low + 1, step), slice(0, count), full),)
     spans = []
     done = 0
     while done < count:

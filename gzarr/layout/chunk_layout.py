@@ -1,6 +1,6 @@
 """Where chunks lie: chunk coordinates to requests, and new chunks to stored objects. Sharding is addressing.
 
-Theory of operation. An *object* is what has a key in the store. In a `Direct` layout every chunk is an object. In a
+Theory of operation. An *object* is what has a key in the store. In an `Unsharded` layout every chunk is an object. In a
 `Sharded` layout an object holds a grid of chunks and an index; levels nest, and the chunk grid of the array is that of
 the innermost level. ``locate`` turns the chunks wanted from one object into byte ranges, reading indexes as needed
 (they are kept, with the token of the store, so that a replaced shard is never read with an old index).
@@ -19,7 +19,6 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import sub
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import Grid, chunk_shape
-from gzarr.indexing.keys import Coords, KeyEncoding, join_path
+from gzarr.indexing.keys import Coords, KeyEncoding
 from gzarr.layout.shard import MISSING, Coder, assemble, decode_index, entry, slice_entry, split_index
 from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Buffer, Request, Store, host_view
@@ -113,27 +112,23 @@ class Names(NamedTuple):
     path: str
     keys: KeyEncoding
 
-    def key(self, coords: Coords) -> str:
-        """Key of a stored object."""
-        return join_path(self.path, self.keys.encode(coords))
 
+class Unsharded:
+    """Every chunk is a stored object.
 
-@dataclass(frozen=True, slots=True)
-class Direct:
-    """Every chunk is a stored object. names: how ``encode_key`` makes keys; None if in another way."""
+    Attributes:
+        grid: the chunk grid.
+        objects: the grid of stored objects, which is the chunk grid.
+        key: key of a stored object.
+        names: how ``key`` makes keys; None if in another way.
+    """
 
-    grid: Grid
-    encode_key: Callable[[Coords], str]
-    names: Names | None = None
+    __slots__ = ("grid", "key", "names", "objects")
 
-    @property
-    def objects(self) -> Grid:
-        """The grid of stored objects, which is the chunk grid."""
-        return self.grid
-
-    def key(self, object_coords: Coords) -> str:
-        """Key of a stored object."""
-        return self.encode_key(object_coords)
+    def __init__(self, grid: Grid, key: Callable[[Coords], str], names: Names | None = None) -> None:
+        self.grid = self.objects = grid
+        self.key = key
+        self.names = names
 
     def locate(
         self,

@@ -15,7 +15,7 @@ from gzarr.codecs import BytesCodec, GzipCodec, ShardingCodec, TransposeCodec, Z
 from gzarr.errors import CodecError, MetadataError
 from gzarr.indexing.grid import RegularAxis
 from gzarr.layout import chunk_layout as layout_module
-from gzarr.layout.chunk_layout import Direct, Layout, Sharded
+from gzarr.layout.chunk_layout import Layout, Sharded, Unsharded
 from gzarr.storage import CountingStore, MemoryStore, Request
 
 Chunks = dict[tuple[int, ...], bytes]
@@ -107,7 +107,7 @@ def test_an_object_is_whole_with_all_its_chunks_within_the_array() -> None:
 
 
 def test_chunks_in_a_direct_layout_are_objects() -> None:
-    direct = Direct((RegularAxis(10, 4),), lambda coords: f"c/{coords[0]}")
+    direct = Unsharded((RegularAxis(10, 4),), lambda coords: f"c/{coords[0]}")
     assert direct.objects is direct.grid
     assert direct.locate(MemoryStore(), (2,), [(2,)]) == [Request("c/2")]
     assert direct.extract(b"x", (2,), [(2,)]) == [b"x"]

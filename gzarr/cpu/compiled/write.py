@@ -33,6 +33,8 @@ from gzarr.layout.shard import MISSING, decode_index, split_index
 from gzarr.profiling.recorder import here
 from gzarr.storage.base import Buffer, Request, Store, Target, host_view
 
+#: The tables of a single chunk take as long as the interpreter takes for it.
+MIN_NCHUNKS = 2
 #: What the loop saves of shards, in entries, each of which the usual path copies in 4 us: those of every shard, and so
 #: many for every chunk that is written, less so many for every shard. It must be worth the tables. (Measured with zstd
 #: chunks of 2 to 40 kB: a shard of three chunks takes as long either way, and one chunk of a shard of 100 does.)
@@ -186,6 +188,8 @@ def make_bulk_write(
         keep_empty: whether chunks equal to the fill value are stored.
         n_threads: how many threads will share the work.
     """
+    if plan.nparts < MIN_NCHUNKS and not isinstance(layout, Sharded):
+        return None
     direct: Direct | None = chain.direct
     names: Names | None = getattr(layout, "names", None)
     if direct is None or direct.number is None or names is None or library.loop() is None:

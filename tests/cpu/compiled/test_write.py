@@ -46,6 +46,7 @@ WRITTEN = [name for name in CHAINS if name != "transposed shards"]
 def few_chunks_are_enough() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled_write, "MIN_SAVED", -1_000_000)
+        patch.setattr(compiled_write, "MIN_NCHUNKS", 1)
         yield
 
 
