@@ -1,4 +1,7 @@
-"""Codec specs: what each codec is called, how it is configured, and what it does to a chunk's dtype, shape and size."""
+"""Codecs: what each is called, how it is configured, and what it does to a chunk's dtype, shape and size.
+
+Pass them to ``filters=``, ``serializer=`` and ``compressors=`` of `gzarr.create_array`; `register_codec` adds others.
+"""
 
 from gzarr.codecs.blosc import BloscCodec
 from gzarr.codecs.bytes import BytesCodec
@@ -24,13 +27,12 @@ from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
 from gzarr.codecs.zstd import ZstdCodec
 
-#: Names that zarr-python has for two of them.
+#: zarr-python's names of two codecs.
 CastValue = CastValueCodec
 ScaleOffset = ScaleOffsetCodec
 
-for _nvcomp_class in _NVCOMP_SPECS:
-    register_codec(_nvcomp_class)
-for _spec_class in (
+_SPEC_CLASSES: tuple[type[CodecSpec], ...] = (
+    *_NVCOMP_SPECS,
     BloscCodec,
     BytesCodec,
     CastValueCodec,
@@ -43,7 +45,8 @@ for _spec_class in (
     VLenBytesCodec,
     VLenUTF8Codec,
     ZstdCodec,
-):
+)
+for _spec_class in _SPEC_CLASSES:
     register_codec(_spec_class)
 
 __all__ = [

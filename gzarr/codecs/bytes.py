@@ -1,4 +1,4 @@
-"""The ``bytes`` codec: an array as the bytes of its elements in C order, with a byte order of choice."""
+"""The ``bytes`` codec: the elements of an array as bytes, in C order and a chosen byte order."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gzarr.codecs.fields import check_choice, check_fields, need_array
-from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Kind, Repr
+from gzarr.codecs.fields import check_choice, check_fields
+from gzarr.codecs.spec import BytesRepr, CodecSpec, Kind, Repr, need_array
 from gzarr.errors import MetadataError
 
 ENDIAN = ("little", "big")
@@ -29,12 +29,30 @@ def byte_orders(dtype: np.dtype[Any]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class BytesCodec(CodecSpec):
-    """Elements as bytes.
+    """Store elements as their bytes, in C order.
 
-    Attributes:
-        endian: "little" or "big"; None keeps the byte order of the array's dtype, or those of its fields.
+    Parameters
+    ----------
+    endian : {"little", "big"}, optional
+        Byte order; None keeps that of the array's dtype, or those of its fields.
+
+    Raises
+    ------
+    MetadataError
+        If ``endian`` is something else.
+
+    Notes
+    -----
+    The name is ``bytes`` in Zarr v3. In Zarr v2, the dtype has the byte order. Runs on the CPU and on a GPU.
 
     Source: Zarr v3 specification, "bytes codec".
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> array = gzarr.create_array(shape=1000, dtype="i4", serializer=gzarr.codecs.BytesCodec("big"))
+    >>> array.serializer
+    BytesCodec(endian='big')
     """
 
     endian: str | None = "little"
@@ -48,17 +66,17 @@ class BytesCodec(CodecSpec):
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, Any]) -> Self:
-        """Parse; a missing ``endian`` is None."""
+        """Make a spec from Zarr v3 metadata; a missing ``endian`` is None. See `CodecSpec.from_json`."""
         check_fields(cls.name, configuration, ("endian",))
         return cls(configuration.get("endian"))
 
     def configuration(self) -> dict[str, Any]:
-        """``{"endian": ...}``, empty if there is none."""
+        """Give the byte order, if there is one. See `CodecSpec.configuration`."""
         return {} if self.endian is None else {"endian": self.endian}
 
     def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
-        """Take the byte order of the dtype if none was asked for; drop it where the dtype has none."""
-        array: ArrayRepr = need_array(self.name, decoded)
+        """Take the dtype's byte order if none was given; drop it if the dtype has none. See `CodecSpec.resolve`."""
+        array = need_array(self.name, decoded)
         if array.dtype.hasobject:
             raise MetadataError(
                 f"codec {self.name!r} cannot encode data type {array.dtype}, whose elements have no fixed size; "

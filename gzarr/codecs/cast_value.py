@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gzarr.codecs.fields import check_choice, check_fields, need_array, scalar_from_json
+from gzarr.codecs.fields import check_choice, check_fields, scalar_from_json
 from gzarr.codecs.rounding import OUT_OF_RANGE, ROUNDINGS, cast_values
-from gzarr.codecs.spec import ArrayRepr, CodecSpec, Kind, Repr
+from gzarr.codecs.spec import ArrayRepr, CodecSpec, Kind, Repr, need_array
 from gzarr.errors import MetadataError
 
 #: Data types that can be cast: those that cast-value-rs, the backend of zarr-python's codec, knows.
@@ -59,16 +59,40 @@ def _scalar_map(value: Any) -> ScalarMap | None:
 
 @dataclass(frozen=True, slots=True)
 class CastValueCodec(CodecSpec):
-    """Cast by value when encoding, and back when decoding.
+    """Cast numbers to another data type by value when encoding, and back when decoding.
 
-    Attributes:
-        data_type: Zarr v3 name of the encoded data type.
-        rounding: "nearest-even", "towards-zero", "towards-positive", "towards-negative" or "nearest-away".
-        out_of_range: None or "error" to raise; "clamp"; "wrap", for encoded integers only.
-        scalar_map: ``{"encode": [[from, to], ...], "decode": [[from, to], ...]}`` of JSON scalars, which go before
-            all other rules; the only way for NaN and infinities into integers.
+    Parameters
+    ----------
+    data_type : str or dtype
+        Data type of what is stored: an integer or a float of up to 64 bits.
+    rounding : {"nearest-even", "towards-zero", "towards-positive", "towards-negative", "nearest-away"}
+        How values between two stored ones are rounded.
+    out_of_range : {"error", "clamp", "wrap"}, optional
+        What happens to values beyond the stored type: an error (the default), the nearest limit, or the low bits.
+        "wrap" is for stored integers only.
+    scalar_map : mapping, optional
+        ``{"encode": [[from, to], ...], "decode": [[from, to], ...]}`` of JSON scalars. They take precedence over all
+        other rules, and are the only way to store NaN and infinities as integers.
+
+    Raises
+    ------
+    MetadataError
+        If a field has a bad value.
+
+    Notes
+    -----
+    The name is ``cast_value`` in Zarr v3; Zarr v2 has no such codec. Runs on the CPU, and on a GPU if casts are exact.
 
     Source: Zarr v3 extensions, "cast_value codec", with the scalar map of zarr-python 3.4.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> cast = gzarr.codecs.CastValueCodec("int16", rounding="towards-zero", out_of_range="clamp")
+    >>> array = gzarr.create_array(shape=3, dtype="f8", filters=cast, fill_value=0)
+    >>> array[:] = [1.9, -1.9, 1e6]
+    >>> array[:].tolist()
+    [1.0, -1.0, 32767.0]
     """
 
     data_type: str
@@ -88,14 +112,8 @@ class CastValueCodec(CodecSpec):
             raise MetadataError(f"codec {self.name!r}: out_of_range 'wrap' is for integers, not {self.data_type!r}")
         object.__setattr__(self, "scalar_map", _scalar_map(self.scalar_map))
 
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, Any]) -> Self:
-        """Parse; only ``data_type`` is required."""
-        check_fields(cls.name, configuration, ("data_type", "rounding", "out_of_range", "scalar_map"), ("data_type",))
-        return cls(**configuration)
-
     def configuration(self) -> dict[str, Any]:
-        """The fields that are not the defaults."""
+        """Give the fields that are not the defaults. See `CodecSpec.configuration`."""
         fields: dict[str, Any] = {"data_type": self.data_type}
         if self.rounding != "nearest-even":
             fields["rounding"] = self.rounding
@@ -106,7 +124,7 @@ class CastValueCodec(CodecSpec):
         return fields
 
     def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
-        """Change the dtype, and cast the fill value with the same rules."""
+        """Change the dtype, and cast the fill value with the same rules. See `CodecSpec.resolve`."""
         array = need_array(self.name, decoded)
         target = np.dtype(self.data_type)
         native = array.dtype.newbyteorder("=")
@@ -124,7 +142,25 @@ class CastValueCodec(CodecSpec):
         return self, ArrayRepr(target, array.shape, fill)
 
     def mapping(self, direction: str, source: np.dtype[Any], target: np.dtype[Any]) -> tuple[tuple[Any, Any], ...]:
-        """The scalar map of one direction ("encode" or "decode") as scalars of the two native dtypes."""
+        """Give the scalar map of one direction as scalars.
+
+        Parameters
+        ----------
+        direction : {"encode", "decode"}
+            Which map.
+        source, target : numpy.dtype
+            Native dtypes of the values before and after the cast.
+
+        Returns
+        -------
+        tuple of pairs
+            (scalar of ``source``, scalar of ``target``).
+
+        Raises
+        ------
+        MetadataError
+            If a dtype cannot represent a scalar.
+        """
         field = f"scalar_map {direction}"
         return tuple(
             (scalar_from_json(self.name, field, key, source), scalar_from_json(self.name, field, value, target))
@@ -134,7 +170,27 @@ class CastValueCodec(CodecSpec):
     def cast(
         self, direction: str, values: np.ndarray[Any, np.dtype[Any]], target: np.dtype[Any]
     ) -> np.ndarray[Any, np.dtype[Any]]:
-        """Cast values in one direction. Raises ValueError naming a value that cannot be cast."""
+        """Cast values in one direction.
+
+        Parameters
+        ----------
+        direction : {"encode", "decode"}
+            Which scalar map applies.
+        values : numpy.ndarray
+            Numbers of any shape and byte order, on the host.
+        target : numpy.dtype
+            Native dtype of the result.
+
+        Returns
+        -------
+        numpy.ndarray
+            New values of the same shape.
+
+        Raises
+        ------
+        ValueError
+            If a value cannot be cast; the message names it.
+        """
         return cast_values(
             values,
             target,

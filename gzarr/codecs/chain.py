@@ -1,8 +1,8 @@
-"""A chain of codecs, made complete and prepared for one kind of chunk.
+"""Completes a chain of codecs and prepares it for one kind of chunk.
 
 Chains run in encoding order: codecs from array to array, one from array to bytes, codecs from bytes to bytes. Zarr v2
-says nothing of the one in the middle, and lists of filters come in any order, so numcodecs codecs may stand anywhere
-and a missing serializer is inserted where the chain first needs bytes.
+does not name the one in the middle, and its filters come in any order. So numcodecs codecs may stand anywhere, and a
+missing serializer is inserted where the chain first needs bytes.
 """
 
 from __future__ import annotations
@@ -16,36 +16,26 @@ from gzarr.errors import MetadataError
 
 
 def prepare(specs: Iterable[CodecSpec], chunk: ArrayRepr) -> tuple[Step, ...]:
-    """Resolve every codec for the chunks it will see.
+    """Resolve every codec for the chunks that it will see: ``chunk`` for the first one.
 
-    Args:
-        specs: codecs in encoding order.
-        chunk: a chunk as the first codec gets it.
-
-    Returns: steps in encoding order; the first decodes to ``chunk``, the last encodes to bytes.
-    Raises: MetadataError if the order is wrong or a codec cannot encode such chunks.
+    Codecs and steps are in encoding order; the last step encodes to bytes. Raises MetadataError if the order is wrong
+    or a codec cannot encode such chunks.
     """
     steps = _walk(specs, chunk, None)
     if not steps or isinstance(steps[-1].encoded, ArrayRepr):
         names = [step.spec.name for step in steps]
-        raise MetadataError(f"codecs {names} leave an array; add a codec that makes bytes of it, such as 'bytes'")
+        raise MetadataError(f"codecs {names} make an array; add a codec that makes bytes of it, such as 'bytes'")
     return steps
 
 
 def complete(
     specs: Sequence[CodecSpec], chunk: ArrayRepr, *, default_serializer: CodecSpec | None = None
 ) -> tuple[CodecSpec, ...]:
-    """Resolve every codec and insert the serializer if it is missing.
+    """Resolve every codec, and insert the serializer if it is missing.
 
-    Args:
-        specs: codecs in encoding order.
-        chunk: a chunk as the first codec gets it.
-        default_serializer: codec to insert before the first one that takes bytes, or at the end, if the chunk is
-            still an array there. None: ``VLenUTF8Codec()`` for NumPy's variable-width strings, else
-            ``BytesCodec("little")``. For Zarr v2 pass ``BytesCodec(None)``.
-
-    Returns: codecs with nothing left open, ready to be written as metadata.
-    Raises: MetadataError if the order is wrong or a codec cannot encode such chunks.
+    ``default_serializer`` is inserted before the first codec that takes bytes, or at the end, if the chunk is still an
+    array there. By default it is ``VLenUTF8Codec()`` for NumPy's variable-width strings, else ``BytesCodec("little")``;
+    Zarr v2 needs ``BytesCodec(None)``. Raises MetadataError as `prepare` does.
     """
     if default_serializer is None:
         default_serializer = VLenUTF8Codec() if chunk.dtype.kind == "T" else BytesCodec()

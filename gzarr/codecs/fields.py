@@ -1,20 +1,13 @@
-"""Checks shared by the codec specs: one configuration field, one scalar, or what a codec is given to encode."""
+"""Checks of configuration fields that the codec specs share."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Repr
 from gzarr.errors import MetadataError
-
-
-def field_names(spec_class: type[CodecSpec]) -> tuple[str, ...]:
-    """Names of the fields of a spec, which are those of its configuration."""
-    return tuple(field.name for field in dataclasses.fields(cast("Any", spec_class)))
 
 
 def check_fields(
@@ -64,33 +57,11 @@ def check_integers(codec: str, field: str, value: Any, low: int) -> tuple[int, .
     return tuple(check_integer(codec, f"{field}[{i}]", item, low) for i, item in enumerate(value))
 
 
-def need_array(codec: str, decoded: Repr) -> ArrayRepr:
-    """What the codec is to encode, if it is an array."""
-    if not isinstance(decoded, ArrayRepr):
-        raise MetadataError(
-            f"codec {codec!r} encodes arrays, but the codec before it makes bytes; move it before that codec"
-        )
-    return decoded
-
-
-def need_bytes(codec: str, decoded: Repr) -> BytesRepr:
-    """What the codec is to encode, if it is bytes."""
-    if not isinstance(decoded, BytesRepr):
-        raise MetadataError(f"codec {codec!r} encodes bytes, but it is given an array; put a 'bytes' codec before it")
-    return decoded
-
-
 def scalar_from_json(codec: str, field: str, value: Any, dtype: np.dtype[Any]) -> Any:
     """A scalar of an integer or floating-point dtype, from Zarr v3's JSON form of fill values.
 
-    Args:
-        codec: name of the codec, for errors.
-        field: name of the field, for errors.
-        value: a JSON number, ``"NaN"``, ``"Infinity"``, ``"-Infinity"``, a decimal, or a hexadecimal bit pattern.
-        dtype: native integer or floating-point dtype.
-
-    Returns: the scalar.
-    Raises: MetadataError if the dtype has no such value.
+    ``codec`` and ``field`` are named in errors. ``value`` is a JSON number, "NaN", "Infinity", "-Infinity", a decimal,
+    or a hexadecimal bit pattern. ``dtype`` is native. Raises MetadataError if the dtype has no such value.
     """
     number = isinstance(value, int | float | str | np.integer | np.floating) and not isinstance(value, bool)
     try:

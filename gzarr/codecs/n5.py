@@ -7,35 +7,53 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 
-from gzarr.codecs.fields import check_fields, check_integers, need_bytes
-from gzarr.codecs.spec import BytesRepr, CodecSpec, Kind, Repr
+from gzarr.codecs.fields import check_integers
+from gzarr.codecs.spec import CompressorSpec
 from gzarr.errors import MetadataError
 
 
 @dataclass(frozen=True, slots=True)
-class N5Codec(CodecSpec):
-    """Blocks of N5.
+class N5Codec(CompressorSpec):
+    """Store chunks as blocks of N5.
 
-    Attributes:
-        dtype: NumPy name of the elements' type, in the byte order in which the array has them.
-        chunk_shape: shape of a whole block, in the order of the array's axes (N5 writes it reversed).
-        compressor_config: numcodecs configuration of the compressor, as JSON text; an object is accepted. "null" is
-            none.
+    Parameters
+    ----------
+    dtype : str
+        NumPy name of the elements' type, in the byte order of the array.
+    chunk_shape : sequence of int
+        Shape of a whole block, in the order of the array's axes; N5 writes it reversed.
+    compressor_config : str or mapping, optional
+        numcodecs configuration of the compressor, as JSON text or as an object; none by default.
+
+    Raises
+    ------
+    MetadataError
+        If a field has a bad value.
+
+    Notes
+    -----
+    The id is ``n5_wrapper`` in Zarr v2; Zarr v3 has no such codec. Runs on the CPU only. Arrays of `gzarr.N5Store` show
+    it; nothing else should need it.
 
     Source: https://github.com/saalfeldlab/n5#file-system-specification
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> gzarr.codecs.N5Codec("<i4", (64, 64), {"id": "gzip", "level": 1}).compressor
+    {'id': 'gzip', 'level': 1}
     """
 
     dtype: str
     chunk_shape: tuple[int, ...]
-    compressor_config: str = field(default="null")
+    compressor_config: str = "null"
 
     name = "n5_wrapper"
-    kind: ClassVar[Kind] = "bytes_bytes"
 
     def __post_init__(self) -> None:
         config: Any = self.compressor_config
@@ -52,26 +70,13 @@ class N5Codec(CodecSpec):
 
     @property
     def compressor(self) -> dict[str, Any] | None:
-        """The numcodecs configuration of the compressor."""
-        found: dict[str, Any] | None = json.loads(self.compressor_config)
-        return found
-
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, Any]) -> Self:
-        """Parse; ``compressor_config`` may be missing."""
-        check_fields(cls.name, configuration, ("dtype", "chunk_shape", "compressor_config"), ("dtype", "chunk_shape"))
-        config: Any = configuration.get("compressor_config")
-        return cls(configuration["dtype"], configuration["chunk_shape"], config)
+        """The numcodecs configuration of the compressor; None if there is none."""
+        return cast("dict[str, Any] | None", json.loads(self.compressor_config))
 
     def configuration(self) -> dict[str, Any]:
-        """``{"compressor_config": ..., "dtype": ..., "chunk_shape": ...}``."""
+        """Give all three fields. See `CodecSpec.configuration`."""
         return {
             "compressor_config": self.compressor,
             "dtype": self.dtype,
             "chunk_shape": list(self.chunk_shape),
         }
-
-    def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
-        """Nothing is open; bytes of unknown size come out."""
-        need_bytes(self.name, decoded)
-        return self, BytesRepr()

@@ -1,8 +1,8 @@
 """Codecs of the numcodecs registry: ``numcodecs.<id>`` in Zarr v3, ``{"id": ...}`` in Zarr v2.
 
-A spec holds the id and the configuration and never asks the registry, so metadata that names a codec which is not
-installed can still be read and copied. What a codec does to a chunk's dtype and shape is known here for the codecs
-of numcodecs itself; any other is of kind "any": it gets an array if the chunk still is one, and makes bytes.
+A spec holds the id and the configuration and never asks the registry, so metadata that names a missing codec can still
+be read and copied. This module knows what the codecs of numcodecs itself do to a chunk's dtype and shape. Every other
+codec is of kind "any": it gets an array if the chunk still is one, and makes bytes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from gzarr.codecs.fields import need_array
-from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Kind, Repr
+from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Kind, Repr, need_array
 from gzarr.errors import MetadataError
 
 PREFIX = "numcodecs."
@@ -26,25 +25,16 @@ ARRAY_BYTES = ("zfpy", "pcodec", "vlen-utf8", "vlen-bytes", "vlen-array", "json2
 CHECKSUMS = ("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3")
 BYTES_BYTES = ("blosc", "zstd", "gzip", "bz2", "lzma", "lz4", "zlib", "shuffle", "base64", "nvcomp_batch", *CHECKSUMS)
 
-KINDS: dict[str, Kind] = {}
-KINDS.update(dict.fromkeys(ARRAY_ARRAY, "array_array"))
-KINDS.update(dict.fromkeys(ARRAY_BYTES, "array_bytes"))
-KINDS.update(dict.fromkeys(BYTES_BYTES, "bytes_bytes"))
-
-#: Which field says the dtype of what comes out of an array-to-array codec, and which that of what goes in.
-ENCODED_DTYPE = {
-    "delta": "astype",
-    "fixedscaleoffset": "astype",
-    "quantize": "astype",
-    "astype": "encode_dtype",
-    "categorize": "astype",
+KINDS: dict[str, Kind] = {
+    **dict.fromkeys(ARRAY_ARRAY, "array_array"),
+    **dict.fromkeys(ARRAY_BYTES, "array_bytes"),
+    **dict.fromkeys(BYTES_BYTES, "bytes_bytes"),
 }
-DECODED_DTYPE = {
-    "delta": "dtype",
-    "fixedscaleoffset": "dtype",
-    "quantize": "dtype",
-    "astype": "decode_dtype",
-    "categorize": "dtype",
+
+#: Fields with the dtypes of what goes into an array-to-array codec and of what comes out.
+DTYPE_FIELDS = {
+    **dict.fromkeys(("delta", "fixedscaleoffset", "quantize", "categorize"), ("dtype", "astype")),
+    "astype": ("decode_dtype", "encode_dtype"),
 }
 
 #: What zfpy and pcodec can encode.
@@ -67,12 +57,33 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NumcodecsCodec(CodecSpec):
-    """A codec of the numcodecs registry.
+    """Use a codec of the numcodecs registry.
 
-    Attributes:
-        id: numcodecs' id, such as "delta".
-        config: configuration without the id, as JSON text in the order in which it was given; an object is accepted
-            too. Two specs are equal if their configurations are, in any order of fields.
+    Parameters
+    ----------
+    id : str
+        Id of the codec in the registry, such as "delta".
+    config : mapping or str, optional
+        Configuration without the id, as an object or as JSON text. Its order is kept, but does not matter to equality.
+
+    Raises
+    ------
+    MetadataError
+        If the id is empty, or the configuration is not JSON.
+
+    Notes
+    -----
+    The name is ``numcodecs.<id>`` in Zarr v3 and ``{"id": "<id>", ...}`` in Zarr v2. Runs on the CPU. Of the codecs of
+    numcodecs, the compressors, checksums and most filters run on a GPU too.
+
+    Source: Zarr v3 extensions, "numcodecs codecs".
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> delta = gzarr.codecs.NumcodecsCodec("delta")
+    >>> gzarr.create_array(shape=1000, dtype="i4", filters=delta).filters
+    (NumcodecsCodec(id='delta', config={'dtype': '<i4'}),)
     """
 
     id: str
@@ -106,25 +117,25 @@ class NumcodecsCodec(CodecSpec):
 
     @property
     def kind(self) -> Kind:  # type: ignore[override]
-        """Depends on the id; "any" for codecs that numcodecs itself does not have."""
+        """What the codec takes and gives; "any" for codecs that numcodecs itself does not have."""
         return KINDS.get(self.id, "any")
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, Any]) -> Self:
-        """Parse a configuration that contains its ``id``."""
+        """Make a spec from a configuration that contains its ``id``. See `CodecSpec.from_json`."""
         return cls(configuration.get("id", ""), configuration)  # type: ignore[arg-type]
 
     def configuration(self) -> dict[str, Any]:
-        """The configuration without the id, as it was given."""
+        """Give the configuration without the id. See `CodecSpec.configuration`."""
         result: dict[str, Any] = json.loads(self.config)
         return result
 
     def to_json(self) -> dict[str, Any]:
-        """The codec as Zarr v3 metadata; zarr-python requires ``configuration`` even if it is empty."""
+        """Give the codec as Zarr v3 metadata, with ``configuration`` even if empty: zarr-python requires it."""
         return {"name": self.name, "configuration": self.configuration()}
 
     def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
-        """Fill in missing dtypes and sizes of elements; say what comes out as far as it is known."""
+        """Fill in missing dtypes and sizes of elements. See `CodecSpec.resolve`."""
         kind = self.kind
         if kind == "any":
             return self, BytesRepr()
@@ -168,8 +179,8 @@ class NumcodecsCodec(CodecSpec):
         config = self.configuration()
         spec = self
         dtype = array.dtype
-        if self.id in DECODED_DTYPE:
-            own, other = DECODED_DTYPE[self.id], ENCODED_DTYPE[self.id]
+        if self.id in DTYPE_FIELDS:
+            own, other = DTYPE_FIELDS[self.id]
             if config.get(own) is None:
                 spec = self._with(**{own: array.dtype.str})
                 config = spec.configuration()
@@ -187,13 +198,13 @@ class NumcodecsCodec(CodecSpec):
 
 
 class TrustedPickleCodec(NumcodecsCodec):
-    """Pickled objects that the caller has allowed to be loaded."""
+    """Pickles that the caller allows to be loaded."""
 
     __slots__ = ()
 
 
 def trusted(spec: CodecSpec) -> CodecSpec:
-    """The codec that loads pickles, in the place of the one that refuses to; every other codec as it is."""
+    """The codec that loads pickles instead of the one that refuses them; every other codec unchanged."""
     if isinstance(spec, NumcodecsCodec) and spec.id == "pickle":
         return TrustedPickleCodec(spec.id, spec.config)
     return spec

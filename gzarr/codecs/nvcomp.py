@@ -1,72 +1,83 @@
 """nvCOMP's own formats as codecs: ``nvcomp.deflate``, ``gdeflate``, ``snappy``, ``bitcomp``, ``ans``, ``cascaded``.
 
-On disk a chunk is one bare stream, exactly as nvCOMP's batched C functions (``nvcompBatched<X>CompressAsync``) write
-it for one chunk of their batch: no header, no size, no padding, no checksum. The decoded size is not stored: it is the
-size of the chunk, which the metadata says, so these codecs must follow codecs that give a fixed number of bytes. Of
-formats that others define too, that means: ``deflate`` is a raw Deflate stream (RFC 1951, no zlib or gzip envelope);
-``snappy`` is Snappy's raw format (not its framing format); ``gdeflate`` is one GDeflate page of at most 65,536 decoded
-bytes. ``ans``, ``bitcomp`` and ``cascaded`` are known to nVidia alone.
+On disk, a chunk is one bare stream, exactly as nvCOMP's batched C functions (``nvcompBatched<X>CompressAsync``) write
+it for one chunk of their batch: no header, no size, no padding, no checksum. The decoded size is that of the chunk, so
+these codecs must follow codecs whose output has a fixed size. ``deflate`` is a raw Deflate stream (RFC 1951, without
+the envelope of zlib or gzip), ``snappy`` is Snappy's raw format (not its framing format), and ``gdeflate`` is one
+GDeflate page of at most 65,536 decoded bytes. The formats of ``ans``, ``bitcomp`` and ``cascaded`` are not published.
 
-The name in Zarr v3 is ``nvcomp.<algorithm>``; Zarr v2 has ``{"id": "nvcomp.<algorithm>", ...}``. KvikIO (before 25.10)
-wrote the same bare streams in Zarr v2 as ``{"id": "nvcomp_batch", "algorithm": ...}``; these are read and written as
-they are, with ``lz4`` (behind its size, four bytes little-endian) and ``zstd`` (plain frames) besides.
+The name in Zarr v3 is ``nvcomp.<algorithm>``; Zarr v2 has ``{"id": "nvcomp.<algorithm>", ...}``. KvikIO before 25.10
+wrote the same bare streams in Zarr v2 as ``{"id": "nvcomp_batch", "algorithm": ...}``. Those are read and written too,
+also with ``lz4`` (after its size, four bytes little-endian) and ``zstd`` (plain frames).
 
-nvCOMP takes no checksum of its own formats and promises little for damaged streams: put ``crc32c`` behind them.
+nvCOMP verifies no checksum and promises little for damaged streams: add ``crc32c`` after these codecs.
 
 Source: nvCOMP 6, headers of the batched C interface; KvikIO 25.08, NvCompBatchCodec.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numcodecs.abc
 import numcodecs.registry
 
-from gzarr.codecs.fields import check_fields, check_integer, field_names, need_bytes
-from gzarr.codecs.spec import BytesRepr, CodecSpec, Kind, Repr
+from gzarr.codecs.fields import check_integer
+from gzarr.codecs.spec import BytesRepr, CompressorSpec, Repr, need_bytes
 from gzarr.errors import MetadataError, MissingExtraError
 
 PREFIX = "nvcomp."
 
 
 @dataclass(frozen=True, slots=True)
-class NvcompCodec(CodecSpec):
-    """Base of the codecs of nvCOMP; has no fields, as the streams say how they were made."""
+class NvcompCodec(CompressorSpec):
+    """Base of the codecs of nvCOMP. Streams say how they were made, so few have a field."""
 
     name = ""
-    kind: ClassVar[Kind] = "bytes_bytes"
 
     @property
     def algorithm(self) -> str:
-        """NvCOMP's name, in small letters."""
+        """Name of the algorithm in nvCOMP, in lower case."""
         return self.name.removeprefix(PREFIX)
 
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, Any]) -> Self:
-        """Parse; every field may be missing."""
-        check_fields(cls.name, configuration, field_names(cls))
-        return cls(**configuration)
-
-    def configuration(self) -> dict[str, Any]:
-        """The fields, if there are any."""
-        return {field: getattr(self, field) for field in field_names(type(self))}
-
     def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
-        """Nothing is open; bytes of unknown size come out. Raises: MetadataError if their own size is unknown."""
+        """Check that bytes of a known size go in; bytes of unknown size come out. See `CodecSpec.resolve`."""
         if need_bytes(self.name, decoded).nbytes is None:
             raise MetadataError(
                 f"codec {self.name!r} does not store the size of its data, so it cannot follow a codec whose output "
-                "varies in size: make it the first compressor, of an array of fixed-size elements"
+                "varies in size; make it the first compressor, of an array with elements of fixed size"
             )
         return self, BytesRepr()
 
 
 @dataclass(frozen=True, slots=True)
 class NvcompDeflateCodec(NvcompCodec):
-    """Raw Deflate. level: 0 (stored) to 9 (smallest); for writing on the host."""
+    """Compress to a raw Deflate stream.
+
+    Parameters
+    ----------
+    level : int, default 6
+        From 0 (stored) to 9 (smallest), for writing on the host; a GPU ignores it.
+
+    Raises
+    ------
+    MetadataError
+        If the level is not an integer from 0 to 9.
+
+    Notes
+    -----
+    The name is ``nvcomp.deflate`` in Zarr v2 and v3. Runs on a GPU and on the CPU.
+
+    Source: RFC 1951; nvCOMP, ``nvcompBatchedDeflateCompressAsync``.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> array = gzarr.create_array(shape=1000, dtype="i4", compressors=gzarr.codecs.NvcompDeflateCodec(level=9))
+    >>> array.compressors
+    (NvcompDeflateCodec(level=9),)
+    """
 
     level: int = 6
 
@@ -78,7 +89,32 @@ class NvcompDeflateCodec(NvcompCodec):
 
 @dataclass(frozen=True, slots=True)
 class NvcompGdeflateCodec(NvcompCodec):
-    """GDeflate: Deflate cut for 32 threads. level: 1 (fast) to 12 (smallest); for writing on the host."""
+    """Compress with GDeflate, a Deflate that 32 threads decode together.
+
+    Parameters
+    ----------
+    level : int, default 6
+        From 1 (fastest) to 12 (smallest), for writing on the host; a GPU ignores it.
+
+    Raises
+    ------
+    MetadataError
+        If the level is not an integer from 1 to 12.
+
+    Notes
+    -----
+    The name is ``nvcomp.gdeflate`` in Zarr v2 and v3. Runs on a GPU; runs on the CPU on Linux with ``gzarr[gdeflate]``.
+    A chunk holds at most 65,536 bytes.
+
+    Source: nvCOMP, ``nvcompBatchedGdeflateCompressAsync``.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> gdeflate = gzarr.codecs.NvcompGdeflateCodec()
+    >>> gzarr.create_array(shape=1000, dtype="i4", compressors=gdeflate).compressors
+    (NvcompGdeflateCodec(level=6),)
+    """
 
     level: int = 6
 
@@ -90,28 +126,80 @@ class NvcompGdeflateCodec(NvcompCodec):
 
 @dataclass(frozen=True, slots=True)
 class NvcompSnappyCodec(NvcompCodec):
-    """Snappy."""
+    """Compress with Snappy, in its raw format.
+
+    Notes
+    -----
+    The name is ``nvcomp.snappy`` in Zarr v2 and v3. Runs on a GPU; runs on the CPU with ``gzarr[snappy]``.
+
+    Source: nvCOMP, ``nvcompBatchedSnappyCompressAsync``.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> gzarr.create_array(shape=1000, dtype="i4", compressors=gzarr.codecs.NvcompSnappyCodec()).compressors
+    (NvcompSnappyCodec(),)
+    """
 
     name = "nvcomp.snappy"
 
 
 @dataclass(frozen=True, slots=True)
 class NvcompBitcompCodec(NvcompCodec):
-    """Bitcomp, for numbers. On a GPU only."""
+    """Compress numbers with Bitcomp.
+
+    Notes
+    -----
+    The name is ``nvcomp.bitcomp`` in Zarr v2 and v3. Runs on a GPU only.
+
+    Source: nvCOMP, ``nvcompBatchedBitcompCompressAsync``.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> gzarr.create_array(shape=1000, dtype="i4", compressors=gzarr.codecs.NvcompBitcompCodec()).compressors
+    (NvcompBitcompCodec(),)
+    """
 
     name = "nvcomp.bitcomp"
 
 
 @dataclass(frozen=True, slots=True)
 class NvcompAnsCodec(NvcompCodec):
-    """ANS, an entropy coder. On a GPU only."""
+    """Compress with ANS, an entropy coder.
+
+    Notes
+    -----
+    The name is ``nvcomp.ans`` in Zarr v2 and v3. Runs on a GPU only.
+
+    Source: nvCOMP, ``nvcompBatchedANSCompressAsync``.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> gzarr.create_array(shape=1000, dtype="i4", compressors=gzarr.codecs.NvcompAnsCodec()).compressors
+    (NvcompAnsCodec(),)
+    """
 
     name = "nvcomp.ans"
 
 
 @dataclass(frozen=True, slots=True)
 class NvcompCascadedCodec(NvcompCodec):
-    """Cascaded: run lengths, differences and bit packing, for numbers. On a GPU only."""
+    """Compress numbers with Cascaded: run lengths, differences and bit packing.
+
+    Notes
+    -----
+    The name is ``nvcomp.cascaded`` in Zarr v2 and v3. Runs on a GPU only.
+
+    Source: nvCOMP, ``nvcompBatchedCascadedCompressAsync``.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> gzarr.create_array(shape=1000, dtype="i4", compressors=gzarr.codecs.NvcompCascadedCodec()).compressors
+    (NvcompCascadedCodec(),)
+    """
 
     name = "nvcomp.cascaded"
 
@@ -128,7 +216,7 @@ BY_NAME: dict[str, type[NvcompCodec]] = {spec.name: spec for spec in SPECS}
 
 
 class NvcompConfig(numcodecs.abc.Codec):  # type: ignore[misc]
-    """What ``array.compressor`` of a v2 array shows: the configuration; it cannot encode, not knowing chunks' sizes."""
+    """The configuration, as ``array.compressor`` of a v2 array shows it. It does not know chunk sizes: no encoding."""
 
     def __init__(self, **fields: Any) -> None:
         self.fields = fields
@@ -138,11 +226,11 @@ class NvcompConfig(numcodecs.abc.Codec):  # type: ignore[misc]
         return {"id": self.codec_id, **self.fields}
 
     def encode(self, buf: Any) -> Any:
-        """Not here: see `decode`."""
+        """Refuse: see `decode`."""
         raise MissingExtraError(f"{self.codec_id}: only arrays opened with gzarr encode it")
 
     def decode(self, buf: Any, out: Any = None) -> Any:
-        """Not here: the decoded size is the chunk's, which only an array knows."""
+        """Refuse: the decoded size is that of the chunk, which only an array knows."""
         raise MissingExtraError(f"{self.codec_id}: only arrays opened with gzarr decode it")
 
 

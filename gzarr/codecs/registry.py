@@ -1,4 +1,4 @@
-"""The names of codecs: from JSON and from other libraries' objects to specs, and registration by third parties."""
+"""From JSON and other libraries' codec objects to specs, and registration of third-party codecs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gzarr.codecs.spec import CodecSpec, Factory
 from gzarr.codecs.v2 import from_numcodecs, from_v2
 from gzarr.errors import MetadataError, UnknownCodecError
 
-#: Spec classes by Zarr v3 name; `gzarr.codecs` fills in its own.
+#: Spec classes by Zarr v3 name; `gzarr.codecs` registers its own.
 _SPECS: dict[str, type[CodecSpec]] = {}
 
 #: Factories that third parties registered: backend -> name of the codec -> factory.
@@ -32,16 +32,48 @@ _registered = 0
 def register_codec(
     spec_class: _Class, *, name: str | None = None, cpu: Factory | None = None, gpu: Factory | None = None
 ) -> _Class:
-    """Make a codec known, or replace what is known of it. Can be used as a decorator.
+    """Register a codec, or replace one that is registered. Also a class decorator.
 
-    Args:
-        spec_class: a `CodecSpec` class, or a class of numcodecs codecs, which goes into the numcodecs registry.
-        name: Zarr v3 name of the codec; by default the class attribute ``name`` (numcodecs: ``codec_id``).
-        cpu: factory of its functions on the CPU.
-        gpu: factory of its functions on the GPU.
+    Parameters
+    ----------
+    spec_class : type
+        A subclass of `gzarr.codecs.CodecSpec`, or a numcodecs codec class, which goes into the numcodecs registry.
+    name : str, optional
+        Zarr v3 name of the codec; by default the class attribute ``name`` (of numcodecs classes: ``codec_id``).
+    cpu, gpu : callable, optional
+        Functions of a `gzarr.codecs.Step` that return the `gzarr.codecs.Codec` which runs on that device.
 
-    Returns: the class.
-    Raises: MetadataError if it is no codec class, or has no name.
+    Returns
+    -------
+    type
+        The class.
+
+    Raises
+    ------
+    MetadataError
+        If the class is not a codec class, or has no name.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import gzarr, numpy as np
+    >>> @dataclass(frozen=True, slots=True)
+    ... class Invert(gzarr.codecs.CodecSpec):
+    ...     name = "example.invert"
+    ...     kind = "bytes_bytes"
+    ...
+    ...     def resolve(self, decoded):
+    ...         return self, gzarr.codecs.BytesRepr(decoded.nbytes)
+    >>> def invert(step):
+    ...     def run(chunks):
+    ...         return [~np.frombuffer(chunk, np.uint8) for chunk in chunks]
+    ...
+    ...     return gzarr.codecs.Codec(decode=run, encode=run)
+    >>> _ = gzarr.register_codec(Invert, cpu=invert)
+    >>> array = gzarr.create_array(shape=3, dtype="i4", compressors=Invert())
+    >>> array[:] = [1, 2, 3]
+    >>> array[:].tolist()
+    [1, 2, 3]
     """
     if issubclass(spec_class, numcodecs.abc.Codec):
         numcodecs.registry.register_codec(spec_class, codec_id=name)
@@ -52,22 +84,22 @@ def register_codec(
             raise MetadataError(f"codec class {spec_class.__name__} has no class attribute 'name'; pass name=...")
         _SPECS[name] = spec_class
     else:
-        raise MetadataError(f"{spec_class!r} is neither a CodecSpec nor a numcodecs codec class")
+        raise MetadataError(f"{spec_class!r} is neither a CodecSpec class nor a numcodecs codec class")
     for backend, factory in (("cpu", cpu), ("gpu", gpu)):
         if factory is not None:
             _FACTORIES[backend][name] = factory
-    global _registered  # noqa: PLW0603 - the number of the registry's present state
+    global _registered  # noqa: PLW0603 - see registry_state
     _registered = next(_registrations)
     return spec_class
 
 
 def registry_state() -> int:
-    """A number that changes with every registration: what was made of names before may then be outdated."""
+    """A number that changes with every registration: specs parsed before may then be outdated."""
     return _registered
 
 
 def registered_factory(backend: str, name: str) -> Factory | None:
-    """What a third party registered for a codec on a backend ("cpu" or "gpu"), if anything."""
+    """The factory that a third party registered for a codec on a backend ("cpu" or "gpu"), if any."""
     return _FACTORIES[backend].get(name)
 
 
@@ -77,14 +109,33 @@ def codec_names() -> tuple[str, ...]:
 
 
 def parse_codec(value: Any) -> CodecSpec:
-    """The spec of whatever names a codec.
+    """Make a spec of whatever names a codec.
 
-    Args:
-        value: a spec; Zarr v3 JSON, as an object or a bare name; a Zarr v2 configuration (``{"id": ...}``); a
-            numcodecs object; a codec object of zarr-python.
+    Parameters
+    ----------
+    value : object
+        A spec; Zarr v3 metadata, as an object or a bare name; Zarr v2 metadata (``{"id": ...}``); or a codec object of
+        numcodecs or zarr-python.
 
-    Returns: the spec.
-    Raises: UnknownCodecError if nobody registered the codec; MetadataError if it is malformed.
+    Returns
+    -------
+    CodecSpec
+        The spec.
+
+    Raises
+    ------
+    UnknownCodecError
+        If the codec is not registered.
+    MetadataError
+        If the value is malformed.
+
+    Examples
+    --------
+    >>> from gzarr.codecs import parse_codec
+    >>> parse_codec({"name": "gzip", "configuration": {"level": 1}})
+    GzipCodec(level=1)
+    >>> parse_codec({"id": "zstd", "level": 3})
+    ZstdCodec(level=3, checksum=False)
     """
     if isinstance(value, CodecSpec):
         return value
@@ -131,12 +182,12 @@ def _from_name(name: str, configuration: Mapping[str, Any]) -> CodecSpec:
         return NumcodecsCodec(name.removeprefix(PREFIX), configuration)  # type: ignore[arg-type]
     raise UnknownCodecError(
         f"codec {name!r} is not known; known codecs: {', '.join(codec_names())} and {PREFIX}*. "
-        f"Register its spec with gzarr.register_codec"
+        "Register its spec with gzarr.register_codec"
     )
 
 
 def _from_zarr(codec: Any) -> CodecSpec:
-    """A codec object of zarr-python. It notes in ``_tunable_attrs`` which fields nobody asked for."""
+    """The spec of a codec object of zarr-python, whose ``_tunable_attrs`` names the fields that were left open."""
     document = dict(codec.to_dict())
     open_fields = getattr(codec, "_tunable_attrs", ())
     if open_fields and isinstance(document.get("configuration"), Mapping):

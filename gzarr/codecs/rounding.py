@@ -1,9 +1,9 @@
 """Casts of numbers to another dtype by value, with the rounding and range rules of the ``cast_value`` codec.
 
-NumPy casts round to nearest, ties to even, between floats, truncate from floats to integers, and wrap or saturate
-silently. Here the other roundings are made from NumPy's by one step to a neighbour, which is exact: the wider value
-and the candidate are compared in the wider type. A result is out of range if it would be with an unbounded exponent,
-so rounding towards zero never overflows up to the next power of two.
+NumPy rounds to nearest, ties to even, between floats; it truncates from floats to integers, and wraps or saturates
+silently. The other roundings start from NumPy's result and take one step to a neighbour. That is exact, because the
+value and the candidate are compared in the wider type. A result is out of range if it would be with an unbounded
+exponent, so rounding towards zero never overflows below the next power of two.
 """
 
 from __future__ import annotations
@@ -27,17 +27,11 @@ def cast_values(
     out_of_range: str = "error",
     mapping: Sequence[tuple[Any, Any]] = (),
 ) -> Array:
-    """Cast by value.
+    """Cast integers or floats (16 to 64 bits) of any shape and byte order to a native dtype, by value.
 
-    Args:
-        array: integers or floats (16 to 64 bits) of any shape and byte order.
-        dtype: native integer or floating-point dtype of the result.
-        rounding: one of `ROUNDINGS`.
-        out_of_range: "error"; "clamp" (integers to the nearest limit, floats to infinity); "wrap" (integers only).
-        mapping: pairs (value of ``array``, value of the result) that go before all other rules. NaN equals NaN.
-
-    Returns: a C-contiguous array of the same shape.
-    Raises: ValueError if a value cannot be cast; it names the value.
+    ``out_of_range`` is "error", "clamp" (integers to the nearest limit, floats to infinity) or "wrap" (integers only).
+    ``mapping`` has pairs (value before, value after) that take precedence; NaN equals NaN. The result is C-contiguous.
+    Raises ValueError naming a value that cannot be cast.
     """
     source = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).reshape(-1)
     with np.errstate(all="ignore"):
@@ -123,16 +117,16 @@ def _round_bits(value: int, bits: int, rounding: str) -> float:
     shift = magnitude.bit_length() - bits
     if shift <= 0:
         return float(value)
-    kept, rest = magnitude >> shift, magnitude & ((1 << shift) - 1)
+    significant, rest = magnitude >> shift, magnitude & ((1 << shift) - 1)
     half = 1 << (shift - 1)
     up = {
-        "nearest-even": rest > half or (rest == half and kept & 1 == 1),
+        "nearest-even": rest > half or (rest == half and significant & 1 == 1),
         "nearest-away": rest >= half,
         "towards-zero": False,
         "towards-positive": rest > 0 and value > 0,
         "towards-negative": rest > 0 and value < 0,
     }[rounding]
-    result = float((kept + up) << shift)
+    result = float((significant + up) << shift)
     return -result if value < 0 else result
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import complete, prepare
 from gzarr.codecs.crc32c import Crc32cCodec
-from gzarr.codecs.fields import check_choice, check_fields, check_integers, field_names, need_array
+from gzarr.codecs.fields import check_choice, check_integers
 from gzarr.codecs.registry import parse_codecs
-from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Kind, Repr
+from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Kind, Repr, need_array
 from gzarr.errors import MetadataError
 
 INDEX_LOCATIONS = ("start", "end")
@@ -21,15 +21,39 @@ INDEX_LOCATIONS = ("start", "end")
 
 @dataclass(frozen=True, slots=True)
 class ShardingCodec(CodecSpec):
-    """A shard: inner chunks, each encoded alone, and an index of where they lie.
+    """Store many inner chunks, each encoded by itself, and an index of where they lie, in one object.
 
-    Attributes:
-        chunk_shape: shape of the inner chunks; it divides the shape of the shard.
-        codecs: codecs of the inner chunks. Specs, JSON objects and numcodecs objects are accepted.
-        index_codecs: codecs of the index; their output has a fixed size.
-        index_location: "start" or "end" of the shard.
+    Parameters
+    ----------
+    chunk_shape : sequence of int
+        Shape of the inner chunks; it divides the shape of the shard.
+    codecs : sequence of codecs, default ``(BytesCodec(),)``
+        Chain of the inner chunks: specs, JSON objects or numcodecs objects.
+    index_codecs : sequence of codecs, default ``(BytesCodec("little"), Crc32cCodec())``
+        Chain of the index; its output must have a fixed size.
+    index_location : {"end", "start"}
+        Where in the shard the index lies.
+
+    Raises
+    ------
+    MetadataError
+        If a field has a bad value.
+
+    Notes
+    -----
+    The name is ``sharding_indexed`` in Zarr v3; Zarr v2 has no shards. The host reads the index on every device; inner
+    chunks run wherever their codecs run.
 
     Source: Zarr v3 specification, "sharding codec".
+
+    Examples
+    --------
+    ``chunks=`` and ``shards=`` of `gzarr.create_array` make this codec:
+
+    >>> import gzarr
+    >>> array = gzarr.create_array(shape=(8, 8), chunks=(2, 2), shards=(4, 4), dtype="i4")
+    >>> array.metadata.codecs[0].chunk_shape
+    (2, 2)
     """
 
     chunk_shape: tuple[int, ...]
@@ -52,14 +76,8 @@ class ShardingCodec(CodecSpec):
             object.__setattr__(self, field, parse_codecs(value))
         check_choice(self.name, "index_location", self.index_location, INDEX_LOCATIONS)
 
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, Any]) -> Self:
-        """Parse; all but ``chunk_shape`` may be missing."""
-        check_fields(cls.name, configuration, field_names(cls), ("chunk_shape",))
-        return cls(**configuration)
-
     def configuration(self) -> dict[str, Any]:
-        """All four fields."""
+        """Give all four fields. See `CodecSpec.configuration`."""
         return {
             "chunk_shape": list(self.chunk_shape),
             "codecs": [codec.to_json() for codec in self.codecs],
@@ -68,7 +86,7 @@ class ShardingCodec(CodecSpec):
         }
 
     def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
-        """Complete both inner chains."""
+        """Complete both inner chains. See `CodecSpec.resolve`."""
         shard = need_array(self.name, decoded)
         if len(shard.shape) != len(self.chunk_shape):
             raise MetadataError(
@@ -89,6 +107,17 @@ class ShardingCodec(CodecSpec):
         return replace(self, codecs=complete(self.codecs, inner), index_codecs=index_codecs), BytesRepr()
 
     def index_repr(self, shard_shape: tuple[int, ...]) -> ArrayRepr:
-        """The index of a shard as an array: (offset, nbytes) of every inner chunk, 2**64 - 1 where there is none."""
+        """Describe the index of a shard as an array.
+
+        Parameters
+        ----------
+        shard_shape : tuple of int
+            Shape of the shard.
+
+        Returns
+        -------
+        ArrayRepr
+            uint64 (..., 2): offset and size in bytes of every inner chunk, both 2**64 - 1 if it is missing.
+        """
         grid = tuple(length // inner for length, inner in zip(shard_shape, self.chunk_shape, strict=True))
         return ArrayRepr(np.dtype("<u8"), (*grid, 2), np.uint64(2**64 - 1))

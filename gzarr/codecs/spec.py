@@ -7,12 +7,17 @@ Nothing here computes on chunks. Each backend keeps a table from a spec's ``name
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
+
+from gzarr.codecs.fields import check_fields
+from gzarr.errors import MetadataError
 
 #: Which side of the array/bytes boundary a codec lives on. "any" takes either: its output is bytes.
 Kind: TypeAlias = Literal["array_array", "array_bytes", "bytes_bytes", "any"]
@@ -22,10 +27,14 @@ Kind: TypeAlias = Literal["array_array", "array_bytes", "bytes_bytes", "any"]
 class ArrayRepr:
     """A chunk as an array.
 
-    Attributes:
-        dtype: NumPy dtype, with its byte order.
-        shape: chunk shape in elements.
-        fill_value: value of missing elements, a scalar of `dtype` (None: undefined).
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        Type of the elements, with its byte order.
+    shape : tuple of int
+        Shape of the chunk in elements.
+    fill_value : scalar of ``dtype``, optional
+        Value of missing elements; None leaves it undefined.
     """
 
     dtype: np.dtype[Any]
@@ -35,10 +44,7 @@ class ArrayRepr:
     @property
     def nelements(self) -> int:
         """Number of elements."""
-        n = 1
-        for length in self.shape:
-            n *= length
-        return n
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int | None:
@@ -50,9 +56,12 @@ class ArrayRepr:
 class BytesRepr:
     """A chunk as a string of bytes.
 
-    Attributes:
-        nbytes: exact size where it is known beforehand, else None.
-        itemsize: size in bytes of the elements that the bytes hold (a hint for shuffles), 1 if there are none.
+    Parameters
+    ----------
+    nbytes : int, optional
+        Exact size in bytes; None if it is not known beforehand.
+    itemsize : int, default 1
+        Size in bytes of the elements that the bytes hold, a hint for shuffles; 1 if there are none.
     """
 
     nbytes: int | None = None
@@ -62,8 +71,24 @@ class BytesRepr:
 Repr: TypeAlias = ArrayRepr | BytesRepr
 
 
+def need_array(codec: str, decoded: Repr) -> ArrayRepr:
+    """What the codec is to encode, if it is an array."""
+    if not isinstance(decoded, ArrayRepr):
+        raise MetadataError(
+            f"codec {codec!r} encodes arrays, but the codec before it makes bytes; move it before that codec"
+        )
+    return decoded
+
+
+def need_bytes(codec: str, decoded: Repr) -> BytesRepr:
+    """What the codec is to encode, if it is bytes."""
+    if not isinstance(decoded, BytesRepr):
+        raise MetadataError(f"codec {codec!r} encodes bytes, but it is given an array; put a 'bytes' codec before it")
+    return decoded
+
+
 def fill_of(chunk: ArrayRepr, fields: str | list[str] | None = None) -> Any:
-    """The fill value of chunks, or of some of their fields; where it is undefined zero, and None among objects."""
+    """The fill value of chunks, or of some of their fields; if it is undefined, zero, or None for objects."""
     value = chunk.fill_value
     if value is None and not chunk.dtype.hasobject:
         value = np.zeros((), chunk.dtype)[()]
@@ -71,9 +96,34 @@ def fill_of(chunk: ArrayRepr, fields: str | list[str] | None = None) -> Any:
 
 
 class CodecSpec(ABC):
-    """A codec's name and configuration: a frozen, slotted dataclass that is validated when it is made.
+    """A codec's name and configuration: the base class of every codec, also of those that users register.
 
-    ``name`` is the Zarr v3 name and the key of the backends' tables.
+    A subclass is a frozen, slotted dataclass whose fields are those of the codec's configuration. It sets ``name`` and
+    ``kind`` and implements `resolve`. `gzarr.register_codec` makes it known to gzarr.
+
+    Attributes
+    ----------
+    name : str
+        Zarr v3 name of the codec, and its key in the tables of the backends.
+    kind : {"array_array", "array_bytes", "bytes_bytes", "any"}
+        What the codec takes and gives when it encodes.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from gzarr.codecs import BytesRepr, CodecSpec
+    >>> @dataclass(frozen=True, slots=True)
+    ... class Xor(CodecSpec):
+    ...     key: int = 255
+    ...     name = "example.xor"
+    ...     kind = "bytes_bytes"
+    ...
+    ...     def resolve(self, decoded):
+    ...         return self, BytesRepr(decoded.nbytes)
+    >>> Xor(7).to_json()
+    {'name': 'example.xor', 'configuration': {'key': 7}}
+    >>> Xor.from_json({"key": 7})
+    Xor(key=7)
     """
 
     __slots__ = ()
@@ -85,30 +135,97 @@ class CodecSpec(ABC):
         """Zarr v3 name of the codec."""
 
     @classmethod
-    @abstractmethod
     def from_json(cls, configuration: Mapping[str, Any]) -> Self:
-        """Parse the ``configuration`` object of Zarr v3 metadata. Raises MetadataError naming the bad field."""
+        """Make a spec from the ``configuration`` object of Zarr v3 metadata.
 
-    @abstractmethod
+        Parameters
+        ----------
+        configuration : mapping
+            Values by name of the field; fields with a default may be missing.
+
+        Returns
+        -------
+        CodecSpec
+            The codec with this configuration.
+
+        Raises
+        ------
+        MetadataError
+            If a field is unknown, missing or has a bad value; the message names the field.
+        """
+        fields = dataclasses.fields(cast("Any", cls))
+        required = [field.name for field in fields if field.default is dataclasses.MISSING]
+        check_fields(cast("Any", cls).name, configuration, [field.name for field in fields], required)
+        return cls(**configuration)
+
     def configuration(self) -> dict[str, Any]:
-        """The ``configuration`` object of Zarr v3 metadata; empty if the codec has none."""
+        """Give the ``configuration`` object of Zarr v3 metadata.
+
+        Returns
+        -------
+        dict
+            JSON values by name of the field; empty if the codec has no fields.
+        """
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(cast("Any", self))}
 
     @abstractmethod
     def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
         """Fill in what the spec left open, given what it will encode, and say what comes out.
 
-        Returns: (the spec with nothing left open, the encoded representation).
-        Raises: MetadataError if the codec cannot encode such chunks.
+        Parameters
+        ----------
+        decoded : ArrayRepr or BytesRepr
+            What the codec will encode.
+
+        Returns
+        -------
+        spec : CodecSpec
+            The spec with nothing left open.
+        encoded : ArrayRepr or BytesRepr
+            What the codec makes of such chunks.
+
+        Raises
+        ------
+        MetadataError
+            If the codec cannot encode such chunks.
         """
 
     def to_json(self) -> dict[str, Any]:
-        """The codec as Zarr v3 metadata; without ``configuration`` if that is empty."""
+        """Give the codec as Zarr v3 metadata.
+
+        Returns
+        -------
+        dict
+            The ``name``, and the ``configuration`` unless it is empty.
+        """
         configuration = self.configuration()
         return {"name": self.name, "configuration": configuration} if configuration else {"name": self.name}
 
 
+class CompressorSpec(CodecSpec):
+    """A codec that turns bytes into bytes of another, unknown size."""
+
+    __slots__ = ()
+    kind: ClassVar[Kind] = "bytes_bytes"
+
+    def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
+        """Check that bytes go in; bytes of unknown size come out. See `CodecSpec.resolve`."""
+        need_bytes(self.name, decoded)
+        return self, BytesRepr()
+
+
 class Step(NamedTuple):
-    """One codec of a prepared chain: ``decoded`` goes in when encoding, ``encoded`` comes out."""
+    """One codec of a prepared chain.
+
+    Attributes
+    ----------
+    spec : CodecSpec
+        The codec, with nothing left open.
+    decoded : ArrayRepr or BytesRepr
+        What it encodes.
+    encoded : ArrayRepr or BytesRepr
+        What comes out of it.
+    """
 
     spec: CodecSpec
     decoded: Repr
@@ -120,7 +237,13 @@ Batch: TypeAlias = Callable[[Sequence[Any]], list[Any]]
 
 
 class Codec(NamedTuple):
-    """A step made ready to run on one backend."""
+    """A step made ready to run on one backend: two functions that take a list of chunks and return as many.
+
+    Attributes
+    ----------
+    decode, encode : callable
+        Functions of a list of chunks. A chunk that cannot be decoded or encoded raises CodecError with its index.
+    """
 
     decode: Batch
     encode: Batch

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from gzarr.codecs.fields import check_fields, check_integers, need_array
-from gzarr.codecs.spec import ArrayRepr, CodecSpec, Kind, Repr
+from gzarr.codecs.fields import check_integers
+from gzarr.codecs.spec import ArrayRepr, CodecSpec, Kind, Repr, need_array
 from gzarr.errors import MetadataError
 
 
 @dataclass(frozen=True, slots=True)
 class TransposeCodec(CodecSpec):
-    """Permutation of dimensions.
+    """Permute the dimensions of a chunk.
 
-    Attributes:
-        order: dimension ``i`` of the encoded chunk is dimension ``order[i]`` of the decoded one. ``"C"`` (as it is)
-            and ``"F"`` (reversed), which drafts of the specification had, are resolved to a permutation.
+    Parameters
+    ----------
+    order : sequence of int, or {"C", "F"}
+        Dimension ``i`` of the encoded chunk is dimension ``order[i]`` of the decoded one. "C" (unchanged) and "F"
+        (reversed) come from drafts of the specification and resolve to a permutation.
+
+    Raises
+    ------
+    MetadataError
+        If ``order`` is not a permutation.
+
+    Notes
+    -----
+    The name is ``transpose`` in Zarr v3. Zarr v2 has ``order="F"`` instead. Runs on the CPU and on a GPU.
 
     Source: Zarr v3 specification, "transpose codec".
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> array = gzarr.create_array(shape=(4, 6), dtype="i4", filters=gzarr.codecs.TransposeCodec((1, 0)))
+    >>> array.filters
+    (TransposeCodec(order=(1, 0)),)
     """
 
     order: tuple[int, ...] | str
@@ -35,18 +52,28 @@ class TransposeCodec(CodecSpec):
             raise MetadataError(f"codec 'transpose': order must be a permutation of 0..n-1, got {list(order)}")
         object.__setattr__(self, "order", order)
 
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, Any]) -> Self:
-        """Parse."""
-        check_fields(cls.name, configuration, ("order",), ("order",))
-        return cls(configuration["order"])
-
     def configuration(self) -> dict[str, Any]:
-        """``{"order": [...]}``."""
+        """Give the order. See `CodecSpec.configuration`."""
         return {"order": self.order if isinstance(self.order, str) else list(self.order)}
 
     def permutation(self, ndim: int) -> tuple[int, ...]:
-        """``order`` for a number of dimensions. Raises: MetadataError if it is for another."""
+        """Give ``order`` as a permutation.
+
+        Parameters
+        ----------
+        ndim : int
+            Number of dimensions of a chunk.
+
+        Returns
+        -------
+        tuple of int
+            The permutation.
+
+        Raises
+        ------
+        MetadataError
+            If ``order`` is for another number of dimensions.
+        """
         order = self.order
         if isinstance(order, str):
             order = tuple(range(ndim)) if order == "C" else tuple(reversed(range(ndim)))
@@ -55,7 +82,7 @@ class TransposeCodec(CodecSpec):
         return order
 
     def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
-        """Permute the shape; "C" and "F" become permutations."""
+        """Permute the shape; "C" and "F" become permutations. See `CodecSpec.resolve`."""
         array = need_array(self.name, decoded)
         order = self.permutation(len(array.shape))
         shape = tuple(array.shape[axis] for axis in order)

@@ -1,4 +1,4 @@
-"""Codecs of Zarr v2 metadata (numcodecs configurations) and numcodecs objects, to and from specs."""
+"""Specs to and from codecs of Zarr v2 metadata (numcodecs configurations) and numcodecs objects."""
 
 from __future__ import annotations
 
@@ -9,37 +9,35 @@ import numcodecs
 import numcodecs.registry
 from numcodecs.errors import UnknownCodecError as NumcodecsUnknownCodecError
 
-from gzarr.codecs import nvcomp
 from gzarr.codecs.blosc import AUTO_SHUFFLE, SHUFFLES, BloscCodec
 from gzarr.codecs.crc32c import Crc32cCodec
 from gzarr.codecs.gzip import GzipCodec
 from gzarr.codecs.n5 import N5Codec
 from gzarr.codecs.numcodecs import NumcodecsCodec
+from gzarr.codecs.nvcomp import BY_NAME as NVCOMP
+from gzarr.codecs.nvcomp import NvcompCodec
 from gzarr.codecs.spec import CodecSpec
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
 from gzarr.codecs.zstd import ZstdCodec
 from gzarr.errors import MetadataError, MissingExtraError, UnknownCodecError
 
-#: How the ids of image codecs begin, which the package imagecodecs has.
+#: Prefix of the ids of image codecs, which the package imagecodecs has.
 IMAGES = "imagecodecs_"
-#: Codecs of numcodecs that exist only if another package is installed, and the extra of gzarr that has it.
+#: numcodecs codecs that need another package, and the extra of gzarr that installs it.
 EXTRAS = {"zfpy": "zfp", "pcodec": "pcodec", "msgpack2": "msgpack"}
 
 
 def from_v2(config: Mapping[str, Any]) -> CodecSpec:
     """The spec of a codec in Zarr v2 metadata.
 
-    Args:
-        config: numcodecs configuration, ``{"id": ..., ...}``.
-
-    Returns: the own spec of gzarr for nvcomp.*, and for blosc, zstd, gzip, vlen-utf8 and vlen-bytes unless the
-        configuration has fields that it does not know; else a `NumcodecsCodec` that keeps the configuration as it is.
-    Raises: MetadataError if there is no id or a field has a bad value.
+    ``config`` is a numcodecs configuration, ``{"id": ..., ...}``. The result is gzarr's own spec for nvcomp.*, and for
+    blosc, zstd, gzip, vlen-utf8 and vlen-bytes unless the configuration has a field that the spec lacks; else it is a
+    `NumcodecsCodec` with the same configuration. Raises MetadataError if there is no id or a field has a bad value.
     """
     if not isinstance(config, Mapping) or not isinstance(config.get("id"), str):
         raise MetadataError(f"a Zarr v2 codec must be an object with an 'id', got {config!r}")
     fields: dict[str, Any] = {name: value for name, value in config.items() if name != "id"}
-    defaults: dict[str, Any] = {"cname": "lz4", "shuffle": 1}  # what numcodecs takes for a missing field
+    defaults: dict[str, Any] = {"cname": "lz4", "shuffle": 1}  # numcodecs' own
     match config["id"]:
         case "blosc" if fields.keys() <= {"cname", "clevel", "shuffle", "blocksize"}:
             return BloscCodec(**(defaults | fields))
@@ -51,18 +49,15 @@ def from_v2(config: Mapping[str, Any]) -> CodecSpec:
             return VLenUTF8Codec()
         case "vlen-bytes" if not fields:
             return VLenBytesCodec()
-        case str(name) if name in nvcomp.BY_NAME:
-            return nvcomp.BY_NAME[name].from_json(fields)
+        case str(name) if name in NVCOMP:
+            return NVCOMP[name].from_json(fields)
         case "n5_wrapper":
             return N5Codec.from_json(fields)
     return NumcodecsCodec(config["id"], fields)  # type: ignore[arg-type]
 
 
 def to_v2(spec: CodecSpec) -> dict[str, Any]:
-    """The numcodecs configuration of a spec, as zarr 2 writes it.
-
-    Raises: MetadataError if Zarr v2 has no such codec.
-    """
+    """The numcodecs configuration of a spec, as zarr 2 writes it. Raises MetadataError if Zarr v2 has no such codec."""
     match spec:
         case NumcodecsCodec():
             return {"id": spec.id} | spec.configuration()
@@ -77,9 +72,7 @@ def to_v2(spec: CodecSpec) -> dict[str, Any]:
             }
         case ZstdCodec(checksum=False):  # readers older than the field refuse it
             return {"id": "zstd", "level": spec.level}
-        case ZstdCodec() | GzipCodec() | N5Codec() | VLenUTF8Codec() | VLenBytesCodec() | Crc32cCodec():
-            return {"id": spec.name} | spec.configuration()
-        case nvcomp.NvcompCodec():
+        case ZstdCodec() | GzipCodec() | N5Codec() | VLenUTF8Codec() | VLenBytesCodec() | Crc32cCodec() | NvcompCodec():
             return {"id": spec.name} | spec.configuration()
     raise MetadataError(f"codec {spec.name!r} cannot be stored in Zarr v2; use zarr_format=3")
 
@@ -92,10 +85,10 @@ def from_numcodecs(codec: Any) -> CodecSpec:
 def to_numcodecs(spec: CodecSpec) -> Any:
     """The numcodecs object of a spec.
 
-    Raises: UnknownCodecError if numcodecs has no such codec; MissingExtraError if it would have with an extra of
-        gzarr; MetadataError if it refuses the configuration, or there can be no such object.
+    Raises UnknownCodecError if numcodecs has no such codec, MissingExtraError if an extra of gzarr would provide it,
+    and MetadataError if numcodecs refuses the configuration.
     """
-    if isinstance(spec, N5Codec):  # numcodecs has none for blocks: what compresses them is what users ask for
+    if isinstance(spec, N5Codec):  # numcodecs has no codec for blocks: users mean the compressor in them
         return None if spec.compressor is None else to_numcodecs(from_v2(spec.compressor))
     config = to_v2(spec)
     codec_id = config["id"]
@@ -115,7 +108,7 @@ def to_numcodecs(spec: CodecSpec) -> Any:
 
 
 def _register_image_codec(codec_id: str) -> None:
-    """Register a codec of imagecodecs, unless someone has done so. Raises: MissingExtraError."""
+    """Register a codec of imagecodecs unless it is registered already. Raises MissingExtraError."""
     if codec_id in numcodecs.registry.codec_registry:
         return
     try:

@@ -1,13 +1,11 @@
-"""The ``vlen-utf8`` and ``vlen-bytes`` codecs: strings of varying length, each after its length."""
+"""The ``vlen-utf8`` and ``vlen-bytes`` codecs: strings of variable length, each after its length."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from gzarr.codecs.fields import check_fields, need_array
-from gzarr.codecs.spec import BytesRepr, CodecSpec, Kind, Repr
+from gzarr.codecs.spec import BytesRepr, CodecSpec, Kind, Repr, need_array
 from gzarr.errors import MetadataError
 
 
@@ -19,30 +17,31 @@ class _VLenCodec(CodecSpec):
 
     __slots__ = ()
 
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, Any]) -> Self:
-        """Parse; there are no fields."""
-        spec = cls()
-        check_fields(spec.name, configuration, ())
-        return spec
-
-    def configuration(self) -> dict[str, Any]:
-        """Empty."""
-        return {}
-
     def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
-        """Bytes of unknown size come out."""
+        """Check that strings go in; bytes of unknown size come out. See `CodecSpec.resolve`."""
         dtype = need_array(self.name, decoded).dtype
         if dtype.kind not in self.dtype_kinds:
-            raise MetadataError(f"codec {self.name!r} encodes strings of varying length, not data type {dtype}")
+            raise MetadataError(f"codec {self.name!r} encodes strings of variable length, not data type {dtype}")
         return self, BytesRepr()
 
 
 @dataclass(frozen=True, slots=True)
 class VLenUTF8Codec(_VLenCodec):
-    """Text of varying length as UTF-8.
+    """Encode strings of variable length as UTF-8.
+
+    Notes
+    -----
+    The name is ``vlen-utf8`` in Zarr v2 and v3. Runs on the CPU only.
 
     Source: Zarr v3 extensions, "vlen-utf8 codec"; numcodecs.VLenUTF8.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> array = gzarr.create_array(shape=2, dtype="string", serializer=gzarr.codecs.VLenUTF8Codec())
+    >>> array[0] = "text"
+    >>> array[:].tolist()
+    ['text', '']
     """
 
     name = "vlen-utf8"
@@ -51,9 +50,21 @@ class VLenUTF8Codec(_VLenCodec):
 
 @dataclass(frozen=True, slots=True)
 class VLenBytesCodec(_VLenCodec):
-    """Byte strings of varying length.
+    """Encode byte strings of variable length.
+
+    Notes
+    -----
+    The name is ``vlen-bytes`` in Zarr v2 and v3. Runs on the CPU only.
 
     Source: Zarr v3 extensions, "vlen-bytes codec"; numcodecs.VLenBytes.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> array = gzarr.create_array(shape=2, dtype="bytes", serializer=gzarr.codecs.VLenBytesCodec())
+    >>> array[0] = b"data"
+    >>> array[:].tolist()
+    [b'data', b'']
     """
 
     name = "vlen-bytes"

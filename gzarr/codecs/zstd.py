@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
 
-from gzarr.codecs.fields import check_boolean, check_fields, check_integer, field_names, need_bytes
-from gzarr.codecs.spec import BytesRepr, CodecSpec, Kind, Repr
+from gzarr.codecs.fields import check_boolean, check_integer
+from gzarr.codecs.spec import CompressorSpec
 
 #: Levels that libzstd accepts (ZSTD_minCLevel, ZSTD_maxCLevel).
 MIN_LEVEL, MAX_LEVEL = -131072, 22
 
 
 @dataclass(frozen=True, slots=True)
-class ZstdCodec(CodecSpec):
-    """Zstandard compression.
+class ZstdCodec(CompressorSpec):
+    """Compress with Zstandard.
 
-    Attributes:
-        level: 1 (fastest) to 22 (smallest); 0 is the library's default; negative levels are faster still.
-        checksum: store a checksum of the content in the frame.
+    Parameters
+    ----------
+    level : int, default 0
+        From 1 (fastest) to 22 (smallest). 0 is the library's default; negative levels are faster still.
+    checksum : bool, default False
+        Whether frames carry a checksum of their content.
 
-    Source: Zarr v3 extensions, "zstd codec".
+    Raises
+    ------
+    MetadataError
+        If a field has a bad value.
+
+    Notes
+    -----
+    The name is ``zstd`` in Zarr v2 and v3. Runs on the CPU, and on a GPU unless a frame omits its size or needs a
+    dictionary, or a chunk has several frames.
+
+    Source: Zarr v3 extensions, "zstd codec"; RFC 8878.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> array = gzarr.create_array(shape=1000, dtype="i4", compressors=gzarr.codecs.ZstdCodec(level=3))
+    >>> array.compressors
+    (ZstdCodec(level=3, checksum=False),)
     """
 
     level: int = 0
     checksum: bool = False
 
     name = "zstd"
-    kind: ClassVar[Kind] = "bytes_bytes"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "level", check_integer(self.name, "level", self.level, MIN_LEVEL, MAX_LEVEL))
         object.__setattr__(self, "checksum", check_boolean(self.name, "checksum", self.checksum))
-
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, Any]) -> Self:
-        """Parse; every field may be missing."""
-        check_fields(cls.name, configuration, field_names(cls))
-        return cls(**configuration)
-
-    def configuration(self) -> dict[str, Any]:
-        """``{"level": ..., "checksum": ...}``."""
-        return {"level": self.level, "checksum": self.checksum}
-
-    def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
-        """Nothing is open; bytes of unknown size come out."""
-        need_bytes(self.name, decoded)
-        return self, BytesRepr()

@@ -163,7 +163,7 @@ def test_scaled_integers_are_exact_or_refused(name: str) -> None:
 
 def test_stored_integers_that_are_no_multiple_of_the_scale_are_refused() -> None:
     codec = codec_for(ScaleOffsetCodec(0, 3), ArrayRepr(np.dtype("<i4"), (3,)))
-    with pytest.raises(CodecError, match="stored value 7 is no multiple of scale 3"):
+    with pytest.raises(CodecError, match="stored value 7 is not a multiple of scale 3"):
         codec.decode([np.array([3, 7, 9], "<i4")])
 
 

@@ -58,8 +58,8 @@ def test_steps_chain_their_representations() -> None:
 @pytest.mark.parametrize(
     ("specs", "words"),
     [
-        ([], "leave an array"),
-        ([TransposeCodec("F")], "leave an array"),
+        ([], "make an array"),
+        ([TransposeCodec("F")], "make an array"),
         ([GzipCodec()], "put a 'bytes' codec before it"),
         ([GzipCodec(), BytesCodec()], "gzip"),
         ([BytesCodec(), BytesCodec()], "bytes"),
