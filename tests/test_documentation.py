@@ -13,8 +13,9 @@ ROOT = Path(__file__).parents[1]
 SHOWN = [p for p in sorted((ROOT / "gzarr").rglob("*.py")) if ">>> " in p.read_text()]
 
 
-@pytest.mark.parametrize("path", SHOWN, ids=lambda p: p.stem)
-def test_examples_of_docstrings(path: Path) -> None:
+@pytest.mark.parametrize("path", SHOWN, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_examples_of_docstrings(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     failed, tried = doctest.testmod(importlib.import_module(name))
     assert tried

@@ -1,18 +1,16 @@
-"""Stores the metadata of a whole hierarchy in one document, and opens the hierarchy from it."""
+"""Functions that store the metadata of a whole hierarchy in one document, and open the hierarchy from it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from gzarr.api.keywords import checked_format, take_group_options
 from gzarr.api.locating import join_storage_options, locate_node, open_store_at
-from gzarr.errors import (
-    MetadataError,
-    NodeNotFoundError,
-)
+from gzarr.errors import MetadataError, NodeNotFoundError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.keywords import GroupKeywords
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.catalog import open_consolidated_node, require_consolidated
 from gzarr.metadata.consolidated import DEFAULT_KEY, consolidate
@@ -31,14 +29,45 @@ def consolidate_metadata(
 ) -> Array | Group:
     """Store the metadata of a group and of everything below it in one document, so that one read opens them all.
 
-    From then on gzarr keeps it true: what creates, changes, moves or deletes a member updates it. Other programs do
-    not; call this again after they have changed something. Many changes in a row are faster before than after this.
+    From then on gzarr keeps the document current: whatever creates, changes, moves or deletes a member updates it.
+    Other programs do not; call this again after they have changed something. Many changes in a row are faster before
+    this call than after it.
 
-    store: a store, path, URL or mapping. path: path of the group in the store.
-    metadata_key: (v2) where to store them. Only those under the default key are kept true.
-    storage_options: what the server of a URL needs to be told.
-    Returns: what `open_consolidated` returns. (An array is its own only document.)
-    Raises: NodeNotFoundError, MetadataError, ReadOnlyError.
+    Parameters
+    ----------
+    store : Store, Group, path, URL or mapping
+        Where the group is stored.
+    metadata_key : str
+        Key of the document (v2). Only the document under the default key is kept current.
+    path : str, optional
+        Path of the group in the store.
+    zarr_format : {2, 3}, optional
+        Format to look for. By default both.
+    storage_options : mapping, optional
+        Options for the server of a URL.
+
+    Returns
+    -------
+    Group or Array
+        What `open_consolidated` returns. An array has no document but its own.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If nothing is stored there.
+    MetadataError
+        If the stored metadata are malformed, or ``metadata_key`` is given for v3.
+    ReadOnlyError
+        If the store was opened for reading.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> root = gzarr.group("many.zarr", zarr_format=2)
+    >>> arrays = [root.zeros(f"a{i}", shape=10) for i in range(3)]
+    >>> root = gzarr.consolidate_metadata("many.zarr")
+    >>> list(gzarr.open_consolidated("many.zarr", mode="r"))
+    ['a0', 'a1', 'a2']
     """
     opened, base = open_store_at(join_storage_options(store, {"storage_options": storage_options}), "a")
     where = join_path(base, normalize_path(path or ""))
@@ -59,23 +88,53 @@ def open_consolidated(
     zarr_format: int | None = None,
     device: str | None = None,
     use_consolidated: bool = True,
-    **kwargs: Any,
+    **kwargs: Unpack[GroupKeywords],
 ) -> Array | Group:
-    """Open a group out of its consolidated metadata: one read, however many members it has.
+    """Open a group from its consolidated metadata: one read, however many members it has.
 
-    The metadata are read-only: nothing can be created, deleted, resized or given attributes. Data can be written,
-    unless mode is "r".
+    The metadata are read-only: nothing can be created, deleted, resized or given attributes. Data can be written unless
+    the mode is "r".
 
-    store: a store, path, URL or mapping. path: path of the group in the store. metadata_key: (v2) where they are.
-    kwargs: see `group`.
-    Raises: MetadataError if there are none, NodeNotFoundError, ValueError for other modes than "r", "r+" and "a".
+    Parameters
+    ----------
+    store : Store, Group, path, URL or mapping
+        Where the group is stored.
+    metadata_key : str
+        Key of the consolidated metadata (v2).
+    mode : {"r", "r+", "a"}, optional
+        Whether data can be written. By default they can, unless the store was opened for reading.
+    path : str, optional
+        Path of the group in the store.
+    zarr_format : {2, 3}, optional
+        Format to look for. By default both.
+    device : str, optional
+        Where reads of the arrays in the group put their results: see `gzarr.open_array`.
+    use_consolidated : bool
+        Accepted for zarr-python; only True is allowed.
+    **kwargs
+        See `gzarr.open_group`.
+
+    Returns
+    -------
+    Group or Array
+        What is stored there.
+
+    Raises
+    ------
+    MetadataError
+        If there are no consolidated metadata, or they are malformed.
+    NodeNotFoundError
+        If nothing is stored there.
+    ValueError
+        If the mode would create something.
     """
     if mode not in (None, "r", "r+", "a"):
-        raise ValueError(f"open_consolidated opens what is there: mode must be 'r' or 'r+', got {mode!r}")
+        raise ValueError(f"open_consolidated opens what is there: mode must be 'r', 'r+' or 'a', got {mode!r}")
     if not use_consolidated:
         raise ValueError("use_consolidated must be True here; use open_group to do without consolidated metadata")
-    store, path = join_storage_options(path if store is None else store, kwargs), None if store is None else path
-    options, backend = take_group_options(device, kwargs)
+    given: dict[str, Any] = {**kwargs}
+    store, path = join_storage_options(path if store is None else store, given), None if store is None else path
+    options, backend = take_group_options(device, given)
     opened, where, mode = locate_node(store, path, mode)
     opened = options.store(opened)
     opened, meta = open_consolidated_node(opened, where, checked_format(zarr_format), metadata_key, frozen=True)
@@ -90,7 +149,7 @@ def open_consolidated(
 def read_with_consolidated(
     store: Store, path: str, zarr_format: Any, mode: str, use_consolidated: bool | str | None
 ) -> tuple[Store, NodeMeta | None]:
-    """What is at a path, and a store that serves its consolidated metadata if they are there and asked for."""
+    """Return a store and what is at a path; the store serves consolidated metadata if they exist and are wanted."""
     if use_consolidated is False or (use_consolidated is None and mode != "r"):
         return store, read_node(store, path, zarr_format)
     key = use_consolidated if isinstance(use_consolidated, str) else DEFAULT_KEY

@@ -1,17 +1,23 @@
-"""Creates arrays: from keywords, filled with a value, from data, like another array."""
+"""Functions that create arrays: from keywords, filled with a value, from data, like another array."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from gzarr.api.keywords import take_node_options
 from gzarr.api.locating import join_storage_options, open_store_at
-from gzarr.errors import (
-    MetadataError,
-)
+from gzarr.errors import MetadataError
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.keywords import (
+    CreateArrayKeywords,
+    CreateKeywords,
+    FilledKeywords,
+    FromArrayKeywords,
+    LikeKeywords,
+    NewArrayKeywords,
+)
 from gzarr.hierarchy.options import UNSET
 from gzarr.indexing.keys import join_path, normalize_path
 
@@ -39,41 +45,95 @@ def create_array(
     overwrite: bool = False,
     path: str | None = None,
     device: str | None = None,
-    **kwargs: Any,
+    **kwargs: Unpack[CreateArrayKeywords],
 ) -> Array:
-    """Create an array.
+    """Create an array, and fill it if data are given.
 
-    store: a store, path, URL or mapping; None for memory.
-    name: path of the array in the store (``path`` means the same).
-    shape: extents. dtype: element type, float64 by default. data: array-like to fill the array with.
-    chunks: an int, a tuple (None or -1 for a whole axis), False for one chunk, None or "auto" for a guess, or a list of
-        chunk lengths for every axis. shards: shape of the shards, "auto", or None for none.
-    compressor, compressors: one or several codecs from bytes to bytes (of numcodecs, gzarr.codecs or zarr), None for
-        none. filters: codecs before them. serializer: the codec from array to bytes. codecs: the whole chain instead.
-    fill_value: what unwritten elements are. order: "C" or "F" in chunks.
-    zarr_format: 2 or 3. attributes: user attributes. dimension_names: a name for every axis (v3).
-    chunk_key_encoding: {"name": "default" or "v2", "separator": "/" or "."}.
-    overwrite: whether to delete what is stored there.
-    device: where reads give their results: "auto", "cpu", "cuda", "cuda:N".
-    kwargs: the rest of `gzarr.hierarchy.options.ArrayOptions`: layout ("gpu" for chunks, shards and a compressor that
-        suit GPUs), object_codec, dimension_separator, write_empty_chunks; of
-        `gzarr.hierarchy.open_options.OpenOptions`:
-        synchronizer, chunk_store, meta_array, chunk_cache, allow_pickle; options of the device: stream,
-        max_device_nbytes, strict, reader (see `gzarr.devices.backend_for`).
-    Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError, TypeError for unknown keywords.
+    Parameters
+    ----------
+    store : Store, Group, path, URL or mapping, optional
+        Where to create the array. By default in memory.
+    name, path : str, optional
+        Path of the array in the store. Both mean the same.
+    shape : int or sequence of int
+        Extents. By default those of ``data``.
+    dtype : dtype-like, optional
+        Data type of the elements. By default that of ``data``, or float64.
+    data : array-like, optional
+        Values to fill the array with, on the host or on a GPU.
+    chunks : int, tuple, list, False or "auto", optional
+        Shape of the chunks; None or -1 in a tuple stands for a whole axis, False for one chunk. A list of chunk lengths
+        for every axis makes chunks of varying length (v3). By default a shape is chosen.
+    shards : tuple or "auto", optional
+        Shape of the shards (v3). By default chunks are objects of their own.
+    compressor, compressors : codec or sequence of codecs, optional
+        Codecs from bytes to bytes: objects of numcodecs, `gzarr.codecs` or zarr-python, or dicts. None for none.
+    filters : codec or sequence of codecs, optional
+        Codecs that run before the compressors.
+    serializer : codec, optional
+        The codec from array to bytes (v3).
+    codecs : sequence of codecs, optional
+        The whole codec chain, instead of the four keywords above (v3).
+    fill_value : scalar, optional
+        Value of elements that were never written. By default 0 or its like; undefined in v2 if it is None.
+    order : {"C", "F"}, optional
+        Memory order of the elements within a chunk.
+    zarr_format : {2, 3}, optional
+        By default the setting ``default_zarr_format``, which is 3.
+    attributes : mapping, optional
+        User attributes: JSON values by name.
+    dimension_names : sequence of str or None, optional
+        A name for every axis (v3).
+    chunk_key_encoding : mapping, optional
+        ``{"name": "default" or "v2", "separator": "/" or "."}``.
+    overwrite : bool
+        Whether to replace an array or group that is stored there.
+    device : str, optional
+        Where reads put their results: "auto", "cpu", "cuda" or "cuda:N". By default the setting ``device``.
+    **kwargs
+        Of the array: ``layout`` ("gpu" for chunks, shards and a compressor that suit GPUs), ``object_codec``,
+        ``dimension_separator``, ``write_empty_chunks``. Of its use, which is not stored: ``synchronizer``,
+        ``chunk_store``, ``meta_array``, ``chunk_cache``, ``allow_pickle`` (see
+        `gzarr.hierarchy.open_options.OpenOptions`) and ``storage_options`` for the server of a URL. Of the device:
+        ``stream``, ``max_device_nbytes``, ``strict``, ``reader`` (see `gzarr.devices.backend_for`).
 
-    >>> z = create_array(shape=(100, 100), chunks=(10, 10), dtype="i4")
+    Returns
+    -------
+    Array
+        The new array, open for reading and writing.
+
+    Raises
+    ------
+    MetadataError
+        If keywords contradict each other, or the format has no such array.
+    ContainsArrayError, ContainsGroupError
+        If something is stored there and ``overwrite`` is false.
+    ReadOnlyError
+        If the store was opened for reading.
+    TypeError
+        If a keyword is unknown; the message suggests one.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> z = gzarr.create_array("example.zarr", shape=(100, 100), chunks=(10, 10), dtype="i4")
     >>> z[0, :3] = [1, 2, 3]
     >>> z[0, :5]
     array([1, 2, 3, 0, 0], dtype=int32)
+
+    Chunks of a sharded array are stored together, and each of them can be read by itself:
+
+    >>> z = gzarr.create_array(shape=(4000, 4000), chunks=(100, 100), shards=(1000, 1000), dtype="f4")
+    >>> z.nchunks
+    1600
     """
     if name and path:
         raise MetadataError(f"name={name!r} and path={path!r} mean the same; give one of them")
-    options, backend = take_node_options(device, kwargs)
-    given = {"shape": shape, "dtype": dtype, "chunks": chunks, "shards": shards, "order": order, **kwargs}
+    given: dict[str, Any] = {"shape": shape, "dtype": dtype, "chunks": chunks, "shards": shards, "order": order}
     given |= {"compressor": compressor, "compressors": compressors, "filters": filters, "serializer": serializer}
     given |= {"codecs": codecs, "fill_value": fill_value, "zarr_format": zarr_format, "attributes": attributes}
-    given |= {"dimension_names": dimension_names, "chunk_key_encoding": chunk_key_encoding}
+    given |= {"dimension_names": dimension_names, "chunk_key_encoding": chunk_key_encoding, **kwargs}
+    options, backend = take_node_options(device, given)
     store = join_storage_options(store, given)
     opened, base = open_store_at(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(name or path or ""))
@@ -88,69 +148,251 @@ def create(
     fill_value: Any = 0,
     order: str | None = None,
     store: Any = None,
-    **kwargs: Any,
+    **kwargs: Unpack[CreateKeywords],
 ) -> Array:
-    """Create an array, with the positional arguments of zarr 2. See `create_array`."""
-    given = {"shape": shape, "chunks": chunks, "dtype": dtype, "compressor": compressor, "order": order}
-    return create_array(store, fill_value=fill_value, **given, **kwargs)
+    """Create an array, with the positional arguments of zarr 2.
 
+    Parameters
+    ----------
+    shape, chunks, dtype, compressor, fill_value, order, store, **kwargs
+        See `create_array`.
 
-def empty(shape: Any, **kwargs: Any) -> Array:
-    """Create an array with nothing stored; what unwritten elements are is undefined in v2, the default in v3."""
-    return create_array(**{"fill_value": None, **kwargs, "shape": shape})
+    Returns
+    -------
+    Array
+        The new array.
 
-
-def zeros(shape: Any, **kwargs: Any) -> Array:
-    """Create an array of zeros; nothing is stored for them. See `create_array`.
-
-    >>> zeros((10000, 10000), chunks=(1000, 1000), dtype="i4").nchunks
+    Examples
+    --------
+    >>> import gzarr
+    >>> gzarr.create((100, 100), (10, 10), "i4").nchunks
     100
     """
-    return create_array(**{"fill_value": 0, **kwargs, "shape": shape})
+    given: dict[str, Any] = {"shape": shape, "chunks": chunks, "dtype": dtype, "compressor": compressor, **kwargs}
+    return create_array(store, fill_value=fill_value, order=order, **given)
 
 
-def ones(shape: Any, **kwargs: Any) -> Array:
-    """Create an array of ones; nothing is stored for them. See `create_array`."""
-    return create_array(**{"fill_value": 1, **kwargs, "shape": shape})
+def empty(shape: Any, **kwargs: Unpack[FilledKeywords]) -> Array:
+    """Create an array without a fill value of one's own choice; nothing is stored.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Extents.
+    **kwargs
+        See `create_array`.
+
+    Returns
+    -------
+    Array
+        The new array. Its unwritten elements are undefined in v2, and the data type's default value in v3.
+    """
+    given: dict[str, Any] = {"fill_value": None, **kwargs, "shape": shape}
+    return create_array(**given)
 
 
-def full(shape: Any, fill_value: Any, **kwargs: Any) -> Array:
-    """Create an array filled with a value; nothing is stored for it. See `create_array`."""
-    return create_array(**{**kwargs, "shape": shape, "fill_value": fill_value})
+def zeros(shape: Any, **kwargs: Unpack[FilledKeywords]) -> Array:
+    """Create an array of zeros; nothing is stored for them.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Extents.
+    **kwargs
+        See `create_array`.
+
+    Returns
+    -------
+    Array
+        The new array.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> z = gzarr.zeros((10000, 10000), chunks=(1000, 1000), dtype="i4")
+    >>> z.nchunks, z.nchunks_initialized
+    (100, 0)
+    """
+    given: dict[str, Any] = {"fill_value": 0, **kwargs, "shape": shape}
+    return create_array(**given)
 
 
-def array(data: Any, **kwargs: Any) -> Array:
-    """Create an array from data, by default with the chunks of a gzarr or h5py array. See `create_array`.
+def ones(shape: Any, **kwargs: Unpack[FilledKeywords]) -> Array:
+    """Create an array of ones; nothing is stored for them.
 
-    >>> array([[1, 2], [3, 4]])[:, 1]
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Extents.
+    **kwargs
+        See `create_array`.
+
+    Returns
+    -------
+    Array
+        The new array.
+    """
+    given: dict[str, Any] = {"fill_value": 1, **kwargs, "shape": shape}
+    return create_array(**given)
+
+
+def full(shape: Any, fill_value: Any, **kwargs: Unpack[FilledKeywords]) -> Array:
+    """Create an array filled with a value; nothing is stored for it.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Extents.
+    fill_value : scalar
+        Value of all elements.
+    **kwargs
+        See `create_array`.
+
+    Returns
+    -------
+    Array
+        The new array.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> gzarr.full((2, 2), 7, dtype="i4")[...]
+    array([[7, 7],
+           [7, 7]], dtype=int32)
+    """
+    given: dict[str, Any] = {**kwargs, "shape": shape, "fill_value": fill_value}
+    return create_array(**given)
+
+
+def array(data: Any, **kwargs: Unpack[NewArrayKeywords]) -> Array:
+    """Create an array from data.
+
+    Parameters
+    ----------
+    data : array-like
+        Values, on the host or on a GPU. An array of gzarr, zarr-python or h5py also lends its chunks.
+    **kwargs
+        See `create_array`.
+
+    Returns
+    -------
+    Array
+        The new array.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> gzarr.array([[1, 2], [3, 4]])[:, 1]
     array([2, 4])
     """
+    given: dict[str, Any] = {**kwargs, "data": data}
     chunks = getattr(data, "chunks", None)
-    if chunks is not None and kwargs.get("chunks") is None and not {"shards", "layout"} & kwargs.keys():
-        kwargs["chunks"] = chunks
-    return create_array(data=data, **kwargs)
+    if chunks is not None and given.get("chunks") is None and not {"shards", "layout"} & given.keys():
+        given["chunks"] = chunks
+    return create_array(**given)
 
 
-def from_array(store: Any = None, *, data: Any, **kwargs: Any) -> Array:
-    """Create an array from data, like it where it is an array of gzarr. See `create_array`."""
+def from_array(store: Any = None, *, data: Any, **kwargs: Unpack[FromArrayKeywords]) -> Array:
+    """Create an array from data, with the chunks, codecs and fill value of data that is a gzarr array.
+
+    Parameters
+    ----------
+    store : Store, Group, path, URL or mapping, optional
+        Where to create the array. By default in memory.
+    data : array-like
+        Values, on the host or on a GPU.
+    **kwargs
+        See `create_array`; what is given here takes precedence.
+
+    Returns
+    -------
+    Array
+        The new array.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> z = gzarr.array([[1, 2], [3, 4]], chunks=(1, 2))
+    >>> gzarr.from_array(data=z).chunks
+    (1, 2)
+    """
     return create_array(store, data=data, **new_nodes.like(data, kwargs))
 
 
-def empty_like(a: Any, **kwargs: Any) -> Array:
-    """`empty` with the shape, dtype, chunks and codecs of another array."""
+def empty_like(a: Any, **kwargs: Unpack[LikeKeywords]) -> Array:
+    """Create an array like another, as `empty` does.
+
+    Parameters
+    ----------
+    a : array-like
+        Lends shape and dtype, a gzarr array also chunks and codecs.
+    **kwargs
+        See `create_array`; what is given here takes precedence.
+
+    Returns
+    -------
+    Array
+        The new array.
+    """
     return create_array(**new_nodes.like(a, {"fill_value": None, **kwargs}))
 
 
-def zeros_like(a: Any, **kwargs: Any) -> Array:
-    """`zeros` with the shape, dtype, chunks and codecs of another array."""
+def zeros_like(a: Any, **kwargs: Unpack[LikeKeywords]) -> Array:
+    """Create an array of zeros like another.
+
+    Parameters
+    ----------
+    a : array-like
+        Lends shape and dtype, a gzarr array also chunks and codecs.
+    **kwargs
+        See `create_array`; what is given here takes precedence.
+
+    Returns
+    -------
+    Array
+        The new array.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> z = gzarr.ones((100, 100), chunks=(10, 10), dtype="i4")
+    >>> gzarr.zeros_like(z, dtype="f8").chunks
+    (10, 10)
+    """
     return create_array(**new_nodes.like(a, {"fill_value": 0, **kwargs}))
 
 
-def ones_like(a: Any, **kwargs: Any) -> Array:
-    """`ones` with the shape, dtype, chunks and codecs of another array."""
+def ones_like(a: Any, **kwargs: Unpack[LikeKeywords]) -> Array:
+    """Create an array of ones like another.
+
+    Parameters
+    ----------
+    a : array-like
+        Lends shape and dtype, a gzarr array also chunks and codecs.
+    **kwargs
+        See `create_array`; what is given here takes precedence.
+
+    Returns
+    -------
+    Array
+        The new array.
+    """
     return create_array(**new_nodes.like(a, {"fill_value": 1, **kwargs}))
 
 
-def full_like(a: Any, **kwargs: Any) -> Array:
-    """`full` with the shape, dtype, chunks, codecs and (unless given) fill value of another array."""
+def full_like(a: Any, **kwargs: Unpack[NewArrayKeywords]) -> Array:
+    """Create an array like another, filled with ``fill_value`` or with the fill value of the other.
+
+    Parameters
+    ----------
+    a : array-like
+        Lends shape and dtype, a gzarr array also chunks, codecs and fill value.
+    **kwargs
+        See `create_array`; what is given here takes precedence.
+
+    Returns
+    -------
+    Array
+        The new array.
+    """
     return create_array(**new_nodes.like(a, kwargs))

@@ -1,4 +1,4 @@
-"""Takes keywords that several functions share out of a call: the mode, the format, the device, how to reach stores."""
+"""Takes the keywords that many functions share out of a call: mode, format, device and how a node is reached."""
 
 from __future__ import annotations
 
@@ -6,24 +6,22 @@ from typing import Any
 
 from gzarr.backend import Backend
 from gzarr.devices import DEVICE_OPTIONS, take_backend
-from gzarr.errors import (
-    MetadataError,
-)
+from gzarr.errors import MetadataError
 from gzarr.hierarchy import new_nodes
-from gzarr.hierarchy.open_options import NAMES as ACCESS
+from gzarr.hierarchy.open_options import NAMES as OPEN_OPTIONS
 from gzarr.hierarchy.open_options import OpenOptions, take_open_options
 
 
 def take_mode(mode: str | None, keywords: dict[str, Any]) -> str | None:
-    """The mode, "r" for ``read_only=True``; the keywords must be of those that creation knows.
+    """Return the mode, "r" for ``read_only=True``, after a check that creation knows all other keywords.
 
-    Raises: TypeError for unknown keywords, also where an array exists and none of them would be used.
+    Raises TypeError for unknown keywords, even if an array exists and none of them would be used.
     """
     if keywords.pop("read_only", False):
         if mode not in (None, "r"):
             raise ValueError(f"read_only=True and mode={mode!r} contradict each other")
         mode = "r"
-    elsewhere = ("data", "overwrite", "device", "write_data", *ACCESS, *DEVICE_OPTIONS)
+    elsewhere = ("data", "overwrite", "device", "write_data", *OPEN_OPTIONS, *DEVICE_OPTIONS)
     given = {name: value for name, value in keywords.items() if name not in elsewhere}
     if given:
         new_nodes.options_from(given)
@@ -31,20 +29,23 @@ def take_mode(mode: str | None, keywords: dict[str, Any]) -> str | None:
 
 
 def checked_format(zarr_format: Any) -> Any:
-    """The format, if there is such a one. Raises: MetadataError."""
+    """Return a Zarr format, or None. Raises MetadataError if it is neither."""
     if zarr_format not in (None, 2, 3):
         raise MetadataError(f"zarr_format must be 2, 3 or None, got {zarr_format!r}")
     return zarr_format
 
 
 def take_node_options(device: str | Backend | None, keywords: dict[str, Any]) -> tuple[OpenOptions, Backend]:
-    """How a node is reached, and with what it is read; the keywords that say so are taken out of a call's."""
+    """Take the keywords that say how a node is reached, and on which device, out of a call's keywords."""
     options = take_open_options(keywords)
     return options, options.backend(take_backend(options.device(device), keywords))
 
 
 def take_group_options(device: str | Backend | None, keywords: dict[str, Any]) -> tuple[OpenOptions, Backend]:
-    """`take_node_options` for a group. Keywords of zarr that change nothing are accepted; others are an error."""
+    """`take_node_options` for a group, which has no other keywords but one of zarr that changes nothing.
+
+    Raises TypeError for other keywords.
+    """
     taken = take_node_options(device, keywords)
     for name, value in keywords.items():
         if name != "cache_attrs":

@@ -1,4 +1,4 @@
-"""What callers name a place by (a path, URL, store, array or group, with options) as a store and a path in it."""
+"""Turns what callers give as a place (path, URL, store, array or group, with options) into a store and a path in it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MODES = {"r", "r+", "a", "w", "w-", "x"}
 
 
 def open_store_at(store: Any, mode: str) -> tuple[Store, str]:
-    """(store, path in it). Raises: StoreError."""
+    """Return (store, path in it). Raises StoreError."""
     if isinstance(store, (Array, Group)):
         return store.store, store.path
     if mode == "w" and isinstance(store, (str, os.PathLike)):
-        # Not "w" at once, which begins a ZIP archive anew: nothing may be lost before the call has passed its checks.
+        # Mode "w" would begin a ZIP archive anew, but nothing may be lost before the call has passed its checks.
         try:
             return open_store(store, mode="a")
         except StoreError:  # a damaged archive: nothing to lose
@@ -31,7 +31,7 @@ def open_store_at(store: Any, mode: str) -> tuple[Store, str]:
 def join_storage_options(store: Any, keywords: dict[str, Any]) -> Any:
     """Take ``storage_options`` out of a call's keywords and join it to the URL that it belongs to.
 
-    Raises: StoreError if there are options and no URL.
+    Raises StoreError if there are options and no URL.
     """
     options = keywords.pop("storage_options", None)
     if not options:
@@ -45,7 +45,7 @@ def join_storage_options(store: Any, keywords: dict[str, Any]) -> Any:
 
 
 def locate_node(store: Any, path: str | None, mode: str | None) -> tuple[Store, str, str]:
-    """(store, path in it, mode). A store given alone as ``path=`` is taken for the store."""
+    """Return (store, path in it, mode). A ``path`` without a store is taken for the store."""
     if store is None and path is not None:
         store, path = path, None
     if mode is None:
@@ -57,6 +57,6 @@ def locate_node(store: Any, path: str | None, mode: str | None) -> tuple[Store, 
 
 
 def close_if_opened_here(given: Any, opened: Store) -> None:
-    """Close a store that was made here from a path: a zip file is only complete once closed."""
+    """Close a store that was opened here from a path: a zip file is complete only once it is closed."""
     if given is not opened and isinstance(opened, (ZipStore, LocalStore)):
         opened.close()

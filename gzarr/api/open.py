@@ -1,24 +1,20 @@
-"""Opens arrays and groups, and creates them where the mode allows it."""
+"""Functions that open arrays and groups, and create them where the mode allows it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from gzarr.api.consolidated import read_with_consolidated
 from gzarr.api.keywords import checked_format, take_group_options, take_mode, take_node_options
 from gzarr.api.locating import join_storage_options, locate_node, open_store_at
 from gzarr.display.info import Tree
-from gzarr.errors import (
-    ArrayNotFoundError,
-    ContainsArrayError,
-    GroupNotFoundError,
-    NodeNotFoundError,
-)
+from gzarr.errors import ArrayNotFoundError, ContainsArrayError, GroupNotFoundError, NodeNotFoundError
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import new_group_meta
 from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.keywords import GroupKeywords, OpenArrayKeywords, OpenKeywords, OpenLikeKeywords
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.catalog import may_be_consolidated
 from gzarr.metadata.documents import read_node
@@ -33,40 +29,89 @@ def open_array(
     device: str | None = None,
     write_empty_chunks: bool | None = None,
     zarr_format: int | None = None,
-    **kwargs: Any,
+    **kwargs: Unpack[OpenArrayKeywords],
 ) -> Array:
-    """Open an array, creating it where the mode allows and ``shape`` is given.
+    """Open an array, creating it where the mode allows it and a shape or data are given.
 
-    store: a store, path, URL or mapping. path: path of the array in the store.
-    mode: "r" read; "r+" read and write; "a" (default) also create if missing; "w" create, deleting what is there;
-        "w-" or "x" create, failing if something is there.
-    device: where reads give their results: "auto", "cpu", "cuda", "cuda:N".
-    kwargs: of `create_array`, used if the array is created, but the options of the device and those of
-        `gzarr.hierarchy.open_options.OpenOptions` always; ``read_only=True``
-        means mode "r".
-    Raises: ArrayNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError, TypeError for unknown keywords.
+    Parameters
+    ----------
+    store : Store, Group, path, URL or mapping, optional
+        Where the array is stored. By default in memory.
+    mode : {"r", "r+", "a", "w", "w-", "x"}, optional
+        "r" reads; "r+" reads and writes; "a" also creates the array if it is missing; "w" creates it anew, deleting
+        what is stored there; "w-" and "x" create it and fail if something is stored there. By default "a", or "r" for a
+        store that was opened for reading.
+    path : str, optional
+        Path of the array in the store.
+    device : str, optional
+        Where reads put their results: "auto", "cpu", "cuda" or "cuda:N". By default the setting ``device``.
+    write_empty_chunks : bool, optional
+        Whether chunks equal to the fill value are stored. By default the setting ``array.write_empty_chunks``.
+    zarr_format : {2, 3}, optional
+        Format to look for. By default both.
+    **kwargs
+        See `create_array`. Those of the array are used only if it is created. ``read_only=True`` is mode "r".
+
+    Returns
+    -------
+    Array
+        The array.
+
+    Raises
+    ------
+    ArrayNotFoundError
+        If no array is stored there and none may be created.
+    ContainsArrayError, ContainsGroupError
+        If something is stored there and the mode is "w-" or "x".
+    MetadataError
+        If the stored metadata, or those of the array to create, are malformed.
+    TypeError
+        If a keyword is unknown, even if the array exists.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> z = gzarr.open_array("squares.zarr", "w", shape=5, dtype="i4")
+    >>> z[...] = [0, 1, 4, 9, 16]
+    >>> gzarr.open_array("squares.zarr", "r")[1:4]
+    array([1, 4, 9], dtype=int32)
     """
-    store, path = join_storage_options(path if store is None else store, kwargs), None if store is None else path
-    mode = take_mode(mode, kwargs)
-    opening, backend = take_node_options(device, kwargs)
+    given: dict[str, Any] = {**kwargs}
+    store, path = join_storage_options(path if store is None else store, given), None if store is None else path
+    mode = take_mode(mode, given)
+    options, backend = take_node_options(device, given)
     opened, where, mode = locate_node(store, path, mode)
-    opened = opening.store(opened)
-    options = {"zarr_format": zarr_format, "write_empty_chunks": write_empty_chunks, **kwargs}
+    opened = options.store(opened)
+    given.pop("overwrite", None)  # the mode decides
+    given = {"zarr_format": zarr_format, "write_empty_chunks": write_empty_chunks, **given}
     if mode in ("w", "w-", "x"):
-        if mode == "w":
-            kwargs.pop("overwrite", None)
-        return new_nodes.make(opened, where, backend, overwrite=mode == "w", **_without(options, "overwrite"))
+        return new_nodes.make(opened, where, backend, overwrite=mode == "w", **given)
     meta = read_node(opened, where, checked_format(zarr_format))
-    if meta is None and mode == "a" and (kwargs.get("shape") is not None or kwargs.get("data") is not None):
-        return new_nodes.make(opened, where, backend, **_without(options, "overwrite"))
+    if meta is None and mode == "a" and (given.get("shape") is not None or given.get("data") is not None):
+        return new_nodes.make(opened, where, backend, **given)
     if not isinstance(meta, ArrayMeta):
-        found = "nothing is there" if meta is None else "a group is there"
-        raise ArrayNotFoundError(f"no array at {join_path(str(opened), where)!r}: {found}")
+        stored = "nothing is there" if meta is None else "a group is there"
+        raise ArrayNotFoundError(f"no array at {join_path(str(opened), where)!r}: {stored}")
     return Array(opened, where, meta, backend, read_only=mode == "r", write_empty_chunks=write_empty_chunks)
 
 
-def open_like(a: Any, path: Any, **kwargs: Any) -> Array:
-    """Open an array at a path; if there is none, create it like another."""
+def open_like(a: Any, path: Any, **kwargs: Unpack[OpenLikeKeywords]) -> Array:
+    """Open an array; if there is none, create it like another.
+
+    Parameters
+    ----------
+    a : array-like
+        Lends shape and dtype, a gzarr array also chunks, codecs and fill value.
+    path : Store, path, URL or mapping
+        Where the array is stored.
+    **kwargs
+        See `open_array`; what is given here takes precedence.
+
+    Returns
+    -------
+    Array
+        The array.
+    """
     return open_array(path, **new_nodes.like(a, {"fill_value": getattr(a, "fill_value", 0), **kwargs}))
 
 
@@ -79,19 +124,59 @@ def open_group(
     attributes: Mapping[str, Any] | None = None,
     device: str | None = None,
     use_consolidated: bool | str | None = None,
-    **kwargs: Any,
+    **kwargs: Unpack[GroupKeywords],
 ) -> Group:
-    """Open a group, creating it where the mode allows. For modes see `open_array`, for ``kwargs`` see `group`.
+    """Open a group, creating it where the mode allows it.
 
-    use_consolidated: whether members are looked up in the group's consolidated metadata: True, or (v2) the key that
-        they are stored under; False for no; None for yes if there are any and the mode is "r".
-    Raises: GroupNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError, also if there are no consolidated
-        metadata and ``use_consolidated`` asks for them.
+    Parameters
+    ----------
+    store : Store, Group, path, URL or mapping, optional
+        Where the group is stored. By default in memory.
+    mode : {"r", "r+", "a", "w", "w-", "x"}, optional
+        See `open_array`.
+    path : str, optional
+        Path of the group in the store.
+    zarr_format : {2, 3}, optional
+        Format to look for, by default both; or of a new group, by default the setting ``default_zarr_format``.
+    attributes : mapping, optional
+        User attributes of a new group.
+    device : str, optional
+        Where reads of the arrays in the group put their results: see `open_array`.
+    use_consolidated : bool or str, optional
+        Whether members are looked up in the group's consolidated metadata. A str is the key under which v2 metadata are
+        stored. By default they are used if they exist and the mode is "r".
+    **kwargs
+        ``synchronizer``, ``chunk_store``, ``meta_array``, ``chunk_cache``, ``allow_pickle``, ``storage_options``,
+        ``stream``, ``max_device_nbytes``, ``strict``, ``reader``: see `create_array`. They also hold for all members.
+
+    Returns
+    -------
+    Group
+        The group.
+
+    Raises
+    ------
+    GroupNotFoundError
+        If no group is stored there and none may be created.
+    ContainsArrayError, ContainsGroupError
+        If an array is stored there, or something is and the mode is "w-" or "x".
+    MetadataError
+        If the stored metadata are malformed, or ``use_consolidated`` asks for consolidated metadata that do not exist.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> with gzarr.open_group("run.zarr", "w", attributes={"title": "test run"}) as root:
+    ...     z = root.create_array("speed", data=[1.0, 2.5])
+    >>> root = gzarr.open_group("run.zarr", "r")
+    >>> root.attrs["title"], list(root)
+    ('test run', ['speed'])
     """
-    store, path = join_storage_options(path if store is None else store, kwargs), None if store is None else path
-    opening, backend = take_group_options(device, kwargs)
+    given: dict[str, Any] = {**kwargs}
+    store, path = join_storage_options(path if store is None else store, given), None if store is None else path
+    options, backend = take_group_options(device, given)
     opened, where, mode = locate_node(store, path, mode)
-    opened = opening.store(opened)
+    opened = options.store(opened)
     if mode in ("w", "w-", "x"):
         made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=mode == "w")
         return Group(opened, where, made, backend)
@@ -105,40 +190,69 @@ def open_group(
     return Group(opened, where, meta, backend, read_only=mode == "r")
 
 
-def open(store: Any = None, mode: str | None = None, *, path: str | None = None, **kwargs: Any) -> Array | Group:
-    """Open an array or group, whichever is there; create an array if ``shape`` is given, else a group.
+def open(
+    store: Any = None, mode: str | None = None, *, path: str | None = None, **kwargs: Unpack[OpenKeywords]
+) -> Array | Group:
+    """Open an array or a group, whichever is stored; create one where the mode allows it.
 
-    For modes see `open_array`; the default is "a". ``open(path="x.zarr")`` alone means ``open("x.zarr")``.
-    Raises: NodeNotFoundError, ContainsArrayError, ContainsGroupError, MetadataError.
+    Parameters
+    ----------
+    store : Store, Group, path, URL or mapping, optional
+        Where it is stored. By default in memory.
+    mode : {"r", "r+", "a", "w", "w-", "x"}, optional
+        See `open_array`.
+    path : str, optional
+        Path in the store. Alone it is taken for the store: ``open(path="x.zarr")`` is ``open("x.zarr")``.
+    **kwargs
+        See `open_array` and `open_group`. With ``shape`` or ``data`` an array is created, otherwise a group.
+
+    Returns
+    -------
+    Array or Group
+        What is stored there.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If nothing is stored there and nothing may be created.
+    ContainsArrayError, ContainsGroupError
+        If something is stored there and the mode is "w-" or "x".
+    MetadataError
+        If the stored metadata are malformed.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> gzarr.save("numbers.zarr", [1, 2, 3])
+    >>> gzarr.open("numbers.zarr", "r")
+    <Array file://numbers.zarr shape=(3,) dtype=int64>
     """
+    given: dict[str, Any] = {**kwargs}
     if store is None and path is not None:
         store, path = path, None
-    store = join_storage_options(store, kwargs)
-    use_consolidated = kwargs.pop("use_consolidated", None)
-    mode = take_mode(mode, kwargs)
-    wants_array = kwargs.get("shape") is not None or kwargs.get("data") is not None
+    store = join_storage_options(store, given)
+    use_consolidated = given.pop("use_consolidated", None)
+    mode = take_mode(mode, given)
+    wants_array = given.get("shape") is not None or given.get("data") is not None
     if mode in ("w", "w-", "x"):
-        return (
-            open_array(store, mode, path=path, **kwargs)
-            if wants_array
-            else open_group(store, mode, path=path, **kwargs)
-        )
-    opening, backend = take_node_options(kwargs.get("device"), kwargs)
+        create = open_array if wants_array else open_group
+        return create(store, mode, path=path, **given)
+    options, backend = take_node_options(given.get("device"), given)
     opened, where, mode = locate_node(store, path, mode)
-    opened = opening.store(opened)
-    zarr_format = checked_format(kwargs.get("zarr_format"))
+    opened = options.store(opened)
+    zarr_format = checked_format(given.get("zarr_format"))
     meta = read_node(opened, where, zarr_format)
     if meta is None and mode == "a":
-        make = open_array if wants_array else open_group
-        return make(opened, mode, path=where, **kwargs | {"device": backend})
+        create = open_array if wants_array else open_group
+        return create(opened, mode, path=where, **given | {"device": backend})
     if meta is None:
         raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
     if isinstance(meta, GroupMeta):
         if use_consolidated is not None or (mode == "r" and may_be_consolidated(meta)):
-            opened, found = read_with_consolidated(opened, where, zarr_format, mode, use_consolidated)
-            meta = found if isinstance(found, GroupMeta) else meta
+            opened, consolidated = read_with_consolidated(opened, where, zarr_format, mode, use_consolidated)
+            meta = consolidated if isinstance(consolidated, GroupMeta) else meta
         return Group(opened, where, meta, backend, read_only=mode == "r")
-    empty_too = kwargs.get("write_empty_chunks")
+    empty_too = given.get("write_empty_chunks")
     return Array(opened, where, meta, backend, read_only=mode == "r", write_empty_chunks=empty_too)
 
 
@@ -150,13 +264,43 @@ def group(
     zarr_format: int | None = None,
     attributes: Mapping[str, Any] | None = None,
     device: str | None = None,
-    **kwargs: Any,
+    **kwargs: Unpack[GroupKeywords],
 ) -> Group:
-    """Open the group in a store, creating it if it is missing; a read-only store is only opened.
+    """Open the group in a store, creating it if it is missing.
 
-    kwargs: of `gzarr.hierarchy.open_options.OpenOptions`, for the group and all arrays in it.
+    Parameters
+    ----------
+    store : Store, Group, path, URL or mapping, optional
+        Where the group is stored. By default in memory. A store that was opened for reading must have the group.
+    overwrite : bool
+        Whether to delete what is stored there.
+    path : str, optional
+        Path of the group in the store.
+    zarr_format : {2, 3}, optional
+        See `open_group`.
+    attributes : mapping, optional
+        User attributes of a new group.
+    device : str, optional
+        Where reads of the arrays in the group put their results: see `open_array`.
+    **kwargs
+        See `open_group`.
 
-    >>> root = group()
+    Returns
+    -------
+    Group
+        The group.
+
+    Raises
+    ------
+    GroupNotFoundError
+        If there is no group in a store that was opened for reading.
+    ContainsArrayError
+        If an array is stored there.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> root = gzarr.group()
     >>> foo = root.create_group("foo")
     >>> baz = foo.zeros("bar/baz", shape=(100, 100), dtype="i4")
     >>> root.tree()
@@ -165,10 +309,11 @@ def group(
         └── bar
             └── baz (100, 100) int32
     """
-    store = join_storage_options(store, kwargs)
-    opening, backend = take_group_options(device, kwargs)
+    given: dict[str, Any] = {**kwargs}
+    store = join_storage_options(store, given)
+    options, backend = take_group_options(device, given)
     opened, base = open_store_at(store, "w" if overwrite else "a")
-    opened, where = opening.store(opened), join_path(base, normalize_path(path or ""))
+    opened, where = options.store(opened), join_path(base, normalize_path(path or ""))
     if not overwrite:
         meta = read_node(opened, where, checked_format(zarr_format))
         if isinstance(meta, ArrayMeta):
@@ -189,27 +334,83 @@ def create_group(
     overwrite: bool = False,
     attributes: Mapping[str, Any] | None = None,
     device: str | None = None,
-    **kwargs: Any,
+    **kwargs: Unpack[GroupKeywords],
 ) -> Group:
-    """Create a group. For ``kwargs`` see `group`. Raises: ContainsArrayError, ContainsGroupError."""
-    store = join_storage_options(store, kwargs)
-    opening, backend = take_group_options(device, kwargs)
+    """Create a group.
+
+    Parameters
+    ----------
+    store : Store, Group, path, URL or mapping, optional
+        Where to create the group. By default in memory.
+    path : str, optional
+        Path of the group in the store.
+    zarr_format : {2, 3}, optional
+        By default the setting ``default_zarr_format``, which is 3.
+    overwrite : bool
+        Whether to replace an array or group that is stored there.
+    attributes : mapping, optional
+        User attributes: JSON values by name.
+    device : str, optional
+        Where reads of the arrays in the group put their results: see `open_array`.
+    **kwargs
+        See `open_group`.
+
+    Returns
+    -------
+    Group
+        The new group.
+
+    Raises
+    ------
+    ContainsArrayError, ContainsGroupError
+        If something is stored there and ``overwrite`` is false.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> root = gzarr.create_group(attributes={"title": "test run"})
+    >>> root.attrs["title"]
+    'test run'
+    """
+    given: dict[str, Any] = {**kwargs}
+    store = join_storage_options(store, given)
+    options, backend = take_group_options(device, given)
     opened, base = open_store_at(store, "w" if overwrite else "a")
-    opened, where = opening.store(opened), join_path(base, normalize_path(path or ""))
+    opened, where = options.store(opened), join_path(base, normalize_path(path or ""))
     made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=overwrite)
     return Group(opened, where, made, backend)
 
 
 def tree(group_like: Any, level: int | None = None, *, expand: bool = False) -> Tree:
-    """The hierarchy of a group, drawn with lines; of an h5py group too. ``expand`` is zarr 2's and changes nothing."""
+    """Draw the hierarchy of a group with lines.
+
+    Parameters
+    ----------
+    group_like : Group or h5py.Group
+        The group.
+    level : int, optional
+        How many levels to show. By default all.
+    expand : bool
+        Accepted for zarr 2; changes nothing.
+
+    Returns
+    -------
+    Tree
+        Its ``repr`` is the drawing; notebooks show it as well.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> root = gzarr.group()
+    >>> z = root.zeros("a/b", shape=10)
+    >>> gzarr.tree(root, level=1)
+    /
+    └── a
+    """
     if isinstance(group_like, Group):
         return group_like.tree(level=level)
     label = getattr(group_like, "name", "/") or "/"
     return _tree_of(group_like, label if label == "/" else label.rpartition("/")[2], level)
-
-
-def _without(options: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {k: v for k, v in options.items() if k != name}
 
 
 def _tree_of(node: Any, label: str, level: int | None) -> Tree:

@@ -1,9 +1,9 @@
-"""Whole arrays and groups of arrays saved and loaded in one call."""
+"""Functions that save and load whole arrays, and groups of arrays, in one call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -13,15 +13,35 @@ from gzarr.api.open import open, open_group
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.keywords import LoadKeywords, SaveArrayKeywords
 from gzarr.hierarchy.new_metadata import array_meta
 from gzarr.hierarchy.options import ArrayOptions
 from gzarr.indexing.keys import join_path, normalize_path
 
 
 def save(store: Any, *args: Any, path: str | None = None, **kwargs: Any) -> None:
-    """Save one array (as an array), or several (as a group: keywords by name, others as ``arr_0``, ``arr_1``, ...).
+    """Save one array as an array, or several as a group, replacing what is stored there.
 
-    What is stored there is replaced.
+    Parameters
+    ----------
+    store : Store, path, URL or mapping
+        Where to save.
+    *args : array-like
+        Arrays. If there are several, or others by keyword, they are named ``arr_0``, ``arr_1``, ...
+    path : str, optional
+        Path in the store.
+    **kwargs
+        Arrays by name; without any, the keywords of `save_array`.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> gzarr.save("one.zarr", [1, 2, 3])
+    >>> gzarr.load("one.zarr")
+    array([1, 2, 3])
+    >>> gzarr.save("several.zarr", speed=[1.5, 2.5], time=[0, 1])
+    >>> gzarr.load("several.zarr")["speed"]
+    array([1.5, 2.5])
     """
     if len(args) == 1 and not any(_is_array(v) for v in kwargs.values()):
         save_array(store, args[0], path=path, **kwargs)
@@ -29,18 +49,48 @@ def save(store: Any, *args: Any, path: str | None = None, **kwargs: Any) -> None
         save_group(store, *args, path=path, **kwargs)
 
 
-def save_array(store: Any, arr: Any, *, path: str | None = None, **kwargs: Any) -> None:
-    """Save an array. kwargs: of `create_array`."""
-    store = join_storage_options(store, kwargs)
+def save_array(store: Any, arr: Any, *, path: str | None = None, **kwargs: Unpack[SaveArrayKeywords]) -> None:
+    """Save an array, replacing what is stored there.
+
+    Parameters
+    ----------
+    store : Store, path, URL or mapping
+        Where to save.
+    arr : array-like
+        The array.
+    path : str, optional
+        Path of the array in the store.
+    **kwargs
+        See `create_array`.
+    """
+    given: dict[str, Any] = {**kwargs}
+    store = join_storage_options(store, given)
     opened, base = open_store_at(store, "w")
-    create_array(opened, name=join_path(base, normalize_path(path or "")), data=arr, overwrite=True, **kwargs)
+    create_array(opened, name=join_path(base, normalize_path(path or "")), data=arr, overwrite=True, **given)
     close_if_opened_here(store, opened)
 
 
 def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int | None = None, **kwargs: Any) -> None:
-    """Save several arrays in a group: keywords by name, others as ``arr_0``, ``arr_1``, ...
+    """Save several arrays in a group, replacing what is stored there.
 
-    ``layout="gpu"`` is no array but the layout of all of them: see `create_array`.
+    Parameters
+    ----------
+    store : Store, path, URL or mapping
+        Where to save.
+    *args : array-like
+        Arrays, which are named ``arr_0``, ``arr_1``, ...
+    path : str, optional
+        Path of the group in the store.
+    zarr_format : {2, 3}, optional
+        By default the setting ``default_zarr_format``, which is 3.
+    **kwargs
+        Arrays by name. A str as ``layout`` is the layout of all arrays (see `create_array`), and ``storage_options``
+        are those of a URL.
+
+    Raises
+    ------
+    ValueError
+        If no array is given.
     """
     layout = kwargs.pop("layout") if isinstance(kwargs.get("layout"), str) else None
     store = join_storage_options(store, kwargs)
@@ -49,7 +99,7 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     opened, base = open_store_at(store, "w")
     where = join_path(base, normalize_path(path or ""))
     values = {**{f"arr_{i}": a for i, a in enumerate(args)}, **kwargs}
-    # Before anything is replaced: arrays may lie where they are to be saved, and values must be storable.
+    # Load and check all values before anything is replaced: some may lie where they are to be saved.
     values = {name: value if hasattr(value, "shape") else np.asarray(value) for name, value in values.items()}
     values = {name: value[...] if isinstance(value, Array) else value for name, value in values.items()}
     for value in values.values():
@@ -61,14 +111,40 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     close_if_opened_here(store, opened)
 
 
-def load(store: Any, path: str | None = None, *, device: str | None = None, **options: Any) -> Any:
-    """Load an array into memory; of a group, a mapping that loads each array when it is asked for.
+def load(store: Any, path: str | None = None, *, device: str | None = None, **kwargs: Unpack[LoadKeywords]) -> Any:
+    """Load an array into memory, or a group as a mapping that loads each array when it is asked for.
 
-    device, options: as in `open_array`; ``allow_pickle=True`` for data that you trust.
-    Raises: NodeNotFoundError.
+    Parameters
+    ----------
+    store : Store, path, URL or mapping
+        Where it is stored.
+    path : str, optional
+        Path in the store.
+    device : str, optional
+        Where arrays are loaded to: see `open_array`.
+    **kwargs
+        See `open_array`. ``allow_pickle=True`` loads pickled objects, of data that you trust only.
+
+    Returns
+    -------
+    numpy.ndarray, cupy.ndarray or LazyLoader
+        The array on the device, or the group's arrays by name.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If nothing is stored there.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> gzarr.save("loaded.zarr", [1, 2, 3])
+    >>> gzarr.load("loaded.zarr")
+    array([1, 2, 3])
     """
-    store, path = join_storage_options(path if store is None else store, options), None if store is None else path
-    node = open(store, "r", path=path, device=device, **options)
+    given: dict[str, Any] = {**kwargs}
+    store, path = join_storage_options(path if store is None else store, given), None if store is None else path
+    node = open(store, "r", path=path, device=device, **given)
     if isinstance(node, Group):
         return LazyLoader(node)
     data = node[...]
@@ -77,7 +153,7 @@ def load(store: Any, path: str | None = None, *, device: str | None = None, **op
 
 
 class LazyLoader(Mapping[str, Any]):
-    """The arrays of a saved group, loaded when they are asked for, and kept."""
+    """The arrays of a saved group by name; each is loaded once, when it is asked for."""
 
     def __init__(self, group: Group) -> None:
         self._group = group

@@ -96,7 +96,7 @@ def write_form(path: Path, form: Form, relief: Relief, device: str) -> None:
     )
     for name, values, dims, units, options in arrays:
         # Format 3 has a field for the names of dimensions; in format 2, xarray looks for an attribute.
-        named = {"dimension_names": dims} if form.zarr_format == 3 else {}
+        named: dict[str, Any] = {"dimension_names": dims} if form.zarr_format == 3 else {}
         attributes = {"units": units} if form.zarr_format == 3 else {"units": units, "_ARRAY_DIMENSIONS": list(dims)}
         array = root.create_array(
             name=name, shape=values.shape, dtype=values.dtype, attributes=attributes, **named, **options

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from gzarr.errors import (
 )
 from gzarr.hierarchy.accessors import Indexed
 from gzarr.hierarchy.array_info import ArrayInfo
+from gzarr.hierarchy.keywords import DeviceKeywords
 from gzarr.hierarchy.node import same_objects
 from gzarr.hierarchy.open_options import PickledBackend, backend_on, pickle_backend, unpickle_backend
 from gzarr.hierarchy.resizing import clear_outside, objects_stored
@@ -244,7 +245,7 @@ class Array(ArrayInfo, Indexed):
             meta = replace(meta, fill_value=cast_fill(fill_value, meta.data_type))
         return self._with(meta, read_only=self.read_only if read_only is None else read_only, is_view=True)
 
-    def to(self, device: str | Backend, **options: Any) -> Self:
+    def to(self, device: str | Backend, **options: Unpack[DeviceKeywords]) -> Self:
         """The same array with its reads on another device.
 
         options: stream, max_device_nbytes, strict, reader: see `gzarr.devices.backend_for`.

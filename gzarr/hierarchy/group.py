@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from gzarr.backend import Backend
 from gzarr.display.info import Report, Tree
@@ -18,6 +18,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import new_group_meta
 from gzarr.hierarchy.group_arrays import GroupArrays
 from gzarr.hierarchy.group_info import group_page, group_report, group_tree
+from gzarr.hierarchy.keywords import DeviceKeywords
 from gzarr.hierarchy.node import lies_within, same_objects
 from gzarr.hierarchy.open_options import PickledBackend, backend_on, pickle_backend, unpickle_backend
 from gzarr.hierarchy.threads import run_in_thread
@@ -262,7 +263,7 @@ class Group(GroupArrays, MutableMapping[str, Any]):
             Group(self.store, "", GroupMeta({}, self.metadata.zarr_format), self.backend).require_group(parent)
         move_node(self.store, old, new)
 
-    def to(self, device: str | Backend, **options: Any) -> Self:
+    def to(self, device: str | Backend, **options: Unpack[DeviceKeywords]) -> Self:
         """The same group with its arrays on another device. For options see `gzarr.Array.to`. Raises: DeviceError."""
         backend = backend_on(self.backend, device, **options)
         return type(self)(self.store, self.path, self.metadata, backend, read_only=self._read_only)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from gzarr.errors import ContainsNodeError, MetadataError
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.keywords import FilledMemberKeywords, LikeMemberKeywords, MemberKeywords, NewMemberKeywords
 from gzarr.hierarchy.node import Node
+from gzarr.hierarchy.options import UNSET
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import GroupMeta
@@ -20,89 +22,201 @@ class GroupArrays(Node[GroupMeta]):
 
     __slots__ = ()
 
-    def create_array(self, name: str, shape: Any = None, dtype: Any = None, data: Any = None, **kwargs: Any) -> Array:
-        """Create an array, and missing groups above it, with the keywords of `gzarr.create_array`.
+    def create_array(
+        self,
+        name: str,
+        shape: Any = None,
+        dtype: Any = None,
+        data: Any = None,
+        *,
+        fill_value: Any = UNSET,
+        **kwargs: Unpack[MemberKeywords],
+    ) -> Array:
+        """Create an array, and missing groups above it.
 
-        Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError.
+        Parameters
+        ----------
+        name : str
+            Name of the array, or its path from here.
+        shape : int or sequence of int
+            Extents. By default those of ``data``.
+        dtype : dtype-like, optional
+            Data type of the elements. By default that of ``data``, or float64.
+        data : array-like, optional
+            Values to fill the array with, on the host or on a GPU.
+        fill_value : scalar, optional
+            Value of elements that were never written.
+        **kwargs
+            See `gzarr.create_array`. The format and the device are those of the group.
+
+        Returns
+        -------
+        Array
+            The new array.
+
+        Raises
+        ------
+        MetadataError
+            If keywords contradict each other, or the group's format has no such array.
+        ContainsArrayError, ContainsGroupError
+            If something is stored there and ``overwrite`` is false.
+        ReadOnlyError
+            If the group was opened for reading.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> root = gzarr.group()
+        >>> z = root.create_array("run/speed", shape=(100, 3), chunks=(10, 3), dtype="f4")
+        >>> root["run/speed"].chunks
+        (10, 3)
         """
         self.check_metadata_writable()
-        if kwargs.setdefault("zarr_format", self.metadata.zarr_format) not in (None, self.metadata.zarr_format):
+        given: dict[str, Any] = {"shape": shape, "dtype": dtype, "fill_value": fill_value, **kwargs}
+        given.pop("device", None)
+        if given.get("zarr_format") not in (None, self.metadata.zarr_format):
             raise MetadataError(
-                f"zarr_format={kwargs['zarr_format']!r} cannot lie in {self.store_path}, which has format "
+                f"zarr_format={given['zarr_format']!r} cannot lie in {self.store_path}, which has format "
                 f"{self.metadata.zarr_format}; leave it out"
             )
-        kwargs["zarr_format"] = self.metadata.zarr_format
-        kwargs = {"shape": shape, "dtype": dtype, **{k: v for k, v in kwargs.items() if k != "device"}}
-        return new_nodes.make(self.store, self._member_path(name), self.backend, data=data, **kwargs)
+        given["zarr_format"] = self.metadata.zarr_format
+        return new_nodes.make(self.store, self._member_path(name), self.backend, data=data, **given)
 
-    def create_dataset(self, name: str, shape: Any = None, dtype: Any = None, data: Any = None, **kwargs: Any) -> Array:
-        """h5py's name for `create_array`."""
-        return self.create_array(name, shape, dtype, data, **kwargs)
+    def create_dataset(
+        self,
+        name: str,
+        shape: Any = None,
+        dtype: Any = None,
+        data: Any = None,
+        *,
+        fill_value: Any = UNSET,
+        **kwargs: Unpack[MemberKeywords],
+    ) -> Array:
+        """Create an array: h5py's name for `create_array`, whose parameters it has."""
+        return self.create_array(name, shape, dtype, data, fill_value=fill_value, **kwargs)
 
-    def require_array(self, name: str, shape: Any, dtype: Any = None, exact: bool = False, **kwargs: Any) -> Array:
-        """The array with a name, created if it is missing.
+    def require_array(
+        self,
+        name: str,
+        shape: Any,
+        dtype: Any = None,
+        exact: bool = False,
+        *,
+        fill_value: Any = UNSET,
+        **kwargs: Unpack[MemberKeywords],
+    ) -> Array:
+        """Open the array with a name, creating it if it is missing.
 
-        Raises: TypeError if the array that is there has another shape, or a dtype that ``dtype`` cannot be cast to
-            safely (with ``exact``, another dtype); ContainsNodeError if a group is there.
+        Parameters
+        ----------
+        name : str
+            Name of the array, or its path from here.
+        shape : int or sequence of int
+            Extents.
+        dtype : dtype-like, optional
+            Data type of the elements. By default float64.
+        exact : bool
+            Whether an existing array must have just this data type, instead of one to which it can be cast safely.
+        fill_value, **kwargs
+            See `create_array`; used if the array is created.
+
+        Returns
+        -------
+        Array
+            The array.
+
+        Raises
+        ------
+        TypeError
+            If the array that is there has another shape or data type.
+        ContainsNodeError
+            If a group is there.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> root = gzarr.group()
+        >>> z = root.require_array("a", shape=(10,), dtype="i4")
+        >>> root.require_array("a", shape=(10,), dtype="i4") == z
+        True
         """
         path = self._member_path(name)
         meta = read_node(self.store, path, self.metadata.zarr_format)
         if meta is None:
-            return self.create_array(name, shape, dtype, **kwargs)
+            return self.create_array(name, shape, dtype, fill_value=fill_value, **kwargs)
         if isinstance(meta, GroupMeta):
             raise ContainsNodeError(f"a group, not an array, is stored at {join_path(str(self.store), path)!r}")
         array = Array(self.store, path, meta, self.backend, read_only=self._read_only)
         wanted = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
         if array.shape != wanted:
-            raise TypeError(f"shape do not match existing array; expected {wanted}, got {array.shape}")
-        found = np.dtype(dtype or "f8")
-        if found != array.dtype and (exact or not np.can_cast(found, array.dtype)):
+            raise TypeError(
+                f"shape do not match existing array; expected {wanted}, got {array.shape}"
+            )  # zarr 2's words
+        asked = np.dtype(dtype or "f8")
+        if asked != array.dtype and (exact or not np.can_cast(asked, array.dtype)):
             cast = "differ exactly" if exact else "cannot be safely cast"
-            raise TypeError(f"dtypes ({found}, {array.dtype}) {cast}: existing array {array.store_path}")
+            raise TypeError(f"dtypes ({asked}, {array.dtype}) {cast}: existing array {array.store_path}")
         return array
 
-    def require_dataset(self, name: str, shape: Any, dtype: Any = None, exact: bool = False, **kwargs: Any) -> Array:
-        """h5py's name for `require_array`."""
-        return self.require_array(name, shape, dtype, exact, **kwargs)
+    def require_dataset(
+        self,
+        name: str,
+        shape: Any,
+        dtype: Any = None,
+        exact: bool = False,
+        *,
+        fill_value: Any = UNSET,
+        **kwargs: Unpack[MemberKeywords],
+    ) -> Array:
+        """Open an array, creating it if it is missing: h5py's name for `require_array`, whose parameters it has."""
+        return self.require_array(name, shape, dtype, exact, fill_value=fill_value, **kwargs)
 
-    def create(self, name: str, **kwargs: Any) -> Array:
-        """Zarr 2's name for `create_array`."""
-        return self.create_array(name, **kwargs)
+    def create(self, name: str, *, data: Any = None, **kwargs: Unpack[NewMemberKeywords]) -> Array:
+        """Create an array: zarr 2's name for `create_array`, whose parameters it has."""
+        given: dict[str, Any] = {**kwargs}
+        return self.create_array(name, data=data, **given)
 
-    def array(self, name: str, data: Any, **kwargs: Any) -> Array:
-        """Create an array from data."""
-        return self.create_array(name, data=data, **kwargs)
+    def array(self, name: str, data: Any, **kwargs: Unpack[NewMemberKeywords]) -> Array:
+        """Create an array from data: `create_array` with ``data`` in second place."""
+        given: dict[str, Any] = {**kwargs}
+        return self.create_array(name, data=data, **given)
 
-    def empty(self, name: str, shape: Any = None, **kwargs: Any) -> Array:
-        """Create an array with nothing stored; what unwritten elements are is undefined in v2, the default in v3."""
-        return self.create_array(name, shape, **{"fill_value": None, **kwargs})
+    def empty(self, name: str, shape: Any = None, **kwargs: Unpack[FilledMemberKeywords]) -> Array:
+        """Create an array without a fill value of one's own choice: see `gzarr.empty` and `create_array`."""
+        given: dict[str, Any] = {"fill_value": None, **kwargs}
+        return self.create_array(name, shape, **given)
 
-    def zeros(self, name: str, shape: Any = None, **kwargs: Any) -> Array:
-        """Create an array of zeros; nothing is stored for them."""
-        return self.create_array(name, shape, **{"fill_value": 0, **kwargs})
+    def zeros(self, name: str, shape: Any = None, **kwargs: Unpack[FilledMemberKeywords]) -> Array:
+        """Create an array of zeros, for which nothing is stored: see `create_array`."""
+        given: dict[str, Any] = {"fill_value": 0, **kwargs}
+        return self.create_array(name, shape, **given)
 
-    def ones(self, name: str, shape: Any = None, **kwargs: Any) -> Array:
-        """Create an array of ones; nothing is stored for them."""
-        return self.create_array(name, shape, **{"fill_value": 1, **kwargs})
+    def ones(self, name: str, shape: Any = None, **kwargs: Unpack[FilledMemberKeywords]) -> Array:
+        """Create an array of ones, for which nothing is stored: see `create_array`."""
+        given: dict[str, Any] = {"fill_value": 1, **kwargs}
+        return self.create_array(name, shape, **given)
 
-    def full(self, name: str, shape: Any = None, fill_value: Any = None, **kwargs: Any) -> Array:
-        """Create an array filled with a value; nothing is stored for it."""
-        return self.create_array(name, shape, fill_value=fill_value, **kwargs)
+    def full(
+        self, name: str, shape: Any = None, fill_value: Any = None, **kwargs: Unpack[FilledMemberKeywords]
+    ) -> Array:
+        """Create an array filled with a value, for which nothing is stored: see `create_array`."""
+        given: dict[str, Any] = {**kwargs}
+        return self.create_array(name, shape, fill_value=fill_value, **given)
 
-    def empty_like(self, name: str, data: Any, **kwargs: Any) -> Array:
-        """`empty` with the shape, dtype, chunks and codecs of another array."""
+    def empty_like(self, name: str, data: Any, **kwargs: Unpack[LikeMemberKeywords]) -> Array:
+        """Create an array like another, as `empty` does: see `gzarr.empty_like`."""
         return self.create_array(name, **self._like(data, {"fill_value": None, **kwargs}))
 
-    def zeros_like(self, name: str, data: Any, **kwargs: Any) -> Array:
-        """`zeros` with the shape, dtype, chunks and codecs of another array."""
+    def zeros_like(self, name: str, data: Any, **kwargs: Unpack[LikeMemberKeywords]) -> Array:
+        """Create an array of zeros like another: see `gzarr.zeros_like`."""
         return self.create_array(name, **self._like(data, {"fill_value": 0, **kwargs}))
 
-    def ones_like(self, name: str, data: Any, **kwargs: Any) -> Array:
-        """`ones` with the shape, dtype, chunks and codecs of another array."""
+    def ones_like(self, name: str, data: Any, **kwargs: Unpack[LikeMemberKeywords]) -> Array:
+        """Create an array of ones like another: see `gzarr.ones_like`."""
         return self.create_array(name, **self._like(data, {"fill_value": 1, **kwargs}))
 
-    def full_like(self, name: str, data: Any, fill_value: Any = None, **kwargs: Any) -> Array:
-        """`full` with the shape, dtype, chunks and codecs of another array, by default its fill value too."""
+    def full_like(self, name: str, data: Any, fill_value: Any = None, **kwargs: Unpack[LikeMemberKeywords]) -> Array:
+        """Create an array like another, filled with a value or the other's fill value: see `gzarr.full_like`."""
         chosen = {} if fill_value is None else {"fill_value": fill_value}
         return self.create_array(name, **self._like(data, {**chosen, **kwargs}))
 
@@ -121,5 +235,5 @@ class GroupArrays(Node[GroupMeta]):
         return path
 
     def _like(self, template: Any, keywords: dict[str, Any]) -> dict[str, Any]:
-        """Keywords that make a member like another array, in the format of the group."""
+        """Return keywords that make a member like another array, in the format of the group."""
         return new_nodes.like(template, {"zarr_format": self.metadata.zarr_format, **keywords})

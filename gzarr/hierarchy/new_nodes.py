@@ -30,7 +30,7 @@ from gzarr.storage.base import Store
 
 _OPTIONS = frozenset(f.name for f in fields(ArrayOptions))
 #: Keywords of zarr that change nothing in gzarr: metadata is always kept, chunks are decoded in part where they can be.
-_HARMLESS = frozenset({"cache_metadata", "cache_attrs", "cachesize", "cache_type", "partial_decompress"})
+HARMLESS = frozenset({"cache_metadata", "cache_attrs", "cachesize", "cache_type", "partial_decompress"})
 #: Keywords of zarr that gzarr does not have yet; None (or nothing) is accepted for them.
 _PLANNED = frozenset({"storage_options"})
 
@@ -52,7 +52,7 @@ def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
         elif name in _PLANNED:
             if value is not None:
                 raise MetadataError(f"the keyword {name!r} is not supported by this version of gzarr; leave it out")
-        elif name not in _HARMLESS:
+        elif name not in HARMLESS:
             near = get_close_matches(name, _OPTIONS, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"gzarr knows {', '.join(sorted(_OPTIONS))}"
             raise TypeError(f"unknown keyword {name!r}; {hint}")

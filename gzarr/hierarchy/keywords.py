@@ -1,0 +1,191 @@
+"""The keywords of the functions that open and create, typed, so that editors complete them and type checkers know them.
+
+Each class lists what one kind of function takes besides its named parameters. The fields are documented once, in
+`gzarr.create_array`, `gzarr.hierarchy.open_options.OpenOptions` and `gzarr.devices.backend_for`. At run time nothing
+uses these classes: `gzarr.hierarchy.new_nodes.options_from` checks keywords.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from gzarr.chunk_io.chunk_cache import ChunkCache
+
+#: What ``layout=`` takes besides None.
+Layout: TypeAlias = Literal["gpu", "gpu:batch", "gpu:plane", "gpu:volume", "gpu:random"]
+
+
+class DeviceKeywords(TypedDict, total=False):
+    """Options of a device."""
+
+    stream: Any
+    max_device_nbytes: int | None
+    strict: bool | None
+    reader: Literal["auto", "host", "kvikio"] | None
+
+
+class ReachKeywords(DeviceKeywords, total=False):
+    """How a node is reached."""
+
+    synchronizer: Any
+    chunk_store: Any
+    meta_array: Any
+    chunk_cache: ChunkCache | int | None
+    allow_pickle: bool
+    cache_attrs: bool | None
+
+
+class UrlKeywords(TypedDict, total=False):
+    """What goes with a URL."""
+
+    storage_options: Mapping[str, Any] | None
+
+
+class GroupKeywords(ReachKeywords, UrlKeywords, total=False):
+    """Of `gzarr.open_group` and its kin."""
+
+
+class RareArrayKeywords(ReachKeywords, total=False):
+    """Keywords that few arrays need, and those of zarr that change nothing."""
+
+    layout: Layout | None
+    object_codec: Any
+    dimension_separator: Literal[".", "/"] | None
+    chunk_shape: Any
+    config: Any
+    write_data: bool
+    cache_metadata: bool
+    cachesize: Any
+    cache_type: Any
+    partial_decompress: bool
+
+
+class CreateArrayKeywords(RareArrayKeywords, UrlKeywords, total=False):
+    """Of `gzarr.create_array`, which names all others."""
+
+    write_empty_chunks: bool | None
+
+
+class CreateKeywords(CreateArrayKeywords, total=False):
+    """Of `gzarr.create`, which names what zarr 2 has as positional arguments."""
+
+    name: str | None
+    path: str | None
+    data: Any
+    shards: Any
+    compressors: Any
+    filters: Any
+    serializer: Any
+    codecs: Any
+    zarr_format: int | None
+    attributes: Mapping[str, Any] | None
+    dimension_names: Any
+    chunk_key_encoding: Any
+    overwrite: bool
+    device: str | None
+
+
+class ChunkKeywords(RareArrayKeywords, total=False):
+    """How an array is cut and encoded."""
+
+    chunks: Any
+    shards: Any
+    compressor: Any
+    compressors: Any
+    filters: Any
+    serializer: Any
+    codecs: Any
+    order: Literal["C", "F"] | None
+    attributes: Mapping[str, Any] | None
+    dimension_names: Any
+    chunk_key_encoding: Any
+    overwrite: bool
+
+
+class OpenArrayKeywords(ChunkKeywords, UrlKeywords, total=False):
+    """Of `gzarr.open_array`, used where it creates."""
+
+    shape: Any
+    dtype: Any
+    data: Any
+    fill_value: Any
+    read_only: bool
+
+
+class MemberKeywords(ChunkKeywords, total=False):
+    """Of ``Group.create_array``."""
+
+    zarr_format: int | None
+    write_empty_chunks: bool | None
+    device: str | None
+
+
+class FilledMemberKeywords(MemberKeywords, total=False):
+    """Of ``Group.zeros`` and its kin, which name a shape."""
+
+    dtype: Any
+
+
+class LikeMemberKeywords(FilledMemberKeywords, total=False):
+    """Of ``Group.zeros_like`` and its kin."""
+
+    shape: Any
+
+
+class NewMemberKeywords(LikeMemberKeywords, total=False):
+    """Of ``Group.array`` and ``Group.create``."""
+
+    fill_value: Any
+
+
+class SaveArrayKeywords(NewMemberKeywords, UrlKeywords, total=False):
+    """Of `gzarr.save_array`."""
+
+
+class LoadKeywords(GroupKeywords, total=False):
+    """Of `gzarr.load`."""
+
+    zarr_format: int | None
+    use_consolidated: bool | str | None
+
+
+class PlaceKeywords(UrlKeywords, total=False):
+    """Where an array is created."""
+
+    store: Any
+    name: str | None
+    path: str | None
+
+
+class FilledKeywords(FilledMemberKeywords, PlaceKeywords, total=False):
+    """Of `gzarr.zeros` and its kin, which name a shape."""
+
+
+class LikeKeywords(LikeMemberKeywords, PlaceKeywords, total=False):
+    """Of `gzarr.zeros_like` and its kin."""
+
+
+class NewArrayKeywords(NewMemberKeywords, PlaceKeywords, total=False):
+    """Of `gzarr.array` and `gzarr.full_like`."""
+
+
+class FromArrayKeywords(NewMemberKeywords, UrlKeywords, total=False):
+    """Of `gzarr.from_array`, which names the store."""
+
+    name: str | None
+    path: str | None
+
+
+class OpenKeywords(NewMemberKeywords, UrlKeywords, total=False):
+    """Of `gzarr.open`: what it takes if there is an array, a group, or nothing yet."""
+
+    data: Any
+    read_only: bool
+    use_consolidated: bool | str | None
+
+
+class OpenLikeKeywords(NewMemberKeywords, UrlKeywords, total=False):
+    """Of `gzarr.open_like`."""
+
+    mode: str | None

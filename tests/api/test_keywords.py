@@ -1,0 +1,94 @@
+"""What functions take by keyword: one list for the type checker, the docstring and the run time."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_type_hints, is_typeddict
+
+import pytest
+
+import gzarr
+from gzarr.devices import DEVICE_OPTIONS
+from gzarr.hierarchy.new_nodes import HARMLESS
+from gzarr.hierarchy.open_options import NAMES
+from gzarr.hierarchy.options import ArrayOptions
+
+ROOT = Path(__file__).parents[2]
+REACHING = {*NAMES, *DEVICE_OPTIONS, "cache_attrs"}
+MEMBER = {f.name for f in fields(ArrayOptions)} | HARMLESS | REACHING | {"config", "chunk_shape", "write_data"}
+MEMBER |= {"overwrite", "device"}
+ARRAY = MEMBER | {"storage_options"}
+GROUP = REACHING | {"storage_options", "store", "path", "zarr_format", "attributes", "device"}
+
+#: Functions with what they take in all, by position or by keyword.
+TAKEN: list[tuple[Callable[..., Any], set[str]]] = [
+    (gzarr.create_array, ARRAY | {"store", "name", "path", "data"}),
+    (gzarr.create, ARRAY | {"store", "name", "path", "data"}),
+    (gzarr.full, ARRAY | {"store", "name", "path"}),
+    (gzarr.zeros, ARRAY - {"fill_value"} | {"store", "name", "path"}),
+    (gzarr.zeros_like, ARRAY - {"fill_value"} | {"a", "store", "name", "path"}),
+    (gzarr.full_like, ARRAY | {"a", "store", "name", "path"}),
+    (gzarr.array, ARRAY | {"data", "store", "name", "path"}),
+    (gzarr.from_array, ARRAY | {"data", "store", "name", "path"}),
+    (gzarr.open_array, ARRAY | {"store", "mode", "path", "data", "read_only"}),
+    (gzarr.open, ARRAY | {"store", "mode", "path", "data", "read_only", "use_consolidated"}),
+    (gzarr.open_group, GROUP | {"mode", "use_consolidated"}),
+    (gzarr.create_group, GROUP | {"overwrite"}),
+    (gzarr.save_array, ARRAY | {"store", "arr", "path"}),
+    (gzarr.Group.create_array, MEMBER | {"self", "name", "data"}),
+    (gzarr.Group.create, MEMBER | {"self", "name", "data"}),
+    (gzarr.Group.full, MEMBER | {"self", "name"}),
+    (gzarr.Group.full_like, MEMBER | {"self", "name", "data"}),
+]
+
+
+def keywords_of(function: Callable[..., Any]) -> set[str]:
+    """Names of the parameters, and of the fields of the TypedDict that ``**kwargs`` unpacks."""
+    parameters = inspect.signature(function).parameters
+    names = {name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD}
+    (unpacked,) = get_type_hints(function)["kwargs"].__args__
+    assert is_typeddict(unpacked)
+    assert not names & unpacked.__annotations__.keys()
+    return names | set(get_type_hints(unpacked))
+
+
+@pytest.mark.parametrize(("function", "taken"), TAKEN, ids=lambda v: getattr(v, "__qualname__", ""))
+def test_the_typed_keywords_are_those_that_a_call_takes(function: Callable[..., Any], taken: set[str]) -> None:
+    assert keywords_of(function) == taken
+
+
+CALLS = """
+import gzarr
+z = gzarr.create_array("x", shape=(4,), layout="gpu:batch", strict=True, chunk_cache=1 << 20, storage_options={})
+z = gzarr.zeros((4,), dtype="i4", chunks=2, reader="host", store="x")
+z = gzarr.open_array("x", "r", chunk_cache=gzarr.ChunkCache(1 << 20), max_device_nbytes=None)
+g = gzarr.open_group("x", "r", synchronizer=None, allow_pickle=True, device="cpu")
+z = g.create_array("a", (4,), "i4", chunks=2, shards=4, fill_value=3)
+z.to("cpu", strict=False)
+"""
+MISTAKES = """
+import gzarr
+gzarr.create_array("x", shape=(4,), chunk=2)
+gzarr.zeros((4,), layout="tpu")
+gzarr.open_array("x", devise="cpu")
+gzarr.open_group("x", chunks=2)
+gzarr.group().create_array("a", (4,), reader="kvik")
+z = gzarr.array([1]).to("cpu", strikt=True)
+"""
+
+
+def test_a_type_checker_knows_the_keywords(tmp_path: Path) -> None:
+    (tmp_path / "calls.py").write_text(CALLS)
+    (tmp_path / "mistakes.py").write_text(MISTAKES)
+    command = [sys.executable, "-m", "mypy", "--config-file", "", "--follow-imports", "silent"]
+    command += ["--ignore-missing-imports", "--no-error-summary", "--cache-dir", str(tmp_path / "cache")]
+    command += [str(tmp_path / "calls.py"), str(tmp_path / "mistakes.py")]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    flagged = set(re.findall(r"(\w+\.py:\d+): error", run.stdout))
+    assert flagged == {f"mistakes.py:{n}" for n in range(3, 9)}, run.stdout + run.stderr
