@@ -7,7 +7,7 @@ when the array was opened (`Step`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -16,10 +16,13 @@ from gzarr.codecs.spec import ArrayRepr, Codec, Step
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part, Plan
 from gzarr.layout.chunk_layout import Layout, Located
+from gzarr.profiling.recorder import Marker
 from gzarr.storage.base import Buffer, Store
 
 #: An array on the backend's device: numpy.ndarray or cupy.ndarray.
 Array: TypeAlias = Any
+#: A function that decodes.
+Decode: TypeAlias = Callable[..., Any]
 #: Names of the fields of a structured dtype that a selection is limited to.
 Fields: TypeAlias = str | list[str] | None
 
@@ -65,15 +68,13 @@ class Chain(NamedTuple):
         chunk: the decoded chunk.
         codecs: in encoding order.
         placement: where each runs.
-        device_plan: what a backend whose device is not the host has prepared besides.
-        direct: how the CPU decodes straight into given memory, if the chain allows that.
+        prepared: whatever else the backend has prepared, known to itself alone.
     """
 
     chunk: ArrayRepr
     codecs: tuple[Codec, ...]
     placement: tuple[Placement, ...]
-    device_plan: Any = None
-    direct: Any = None
+    prepared: Any = None
 
     def decode(self, items: Sequence[Any]) -> list[Any]:
         """Decode a batch. Raises: CodecError."""
@@ -151,12 +152,27 @@ class Backend(Protocol):
     wave_nchunks: int
     reads_files: bool
 
-    def supports(self, name: str) -> bool:
-        """Whether the device itself runs the codec with a name."""
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What `gzarr.devices.backend_for` needs, besides the name, to make the same backend in another process."""
+        ...
+
+    @property
+    def marker(self) -> Marker | None:
+        """What shows the stages of a profile on the device; None on the host."""
+        ...
+
+    @property
+    def host(self) -> Backend:
+        """The backend of the host, for what stays there whatever the device: shard indexes, encoded bytes."""
         ...
 
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
         """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""
+        ...
+
+    def timed(self, chain: Chain, timed: Callable[[Decode], Decode]) -> Chain:
+        """The same chain for a profile: with each decoder that runs on the host made one that is timed."""
         ...
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

@@ -43,6 +43,7 @@ CORE = {
     "storage",
     "profiling",
     "backend",
+    "chunk_io",
     "hierarchy",
 }
 #: Format differences end in metadata/ and in the JSON of fill values. Creation takes the format as an argument, an
@@ -181,6 +182,7 @@ def test_a_test_lies_where_its_module_lies() -> None:
             "gzarr.chunk_io.prepare names gzarr.gpu.backend: only devices",
         ),
         ({"layout/shard.py": "import gzarr.cpu.backend"}, "gzarr.layout.shard names gzarr.cpu.backend: the core"),
+        ({"chunk_io/engine.py": "import gzarr.cpu.backend"}, "gzarr.chunk_io.engine names gzarr.cpu.backend: the core"),
         ({"chunk_io/engine.py": "x = meta.zarr_format == 2"}, "gzarr.chunk_io.engine compares zarr_format"),
         ({"chunk_io/engine.py": "match zarr_format:\n    case 2: pass"}, "gzarr.chunk_io.engine compares zarr_format"),
         ({"misc.py": ""}, "gzarr.misc stands on no floor"),

@@ -22,13 +22,12 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from gzarr.backend import Array, Backend, Bulk, BulkWrite, Chain, Fields, Work
 from gzarr.chunk_io.chunk_cache import ArrayChunks, Place
-from gzarr.chunk_io.profiled_backend import watched
-from gzarr.cpu.backend import CpuBackend
+from gzarr.chunk_io.profiled_backend import profiled_backend
 from gzarr.errors import ChunkError, CodecError, ReplacedError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part, Plan
 from gzarr.layout.chunk_layout import PINNED, Layout, Located
-from gzarr.profiling.recorder import Recorder, recorder_for, stage, sum_nbytes
+from gzarr.profiling.recorder import Marker, Recorder, recorder_for, stage, sum_nbytes
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.invalidation import announce
 from gzarr.storage.wrappers import PinnedStore
@@ -44,7 +43,6 @@ MAX_RETRIES = 100
 WAITING_WAVE_NBYTES = 1 << 26
 
 _SINGLE = Work(1, 0, 1)
-_HOST = CpuBackend()
 _is_full = attrgetter("full")
 
 #: Stored objects, by coordinates in the grid of objects, with the parts wanted of each.
@@ -63,6 +61,7 @@ class ArrayIO(NamedTuple):
         only_chain: the chain of all chunks; None if they differ in shape, and so in their chains.
         chunk_nbytes: size of a decoded chunk, or an estimate.
         cache: where decoded chunks are kept, or None.
+        marker: what shows the stages of a profile on the device; None on the host.
     """
 
     name: str
@@ -73,6 +72,7 @@ class ArrayIO(NamedTuple):
     only_chain: Chain | None
     chunk_nbytes: int
     cache: ArrayChunks | None = None
+    marker: Marker | None = None
 
 
 class ReadJob(NamedTuple):
@@ -132,9 +132,8 @@ def _task(
     """The task of a job, for each of its waves. recorder: who looks on. first: the stage that a wave begins with."""
     if recorder is None:
         return partial(task, job)
-    backend = job.io.backend
-    job = job._replace(io=job.io._replace(backend=watched(backend, recorder)))
-    return recorder.carry(first, partial(task, job), getattr(backend, "marker", None))
+    job = job._replace(io=job.io._replace(backend=profiled_backend(job.io.backend, recorder)))
+    return recorder.carry(first, partial(task, job), job.io.marker)
 
 
 def _waves_and_work(io: ArrayIO, plan: Plan, nparts: int, value: Array) -> tuple[Iterable[Wave], Work]:
@@ -216,7 +215,7 @@ def _read_wave(job: ReadJob, wave: Wave) -> None:
 
 def load_encoded(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | None]:
     """Fetch the encoded chunks of a wave, all of their bytes, into host memory whatever the backend."""
-    return _load(io._replace(backend=_HOST), wave, parts, (None, ()))
+    return _load(io._replace(backend=io.backend.host), wave, parts, (None, ()))
 
 
 def _load(io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | None, Sequence[Part]]) -> list[Any]:

@@ -23,7 +23,6 @@ from gzarr.codecs.registry import registry_state
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Repr, Step
 from gzarr.codecs.transpose import TransposeCodec
-from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.indexing.grid import Grid, RegularAxis, chunk_shape, is_regular
 from gzarr.indexing.keys import Coords, join_path
@@ -31,8 +30,6 @@ from gzarr.layout.chunk_layout import Layout, Level, Names, Sharded, Unsharded
 from gzarr.metadata.documents import codecs_in_errors
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
-
-_HOST = CpuBackend()
 
 
 class _Sharding(NamedTuple):
@@ -70,7 +67,7 @@ def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayI
     key, names = meta.keys.under(path), Names(path, meta.keys)
     layout: Layout
     if shardings:
-        levels = _levels(shardings)
+        levels = _levels(shardings, backend.host)
         levels(chunk_shape(objects, (0,) * len(objects)))  # what is wrong with an index is said now, not at a read
         layout = Sharded(grid, objects, key, levels, names)
     else:
@@ -85,6 +82,7 @@ def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayI
         only_chain=first if uniform else None,
         chunk_nbytes=16 * first.chunk.nelements if nbytes is None else nbytes,
         cache=_cache(meta, store, backend),
+        marker=backend.marker,
     )
 
 
@@ -174,20 +172,20 @@ def _check_divides(grid: Grid, inner: Coords) -> None:
             )
 
 
-def _levels(shardings: Sequence[_Sharding]) -> Callable[[Coords], Sequence[Level]]:
+def _levels(shardings: Sequence[_Sharding], host: Backend) -> Callable[[Coords], Sequence[Level]]:
     @lru_cache(maxsize=256)
     def levels(shape: Coords) -> Sequence[Level]:
         made = []
         for sharding in shardings:
             counts = tuple(n // c for n, c in zip(shape, sharding.chunk_shape, strict=True))
-            made.append(_level(sharding, counts))
+            made.append(_level(sharding, counts, host))
             shape = sharding.chunk_shape
         return tuple(made)
 
     return levels
 
 
-def _level(sharding: _Sharding, counts: Coords) -> Level:
+def _level(sharding: _Sharding, counts: Coords, host: Backend) -> Level:
     shape = tuple(counts[axis] for axis in sharding.order)
     index = ArrayRepr(np.dtype("uint64"), (*shape, 2), np.uint64(2**64 - 1))
     steps = prepare(sharding.spec.index_codecs, index)
@@ -198,18 +196,18 @@ def _level(sharding: _Sharding, counts: Coords) -> Level:
         chunk_shape=sharding.chunk_shape,
         counts=counts,
         order=None if sharding.order == tuple(range(len(counts))) else sharding.order,
-        coder=_HOST.prepare(steps, index),
+        coder=host.prepare(steps, index),
         index_nbytes=encoded.nbytes,
         location=sharding.spec.index_location,
-        wrap=_wrap(sharding.wrap, index) if sharding.wrap else None,
+        wrap=_wrap(sharding.wrap, index, host) if sharding.wrap else None,
     )
 
 
-def _wrap(specs: Sequence[CodecSpec], unused: ArrayRepr) -> Chain:
+def _wrap(specs: Sequence[CodecSpec], unused: ArrayRepr, host: Backend) -> Chain:
     steps = []
     current: Repr = BytesRepr()
     for spec in specs:
         resolved, encoded = spec.resolve(current)
         steps.append(Step(resolved, current, encoded))
         current = encoded
-    return _HOST.prepare(tuple(steps), unused)
+    return host.prepare(tuple(steps), unused)

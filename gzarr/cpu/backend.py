@@ -10,22 +10,22 @@ import os
 import sys
 import threading
 from _thread import start_new_thread
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from gzarr.backend import Array, Chain, Fields, Placement, T, Work
-from gzarr.codecs.registry import registered_factory
+from gzarr.backend import Array, Chain, Decode, Fields, Placement, T, Work
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.config import config
 from gzarr.cpu import decode_into
-from gzarr.cpu.codecs import TABLE
 from gzarr.cpu.compiled.read import Bulk, make_bulk
 from gzarr.cpu.compiled.write import BulkWrite, make_bulk_write
+from gzarr.cpu.decode_into import DecodeInto
 from gzarr.cpu.loading import load_host, load_windows
 from gzarr.cpu.sharding import codecs_for
 from gzarr.errors import CodecError
@@ -61,19 +61,27 @@ class CpuBackend:
     wave_nbytes = 1 << 20
     wave_nchunks = 64
     reads_files = False
+    options: Mapping[str, Any] = MappingProxyType({})
+    marker = None
 
-    def supports(self, name: str) -> bool:
-        """Whether there is a CPU function for the codec with a name."""
-        known = name in TABLE or name == "sharding_indexed" or name.startswith("numcodecs.")
-        return known or registered_factory("cpu", name) is not None
+    @property
+    def host(self) -> CpuBackend:
+        """The backend itself."""
+        return self
 
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
         """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""
         codecs = codecs_for(steps)
-        found = decode_into.make_direct(steps, codecs)
-        many = ", many local chunks at once in compiled code" if found is not None and found.number is not None else ""
+        into = decode_into.make_decode_into(steps, codecs)
+        many = ", many local chunks at once in compiled code" if into is not None and into.number is not None else ""
         placement = tuple(Placement(step.spec.name, "host", f"the array is on the CPU{many}") for step in steps)
-        return Chain(chunk, codecs, placement, direct=found)
+        return Chain(chunk, codecs, placement, into)
+
+    def timed(self, chain: Chain, timed: Callable[[Decode], Decode]) -> Chain:
+        """The same chain with decoders that are timed."""
+        codecs = tuple(codec._replace(decode=timed(codec.decode)) for codec in chain.codecs)
+        into: DecodeInto | None = chain.prepared
+        return chain._replace(codecs=codecs, prepared=None if into is None else into.timed(timed))
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An uninitialized NumPy array."""
@@ -95,8 +103,8 @@ class CpuBackend:
         self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
     ) -> list[Any]:
         """Fetch what was located, ranges of one object together. Raises: CodecError(index) for a short item."""
-        if parts and chain is not None and chain.direct is not None and chain.direct.cut is not None:
-            return load_windows(chain.direct, store, wanted, parts)
+        if parts and chain is not None and chain.prepared is not None and chain.prepared.cut is not None:
+            return load_windows(chain.prepared, store, wanted, parts)
         return load_host(store, wanted)
 
     def place(
@@ -107,8 +115,8 @@ class CpuBackend:
         if fields is None and out.dtype != chain.chunk.dtype and not chain.chunk.dtype.hasobject:
             with np.errstate(all="ignore"):  # a NaN that becomes an integer, as in the chunks that are there
                 fill = np.asarray(fill).astype(out.dtype)[()]
-        if chain.direct is not None:
-            decode_into.place(chain.direct, buffers, parts, out, fields, fill)
+        if chain.prepared is not None:
+            decode_into.place(chain.prepared, buffers, parts, out, fields, fill)
             return
         for index, (buffer, part) in enumerate(zip(buffers, parts, strict=True)):
             if buffer is None:

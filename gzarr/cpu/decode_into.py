@@ -48,7 +48,7 @@ _decode_blocks = blosc_decoder(None)
 _CUT: Mapping[str, Cut] = {"blosc": cut_blosc, "numcodecs.blosc": cut_blosc, "bytes": cut_plain}
 
 
-class Direct(NamedTuple):
+class DecodeInto(NamedTuple):
     """How chunks of one shape are decoded into given memory.
 
     Attributes:
@@ -79,8 +79,13 @@ class Direct(NamedTuple):
     compressor: Step | None
     kept: dict[str, Any]
 
+    def timed(self, timed: Callable[[Any], Any]) -> DecodeInto:
+        """The same with decoders that are timed."""
+        outer = tuple(codec._replace(decode=timed(codec.decode)) for codec in self.outer)
+        return self._replace(function=None if self.function is None else timed(self.function), outer=outer)
 
-def make_direct(steps: Sequence[Step], codecs: Sequence[Codec]) -> Direct | None:
+
+def make_decode_into(steps: Sequence[Step], codecs: Sequence[Codec]) -> DecodeInto | None:
     """Prepare a chain; None if chunks must go through its codecs one by one."""
     n = next((i for i, step in enumerate(steps) if not isinstance(step.spec, TransposeCodec)), len(steps))
     if n == len(steps) or not isinstance(steps[n].spec, BytesCodec):
@@ -101,7 +106,7 @@ def make_direct(steps: Sequence[Step], codecs: Sequence[Codec]) -> Direct | None
     outer = tuple(codecs[n + 1 if make is None else n + 2 :])
     name = "bytes" if make is None else name
     cuts = not outer and stored.nbytes >= MIN_NBYTES
-    return Direct(
+    return DecodeInto(
         outer=outer,
         codec=name,
         function=None if make is None else make(stored.nbytes),
@@ -117,20 +122,20 @@ def make_direct(steps: Sequence[Step], codecs: Sequence[Codec]) -> Direct | None
     )
 
 
-def place(direct: Direct, buffers: Sequence[Any], parts: Sequence[Part], out: Any, fields: Any, fill: Any) -> None:
+def place(into: DecodeInto, buffers: Sequence[Any], parts: Sequence[Part], out: Any, fields: Any, fill: Any) -> None:
     """Decode chunks one by one and copy their parts into ``out``. Raises: CodecError(index)."""
-    if direct.nbytes < MIN_SCRATCH_NBYTES:
-        _place_each(direct, partial(_small_piece, direct, fields), buffers, parts, (out, fill))
+    if into.nbytes < MIN_SCRATCH_NBYTES:
+        _place_each(into, partial(_small_piece, into, fields), buffers, parts, (out, fill))
     # Arrays of another kind may do more than copy what they are given: keep it, or read other chunks.
     elif type(out) not in PLAIN_ARRAYS or out.dtype.hasobject:
-        _place_each(direct, partial(_large_piece, direct, fields, None, _fresh), buffers, parts, (out, fill))
+        _place_each(into, partial(_large_piece, into, fields, None, _fresh), buffers, parts, (out, fill))
     else:
         with lent_scratch() as scratch:
-            _place_each(direct, partial(_large_piece, direct, fields, out, scratch.room), buffers, parts, (out, fill))
+            _place_each(into, partial(_large_piece, into, fields, out, scratch.room), buffers, parts, (out, fill))
 
 
 def _place_each(
-    direct: Direct,
+    into: DecodeInto,
     decode: Callable[[Any, Part], Any],
     buffers: Sequence[Any],
     parts: Sequence[Part],
@@ -150,69 +155,69 @@ def _place_each(
         except (MemoryError, MissingExtraError):
             raise
         except Exception as error:  # noqa: BLE001  any library's complaint about a chunk
-            fail(direct.codec, index, error)
+            fail(into.codec, index, error)
         if piece is not None:
             out[part.out] = piece
 
 
-def _small_piece(direct: Direct, fields: Any, buffer: Any, part: Part) -> Any:
-    for codec in reversed(direct.outer):
+def _small_piece(into: DecodeInto, fields: Any, buffer: Any, part: Part) -> Any:
+    for codec in reversed(into.outer):
         (buffer,) = codec.decode((buffer,))
-    return _piece(direct, fields, buffer if direct.function is None else direct.function(buffer), part)
+    return _piece(into, fields, buffer if into.function is None else into.function(buffer), part)
 
 
-def _large_piece(direct: Direct, fields: Any, out: Any, room: _Room, buffer: Any, part: Part) -> Any:
+def _large_piece(into: DecodeInto, fields: Any, out: Any, room: _Room, buffer: Any, part: Part) -> Any:
     """out: where to decode if the chunk fills one run of it, or None. room: gives memory for other chunks."""
     if type(buffer) is Window:
-        return _window_piece(direct, fields, buffer, room)
-    for codec in reversed(direct.outer):
+        return _window_piece(into, fields, buffer, room)
+    for codec in reversed(into.outer):
         (buffer,) = codec.decode((buffer,))
-    if direct.function is None:
-        return _piece(direct, fields, buffer, part)
-    run = None if out is None or fields is not None else _run(direct, part, out)
-    data = direct.function(buffer, room(direct.nbytes) if run is None else run)
+    if into.function is None:
+        return _piece(into, fields, buffer, part)
+    run = None if out is None or fields is not None else _run(into, part, out)
+    data = into.function(buffer, room(into.nbytes) if run is None else run)
     if run is None:
-        return _piece(direct, fields, data, part)
-    _check_size(direct, data)
+        return _piece(into, fields, data, part)
+    _check_size(into, data)
     return None
 
 
-def _piece(direct: Direct, fields: Any, data: Any, part: Part) -> Any:
+def _piece(into: DecodeInto, fields: Any, data: Any, part: Part) -> Any:
     """What a part takes of a decoded chunk: a view."""
-    _check_size(direct, data)
-    return _viewed(direct, fields, np.ndarray(direct.shape, direct.dtype, data))[part.inside]
+    _check_size(into, data)
+    return _viewed(into, fields, np.ndarray(into.shape, into.dtype, data))[part.inside]
 
 
-def _check_size(direct: Direct, data: Any) -> None:
-    if len(data) != direct.nbytes:
-        raise wrong_size(direct.codec, direct.nbytes, len(data))
+def _check_size(into: DecodeInto, data: Any) -> None:
+    if len(data) != into.nbytes:
+        raise wrong_size(into.codec, into.nbytes, len(data))
 
 
-def _viewed(direct: Direct, fields: Any, chunk: Any) -> Any:
+def _viewed(into: DecodeInto, fields: Any, chunk: Any) -> Any:
     """A chunk, or a box of one, with its axes in the array's order and with the fields that are wanted."""
-    if direct.inverse is not None:
-        chunk = chunk.transpose(direct.inverse)
+    if into.inverse is not None:
+        chunk = chunk.transpose(into.inverse)
     return chunk if fields is None else chunk[fields]
 
 
-def _run(direct: Direct, part: Part, out: Any) -> Any:
+def _run(into: DecodeInto, part: Part, out: Any) -> Any:
     """The bytes of the result that a chunk fills in one run, in its own byte order; None if it does not."""
-    if direct.inverse is not None or out.dtype != direct.dtype or type(part.out) is not tuple:
+    if into.inverse is not None or out.dtype != into.dtype or type(part.out) is not tuple:
         return None
     if not part.full or not all(type(index) is slice for index in part.inside):
         return None
     region = out[part.out]
-    if not isinstance(region, np.ndarray) or region.shape != direct.shape or not region.flags.c_contiguous:
+    if not isinstance(region, np.ndarray) or region.shape != into.shape or not region.flags.c_contiguous:
         return None
     return region.reshape(-1).view(np.uint8)
 
 
-def _window_piece(direct: Direct, fields: Any, window: Window, room: _Room) -> Any:
-    data = _decode_blocks(window.data, room(window.nbytes)) if window.encoded else window.data
+def _window_piece(into: DecodeInto, fields: Any, window: Window, room: _Room) -> Any:
+    data = _decode_blocks(window.data, room(window.decoded_nbytes)) if window.encoded else window.data
     if window.shape:
-        chunk = _viewed(direct, fields, np.ndarray(window.shape, direct.dtype, data, window.offset))
+        chunk = _viewed(into, fields, np.ndarray(window.shape, into.dtype, data, window.offset))
     else:
-        chunk = np.ndarray((window.nbytes // direct.dtype.itemsize,), direct.dtype, data)
+        chunk = np.ndarray((window.decoded_nbytes // into.dtype.itemsize,), into.dtype, data)
         chunk = chunk if fields is None else chunk[fields]
     return chunk[window.index]
 

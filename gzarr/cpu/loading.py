@@ -8,7 +8,7 @@ from typing import Any
 
 from gzarr.cpu.codecs.blosc_blocks import Read
 from gzarr.cpu.codecs.per_chunk import fail
-from gzarr.cpu.decode_into import Direct
+from gzarr.cpu.decode_into import DecodeInto
 from gzarr.cpu.window import Touched, Window, touched
 from gzarr.errors import CodecError, StoreError
 from gzarr.indexing.plan import Part
@@ -31,18 +31,18 @@ def load_host(store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
     return buffers
 
 
-def load_windows(direct: Direct, store: Store, wanted: Sequence[Located], parts: Sequence[Part]) -> list[Any]:
+def load_windows(into: DecodeInto, store: Store, wanted: Sequence[Located], parts: Sequence[Part]) -> list[Any]:
     """Fetch chunks that can be cut: windows of those of which the parts touch little, the others whole.
 
     Returns: for every item a buffer, a `Window`, or None if it is missing. Raises: CodecError(index).
     """
-    itemsize = direct.dtype.itemsize
+    itemsize = into.dtype.itemsize
     found: list[Any] = [None] * len(wanted)
     wholes: list[tuple[int, Touched | None]] = []
     for index, (item, part) in enumerate(zip(wanted, parts, strict=True)):
-        near = None if part.full or item is None else touched(part, direct.shape, direct.order, itemsize)
+        near = None if part.full or item is None else touched(part, into.shape, into.order, itemsize)
         if near is not None and isinstance(item, Request) and store.opens:
-            found[index] = _open_window(direct, store, item, near, index)
+            found[index] = _open_window(into, store, item, near, index)
         elif item is not None:
             wholes.append((index, near))
     if not wholes:
@@ -56,7 +56,7 @@ def load_windows(direct: Direct, store: Store, wanted: Sequence[Located], parts:
         found[index] = buffer
         if near is not None and buffer is not None:
             read = partial(_slice, host_view(buffer))
-            found[index] = _cut(direct, read, host_view(buffer).nbytes, near, index) or buffer
+            found[index] = _cut(into, read, host_view(buffer).nbytes, near, index) or buffer
     return found
 
 
@@ -64,7 +64,7 @@ def _slice(view: memoryview, start: int, nbytes: int) -> memoryview:
     return view[start : start + nbytes]
 
 
-def _open_window(direct: Direct, store: Store, item: Request, near: Touched, index: int) -> Any:
+def _open_window(into: DecodeInto, store: Store, item: Request, near: Touched, index: int) -> Any:
     opened = store.opened(item.key)
     if opened is None:
         return None
@@ -74,19 +74,19 @@ def _open_window(direct: Direct, store: Store, item: Request, near: Touched, ind
         if start + nbytes > opened.nbytes:
             raise _outside(item, max(opened.nbytes - start, 0), index)
         read = opened.read
-        window = _cut(direct, lambda at, n: read(start + at, n), nbytes, near, index)
+        window = _cut(into, lambda at, n: read(start + at, n), nbytes, near, index)
         return read(start, nbytes) if window is None else window
 
 
-def _cut(direct: Direct, read: Read, nbytes: int, near: Touched, index: int) -> Window | None:
-    if direct.cut is None:
+def _cut(into: DecodeInto, read: Read, nbytes: int, near: Touched, index: int) -> Window | None:
+    if into.cut is None:
         return None
     try:
-        return direct.cut(read, nbytes, near, direct.nbytes, direct.dtype.itemsize)
+        return into.cut(read, nbytes, near, into.nbytes, into.dtype.itemsize)
     except (MemoryError, StoreError):
         raise
     except Exception as error:  # noqa: BLE001  whatever a damaged header leads to
-        fail(direct.codec, index, error)
+        fail(into.codec, index, error)
 
 
 def _outside(request: Request, there: int, index: int) -> CodecError:

@@ -31,7 +31,7 @@ class Window(NamedTuple):
 
     Attributes:
         data: the bytes, encoded or not.
-        nbytes: their decoded size.
+        decoded_nbytes: their decoded size.
         encoded: whether they are to be decoded.
         offset: where in the decoded bytes the window's array begins.
         shape: shape of that array, along the stored axes; empty for points.
@@ -39,11 +39,16 @@ class Window(NamedTuple):
     """
 
     data: Any
-    nbytes: int
+    decoded_nbytes: int
     encoded: bool
     offset: int
     shape: tuple[int, ...]
     index: Any
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes there are."""
+        return len(self.data)
 
 
 class Touched(NamedTuple):

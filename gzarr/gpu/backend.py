@@ -15,16 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gzarr.backend import Array, Chain, Fields, Placement, T, Work
+from gzarr.backend import Array, Chain, Decode, Fields, Placement, T, Work
 from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import DeviceError
 from gzarr.gpu.codecs.batch import Wave
-from gzarr.gpu.codecs.decoders import TABLE
 from gzarr.gpu.codecs.dtypes import has_dtype
 from gzarr.gpu.codecs.floats import why_not_cast
 from gzarr.gpu.detection.measured import SMALL_READS, SMALL_WRITES, gpu_name
@@ -51,6 +50,23 @@ DEFAULT_MEMORY_SHARE = 0.125
 MAX_WAVE_NBYTES = 1 << 30
 #: Chunks beyond this in one wave gain nothing either, and their tables grow.
 MAX_WAVE_NCHUNKS = 1 << 16
+
+
+class _Prepared(NamedTuple):
+    """What the backend has prepared for a chain.
+
+    Attributes:
+        host: the chain of the CPU backend.
+        plan: how the device decodes and encodes; None if only the host can.
+    """
+
+    host: Chain
+    plan: DevicePlan | None
+
+
+def _unpacked(chain: Chain) -> _Prepared:
+    prepared: _Prepared = chain.prepared
+    return prepared
 
 
 class GpuBackend:
@@ -104,6 +120,11 @@ class GpuBackend:
         self.wave_nchunks = MAX_WAVE_NCHUNKS
 
     @property
+    def host(self) -> CpuBackend:
+        """The backend of the host."""
+        return self._host
+
+    @property
     def marker(self) -> Marker:
         """What shows the stages of a profile."""
         return self._device
@@ -112,23 +133,20 @@ class GpuBackend:
         """Give back the memory that is kept for the next reads."""
         self._lanes.release()
 
-    def supports(self, name: str) -> bool:
-        """Whether the device itself runs the codec with a name."""
-        return name in TABLE or name == "transpose"
-
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
         """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError, DeviceError in strict mode."""
         host = self._host.prepare(steps, chunk)
         if chunk.nbytes is None:
             why = "Python objects live on the host"
-            return host._replace(placement=tuple(Placement(step.spec.name, "host", why) for step in steps))
+            placement = tuple(Placement(step.spec.name, "host", why) for step in steps)
+            return host._replace(placement=placement, prepared=_Prepared(host, None))
         plan, placement = make_device_plan(steps, chunk, host.codecs, self._device, strict=self.strict)
         if not has_dtype(chunk.dtype):
             why = f"arrays on {self.device} cannot have dtype {chunk.dtype}"
             if chunk.dtype.names is not None:
                 why = f"records are put together on the host; reads of one field of numbers run on {self.device}"
             placement = tuple(Placement(step.spec.name, "host", why) for step in steps)
-            return host._replace(placement=placement, device_plan=plan)
+            return host._replace(placement=placement, prepared=_Prepared(host, plan))
         specs = [step.spec for step in steps[: len(steps) - len(plan.host)]]
         detour = self._reader.detour(specs)
         plan = replace(plan, phase=phase_of(specs), direct=detour is None)
@@ -136,7 +154,12 @@ class GpuBackend:
             placement = _noted(placement, len(specs) - 1, detour)
         if plan.host_decodes and self._small_reads.nchunks:
             placement = _noted(placement, len(placement) - 1, str(self._small_reads))
-        return host._replace(placement=placement, device_plan=plan)
+        return host._replace(placement=placement, prepared=_Prepared(host, plan))
+
+    def timed(self, chain: Chain, timed: Callable[[Decode], Decode]) -> Chain:
+        """The same chain with decoders that are timed where they run on the host."""
+        host, plan = _unpacked(chain)
+        return chain._replace(prepared=_Prepared(self._host.timed(host, timed), plan))
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An uninitialized array on the device, in native byte order; on the host if the device lacks the dtype."""
@@ -174,7 +197,7 @@ class GpuBackend:
         self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
     ) -> list[Any]:
         """Fetch what was located to where its decoding begins. Raises: CodecError(index) for a short item."""
-        plan: DevicePlan | None = None if chain is None else chain.device_plan
+        plan: DevicePlan | None = None if chain is None else chain.prepared.plan
         if plan is None or plan.host or not self._lanes.under_way:
             return self._host.load(store, wanted)
         with self._lanes.borrow() as lane:
@@ -183,9 +206,9 @@ class GpuBackend:
 
     def place(self, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], out: Array, fields: Fields) -> None:
         """Decode chunks on the device and copy their parts into ``out``. Raises: CodecError(index), DeviceError."""
-        plan: DevicePlan | None = chain.device_plan
+        host, plan = _unpacked(chain)
         if plan is None or not self._device.owns(out):
-            self._host.place(chain, [on_host(buffer) for buffer in buffers], parts, out, fields)
+            self._host.place(host, [on_host(buffer) for buffer in buffers], parts, out, fields)
             return
         places = is_placeable(plan, out, fields)
         if self.strict and not places:
@@ -195,7 +218,7 @@ class GpuBackend:
             )
         with self._lanes.borrow() as lane:
             if not places or self._is_small(plan, buffers, out):
-                self._place_from_host(lane, chain, buffers, parts, out, fields)
+                self._place_from_host(lane, host, buffers, parts, out, fields)
                 return
             self._place_on_device(lane, plan, (buffers, parts), out, fields)
 
@@ -209,7 +232,7 @@ class GpuBackend:
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks on the host. Raises: CodecError(index)."""
-        return self._host.decode(chain, buffers)
+        return self._host.decode(_unpacked(chain)[0], buffers)
 
     def renew(
         self,
@@ -225,9 +248,9 @@ class GpuBackend:
 
         Raises: CodecError(index), DeviceError.
         """
-        plan: DevicePlan | None = chain.device_plan
+        host, plan = _unpacked(chain)
         if plan is None or not self._writes(plan, value, len(parts), fields):
-            return self._renew_on_host(chain, before, value, (parts, fields), keep_empty=keep_empty)
+            return self._renew_on_host(host, before, value, (parts, fields), keep_empty=keep_empty)
         # An array that is read as it is written is read before there is a lane to wait with.
         values = values_of(self._device, value, parts, plan.chunk.dtype)
         is_read = not isinstance(value, np.ndarray) and not self._device.owns(value)

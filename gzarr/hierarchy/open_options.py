@@ -138,7 +138,7 @@ class AccessBackend:
 
 def pickle_backend(backend: Backend) -> PickledBackend:
     """What a pickled node keeps of its backend; a cache stays behind."""
-    return backend.device, getattr(backend, "options", {}), getattr(backend, "allow_pickle", False)
+    return backend.device, dict(backend.options), getattr(backend, "allow_pickle", False)
 
 
 def unpickle_backend(kept: PickledBackend) -> Backend:

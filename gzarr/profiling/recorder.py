@@ -346,7 +346,7 @@ def here() -> _Noted | _Unnoted:
     return _here.top or _UNNOTED
 
 
-def staged(name: str, function: Callable[..., T]) -> Callable[..., T]:
+def profiled(name: str, function: Callable[..., T]) -> Callable[..., T]:
     """A function whose calls are a stage."""
 
     def called(*args: Any) -> T:

@@ -160,11 +160,6 @@ def test_a_chain_says_where_each_codec_runs(backend: Backend) -> None:
     assert chain.chunk.shape == (4,)
 
 
-def test_supports_knows_its_table(backend: Backend) -> None:
-    assert isinstance(backend.supports("zstd"), bool)
-    assert not backend.supports("no-such-codec")
-
-
 def test_an_unknown_codec_is_refused(backend: Backend) -> None:
     class Unknown(BytesCodec):
         name = "no-such-codec"

@@ -22,7 +22,7 @@ from gzarr.codecs.spec import fill_of
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.encoders import Encoder, make_encoder
 from gzarr.cpu.compiled.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, Rows, Tables, make_window
-from gzarr.cpu.decode_into import PLAIN_ARRAYS, Direct, lent_scratch
+from gzarr.cpu.decode_into import PLAIN_ARRAYS, DecodeInto, lent_scratch
 from gzarr.errors import CodecError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import BoxPlan, Part, PointPlan
@@ -181,16 +181,16 @@ def make_bulk(
         out: where to, of the plan's shape.
         n_threads: how many threads will share the work.
     """
-    direct: Direct | None = chain.direct
-    if direct is None or direct.number is None:
+    into: DecodeInto | None = chain.prepared
+    if into is None or into.number is None:
         return None
-    large = direct.cut is not None
+    large = into.cut is not None
     least = MIN_NCHUNKS_OF_SHARD if isinstance(layout, Sharded) and not large else MIN_NCHUNKS
     if plan.nparts < least or library.loop() is None:
         return None
-    swap = swapped(direct.dtype, chain.chunk.dtype)
+    swap = swapped(into.dtype, chain.chunk.dtype)
     names, prefix = _files(store, layout)
-    if swap is None or names is None or not _suits(direct, chain, plan, out):
+    if swap is None or names is None or not _suits(into, chain, plan, out):
         return None
     parts = Boxes(plan) if isinstance(plan, BoxPlan) else Rows(plan, layout)
     shards, n, smallest = None, 1, _MIN_PIECE
@@ -199,12 +199,12 @@ def make_bulk(
         if not large and parts.nparts < n * MIN_NCHUNKS_OF_SHARD:
             return None
     share = max(-(-parts.nparts // (n_threads * PIECES_PER_THREAD)), smallest)
-    size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // direct.nbytes, share), 1)
+    size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // into.nbytes, share), 1)
     if shards is None:
         queue = parts.whole().cut(size, n_threads)
     else:
         queue = (piece for shard in shards for piece in shard.cut(size))
-    fixed = fixed_of(direct, chain)
+    fixed = fixed_of(into, chain)
     return Bulk(
         store=store,
         layout=layout,
@@ -214,10 +214,10 @@ def make_bulk(
         queue=queue,
         work=Work(parts.nparts, out.nbytes // parts.nparts, min(size, -(-parts.nparts // n)), unlocked=True),
         out=out,
-        job=make_job(direct, fixed, (swap, ord(names.keys.separator)), out, parts.npoints),
+        job=make_job(into, fixed, (swap, ord(names.keys.separator)), out, parts.npoints),
         tables=parts.tables(),
         fill=fixed.fill,
-        scratch_nbytes=fixed.max_encoded + direct.nbytes,
+        scratch_nbytes=fixed.max_encoded + into.nbytes,
         window=make_window(*parts.places(parts.whole())),
         versions={},
         given_up={},
@@ -233,42 +233,38 @@ def _files(store: Store, layout: Layout) -> tuple[Names | None, str]:
     return (None, "") if prefix is None or "\0" in prefix else (names, prefix)
 
 
-def _suits(direct: Direct, chain: Chain, plan: BoxPlan | PointPlan, out: Any) -> bool:
+def _suits(into: DecodeInto, chain: Chain, plan: BoxPlan | PointPlan, out: Any) -> bool:
     if type(out) not in PLAIN_ARRAYS or out.dtype != chain.chunk.dtype or out.shape != plan.shape:
         return False
-    if (
-        not 0 < len(direct.shape) <= MAX_NDIM
-        or direct.nbytes > MAX_NBYTES
-        or any(a.extent > MAX_EXTENT for a in plan.grid)
-    ):
+    if not 0 < len(into.shape) <= MAX_NDIM or into.nbytes > MAX_NBYTES or any(a.extent > MAX_EXTENT for a in plan.grid):
         return False
     # Of large chunks the loop takes the blocks of a box; the usual path, those of points.
-    return direct.cut is None or isinstance(plan, BoxPlan)
+    return into.cut is None or isinstance(plan, BoxPlan)
 
 
-def fixed_of(direct: Direct, chain: Chain) -> Fixed:
+def fixed_of(into: DecodeInto, chain: Chain) -> Fixed:
     """What is the same for all reads and writes; made once for a chain."""
-    found: Fixed | None = direct.kept.get("loop")
+    found: Fixed | None = into.kept.get("loop")
     if found is None:
-        lengths, strides = [0] * len(direct.shape), [0] * len(direct.shape)
-        stride = direct.dtype.itemsize
-        for axis, n in zip(reversed(direct.order), reversed(direct.shape), strict=True):
+        lengths, strides = [0] * len(into.shape), [0] * len(into.shape)
+        stride = into.dtype.itemsize
+        for axis, n in zip(reversed(into.order), reversed(into.shape), strict=True):
             lengths[axis], strides[axis] = n, stride
             stride *= n
-        found = direct.kept["loop"] = Fixed(
+        found = into.kept["loop"] = Fixed(
             lengths=tuple(lengths),
             strides=tuple(strides),
-            max_encoded=direct.nbytes + direct.nbytes // 8 + MAX_GROWTH_NBYTES,
+            max_encoded=into.nbytes + into.nbytes // 8 + MAX_GROWTH_NBYTES,
             fill=np.asarray(fill_of(chain.chunk), chain.chunk.dtype).tobytes(),
-            encoder=make_encoder(direct.compressor, checksum=bool(direct.outer)),
+            encoder=make_encoder(into.compressor, checksum=bool(into.outer)),
         )
     return found
 
 
-def make_job(direct: Direct, fixed: Fixed, how: tuple[int, int], out: Any, npoints: int) -> bytes:
+def make_job(into: DecodeInto, fixed: Fixed, how: tuple[int, int], out: Any, npoints: int) -> bytes:
     """The loop's struct Job. how: bytes to swap, separator of keys. out: the result, or what is written."""
     ndim, padding = len(fixed.lengths), (0,) * (len(fixed.lengths) - out.ndim)
-    head = ndim, direct.dtype.itemsize, direct.nbytes, fixed.max_encoded, direct.number, how[0], bool(direct.outer)
+    head = ndim, into.dtype.itemsize, into.nbytes, fixed.max_encoded, into.number, how[0], bool(into.outer)
     address = out.__array_interface__["data"][0]
     axes = *fixed.lengths, *fixed.strides, *out.shape, *padding, *out.strides, *padding
     return struct.pack(f"{10 + 4 * ndim}q", *head, how[1], address, npoints, *axes)

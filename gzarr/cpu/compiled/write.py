@@ -24,7 +24,7 @@ from gzarr.codecs.spec import fill_of
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.read import MAX_NBYTES, PIECE_NBYTES, PIECES_PER_THREAD, Left, fixed_of, make_job, swapped
 from gzarr.cpu.compiled.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, make_window
-from gzarr.cpu.decode_into import PLAIN_ARRAYS, Direct, lent_scratch
+from gzarr.cpu.decode_into import PLAIN_ARRAYS, DecodeInto, lent_scratch
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import RegularAxis, chunk_shape
 from gzarr.indexing.plan import BoxPlan, Plan
@@ -190,20 +190,20 @@ def make_bulk_write(
     """
     if plan.nparts < MIN_NCHUNKS and not isinstance(layout, Sharded):
         return None
-    direct: Direct | None = chain.direct
+    into: DecodeInto | None = chain.prepared
     names: Names | None = getattr(layout, "names", None)
-    if direct is None or direct.number is None or names is None or library.loop() is None:
+    if into is None or into.number is None or names is None or library.loop() is None:
         return None
     target = store.local_target(names.path)
     if target is None or "\0" in target.prefix or not isinstance(plan, BoxPlan):
         return None
-    if not plan.nparts or not _suits(direct, layout, plan, value):
+    if not plan.nparts or not _suits(into, layout, plan, value):
         return None
-    fixed, swap = fixed_of(direct, chain), swapped(direct.dtype, value.dtype)
+    fixed, swap = fixed_of(into, chain), swapped(into.dtype, value.dtype)
     if fixed.encoder is None or swap is None:
         return None
     parts = Boxes(plan)
-    size = max(min(_PIECE_NCHUNKS, PIECE_NBYTES // direct.nbytes), 1)
+    size = max(min(_PIECE_NCHUNKS, PIECE_NBYTES // into.nbytes), 1)
     if isinstance(layout, Sharded):
         queue, n = parts.by_shard(layout, n_threads)
         if _saved(layout, n, parts.nparts) < MIN_SAVED:
@@ -222,16 +222,16 @@ def make_bulk_write(
         parts=parts,
         queue=queue,
         piece_nchunks=size,
-        work=Work(parts.nparts, direct.nbytes, wave_nchunks, unlocked=True),
+        work=Work(parts.nparts, into.nbytes, wave_nchunks, unlocked=True),
         value=value,
-        job=make_job(direct, fixed, (swap, ord(names.keys.separator)), value, parts.npoints),
+        job=make_job(into, fixed, (swap, ord(names.keys.separator)), value, parts.npoints),
         encoder=fixed.encoder.table(tuple([axis.extent for axis in layout.grid]), keep_empty=not drops),
         tables=(spans, lists),
         fill=fixed.fill
         if value.dtype == chain.chunk.dtype
         else np.asarray(fill_of(chain.chunk), value.dtype).tobytes(),
         max_encoded=fixed.max_encoded,
-        nbytes=direct.nbytes,
+        nbytes=into.nbytes,
         window=make_window(*parts.places(parts.whole())),
     )
 
@@ -241,10 +241,10 @@ def _most(nbytes: int) -> int:
     return nbytes + nbytes // 128 + 128
 
 
-def _suits(direct: Direct, layout: Layout, plan: BoxPlan, value: Any) -> bool:
+def _suits(into: DecodeInto, layout: Layout, plan: BoxPlan, value: Any) -> bool:
     if type(value) not in PLAIN_ARRAYS or value.shape != plan.shape or value.dtype.hasobject:
         return False
-    if not 0 < len(direct.shape) <= MAX_NDIM or direct.nbytes > MAX_NBYTES:
+    if not 0 < len(into.shape) <= MAX_NDIM or into.nbytes > MAX_NBYTES:
         return False
     if any(axis.extent > MAX_EXTENT for axis in layout.grid):
         return False
@@ -253,7 +253,7 @@ def _suits(direct: Direct, layout: Layout, plan: BoxPlan, value: Any) -> bool:
     if not isinstance(layout, Sharded):
         return True
     level = _level(layout)
-    if not layout.is_flat or level.order is not None or prod(level.counts) * _most(direct.nbytes) > _MAX_SHARD_NBYTES:
+    if not layout.is_flat or level.order is not None or prod(level.counts) * _most(into.nbytes) > _MAX_SHARD_NBYTES:
         return False
     return _saved(layout, 1, plan.nparts) >= MIN_SAVED
 

@@ -22,7 +22,7 @@ SHAPE, CHUNK = (9, 8), (4, 3)
 def plan_of(order: tuple[int, ...]):
     chunk = ArrayRepr(np.dtype("i4"), CHUNK, 0)
     chain = GpuBackend(EmulatedDevice()).prepare(prepare((TransposeCodec(order), BytesCodec()), chunk), chunk)
-    return chain.device_plan
+    return chain.prepared.plan
 
 
 @given(st.data())

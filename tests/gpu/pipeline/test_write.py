@@ -85,7 +85,7 @@ def test_placement_tells_encoding_and_decoding_apart_where_they_differ(device):
     assert z.placement[-2].where == "emulated"  # blosclz goes to the host chunk by chunk, as odd frames do
     z = made(device, zarr_format=3, codecs=[codecs.BytesCodec(), codecs.ZstdCodec(1)])
     assert all("host" not in row.why for row in z.placement)
-    plan = z._io.chain((0, 0)).device_plan.encoding
+    plan = z._io.chain((0, 0)).prepared.plan.encoding
     assert (plan.obstacle, plan.host, plan.compresses) == (None, (), True)
 
 
