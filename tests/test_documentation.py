@@ -1,4 +1,4 @@
-"""What the documentation shows runs: the examples of docstrings, and the Python of the README, in order."""
+"""What the documentation shows runs, what it links to exists, and the README stays short."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob(".github/**/*.md")]
+README_WORDS = 450
 SHOWN = [p for p in sorted((ROOT / "gzarr").rglob("*.py")) if ">>> " in p.read_text()]
 
 
@@ -25,14 +27,19 @@ def test_examples_of_docstrings(path: Path, tmp_path: Path, monkeypatch: pytest.
 def run_blocks(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    assert len(blocks) >= 3
+    assert blocks
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, page, "exec"), names)
 
 
-def test_the_python_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_blocks("README.md", tmp_path, monkeypatch)
+@pytest.mark.parametrize("page", ["README.md", "docs/tour.md"])
+def test_the_python_of_a_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_blocks(page, tmp_path, monkeypatch)
+
+
+def test_the_readme_is_read_in_two_minutes() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= README_WORDS
 
 
 @pytest.mark.filterwarnings("ignore:.*[Cc]onsolidated metadata")
@@ -69,10 +76,30 @@ def without_numbers(text: str) -> list[str]:
     return re.sub(r"[\d.,]+[KMG]?", "#", text).split()
 
 
-def test_links_of_the_documentation_lead_somewhere() -> None:
-    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CORRECTNESS.md", *(ROOT / "docs").glob("*.md")]
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_of_the_documentation_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
     broken = []
-    for page in pages:
-        links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
-        broken += [f"{page.name}: {k}" for k in links if not k.startswith("http") and not (page.parent / k).exists()]
+    for link in links:
+        target, _, anchor = link.partition("#")
+        path = page.parent / target if target else page
+        found = link.startswith("http") or path.exists()
+        if found and anchor and path.suffix == ".md":
+            found = anchor in anchors(path)
+        broken += [] if found else [link]
     assert not broken
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that GitHub gives to the headings of a page."""
+    heads = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.name)
+def test_a_page_opens_with_its_title_and_a_sentence(page: Path) -> None:
+    title, empty, summary = page.read_text().splitlines()[:3]
+    assert title.startswith("# ")
+    assert not empty
+    assert summary[:1].isalpha()
+    assert page.name == "index.md" or f"]({page.name})" in (ROOT / "docs/index.md").read_text()

@@ -20,6 +20,7 @@ from benchmarks.cpu.catalogue import BY_NAME
 from benchmarks.cpu.data import SMALL, Cache, Scale
 from benchmarks.cpu.libraries import LIBRARIES
 from benchmarks.cpu.measure import faults, mean_ratio, not_linear, ratio, run
+from benchmarks.cpu.plot import plot
 from benchmarks.cpu.race import ROOT, make_data, running
 from benchmarks.cpu.report import digits, document, insert
 
@@ -40,6 +41,7 @@ def main() -> int:
         options.out.write_text(json.dumps(rounded(result), indent=1) + "\n")
     if options.table:
         insert(options.table, document(rounded(result)))
+        options.table.with_name("speed.svg").write_text(plot(rounded(result)))
     found = faults(result) + ([] if options.small else not_linear(result))
     for fault in found:
         print(fault, file=sys.stderr)
@@ -63,7 +65,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--cache", type=Path, default=ROOT / ".bench-cache", help="folder of the data")
     parser.add_argument("--written", type=Path, help="folder to write to (default: that of the data)")
     parser.add_argument("--out", type=Path, help="write the result as JSON")
-    parser.add_argument("--table", type=Path, help="replace the generated tables of a Markdown file")
+    parser.add_argument("--table", type=Path, help="replace the tables of a Markdown file, and speed.svg beside it")
     parser.add_argument("--profile", action="store_true", help="where gzarr's time goes, of the calling thread")
     options = parser.parse_args()
     if options.list:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from benchmarks.cpu.catalogue import BY_NAME, WORKLOADS
 from benchmarks.cpu.data import SMALL, Cache
 from benchmarks.cpu.measure import faults, not_linear, ratio, served
+from benchmarks.cpu.plot import plot
 from benchmarks.cpu.race import make_data, race, running
 from benchmarks.cpu.report import document, insert, inserted
 from benchmarks.cpu.server import requested_range
@@ -129,6 +131,17 @@ def test_the_server_serves_ranges_of_files_late(tmp_path: Path) -> None:
 def test_the_documentation_shows_the_result_that_is_kept() -> None:
     result = json.loads((ROOT / "benchmarks/results/cpu.json").read_text())
     assert inserted(ROOT / "docs/benchmarks.md") == document(result)
+    assert (ROOT / "docs/speed.svg").read_text() == plot(result)
+
+
+def test_the_figure_shows_the_fastest_peer_and_skips_rows_that_nobody_ran() -> None:
+    found = {name: {"median_s": s} for name, s in {"gzarr": 0.2, "zarr": 0.5, "zarrs": 0.4, "h5py": 0.1}.items()}
+    machine = {"cpu": "a < b", "cores": 2, "date": "today"}
+    figure = plot({"workloads": {"read all, lz4 i4": {"results": found}}, "machine": machine, "rounds": 3})
+    assert "400 ms  zarrs-python" in figure
+    assert "2.00 times" in figure
+    assert "zarr-python 3" not in figure
+    assert figure.count("<rect") == len(ElementTree.fromstring(figure).findall("{*}rect")) == 2
 
 
 def test_tables_need_markers(tmp_path: Path) -> None:
