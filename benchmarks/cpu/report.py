@@ -94,7 +94,7 @@ def digits(value: float) -> str:
 
 
 def absences(result: Mapping[str, Any]) -> str:
-    """Who takes no part in what, and why."""
+    """Which library is missing from which row, and why."""
     reasons: dict[str, list[str]] = {}
     tables = {n: w["results"] for n, w in result["workloads"].items()}
     for label, found in {**tables, **result["chunks"], **result["sizes"]}.items():
@@ -106,7 +106,7 @@ def absences(result: Mapping[str, Any]) -> str:
     for why, labels in reasons.items():
         where = "all" if len(labels) >= len(tables) else ", ".join(labels)
         lines.append(f"- {why} ({where})")
-    return "\n".join(["### Who takes no part", "", *lines]) if lines else ""
+    return "\n".join(["### Not measured", "", *lines]) if lines else ""
 
 
 def insert(path: Path, text: str) -> None:
