@@ -8,7 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -141,7 +141,7 @@ def test_the_figure_shows_the_fastest_peer_and_skips_rows_that_nobody_ran() -> N
     assert "400 ms  zarrs-python" in figure
     assert "2.00 times" in figure
     assert "zarr-python 3" not in figure
-    assert figure.count("<rect") == len(ElementTree.fromstring(figure).findall("{*}rect")) == 2
+    assert figure.count("<rect") == len(ET.fromstring(figure).findall("{*}rect")) == 2
 
 
 def test_tables_need_markers(tmp_path: Path) -> None:
