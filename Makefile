@@ -11,7 +11,7 @@ PYTHON ?= python3
 .PHONY: demo test coverage lint bench gpu-check clean
 
 demo: .venv-demo/ready
-	.venv-demo/bin/python -m gzarr demo
+	.venv-demo/bin/python -m examples.relief
 
 test: lint
 	.venv/bin/python -m pytest --numprocesses=auto --dist=loadfile --durations=25
@@ -40,7 +40,7 @@ gpu-check:
 # no new installation.
 COMPILED = setup.py $(wildcard gzarr/cpu/loop/*)
 .venv/ready: EXTRA = test
-.venv-demo/ready: EXTRA = demo
+.venv-demo/ready: EXTRA = pillow
 .venv/ready .venv-demo/ready: pyproject.toml $(COMPILED)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "gzarr needs Python 3.11 or newer, and $(PYTHON) is not; try: make PYTHON=python3.12" >&2; exit 1; }

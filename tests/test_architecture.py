@@ -24,9 +24,8 @@ FLOORS = (
     {"hierarchy"},
     {"api"},
     {"copying", "selfcheck"},
-    {"advising", "convert", "interop"},
+    {"advising", "convert", "interop", "demo"},
     {"__init__"},
-    {"demo"},
     {"cli"},
     {"__main__"},
 )
@@ -52,7 +51,17 @@ CORE = {
 KNOWS_FORMATS = {"metadata", "dtypes", "hierarchy", "api", "demo", "interop", "copying", "convert", "advising"}
 
 #: Folders of tests that mirror no room: what they test goes through the whole house.
-ACROSS = {"benchmarks", "concurrency", "conformance", "contracts", "faults", "properties", "reference", "gpu/hardware"}
+ACROSS = {
+    "benchmarks",
+    "examples",
+    "concurrency",
+    "conformance",
+    "contracts",
+    "faults",
+    "properties",
+    "reference",
+    "gpu/hardware",
+}
 
 
 def imported_names(tree: ast.AST) -> Iterator[str]:

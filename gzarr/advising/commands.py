@@ -1,4 +1,4 @@
-"""The command ``gzarr advise``: its arguments, and what it calls."""
+"""The command ``gzarr advise``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from gzarr.advising.entry import advise
 from gzarr.hierarchy.presets import ACCESS_PATTERNS
 
 
-def add_commands(commands: Any) -> None:
-    """Add the command to those of a parser."""
+def add_command(commands: Any) -> None:
+    """Add ``gzarr advise`` to the commands of a parser."""
     parser = commands.add_parser("advise", help="say how an array or a group is best stored for a GPU, and store it so")
     parser.add_argument("path", help="a directory, a zip file, a URL, or an array or group within: data.zarr/foo")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""The command ``gzarr``: puts its commands together; looks at what is stored and runs the demo."""
+"""The command ``gzarr``: puts the commands together and runs one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import gzarr
-from gzarr.advising import commands as advising
+from gzarr.advising import commands as advise
+from gzarr.cli import demo, info, tree
 from gzarr.convert import commands as convert
+from gzarr.copying import commands as copy
 from gzarr.cpu.compiled.library import status as loop_status
 from gzarr.errors import GzarrError
 
@@ -42,30 +43,6 @@ def _parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"gzarr {gzarr.__version__} (compiled loop: {loop_status()})"
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    info = commands.add_parser("info", help="describe an array or a group")
-    info.add_argument("path", help="a directory, a zip file, or an array or group within: data.zarr/foo")
-    info.set_defaults(command=_info)
-    tree = commands.add_parser("tree", help="draw a group and everything in it")
-    tree.add_argument("path", help="a directory, a zip file, or a group within: data.zarr/foo")
-    tree.set_defaults(command=_tree)
-    convert.add_commands(commands)
-    advising.add_commands(commands)
-    demo = commands.add_parser("demo", help="write and read the relief of the Earth, check it, time it, draw it")
-    demo.add_argument("--out", type=Path, default=Path("demo-out"), metavar="DIR", help="default: %(default)s")
-    demo.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N; default: %(default)s")
-    demo.set_defaults(command=_demo)
+    for module in (info, tree, copy, convert, advise, demo):
+        module.add_command(commands)
     return parser
-
-
-def _info(args: argparse.Namespace) -> None:
-    print(gzarr.open(args.path, mode="r").info)
-
-
-def _tree(args: argparse.Namespace) -> None:
-    print(gzarr.open_group(args.path, mode="r").tree())
-
-
-def _demo(args: argparse.Namespace) -> None:
-    from gzarr.demo.story import run_demo
-
-    run_demo(args.out, args.device)

@@ -1,10 +1,8 @@
-"""The commands ``gzarr copy`` and ``gzarr convert``: their arguments, and what they call."""
+"""The command ``gzarr convert``."""
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,8 @@ from typing import Any
 from gzarr.convert.files import from_file
 from gzarr.convert.hdf5 import to_hdf5
 from gzarr.convert.netcdf import to_netcdf
-from gzarr.copying.arrays import BUDGET_NBYTES
-from gzarr.copying.transfer import transfer
-from gzarr.errors import CopyError, MetadataError
-from gzarr.hierarchy.presets import ACCESS_PATTERNS
+from gzarr.copying.commands import add_options, options_of
+from gzarr.errors import CopyError
 
 _WRITERS: dict[str, Callable[..., None]] = {
     ".h5": to_hdf5,
@@ -26,95 +22,20 @@ _WRITERS: dict[str, Callable[..., None]] = {
 }
 
 
-def add_commands(commands: Any) -> None:
-    """Add the commands to those of a parser."""
-    copy = commands.add_parser("copy", help="copy an array or a group; rechunk, re-encode, convert v2 <-> v3")
-    copy.add_argument(
-        "source", metavar="SRC", help="a directory, a zip file, a URL, or something within: data.zarr/foo"
-    )
-    copy.add_argument("dest", metavar="DST", help="where the copy goes")
-    _add_options(copy)
-    copy.set_defaults(command=_copy)
-    convert = commands.add_parser("convert", help="convert HDF5, NetCDF, TIFF, .npy, .npz, images to Zarr, or back")
-    convert.add_argument("source", metavar="SRC", help="a file; or Zarr, if DST ends in .h5 or .nc")
-    convert.add_argument("dest", metavar="DST", help="Zarr; or a file that ends in .h5 or .nc")
-    convert.add_argument("--format", choices=["hdf5", "netcdf", "tiff", "npy", "image"], help="format of SRC")
-    _add_options(convert)
-    convert.set_defaults(command=_convert)
-
-
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--chunks", type=_lengths, metavar="N,N,...", help="shape of the chunks")
-    parser.add_argument("--shards", type=_lengths, metavar="N,N,...", help="shape of the shards (v3)")
-    parser.add_argument("--compressor", metavar="NAME[:LEVEL]", help="zstd:3, gzip, lz4, ..., or none")
-    accesses = ", ".join(ACCESS_PATTERNS)
-    text = f"chunks, shards and compressor that suit GPUs; gpu:ACCESS if it is known how it will be read: {accesses}"
-    parser.add_argument("--layout", metavar="gpu", help=text)
-    parser.add_argument("--zarr-format", type=int, choices=[2, 3], help="default: as the source")
-    parser.add_argument("--if-exists", choices=["raise", "replace", "skip"], default="raise", help="default: raise")
-    parser.add_argument(
-        "--memory", type=_mebibytes, default=BUDGET_NBYTES >> 20, metavar="MIB", help="default: %(default)s"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
-    parser.add_argument("--resume", action="store_true", help="go on with a copy that was interrupted")
-
-
-def _lengths(text: str) -> int | tuple[int, ...]:
-    try:
-        lengths = tuple(int(part) for part in text.split(",") if part)
-    except ValueError:
-        lengths = ()
-    if not lengths:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers such as 100,1000")
-    return lengths if len(lengths) > 1 or text.endswith(",") else lengths[0]
-
-
-def _mebibytes(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of MiB, at least 1")
-    return int(text)
-
-
-def _options(args: argparse.Namespace) -> dict[str, Any]:
-    bar = sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
-    options: dict[str, Any] = {
-        "if_exists": args.if_exists,
-        "dry_run": args.dry_run,
-        "resume": args.resume,
-        "budget_nbytes": args.memory << 20,
-        "progress": bar or None,
-    }
-    names = ("chunks", "shards", "layout", "zarr_format")
-    given = {name: getattr(args, name) for name in names}
-    options |= {name: value for name, value in given.items() if value is not None}
-    if args.compressor is not None:
-        options["compressors"] = _compressor(args.compressor)
-    return options
-
-
-def _compressor(text: str) -> Any:
-    """A compressor by its numcodecs name, with a level: ``zstd:3``; None for "none". Raises: MetadataError."""
-    import numcodecs
-
-    name, _, level = text.partition(":")
-    if name == "none":
-        return None
-    blosc = {"id": "blosc", "cname": name.removeprefix("blosc-")} if name.startswith("blosc-") else {"id": name}
-    field = {"blosc": "clevel", "lz4": "acceleration", "lzma": "preset"}.get(blosc["id"], "level")
-    try:
-        return numcodecs.get_codec({**blosc, **({field: int(level)} if level else {})})
-    except (ValueError, TypeError) as error:
-        raise MetadataError(f"--compressor {text!r}: {error}; use for instance zstd:3, gzip, lz4, blosc-lz4") from error
-
-
-def _copy(args: argparse.Namespace) -> None:
-    print(transfer(args.source, args.dest, **_options(args)))
+def add_command(commands: Any) -> None:
+    """Add ``gzarr convert`` to the commands of a parser."""
+    parser = commands.add_parser("convert", help="convert HDF5, NetCDF, TIFF, .npy, .npz, images to Zarr, or back")
+    parser.add_argument("source", metavar="SRC", help="a file; or Zarr, if DST ends in .h5 or .nc")
+    parser.add_argument("dest", metavar="DST", help="Zarr; or a file that ends in .h5 or .nc")
+    parser.add_argument("--format", choices=["hdf5", "netcdf", "tiff", "npy", "image"], help="format of SRC")
+    add_options(parser)
+    parser.set_defaults(command=_convert)
 
 
 def _convert(args: argparse.Namespace) -> None:
     suffix = Path(args.dest).suffix.lower()
     if suffix not in _WRITERS:
-        print(from_file(args.source, args.dest, format=args.format, **_options(args)))
+        print(from_file(args.source, args.dest, format=args.format, **options_of(args)))
         return
     names = ("chunks", "shards", "compressor", "layout", "zarr_format", "dry_run", "resume", "format")
     if any(getattr(args, name) for name in names):

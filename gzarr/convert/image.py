@@ -1,4 +1,4 @@
-"""Images (PNG, JPEG, GIF, WebP, ...) into Zarr, by Pillow (the extra ``demo`` has it)."""
+"""Images (PNG, JPEG, GIF, WebP, ...) into Zarr, by Pillow (the extra ``pillow``)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise MissingExtraError("images need Pillow, which is not installed: pip install 'gzarr[demo]'") from error
+        raise MissingExtraError("images need Pillow, which is not installed: pip install 'gzarr[pillow]'") from error
     return Image
 
 

@@ -1,1 +1,1 @@
-"""A short tour on real data: ``python -m gzarr demo``. `story.py` tells it, the other files each hold one part."""
+"""The command ``gzarr demo``: a short tour on real data."""

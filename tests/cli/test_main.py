@@ -12,7 +12,7 @@ import pytest
 
 import gzarr
 from gzarr.cli.main import main
-from gzarr.demo import story
+from gzarr.demo import tour
 from gzarr.errors import DeviceError
 
 
@@ -86,7 +86,7 @@ def test_damaged_metadata_is_one_line(data: Path, capsys: pytest.CaptureFixture[
 
 def test_demo_hands_its_arguments_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr(story, "run_demo", lambda *args: calls.append(args))
+    monkeypatch.setattr(tour, "run_tour", lambda *args: calls.append(args))
     assert main(["demo", "--out", str(tmp_path), "--device", "cuda:1"]) == 0
     assert main(["demo"]) == 0
     assert calls == [(tmp_path, "cuda:1"), (Path("demo-out"), "auto")]
@@ -105,7 +105,7 @@ def test_errors_are_one_line(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(story, "run_demo", fail)
+    monkeypatch.setattr(tour, "run_tour", fail)
     assert main(["demo"]) == 1
     assert capsys.readouterr().err == line
 
@@ -114,7 +114,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise KeyError("bug")
 
-    monkeypatch.setattr(story, "run_demo", fail)
+    monkeypatch.setattr(tour, "run_tour", fail)
     with pytest.raises(KeyError):
         main(["demo"])
 

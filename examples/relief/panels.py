@@ -1,4 +1,4 @@
-"""The four windows of the demo's picture, one panel each: a region, an overview, three profiles, a list of places."""
+"""The panels beneath the map, one a window: a region, an overview, three profiles, a list of places."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from gzarr.demo.canvas import BLUE, FAINT, GOLD, INK, LINE, PARALLEL_COLOURS, RED, Box, Canvas
-from gzarr.demo.shading import shaded_relief, tint
-from gzarr.demo.windows import HIMALAYA, OVERVIEW_STEP, PARALLELS, PLACES, make_windows
+from examples.relief.canvas import BLUE, FAINT, GOLD, INK, LINE, PARALLEL_COLOURS, RED, Box, Canvas
+from examples.relief.shading import shaded_relief, tint
+from gzarr.demo.relief import HIMALAYA, PARALLELS, PLACES, STEP, Heights, windows
 
 PROFILE_RANGE = (-8500, 6500)
-Heights = npt.NDArray[np.int16]
 
 
 def draw_region(canvas: Canvas, box: Box, region: Heights) -> None:
     """The Himalaya, enlarged and shaded."""
-    window = make_windows()[0]
+    window = windows()[1]
     smooth = Image.fromarray(region[::-1].astype("f4")).resize((box.w, box.h), Image.Resampling.BICUBIC)
     south, north, west, east = HIMALAYA
     lat = np.linspace(north, south, box.h)
@@ -32,10 +31,10 @@ def draw_region(canvas: Canvas, box: Box, region: Heights) -> None:
 
 def draw_overview(canvas: Canvas, box: Box, overview: Heights) -> None:
     """The whole Earth in coarse cells, each drawn as a block."""
-    window = make_windows()[1]
+    window = windows()[2]
     rows, cols = overview.shape
     lat = np.linspace(90, -90, rows)
-    rgb = shaded_relief(overview[::-1].astype("f4"), lat, OVERVIEW_STEP / 3, coast=0)
+    rgb = shaded_relief(overview[::-1].astype("f4"), lat, STEP / 3, coast=0)
     blocks = Image.fromarray(rgb).resize((box.w, box.h), Image.Resampling.NEAREST)
     canvas.image.paste(blocks, (box.x, box.y))
     canvas.frame(box, 2, window.name, window.call, BLUE)
@@ -44,7 +43,7 @@ def draw_overview(canvas: Canvas, box: Box, overview: Heights) -> None:
 
 def draw_parallels(canvas: Canvas, box: Box, parallels: Heights) -> None:
     """Profiles from west to east, one above the other, filled with the colours of the map."""
-    window = make_windows()[2]
+    window = windows()[3]
     strip_h = box.h // len(parallels)
     for index, (lat, heights) in enumerate(zip(PARALLELS, parallels, strict=True)):
         strip = Box(box.x, box.y + index * strip_h, box.w, strip_h)
@@ -83,16 +82,16 @@ def _profile(heights: Heights, width: int, height: int) -> npt.NDArray[np.uint8]
 
 def draw_places(canvas: Canvas, box: Box, places: Heights) -> None:
     """The places, highest first, with a bar from sea level to the height of each."""
-    window = make_windows()[3]
+    window = windows()[4]
     named = sorted(zip(PLACES, places.tolist(), strict=True), key=lambda pair: -pair[1])
     row_h = (box.h - 8) / len(named)
     zero, reach = box.x + box.w - 165, 150
-    for index, (place, metres) in enumerate(named):
+    for index, ((place, _, _), metres) in enumerate(named):
         y = box.y + 4 + (index + 0.5) * row_h
         x0, x1 = sorted((zero, zero + round(metres / 8000 * reach)))
         colour = tuple(int(v) for v in np.rint(tint(np.array([metres * 0.75]))[0]))
         canvas.draw.rectangle((x0, y - 7, x1, y + 7), fill=colour, outline=INK)
-        canvas.text((box.x + 10, y), place.name, 19, INK, "lm")
+        canvas.text((box.x + 10, y), place, 19, INK, "lm")
         label_at, anchor = (zero - 8, "rm") if metres >= 0 else (zero + 8, "lm")
         canvas.text((label_at, y), f"{metres:,}", 19, INK, anchor)
     canvas.draw.line((zero, box.y, zero, box.y + box.h), fill=LINE, width=2)

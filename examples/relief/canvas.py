@@ -1,4 +1,4 @@
-"""Text, lines and boxes on a Pillow image, with the colours that the demo's picture uses throughout."""
+"""Text, lines and boxes on a Pillow image, with the colours of the whole picture."""
 
 from __future__ import annotations
 

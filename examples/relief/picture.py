@@ -1,20 +1,20 @@
-"""The demo's picture: the map that was read back, the windows marked on it and, beneath it, shown one by one.
+"""The picture: the map that was read back with the windows marked on it, and a panel for each window beneath.
 
-Needs Pillow (the extra ``demo``). `gzarr.demo.panels` draws what lies beneath the map.
+Needs Pillow (the extra ``pillow``).
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-from gzarr.demo.canvas import BLUE, FAINT, GOLD, INK, LINE, PAPER, PARALLEL_COLOURS, RED, Box, Canvas, text_size
-from gzarr.demo.panels import draw_overview, draw_parallels, draw_places, draw_region
-from gzarr.demo.shading import shaded_relief, tint
-from gzarr.demo.windows import HIMALAYA, PARALLELS, PLACES, Answers, Place
+from examples.relief.canvas import BLUE, FAINT, GOLD, INK, LINE, PAPER, PARALLEL_COLOURS, RED, Box, Canvas, text_size
+from examples.relief.panels import draw_overview, draw_parallels, draw_places, draw_region
+from examples.relief.shading import shaded_relief, tint
+from gzarr.demo.relief import HIMALAYA, PARALLELS, PLACES, Heights
 
 PIXELS_PER_DEGREE = 6
 MAP = Box(96, 176, 360 * PIXELS_PER_DEGREE, 180 * PIXELS_PER_DEGREE)
@@ -23,35 +23,41 @@ PANEL_W = (MAP.w - 3 * PANEL_GAP) // 4
 WIDTH, HEIGHT = MAP.w + 2 * MAP.x, PANEL_TOP + PANEL_H + 76
 LEGEND = Box(MAP.x + MAP.w - 720, 96, 720, 22)
 LEGEND_RANGE = (-8000, 6000)
+#: Where the label of a place goes, in steps of 15 pixels to the right (negative: to the left) and of 20 downwards.
+LABELS = {
+    "Mount Everest": (1, 2),
+    "Lhasa": (6, -1),
+    "Aconcagua": (-1, 0),
+    "South Pole": (1, -1),
+    "Denali": (1, -1),
+    "Mont Blanc": (-1, -1),
+    "Denver": (1, -1),
+    "Puerto Rico Trench": (1, -1),
+    "Challenger Deep": (-1, 0),
+}
 
 
-def draw_picture(answers: Answers, subtitle: str) -> Image.Image:
+def draw_picture(answers: Sequence[Heights], subtitle: str) -> Image.Image:
     """Draw the map, its legend and the four windows.
 
     Args:
-        answers: what was read back, in host memory.
+        answers: the windows that were read, in host memory, in the order of `gzarr.demo.relief.windows`.
         subtitle: one line under the title.
 
     Returns: an RGB image, 2352 x 1786 pixels.
     """
+    whole, *panels = answers
     image = Image.new("RGB", (WIDTH, HEIGHT), PAPER)
     canvas = Canvas(image, ImageDraw.Draw(image))
     canvas.text((MAP.x, 44), "The relief of the Earth, read back from Zarr", 50)
     canvas.text((MAP.x, 110), subtitle, 25, FAINT)
     _draw_legend(canvas)
-    _draw_map(canvas, answers.whole)
-    _draw_marks(canvas, answers.places)
-    boxes = [Box(MAP.x + i * (PANEL_W + PANEL_GAP), PANEL_TOP, PANEL_W, PANEL_H) for i in range(4)]
-    draw_region(canvas, boxes[0], answers.region)
-    draw_overview(canvas, boxes[1], answers.overview)
-    draw_parallels(canvas, boxes[2], answers.parallels)
-    draw_places(canvas, boxes[3], answers.places)
+    _draw_map(canvas, whole)
+    _draw_marks(canvas, panels[-1])
+    draws = (draw_region, draw_overview, draw_parallels, draw_places)
+    for index, (draw, values) in enumerate(zip(draws, panels, strict=True)):
+        draw(canvas, Box(MAP.x + index * (PANEL_W + PANEL_GAP), PANEL_TOP, PANEL_W, PANEL_H), values)
     return image
-
-
-def save_picture(path: Path, answers: Answers, subtitle: str) -> None:
-    """Draw the picture and write it as a PNG file."""
-    draw_picture(answers, subtitle).save(path)
 
 
 def enlarge(heights: npt.NDArray[np.int16], factor: int) -> npt.NDArray[np.floating]:
@@ -98,18 +104,18 @@ def _draw_marks(canvas: Canvas, places: npt.NDArray[np.int16]) -> None:
     _, y = _pixel(PARALLELS[1], 0)
     canvas.tag((MAP.x + 10, y), "3", 26, PARALLEL_COLOURS[1], "lm")
     canvas.tag((MAP.x + 10, MAP.y + MAP.h - 10), "4  the dots", 26, GOLD, "lb")
-    for place, height in zip(PLACES, places, strict=True):
-        _draw_place(canvas, place, int(height))
+    for (name, lat, lon), height in zip(PLACES, places, strict=True):
+        _draw_place(canvas, name, _pixel(lat, lon), int(height))
 
 
-def _draw_place(canvas: Canvas, place: Place, height: int) -> None:
-    x, y = _pixel(place.lat, place.lon)
+def _draw_place(canvas: Canvas, name: str, at: tuple[int, int], height: int) -> None:
+    x, y = at
     y = min(y, MAP.y + MAP.h - 12)
     canvas.draw.ellipse((x - 8, y - 8, x + 8, y + 8), fill="white")
     canvas.draw.ellipse((x - 5, y - 5, x + 5, y + 5), fill=GOLD)
-    label = f"{place.name}  {height:,} m"
+    label = f"{name}  {height:,} m"
     width, _ = text_size(label, 22)
-    side, rise = place.side
+    side, rise = LABELS.get(name, (1, 0))
     left = x + 15 * side - (width if side < 0 else 0)
     canvas.halo((left, y + 20 * rise), label, 22, INK, "lm")
 

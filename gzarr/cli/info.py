@@ -1,0 +1,19 @@
+"""The command ``gzarr info``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import gzarr
+
+
+def add_command(commands: Any) -> None:
+    """Add ``gzarr info`` to the commands of a parser."""
+    parser = commands.add_parser("info", help="describe an array or a group")
+    parser.add_argument("path", help="a directory, a zip file, or an array or group within: data.zarr/foo")
+    parser.set_defaults(command=_info)
+
+
+def _info(args: argparse.Namespace) -> None:
+    print(gzarr.open(args.path, mode="r").info)

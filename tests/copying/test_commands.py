@@ -1,0 +1,71 @@
+"""``gzarr copy``: what it does, prints and refuses."""
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.cli.main import main
+
+
+@pytest.fixture
+def source(tmp_path):
+    root = gzarr.create_group(tmp_path / "a.zarr", zarr_format=2)
+    root.create_array("x", data=np.arange(600).reshape(20, 30), chunks=(5, 30))
+    return str(tmp_path / "a.zarr")
+
+
+def test_copy_rechunks_reencodes_and_converts(source, tmp_path, capsys):
+    dest = str(tmp_path / "b.zarr")
+    options = ["--chunks", "10,10", "--shards", "20,30", "--compressor", "zstd:3", "--zarr-format", "3"]
+    assert main(["copy", source, dest, *options, "--dry-run"]) == 0
+    assert "dry run: would copy 1 arrays (4,800 bytes)" in capsys.readouterr().out
+    assert not (tmp_path / "b.zarr").exists()
+    assert main(["copy", source, dest, *options]) == 0
+    assert "copied 1 arrays (4,800 bytes) and 1 groups" in capsys.readouterr().out
+    z = gzarr.open(dest)["x"]
+    assert (z.chunks, z.shards, z.zarr_format) == ((10, 10), (20, 30), 3)
+    assert "level=3" in repr(z.compressors)
+    assert np.array_equal(z[:], np.arange(600).reshape(20, 30))
+
+
+def test_copy_refuses_replaces_skips_and_resumes(source, tmp_path, capsys):
+    dest = str(tmp_path / "b.zip")
+    assert main(["copy", source, dest, "--compressor", "none"]) == 0
+    assert gzarr.open(dest, mode="r")["x"].compressor is None
+    capsys.readouterr()
+    assert main(["copy", source, dest]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("gzarr: something is already stored")
+    assert error.count("\n") == 1
+    assert main(["copy", source, dest, "--if-exists", "skip"]) == 0
+    assert main(["copy", source, dest, "--if-exists", "replace", "--memory", "1", "--chunks", "7"]) == 0
+    assert gzarr.open(dest, mode="r")["x"].chunks == (7, 7)
+    assert main(["copy", source, dest, "--resume", "--chunks", "7"]) == 0
+    assert "1 arrays were there already" in capsys.readouterr().out
+    assert main(["copy", source, source]) == 1
+    assert "which is itself" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--compressor", "nonsense"], ["--compressor", "zstd:x"], ["--zarr-format", "2", "--shards", "5"]],
+)
+def test_bad_options_are_one_line(source, tmp_path, capsys, arguments):
+    assert main(["copy", source, str(tmp_path / "b.zarr"), *arguments]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "b.zarr").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--chunks", "a"], ["--chunks", ","], ["--if-exists", "no"], ["--resume=1"]])
+def test_misuse_exits_with_2(source, arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(["copy", source, "b.zarr", *arguments])
+    assert stop.value.code == 2
+
+
+@pytest.mark.parametrize("option", [["--memory", "0"], ["--memory", "x"], ["--chunks", "a"], ["--chunks", ""]])
+def test_wrong_numbers_are_misuse_that_is_explained(source, tmp_path, capsys, option):
+    with pytest.raises(SystemExit) as stopped:
+        main(["copy", str(source), str(tmp_path / "b.zarr"), *option])
+    assert stopped.value.code == 2
+    assert f"{option[1]!r} is not a" in capsys.readouterr().err
