@@ -1,0 +1,43 @@
+"""The short examples run, and check what they read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gzarr.gpu.device.hostbuild import find_compiler
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*args: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *args]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_training() -> None:
+    assert run("examples/training.py").count("4096 samples on cpu") == 2
+
+
+def test_image_windows() -> None:
+    out = run("examples/image_windows.py")
+    assert out.count("1024 x 1024 pixels in") == 4
+    assert out.count("384 x 384 pixels in") == 1
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+def test_ci_without_a_gpu() -> None:
+    assert "2 passed" in run("-m", "pytest", "-q", "-p", "no:cacheprovider", "examples/ci_without_gpu")
+
+
+def test_the_page_names_every_example() -> None:
+    page = (ROOT / "examples" / "README.md").read_text()
+    names = {path.name for path in (ROOT / "examples").iterdir() if path.name not in ("README.md", "__pycache__")}
+    assert [name for name in names if name.removesuffix(".py") not in page] == []
