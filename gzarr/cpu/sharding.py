@@ -16,7 +16,7 @@ from gzarr.codecs.chain import prepare
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, Step
 from gzarr.cpu.codecs import factory_for
-from gzarr.cpu.codecs.per_chunk import lift_both
+from gzarr.cpu.codecs.per_chunk import per_chunk
 from gzarr.errors import MetadataError
 from gzarr.layout.shard import assemble, decode_index, entry, slice_entry, split_index
 
@@ -67,4 +67,4 @@ def sharding_codec(step: Step) -> Codec:
         entries = [inner.encode((np.ascontiguousarray(chunk[box]).reshape(spec.chunk_shape),))[0] for box in boxes]
         return bytes(assemble(entries, counts, index_coder, spec.index_location) or b"")
 
-    return lift_both(spec.name, decode, encode)
+    return per_chunk(spec.name, decode, encode)

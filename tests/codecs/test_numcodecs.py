@@ -29,7 +29,7 @@ from gzarr.codecs import (
 from gzarr.codecs.registry import _FACTORIES, _SPECS
 from gzarr.codecs.v2 import from_numcodecs, from_v2, to_numcodecs, to_v2
 from gzarr.cpu.codecs import TABLE, factory_for
-from gzarr.cpu.codecs.per_chunk import lift_both
+from gzarr.cpu.codecs.per_chunk import per_chunk
 from gzarr.errors import CodecError, MetadataError, MissingExtraError, UnknownCodecError
 from tests.codecs.chains import chain_for, codec_for, sample
 
@@ -376,7 +376,7 @@ def xor_codec(step):
     def flip(data):
         return bytes(byte ^ 255 for byte in bytes(data))
 
-    return lift_both("test_xor", flip, flip)
+    return per_chunk("test_xor", flip, flip)
 
 
 @pytest.mark.usefixtures("registries")

@@ -144,12 +144,12 @@ def test_frames_of_java_lz4_are_read() -> None:
 @pytest.mark.parametrize(
     ("damaged", "reason"),
     [
-        (b"", "damaged"),
-        (b"\0\0\0", "damaged"),
-        (block((4,), [1, 2, 3, 4]), "blocks of the data set have"),
-        (block((1, 3), [1, 2, 3]), "blocks of the data set have"),
+        (b"", "truncated: 0 bytes are too few"),
+        (b"\0\0\0", "truncated: 3 bytes are too few"),
+        (block((4,), [1, 2, 3, 4]), "the data set has blocks of"),
+        (block((1, 3), [1, 2, 3]), "the data set has blocks of"),
         (block((3,), [1, 2]), "expected 3 elements, got 2"),
-        (b"\0\2" + block((3,), [1, 2, 3])[2:], "mode is 2"),
+        (b"\0\2" + block((3,), [1, 2, 3])[2:], "mode 2"),
     ],
 )
 def test_damaged_blocks_raise(damaged: bytes, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The CPU's table of codecs: from the name of a spec to the factory of its batch functions."""
+"""The table of codecs on the CPU: from the name of a spec to the factory of its batch functions."""
 
 from __future__ import annotations
 
@@ -33,10 +33,7 @@ TABLE: dict[str, Factory] = {
 
 
 def factory_for(spec: CodecSpec) -> Factory:
-    """The factory of a codec: what a third party registered, else what is in `TABLE`, else that of numcodecs.
-
-    Raises: UnknownCodecError if the CPU has no such codec.
-    """
+    """The factory of a codec: a registered one, else that in `TABLE`, else numcodecs'. Raises UnknownCodecError."""
     factory = registered_factory("cpu", spec.name) or TABLE.get(spec.name)
     if factory is None and isinstance(spec, NumcodecsCodec):
         factory = numcodecs_codec

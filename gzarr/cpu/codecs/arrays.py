@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gzarr.codecs.scale_offset import scale, unscale
-from gzarr.codecs.spec import ArrayRepr, Codec, Step
-from gzarr.cpu.codecs.per_chunk import Bytes, lift_both, wrong_size
+from gzarr.codecs.spec import ArrayRepr, Codec, Step, need_array
+from gzarr.cpu.codecs.per_chunk import Bytes, per_chunk, wrong_size
 from gzarr.errors import CodecError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -18,16 +18,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 USER_DEFINED = 2
 
 
-def array_repr(step: Step) -> ArrayRepr:
-    """What the step decodes to, which its spec made sure is an array."""
-    if not isinstance(step.decoded, ArrayRepr):
-        raise TypeError(f"codec {step.spec.name!r} was prepared for bytes")
-    return step.decoded
-
-
 def bytes_codec(step: Step) -> Codec:
-    """Views the bytes as an array (no copy, byte order as stored), and an array as bytes."""
-    chunk = array_repr(step)
+    """Views bytes as an array, without a copy and in the stored byte order, and an array as bytes."""
+    chunk = need_array(step.spec.name, step.decoded)
     spec: Any = step.spec
     if chunk.dtype.isbuiltin == USER_DEFINED and spec.endian not in (None, sys.byteorder):
         return _swapped(chunk)
@@ -48,11 +41,11 @@ def bytes_codec(step: Step) -> Codec:
             return b""
         return np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8)
 
-    return lift_both("bytes", decode, encode)
+    return per_chunk("bytes", decode, encode)
 
 
 def _swapped(chunk: ArrayRepr) -> Codec:
-    """The bytes codec for a type that another package defines, in the byte order that is not the machine's."""
+    """The bytes codec for a type of another package, in the byte order that is not the machine's."""
     raw = np.dtype(f"u{chunk.dtype.itemsize}")
 
     def decode(data: Bytes) -> Array:
@@ -65,7 +58,7 @@ def _swapped(chunk: ArrayRepr) -> Codec:
             return b""
         return np.ascontiguousarray(array, chunk.dtype).reshape(-1).view(raw).byteswap().view(np.uint8)
 
-    return lift_both("bytes", decode, encode)
+    return per_chunk("bytes", decode, encode)
 
 
 def transpose_codec(step: Step) -> Codec:
@@ -73,15 +66,15 @@ def transpose_codec(step: Step) -> Codec:
     spec: Any = step.spec
     order = spec.order
     inverse = tuple(int(axis) for axis in np.argsort(order))
-    return lift_both("transpose", lambda array: array.transpose(inverse), lambda array: array.transpose(order))
+    return per_chunk("transpose", lambda array: array.transpose(inverse), lambda array: array.transpose(order))
 
 
 def cast_value_codec(step: Step) -> Codec:
     """Casts by value with the rounding and range rules of the spec."""
     spec: Any = step.spec
-    decoded = array_repr(step).dtype.newbyteorder("=")
+    decoded = need_array(spec.name, step.decoded).dtype.newbyteorder("=")
     encoded = np.dtype(spec.data_type)
-    return lift_both(
+    return per_chunk(
         "cast_value",
         lambda array: spec.cast("decode", array, decoded),
         lambda array: spec.cast("encode", array, encoded),
@@ -91,9 +84,9 @@ def cast_value_codec(step: Step) -> Codec:
 def scale_offset_codec(step: Step) -> Codec:
     """Scales in the dtype of the array."""
     spec: Any = step.spec
-    native = array_repr(step).dtype.newbyteorder("=")
+    native = need_array(spec.name, step.decoded).dtype.newbyteorder("=")
     offset, factor = spec.scalars(native)
-    return lift_both(
+    return per_chunk(
         "scale_offset",
         lambda array: unscale(array.astype(native, copy=False), offset, factor),
         lambda array: scale(array.astype(native, copy=False), offset, factor),

@@ -1,7 +1,7 @@
-"""Cuts a Blosc frame down to a few of its blocks, so that only those are read and decoded.
+"""Cuts a Blosc frame down to some of its blocks, so that only those are read and decoded.
 
-A frame is a header, a table of where its blocks start, and the blocks, each compressed by itself. The cut frame has the
-same blocks, byte for byte, under a header and a table of its own, so any Blosc library decodes it.
+A frame is a header, a table of block offsets, and the blocks, each compressed by itself. The cut frame holds the same
+bytes of these blocks under a header and a table of its own, so that any Blosc library decodes it.
 Source: Blosc 1 frame format (c-blosc, README_CHUNK_FORMAT.rst; offsets count from the start of the frame).
 """
 
@@ -16,23 +16,27 @@ from numpy.typing import NDArray
 
 from gzarr.cpu.codecs.per_chunk import Bytes, wrong_size
 
-#: Reads so many bytes from an offset of the frame on.
+#: Reads from the frame: takes an offset and a number of bytes.
 Read = Callable[[int, int], Bytes]
 
 HEADER = struct.Struct("<4B3I")
-#: Flag of a frame whose payload is the plain bytes.
+#: Flag of a frame whose payload is not compressed.
 _MEMCPY = 0x02
-#: What is read first: the header and the table of up to 60 blocks.
+#: First read: the header and the table of up to 60 blocks.
 _HEAD_NBYTES = 256
 
 
 class Blocks(NamedTuple):
     """The table of a frame.
 
-    Attributes:
-        head: the header's fields.
-        nbytes, blocksize, cbytes: decoded size, decoded size of a block, encoded size.
-        starts, ends: where each block begins and ends in the frame; empty if the payload is plain.
+    Attributes
+    ----------
+    head : tuple of int
+        Fields of the header.
+    nbytes, blocksize, cbytes : int
+        Decoded size, decoded size of a block, and encoded size, in bytes.
+    starts, ends : array of int64
+        Where each block begins and ends in the frame; empty if the payload is plain.
     """
 
     head: tuple[int, ...]
@@ -44,19 +48,14 @@ class Blocks(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether the payload is the decoded bytes as they are."""
+        """Whether the payload is not compressed."""
         return bool(self.head[2] & _MEMCPY)
 
 
 def read_table(read: Read, nbytes: int, expected: int) -> Blocks:
-    """Read a frame's header and table.
+    """Read the header and the table of a frame of ``nbytes`` stored bytes and the ``expected`` decoded size.
 
-    Args:
-        read: reads from the frame.
-        nbytes: size of the frame as stored.
-        expected: decoded size that it must have.
-
-    Raises: ValueError or CodecError if they are damaged.
+    Raises ValueError or CodecError if they are damaged.
     """
     head = read(0, min(_HEAD_NBYTES, nbytes))
     try:
@@ -89,15 +88,10 @@ def read_table(read: Read, nbytes: int, expected: int) -> Blocks:
 
 
 def cut_frame(read: Read, table: Blocks, blocks: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
-    """Make a frame of some blocks.
+    """Make a frame of some blocks, given by distinct numbers in order; the table is not plain.
 
-    Args:
-        read: reads from the frame.
-        table: the frame's table, not plain.
-        blocks: block numbers, in order and distinct.
-
-    Returns: (the frame, the blocks in it), to which the last but one is added if the last is there alone: a frame
-        needs a block of full length.
+    Returns the frame and the blocks in it. A frame needs a block of full length, so the last block brings the one
+    before it along if it would be alone.
     """
     if table.nbytes % table.blocksize and blocks.size == 1 and blocks[0] == table.starts.size - 1:
         blocks = np.array([blocks[0] - 1, blocks[0]]) if blocks[0] else blocks

@@ -1,4 +1,4 @@
-"""CPU functions of the compressors and of crc32c, with the claims of the data checked before memory is given to it."""
+"""CPU functions of the compressors and of crc32c. The size that data claims is checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from gzarr.codecs.blosc import SHUFFLES
 from gzarr.codecs.spec import Codec, Step
 from gzarr.cpu.codecs.frames import content_size_or_none, decode_frames
 from gzarr.cpu.codecs.inflate import GZIP, ZLIB, decompressor
-from gzarr.cpu.codecs.per_chunk import Bytes, Decoder, Function, lift_both, wrong_size
+from gzarr.cpu.codecs.per_chunk import Bytes, Decoder, Function, per_chunk, wrong_size
 from gzarr.errors import CodecError
 
-#: blosc has one byte for the element size and takes larger ones as 1 (BLOSC_MAX_TYPESIZE).
+#: Blosc stores the element size in one byte and takes larger ones as 1 (BLOSC_MAX_TYPESIZE).
 MAX_TYPESIZE = 255
-#: LZ4 cannot do better: a length byte stands for at most 255 bytes (LZ4 block format).
+#: The highest ratio of LZ4: a length byte stands for at most 255 bytes (LZ4 block format).
 LZ4_RATIO = 255
 
 _BLOSC_SIZES = struct.Struct("<4x3I").unpack_from
 
 
 def blosc_decoder(expected: int | None) -> Decoder:
-    """Decodes one blosc buffer of a known or unknown decoded size, into ``out`` if that is given."""
+    """Decodes one Blosc buffer of a known or unknown decoded size, into ``out`` if given."""
 
     def decode(data: Bytes, out: Bytes = None) -> Bytes:
         try:
             nbytes, _, cbytes = _BLOSC_SIZES(data)
         except struct.error as error:
             raise ValueError(f"truncated: {len(data)} bytes are too few for a blosc header of 16") from error
-        # blosc itself trusts the header for the length of its input
+        # Blosc itself takes the length of its input from the header
         if cbytes != len(data):
             what = "truncated" if cbytes > len(data) else "too long"
             raise ValueError(f"{what}: expected {cbytes} encoded bytes, got {len(data)}")
@@ -52,7 +52,7 @@ def blosc_decoder(expected: int | None) -> Decoder:
 
 
 def blosc_encoder(codec: Blosc, typesize: int) -> Function:
-    """Encodes bytes with a given element size, which numcodecs takes from the buffer."""
+    """Encodes bytes with a given element size; numcodecs takes it from the buffer's dtype."""
     if typesize > MAX_TYPESIZE:
         typesize = 1
     dtype = np.dtype(f"V{typesize}")
@@ -66,16 +66,16 @@ def blosc_encoder(codec: Blosc, typesize: int) -> Function:
 
 
 def blosc_codec(step: Step) -> Codec:
-    """Blosc; it uses its own threads only in the main thread."""
+    """Blosc. It uses its own threads only in the main thread."""
     spec: Any = step.spec
     codec = Blosc(spec.cname, spec.clevel, SHUFFLES.index(spec.shuffle), spec.blocksize)
-    return lift_both("blosc", blosc_decoder(step.decoded.nbytes), blosc_encoder(codec, spec.typesize))
+    return per_chunk("blosc", blosc_decoder(step.decoded.nbytes), blosc_encoder(codec, spec.typesize))
 
 
 def zstd_decoder(expected: int | None) -> Decoder:
-    """Decodes Zstandard frames of a known or unknown decoded size; of a known one into ``out`` if that is given."""
+    """Decodes Zstandard frames of a known or unknown decoded size; of a known one, into ``out`` if given."""
     if expected is None:
-        # numcodecs takes a frame of nothing for damage
+        # numcodecs takes an empty frame for damage
         return lambda data: b"" if content_size_or_none(data) == 0 else zstd_decompress(data)
 
     def decode(data: Bytes, out: Bytes = None) -> Bytes:
@@ -88,17 +88,14 @@ def zstd_codec(step: Step) -> Codec:
     """Zstandard."""
     spec: Any = step.spec
     codec = Zstd(spec.level, spec.checksum)
-    return lift_both("zstd", zstd_decoder(step.decoded.nbytes), codec.encode)
+    return per_chunk("zstd", zstd_decoder(step.decoded.nbytes), codec.encode)
 
 
 def stream_decoder(codec: str, make: Callable[[], Any], expected: int | None, magic: bytes | None) -> Function:
-    """Decodes with decompressor objects as the standard library has them, no further than the expected size.
+    """Decodes streams with decompressor objects like the standard library's, no further than the expected size.
 
-    Args:
-        codec: name of the codec, for errors.
-        make: makes a decompressor of one stream.
-        expected: decoded size in bytes, None if unknown.
-        magic: how a further stream starts, None if there can be one only.
+    ``codec`` is the name in errors, ``make`` makes the decompressor of one stream, and ``magic`` begins every further
+    stream; None allows only one.
     """
     unlimited = 0 if codec in ("gzip", "zlib") else -1
 
@@ -119,7 +116,7 @@ def stream_decoder(codec: str, make: Callable[[], Any], expected: int | None, ma
             if not data or not data.strip(b"\0"):
                 break
             if magic is None or not data.startswith(magic):
-                raise ValueError(f"{len(data)} bytes that are no stream follow the last one")
+                raise ValueError(f"{len(data)} bytes follow the last stream and are not a stream")
         if expected is not None and size != expected:
             raise wrong_size(codec, expected, size)
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -143,7 +140,7 @@ def bz2_decoder(expected: int | None) -> Function:
 
 
 def lzma_decoder(expected: int | None, config: Mapping[str, Any]) -> Function:
-    """Decodes LZMA streams; filters are given only to raw ones, because containers record theirs."""
+    """Decodes LZMA streams. Only raw ones need filters; containers record theirs."""
     container = config.get("format", lzma.FORMAT_XZ)
     if container == lzma.FORMAT_RAW:
         return stream_decoder(
@@ -153,7 +150,7 @@ def lzma_decoder(expected: int | None, config: Mapping[str, Any]) -> Function:
 
 
 def lz4_decoder(expected: int | None) -> Decoder:
-    """Decodes an LZ4 block after its size in four bytes, as numcodecs writes it, into ``out`` if that is given."""
+    """Decodes an LZ4 block that follows its size in four bytes, as in numcodecs, into ``out`` if given."""
 
     def decode(data: Bytes, out: Bytes = None) -> Bytes:
         if len(data) < 4:
@@ -169,14 +166,14 @@ def lz4_decoder(expected: int | None) -> Decoder:
 
 
 def gzip_codec(step: Step) -> Codec:
-    """Gzip. The header has no time stamp, so equal chunks encode to equal bytes."""
+    """Gzip. The header has no time stamp: equal chunks encode to equal bytes."""
     spec: Any = step.spec
     level = spec.level
-    return lift_both("gzip", gzip_decoder(step.decoded.nbytes), lambda data: zlib.compress(data, level, wbits=GZIP))
+    return per_chunk("gzip", gzip_decoder(step.decoded.nbytes), lambda data: zlib.compress(data, level, wbits=GZIP))
 
 
 def crc32c_codec(step: Step) -> Codec:
-    """CRC-32C after the data, verified on decoding; the decoded bytes are a view."""
+    """CRC-32C after the data. Decoding verifies it and returns a view."""
     expected = step.decoded.nbytes
     value = google_crc32c.value
 
@@ -196,4 +193,4 @@ def crc32c_codec(step: Step) -> Codec:
         array = np.frombuffer(data, np.uint8) if len(data) else b""
         return b"".join((data, value(array).to_bytes(4, "little")))
 
-    return lift_both("crc32c", decode, encode)
+    return per_chunk("crc32c", decode, encode)

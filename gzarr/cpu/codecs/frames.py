@@ -1,8 +1,8 @@
-"""Zstandard frames: how much they claim to decode to, before a byte of output is allocated.
+"""Decodes Zstandard frames, after a check of the size that they claim.
 
-numcodecs gives every frame the memory it claims, and a frame that claims nothing as much as it turns out to need.
-Here a frame is read against the size that the chunk must have. Frames of one known size are the rule; the other
-functions serve encoders that stream (no size in the header) or write several frames.
+numcodecs gives every frame the memory it claims, and a frame without a claim as much as it needs. Here, a frame is
+checked against the size that the chunk must have. Most chunks are one frame of known size. The other functions serve
+encoders that stream (no size in the header) or write several frames.
 
 Source: RFC 8878, section 3.1.
 """
@@ -28,7 +28,7 @@ _PREFIX = struct.Struct("<IB").unpack_from
 
 
 def _size_readers() -> list[tuple[int, Any, int] | None]:
-    """For each frame header descriptor: position of the content size, its reader, what to add; None if it has none."""
+    """For each frame header descriptor: position of the content size, its reader, and what to add; None without one."""
     readers: list[tuple[int, Any, int] | None] = []
     for descriptor in range(256):
         flag = descriptor >> 6
@@ -49,7 +49,7 @@ _SIZE_READERS = _size_readers()
 
 
 def content_size(data: Bytes, start: int = 0) -> int | None:
-    """Decoded size that the frame at ``start`` claims, or None if it claims none. Raises ValueError if it is none."""
+    """Decoded size that the frame at ``start`` claims; None if it claims none. Raises ValueError if it is no frame."""
     try:
         magic, descriptor = _PREFIX(data, start)
         if magic != MAGIC:
@@ -65,15 +65,9 @@ def content_size(data: Bytes, start: int = 0) -> int | None:
 
 
 def decode_frames(data: Bytes, expected: int, out: Bytes = None) -> Bytes:
-    """Decode frames that together must have the expected size.
+    """Decode frames that together must have the expected size, into ``out`` (flat uint8) or new memory.
 
-    Args:
-        data: one or more frames.
-        expected: decoded size in bytes.
-        out: where to decode, flat uint8 of that size; None for new memory.
-
-    Returns: bytes-like of the expected size.
-    Raises: CodecError if the frames claim another size, ValueError or RuntimeError if they are damaged.
+    Raises CodecError if the frames claim another size, ValueError or RuntimeError if they are damaged.
     """
     if out is None:
         out = np.empty(expected, np.uint8)
@@ -85,7 +79,7 @@ def decode_frames(data: Bytes, expected: int, out: Bytes = None) -> Bytes:
 
 
 def content_size_or_none(data: Bytes) -> int | None:
-    """`content_size`, or None for a frame to be skipped."""
+    """`content_size`, or None for a skippable frame."""
     if (
         len(data) >= 4
         and data[3] == SKIPPABLE_MAGIC >> 24
@@ -96,7 +90,7 @@ def content_size_or_none(data: Bytes) -> int | None:
 
 
 class Frame(NamedTuple):
-    """Where a frame lies, and the size it claims."""
+    """Where a frame lies, and the size that it claims."""
 
     start: int
     end: int
@@ -105,15 +99,15 @@ class Frame(NamedTuple):
 
 def _decode_each(data: memoryview, out: Bytes) -> Bytes:
     expected = len(out)
-    found = _frames(data)
-    known = sum(frame.size or 0 for frame in found)
-    unknown = sum(frame.size is None for frame in found)
+    frames = _frames(data)
+    known = sum(frame.size or 0 for frame in frames)
+    unknown = sum(frame.size is None for frame in frames)
     if known > expected or (not unknown and known != expected):
         raise wrong_size("zstd", expected, known)
     if unknown > 1:
-        raise ValueError(f"{unknown} of {len(found)} Zstandard frames do not say their size; at most one may omit it")
+        raise ValueError(f"{unknown} of {len(frames)} Zstandard frames do not say their size; at most one may omit it")
     position = 0
-    for frame in found:
+    for frame in frames:
         size = expected - known if frame.size is None else frame.size
         source = data[frame.start : frame.end]
         if frame.size is None and not size:
@@ -125,14 +119,14 @@ def _decode_each(data: memoryview, out: Bytes) -> Bytes:
 
 
 def _check_empty(frame: memoryview, expected: int) -> None:
-    """Raise unless a frame that does not say its size is one last block of nothing."""
+    """Raise unless a frame without a size is one empty last block."""
     position = header_fields(frame[4])
     if bytes(frame[position : position + 3]) != b"\1\0\0":
         raise wrong_size("zstd", expected, "more")
 
 
 def _frames(data: memoryview) -> list[Frame]:
-    """Every frame except those to be skipped, found by walking the block headers."""
+    """Every frame except skippable ones, found by walking the block headers."""
     frames = []
     start = 0
     while start < len(data):
@@ -160,7 +154,7 @@ def _frame_end(data: memoryview, start: int) -> int:
         position += 3 + (1 if header >> 1 & 3 == 1 else header >> 3)
     end = position + (4 if descriptor & CHECKSUM else 0)
     if end > len(data):
-        raise ValueError(f"truncated: a Zstandard frame of {end - start} bytes, {len(data) - start} are there")
+        raise ValueError(f"truncated: a Zstandard frame has {end - start} bytes, {len(data) - start} are stored")
     return end
 
 

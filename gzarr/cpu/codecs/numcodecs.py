@@ -24,12 +24,12 @@ from gzarr.cpu.codecs.compressors import (
     zstd_decoder,
 )
 from gzarr.cpu.codecs.objects import as_objects, json_decoder, msgpack_decoder, vlen_decoder
-from gzarr.cpu.codecs.per_chunk import Bytes, Function, as_bytes, lift_both, reinterpret, wrong_size
+from gzarr.cpu.codecs.per_chunk import Bytes, Function, as_bytes, per_chunk, reinterpret, wrong_size
 from gzarr.errors import CodecError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: Compressors whose claims are checked before they decode.
+#: Compressors whose data claims a size, which is checked before they decode.
 _DECODERS: Mapping[str, Any] = {
     "blosc": blosc_decoder,
     "zstd": zstd_decoder,
@@ -39,23 +39,20 @@ _DECODERS: Mapping[str, Any] = {
     "lz4": lz4_decoder,
 }
 
-#: Codecs that look at values and know only the machine's byte order.
+#: Codecs that compute on values, in the byte order of the machine only.
 _NATIVE = frozenset(("bitround", "zfpy", "pcodec"))
 
 
 def numcodecs_codec(step: Step) -> Codec:
-    """Any codec of the numcodecs registry. The numcodecs object is made here, once.
-
-    Raises: UnknownCodecError, MissingExtraError, MetadataError: see `gzarr.codecs.v2.to_numcodecs`.
-    """
+    """Any codec of the numcodecs registry, whose object is made here, once. Raises as `to_numcodecs` does."""
     spec = step.spec
     if not isinstance(spec, NumcodecsCodec):
-        raise TypeError(f"codec {spec.name!r} is not one of numcodecs")
+        raise TypeError(f"codec {spec.name!r} is not a numcodecs codec")
     if spec.id == "pickle" and not isinstance(spec, TrustedPickleCodec):
-        return lift_both(spec.name, _refuse_pickle, _refuse_pickle)
+        return per_chunk(spec.name, _refuse_pickle, _refuse_pickle)
     codec = to_numcodecs(spec)
     decode, encode = _functions(spec, codec, step)
-    return lift_both(spec.name, decode, encode)
+    return per_chunk(spec.name, decode, encode)
 
 
 def _refuse_pickle(_: Any) -> NoReturn:
@@ -99,11 +96,11 @@ def _bytes_decoder(spec: NumcodecsCodec, codec: Any, expected: int | None) -> Fu
         decoder: Function = _DECODERS[spec.id](expected)
         return decoder
     if spec.id == "fletcher32" and expected == 0:
-        return _no_sums
+        return _empty_fletcher32
     return _generic_decoder(spec.name, codec, expected)
 
 
-def _no_sums(data: Bytes) -> Bytes:
+def _empty_fletcher32(data: Bytes) -> Bytes:
     if bytes(data) != bytes(4):
         raise CodecError(f"fletcher32: expected the checksum of no data, four zero bytes, got {len(data)} bytes")
     return b""
@@ -123,7 +120,7 @@ def _bytes_encoder(spec: NumcodecsCodec, codec: Any, decoded: Any) -> Function:
     if spec.id == "blosc":
         return blosc_encoder(codec, decoded.itemsize)
     if spec.id == "fletcher32":
-        # numcodecs cannot sum nothing; both sums of it are zero
+        # numcodecs cannot sum an empty buffer; both its sums are zero
         return lambda data: as_bytes(codec.encode(_uint8(data))) if len(data) else bytes(4)
     return lambda data: as_bytes(codec.encode(_uint8(data)))
 
@@ -137,10 +134,10 @@ def _filter(spec: NumcodecsCodec, codec: Any, decoded: ArrayRepr, encoded: Array
     if spec.id in _NATIVE:
         inner, outer = inner.newbyteorder("="), outer.newbyteorder("=")
     if not decoded.nelements and spec.id != "packbits":
-        # numcodecs' filters look at the first element
+        # numcodecs' filters read the first element
         return lambda _: np.empty(decoded.shape, inner), lambda _: np.empty(encoded.shape, outer)
 
-    # flat, because NumPy makes scalars in the machine's byte order of arrays without dimensions
+    # flat, because NumPy turns arrays without dimensions into scalars in the byte order of the machine
     def decode(array: Array) -> Array:
         return reinterpret(name, codec.decode(_contiguous(array, outer).reshape(-1)), inner, decoded.shape)
 
@@ -171,14 +168,14 @@ def _serializer(spec: NumcodecsCodec, codec: Any, chunk: ArrayRepr) -> tuple[Fun
 
 
 def _unpickler(chunk: ArrayRepr) -> Function:
-    """Loads pickles by itself: numcodecs has a switch for the whole process, gzarr asks for each array."""
+    """Loads pickles without numcodecs, whose permission is for the whole process; gzarr asks for each array."""
 
     def decode(data: Bytes) -> Array:
-        found = pickle.loads(data)
-        if not isinstance(found, np.ndarray) or found.dtype != chunk.dtype or found.size != chunk.nelements:
-            what = f"{found.dtype} of shape {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
-            raise CodecError(f"pickle: expected an array of shape {chunk.shape} of {chunk.dtype}, got {what}")
-        return reinterpret("pickle", found, chunk.dtype, chunk.shape)
+        value = pickle.loads(data)
+        if not isinstance(value, np.ndarray) or value.dtype != chunk.dtype or value.size != chunk.nelements:
+            got = f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+            raise CodecError(f"pickle: expected an array of shape {chunk.shape} of {chunk.dtype}, got {got}")
+        return reinterpret("pickle", value, chunk.dtype, chunk.shape)
 
     return decode
 
@@ -186,8 +183,8 @@ def _unpickler(chunk: ArrayRepr) -> Function:
 def _zfpy_decoder(chunk: ArrayRepr) -> Function:
     zfpy: Any = import_module("zfpy")
     native = chunk.dtype.newbyteorder("=")
-    # zfp reads its stream without looking for the end, so it gets as many bytes as a stream of this shape can have:
-    # 4**d values a block, each of at most all its bits and one for group tests, and a header of up to 19 bits
+    # zfp reads its stream without a check for its end, so it gets the most bytes that a stream of this shape can have:
+    # 4**d values a block, each with all its bits and one for group tests, and a header of up to 19 bits
     blocks = math.prod((length + 3) // 4 for length in chunk.shape)
     values = 4 ** len(chunk.shape)
     longest = 64 + blocks * ((values * (native.itemsize * 8 + 1) + 19 + 7) // 8)
@@ -195,7 +192,7 @@ def _zfpy_decoder(chunk: ArrayRepr) -> Function:
     def decode(data: Bytes) -> Array:
         padded = bytes(data).ljust(longest, b"\0")
         header = zfpy.header(padded)
-        # zfp counts dimensions from the fastest; those that are missing are 0
+        # zfp counts dimensions from the fastest; missing ones are 0
         shape = tuple(int(header[axis]) for axis in ("nw", "nz", "ny", "nx") if header[axis])
         if shape != chunk.shape or np.dtype(header["type"]) != native:
             raise CodecError(
@@ -215,7 +212,7 @@ def _pcodec_decoder(chunk: ArrayRepr) -> Function:
         try:
             progress = standalone.simple_decompress_into(bytes(data), out)
         except BaseException as error:
-            # pyo3 makes a Rust panic a BaseException
+            # pyo3 turns a Rust panic into a BaseException
             if type(error).__name__ == "PanicException":
                 raise CodecError(f"pcodec: damaged data: {error}") from error
             raise

@@ -1,8 +1,8 @@
-"""CPU functions of nvCOMP's formats, where a library for the host has them: Deflate, GDeflate and Snappy.
+"""CPU functions of nvCOMP's formats for which a host library exists: Deflate, GDeflate and Snappy.
 
-GDeflate is in the CPU part of nvCOMP, whose C functions are called through ctypes; Snappy is cramjam's. A missing
-library, and a format that no host library has, is an error when a chunk is read or written, not when an array is
-opened: on a GPU nothing of this may be needed.
+GDeflate comes from the CPU part of nvCOMP, whose C functions are called through ctypes; Snappy comes from cramjam. A
+missing library, or a format without a host library, is an error when a chunk is read or written, not when an array is
+opened: a GPU needs none of them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any, NoReturn
 
 from gzarr.codecs.spec import Codec, Step
 from gzarr.cpu.codecs.compressors import lz4_decoder, zstd_decoder
-from gzarr.cpu.codecs.per_chunk import Bytes, lift_both, wrong_size
+from gzarr.cpu.codecs.per_chunk import Bytes, per_chunk, wrong_size
 from gzarr.errors import MissingExtraError
 
-#: Decodes a stream to a size: (stream, size) -> bytes. It may give more or less, which the caller notices.
+#: Decodes a stream to a size: (stream, size) -> bytes. The caller checks the size of the result.
 HostDecoder = Callable[[Bytes, int], Bytes]
 
 #: Window bits of zlib that select raw Deflate.
@@ -29,7 +29,7 @@ RAW = -15
 SONAME = "libnvcomp_cpu.so.6"
 #: Decoded bytes of a GDeflate page.
 GDEFLATE_PAGE = 1 << 16
-#: A page is read in words, and begins with one for each of its 32 lanes.
+#: A page is read in words and begins with one for each of its 32 threads.
 GDEFLATE_WORD, GDEFLATE_LEAST = 4, 128
 
 _SIZE, _PTR = ctypes.c_size_t, ctypes.c_void_p
@@ -42,22 +42,22 @@ class _Page(ctypes.Structure):
 
 
 def nvcomp_codec(step: Step) -> Codec:
-    """A codec of nvCOMP, on the host."""
+    """A codec of nvCOMP."""
     spec: Any = step.spec
     return _codec(spec.name, spec.algorithm, step.decoded.nbytes or 0, getattr(spec, "level", 6))
 
 
 def nvcomp_batch_codec(step: Step) -> Codec:
-    """The codec that KvikIO had in the numcodecs registry."""
+    """The codec that KvikIO registered with numcodecs."""
     spec: Any = step.spec
     algorithm = str(spec.configuration().get("algorithm", "")).lower()
     expected = step.decoded.nbytes
     if algorithm == "lz4":
         lz4: Any = import_module("numcodecs.lz4")
-        return lift_both(spec.name, lz4_decoder(expected), lz4.compress)
+        return per_chunk(spec.name, lz4_decoder(expected), lz4.compress)
     if algorithm == "zstd":
         zstd: Any = import_module("numcodecs.zstd")
-        return lift_both(spec.name, zstd_decoder(expected), zstd.compress)
+        return per_chunk(spec.name, zstd_decoder(expected), zstd.compress)
     return _codec(spec.name, algorithm, expected or 0, 6)
 
 
@@ -80,7 +80,7 @@ def _codec(name: str, algorithm: str, nbytes: int, level: int) -> Codec:
                 return snappy_encode(data)
         return _refuse(name, algorithm)
 
-    return lift_both(name, decode, encode)
+    return per_chunk(name, decode, encode)
 
 
 def _decoder(name: str, algorithm: str) -> HostDecoder:
@@ -93,18 +93,18 @@ def host_decoders() -> dict[str, HostDecoder]:
 
 
 def installed_decoders() -> dict[str, HostDecoder]:
-    """Those whose libraries are installed."""
-    found = host_decoders()
+    """The algorithms that can be decoded with what is installed."""
+    decoders = host_decoders()
     for algorithm, load in (("gdeflate", _gdeflate), ("snappy", _snappy)):
         try:
             load()
         except MissingExtraError:
-            del found[algorithm]
-    return found
+            del decoders[algorithm]
+    return decoders
 
 
 def installed_encoders() -> dict[str, Callable[[Bytes], Bytes]]:
-    """The algorithms that can be encoded here, at their usual levels."""
+    """The algorithms that can be encoded with what is installed, at level 6."""
     encoders: dict[str, Callable[[Bytes], Bytes]] = {
         "deflate": lambda data: zlib.compress(data, 6, wbits=RAW),
         "gdeflate": lambda data: gdeflate_encode(data, 6),
@@ -119,11 +119,11 @@ def _refuse(name: str, algorithm: str) -> NoReturn:
             f"codec {name!r}: only a GPU decodes and encodes {algorithm}; open the array with device='cuda' on a "
             "machine that has one (pip install 'gzarr[cuda13]')"
         )
-    raise MissingExtraError(f"codec {name!r}: algorithm {algorithm!r} of nvCOMP is not known to gzarr")
+    raise MissingExtraError(f"codec {name!r}: algorithm {algorithm!r} of nvCOMP is unknown to gzarr")
 
 
 def deflate_decode(data: Bytes, nbytes: int) -> Bytes:
-    """Decode raw Deflate, no further than one byte beyond the expected size."""
+    """Decode raw Deflate, up to one byte more than the expected size."""
     decoder = zlib.decompressobj(RAW)
     decoded = decoder.decompress(data, nbytes + 1)
     if len(decoded) <= nbytes and not decoder.eof:
@@ -149,10 +149,10 @@ def snappy_encode(data: Bytes) -> Bytes:
 def gdeflate_decode(data: Bytes, nbytes: int) -> Bytes:
     """Decode one GDeflate page."""
     if len(data) % GDEFLATE_WORD or len(data) < GDEFLATE_LEAST:
-        raise ValueError(f"truncated: {len(data)} bytes are no page: expected a multiple of 4, at least 128")
+        raise ValueError(f"truncated: {len(data)} bytes are not a page: expected a multiple of 4, at least 128")
     library = _gdeflate()
-    # The decoder does not look for the end of a damaged page. A run of ones begins no block, so within what a block can
-    # take for the decoded bytes, at most 48 bits for each, it must stop.
+    # The decoder does not check for the end of a damaged page. A run of ones begins no block, so the decoder must stop
+    # within the bits that a block can take for the decoded bytes: at most 48 for each.
     encoded = bytes(data) + b"\xff" * (8 * nbytes + 4096)
     page = _Page(ctypes.cast(ctypes.c_char_p(encoded), _PTR).value, len(data))
     out, written = ctypes.create_string_buffer(max(nbytes, 1)), _SIZE()
@@ -172,7 +172,7 @@ def gdeflate_encode(data: Bytes, level: int) -> Bytes:
     """Encode one GDeflate page."""
     if len(data) > GDEFLATE_PAGE:
         raise ValueError(
-            f"a chunk of {len(data)} bytes is larger than a page of {GDEFLATE_PAGE}: choose smaller chunks, in shards"
+            f"a chunk of {len(data)} bytes is larger than a page of {GDEFLATE_PAGE}; choose smaller chunks, in shards"
         )
     library = _gdeflate()
     encoder = library.libdeflate_alloc_gdeflate_compressor(level)
@@ -189,7 +189,7 @@ def gdeflate_encode(data: Bytes, level: int) -> Bytes:
 
 
 def _varint(data: Bytes) -> int:
-    """The number that a Snappy stream begins with: seven bits a byte, lowest first."""
+    """The number at the start of a Snappy stream: seven bits a byte, lowest first."""
     value = 0
     for i, byte in enumerate(bytes(data[:5])):
         value |= (byte & 127) << 7 * i

@@ -1,4 +1,4 @@
-"""CPU functions of the codecs for Python objects: strings of varying length, JSON, MessagePack."""
+"""CPU functions of the codecs for Python objects: strings of variable length, JSON, MessagePack."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 from numcodecs.vlen import VLenBytes, VLenUTF8
 
-from gzarr.codecs.spec import ArrayRepr, Codec, Step
-from gzarr.cpu.codecs.arrays import array_repr
-from gzarr.cpu.codecs.per_chunk import Bytes, Function, lift_both, reinterpret
+from gzarr.codecs.spec import ArrayRepr, Codec, Step, need_array
+from gzarr.cpu.codecs.per_chunk import Bytes, Function, per_chunk, reinterpret
 from gzarr.errors import CodecError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def as_objects(array: Array) -> Array:
-    """A flat array of objects in C order, which numcodecs demands to be writable."""
+    """A flat array of objects in C order, writable because numcodecs demands it."""
     flat = np.ascontiguousarray(array.astype(object, copy=False)).reshape(-1)
     return flat if flat.flags.writeable else flat.copy()
 
@@ -36,7 +35,7 @@ def check_items(codec: str, data: Bytes, expected: int) -> None:
 
 
 def vlen_decoder(name: str, codec: Any, chunk: ArrayRepr) -> Function:
-    """Decodes items after their lengths. numcodecs checks each length against the end of the buffer."""
+    """Decodes items that follow their lengths. numcodecs checks each length against the end of the buffer."""
     n = chunk.nelements
 
     def decode(data: Bytes) -> Array:
@@ -48,9 +47,10 @@ def vlen_decoder(name: str, codec: Any, chunk: ArrayRepr) -> Function:
 
 def vlen_codec(step: Step) -> Codec:
     """The codecs vlen-utf8 and vlen-bytes; None is stored as an empty string."""
-    codec = VLenUTF8() if step.spec.name == "vlen-utf8" else VLenBytes()
-    decode = vlen_decoder(step.spec.name, codec, array_repr(step))
-    return lift_both(step.spec.name, decode, lambda array: codec.encode(as_objects(array)))
+    name = step.spec.name
+    codec = VLenUTF8() if name == "vlen-utf8" else VLenBytes()
+    decode = vlen_decoder(name, codec, need_array(name, step.decoded))
+    return per_chunk(name, decode, lambda array: codec.encode(as_objects(array)))
 
 
 def json_decoder(config: Mapping[str, Any], chunk: ArrayRepr) -> Function:
@@ -74,7 +74,7 @@ def _listed(codec: str, document: Any, chunk: ArrayRepr) -> Array:
     if not isinstance(document, list) or len(document) < 2 or not isinstance(document[-1], list):
         raise ValueError("the document is not a list of items, a data type and a shape")
     items = document[:-2]
-    # lists inside the dimensions of the array are structure, those below are elements; no dimension: one item
+    # lists within the dimensions of the array are structure, those below are elements; without dimensions: one item
     for length in document[-1][1:]:
         if not all(isinstance(item, list) and len(item) == length for item in items):
             raise ValueError(f"the items do not fit the stored shape {document[-1]}")

@@ -1,7 +1,8 @@
-"""From a function of one chunk to a batch function whose failures name the item and the codec."""
+"""Turns a function of one chunk into a batch function whose errors name the item and the codec."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -18,15 +19,16 @@ Function = Callable[[Any], Any]
 Decoder = Callable[..., Any]
 
 
-def lift(codec: str, function: Function) -> Batch:
-    """The batch function of a function of one chunk.
+def per_chunk(codec: str, decode: Function, encode: Function) -> Codec:
+    """A codec that decodes and encodes chunk by chunk.
 
-    Args:
-        codec: name of the codec, for errors.
-        function: takes a chunk and returns a chunk; whatever it raises says that the chunk is bad.
-
-    Returns: a function that raises CodecError with the index of the first failing chunk.
+    Whatever the two functions raise says that the chunk is bad; the codec raises CodecError with the index of the first
+    bad chunk. ``codec`` is the name in errors.
     """
+    return Codec(_batch(codec, decode), _batch(codec, encode))
+
+
+def _batch(codec: str, function: Function) -> Batch:
 
     def batch(items: Sequence[Any]) -> list[Any]:
         done: list[Any] = []
@@ -36,20 +38,15 @@ def lift(codec: str, function: Function) -> Batch:
                 append(function(item))
         except (MemoryError, MissingExtraError):
             raise
-        except Exception as error:  # noqa: BLE001  any library's complaint about a chunk
+        except Exception as error:  # noqa: BLE001 - libraries raise errors of many kinds
             fail(codec, len(done), error)
         return done
 
     return batch
 
 
-def lift_both(codec: str, decode: Function, encode: Function) -> Codec:
-    """`lift` of both directions."""
-    return Codec(lift(codec, decode), lift(codec, encode))
-
-
 def fail(codec: str, index: int, error: Exception) -> NoReturn:
-    """Say that a chunk of a batch is bad. Raises: CodecError with its index, from the error that told so."""
+    """Raise CodecError with the index of a bad chunk in its batch, from the error that it caused."""
     if isinstance(error, CodecError):
         raise CodecError(str(error), index=index, codec=error.codec or codec) from error
     reason = str(error) or type(error).__name__
@@ -57,7 +54,7 @@ def fail(codec: str, index: int, error: Exception) -> NoReturn:
 
 
 def wrong_size(codec: str, expected: int, got: object) -> CodecError:
-    """The error for a chunk that decodes, or claims to decode, to another size than it has."""
+    """The error for a chunk that decodes, or claims to decode, to the wrong size."""
     return CodecError(f"{codec}: expected {expected} decoded bytes, got {got}", codec=codec)
 
 
@@ -77,15 +74,13 @@ def as_bytes(value: Any) -> Bytes:
 def reinterpret(codec: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """What a codec returned, as an array of a dtype and shape: bytes are viewed, objects and text converted.
 
-    Raises: CodecError if the size does not fit.
+    Raises CodecError if the size does not fit.
     """
     array = value if isinstance(value, np.ndarray) else np.frombuffer(as_bytes(value) or b"", np.uint8)
     if dtype.hasobject or array.dtype.hasobject:
         return _reshape(codec, array.astype(dtype, copy=False), shape)
     if array.dtype != dtype:
-        nbytes = dtype.itemsize
-        for length in shape:
-            nbytes *= length
+        nbytes = math.prod(shape) * dtype.itemsize
         if array.nbytes != nbytes:
             raise wrong_size(codec, nbytes, array.nbytes)
         array = np.ascontiguousarray(array).reshape(-1).view(dtype) if nbytes else np.empty(shape, dtype)
@@ -95,9 +90,7 @@ def reinterpret(codec: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, 
 def _reshape(codec: str, array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     if array.shape == shape:
         return array
-    n = 1
-    for length in shape:
-        n *= length
+    n = math.prod(shape)
     if array.size != n:
         raise CodecError(f"{codec}: expected {n} decoded elements, shape {shape}, got {array.size}", codec=codec)
     return array.reshape(shape)
