@@ -6,9 +6,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gzarr.codecs import ArrayRepr, CastValueCodec, ScaleOffsetCodec
+from gzarr.codecs import (
+    ArrayRepr,
+    CastValueCodec,
+    ScaleOffsetCodec,
+)
 from gzarr.codecs.rounding import ROUNDINGS, cast_values
-from gzarr.errors import CodecError
+from gzarr.errors import CodecError, MetadataError
 from tests.codecs.chains import codec_for
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -184,3 +188,18 @@ def test_floats_are_scaled_in_their_own_precision(dtype: str) -> None:
     assert np.array_equal(stored, (native - scalar(0.1)) * scalar(3), equal_nan=True)
     (again,) = codec.decode([stored])
     assert np.array_equal(again, stored / scalar(3) + scalar(0.1), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "data_type", ["uint8", np.uint8, np.dtype("u1"), {"name": "uint8"}, {"name": "uint8", "configuration": {}}]
+)
+def test_cast_value_takes_every_spelling_of_a_data_type(data_type) -> None:
+    assert CastValueCodec(data_type).configuration() == {"data_type": "uint8"}
+
+
+@pytest.mark.parametrize(
+    "data_type", [3.5, {"name": "uint8", "configuration": {"a": 1}}, {"id": "uint8"}, "S3", np.bool_]
+)
+def test_cast_value_refuses_what_is_no_number_type(data_type) -> None:
+    with pytest.raises(MetadataError, match="cast_value"):
+        CastValueCodec(data_type)

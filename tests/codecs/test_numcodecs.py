@@ -442,3 +442,46 @@ def test_bytes_are_viewed_and_not_copied() -> None:
     (data,) = codec.encode([array])
     assert np.shares_memory(data, array)
     assert np.shares_memory(codec.decode([data])[0], array)
+
+
+@pytest.mark.parametrize(
+    ("spec", "dtype", "encoded"),
+    [
+        (NumcodecsCodec("delta", {"astype": "<i2"}), "<i4", ArrayRepr(np.dtype("<i2"), (4, 6))),
+        (NumcodecsCodec("delta"), ">i4", ArrayRepr(np.dtype(">i4"), (4, 6), 7)),
+        (NumcodecsCodec("astype", {"encode_dtype": "<f8"}), "<i4", ArrayRepr(np.dtype("<f8"), (4, 6))),
+        (NumcodecsCodec("categorize", {"labels": ["a"]}), "O", ArrayRepr(np.dtype("u1"), (4, 6))),
+        (NumcodecsCodec("packbits"), "?", ArrayRepr(np.dtype("u1"), (4,))),
+        (NumcodecsCodec("vlen-array", {"dtype": "<i4"}), "O", BytesRepr()),
+        (NumcodecsCodec("somebodys"), "<i4", BytesRepr()),
+    ],
+)
+def test_numcodecs_announce_what_comes_out(spec, dtype: str, encoded) -> None:
+    assert spec.resolve(ArrayRepr(np.dtype(dtype), (4, 6), 7))[1] == encoded
+
+
+def test_numcodecs_fill_in_what_zarr_python_fills_in() -> None:
+    chunk = ArrayRepr(np.dtype(">f4"), (4,))
+    for id, field in (
+        ("delta", "dtype"),
+        ("quantize", "dtype"),
+        ("fixedscaleoffset", "dtype"),
+        ("astype", "decode_dtype"),
+    ):
+        given = {"encode_dtype": "<f8"} if id == "astype" else {}
+        assert NumcodecsCodec(id, given).resolve(chunk)[0].configuration() == given | {field: ">f4"}
+    spec, encoded = NumcodecsCodec("shuffle").resolve(BytesRepr(16, 4))
+    assert spec.configuration() == {"elementsize": 4}
+    assert encoded == BytesRepr(16)
+    assert NumcodecsCodec("shuffle", {"elementsize": 2}).resolve(BytesRepr(16, 4))[0].configuration() == {
+        "elementsize": 2
+    }
+
+
+def test_numcodecs_compare_by_content_and_write_in_the_order_given() -> None:
+    one, two = NumcodecsCodec("x", {"b": 1, "a": [2]}), NumcodecsCodec("x", '{"a": [2], "b": 1}')
+    assert one == two
+    assert hash(one) == hash(two)
+    assert list(one.configuration()) == ["b", "a"]
+    assert one != NumcodecsCodec("x", {"b": 1})
+    assert one != NumcodecsCodec("y", {"b": 1, "a": [2]})

@@ -1,0 +1,81 @@
+"""Codecs by every name and document that users and files give."""
+
+import numcodecs
+import pytest
+
+from gzarr.codecs import (
+    BloscCodec,
+    BytesCodec,
+    Crc32cCodec,
+    GzipCodec,
+    NumcodecsCodec,
+    TransposeCodec,
+    VLenUTF8Codec,
+    ZstdCodec,
+    parse_codec,
+)
+from gzarr.errors import MetadataError, UnknownCodecError
+
+
+@pytest.mark.parametrize(
+    ("document", "spec"),
+    [
+        ("crc32c", Crc32cCodec()),
+        ("bytes", BytesCodec(None)),
+        ({"name": "crc32c"}, Crc32cCodec()),
+        ({"name": "crc32c", "configuration": {}}, Crc32cCodec()),
+        ({"name": "crc32c", "configuration": None}, Crc32cCodec()),
+        ({"name": "bytes", "configuration": {"endian": "big"}, "must_understand": True}, BytesCodec("big")),
+        ({"name": "endian", "configuration": {"endian": "little"}}, BytesCodec("little")),
+        ({"name": "gzip", "configuration": {"level": 1}}, GzipCodec(1)),
+        ({"name": "zstd", "configuration": {"level": 3}}, ZstdCodec(3)),
+        (
+            {"name": "blosc", "configuration": {"cname": "lz4", "clevel": 1, "shuffle": "noshuffle", "blocksize": 0}},
+            BloscCodec("lz4", 1, "noshuffle"),
+        ),
+        ({"name": "transpose", "configuration": {"order": "F"}}, TransposeCodec("F")),
+        ({"name": "numcodecs.bz2", "configuration": {"level": 2}}, NumcodecsCodec("bz2", {"level": 2})),
+        ({"name": "numcodecs.packbits"}, NumcodecsCodec("packbits")),
+        ({"id": "blosc", "cname": "zstd", "clevel": 3, "shuffle": 2, "blocksize": 0}, BloscCodec("zstd", 3, 2)),
+        ({"id": "zlib", "level": 4}, NumcodecsCodec("zlib", {"level": 4})),
+        (numcodecs.Blosc("zstd", 3, 2), BloscCodec("zstd", 3, "bitshuffle")),
+        (numcodecs.Zstd(7), ZstdCodec(7)),
+        (numcodecs.GZip(7), GzipCodec(7)),
+        (numcodecs.CRC32C(), NumcodecsCodec("crc32c")),
+        (numcodecs.VLenUTF8(), VLenUTF8Codec()),
+        (numcodecs.Delta("<i4", "<i2"), NumcodecsCodec("delta", {"dtype": "<i4", "astype": "<i2"})),
+        (GzipCodec(3), GzipCodec(3)),
+    ],
+)
+def test_every_way_to_name_a_codec_is_understood(document, spec) -> None:
+    assert parse_codec(document) == spec
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"name": "gzip", "configuration": {"level": 1, "speed": 2}}, ["gzip", "speed", "level"]),
+        ({"name": "gzip", "configuration": {"level": "1"}}, ["gzip", "level"]),
+        ({"name": "gzip", "configuration": [1]}, ["gzip", "configuration"]),
+        ({"name": "gzip", "level": 1}, ["gzip", "level"]),
+        ({"name": "transpose"}, ["transpose", "order", "missing"]),
+        ({"name": "cast_value"}, ["cast_value", "data_type", "missing"]),
+        ({"name": "sharding_indexed"}, ["sharding_indexed", "chunk_shape", "missing"]),
+        ({"name": 3}, ["name"]),
+        ({"configuration": {}}, ["name"]),
+        ({"id": 3}, ["id"]),
+        (3, ["not a codec"]),
+        (None, ["not a codec"]),
+    ],
+)
+def test_malformed_documents_are_refused_by_field(document, words: list[str]) -> None:
+    with pytest.raises(MetadataError) as caught:
+        parse_codec(document)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("extra", [{}, {"must_understand": False}, {"must_understand": True}])
+def test_an_unknown_codec_is_an_error_whatever_must_understand_says(extra: dict) -> None:
+    with pytest.raises(UnknownCodecError, match=r"'lzw'.*gzarr.register_codec"):
+        parse_codec({"name": "lzw"} | extra)

@@ -1,0 +1,172 @@
+"""Specs: what they accept, what they refuse, and how they read."""
+
+import importlib
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+
+from gzarr.codecs import (
+    ArrayRepr,
+    BloscCodec,
+    BytesCodec,
+    CastValueCodec,
+    Crc32cCodec,
+    GzipCodec,
+    NumcodecsCodec,
+    ScaleOffsetCodec,
+    ShardingCodec,
+    TransposeCodec,
+    VLenUTF8Codec,
+    ZstdCodec,
+)
+from gzarr.errors import MetadataError
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("blosc", "BloscCodec"),
+        ("bytes", "BytesCodec"),
+        ("gzip", "GzipCodec"),
+        ("zstd", "ZstdCodec"),
+        ("sharding", "ShardingCodec"),
+        ("transpose", "TransposeCodec"),
+        ("crc32c", "Crc32cCodec"),
+        ("vlen", "VLenUTF8Codec"),
+        ("cast_value", "CastValueCodec"),
+        ("scale_offset", "ScaleOffsetCodec"),
+        ("numcodecs", "NumcodecsCodec"),
+    ],
+)
+def test_specs_are_importable_from_their_module_and_from_the_package(module: str, name: str) -> None:
+    package = importlib.import_module("gzarr.codecs")
+    assert getattr(package, name) is getattr(importlib.import_module(f"gzarr.codecs.{module}"), name)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: BloscCodec(cname="gzip"), ["cname", "'gzip'", "lz4hc", "blosclz", "snappy", "zlib", "zstd"]),
+        (lambda: BloscCodec(clevel=10), ["clevel", "between 0 and 9"]),
+        (lambda: BloscCodec(clevel=True), ["clevel", "integer"]),
+        (lambda: BloscCodec(clevel="5"), ["clevel", "integer"]),
+        (lambda: BloscCodec(shuffle="bits"), ["shuffle", "'noshuffle', 'shuffle', 'bitshuffle'"]),
+        (lambda: BloscCodec(shuffle=3), ["shuffle", "between -1 and 2"]),
+        (lambda: BloscCodec(shuffle=False), ["shuffle"]),
+        (lambda: BloscCodec(typesize=0), ["typesize", "at least 1"]),
+        (lambda: BloscCodec(blocksize=-1), ["blocksize"]),
+        (lambda: GzipCodec(level=10), ["gzip", "level", "between 0 and 9"]),
+        (lambda: ZstdCodec(level=23), ["zstd", "level", "22"]),
+        (lambda: ZstdCodec(checksum=1), ["checksum", "true or false"]),
+        (lambda: BytesCodec("middle"), ["endian", "'little', 'big'"]),
+        (lambda: TransposeCodec((0, 0)), ["order", "permutation"]),
+        (lambda: TransposeCodec((1, 2)), ["order", "permutation"]),
+        (lambda: TransposeCodec("A"), ["order"]),
+        (lambda: TransposeCodec((0.0, 1)), ["order", "integer"]),
+        (lambda: ShardingCodec((0, 2)), ["chunk_shape", "at least 1"]),
+        (lambda: ShardingCodec("2"), ["chunk_shape"]),
+        (lambda: ShardingCodec((2,), codecs="bytes"), ["codecs", "list"]),
+        (lambda: ShardingCodec((2,), index_location="middle"), ["index_location", "'start', 'end'"]),
+        (lambda: CastValueCodec("complex64"), ["data_type", "uint8"]),
+        (lambda: CastValueCodec("int8", rounding="up"), ["rounding", "nearest-even"]),
+        (lambda: CastValueCodec("int8", out_of_range="saturate"), ["out_of_range", "clamp"]),
+        (lambda: CastValueCodec("float32", out_of_range="wrap"), ["wrap", "integers"]),
+        (lambda: CastValueCodec("int8", scalar_map={"encode": [1]}), ["scalar_map", "pairs"]),
+        (lambda: CastValueCodec("int8", scalar_map={"both": []}), ["both"]),
+        (lambda: ScaleOffsetCodec(scale=0), ["scale", "zero"]),
+        (lambda: ScaleOffsetCodec(offset=[1]), ["offset", "number"]),
+        (lambda: NumcodecsCodec(""), ["id"]),
+        (lambda: NumcodecsCodec("delta", {"dtype": object()}), ["numcodecs.delta", "JSON"]),
+        (lambda: NumcodecsCodec("delta", "[1]"), ["numcodecs.delta", "object"]),
+        (lambda: NumcodecsCodec("delta", {"id": "zlib"}), ["numcodecs.delta", "zlib"]),
+    ],
+)
+def test_bad_arguments_are_refused_with_what_is_allowed(make, words: list[str]) -> None:
+    with pytest.raises(MetadataError) as caught:
+        make()
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_specs_cannot_be_changed() -> None:
+    spec = GzipCodec()
+    with pytest.raises(FrozenInstanceError):
+        spec.level = 3
+    assert not hasattr(spec, "__dict__")
+
+
+def test_reprs_read_like_constructor_calls() -> None:
+    for spec in (
+        BloscCodec("lz4", shuffle=1, typesize=4),
+        ShardingCodec((2, 2), codecs=[BytesCodec("big"), GzipCodec(1)]),
+        CastValueCodec("uint8", scalar_map={"encode": [["NaN", 0]]}),
+        NumcodecsCodec("delta", {"dtype": "<i4"}),
+        Crc32cCodec(),
+    ):
+        assert eval(repr(spec)) == spec
+    assert repr(GzipCodec()) == "GzipCodec(level=5)"
+    assert repr(NumcodecsCodec("delta", {"dtype": "<i4"})) == "NumcodecsCodec(id='delta', config={'dtype': '<i4'})"
+
+
+# -- what comes out ------------------------------------------------------------------------------------------------
+
+
+def test_fill_values_are_encoded_like_elements() -> None:
+    _, cast = CastValueCodec("uint8", scalar_map={"encode": [["NaN", 255]]}).resolve(
+        ArrayRepr(np.dtype("<f4"), (3,), np.float32("nan"))
+    )
+    assert (cast.dtype, cast.fill_value) == (np.dtype("u1"), 255)
+    _, scaled = ScaleOffsetCodec(10, 2).resolve(ArrayRepr(np.dtype(">i2"), (3,), np.int16(13)))
+    assert (scaled.dtype, scaled.fill_value) == (np.dtype(">i2"), 6)
+
+
+@pytest.mark.parametrize(
+    ("spec", "chunk"),
+    [
+        (CastValueCodec("uint8"), ArrayRepr(np.dtype("<f4"), (3,), np.float32("nan"))),
+        (CastValueCodec("uint8"), ArrayRepr(np.dtype("<i4"), (3,), np.int32(-1))),
+        (ScaleOffsetCodec(1), ArrayRepr(np.dtype("u1"), (3,), np.uint8(0))),
+    ],
+)
+def test_a_fill_value_that_cannot_be_encoded_is_refused(spec, chunk) -> None:
+    with pytest.raises(MetadataError, match="fill value"):
+        spec.resolve(chunk)
+
+
+@pytest.mark.parametrize(
+    ("spec", "dtype", "words"),
+    [
+        (CastValueCodec("uint8"), "?", "cast from"),
+        (CastValueCodec("uint8"), "<c8", "cast from"),
+        (CastValueCodec("uint8", scalar_map={"decode": [[256, 1]]}), "<i4", "256"),
+        (CastValueCodec("uint8", scalar_map={"decode": [[0, "NaN"]]}), "<i4", "NaN"),
+        (ScaleOffsetCodec(), "?", "integers and floats"),
+        (ScaleOffsetCodec(300), "u1", "300"),
+        (ScaleOffsetCodec(0.5), "<i4", "0.5"),
+        (ScaleOffsetCodec(0, "0x0000"), "<f2", "zero"),
+        (ScaleOffsetCodec("0x00"), "<f2", "hexadecimal"),
+        (NumcodecsCodec("packbits"), "u1", "booleans"),
+        (NumcodecsCodec("zfpy"), "u1", "float64"),
+        (NumcodecsCodec("pcodec"), "?", "uint16"),
+        (NumcodecsCodec("delta", {"astype": "what"}), "<i4", "astype"),
+    ],
+)
+def test_dtypes_that_a_codec_cannot_encode_are_refused(spec, dtype: str, words: str) -> None:
+    with pytest.raises(MetadataError, match=words):
+        spec.resolve(ArrayRepr(np.dtype(dtype), (3,)))
+
+
+def test_scalars_of_numpy_are_stored_as_json() -> None:
+    assert ScaleOffsetCodec(np.float32(0.5), np.int64(3)).configuration() == {"offset": 0.5, "scale": 3}
+    assert ShardingCodec(np.int64(4)).configuration()["chunk_shape"] == [4]
+
+
+@pytest.mark.parametrize("spec", [VLenUTF8Codec(), NumcodecsCodec("zfpy")])
+def test_codecs_of_one_sort_of_array_refuse_others(spec) -> None:
+    dtype = "<f4" if isinstance(spec, VLenUTF8Codec) else "<c8"
+    with pytest.raises(MetadataError, match=dtype[1]):
+        spec.resolve(ArrayRepr(np.dtype(dtype), (3,)))
+    if isinstance(spec, NumcodecsCodec):
+        with pytest.raises(MetadataError, match="1 to 4 dimensions"):
+            spec.resolve(ArrayRepr(np.dtype("<f4"), ()))
