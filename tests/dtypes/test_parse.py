@@ -1,0 +1,128 @@
+"""What users pass as dtype=."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from numpy._core._rational_tests import rational
+
+from gzarr.dtypes import (
+    DataType,
+    parse_dtype,
+)
+from gzarr.dtypes.datatype import BYTES, OBJECT, STRING
+from gzarr.errors import MetadataError, UnknownDataTypeError
+
+
+@pytest.mark.parametrize(
+    ("like", "expected"),
+    [
+        (">i4", ">i4"),
+        ("i4", "<i4"),
+        (np.float32, "f4"),
+        (float, "f8"),
+        (int, "i8"),
+        (bool, "?"),
+        (complex, "c16"),
+        (ctypes.c_uint16, "u2"),
+        ("complex64", "c8"),
+        ("q", "i8"),
+        ("g", "g"),
+        ("S6", "S6"),
+        ("U20", "U20"),
+        (">U3", ">U3"),
+        ("M8[D]", "M8[D]"),
+        (">m8[10us]", ">m8[10us]"),
+        ("M8", "M8"),
+        ("V16", "V16"),
+        ("r16", "V2"),
+        ({"name": "raw_bytes", "configuration": {"length_bytes": 3}}, "V3"),
+        ({"name": "int32"}, "i4"),
+        ({"names": ["a", "b"], "formats": ["i4", "f8"]}, [("a", "i4"), ("b", "f8")]),
+        ("i4,f8", [("f0", "i4"), ("f1", "f8")]),
+        ([["a", "<i4"], ["b", ">f8", [2, 3]]], [("a", "<i4"), ("b", ">f8", (2, 3))]),
+        ([("a", "i4"), ("n", [("x", ">u2", (2,))])], [("a", "i4"), ("n", [("x", ">u2", (2,))])]),
+        ({"name": "numpy.timedelta64", "configuration": {"unit": "s", "scale_factor": 7}}, "m8[7s]"),
+    ],
+)
+def test_parse_dtype_of_one_size(like, expected):
+    dt = parse_dtype(like)
+    assert dt == DataType(np.dtype(expected))
+    assert dt.dtype.byteorder == np.dtype(expected).byteorder
+    assert parse_dtype(dt) is dt
+
+
+@pytest.mark.parametrize(
+    ("like", "expected"),
+    [
+        (str, STRING),
+        ("str", STRING),
+        ("string", STRING),
+        ("U", STRING),
+        (np.dtype("U0"), STRING),
+        (np.dtypes.StringDType(), STRING),
+        (np.dtype(object, metadata={"vlen": str}), STRING),
+        (bytes, BYTES),
+        ("bytes", BYTES),
+        ("variable_length_bytes", BYTES),
+        ("S", BYTES),
+        (np.dtype(object, metadata={"vlen": bytes}), BYTES),
+        (object, OBJECT),
+        ("O", OBJECT),
+        ("object", OBJECT),
+    ],
+)
+def test_parse_dtype_of_variable_length(like, expected):
+    assert parse_dtype(like) == expected
+
+
+# -- structs -------------------------------------------------------------------------------------------------------
+
+
+def test_fields_out_of_order_or_overlapping_are_packed():
+    view = np.zeros(2, [("a", "i4"), ("b", "i8"), ("c", ">i2")])[["c", "a"]].dtype
+    assert parse_dtype(view).dtype == np.dtype([("c", ">i2"), ("a", "i4")])
+    union = np.dtype({"names": ["i", "f"], "formats": ["u4", "f4"], "offsets": [0, 0]})
+    assert parse_dtype(union).dtype == np.dtype([("i", "u4"), ("f", "f4")])
+
+
+def test_records_are_structs():
+    record = np.rec.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]).dtype
+    assert parse_dtype(record).dtype.type is np.void
+
+
+@pytest.mark.parametrize(
+    ("like", "message"),
+    [
+        ([(("title", "a"), "i4")], "title 'title'"),
+        (("i4", (2,)), "subarray"),
+        ([("a", "O")], "elements of one size"),
+        ([("a", "S")], "elements of one size"),
+        ([("a", [("b", "U")])], "elements of one size"),
+        ({"names": [""], "formats": ["i4"]}, "have a name"),
+        (np.dtype([]), "1 or more fields"),
+        ("V0", "at least one byte"),
+    ],
+)
+def test_parse_dtype_refuses_what_cannot_be_stored(like, message):
+    with pytest.raises(MetadataError, match=message):
+        parse_dtype(like)
+
+
+@pytest.mark.parametrize(
+    "like", ["float99", "", "i4,,", 3.5, {"name": "float99"}, np.dtype(rational), "r", "M8[parsec]"]
+)
+def test_parse_dtype_of_unknown_names(like):
+    with pytest.raises(UnknownDataTypeError, match="register_data_type"):
+        parse_dtype(like)
+
+
+def test_names_to_show():
+    assert [parse_dtype(like).name for like in ("i4", ">i4", str, object, "bfloat16", "M8[s]")] == [
+        "int32",
+        ">i4",
+        "string",
+        "object",
+        "bfloat16",
+        "datetime64[s]",
+    ]
