@@ -120,3 +120,17 @@ def scenarios(zarr: Any, folder: Path) -> str:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         sys.stdout.write(scenarios(importlib.import_module(sys.argv[1]), Path(folder)))
+
+
+class Filling(dict[str, Any]):
+    """A store that is full after some objects."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if self.room <= 0:
+            raise OSError(28, "No space left on device")
+        self.room -= 1
+        super().__setitem__(key, value)

@@ -1,6 +1,5 @@
 """Rechunking, re-encoding and converting: elements, attributes and missing chunks stay; memory is bounded."""
 
-import math
 import tracemalloc
 
 import numcodecs
@@ -10,13 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gzarr
-from gzarr.copying.arrays import plan_route
-from gzarr.copying.planning import new_meta
-from gzarr.copying.regions import cut
-from gzarr.copying.sources import from_array, regular_grid
 from gzarr.errors import CopyError, MetadataError, ReadOnlyError
 from gzarr.hierarchy.resizing import objects_stored
-from gzarr.indexing.grid import VaryingAxis
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, read_only
 
 DTYPES = ["?", "i1", "<i4", ">u2", "<f4", ">f8", "<c8", "S3", "<U2", "M8[s]", "str"]
@@ -368,42 +362,6 @@ def test_memory_stays_within_the_budget(tmp_path):
     assert np.array_equal(copy[::199], rows[::199])
 
 
-@given(st.data())
-def test_regions_hold_whole_objects_and_cover_everything_once(data):
-    shape = tuple(data.draw(st.lists(st.integers(0, 30), min_size=0, max_size=3)))
-    source = regular_grid(shape, tuple(data.draw(st.integers(1, 12)) for _ in shape))
-    dest = regular_grid(shape, tuple(data.draw(st.integers(1, 12)) for _ in shape))
-    if shape and shape[0] > 5 and data.draw(st.booleans()):
-        dest = (VaryingAxis(shape[0], (2, 3, shape[0] - 5)), *dest[1:])
-    limit = data.draw(st.integers(1, 2000))
-    regions = cut(source, dest, 4, limit)
-    seen = np.zeros(shape, int)
-    pairs = 0
-    for region in regions:
-        seen[region] += 1
-        for axis, part in zip(dest, region, strict=True):
-            assert part.start == axis.bounds(axis.locate(part.start))[0]
-            assert part.stop == min(axis.bounds(axis.locate(part.stop - 1))[1], axis.extent)
-        pairs += math.prod(
-            axis.locate(p.stop - 1) - axis.locate(p.start) + 1 for axis, p in zip(source, region, strict=True)
-        )
-        nbytes = 4 * math.prod(p.stop - p.start for p in region)
-        assert nbytes <= regions.nbytes
-        touched = [axis.locate(p.stop - 1) - axis.locate(p.start) for axis, p in zip(dest, region, strict=True)]
-        assert nbytes <= limit or not any(touched)
-    assert (seen == 1).all()
-    if all(shape):
-        assert regions.reads == pytest.approx(pairs / math.prod(axis.nchunks for axis in source))
-
-
-def test_regions_grow_to_read_every_chunk_once_where_they_may():
-    grids = regular_grid((1000, 1000), (100, 10)), regular_grid((1000, 1000), (30, 100))
-    assert cut(*grids, 1, 10**6).reads == 1.0
-    tight = cut(*grids, 1, 30 * 200)
-    assert 1.0 < tight.reads < 10.0
-    assert tight.nbytes <= 30 * 200
-
-
 def test_every_object_is_written_once_and_read_as_often_as_said(tmp_path):
     source = gzarr.create_array(CountingStore(MemoryStore()), data=np.arange(3600).reshape(60, 60), chunks=(7, 60))
     dest = CountingStore(LocalStore(tmp_path / "x.zarr"))
@@ -413,21 +371,6 @@ def test_every_object_is_written_once_and_read_as_often_as_said(tmp_path):
     assert copy.nchunks == 9
     assert report.arrays[0].reads > 1
     assert np.array_equal(copy[:], source[:])
-
-
-def test_a_route_is_chosen_by_what_is_stored():
-    z = gzarr.create_array(shape=(8, 8), chunks=(2, 2), dtype="i4", compressor=numcodecs.Zstd(1))
-
-    def how(**keywords):
-        return plan_route(from_array(z), new_meta(from_array(z), keywords), 10**6).how
-
-    assert how() == "objects"
-    assert how(shards=(4, 4)) == "chunks"
-    assert how(zarr_format=2) == "objects"
-    assert how(compressors=None) == "decode"
-    assert how(chunks=(4, 4)) == "decode"
-    assert how(fill_value=3) == "decode"
-    assert how(order="F") == "decode"
 
 
 def test_a_folder_that_is_not_zarr_is_kept_and_the_error_says_so(tmp_path):

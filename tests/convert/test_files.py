@@ -1,0 +1,163 @@
+"""Files of any format: recognized by what is in them, read within a budget of memory, refused with one clear error."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+import gzarr
+from gzarr import convert
+from gzarr.errors import CopyError
+from gzarr.storage import MemoryStore
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_formats_are_recognized_by_what_is_in_the_file(tmp_path):
+    with h5py.File(tmp_path / "a.dat", "w") as file:
+        file["x"] = [1]
+    with h5py.File(tmp_path / "a.nc", "w") as file:
+        file["x"] = [1]
+    with h5py.File(tmp_path / "block.dat", "w", userblock_size=1024) as file:
+        file["x"] = [1]
+    np.save(tmp_path / "b.npy", np.arange(3))
+    np.savez(tmp_path / "b.npz", x=np.arange(3))
+    Image.new("L", (3, 2)).save(tmp_path / "c.png")
+    tifffile.imwrite(tmp_path / "d.dat", np.zeros((4, 5), "u1"))
+    tifffile.imwrite(tmp_path / "e.dat", np.zeros((4, 5), "u1"), bigtiff=True, byteorder=">")
+    names = {p.name: convert.recognize(p) for p in tmp_path.iterdir()}
+    assert names == {
+        "a.dat": "hdf5",
+        "a.nc": "netcdf",
+        "block.dat": "hdf5",
+        "b.npy": "npy",
+        "b.npz": "npy",
+        "c.png": "image",
+        "d.dat": "tiff",
+        "e.dat": "tiff",
+    }
+    for path in list(tmp_path.iterdir()):
+        convert.from_file(path, tmp_path / "out" / f"{path.name}.zarr")
+    (tmp_path / "text").write_bytes(b"hello")
+    with pytest.raises(CopyError, match=r"not known \(it begins with b'hello'\)"):
+        convert.from_file(tmp_path / "text", MemoryStore())
+    with pytest.raises(CopyError, match="no format 'csv'"):
+        convert.from_file(tmp_path / "text", MemoryStore(), format="csv")
+    with pytest.raises(FileNotFoundError):
+        convert.from_file(tmp_path / "nothing", MemoryStore())
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.nc", "a.tif", "a.npy", "a.npz", "a.png"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x89HDF\r\n\x1a\nxx", b"CDF\x01xx", b"II*\0\xff", b"\x93NUMPYx", b"\x89PNGx"]
+)
+def test_damaged_files_give_one_clear_error(tmp_path, name, content):
+    path, dest = tmp_path / name, MemoryStore()
+    path.write_bytes(content)
+    format = {"h5": "hdf5", "nc": "netcdf", "tif": "tiff", "png": "image"}.get(path.suffix[1:], "npy")
+    with pytest.raises(CopyError, match=name):
+        convert.from_file(path, dest, format=format)
+    assert dict(dest) == {}
+
+
+def test_options_of_transfer_reach_the_array(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(200.0).reshape(20, 10))
+    seen, dest = [], MemoryStore()
+    report = convert.from_file(
+        tmp_path / "a.npy",
+        dest,
+        path="deep/x",
+        chunks=(5, 5),
+        shards=(10, 10),
+        compressors=None,
+        progress=lambda *args: seen.append(args),
+        budget_nbytes=1000,
+    )
+    z = gzarr.open(dest, mode="r")["deep/x"]
+    assert (z.chunks, z.shards, z.compressors) == ((5, 5), (10, 10), ())
+    assert np.array_equal(z[:], np.arange(200.0).reshape(20, 10))
+    assert seen[-1][0] == report.nbytes == 1600
+    with pytest.raises(CopyError, match="already stored"):
+        convert.from_file(tmp_path / "a.npy", dest, path="deep/x")
+    assert convert.from_file(tmp_path / "a.npy", dest, path="y", dry_run=True).dry_run
+    assert "y" not in gzarr.open(dest, mode="r")
+
+
+LARGE = {
+    "npy": """
+        data = np.lib.format.open_memmap(path, "w+", "f8", (4000, 3000))
+        for row in range(0, 4000, 100): data[row : row + 100] = row
+    """,
+    "hdf5": """
+        import h5py
+        with h5py.File(path, "w") as file:
+            data = file.create_dataset("data", (4000, 3000), "f8", chunks=(100, 300))
+            for row in range(0, 4000, 100): data[row : row + 100] = row
+    """,
+    "netcdf": """
+        import netCDF4
+        with netCDF4.Dataset(path, "w", format="NETCDF3_64BIT_OFFSET") as file:
+            file.createDimension("y", 4000), file.createDimension("x", 3000)
+            data = file.createVariable("data", "f8", ("y", "x"))
+            for row in range(0, 4000, 100): data[row : row + 100] = row
+    """,
+    "tiff": """
+        import tifffile
+        data = np.repeat(np.arange(0.0, 4000, 100), 100)[:, None] * np.ones(3000)
+        tifffile.imwrite(path, data, rowsperstrip=100, compression="zlib")
+    """,
+}
+
+
+@pytest.mark.parametrize("format", LARGE)
+def test_a_file_larger_than_the_budget_is_streamed(tmp_path, format):
+    """96 MB through 4 MiB: the peak of the process, beyond what a small conversion of the same kind takes."""
+    script = f"""
+        import resource, sys
+        import numpy as np
+        path = sys.argv[1]
+        {textwrap.indent(textwrap.dedent(LARGE[format]), " " * 8).strip()}
+        """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "a.dat")], check=True, timeout=60)
+    convert_script = """
+        import sys, threading, gzarr
+        from gzarr import convert
+        def anonymous():
+            lines = dict(line.split(":") for line in open("/proc/self/status") if ":" in line)
+            return int(lines["RssAnon"].split()[0]) / 1024
+        path, dest, format = sys.argv[1:]
+        gzarr.array([1.0]), convert.from_file(path, gzarr.storage.MemoryStore(), format=format, dry_run=True)
+        before, peak, stop = anonymous(), [0.0], threading.Event()
+        def watch():
+            while not stop.wait(0.002): peak[0] = max(peak[0], anonymous())
+        watcher = threading.Thread(target=watch); watcher.start()
+        convert.from_file(path, dest, format=format, chunks=(250, 250), budget_nbytes=4 << 20)
+        stop.set(); watcher.join()
+        print(peak[0] - before)
+    """
+    if not Path("/proc/self/status").exists():
+        pytest.skip("the memory of a process is read from /proc")
+    command = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(convert_script),
+        str(tmp_path / "a.dat"),
+        str(tmp_path / "z"),
+        format,
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GZARR_THREADING__MAX_WORKERS": "2"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 40, "MiB"
+    found = gzarr.open(tmp_path / "z", mode="r")
+    z = found["data"] if format in ("hdf5", "netcdf") else found
+    assert z.chunks == (250, 250)
+    assert z.nbytes > 20 * (4 << 20)
+    assert np.array_equal(z[::100, 1234], np.arange(0.0, 4000, 100))

@@ -1,0 +1,140 @@
+"""TIFF files of every layout into Zarr; pyramids and series become groups; damage is named."""
+
+import numpy as np
+import pytest
+import tifffile
+
+import gzarr
+from gzarr import convert
+from gzarr.errors import CopyError
+from gzarr.storage import MemoryStore
+
+TIFFS = [
+    ((100, 90), {}),
+    ((100, 90), {"tile": (32, 48), "compression": "zlib"}),
+    ((100, 90), {"rowsperstrip": 7, "compression": "lzw", "predictor": True}),
+    ((100, 90, 3), {"photometric": "rgb", "tile": (16, 32)}),
+    ((3, 100, 90), {"photometric": "rgb", "planarconfig": "separate", "rowsperstrip": 16, "compression": "deflate"}),
+    ((4, 60, 50), {"photometric": "minisblack", "metadata": {"axes": "TYX"}}),
+    ((4, 60, 50, 3), {"tile": (32, 16), "photometric": "rgb", "metadata": {"axes": "ZYXS"}, "compression": "lzma"}),
+    ((2, 3, 40, 50), {"photometric": "minisblack", "metadata": {"axes": "TCYX"}, "compression": "zstd"}),
+    ((6, 33, 40), {"tile": (4, 16, 16), "volumetric": True, "compression": "zlib"}),
+    ((1, 5), {"compression": "zlib"}),
+]
+
+
+@pytest.mark.parametrize("dtype", ["u1", "<u2", ">f4"])
+@pytest.mark.parametrize(("shape", "options"), TIFFS, ids=range(len(TIFFS)))
+def test_tiffs_of_every_layout(tmp_path, shape, options, dtype):
+    if dtype == ">f4" and options.get("predictor"):
+        options = {**options, "predictor": False}
+    data = np.random.default_rng(0).integers(0, 255, shape).astype(dtype)
+    tifffile.imwrite(tmp_path / "a.tif", data, byteorder=">" if dtype[0] == ">" else "<", **options)
+    dest = MemoryStore()
+    convert.from_tiff(tmp_path / "a.tif", dest, budget_nbytes=20_000)
+    z = gzarr.open(dest, mode="r")
+    expected = tifffile.imread(tmp_path / "a.tif")
+    assert z.shape == expected.shape
+    assert np.array_equal(z[...], expected)
+    convert.from_tiff(tmp_path / "a.tif", dest, chunks=9, budget_nbytes=5_000, if_exists="replace")
+    assert np.array_equal(gzarr.open(dest, mode="r")[...], expected)
+
+
+def test_axes_resolution_and_description_are_kept(tmp_path):
+    data = np.zeros((3, 20, 30), "u2")
+    tifffile.imwrite(
+        tmp_path / "a.ome.tif", data, metadata={"axes": "CYX"}, resolution=(100, 50), resolutionunit="CENTIMETER"
+    )
+    dest = MemoryStore()
+    convert.from_tiff(tmp_path / "a.ome.tif", dest, zarr_format=2)
+    attributes = dict(gzarr.open(dest, mode="r").attrs)
+    assert attributes["_ARRAY_DIMENSIONS"] == ["c", "y", "x"]
+    assert attributes["axes"] == "CYX"
+    assert (attributes["XResolution"], attributes["YResolution"], attributes["ResolutionUnit"]) == (100.0, 50.0, 3)
+    assert "<OME" in attributes["ImageDescription"]
+
+
+def test_pyramids_become_groups_of_levels(tmp_path):
+    data = np.random.default_rng(0).integers(0, 255, (128, 160, 3)).astype("u1")
+    with tifffile.TiffWriter(tmp_path / "a.ome.tif") as file:
+        file.write(data, subifds=2, tile=(32, 32), photometric="rgb", compression="jpeg", metadata={"axes": "YXS"})
+        for step in (2, 4):
+            file.write(data[::step, ::step], subfiletype=1, tile=(32, 32), photometric="rgb", compression="zlib")
+    dest = MemoryStore()
+    convert.from_tiff(tmp_path / "a.ome.tif", dest)
+    root = gzarr.open(dest, mode="r")
+    assert sorted(root) == ["0", "1", "2"]
+    assert [root[n].shape for n in "012"] == [(128, 160, 3), (64, 80, 3), (32, 40, 3)]
+    with tifffile.TiffFile(tmp_path / "a.ome.tif") as file:
+        for number, level in enumerate(file.series[0].levels):
+            assert np.array_equal(root[str(number)][...], level.asarray())
+    assert root["0"].chunks == (32, 32, 3)
+    assert root.attrs["axes"] == "YXS"
+
+
+def test_several_series_are_converted_or_one_is_chosen(tmp_path):
+    with tifffile.TiffWriter(tmp_path / "a.tif") as file:
+        file.write(np.full((10, 20), 1, "u1"), metadata=None)
+        file.write(np.full((30, 20), 2, "u2"), metadata=None, compression="zlib")
+    dest = MemoryStore()
+    convert.from_tiff(tmp_path / "a.tif", dest)
+    root = gzarr.open(dest, mode="r")
+    assert {name: (z.shape, int(z[0, 0])) for name, z in root.items()} == {
+        "series_0": ((10, 20), 1),
+        "series_1": ((30, 20), 2),
+    }
+    convert.from_tiff(tmp_path / "a.tif", dest, series=1, if_exists="replace")
+    assert gzarr.open(dest, mode="r").shape == (30, 20)
+    with pytest.raises(CopyError, match="no number 2"):
+        convert.from_tiff(tmp_path / "a.tif", dest, series=2, path="x")
+
+
+def test_a_truncated_tiff_is_reported_with_page_and_segment(tmp_path):
+    data = np.random.default_rng(0).integers(0, 255, (200, 200)).astype("u1")
+    tifffile.imwrite(tmp_path / "a.tif", data, tile=(64, 64), compression="zlib")
+    content = bytearray((tmp_path / "a.tif").read_bytes())
+    with tifffile.TiffFile(tmp_path / "a.tif") as file:
+        offset = file.pages[0].dataoffsets[5]
+    content[offset : offset + 20] = b"\xff" * 20
+    (tmp_path / "a.tif").write_bytes(content)
+    with pytest.raises(CopyError, match=r"a\.tif: page 0, segment 5"):
+        convert.from_tiff(tmp_path / "a.tif", MemoryStore())
+
+
+def in_two_files(folder, nplanes, compression):
+    """An OME-TIFF of two channels, each in a file of its own, the second at a higher page than the first."""
+    planes = np.random.default_rng(0).integers(0, 60000, (2, nplanes, 32, 48), dtype="u2")
+    uuids = [f"urn:uuid:00000000-0000-0000-0000-00000000000{c}" for c in range(2)]
+    places = "".join(
+        f'<TiffData FirstC="{c}" IFD="{c % nplanes}" PlaneCount="1">'
+        f'<UUID FileName="{c}.ome.tif">{uuids[c]}</UUID></TiffData>'
+        for c in range(2)
+    )
+    for c in range(2):
+        xml = (
+            f'<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="{uuids[c]}"><Image ID="Image:0">'
+            '<Pixels ID="Pixels:0" DimensionOrder="XYZCT" Type="uint16" SizeX="48" SizeY="32" SizeZ="1" SizeC="2"'
+            f' SizeT="1">{places}</Pixels></Image></OME>'
+        )
+        tifffile.imwrite(folder / f"{c}.ome.tif", planes[c], description=xml, metadata=None, compression=compression)
+    return np.stack([planes[c, c % nplanes] for c in range(2)])
+
+
+@pytest.mark.parametrize("nplanes", [1, 2])
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_an_image_in_several_files(tmp_path, nplanes, compression):
+    expected = in_two_files(tmp_path, nplanes, compression)
+    convert.from_tiff(tmp_path / "0.ome.tif", dest := MemoryStore())
+    assert np.array_equal(gzarr.open(dest, mode="r")[:], expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"tile": (16, 16)}, {"compression": "zlib"}, {"metadata": None}])
+@pytest.mark.parametrize("part", [0.3, 0.75, 0.97])
+def test_a_tiff_that_is_cut_off_is_not_taken_for_a_shorter_one(tmp_path, options, part):
+    tifffile.imwrite(
+        tmp_path / "a.tif", np.random.default_rng(0).integers(0, 60000, (6, 64, 80), dtype="u2"), **options
+    )
+    whole = (tmp_path / "a.tif").read_bytes()
+    (tmp_path / "a.tif").write_bytes(whole[: int(len(whole) * part)])
+    with pytest.raises(CopyError, match=r"cut off|cannot open|cannot be decoded|damaged"):
+        convert.from_tiff(tmp_path / "a.tif", MemoryStore())

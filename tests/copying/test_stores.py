@@ -1,0 +1,72 @@
+"""Stores copied object by object, within a budget, several objects at once."""
+
+import io
+import time
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import CopyError
+from gzarr.storage import MemoryStore
+from gzarr.storage.remote import run_together
+from tests.copying.scenarios import Filling, hierarchy
+
+
+def test_copy_store_takes_paths_and_finishes_archives(tmp_path):
+    root = gzarr.group(tmp_path / "a.zarr")
+    root.array("x", data=np.arange(5))
+    counts = gzarr.copy_store(tmp_path / "a.zarr", str(tmp_path / "b.zip"), log=io.StringIO())
+    assert counts[0] == len(root.store)
+    assert np.array_equal(gzarr.open(tmp_path / "b.zip", mode="r")["x"][:], np.arange(5))
+
+
+def test_a_full_destination_of_copy_store_says_how_to_go_on():
+    source, store = hierarchy(gzarr), Filling(3)
+    with pytest.raises(CopyError, match=r"stopped at key .*3 objects were copied.*if_exists='skip'"):
+        gzarr.copy_store(source.store, store)
+    store.room = 1000
+    gzarr.copy_store(source.store, store, if_exists="skip")
+    assert dict(store) == dict(source.store)
+
+
+class Distant(MemoryStore):
+    """Answers 20 ms late, `concurrency` calls at once, and remembers how many bytes it was asked for at once."""
+
+    concurrency = 16
+    most_nbytes = 0
+
+    def together(self, function, items):
+        return run_together(function, items, self.concurrency)
+
+    def get_many(self, requests):
+        time.sleep(0.02)
+        found = super().get_many(requests)
+        self.most_nbytes = max(self.most_nbytes, sum(len(data) for data in found if data is not None))
+        return found
+
+    def get_one(self, request):
+        return self.get_many((request,))[0]
+
+    def __contains__(self, key):
+        time.sleep(0.02)
+        return super().__contains__(key)
+
+
+def test_copy_store_does_not_wait_for_one_object_after_the_other():
+    source, dest = Distant({f"k{n:03}": bytes([n]) for n in range(160)}), Distant()
+    lines = []
+    start = time.perf_counter()
+    assert gzarr.copy_store(source, dest, log=lines.append) == (160, 0, 160)
+    assert time.perf_counter() - start < 2  # one after the other: 6.4 s of waiting alone
+    assert lines[:160] == [f"copy k{n:03}" for n in range(160)]
+    assert dict(dest) == dict(source)
+    assert gzarr.copy_store(source, dest, if_exists="skip")[:2] == (0, 160)
+
+
+def test_copy_store_holds_no_more_than_the_budget(monkeypatch):
+    monkeypatch.setattr("gzarr.copying.stores.BUDGET_NBYTES", 100)
+    source, dest = Distant({f"k{n}": bytes(40) for n in range(9)} | {"large": bytes(300)}), {}
+    assert gzarr.copy_store(source, dest) == (10, 0, 660)
+    assert source.most_nbytes == 300  # which is one object; of the others two at a time
+    assert dest == dict(source)
