@@ -23,18 +23,21 @@ from gzarr.indexing.selection import (
 
 
 class Indexed(ABC):
-    """What can be read and written by every kind of selection. Subclasses read and write normalized ones."""
+    """Reads and writes every kind of selection.
+
+    Subclasses read and write selections that have been normalized.
+    """
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Extents."""
+        """Extents of the array."""
 
     @abstractmethod
     def _edges(self) -> list[Sequence[int]]:
-        """For every axis the chunk boundaries, from 0 to the extent."""
+        """Return the chunk boundaries of every axis, from 0 to the extent."""
 
     @abstractmethod
     def _read(self, selection: Selection, fields: Fields, out: AnyArray) -> AnyArray:
@@ -45,92 +48,404 @@ class Indexed(ABC):
         """Write a normalized selection."""
 
     def __getitem__(self, key: Any) -> AnyArray:
-        """Read a selection: integers, slices, ``...``, None, index lists, masks, field names.
+        """Read a selection.
 
-        Returns: a new array on the array's device; a scalar if every axis has an integer.
-        Raises: SelectionError, ChunkError, StoreError.
+        Parameters
+        ----------
+        key : int, slice, Ellipsis, None, list of int, boolean array, field name or tuple of them
+            What to read, as in NumPy. A list for every axis selects points; several lists beside slices are refused, as
+            `vindex` and `oindex` say which of two things is meant.
+
+        Returns
+        -------
+        numpy.ndarray or cupy.ndarray
+            A new array on the array's device; a scalar if every axis has an integer.
+
+        Raises
+        ------
+        SelectionError
+            If the selection does not fit the array.
+        ChunkError
+            If a stored chunk is damaged.
+        StoreError
+            If the store cannot be read.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> z[1, 2:]
+        array([6, 7])
+        >>> z[:, -1]
+        array([ 3,  7, 11])
         """
         key, fields = split_fields(key)
         return self._read(normalize(key, self.shape), fields, None)
 
     async def aread(self, selection: Any = ...) -> AnyArray:
-        """``array[selection]`` for coroutines: reads on a thread, so that many reads wait for a store at once.
+        """Read a selection on a thread, so that many reads wait for a store at once.
 
-        Cancelled before its turn, nothing is read; later, the result is dropped. A result on a GPU is ordered on the
-        device's default stream. Raises: what ``array[selection]`` raises.
+        A read that is cancelled before its turn is not made; the result of a later one is dropped. A result on a GPU is
+        ordered on the device's default stream.
+
+        Parameters
+        ----------
+        selection : optional
+            What ``array[selection]`` takes. By default everything.
+
+        Returns
+        -------
+        numpy.ndarray or cupy.ndarray
+            What ``array[selection]`` returns.
+
+        Examples
+        --------
+        >>> import asyncio, gzarr
+        >>> z = gzarr.array([1, 2, 3])
+        >>> asyncio.run(z.aread(slice(1, 3)))
+        array([2, 3])
         """
         return await run_in_thread(self.__getitem__, selection)
 
     def get_basic_selection(self, selection: Any = ..., *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
-        """Read integers and slices. ``out``: an array of the result's shape to read into."""
+        """Read integers and slices.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis or tuple of them, optional
+            One item for every axis; axes that are left out are taken whole.
+        out : array, optional
+            An array of the result's shape to read into, on the host or on the array's device.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+
+        Returns
+        -------
+        numpy.ndarray or cupy.ndarray
+            A new array on the array's device, or ``out``; a scalar if every axis has an integer.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> z.get_basic_selection((1, slice(0, 2)))
+        array([4, 5])
+        """
         return self._read(normalize_basic(selection, self.shape), fields, out)
 
     def get_orthogonal_selection(self, selection: Any, *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
-        """Read an integer, slice, index list or boolean list for each axis, independently."""
+        """Read the rows and columns that a selection for each axis picks.
+
+        Parameters
+        ----------
+        selection : int, slice, list of int, boolean array or tuple of them
+            One item for every axis. Each selects on its own axis, whatever the others select.
+        out : array, optional
+            An array of the result's shape to read into, on the host or on the array's device.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+
+        Returns
+        -------
+        numpy.ndarray or cupy.ndarray
+            A new array on the array's device, or ``out``; a scalar if every axis has an integer.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> z.get_orthogonal_selection(([0, 2], [1, 3]))
+        array([[ 1,  3],
+               [ 9, 11]])
+        """
         return self._read(normalize_orthogonal(selection, self.shape), fields, out)
 
     def get_coordinate_selection(self, selection: Any, *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
-        """Read the points given by one index array per axis."""
+        """Read points by their coordinates.
+
+        Parameters
+        ----------
+        selection : tuple of array-like of int
+            One index array for every axis; they are broadcast together.
+        out : array, optional
+            An array of the result's shape to read into, on the host or on the array's device.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+
+        Returns
+        -------
+        numpy.ndarray or cupy.ndarray
+            A new array on the array's device, or ``out``; a scalar if every axis has an integer.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> z.get_coordinate_selection(([0, 2], [1, 3]))
+        array([ 1, 11])
+        """
         return self._read(normalize_vindex(selection, self.shape), fields, out)
 
     def get_mask_selection(self, selection: Any, *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
-        """Read the points where a boolean array of the array's shape is true."""
+        """Read the points where a mask is true.
+
+        Parameters
+        ----------
+        selection : array-like of bool
+            A mask of the array's shape.
+        out : array, optional
+            An array of the result's shape to read into, on the host or on the array's device.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+
+        Returns
+        -------
+        numpy.ndarray or cupy.ndarray
+            A new array on the array's device, or ``out``; a scalar if every axis has an integer.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> z.get_mask_selection(z[...] > 9)
+        array([10, 11])
+        """
         return self._read(normalize_mask(selection, self.shape), fields, out)
 
     def get_block_selection(self, selection: Any, *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
-        """Read whole chunks by their coordinates in the chunk grid."""
+        """Read whole chunks by their coordinates in the chunk grid.
+
+        Parameters
+        ----------
+        selection : int, slice or tuple of them
+            Coordinates of chunks in the chunk grid, one item for every axis.
+        out : array, optional
+            An array of the result's shape to read into, on the host or on the array's device.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+
+        Returns
+        -------
+        numpy.ndarray or cupy.ndarray
+            A new array on the array's device, or ``out``; a scalar if every axis has an integer.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> z.get_block_selection((0, 1))
+        array([[2, 3],
+               [6, 7]])
+        """
         return self._read(self._blocks(selection), fields, out)
 
     @property
     def vindex(self) -> VIndex:
-        """Points: ``array.vindex[[0, 2], [1, 3]]``, ``array.vindex[mask]``; also assignable."""
+        """Points by their coordinates or by a mask, to read and to write.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4))
+        >>> z.vindex[[0, 2], [1, 3]]
+        array([ 1, 11])
+        >>> z.vindex[[0, 2], [1, 3]] = 0
+        """
         return VIndex(self)
 
     @property
     def oindex(self) -> OIndex:
-        """Rows and columns: ``array.oindex[[0, 2], 1:3]``; also assignable."""
+        """Rows and columns, to read and to write.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4))
+        >>> z.oindex[[0, 2], 1:3]
+        array([[ 1,  2],
+               [ 9, 10]])
+        >>> z.oindex[:, [0, 3]] = 0
+        """
         return OIndex(self)
 
     @property
     def blocks(self) -> Blocks:
-        """Whole chunks: ``array.blocks[0, 1:3]``; also assignable."""
+        """Whole chunks by their coordinates in the chunk grid, to read and to write.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> z.blocks[1, 0]
+        array([[8, 9]])
+        >>> z.blocks[:, 0] = 0
+        """
         return Blocks(self)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Write a selection. ``value`` is broadcast; another gzarr array or h5py dataset is read piece by piece.
+        """Write a selection.
 
-        Raises: SelectionError, ValueError for a value of another shape, ReadOnlyError, ChunkError, StoreError.
+        Parameters
+        ----------
+        key : int, slice, Ellipsis, None, list of int, boolean array, field name or tuple of them
+            Where to write; see `__getitem__`.
+        value : array-like
+            Values, on the host or on a GPU; broadcast to the selection's shape. A gzarr array or h5py dataset is read
+            in pieces.
+
+        Raises
+        ------
+        SelectionError
+            If the selection does not fit the array.
+        ValueError
+            If the value cannot be broadcast to the selection's shape.
+        ReadOnlyError
+            If the array was opened for reading.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros((2, 3), dtype="i4")
+        >>> z[0] = [1, 2, 3]
+        >>> z[:, 1] = 7
+        >>> z[...]
+        array([[1, 7, 3],
+               [0, 7, 0]], dtype=int32)
         """
         key, fields = split_fields(key)
         self._write(normalize(key, self.shape), value, fields)
 
     async def awrite(self, selection: Any, value: Any) -> None:
-        """``array[selection] = value`` for coroutines: writes on a thread.
+        """Write a selection on a thread, so that many writes wait for a store at once.
 
-        ``value`` must not change before the write is done; on a GPU it is read in the order of the device's default
-        stream, so synchronize first if it was made on another. Cancelled before its turn, nothing is written; later,
-        the write goes on to its end. Raises: what ``array[selection] = value`` raises.
+        A write that is cancelled before its turn is not made; a later one goes on to its end.
+
+        Parameters
+        ----------
+        selection
+            What ``array[selection] = value`` takes.
+        value : array-like
+            Values, which must not change before the write is done. A GPU reads them in the order of its default stream:
+            synchronize first if they were made on another stream.
+
+        Examples
+        --------
+        >>> import asyncio, gzarr
+        >>> z = gzarr.zeros(3, dtype="i4")
+        >>> asyncio.run(z.awrite(slice(0, 2), [1, 2]))
+        >>> z[...]
+        array([1, 2, 0], dtype=int32)
         """
         await run_in_thread(self.__setitem__, selection, value)
 
     def set_basic_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
-        """Write integers and slices."""
+        """Write integers and slices.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis or tuple of them
+            One item for every axis; axes that are left out are taken whole.
+        value : array-like
+            Values, on the host or on a GPU; broadcast to the selection's shape.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros((3, 4), chunks=(2, 2), dtype="i4")
+        >>> z.set_basic_selection((1, slice(0, 2)), [4, 5])
+        >>> z[1]
+        array([4, 5, 0, 0], dtype=int32)
+        """
         self._write(normalize_basic(selection, self.shape), value, fields)
 
     def set_orthogonal_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
-        """Write an integer, slice, index list or boolean list for each axis, independently."""
+        """Write the rows and columns that a selection for each axis picks.
+
+        Parameters
+        ----------
+        selection : int, slice, list of int, boolean array or tuple of them
+            One item for every axis. Each selects on its own axis, whatever the others select.
+        value : array-like
+            Values, on the host or on a GPU; broadcast to the selection's shape.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros((3, 4), chunks=(2, 2), dtype="i4")
+        >>> z.set_orthogonal_selection(([0, 2], [1, 3]), [[1, 2], [3, 4]])
+        >>> z[2]
+        array([0, 3, 0, 4], dtype=int32)
+        """
         self._write(normalize_orthogonal(selection, self.shape), value, fields)
 
     def set_coordinate_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
-        """Write the points given by one index array per axis."""
+        """Write points by their coordinates.
+
+        Parameters
+        ----------
+        selection : tuple of array-like of int
+            One index array for every axis; they are broadcast together.
+        value : array-like
+            Values, on the host or on a GPU; broadcast to the selection's shape.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros((3, 4), chunks=(2, 2), dtype="i4")
+        >>> z.set_coordinate_selection(([0, 2], [1, 3]), [7, 8])
+        >>> z[2]
+        array([0, 0, 0, 8], dtype=int32)
+        """
         self._write(normalize_vindex(selection, self.shape), value, fields)
 
     def set_mask_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
-        """Write the points where a boolean array of the array's shape is true."""
+        """Write the points where a mask is true.
+
+        Parameters
+        ----------
+        selection : array-like of bool
+            A mask of the array's shape.
+        value : array-like
+            Values, on the host or on a GPU; broadcast to the selection's shape.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros((3, 4), chunks=(2, 2), dtype="i4")
+        >>> z.set_mask_selection(z[...] == 0, 5)
+        >>> z[0]
+        array([5, 5, 5, 5], dtype=int32)
+        """
         self._write(normalize_mask(selection, self.shape), value, fields)
 
     def set_block_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
-        """Write whole chunks by their coordinates in the chunk grid."""
+        """Write whole chunks by their coordinates in the chunk grid.
+
+        Parameters
+        ----------
+        selection : int, slice or tuple of them
+            Coordinates of chunks in the chunk grid, one item for every axis.
+        value : array-like
+            Values, on the host or on a GPU; broadcast to the selection's shape.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros((3, 4), chunks=(2, 2), dtype="i4")
+        >>> z.set_block_selection((0, 1), 5)
+        >>> z[0]
+        array([0, 0, 5, 5], dtype=int32)
+        """
         self._write(self._blocks(selection), value, fields)
 
     def _blocks(self, selection: Any) -> Box:
@@ -138,7 +453,10 @@ class Indexed(ABC):
 
 
 class VIndex:
-    """Points: one index array per axis, broadcast together, or a boolean mask."""
+    """Points: one index array for every axis, broadcast together, or a boolean mask.
+
+    Made by `Array.vindex`.
+    """
 
     __slots__ = ("_array",)
 
@@ -155,7 +473,10 @@ class VIndex:
 
 
 class OIndex:
-    """Rows and columns: an integer, slice, index list or boolean list for each axis, independently."""
+    """Rows and columns: an integer, slice, index list or boolean list for each axis, independently.
+
+    Made by `Array.oindex`.
+    """
 
     __slots__ = ("_array",)
 
@@ -172,7 +493,10 @@ class OIndex:
 
 
 class Blocks:
-    """Whole chunks, by their coordinates in the chunk grid."""
+    """Whole chunks by their coordinates in the chunk grid.
+
+    Made by `Array.blocks`.
+    """
 
     __slots__ = ("_array",)
 

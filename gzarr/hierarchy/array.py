@@ -47,12 +47,25 @@ from gzarr.storage.base import Store
 class Array(ArrayInfo, Indexed):
     """A chunked, compressed, N-dimensional array.
 
-    ``array[selection]`` reads into a new NumPy (or, on a CUDA device, CuPy) array; ``array[selection] = value`` writes
-    at once. Made by the functions of `gzarr`, not by calling the class.
+    ``array[selection]`` reads into a new NumPy array or, on a CUDA device, CuPy array; ``array[selection] = value``
+    writes at once. Arrays are made by the functions of `gzarr`, not by calling the class.
 
-    Attributes:
-        is_view: whether this is a view made by `astype` or `view`, whose metadata is not stored.
-        write_empty_chunks: whether chunks equal to the fill value are stored.
+    Attributes
+    ----------
+    is_view : bool
+        Whether this is a view made by `astype` or `view`, whose metadata are not stored.
+    write_empty_chunks : bool
+        Whether chunks equal to the fill value are stored.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> z = gzarr.create_array("grid.zarr", shape=(4, 6), chunks=(2, 3), dtype="i4")
+    >>> z[1, 1:4] = 5
+    >>> z[1]
+    array([0, 5, 5, 5, 0, 0], dtype=int32)
+    >>> z.nchunks, z.nchunks_initialized
+    (4, 2)
     """
 
     __slots__ = ("_bound", "is_view", "write_empty_chunks")
@@ -84,17 +97,50 @@ class Array(ArrayInfo, Indexed):
     # -- reading -------------------------------------------------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """The whole array as a NumPy array on the host. Raises: ValueError for ``copy=False``."""
+        """Return the whole array as a NumPy array on the host.
+
+        Parameters
+        ----------
+        dtype : dtype-like, optional
+            Data type to convert to. By default the array's.
+        copy : bool, optional
+            False raises ValueError, as there is nothing to share.
+
+        Returns
+        -------
+        numpy.ndarray
+            All elements.
+        """
         if copy is False:
             raise ValueError("a gzarr array cannot become a NumPy array without a copy")
         data = self._read(normalize_basic((), self.shape), None, None)
         return np.asarray(data.get() if hasattr(data, "get") else data, self.dtype if dtype is None else dtype)
 
     def __dlpack__(self, *, copy: bool | None = None, **kwargs: Any) -> Any:
-        """The whole array, read into a tensor on the array's device: for ``from_dlpack`` of NumPy, CuPy, torch and JAX.
+        """Read the whole array into a tensor on the array's device: for ``from_dlpack`` of NumPy, CuPy, torch and JAX.
 
-        kwargs: of the protocol, for the NumPy or CuPy array that was read.
-        Raises: BufferError for ``copy=False`` and for dtypes that DLPack does not have.
+        Parameters
+        ----------
+        copy : bool, optional
+            False raises BufferError, as there is nothing to share.
+        **kwargs
+            Arguments of the protocol, handed to the NumPy or CuPy array that was read.
+
+        Returns
+        -------
+        capsule
+            The tensor.
+
+        Raises
+        ------
+        BufferError
+            If ``copy`` is false, or DLPack lacks the data type.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> np.from_dlpack(gzarr.array([1, 2, 3]))
+        array([1, 2, 3])
         """
         if copy is False:
             raise BufferError("a gzarr array cannot be exported without a copy")
@@ -104,7 +150,7 @@ class Array(ArrayInfo, Indexed):
         return tensor.__dlpack__(**{name: value for name, value in kwargs.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Kind and number of the device that `__dlpack__` reads to."""
+        """Return the kind and number of the device that `__dlpack__` reads to."""
         kind, number = self.backend.empty((0,), self.dtype).__dlpack_device__()
         return int(kind), int(number)
 
@@ -119,7 +165,7 @@ class Array(ArrayInfo, Indexed):
         return self._rows(0, self.shape[0])
 
     def _rows(self, start: int, end: int) -> Iterator[AnyArray]:
-        """Sub-arrays along the first axis; the chunks of each row of chunks are read once."""
+        """Iterate over sub-arrays along the first axis; the chunks of each row of chunks are read once."""
         bounds = self.metadata.chunk_grid[0].bounds
         parts = (bounds(i) for i in range(self.metadata.chunk_grid[0].nchunks))
         return (
@@ -127,9 +173,30 @@ class Array(ArrayInfo, Indexed):
         )
 
     def islice(self, start: int | None = None, end: int | None = None) -> Iterator[AnyArray]:
-        """Iterate over the sub-arrays from `start` to before `end` along the first axis, reading each chunk once.
+        """Iterate over sub-arrays along the first axis, reading each chunk once.
 
-        Raises: ValueError if they are not in order within the array; an `end` past it means all of it.
+        Parameters
+        ----------
+        start, end : int, optional
+            The first index, and the index before which to stop. By default the whole axis; an ``end`` past it means its
+            end.
+
+        Returns
+        -------
+        iterator of numpy.ndarray or cupy.ndarray
+            Sub-arrays on the array's device.
+
+        Raises
+        ------
+        ValueError
+            If the two are not in order within the array.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.array([[1, 2], [3, 4], [5, 6]])
+        >>> [row.tolist() for row in z.islice(1)]
+        [[3, 4], [5, 6]]
         """
         nrows = len(self)
         start, end = 0 if start is None else start, nrows if end is None else min(end, nrows)
@@ -151,11 +218,31 @@ class Array(ArrayInfo, Indexed):
     # -- writing -------------------------------------------------------------------------------------------------
 
     def resize(self, *args: Any) -> None:
-        """Change the shape: ``resize((20, 10))`` or ``resize(20, 10)``.
+        """Change the shape.
 
-        What lies outside the new shape is cleared for good: objects wholly outside are deleted, the outside part of
-        the others is set to the fill value, so that growing again shows the fill value.
-        Raises: MetadataError for a bad shape, ReadOnlyError.
+        Elements outside the new shape are cleared for good, so that growing the array again shows the fill value:
+        objects that lie wholly outside are deleted, and the outside part of others is overwritten.
+
+        Parameters
+        ----------
+        *args : int or sequence of int
+            The new extents: ``resize((20, 10))`` or ``resize(20, 10)``.
+
+        Raises
+        ------
+        MetadataError
+            If the new shape has another number of extents, or negative ones.
+        ReadOnlyError
+            If the array was opened for reading, or is a view.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.array([1, 2, 3, 4])
+        >>> z.resize(2)
+        >>> z.resize(4)
+        >>> z[...]
+        array([1, 2, 0, 0])
         """
         shape = args[0] if len(args) == 1 and not isinstance(args[0], (int, np.integer)) else args
         new = check_shape(tuple(shape), self.ndim)
@@ -165,10 +252,37 @@ class Array(ArrayInfo, Indexed):
             self._resize(new)
 
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
-        """Add data at the end of an axis. Returns: the new shape.
+        """Add data at the end of an axis.
 
-        data: array-like with the array's extents on all other axes.
-        Raises: ValueError for another shape, ReadOnlyError.
+        Parameters
+        ----------
+        data : array-like
+            Data with the array's extents on all other axes, on the host or on a GPU.
+        axis : int
+            The axis.
+
+        Returns
+        -------
+        tuple of int
+            The new shape.
+
+        Raises
+        ------
+        ValueError
+            If the data have other extents on another axis.
+        SelectionError
+            If the array has no such axis.
+        ReadOnlyError
+            If the array was opened for reading, or is a view.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.array([[1, 2], [3, 4]])
+        >>> z.append([[5, 6]])
+        (3, 2)
+        >>> z[-1]
+        array([5, 6])
         """
         self._check_resizable()
         if data is self:
@@ -197,9 +311,28 @@ class Array(ArrayInfo, Indexed):
     # -- other forms of the same array ---------------------------------------------------------------------------
 
     def astype(self, dtype: Any) -> Self:
-        """A read-only view whose reads are cast to another dtype, chunk by chunk.
+        """Return a read-only view whose reads are cast to another data type, chunk by chunk.
 
-        Raises: MetadataError for variable-length types, to which nothing is cast.
+        Parameters
+        ----------
+        dtype : dtype-like
+            A data type of fixed size.
+
+        Returns
+        -------
+        Array
+            The view.
+
+        Raises
+        ------
+        MetadataError
+            If the data type has a variable length.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> gzarr.array([1, 2, 3]).astype("f4")[1:]
+        array([2., 3.], dtype=float32)
         """
         wanted = parse_dtype(dtype)
         if wanted.variable != self.metadata.data_type.variable:
@@ -214,11 +347,39 @@ class Array(ArrayInfo, Indexed):
         fill_value: Any = None,
         read_only: bool | None = None,
     ) -> Self:
-        """The same stored chunks under other metadata, which is not stored. A view cannot be resized.
+        """Return the same stored chunks under other metadata, which are not stored.
 
-        dtype: a dtype of the same size and byte order. shape: other extents over the same chunks; such a view is
-            read-only, as what it wrote at its edge would be lost or hidden in the array.
-        Raises: MetadataError if the chunks cannot be seen so.
+        A view cannot be resized. A view with another shape is read-only, as what it wrote at its edge would be lost, or
+        hidden in the array.
+
+        Parameters
+        ----------
+        shape : tuple of int, optional
+            Other extents over the same chunks.
+        chunks : tuple of int, optional
+            Accepted for zarr 2; must be the array's.
+        dtype : dtype-like, optional
+            A data type of the same size and byte order, as which the bytes are taken.
+        fill_value : scalar, optional
+            Another fill value.
+        read_only : bool, optional
+            Whether writes are refused. By default as in the array.
+
+        Returns
+        -------
+        Array
+            The view.
+
+        Raises
+        ------
+        MetadataError
+            If the chunks cannot be seen that way.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> gzarr.array([0, -1], dtype="i2").view(dtype="u2")[...]
+        array([    0, 65535], dtype=uint16)
         """
         meta = self.metadata
         if shape is not None:
@@ -246,10 +407,33 @@ class Array(ArrayInfo, Indexed):
         return self._with(meta, read_only=self.read_only if read_only is None else read_only, is_view=True)
 
     def to(self, device: str | Backend, **options: Unpack[DeviceKeywords]) -> Self:
-        """The same array with its reads on another device.
+        """Return the same array with its reads on another device.
 
-        options: stream, max_device_nbytes, strict, reader: see `gzarr.devices.backend_for`.
-        Raises: DeviceError, ValueError.
+        Parameters
+        ----------
+        device : str
+            "auto", "cpu", "cuda" or "cuda:N".
+        **options
+            ``stream``, ``max_device_nbytes``, ``strict``, ``reader``: see `gzarr.devices.backend_for`.
+
+        Returns
+        -------
+        Array
+            The array. Nothing is copied.
+
+        Raises
+        ------
+        DeviceError
+            If the device cannot be used; the message says what is missing.
+        ValueError
+            If an option is malformed.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.array([1, 2, 3])
+        >>> z.to("cpu").device
+        'cpu'
         """
         return type(self)(
             self.store,
@@ -263,7 +447,18 @@ class Array(ArrayInfo, Indexed):
         )
 
     def refresh(self) -> Self:
-        """Read the metadata from the store again. Returns: the array itself. Raises: ArrayNotFoundError."""
+        """Read the metadata from the store again.
+
+        Returns
+        -------
+        Array
+            The array itself.
+
+        Raises
+        ------
+        ArrayNotFoundError
+            If the array was deleted.
+        """
         meta = read_node(self.store.live(), self.path, self.metadata.zarr_format)
         if not isinstance(meta, ArrayMeta):
             raise ArrayNotFoundError(f"no array at {self.store_path} any more")
@@ -271,7 +466,18 @@ class Array(ArrayInfo, Indexed):
         return self
 
     def digest(self, hashname: str = "sha1") -> bytes:
-        """Hash of the stored chunks and metadata, without decoding: equal if the stored bytes are equal."""
+        """Compute a hash of the stored chunks and metadata, without decoding them.
+
+        Parameters
+        ----------
+        hashname : str
+            Name of a hash function of `hashlib`.
+
+        Returns
+        -------
+        bytes
+            The hash, equal for arrays whose stored bytes are equal.
+        """
         digest = hashlib.new(hashname)
         layout = self._io.layout
         for coords in sorted(objects_stored(self.metadata, self.store, self.path)):
@@ -283,7 +489,18 @@ class Array(ArrayInfo, Indexed):
         return digest.digest()
 
     def hexdigest(self, hashname: str = "sha1") -> str:
-        """`digest` as hexadecimal digits."""
+        """Compute `digest` as hexadecimal digits.
+
+        Parameters
+        ----------
+        hashname : str
+            Name of a hash function of `hashlib`.
+
+        Returns
+        -------
+        str
+            The hash.
+        """
         return self.digest(hashname).hex()
 
     def __eq__(self, other: object) -> bool:
@@ -321,7 +538,7 @@ class Array(ArrayInfo, Indexed):
         return self._bound
 
     def require_codecs(self) -> None:
-        """Raise what reading would raise if a codec is missing: UnknownCodecError, MissingExtraError."""
+        """Raise what reading would raise if a codec is missing: UnknownCodecError or MissingExtraError."""
         _ = self._io
 
     def _read(self, selection: Selection, fields: Fields, out: AnyArray) -> AnyArray:
@@ -396,7 +613,7 @@ class Array(ArrayInfo, Indexed):
 def open_node_array(
     store: Store, path: str, backend: Backend, *, read_only: bool = False, write_empty_chunks: bool | None = None
 ) -> Array:
-    """Open the array at a path. Raises: ArrayNotFoundError, MetadataError."""
+    """Open the array at a path. Raises ArrayNotFoundError or MetadataError."""
     meta = read_node(store, path)
     if not isinstance(meta, ArrayMeta):
         found = "nothing is there" if meta is None else "a group is there"
@@ -405,7 +622,7 @@ def open_node_array(
 
 
 def _reopen(store: Store, path: str, meta: ArrayMeta | None, where: PickledBackend, options: tuple[Any, ...]) -> Array:
-    """Open a pickled array again: on its own device if this process has that, else on the best there is."""
+    """Open a pickled array again: on its own device if this process has it, otherwise on the best there is."""
     read_only, write_empty, is_view, out_dtype = options
     backend = unpickle_backend(where)
     if meta is None:

@@ -42,7 +42,7 @@ class ArrayInfo(Node[ArrayMeta]):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents; assigning to it resizes the array."""
+        """Extents. Assigning to it resizes the array."""
         return self.metadata.shape
 
     @shape.setter
@@ -64,12 +64,12 @@ class ArrayInfo(Node[ArrayMeta]):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """NumPy dtype of what reads give."""
+        """NumPy data type of what reads return."""
         return self._out_dtype
 
     @property
     def itemsize(self) -> int:
-        """Size of an element in bytes."""
+        """Size of an element, in bytes."""
         return self._out_dtype.itemsize
 
     @property
@@ -79,7 +79,7 @@ class ArrayInfo(Node[ArrayMeta]):
 
     @property
     def fill_value(self) -> Any:
-        """What elements are that were never written; None if undefined."""
+        """Value of elements that were never written; None if it is undefined."""
         return self.metadata.fill_value
 
     @property
@@ -89,12 +89,22 @@ class ArrayInfo(Node[ArrayMeta]):
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """Shape of the chunks: of those within a shard, if the array is sharded; of the first, if they vary."""
+        """Shape of the chunks.
+
+        In a sharded array, of the chunks within a shard; if chunks vary, of the first.
+        """
         return self.metadata.chunks
 
     @property
     def chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
-        """For every axis the lengths of its chunks within the array."""
+        """Lengths of the chunks along every axis, within the array.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> gzarr.zeros((5, 4), chunks=(2, 4)).chunk_sizes
+        ((2, 2, 1), (4,))
+        """
         edges = [axis.edges() for axis in self.metadata.chunk_grid]
         return tuple(tuple(b - a for a, b in pairwise(e)) for e in edges)
 
@@ -115,7 +125,7 @@ class ArrayInfo(Node[ArrayMeta]):
 
     @property
     def dimension_names(self) -> tuple[str | None, ...] | None:
-        """A name or None for every axis, or None."""
+        """A name or None for every axis, or None if the array has no names."""
         return self.metadata.dimension_names
 
     @property
@@ -125,7 +135,7 @@ class ArrayInfo(Node[ArrayMeta]):
 
     @property
     def filters(self) -> Any:
-        """Codecs between the array and its bytes: numcodecs objects or None for v2, a tuple of specs for v3."""
+        """Codecs between the array and its bytes: numcodecs objects or None in v2, a tuple of specs in v3."""
         filters = split_codecs(self.metadata)[0]
         if self.metadata.zarr_format == 2:
             return [to_numcodecs(f) for f in filters] or None
@@ -133,20 +143,21 @@ class ArrayInfo(Node[ArrayMeta]):
 
     @property
     def serializer(self) -> CodecSpec | None:
-        """The codec that turns the array into bytes; None for v2 arrays."""
+        """The codec that turns the array into bytes; None in v2."""
         return split_codecs(self.metadata)[1]
 
     @property
     def compressors(self) -> tuple[Any, ...]:
-        """Codecs from bytes to bytes: numcodecs objects for v2, specs for v3."""
+        """Codecs from bytes to bytes: numcodecs objects in v2, specs in v3."""
         compressors = split_codecs(self.metadata)[2]
         return tuple(map(to_numcodecs, compressors)) if self.metadata.zarr_format == 2 else compressors
 
     @property
     def compressor(self) -> Any:
-        """The compressor as a numcodecs object, or None. Raises: TypeError if there are several.
+        """The compressor as a numcodecs object, or None.
 
-        Of v3 arrays also a codec that turns the array into bytes by itself, as image codecs do.
+        In v3 it may also be a codec that turns the array into bytes by itself, as image codecs do. TypeError is raised
+        if the array has several compressors.
         """
         _, serializer, compressors = split_codecs(self.metadata)
         if not compressors and serializer is not None and serializer.kind == "any":
@@ -162,7 +173,7 @@ class ArrayInfo(Node[ArrayMeta]):
 
     @property
     def nchunks_initialized(self) -> int:
-        """Number of chunks that are stored. Reads the index of every shard if the array is sharded."""
+        """Number of chunks that are stored. In a sharded array the index of every shard is read."""
         stored = objects_stored(self.metadata, self.store, self.path)
         initialized = getattr(self._io.layout, "initialized", None)
         if initialized is None:
@@ -178,16 +189,30 @@ class ArrayInfo(Node[ArrayMeta]):
 
     @property
     def placement(self) -> PlacementReport:
-        """Where each step of reading the array runs, and why."""
+        """Where each step of reading the array runs, and why.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> gzarr.zeros((5, 4), compressors=None, device="cpu").placement[0][:2]
+        ('bytes', 'host')
+        """
         return PlacementReport(self._io.chain((0,) * self.ndim).placement)
 
     @property
     def info(self) -> Report:
-        """A report of what the array is and what it occupies. Lists the array's objects in the store."""
+        """A report of what the array is and how much it occupies. It lists the array's objects in the store.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> gzarr.zeros((200, 100), dtype="i4").info.items[2:4]
+        (('Data type', 'int32'), ('Shape', '(200, 100)'))
+        """
         return array_report(self)
 
     def info_complete(self) -> Report:
-        """The same as `info`."""
+        """Return `info`, as zarr-python's method of this name does."""
         return self.info
 
     def _edges(self) -> list[Sequence[int]]:
@@ -198,7 +223,7 @@ class ArrayInfo(Node[ArrayMeta]):
 
 
 def array_report(array: ArrayInfo) -> Report:
-    """What ``array.info`` shows."""
+    """Return the report that ``array.info`` shows."""
     meta = array.metadata
     filters, serializer, compressors = split_codecs(meta)
     as_shown = to_numcodecs if meta.zarr_format == 2 else (lambda codec: codec)
@@ -227,7 +252,7 @@ def array_report(array: ArrayInfo) -> Report:
 
 
 def array_page(array: ArrayInfo) -> str:
-    """What an array shows in a notebook. Asks nothing of the store."""
+    """Return what a notebook shows of an array, as HTML. Asks nothing of the store."""
     meta = array.metadata
     filters, serializer, compressors = split_codecs(meta)
     codecs = [*filters, *([] if serializer is None else [serializer]), *compressors]
@@ -255,7 +280,7 @@ def array_page(array: ArrayInfo) -> str:
 
 
 def _boundaries(grid: Grid) -> list[Sequence[int]]:
-    """For every axis the boundaries of chunks, from 0 to the extent or past it: ranges, where chunks are regular."""
+    """Return the chunk boundaries of every axis, from 0 to the extent or past it: ranges if chunks are regular."""
     return [
         range(0, axis.nchunks * axis.length + 1, axis.length) if isinstance(axis, RegularAxis) else axis.edges()
         for axis in grid

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import Any, Self, Unpack
 
 from gzarr.backend import Backend
-from gzarr.display.info import Report, Tree
 from gzarr.errors import (
     ContainsArrayError,
     ContainsGroupError,
@@ -17,21 +16,33 @@ from gzarr.errors import (
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import new_group_meta
 from gzarr.hierarchy.group_arrays import GroupArrays
-from gzarr.hierarchy.group_info import group_page, group_report, group_tree
+from gzarr.hierarchy.group_info import group_page
+from gzarr.hierarchy.group_listing import GroupListing
 from gzarr.hierarchy.keywords import DeviceKeywords
 from gzarr.hierarchy.node import lies_within, same_objects
 from gzarr.hierarchy.open_options import PickledBackend, backend_on, pickle_backend, unpickle_backend
-from gzarr.hierarchy.threads import run_in_thread
 from gzarr.indexing.keys import join_path
-from gzarr.metadata.documents import delete_node, member_names, members, move_node, node_exists, read_node
-from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
+from gzarr.metadata.documents import delete_node, member_names, move_node, node_exists, read_node
+from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.base import Store
 
 
-class Group(GroupArrays, MutableMapping[str, Any]):
-    """A group of arrays and groups. Names may be paths (``"foo/bar"``); a leading slash means the store's root.
+class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
+    """A group of arrays and groups.
 
-    Made by `gzarr.group`, `gzarr.open_group` and `Group.create_group`, not by calling the class.
+    A group is a mapping of names, which may be paths (``"foo/bar"``; a leading slash means the store's root), to arrays
+    and groups. Groups are made by `gzarr.group`, `gzarr.open_group` and `Group.create_group`, not by calling the class.
+    In a ``with`` statement the store is closed at the end.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> root = gzarr.group()
+    >>> root["foo/bar"] = [1, 2, 3]
+    >>> list(root), "foo/bar" in root
+    (['foo'], True)
+    >>> root["foo/bar"][1:]
+    array([2, 3])
     """
 
     __slots__ = ()
@@ -39,7 +50,23 @@ class Group(GroupArrays, MutableMapping[str, Any]):
     # -- mapping -------------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> Any:
-        """The array or group with a name or path. Raises: KeyError."""
+        """Return the array or group with a name or path.
+
+        Parameters
+        ----------
+        name : str
+            Name, or path from here; from the store's root if it begins with a slash.
+
+        Returns
+        -------
+        Array or Group
+            The member.
+
+        Raises
+        ------
+        KeyError
+            If there is no such member.
+        """
         path = self._path(name)
         meta = read_node(self.store, path, self.metadata.zarr_format)
         if meta is None:
@@ -47,9 +74,22 @@ class Group(GroupArrays, MutableMapping[str, Any]):
         return self._node(path, meta)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Store an array under a name, replacing an array (not a group): data, or a copy of an array or group.
+        """Store an array under a name, replacing an array but not a group.
 
-        The copy of a gzarr or h5py array keeps chunks and dtype; that of a gzarr array also codecs and attributes.
+        Parameters
+        ----------
+        name : str
+            Name, or path from here.
+        value : array-like or Group
+            Data, or an array or group to copy. The copy of a gzarr or h5py array has its chunks and data type; that of
+            a gzarr array also its codecs and attributes.
+
+        Raises
+        ------
+        ContainsGroupError
+            If a group has that name.
+        ContainsNodeError
+            If a group is to be copied into itself.
         """
         if isinstance(value, Group):
             self.check_metadata_writable()
@@ -68,7 +108,18 @@ class Group(GroupArrays, MutableMapping[str, Any]):
         self.create_array(name, data=value, overwrite=True, attributes=attributes, **keywords)
 
     def __delitem__(self, name: str) -> None:
-        """Delete an array or group with all that is in it, also one whose metadata are malformed. Raises: KeyError."""
+        """Delete an array or group with everything in it, even if its metadata are malformed.
+
+        Parameters
+        ----------
+        name : str
+            Name, or path from here.
+
+        Raises
+        ------
+        KeyError
+            If there is no such member.
+        """
         self.check_metadata_writable()
         path = self._member_path(name)
         if not node_exists(self.store, path, self.metadata.zarr_format):
@@ -102,7 +153,7 @@ class Group(GroupArrays, MutableMapping[str, Any]):
         return list(self)
 
     def close(self) -> None:
-        """Close the store: a zip archive is complete only then."""
+        """Close the store. A ZIP archive is complete only then."""
         self.store.close()
 
     def __dir__(self) -> list[str]:
@@ -122,113 +173,80 @@ class Group(GroupArrays, MutableMapping[str, Any]):
     def __hash__(self) -> int:
         return hash(self.path)
 
-    # -- listing -------------------------------------------------------------------------------------------------
-
-    def arrays(self, recurse: bool = False) -> Iterator[tuple[str, Array]]:
-        """(name, array) of the arrays in the group; of those below it too if ``recurse``."""
-        for name, node in self._nodes(recurse):
-            if isinstance(node, Array):
-                yield name, node
-
-    def groups(self, recurse: bool = False) -> Iterator[tuple[str, Group]]:
-        """(name, group) of the groups in the group; of those below it too if ``recurse``."""
-        for name, node in self._nodes(recurse):
-            if isinstance(node, Group):
-                yield name, node
-
-    def array_keys(self, recurse: bool = False) -> Iterator[str]:
-        """Names of the arrays."""
-        if recurse:
-            return (name for name, _ in self.arrays(recurse=True))
-        return (name for name, meta in self._members() if isinstance(meta, ArrayMeta))
-
-    def group_keys(self) -> Iterator[str]:
-        """Names of the groups."""
-        return (name for name, meta in self._members() if isinstance(meta, GroupMeta))
-
-    def array_values(self) -> Iterator[Array]:
-        """The arrays."""
-        return (array for _, array in self.arrays())
-
-    def group_values(self) -> Iterator[Group]:
-        """The groups."""
-        return (group for _, group in self.groups())
-
-    def members(self, max_depth: int | None = 0) -> tuple[tuple[str, Array | Group], ...]:
-        """(path, node) of everything down to a depth: 0 is the group's own members, None has no limit."""
-        found: list[tuple[str, Array | Group]] = []
-        for name, meta in self._members():
-            node = self._node(join_path(self.path, name), meta)
-            found.append((name, node))
-            if isinstance(node, Group) and (max_depth is None or max_depth > 0):
-                deeper = node.members(None if max_depth is None else max_depth - 1)
-                found += [(f"{name}/{below}", n) for below, n in deeper]
-        return tuple(found)
-
-    async def amembers(self, max_depth: int | None = 0) -> AsyncIterator[tuple[str, Array | Group]]:
-        """`members` for coroutines: ``async for path, node in group.amembers()``; a group is listed when it is reached.
-
-        A member whose path is known is opened by ``await gzarr.aopen(group, path=..., device=...)``.
-        """
-        for name, meta in await run_in_thread(lambda: list(self._members())):
-            node = self._node(join_path(self.path, name), meta)
-            yield name, node
-            if isinstance(node, Group) and (max_depth is None or max_depth > 0):
-                async for below, deeper in node.amembers(None if max_depth is None else max_depth - 1):
-                    yield f"{name}/{below}", deeper
-
-    def nmembers(self, max_depth: int | None = 0) -> int:
-        """Number of `members`."""
-        return len(self.members(max_depth))
-
-    def visitvalues(self, function: Callable[[Any], Any]) -> Any:
-        """Call a function with every node below; stops at, and returns, the first result that is not None."""
-        return self.visititems(lambda _, node: function(node))
-
-    def visitkeys(self, function: Callable[[str], Any]) -> Any:
-        """Call a function with the path of every node below; stops at the first result that is not None."""
-        return self.visititems(lambda path, _: function(path))
-
-    visit = visitkeys
-
-    def visititems(self, function: Callable[[str, Any], Any]) -> Any:
-        """Call a function with path and node of everything below; stops at the first result that is not None."""
-        for path, node in self.members(None):
-            result = function(path, node)
-            if result is not None:
-                return result
-        return None
-
-    def tree(self, level: int | None = None, *, expand: bool = False) -> Tree:
-        """The hierarchy, drawn with lines; ``level`` limits its depth, ``expand`` is zarr 2's and changes nothing."""
-        return group_tree(self.store, self.path, self.metadata.zarr_format, self.basename or "/", level)
-
-    @property
-    def info(self) -> Report:
-        """A report of what the group holds."""
-        return group_report(self)
-
-    def info_complete(self) -> Report:
-        """The same as `info`."""
-        return self.info
-
     # -- groups --------------------------------------------------------------------------------------------------
 
     def create_group(self, name: str, *, overwrite: bool = False, attributes: Any = None) -> Group:
-        """Create a group, and missing groups above it. Raises: ContainsArrayError, ContainsGroupError."""
+        """Create a group, and missing groups above it.
+
+        Parameters
+        ----------
+        name : str
+            Name of the group, or its path from here.
+        overwrite : bool
+            Whether to replace an array or group that is stored there.
+        attributes : mapping, optional
+            User attributes: JSON values by name.
+
+        Returns
+        -------
+        Group
+            The new group.
+
+        Raises
+        ------
+        ContainsArrayError, ContainsGroupError
+            If something is stored there and ``overwrite`` is false.
+        ReadOnlyError
+            If this group was opened for reading.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> root = gzarr.group()
+        >>> root.create_group("foo/bar", attributes={"unit": "m"}).name
+        '/foo/bar'
+        """
         self.check_metadata_writable()
         path = self._member_path(name)
         meta = new_group_meta(self.store, path, attributes or {}, self.metadata.zarr_format, overwrite=overwrite)
         return Group(self.store, path, meta, self.backend)
 
-    def create_groups(self, *names: str, **kwargs: Any) -> tuple[Group, ...]:
-        """Create several groups."""
-        return tuple(self.create_group(name, **kwargs) for name in names)
+    def create_groups(self, *names: str, overwrite: bool = False, attributes: Any = None) -> tuple[Group, ...]:
+        """Create several groups.
+
+        Parameters
+        ----------
+        *names : str
+            Names, or paths from here.
+        overwrite, attributes
+            See `create_group`.
+
+        Returns
+        -------
+        tuple of Group
+            The new groups.
+        """
+        return tuple(self.create_group(name, overwrite=overwrite, attributes=attributes) for name in names)
 
     def require_group(self, name: str, overwrite: bool = False) -> Group:
-        """The group with a name, created if it is missing; always anew if ``overwrite``.
+        """Open the group with a name, creating it if it is missing.
 
-        Raises: ContainsArrayError if an array has that name.
+        Parameters
+        ----------
+        name : str
+            Name of the group, or its path from here.
+        overwrite : bool
+            Whether to create it anew, deleting what is stored there.
+
+        Returns
+        -------
+        Group
+            The group.
+
+        Raises
+        ------
+        ContainsArrayError
+            If an array has that name.
         """
         path = self._path(name)
         if not overwrite:
@@ -240,15 +258,45 @@ class Group(GroupArrays, MutableMapping[str, Any]):
         return self.create_group(name, overwrite=overwrite)
 
     def require_groups(self, *names: str) -> tuple[Group, ...]:
-        """`require_group` for several names."""
+        """Open several groups, creating those that are missing.
+
+        Parameters
+        ----------
+        *names : str
+            Names, or paths from here.
+
+        Returns
+        -------
+        tuple of Group
+            The groups.
+        """
         return tuple(self.require_group(name) for name in names)
 
     # -- moving --------------------------------------------------------------------------------------------------
 
     def move(self, source: str, dest: str) -> None:
-        """Rename an array or group, with all that is in it. Missing groups above ``dest`` are created.
+        """Rename an array or group with everything in it, creating missing groups above its new place.
 
-        Raises: KeyError if there is no ``source``, ContainsNodeError if there is something at ``dest``.
+        Parameters
+        ----------
+        source, dest : str
+            Old and new name, or paths from here.
+
+        Raises
+        ------
+        KeyError
+            If there is no ``source``.
+        ContainsNodeError
+            If something is stored at ``dest``, or ``dest`` lies in ``source``.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> root = gzarr.group()
+        >>> root["a"] = [1, 2]
+        >>> root.move("a", "b/c")
+        >>> root["b/c"][...]
+        array([1, 2])
         """
         self.check_metadata_writable()
         old, new = self._path(source), self._member_path(dest)
@@ -264,7 +312,25 @@ class Group(GroupArrays, MutableMapping[str, Any]):
         move_node(self.store, old, new)
 
     def to(self, device: str | Backend, **options: Unpack[DeviceKeywords]) -> Self:
-        """The same group with its arrays on another device. For options see `gzarr.Array.to`. Raises: DeviceError."""
+        """Return the same group with its arrays on another device.
+
+        Parameters
+        ----------
+        device : str
+            "auto", "cpu", "cuda" or "cuda:N".
+        **options
+            See `Array.to`.
+
+        Returns
+        -------
+        Group
+            The group. Nothing is copied.
+
+        Raises
+        ------
+        DeviceError
+            If the device cannot be used; the message says what is missing.
+        """
         backend = backend_on(self.backend, device, **options)
         return type(self)(self.store, self.path, self.metadata, backend, read_only=self._read_only)
 
@@ -283,22 +349,9 @@ class Group(GroupArrays, MutableMapping[str, Any]):
     def _repr_html_(self) -> str:
         return group_page(self)
 
-    # -- inside --------------------------------------------------------------------------------------------------
-
-    def _members(self) -> Iterator[tuple[str, NodeMeta]]:
-        return members(self.store, self.path, self.metadata.zarr_format)
-
-    def _node(self, path: str, meta: NodeMeta) -> Array | Group:
-        if isinstance(meta, ArrayMeta):
-            return Array(self.store, path, meta, self.backend, read_only=self._read_only)
-        return Group(self.store, path, meta, self.backend, read_only=self._read_only)
-
-    def _nodes(self, recurse: bool) -> tuple[tuple[str, Array | Group], ...]:
-        return tuple((name.rpartition("/")[2], node) for name, node in self.members(None if recurse else 0))
-
 
 def open_node_group(store: Store, path: str, backend: Backend, *, read_only: bool = False) -> Group:
-    """Open the group at a path. Raises: GroupNotFoundError, MetadataError."""
+    """Open the group at a path. Raises GroupNotFoundError or MetadataError."""
     meta = read_node(store, path)
     if not isinstance(meta, GroupMeta):
         found = "nothing is there" if meta is None else "an array is there"
@@ -307,5 +360,5 @@ def open_node_group(store: Store, path: str, backend: Backend, *, read_only: boo
 
 
 def _reopen(store: Store, path: str, where: PickledBackend, read_only: bool) -> Group:
-    """Open a pickled group again: on its own device if this process has that, else on the best there is."""
+    """Open a pickled group again: on its own device if this process has it, otherwise on the best there is."""
     return open_node_group(store, path, unpickle_backend(where), read_only=read_only)

@@ -18,7 +18,7 @@ _MAX_MEMBERS, _MAX_LEVELS = 40, 3
 
 
 def group_report(group: Node[GroupMeta]) -> Report:
-    """What ``group.info`` shows."""
+    """Return the report that ``group.info`` shows."""
     listed = list(members(group.store, group.path, group.metadata.zarr_format))
     array_names = [name for name, meta in listed if isinstance(meta, ArrayMeta)]
     group_names = [name for name, meta in listed if isinstance(meta, GroupMeta)]
@@ -39,7 +39,7 @@ def group_report(group: Node[GroupMeta]) -> Report:
 
 
 def group_page(group: Node[GroupMeta]) -> str:
-    """What a group shows in a notebook, as HTML."""
+    """Return what a notebook shows of a group, as HTML."""
     facts = [
         ("Device", group.device),
         ("Store", f"{type_name(group.store)}{', read-only' if group.read_only else ''}"),
@@ -51,7 +51,7 @@ def group_page(group: Node[GroupMeta]) -> str:
 
 
 def group_tree(store: Store, path: str, zarr_format: ZarrFormat, label: str, level: int | None) -> Tree:
-    """The hierarchy below a group, down to a number of levels; None has no limit."""
+    """Return the hierarchy below a group, down to a number of levels; None has no limit."""
     children = []
     if level is None or level > 0:
         below = None if level is None else level - 1
@@ -64,7 +64,7 @@ def group_tree(store: Store, path: str, zarr_format: ZarrFormat, label: str, lev
 
 
 def _outline(store: Store, path: str, zarr_format: ZarrFormat, levels: int) -> Member:
-    """The members that a notebook shows, ``levels`` deep."""
+    """Return the members that a notebook shows, ``levels`` deep."""
     listed = list(islice(members(store, path, zarr_format), _MAX_MEMBERS + 1))
     shown = []
     for name, meta in listed[:_MAX_MEMBERS]:

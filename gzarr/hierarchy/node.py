@@ -20,13 +20,13 @@ M = TypeVar("M", ArrayMeta, GroupMeta)
 
 
 def same_objects(one: Store, two: Store) -> bool:
-    """Whether two stores (or those that views show) are one, or in memory with equal objects, as after pickling."""
+    """Return whether two stores, behind wrappers, are one, or are in memory with equal objects, as after pickling."""
     one, two = seen_through(one), seen_through(two)
     return one == two or (type_name(one) == type_name(two) == "MemoryStore" and dict(one) == dict(two))
 
 
 def lies_within(store: Store, path: str, outer_store: Store, outer_path: str) -> bool:
-    """Whether one place is the same as another or below it, also if the stores have different roots."""
+    """Return whether one place is the same as another or below it, even if the stores have different roots."""
     inner, outer = store.lock_name(path), outer_store.lock_name(outer_path)
     if isinstance(inner, str) and isinstance(outer, str):  # real paths of files
         return f"{inner.rstrip('/')}/".startswith(f"{outer.rstrip('/')}/")
@@ -35,14 +35,18 @@ def lies_within(store: Store, path: str, outer_store: Store, outer_path: str) ->
 
 
 class Node(Generic[M]):
-    """An array or group opened in a store.
+    """An array or group that was opened in a store.
 
-    Attributes:
-        store: the store.
-        path: path of the node in the store; "" is the root.
-        metadata: what its documents say, as of when it was opened or last changed through this object.
-        read_only: whether writes through this object are refused.
-        backend: the device's backend.
+    Attributes
+    ----------
+    store : Store
+        The store.
+    path : str
+        Path of the node in the store; "" is the root.
+    metadata : ArrayMeta or GroupMeta
+        What the node's documents said when it was opened or last changed through this object.
+    backend : Backend
+        The backend of the node's device.
     """
 
     __slots__ = ("__weakref__", "_read_only", "backend", "metadata", "path", "store")
@@ -82,7 +86,7 @@ class Node(Generic[M]):
 
     @property
     def device(self) -> str:
-        """Name of the device that reads give their results on."""
+        """Name of the device that reads put their results on."""
         return self.backend.device
 
     @property
@@ -92,18 +96,28 @@ class Node(Generic[M]):
 
     @property
     def chunk_store(self) -> Store:
-        """The store of the chunks: another one only if ``chunk_store`` was given."""
+        """The store of the chunks: the node's store, unless ``chunk_store`` was given."""
         found: Store = getattr(self.store, "chunk_store", self.store)
         return found
 
     @property
     def meta_array(self) -> Any:
-        """An empty array of the kind that reads give."""
+        """An empty array of the kind that reads return."""
         return self.backend.empty((), np.dtype("f8"))
 
     @property
     def attrs(self) -> Attributes:
-        """User attributes: a mutable mapping of JSON values, stored at once."""
+        """User attributes: a mutable mapping of JSON values. Each change is stored at once.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros(10)
+        >>> z.attrs["unit"] = "m"
+        >>> z.attrs.update(station=3, valid=True)
+        >>> z.attrs.asdict()
+        {'unit': 'm', 'station': 3, 'valid': True}
+        """
         return Attributes(self)
 
     @attrs.setter
@@ -111,7 +125,18 @@ class Node(Generic[M]):
         self.attrs.put(values)
 
     def update_attributes(self, values: Mapping[str, Any]) -> Self:
-        """Change some attributes. Returns: the node itself."""
+        """Set some attributes.
+
+        Parameters
+        ----------
+        values : mapping
+            JSON values by name.
+
+        Returns
+        -------
+        Array or Group
+            The node itself.
+        """
         self.attrs.update(values)
         return self
 
@@ -122,13 +147,13 @@ class Node(Generic[M]):
         self.store.check_writable()
 
     def check_metadata_writable(self) -> None:
-        """Raise `ReadOnlyError` if the node, or the metadata of its hierarchy, were opened for reading."""
+        """Raise `ReadOnlyError` if the node, or the metadata of its hierarchy, was opened for reading."""
         self.check_writable()
         self.store.check_metadata_writable()
 
 
 class Attributes(MutableMapping[str, Any]):
-    """User attributes of a node. Reads come from memory; each change re-reads, changes and stores the document."""
+    """User attributes of a node. Reads come from memory; each change reads, changes and stores the document."""
 
     __slots__ = ("_node",)
 
@@ -156,11 +181,23 @@ class Attributes(MutableMapping[str, Any]):
         self._change({}, (key,))
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """Set several attributes, stored once."""
+        """Set several attributes, stored once.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            What ``dict`` takes: a mapping or pairs, and names with values.
+        """
         self._change(dict(*args, **kwargs), ())
 
     def put(self, values: Mapping[str, Any]) -> None:
-        """Replace all attributes, stored once."""
+        """Replace all attributes, stored once.
+
+        Parameters
+        ----------
+        values : mapping
+            JSON values by name.
+        """
         self._change(dict(values), None)
 
     def clear(self) -> None:
@@ -168,7 +205,7 @@ class Attributes(MutableMapping[str, Any]):
         self.put({})
 
     def asdict(self) -> dict[str, Any]:
-        """The attributes as a dict of their own."""
+        """Return the attributes as a dict, which can be changed freely."""
         return dict(self._node.metadata.attributes)
 
     def refresh(self) -> None:

@@ -1,6 +1,6 @@
-"""Clears what a shrinking array leaves outside: whole objects are deleted, the rest of the others becomes fill value.
+"""Clears what lies outside an array that shrinks: whole objects are deleted, parts of others become the fill value.
 
-Without this, growing the array again would show old values in the chunks at the former edge.
+Otherwise growing the array again would show old values in the chunks at the former edge.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from gzarr.storage.invalidation import announce
 
 
 def objects_stored(meta: ArrayMeta, store: Store, path: str) -> list[Coords]:
-    """Coordinates of the stored objects of an array that lie in its grid. Lists the array's keys."""
+    """Return the coordinates of the stored objects of an array that lie in its grid. Lists the array's keys."""
     return [coords for coords in _all_objects(meta, store, path) if _in_grid(meta, coords)]
 
 
 def _all_objects(meta: ArrayMeta, store: Store, path: str) -> Iterator[Coords]:
-    """Coordinates of all stored objects, those too that an earlier, larger shape has left behind."""
+    """Iterate over the coordinates of all stored objects, including those that an earlier, larger shape has left."""
     ndim = len(meta.shape)
     skip = len(path) + 1 if path else 0
     for key in store.list_prefix(path):
@@ -63,7 +63,7 @@ def clear_outside(io: ArrayIO, meta: ArrayMeta, store: Store, path: str, shape: 
 
 
 def _fill(io: ArrayIO, meta: ArrayMeta, bounds: list[tuple[int, int]], axis: int, start: int) -> None:
-    """Set the part of one object from ``start`` on an axis on to the fill value."""
+    """Set the part of one object that lies at or beyond ``start`` on an axis to the fill value."""
     lows = [low for low, _ in bounds]
     highs = [min(high, extent) for (_, high), extent in zip(bounds, meta.shape, strict=True)]
     lows[axis] = start

@@ -1,12 +1,12 @@
 """Runs blocking calls on threads for callers that have an event loop: the whole of gzarr's asynchronous edge.
 
-Theory of operation. The core is synchronous. A coroutine hands its call to a pool of threads of its own and awaits the
-result, so many calls wait for a remote store at the same time. The pool is bounded; calls beyond its size wait for a
-thread. Its threads may wait for the threads that decode, or for those of a store, never the other way round: layers of
-pools that wait in one direction only cannot block each other, however many reads are under way.
+Theory of operation. The core is synchronous. A coroutine hands its call to a pool of threads and awaits the result, so
+many calls wait for a remote store at the same time. The pool is bounded; calls beyond its size wait for a thread. Its
+threads may wait for the threads that decode or for those of a store, but never the other way round: layers of pools
+that wait in one direction only cannot block each other, however many reads are under way.
 
-Cancelling the task that awaits a call gives up waiting. A call that has not begun is then never made; one that has
-begun runs to its end on its thread, so a write that is cancelled may or may not have been made, whole objects each.
+Cancelling the task that awaits a call gives up waiting. A call that has not begun is then never made. A call that has
+begun runs to its end on its thread, so a cancelled write may or may not have been made, in whole objects.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _pool_lock = threading.Lock()
 async def run_in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """Make a blocking call on a thread, with the caller's context variables, and await what it returns or raises.
 
-    At most ``config["async.concurrency"]`` calls run at once, of all event loops together.
+    At most ``config["async.concurrency"]`` calls run at once, over all event loops.
     """
     context = contextvars.copy_context()
     import asyncio  # whoever awaits has it; others need not load it
@@ -41,7 +41,7 @@ async def run_in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 def _executor() -> ThreadPoolExecutor:
-    """The pool; a new one after the setting has changed, while the old one ends with its calls."""
+    """Return the pool: a new one if the setting has changed, while the old one ends with its calls."""
     global _pool, _pool_size
     size = max(int(config["async.concurrency"]), 1)
     with _pool_lock:
@@ -51,7 +51,7 @@ def _executor() -> ThreadPoolExecutor:
 
 
 def _forget_pool() -> None:
-    """After a fork the child has none of the parent's threads."""
+    """Forget the pool after a fork: the child has none of the parent's threads."""
     global _pool, _pool_size, _pool_lock
     _pool, _pool_size, _pool_lock = None, 0, threading.Lock()
 

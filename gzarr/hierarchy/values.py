@@ -1,4 +1,4 @@
-"""What goes into and comes out of a selection: values to write and arrays to read into, checked and shaped."""
+"""Checks and shapes what goes into and comes out of a selection: values to write and arrays to read into."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gzarr.indexing.selection import Box, Points, Range, Selection
 
 
 def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, backend: Backend) -> Any:
-    """The value as something of the selection's shape that can be indexed."""
+    """Return a value as something of the selection's shape that can be indexed."""
     shape = selection.shape + dtype.shape
     in_memory = isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__")
     sliceable = getattr(value, "shape", None) == shape and hasattr(value, "__getitem__") and len(shape) > 0
@@ -43,21 +43,24 @@ def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, back
 
 
 def _is_of_slices(selection: Selection) -> bool:
-    """Whether each part of a selection is taken from a value by slices alone, which everything with a shape knows."""
+    """Return whether each part of a selection can be cut out of a value by slices alone.
+
+    Everything that has a shape knows slices.
+    """
     if not isinstance(selection, Box) or selection.view is not None:
         return False
     return all(isinstance(axis, Range) for axis in selection.axes)
 
 
 def check_shape(shape: Sequence[Any], ndim: int) -> tuple[int, ...]:
-    """New extents of an array. Raises: MetadataError."""
+    """Return the new extents of an array. Raises MetadataError."""
     if len(shape) != ndim or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in shape):
         raise MetadataError(f"a shape of {ndim} extents >= 0 is needed, got {tuple(shape)}")
     return tuple(int(n) for n in shape)
 
 
 def check_out(out: AnyArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
-    """An array to read into. Raises: ValueError for its shape, TypeError for its dtype."""
+    """Return an array to read into. Raises ValueError for its shape, TypeError for its dtype."""
     if tuple(out.shape) != shape + dtype.shape:
         raise ValueError(f"out has shape {tuple(out.shape)}, the selection {shape + dtype.shape}")
     if not np.can_cast(dtype.base, out.dtype, "same_kind"):
@@ -68,7 +71,7 @@ def check_out(out: AnyArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> An
 
 
 def fields_dtype(dtype: np.dtype[Any], fields: Fields) -> np.dtype[Any]:
-    """The dtype of some fields of a structured dtype. Raises: SelectionError naming the fields there are."""
+    """Return the dtype of some fields of a structured dtype. Raises SelectionError naming the fields there are."""
     names = [fields] if isinstance(fields, str) else fields or []
     missing = [name for name in names if dtype.names is None or name not in dtype.names]
     if missing:
@@ -80,7 +83,7 @@ def fields_dtype(dtype: np.dtype[Any], fields: Fields) -> np.dtype[Any]:
 
 
 def to_array_axes(value: Any, selection: Selection) -> Any:
-    """The value with an axis per array axis, or one for all points; axes of a subarray field stay behind."""
+    """Return a value with one axis per array axis, or one for all points; axes of a subarray field stay last."""
     if isinstance(selection, Points):
         return value.reshape(-1, *value.shape[len(selection.shape) :])
     return value if selection.view is None else value[selection.view]
