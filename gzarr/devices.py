@@ -126,14 +126,14 @@ class _AnyGpu:
     name = "cuda"
 
     def decoders(self) -> frozenset[str]:
-        from gzarr.gpu.device.nvcomp_tables import CODECS
+        from gzarr.gpu.device.nvcomp_tables import DECODERS
 
-        return frozenset(CODECS) - {"gzip"}  # deflate decodes it
+        return DECODERS
 
     def encoders(self) -> frozenset[str]:
-        from gzarr.gpu.device.nvcomp_tables import CODECS
+        from gzarr.gpu.device.nvcomp_tables import ENCODERS
 
-        return frozenset(CODECS)
+        return ENCODERS
 
 
 def _checked(stream: Any, max_nbytes: Any, strict: Any, reader: Any) -> tuple[int | None, bool, str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from itertools import count
+from pkgutil import iter_modules
 from typing import Any, TypeVar, cast
 
 import numcodecs.abc
@@ -17,8 +19,8 @@ from gzarr.errors import MetadataError, UnknownCodecError
 #: Spec classes by Zarr v3 name; `gzarr.codecs` registers its own.
 _SPECS: dict[str, type[CodecSpec]] = {}
 
-#: Factories that third parties registered: backend -> name of the codec -> factory.
-_FACTORIES: dict[str, dict[str, Factory]] = {"cpu": {}, "gpu": {}}
+#: What third parties registered: backend -> name of the codec -> its entry in that backend's table.
+_FACTORIES: dict[str, dict[str, Any]] = {"cpu": {}, "gpu": {}}
 
 #: Names in drafts of the specification.
 _ALIASES = {"endian": "bytes"}
@@ -30,7 +32,7 @@ _registered = 0
 
 
 def register_codec(
-    spec_class: _Class, *, name: str | None = None, cpu: Factory | None = None, gpu: Factory | None = None
+    spec_class: _Class, *, name: str | None = None, cpu: Factory | None = None, gpu: Any = None
 ) -> _Class:
     """Register a codec, or replace one that is registered. Also a class decorator.
 
@@ -40,8 +42,10 @@ def register_codec(
         A subclass of `gzarr.codecs.CodecSpec`, or a numcodecs codec class, which goes into the numcodecs registry.
     name : str, optional
         Zarr v3 name of the codec; by default the class attribute ``name`` (of numcodecs classes: ``codec_id``).
-    cpu, gpu : callable, optional
-        Functions of a `gzarr.codecs.Step` that return the `gzarr.codecs.Codec` which runs on that device.
+    cpu : callable, optional
+        Function of a `gzarr.codecs.Step` that returns the `gzarr.codecs.Codec` which runs on the CPU.
+    gpu : gzarr.gpu.codecs.entry.DeviceCodec, optional
+        Both directions on a GPU; without them the codec runs on the host.
 
     Returns
     -------
@@ -85,9 +89,9 @@ def register_codec(
         _SPECS[name] = spec_class
     else:
         raise MetadataError(f"{spec_class!r} is neither a CodecSpec class nor a numcodecs codec class")
-    for backend, factory in (("cpu", cpu), ("gpu", gpu)):
-        if factory is not None:
-            _FACTORIES[backend][name] = factory
+    for backend, entry in (("cpu", cpu), ("gpu", gpu)):
+        if entry is not None:
+            _FACTORIES[backend][name] = entry
     global _registered  # noqa: PLW0603 - see registry_state
     _registered = next(_registrations)
     return spec_class
@@ -98,9 +102,18 @@ def registry_state() -> int:
     return _registered
 
 
-def registered_factory(backend: str, name: str) -> Factory | None:
-    """The factory that a third party registered for a codec on a backend ("cpu" or "gpu"), if any."""
+def registered_factory(backend: str, name: str) -> Any:
+    """What a third party registered for a codec on a backend ("cpu" or "gpu"); None if nothing."""
     return _FACTORIES[backend].get(name)
+
+
+def collect_tables(package: str, paths: Iterable[str]) -> dict[str, Any]:
+    """The table of a backend's codecs: the tables ``CODECS`` of the modules of a package, in one.
+
+    package: its name. paths: its ``__path__``.
+    """
+    modules = [import_module(f"{package}.{module.name}") for module in iter_modules(list(paths))]
+    return {name: entry for module in modules for name, entry in getattr(module, "CODECS", {}).items()}
 
 
 def codec_names() -> tuple[str, ...]:

@@ -292,6 +292,6 @@ def test_every_spec_class_of_the_package_runs_this_contract() -> None:
     known = {cls.__name__ for cls in classes if cls.__module__.startswith("gzarr.")}
     known -= {cls.__name__ for cls in families}
     # A shard computes nothing by itself: it is a layout, tested with the engine. Of nvCOMP's codecs, one needs its
-    # library and the others a GPU: tests/gpu/codecs/test_nvcomp_codecs.py.
+    # library and the others a GPU: tests/gpu/codecs/test_nvcomp.py.
     on_gpus = {cls.__name__ for cls in SPECS} - {NvcompDeflateCodec.__name__, NvcompSnappyCodec.__name__}
     assert known - {type(case.spec).__name__ for case in CASES} == {ShardingCodec.__name__} | on_gpus

@@ -17,7 +17,7 @@ from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from tests.faults.test_damaged_chunks import *  # noqa: F403
 from tests.faults.test_damaged_shards import *  # noqa: F403
-from tests.gpu.codecs.test_nvcomp_codecs import need
+from tests.gpu.codecs.test_nvcomp import need
 
 del test_every_byte_changed, test_cut_anywhere  # noqa: F821 - thousands of reads; below are some of them
 

@@ -91,3 +91,11 @@ def scale_offset_codec(step: Step) -> Codec:
         lambda array: unscale(array.astype(native, copy=False), offset, factor),
         lambda array: scale(array.astype(native, copy=False), offset, factor),
     )
+
+
+CODECS = {
+    "bytes": bytes_codec,
+    "cast_value": cast_value_codec,
+    "scale_offset": scale_offset_codec,
+    "transpose": transpose_codec,
+}

@@ -194,3 +194,6 @@ def crc32c_codec(step: Step) -> Codec:
         return b"".join((data, value(array).to_bytes(4, "little")))
 
     return per_chunk("crc32c", decode, encode)
+
+
+CODECS = {"blosc": blosc_codec, "crc32c": crc32c_codec, "gzip": gzip_codec, "zstd": zstd_codec}

@@ -114,3 +114,6 @@ def _from_java_lz4(data: bytes) -> bytes:
             stored = token & 0xF0 == _LZ4_STORED
             decoded.append(block if stored else bytes(lz4_decompress(struct.pack("<i", plain) + block)))
     return b"".join(decoded)
+
+
+CODECS = {"n5_wrapper": n5_codec}

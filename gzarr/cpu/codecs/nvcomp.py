@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from gzarr.codecs.nvcomp import BY_NAME
 from gzarr.codecs.spec import Codec, Step
 from gzarr.cpu.codecs.compressors import lz4_decoder, zstd_decoder
 from gzarr.cpu.codecs.per_chunk import Bytes, per_chunk, wrong_size
@@ -232,3 +233,6 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "gdeflate_compress": (_SIZE, (_PTR, ctypes.c_char_p, _SIZE, _PTR, _SIZE)),
     "gdeflate_decompress": (ctypes.c_int, (_PTR, _PTR, _SIZE, _PTR, _SIZE, _PTR)),
 }
+
+
+CODECS = {"numcodecs.nvcomp_batch": nvcomp_batch_codec, **dict.fromkeys(BY_NAME, nvcomp_codec)}

@@ -83,3 +83,6 @@ def _listed(codec: str, document: Any, chunk: ArrayRepr) -> Array:
     for i, item in enumerate(items):
         flat[i] = item
     return reinterpret(codec, flat, chunk.dtype, chunk.shape)
+
+
+CODECS = {"vlen-bytes": vlen_codec, "vlen-utf8": vlen_codec}

@@ -136,12 +136,12 @@ class Wave:
     Attributes:
         device: where it runs.
         checks: what must still be looked at when the wave is done: results of decoders, and what to make of them.
-        kept: device and staging memory that must live until the wave is done.
+        held: device and staging memory that must live until the wave is done.
     """
 
     device: Device
     checks: list[tuple[Array, Callable[[NDArray[Any]], None]]] = field(default_factory=list)
-    kept: list[Any] = field(default_factory=list)
+    held: list[Any] = field(default_factory=list)
 
     def expect(self, codec: str, outcome: Outcome, items: Table, sizes: Table) -> None:
         """Demand that a batched decoder succeeded and wrote the right number of bytes.
@@ -183,13 +183,13 @@ class Wave:
             except CodecError as error:
                 errors.append(error)
         self.checks.clear()
-        self.kept.clear()
+        self.held.clear()
         if errors:
             raise min(errors, key=lambda error: error.index)
 
     def drop(self) -> None:
         """Wait for the device and let go of all memory: also where the wave was given up in the middle."""
-        if self.checks or self.kept:
+        if self.checks or self.held:
             self.device.synchronize()
         self.checks.clear()
-        self.kept.clear()
+        self.held.clear()

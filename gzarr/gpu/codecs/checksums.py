@@ -1,8 +1,9 @@
-"""Checksums of byte ranges on the device: CRC-32, crc32c, Adler-32, Fletcher-32, and the XXH64 of Zstandard frames.
+"""Checksums of byte ranges on the device, for envelopes of compressed streams and as codecs of their own.
 
-Decoders on a GPU verify none of the checksums that compressed formats end with, and may decode damage "successfully".
-`queue` starts a checksum of many ranges in stream order; what it returns is downloaded when the wave is done and
-finished by `Pending.values` on the host, where the pieces of the sums are put together (1/64 of the bytes).
+There are CRC-32, crc32c, Adler-32, Fletcher-32, and the XXH64 of Zstandard frames. Decoders on a GPU verify none of the
+checksums that compressed formats end with, and may decode damage "successfully". `queue` starts a checksum of many
+ranges in stream order; what it returns is downloaded when the wave is done and finished by `Pending.values` on the
+host, where the pieces of the sums are put together (1/64 of the bytes).
 
 Source: RFC 1950 (Adler-32), RFC 1952 (CRC-32), RFC 8878, 3.1.1 (content checksum); Fletcher-32 as numcodecs has it
 from HDF5: two sums of big-endian words modulo 65535, written as 65535 where a sum that is not zero would give 0.
@@ -11,17 +12,21 @@ from HDF5: two sums of big-endian words modulo 65535, written as 65535 where a s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.backend import Array
+from gzarr.codecs.numcodecs import NumcodecsCodec
+from gzarr.codecs.spec import Step
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import Wave
-from gzarr.gpu.codecs.streams import upload_tables
-from gzarr.gpu.device.protocol import Table
+from gzarr.gpu.codecs.batch import Chunks, Encoded, Streams, Wave
+from gzarr.gpu.codecs.compressing import ROOM, byte_ranges, copy_pieces
+from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder
+from gzarr.gpu.codecs.transfers import ALIGNMENT, unshuffled, upload_tables
+from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.kernels import PIECE_NBYTES, piece_starts
 from gzarr.profiling.recorder import stage
 
@@ -74,16 +79,14 @@ def store(wave: Wave, pending: Pending, found: NDArray[Any] | None, order: str =
     order: dtype of a stored checksum; finished ones are little-endian.
     """
     if found is None:
-        wave.kept.append(pending.raw)
+        wave.held.append(pending.raw)
         return wave.device.address(pending.raw) + 4 * np.arange(pending.raw.size, dtype=np.int64)
     values = pending.values(found).astype(order)
     (at,) = upload_tables(wave, values)
     return at + 4 * np.arange(values.size, dtype=np.int64)
 
 
-def expect(
-    wave: Wave, codec: str, kind: str, items: Table, ranges: tuple[Table, Table], stored: NDArray[np.uint32]
-) -> None:
+def expect(wave: Wave, codec: str, kind: str, items: Table, ranges: tuple[Table, Table], stored: NDArray[Any]) -> None:
     """Demand, when the wave is done, that byte ranges have the checksums that were stored with them.
 
     items: the chunk of the wave that each range belongs to, for errors. ranges: addresses and sizes.
@@ -91,13 +94,11 @@ def expect(
     if not items.size:
         return
     pending = queue(wave, kind, *ranges)
-    wave.kept.append(pending.raw)
+    wave.held.append(pending.raw)
     wave.checks.append((pending.raw, lambda found: compare(codec, items, stored, pending.values(found))))
 
 
-def verify(
-    wave: Wave, codec: str, kind: str, items: Table, ranges: tuple[Table, Table], stored: NDArray[np.uint32]
-) -> None:
+def verify(wave: Wave, codec: str, kind: str, items: Table, ranges: tuple[Table, Table], stored: NDArray[Any]) -> None:
     """The same at once: waits for the device. For encoded bytes, before a decoder gets them."""
     pending = queue(wave, kind, *ranges)
     with stage("check"):
@@ -115,7 +116,7 @@ def compare(codec: str, items: Table, stored: NDArray[Any], found: NDArray[Any])
 
 def _uint64(wave: Wave, n: int) -> Array:
     made = wave.device.empty(8 * n).view(np.uint64)
-    wave.kept.append(made)
+    wave.held.append(made)
     return made
 
 
@@ -155,3 +156,93 @@ def _fletcher32(sums: NDArray[np.uint64], starts: Table, nbytes: Table) -> NDArr
     # Folding carries back into the low half never makes a sum zero that was not.
     low, high = (np.where(nonzero & (part == 0), np.uint64(FLETCHER_MODULUS), part) for part in (plain, weighted))
     return (high << np.uint64(16) | low).astype(np.uint32)
+
+
+# -- codecs that are checksums -----------------------------------------------------------------------------------
+
+
+def _codec(kind: str, location: str, *, is_suffix: bool = False) -> DeviceCodec:
+    """A codec that puts a checksum of four bytes before ("start") or behind ("end") its data."""
+
+    def decoder(step: Step, device: Device) -> Decoder | str:
+        skip = _skip(step, location)
+        return UNFIT if skip is None else _decoder(step, kind, skip)
+
+    def encoder(step: Step, device: Device) -> Encoder | str:
+        skip = _skip(step, location)
+        return UNFIT if skip is None else _encoder(kind, skip)
+
+    return DeviceCodec(decoder, encoder, is_suffix=is_suffix)
+
+
+def _skip(step: Step, location: str) -> int | None:
+    """Bytes before the data; None if the device does not take such chunks."""
+    if isinstance(step.spec, NumcodecsCodec):
+        location = step.spec.configuration().get("location") or location
+    return None if step.decoded.nbytes == 0 else {"start": 4, "end": 0}.get(location)
+
+
+def _decoder(step: Step, kind: str, skip: int) -> Decoder:
+    nbytes, name = step.decoded.nbytes, step.spec.name
+
+    def decode(wave: Wave, batch: Streams | Chunks) -> Streams | Chunks:
+        if isinstance(batch, Chunks):
+            return _checked_chunks(wave, unshuffled(wave, batch), kind, name, skip)
+        sizes = batch.sizes - 4
+        bad = np.flatnonzero((sizes < 1) if nbytes is None else (sizes != nbytes))
+        if bad.size:
+            size, want = int(batch.sizes[bad[0]]), "more than 4" if nbytes is None else nbytes + 4
+            raise CodecError(f"{name}: expected {want} bytes, got {size}", index=int(bad[0]), codec=name)
+        stored = batch.window(batch.offsets + (0 if skip else sizes), 4).view("<u4").reshape(-1)
+        offsets = batch.offsets + skip
+        # Before anything is decoded: damaged streams may make decoders read and write out of bounds.
+        verify(wave, name, kind, np.arange(len(batch)), (wave.device.address(batch.slab) + offsets, sizes), stored)
+        return replace(batch, offsets=offsets, sizes=sizes)
+
+    return decode
+
+
+def _checked_chunks(wave: Wave, chunks: Chunks, kind: str, name: str, skip: int) -> Chunks:
+    """The checksum within another codec: the bytes are on the device only."""
+    nbytes = chunks.nbytes - 4
+    if nbytes < 1 or chunks.rows is None:
+        raise CodecError(f"{name}: {chunks.nbytes} bytes are too few for a checksum and data", codec=name)
+    column = slice(0, 4) if skip else slice(nbytes, None)
+    stored = wave.device.download(wave.device.xp.ascontiguousarray(chunks.rows[:, column])).reshape(-1).view("<u4")
+    ranges = (chunks.addresses + skip, np.full(len(chunks), nbytes, np.int64))
+    verify(wave, name, kind, np.arange(len(chunks)), ranges, stored)
+    return Chunks(chunks.owner, chunks.addresses + skip, nbytes)
+
+
+def _encoder(kind: str, skip: int) -> Encoder:
+    def encode(wave: Wave, batch: Chunks | Encoded) -> Encoded:
+        source, nbytes = byte_ranges(batch)
+        pending = queue(wave, kind, source, nbytes)
+        downloaded = None if pending.is_finished else wave.device.download(pending.raw)
+        sums, four = store(wave, pending, downloaded), np.full(len(batch), 4, np.int64)
+        if isinstance(batch, Encoded) and not skip and batch.room >= 4:
+            copy_pieces(wave, [(sums, source + nbytes, four)])
+            return replace(batch, sizes=nbytes + 4, room=batch.room - 4)
+        owner, places = _new_places(wave, nbytes + 4)
+        copy_pieces(wave, [(source, places + skip, nbytes), (sums, places + (0 if skip else nbytes), four)])
+        return Encoded(owner, places, nbytes + 4, ROOM)
+
+    return encode
+
+
+def _new_places(wave: Wave, sizes: Table) -> tuple[Array, Table]:
+    """Device memory for encoded chunks of known sizes, with room behind each. Returns: (the memory, addresses)."""
+    ends = np.cumsum(-(-(sizes + ROOM) // ALIGNMENT) * ALIGNMENT)
+    memory = wave.device.empty(int(ends[-1]))
+    wave.held.append(memory)
+    return memory, wave.device.address(memory) + np.concatenate([[0], ends[:-1]]).astype(np.int64)
+
+
+_CRC32C = _codec("crc32c", "end", is_suffix=True)
+CODECS = {
+    "crc32c": _CRC32C,
+    "numcodecs.adler32": _codec("adler32", "start"),
+    "numcodecs.crc32": _codec("crc32", "start"),
+    "numcodecs.crc32c": _CRC32C,
+    "numcodecs.fletcher32": _codec("fletcher32", "end"),
+}

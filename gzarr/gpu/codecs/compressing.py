@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Array
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Wave
-from gzarr.gpu.codecs.streams import ALIGNMENT, aligned, copy_streams, new_rows
+from gzarr.gpu.codecs.transfers import ALIGNMENT, aligned, copy_streams, new_rows
 from gzarr.gpu.device.nvcomp_tables import status_text
 from gzarr.gpu.device.protocol import Table
 
@@ -66,7 +66,7 @@ def as_rows(wave: Wave, batch: Chunks | Encoded) -> Array:
 
 def chunks_of(wave: Wave, rows: Array) -> Chunks:
     """Chunks that are the rows of a uint8 array (n, nbytes), which is kept until the wave is done."""
-    wave.kept.append(rows)
+    wave.held.append(rows)
     n, nbytes = rows.shape
     return Chunks(rows, wave.device.address(rows) + np.arange(n, dtype=np.int64) * nbytes, nbytes, rows)
 
@@ -101,7 +101,7 @@ def compress(
     source, nbytes = ranges
     source = aligned(wave, source, nbytes, device.compress_alignment(encoder, typesize).input)
     outcome = device.compress(encoder, source, nbytes, slots.addresses, slots.capacity, typesize)
-    wave.kept.append(outcome)
+    wave.held.append(outcome)
     statuses, found, *rest = device.download_all([outcome.statuses, outcome.sizes, *wanted()])
     sizes = found.astype(np.int64)
     bad = np.flatnonzero((statuses != 0) | (sizes < 1) | (sizes > slots.capacity))

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.codecs.spec import ArrayRepr, Step
-
 #: Kinds and sizes of CuPy's dtypes: bool, integers, floats of 2, 4 and 8 bytes, complex numbers of 8 and 16.
 _SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16)}
 
@@ -22,12 +20,3 @@ def swap_unit(dtype: np.dtype[Any]) -> int:
     if dtype.isnative or dtype.itemsize == 1:
         return 0
     return dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
-
-
-def dtype_in_bytes(step: Step) -> np.dtype[Any]:
-    """Dtype of the numbers, or of the records, as the bytes codec stores them. step: that of the bytes codec."""
-    if not isinstance(step.decoded, ArrayRepr):
-        return np.dtype(np.uint8)
-    dtype = step.decoded.dtype
-    endian = getattr(step.spec, "endian", None)
-    return dtype if endian is None else dtype.newbyteorder(">" if endian == "big" else "<")

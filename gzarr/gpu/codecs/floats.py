@@ -18,7 +18,7 @@ import numpy as np
 from gzarr.backend import Array
 from gzarr.gpu.codecs.batch import Wave
 from gzarr.gpu.codecs.dtypes import has_dtype
-from gzarr.gpu.codecs.streams import new_rows
+from gzarr.gpu.codecs.transfers import new_rows
 from gzarr.gpu.kernels import NUMBERS, OPERATIONS
 
 #: Steps of arithmetic that one launch takes.

@@ -23,14 +23,17 @@ from numpy.typing import NDArray
 from gzarr.errors import DeviceError
 from gzarr.gpu.device import nvcomp
 from gzarr.gpu.device.memory import Arena
-from gzarr.gpu.device.nvcomp_tables import Alignment, check_capacity, compress_alignment, compress_options
+from gzarr.gpu.device.nvcomp_tables import (
+    DECODERS,
+    ENCODERS,
+    Alignment,
+    check_capacity,
+    compress_alignment,
+    compress_options,
+)
 from gzarr.gpu.device.protocol import Outcome, Table
 from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, source
 
-#: nvCOMP's encoders. Its gzip takes chunks of any size, Deflate those of a few KiB.
-_ENCODERS = frozenset(nvcomp.CODECS)
-#: nvCOMP's decoders, but that of gzip: the parsers here take the envelope off, which leaves Deflate.
-_DECODERS = frozenset(nvcomp.CODECS) - {"gzip"}
 #: DLPack's numbers for memory on a CUDA device, and managed by CUDA (dlpack.h, DLDeviceType).
 _DLPACK_CUDA = (2, 13)
 #: Blocks of one launch: kernels step by the grid, so that more only cost scheduling.
@@ -263,7 +266,7 @@ class CudaDevice:
 
     def decoders(self) -> frozenset[str]:
         """The batched decoders."""
-        return _DECODERS
+        return DECODERS
 
     def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
         """Decode many streams in one call of nvCOMP. Raises: DeviceError if nvCOMP refuses the call."""
@@ -303,7 +306,7 @@ class CudaDevice:
 
     def encoders(self) -> frozenset[str]:
         """The batched encoders."""
-        return _ENCODERS
+        return ENCODERS
 
     def compress(
         self, encoder: str, source: Table, nbytes: Table, target: Table, capacity: int, typesize: int = 1

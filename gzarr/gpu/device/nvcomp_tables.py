@@ -360,3 +360,8 @@ CODECS: Mapping[str, NvcompCodec] = MappingProxyType(
         ),
     }
 )
+
+#: What a device encodes. nvCOMP's gzip takes chunks of any size, its Deflate those of 64 KiB.
+ENCODERS = frozenset(CODECS)
+#: What a device decodes. Parsers take gzip's envelope off, which leaves Deflate.
+DECODERS = ENCODERS - {"gzip"}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Array
 from gzarr.gpu.codecs.batch import Wave
 from gzarr.gpu.codecs.dtypes import swap_unit
-from gzarr.gpu.codecs.streams import upload_tables
+from gzarr.gpu.codecs.transfers import upload_tables
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import box_threads, point_threads
 from gzarr.gpu.pipeline.placement import DevicePlan

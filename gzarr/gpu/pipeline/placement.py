@@ -22,16 +22,10 @@ from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.spec import ArrayRepr, Codec, Repr, Step
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.errors import DeviceError
-from gzarr.gpu.codecs.batch import Chunks, Wave
-from gzarr.gpu.codecs.decoders import FRAMED, TABLE, WaveDecoder
-from gzarr.gpu.codecs.dtypes import dtype_in_bytes, swap_unit
-from gzarr.gpu.codecs.encoders import ENCODERS, WaveEncoder, swapped
-from gzarr.gpu.codecs.filters import filter_for, why_on_host
-from gzarr.gpu.codecs.filters_encoding import encoding_filter_for
-from gzarr.gpu.codecs.streams import reversed_units, unshuffled
+from gzarr.gpu.codecs import device_codec
+from gzarr.gpu.codecs.bytes import NATIVE, stored_dtype
+from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder
 from gzarr.gpu.device.protocol import Device
-
-_UNFIT = "the device cannot run it for this data type, size or configuration"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +40,7 @@ class EncodePlan:
         obstacle: why a step runs on the host, naming it; None if none does.
     """
 
-    device: tuple[WaveEncoder, ...]
+    device: tuple[Encoder, ...]
     host: tuple[Codec, ...]
     handed: Repr | None
     compresses: bool
@@ -66,13 +60,13 @@ class DevicePlan:
         encoded: dtype of what the host's part gives, if that is arrays.
         encoding: the way back.
         scratch: bytes of temporary device memory for each decoded byte.
-        phase: where in a multiple of `gzarr.gpu.codecs.streams.ALIGNMENT` encoded chunks should begin.
+        phase: where in a multiple of `gzarr.gpu.codecs.transfers.ALIGNMENT` encoded chunks should begin.
         direct: whether chunks that are only on the device can be decoded without copying them to the host.
         host_decodes: whether the host surely has every codec; not so where a library may be missing there.
     """
 
     host: tuple[Codec, ...]
-    device: tuple[WaveDecoder, ...]
+    device: tuple[Decoder, ...]
     strides: tuple[int, ...]
     stored: np.dtype[Any]
     chunk: ArrayRepr
@@ -92,50 +86,69 @@ def make_device_plan(
     Raises: DeviceError in strict mode, if a step of decoding would run on the host. That encoding would, writes say.
     """
     n_folded = next((i for i, s in enumerate(steps) if not isinstance(s.spec, TransposeCodec)), len(steps))
-    decoders, reasons = _decoders(steps, device, n_folded)
-    split = next((i for i, decoder in enumerate(decoders) if decoder is None and i >= n_folded), len(steps))
+    codecs = device_codecs(steps, n_folded)
+    decoders = _decoders(steps, codecs, device)
+    split = next((i for i in range(n_folded, len(steps)) if isinstance(decoders[i], str)), len(steps))
     if strict and split < len(steps):
         raise DeviceError(
-            f"codec {steps[split].spec.name!r} does not run on {device.name}: {reasons[split]} (strict=True)"
+            f"codec {steps[split].spec.name!r} does not run on {device.name}: {decoders[split]} (strict=True)"
         )
-    on_device = tuple(d for d in reversed(decoders[n_folded:split]) if d is not None)
     last = steps[split - 1] if split else None
-    stored = _stored(steps[:split], n_folded, chunk)
     encoding, encoded_on_host = _make_encode_plan(steps, n_folded, host_codecs, device)
     plan = DevicePlan(
-        host=tuple(host_codecs[max(split, 0) :]),
-        device=on_device,
+        host=tuple(host_codecs[split:]),
+        device=tuple(d for d in reversed(decoders[n_folded:split]) if not isinstance(d, str)),
         strides=_strides(steps[:n_folded], chunk),
-        stored=stored,
+        stored=_stored(steps[:split], n_folded, chunk),
         chunk=chunk,
         encoded=last.encoded.dtype if last is not None and isinstance(last.encoded, ArrayRepr) else chunk.dtype,
         encoding=encoding,
-        scratch=4 if any(s.spec.name in ("zstd", "blosc", "numcodecs.zstd") for s in steps[:split]) else 1,
-        host_decodes=not any("nvcomp" in s.spec.name for s in steps),
+        scratch=max((codec.scratch for codec in codecs[:split] if codec is not None), default=1),
+        host_decodes=not any(codec is not None and codec.host_may_lack for codec in codecs),
     )
-    placement = _placements(steps, split, n_folded, reasons, device)
+    placement = _placements(steps, split, n_folded, decoders, device)
     return plan, tuple(
         row._replace(why=f"{row.why}; encoded on the host: {why}") if why and row.where == device.name else row
         for row, why in zip(placement, (*encoded_on_host, None), strict=True)
     )
 
 
+def device_codecs(steps: Sequence[Step], n_folded: int) -> list[DeviceCodec | None]:
+    """The device's codec of each step. n_folded: transposes at the beginning, behind which filters may come."""
+    codecs = [device_codec(step.spec.name) for step in steps]
+    for i, step in enumerate(steps):
+        if isinstance(step.spec, BytesCodec) and i > n_folded:
+            codecs[i] = NATIVE
+    return codecs
+
+
+def _decoders(steps: Sequence[Step], codecs: Sequence[DeviceCodec | None], device: Device) -> list[Decoder | str]:
+    """The decoder of each step, or why the host decodes it."""
+    decoders: list[Decoder | str] = []
+    streams = False
+    for step, codec in zip(steps, codecs, strict=True):
+        if codec is None:
+            decoders.append("the device has no such codec")
+            continue
+        decoder = codec.decoder(step, device)
+        if codec.takes_streams and not isinstance(decoder, str):
+            decoder, streams = UNFIT if streams else decoder, True
+        decoders.append(decoder)
+    return decoders
+
+
 def _make_encode_plan(
     steps: Sequence[Step], n_folded: int, host_codecs: Sequence[Codec], device: Device
 ) -> tuple[EncodePlan, list[str | None]]:
     """Distribute a chain for encoding. Returns: (the plan; for each step why it is encoded on the host, if it is)."""
-    encoders: list[WaveEncoder] = []
+    encoders: list[Encoder] = []
     why: list[str | None] = [None] * len(steps)
     split, reason, compresses = n_folded, "", False
-    for step in steps[n_folded:]:
-        factory = ENCODERS.get(step.spec.name)
-        encoder = factory(step, device) if factory is not None else None
-        if encoder is None:
-            unfit = why_on_host(encoding_filter_for(step)) or _UNFIT
-            reason = "the device has no encoder for it" if factory is None else unfit
+    for step, codec in zip(steps[n_folded:], device_codecs(steps, n_folded)[n_folded:], strict=True):
+        encoder = codec.encoder(step, device) if codec is not None else "the device has no encoder for it"
+        if isinstance(encoder, str):
+            reason = encoder
             break
-        if isinstance(step.spec, BytesCodec) and split > n_folded:
-            encoder = swapped(step, encoder)
         compresses = compresses or not isinstance(step.spec, BytesCodec)
         encoders.append(encoder)
         split += 1
@@ -150,52 +163,11 @@ def _make_encode_plan(
     return EncodePlan(tuple(encoders), tuple(host_codecs[split:]), steps[split].decoded, True, obstacle), why
 
 
-def _decoders(steps: Sequence[Step], device: Device, n_folded: int) -> tuple[list[WaveDecoder | None], list[str]]:
-    decoders: list[WaveDecoder | None] = []
-    reasons: list[str] = []
-    framed = False
-    for i, step in enumerate(steps):
-        factory = TABLE.get(step.spec.name)
-        decoder = factory(step, device) if factory is not None else None
-        if decoder is not None and i > n_folded and isinstance(step.spec, BytesCodec):
-            decoder = _swapped(step, decoder)
-        if decoder is not None and step.spec.name in FRAMED:
-            decoder, framed = (decoder, True) if not framed else (None, True)
-        decoders.append(decoder)
-        if i < n_folded:
-            reasons.append("folded into placement")
-        elif decoder is not None:
-            reasons.append("the device has it")
-        elif factory is None:
-            reasons.append("the device has no such codec")
-        else:
-            reasons.append(why_on_host(filter_for(step)) or _UNFIT)
-    return decoders, reasons
-
-
-def _swapped(step: Step, decoder: WaveDecoder) -> WaveDecoder:
-    """The bytes codec where filters follow, which want native numbers."""
-    unit = swap_unit(dtype_in_bytes(step))
-    if not unit:
-        return decoder
-
-    def decode(wave: Wave, batch: Any) -> Chunks:
-        chunks = decoder(wave, batch)
-        if not isinstance(chunks, Chunks):
-            raise TypeError("the bytes codec gives chunks")
-        plain = unshuffled(wave, chunks)
-        rows = reversed_units(wave, plain.rows, unit)
-        n = len(plain)
-        return Chunks(rows, wave.device.address(rows) + np.arange(n) * plain.nbytes, plain.nbytes, rows)
-
-    return decode
-
-
 def _stored(steps: Sequence[Step], n_folded: int, chunk: ArrayRepr) -> np.dtype[Any]:
     """Dtype of what placement reads: native but where it comes straight from the bytes codec."""
     first = steps[n_folded] if len(steps) > n_folded else None
     if first is not None and isinstance(first.spec, BytesCodec):
-        return dtype_in_bytes(first)
+        return stored_dtype(first)
     if first is None or first.spec.kind == "array_array":
         return chunk.dtype.newbyteorder("=")
     return chunk.dtype
@@ -216,17 +188,15 @@ def _strides(transposes: Sequence[Step], chunk: ArrayRepr) -> tuple[int, ...]:
 
 
 def _placements(
-    steps: Sequence[Step], split: int, n_folded: int, reasons: Sequence[str], device: Device
+    steps: Sequence[Step], split: int, n_folded: int, decoders: Sequence[Decoder | str], device: Device
 ) -> tuple[Placement, ...]:
-    found = []
-    for i, step in enumerate(steps):
-        if i < min(split, n_folded) or i < split:
-            found.append(Placement(step.spec.name, device.name, reasons[i]))
+    """Where each step is decoded, and why. split: the first step of the host's."""
+    rows = []
+    for i, (step, decoder) in enumerate(zip(steps, decoders, strict=True)):
+        if i < split:
+            why = "folded into placement" if i < n_folded else "the device has it"
+            rows.append(Placement(step.spec.name, device.name, why))
         else:
-            why = (
-                reasons[i]
-                if i == split or reasons[i] != "the device has it"
-                else f"{steps[split].spec.name} comes after it"
-            )
-            found.append(Placement(step.spec.name, "host", why))
-    return (*found, Placement("place", device.name, "the result lies there"))
+            why = decoder if isinstance(decoder, str) else f"{steps[split].spec.name} comes after it"
+            rows.append(Placement(step.spec.name, "host", why))
+    return (*rows, Placement("place", device.name, "the result lies there"))

@@ -9,7 +9,7 @@ import numpy as np
 
 from gzarr.errors import DeviceError
 from gzarr.gpu.codecs.batch import Chunks, Wave
-from gzarr.gpu.codecs.streams import upload_rows, upload_streams
+from gzarr.gpu.codecs.transfers import upload_rows, upload_streams
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.reading.host import on_host, streams_of
 

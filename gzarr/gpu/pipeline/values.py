@@ -17,7 +17,7 @@ from gzarr.backend import Array
 from gzarr.cpu.backend import as_numpy
 from gzarr.gpu.codecs.batch import Wave
 from gzarr.gpu.codecs.floats import why_not_cast
-from gzarr.gpu.codecs.streams import ALIGNMENT
+from gzarr.gpu.codecs.transfers import ALIGNMENT
 from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.pipeline.gathering import Source
@@ -97,7 +97,7 @@ def _packed(wave: Wave, pieces: Sequence[np.ndarray[Any, Any]], dtype: np.dtype[
             nbytes = piece.size * native.itemsize
             staging[start : start + nbytes].view(native).reshape(piece.shape)[...] = piece
     slab = wave.device.upload(staging)
-    wave.kept += [staging, slab]
+    wave.held += [staging, slab]
     table = np.array(strides, np.int64).reshape(len(pieces), pieces[0].ndim)
     return Source(slab, native, wave.device.address(slab), np.array(starts, np.int64), table, "part")
 

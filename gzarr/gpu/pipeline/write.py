@@ -24,7 +24,7 @@ from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Wave
 from gzarr.gpu.codecs.dtypes import swap_unit
 from gzarr.gpu.codecs.floats import cast
-from gzarr.gpu.codecs.streams import ALIGNMENT, copy_streams, new_rows, reversed_units
+from gzarr.gpu.codecs.transfers import ALIGNMENT, copy_streams, new_rows, reversed_units
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.kernels import UNIT_NBYTES, row_threads
 from gzarr.gpu.pipeline.gathering import Source, Target, gather, target_of
@@ -150,7 +150,7 @@ def _find_written(wave: Wave, plan: DevicePlan, rows: Array) -> list[int]:
     staging[:UNIT_NBYTES] = np.tile(fill, UNIT_NBYTES // fill.size)
     staging[UNIT_NBYTES:] = 0
     table = wave.device.upload(staging)
-    wave.kept += [staging, table]
+    wave.held += [staging, table]
     address = wave.device.address(table)
     args = (n, nbytes, wave.device.address(rows), address, address + UNIT_NBYTES)
     wave.device.launch("find_written", row_threads(n, nbytes), args)
@@ -187,7 +187,7 @@ def _downloaded(wave: Wave, batch: Chunks | Encoded) -> list[NDArray[np.uint8]]:
         ends = np.cumsum(-(-sizes // ALIGNMENT) * ALIGNMENT)
         starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
         slab = wave.device.empty(int(ends[-1]))
-        wave.kept.append(slab)
+        wave.held.append(slab)
         copy_streams(wave, batch.addresses, wave.device.address(slab) + starts, sizes)
     # Not of the lane: what comes back outlives it, and a store may keep it.
     host = wave.device.download(slab, wave.device.allocate_pinned(slab.nbytes))

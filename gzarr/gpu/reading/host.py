@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from gzarr.backend import Array
 from gzarr.codecs.spec import CodecSpec
 from gzarr.cpu.loading import load_host
+from gzarr.gpu.codecs import device_codec
 from gzarr.gpu.codecs.batch import Streams, Wave
-from gzarr.gpu.codecs.streams import ALIGNMENT, upload_streams
+from gzarr.gpu.codecs.entry import DeviceCodec
+from gzarr.gpu.codecs.transfers import ALIGNMENT, upload_streams
 from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.pipeline.placement import DevicePlan
@@ -26,12 +28,6 @@ from gzarr.gpu.reading.files import Span, locate_spans, read_spans
 from gzarr.layout.chunk_layout import Located
 from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Store, host_view
-
-#: Where in a multiple of `ALIGNMENT` a chunk begins, so that its stream begins at one: zlib has a header of 2 bytes
-#: (RFC 1950), gzip without options one of 10 (RFC 1952), and the Deflate decoder wants a multiple of 4.
-_PHASES = {"numcodecs.zlib": ALIGNMENT - 2, "gzip": ALIGNMENT - 10}
-#: Codecs that only put bytes behind a chunk.
-SUFFIXES = frozenset({"crc32c", "numcodecs.crc32c"})
 
 
 @dataclass(slots=True, eq=False)
@@ -113,10 +109,23 @@ class HostReader:
 
 def phase_of(specs: Sequence[CodecSpec]) -> int:
     """Where in a multiple of `ALIGNMENT` encoded chunks should begin. specs: see `Reader.detour`."""
+    outermost = _outermost(specs)
+    return 0 if outermost is None else outermost[1].phase
+
+
+def detour_of(specs: Sequence[CodecSpec]) -> str | None:
+    """Why encoded chunks pass through host memory to be decoded; None if they need not. specs: as in `phase_of`."""
+    outermost = _outermost(specs)
+    return None if outermost is None else outermost[1].detour(outermost[0])
+
+
+def _outermost(specs: Sequence[CodecSpec]) -> tuple[CodecSpec, DeviceCodec] | None:
+    """The codec that encoded chunks are decoded by first, those that only put bytes behind them aside."""
     for spec in reversed(specs):
-        if spec.name not in SUFFIXES:
-            return _PHASES.get(spec.name, 0)
-    return 0
+        codec = device_codec(spec.name)
+        if codec is not None and not codec.is_suffix:
+            return spec, codec
+    return None
 
 
 def spread_out(sizes: Table, phase: int) -> tuple[Table, int]:

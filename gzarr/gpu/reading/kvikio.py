@@ -20,13 +20,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gzarr.codecs.blosc import BloscCodec
 from gzarr.codecs.spec import CodecSpec
 from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.reading.files import Span, file_version, locate_spans
-from gzarr.gpu.reading.host import SUFFIXES, HostReader, Item, Slab, spread_out
+from gzarr.gpu.reading.host import HostReader, Item, Slab, detour_of, spread_out
 from gzarr.layout.chunk_layout import Located
 from gzarr.storage.base import Request, Store
 from gzarr.storage.coalesce import coalesce
@@ -35,8 +34,6 @@ from gzarr.storage.coalesce import coalesce
 #: at once, and systems allow 1,024 descriptors unless told otherwise.
 MAX_FILES = 192
 MAX_FILES_AT_ONCE = 64
-#: Codecs that find their way through chunks which are only on the device, a few bytes of each copied back.
-_DECODABLE = frozenset({"blosc", "bytes", "numcodecs.lz4"})
 #: Share of a lane that encoded chunks may take; the rest is for decoding them.
 _MAX_SHARE = 0.5
 
@@ -85,14 +82,7 @@ class KvikioReader:
 
     def detour(self, specs: Sequence[CodecSpec]) -> str | None:
         """Why chunks pass through host memory first; None if they do not."""
-        for spec in reversed(specs):
-            if isinstance(spec, BloscCodec) and spec.cname not in ("lz4", "lz4hc"):
-                return f"headers of {spec.cname} within blosc are read on the host"
-            if spec.name in _DECODABLE:
-                return None  # what comes before it in the chain gets decoded chunks
-            if spec.name not in SUFFIXES:
-                return f"headers of {spec.name} are read on the host"
-        return None
+        return detour_of(specs)
 
     def read(self, lane: Lane, store: Store, wanted: Sequence[Located], plan: DevicePlan) -> list[Any]:
         """Read what was located into device memory. Raises: CodecError(index), StoreError."""

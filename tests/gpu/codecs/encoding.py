@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,44 @@ import numpy as np
 import gzarr
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import complete, prepare
+from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import ArrayRepr, CodecSpec, Step
+from gzarr.cpu.backend import CpuBackend
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Wave
+from gzarr.gpu.codecs.bytes import stored_dtype
 from gzarr.gpu.codecs.compressing import byte_ranges
-from gzarr.gpu.codecs.dtypes import dtype_in_bytes
-from gzarr.gpu.codecs.encoders import ENCODERS, WaveEncoder, swapped
-from gzarr.gpu.codecs.streams import copy_streams
+from gzarr.gpu.codecs.entry import Encoder
+from gzarr.gpu.codecs.transfers import copy_streams
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.lanes import Lane
+from gzarr.gpu.device.protocol import Outcome
+from gzarr.gpu.pipeline.placement import device_codecs
+
+
+def spec_of(name: str, **config: Any) -> Any:
+    return NumcodecsCodec(name, config)
+
+
+def chunks_of(nbytes: int) -> np.ndarray:
+    """Chunks that compress well, somewhat and not at all: uint8 (4, nbytes)."""
+    rng = np.random.default_rng(nbytes)
+    smooth = (np.arange(nbytes) // 37 % 251).astype(np.uint8)
+    noise = rng.integers(0, 256, nbytes, np.uint8)
+    return np.stack([smooth, np.zeros(nbytes, np.uint8), noise, np.where(noise < 40, noise, 3).astype(np.uint8)])
+
+
+class FailingDevice(EmulatedDevice):
+    """An encoder that fails for some streams, or answers oddly."""
+
+    def __init__(self, change: Any) -> None:
+        super().__init__()
+        self.change = change
+
+    def compress(self, *args: Any) -> Outcome:
+        outcome = super().compress(*args)
+        self.change(SimpleNamespace(statuses=outcome.statuses, sizes=outcome.sizes, target=args[3]))
+        return outcome
 
 
 def steps_of(specs: Sequence[CodecSpec], chunk: np.ndarray) -> tuple[Step, ...]:
@@ -28,14 +58,23 @@ def steps_of(specs: Sequence[CodecSpec], chunk: np.ndarray) -> tuple[Step, ...]:
     return prepare(complete(specs, shape), shape)
 
 
-def encoders_of(steps: Sequence[Step], device: Any) -> list[WaveEncoder | None]:
-    """The encoder of each step; the bytes codec behind filters swaps."""
-    found = []
-    for i, step in enumerate(steps):
-        factory = ENCODERS.get(step.spec.name)
-        encoder = None if factory is None else factory(step, device)
-        found.append(swapped(step, encoder) if encoder and i and isinstance(step.spec, BytesCodec) else encoder)
-    return found
+def encoders_of(steps: Sequence[Step], device: Any) -> list[Encoder | str]:
+    """The encoder of each step, or why the host encodes it."""
+    found = zip(steps, device_codecs(steps, 0), strict=True)
+    return ["it has none" if codec is None else codec.encoder(step, device) for step, codec in found]
+
+
+def stays_on_host(spec: CodecSpec, chunk: np.ndarray, device: Any = None) -> bool:
+    """Whether the device leaves encoding such chunks with a codec to the host."""
+    steps = steps_of([spec], chunk)
+    (i,) = (i for i, step in enumerate(steps) if step.spec.name == spec.name)
+    return isinstance(encoders_of(steps, device or EmulatedDevice())[i], str)
+
+
+def encode_on_host(specs: Sequence[CodecSpec], chunks: np.ndarray) -> list[bytes]:
+    """What the CPU's codecs make of chunks (the first axis counts them)."""
+    chain = CpuBackend().prepare(steps_of(specs, chunks[0]), ArrayRepr(chunks.dtype, chunks[0].shape))
+    return [bytes(memoryview(data)) for data in chain.encode(list(chunks))]
 
 
 def bytes_of(wave: Wave, batch: Chunks | Encoded) -> list[bytes]:
@@ -53,12 +92,13 @@ def encode(
     """
     steps = steps_of(specs, chunks[0])
     encoders = encoders_of(steps, device)
-    if None in encoders:
-        raise TypeError(f"the device does not encode {steps[encoders.index(None)].spec}")
+    for step, encoder in zip(steps, encoders, strict=True):
+        if isinstance(encoder, str):
+            raise TypeError(f"the device does not encode {step.spec}: {encoder}")
     lane = Lane(device, limit)
     with lane.active():
         first = isinstance(steps[0].spec, BytesCodec)
-        batch = chunks_on(device, chunks.astype(dtype_in_bytes(steps[0]) if first else chunks.dtype.newbyteorder("=")))
+        batch = chunks_on(device, chunks.astype(stored_dtype(steps[0]) if first else chunks.dtype.newbyteorder("=")))
         wave = Wave(device)
         for encoder in encoders:
             batch = encoder(wave, batch)

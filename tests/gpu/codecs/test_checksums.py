@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import numcodecs
 import numpy as np
@@ -11,10 +12,13 @@ from hypothesis import given
 
 import gzarr
 from gzarr import codecs
+from gzarr.cpu.codecs.nvcomp import installed_decoders
 from gzarr.errors import ChunkError, CodecError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs import checksums
+from gzarr.gpu.codecs.compressing import ROOM
 from gzarr.gpu.device.emulated import EmulatedDevice
+from tests.gpu.codecs.encoding import chunks_of, encode, encode_on_host, read_back, spec_of
 from tests.gpu.kernels.launching import HAS_COMPILER, NO_COMPILER, STREAMS, checksums_of, streams_of
 
 pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
@@ -92,3 +96,47 @@ def test_every_change_of_a_chunk_is_seen_or_does_not_matter(chain: str) -> None:
 def test_no_data_has_a_checksum_too() -> None:
     stored = gzarr.array(np.zeros((0, 3)), chunks=(1, 3), zarr_format=2, compressor=numcodecs.CRC32())
     assert gzarr.open_array(stored.store, device=GpuBackend(EmulatedDevice()))[:].shape == (0, 3)
+
+
+# -- codecs that are checksums -----------------------------------------------------------------------------------
+
+CHECKSUMS = [
+    codecs.Crc32cCodec(),
+    *(spec_of(name) for name in ("crc32c", "crc32", "adler32", "fletcher32")),
+    *(spec_of(name, location=at) for name in ("crc32c", "crc32", "adler32") for at in ("start", "end")),
+]
+
+
+@pytest.mark.parametrize("nbytes", [1, 5, 4099, 65536])
+@pytest.mark.parametrize("spec", CHECKSUMS, ids=str)
+def test_checksums_are_those_of_the_host(spec: Any, nbytes: int) -> None:
+    chunks = chunks_of(nbytes)
+    assert encode(EmulatedDevice(), [spec], chunks) == encode_on_host([spec], chunks)
+    compressed = encode(EmulatedDevice(), [spec_of("lz4"), spec], chunks)
+    plain = encode(EmulatedDevice(), [spec_of("lz4")], chunks)
+    assert compressed == encode_on_host_bytes(spec, plain)
+    for where in ("cpu", "emulated"):
+        assert np.array_equal(read_back([spec_of("lz4"), spec], chunks, compressed, where), chunks)
+
+
+def encode_on_host_bytes(spec: Any, items: list[bytes]) -> list[bytes]:
+    return [encode_on_host([spec], np.frombuffer(data, np.uint8)[None])[0] for data in items]
+
+
+def test_checksums_upon_checksums_find_room() -> None:
+    """The room behind a chunk lasts for some; then chunks move. Others stand before their data."""
+    chunks = chunks_of(1001)
+    specs = [spec_of("fletcher32")] * 2 + [spec_of("crc32")] + [codecs.Crc32cCodec()] * (ROOM // 4 + 2)
+    assert encode(EmulatedDevice(), specs, chunks) == encode_on_host(specs, chunks)
+    packed = [codecs.NvcompSnappyCodec(), *specs] if "snappy" in installed_decoders() else [spec_of("lz4"), *specs]
+    for where in ("cpu", "emulated"):
+        found = encode(EmulatedDevice(), packed, chunks)
+        assert np.array_equal(read_back(packed, chunks, found, where), chunks)
+
+
+def test_compressors_behind_checksums() -> None:
+    chunks = chunks_of(1000)
+    specs = [codecs.Crc32cCodec(), spec_of("shuffle", elementsize=2), spec_of("zlib"), codecs.Crc32cCodec()]
+    found = encode(EmulatedDevice(), specs, chunks)
+    for where in ("cpu", "emulated"):
+        assert np.array_equal(read_back(specs, chunks, found, where), chunks)

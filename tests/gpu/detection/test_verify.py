@@ -20,7 +20,7 @@ import pytest
 
 import gzarr
 from gzarr import selfcheck
-from gzarr.gpu.codecs.decoders import TABLE
+from gzarr.gpu.codecs import TABLE
 from gzarr.gpu.detection import detect, verify
 from gzarr.gpu.detection.cache_folder import cache_folder
 from gzarr.gpu.device.emulated import EmulatedDevice

@@ -12,12 +12,10 @@ from numcodecs.blosc import decompress as blosc_decompress
 from gzarr import codecs
 from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.nvcomp import BY_NAME
-from gzarr.codecs.spec import ArrayRepr
-from gzarr.cpu.backend import CpuBackend
 from gzarr.cpu.codecs.nvcomp import installed_decoders
-from gzarr.gpu.codecs import frames
+from gzarr.gpu.codecs.zstd import read_zstd_headers
 from gzarr.gpu.device.nvcomp_tables import CODECS, bound_compress_temp_nbytes
-from tests.gpu.codecs.encoding import copied_bytes_of, encode, read_back, steps_of
+from tests.gpu.codecs.encoding import copied_bytes_of, encode, encode_on_host, read_back
 from tests.gpu.hardware.opening import cuda_backend, lane_of
 from tests.gpu.kernels.reference import header_of
 
@@ -53,11 +51,6 @@ def check(cuda: Any, specs: list[Any], chunks: np.ndarray) -> list[bytes]:
     for where in ("cpu", cuda_backend(cuda)):
         assert np.array_equal(read_back(specs, chunks, found, where), chunks)
     return found
-
-
-def encode_on_host(specs: list[Any], chunks: np.ndarray) -> list[bytes]:
-    chain = CpuBackend().prepare(steps_of(specs, chunks[0]), ArrayRepr(chunks.dtype, chunks[0].shape))
-    return [bytes(memoryview(data)) for data in chain.encode(list(chunks))]
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -121,7 +114,7 @@ def test_frames_are_plain(cuda: Any) -> None:
         found = encode_on(cuda, [codecs.ZstdCodec()], samples(nbytes))
         for data in found:
             slab, one = np.frombuffer(data, np.uint8), np.zeros(1, np.int64)
-            headers = frames.read_zstd_headers(slab, one, one + slab.size)
+            headers = read_zstd_headers(slab, one, one + slab.size)
             assert headers.content_nbytes.tolist() == [nbytes]
             assert not headers.odd[0]
         for data in encode_on(cuda, [codecs.GzipCodec()], samples(nbytes)):

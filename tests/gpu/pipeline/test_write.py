@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numcodecs
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import gzarr
 from gzarr import codecs
 from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.codecs import TABLE
 from gzarr.gpu.detection.thresholds import NEVER, Crossover
 from gzarr.gpu.device.emulated import EmulatedDevice, EmulatedStream
 from gzarr.gpu.device.hostbuild import find_compiler
@@ -90,10 +92,10 @@ def test_placement_tells_encoding_and_decoding_apart_where_they_differ(device):
 
 
 def test_a_step_without_an_encoder_is_noted(device, monkeypatch):
-    monkeypatch.delitem(__import__("gzarr.gpu.codecs.encoders", fromlist=["x"]).ENCODERS, "zstd")
+    monkeypatch.setitem(TABLE, "zstd", replace(TABLE["zstd"], encoder=lambda step, device: "it has none"))
     z = made(device)
     rows = {row.step: (row.where, row.why) for row in z.placement}
-    assert rows["zstd"] == ("emulated", "the device has it; encoded on the host: the device has no encoder for it")
+    assert rows["zstd"] == ("emulated", "the device has it; encoded on the host: it has none")
     assert "zstd comes after it" in rows["bytes"][1]
     z[:] = on_device(DATA)
     assert device.launches == []

@@ -30,7 +30,7 @@ def upload_tables(wave: Wave, *tables: NDArray[Any]) -> list[int]:
     for table, start in zip(tables, starts, strict=True):
         staging[start : start + table.nbytes] = np.ascontiguousarray(table).reshape(-1).view(np.uint8)
     on_device = wave.device.upload(staging)
-    wave.kept += [staging, on_device]
+    wave.held += [staging, on_device]
     base = wave.device.address(on_device)
     return [base + start for start in starts]
 
@@ -46,14 +46,14 @@ def upload_streams(wave: Wave, buffers: Sequence[Any]) -> Streams:
     for array, start in zip(arrays, offsets.tolist(), strict=True):
         staging[start : start + array.size] = array
     slab = _upload(wave, staging, len(arrays))
-    wave.kept += [staging, slab]
+    wave.held += [staging, slab]
     return Streams(staging, slab, offsets, sizes)
 
 
 def new_rows(wave: Wave, n: int, nbytes: int) -> tuple[Array, Table]:
     """Device memory for n chunks. Returns: (uint8 array (n, nbytes), address of every row)."""
     rows = wave.device.empty(n * nbytes).reshape(n, nbytes)
-    wave.kept.append(rows)
+    wave.held.append(rows)
     return rows, wave.device.address(rows) + np.arange(n, dtype=np.int64) * nbytes
 
 
@@ -65,7 +65,7 @@ def upload_rows(wave: Wave, arrays: Sequence[NDArray[Any]], dtype: np.dtype[Any]
     for row, array in zip(staging.reshape(len(arrays), nbytes), arrays, strict=True):
         row[:] = np.ascontiguousarray(array, native).reshape(-1).view(np.uint8)
     rows = _upload(wave, staging, len(arrays)).reshape(len(arrays), nbytes)
-    wave.kept += [staging, rows]
+    wave.held += [staging, rows]
     addresses = wave.device.address(rows) + np.arange(len(arrays), dtype=np.int64) * nbytes
     return Chunks(rows, addresses, nbytes, rows)
 
@@ -92,7 +92,7 @@ def aligned(wave: Wave, source: Table, nbytes: Table, alignment: int) -> Table:
         return source
     ends = np.cumsum(-(-nbytes[odd] // ALIGNMENT) * ALIGNMENT)
     moved = wave.device.empty(int(ends[-1]) + ALIGNMENT)
-    wave.kept.append(moved)
+    wave.held.append(moved)
     places = wave.device.address(moved) + np.concatenate([[0], ends[:-1]])
     copy_streams(wave, source[odd], places.astype(np.int64), nbytes[odd])
     source = source.copy()
@@ -111,7 +111,7 @@ def decompress(wave: Wave, codec: str, decoder: str, items: Table, streams: tupl
         return
     source = aligned(wave, source, nbytes, wave.device.alignment(decoder))
     outcome = wave.device.decompress(decoder, source, nbytes, target, decoded)
-    wave.kept.append(outcome)
+    wave.held.append(outcome)
     wave.expect(codec, outcome, items, decoded)
 
 
@@ -132,7 +132,7 @@ def decode_on_host(
             raise
         place[:] = data.reshape(-1).view(np.uint8) if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
     decoded = _upload(wave, staging, which.size)
-    wave.kept += [staging, decoded]
+    wave.held += [staging, decoded]
     source = wave.device.address(decoded) + np.arange(which.size, dtype=np.int64) * nbytes
     target = wave.device.address(rows) + which.astype(np.int64) * nbytes
     copy_streams(wave, source, target, np.full(which.size, nbytes, np.int64))
@@ -177,5 +177,5 @@ def reversed_units(wave: Wave, rows: Array, unit: int) -> Array:
     """Rows of bytes with every ``unit`` bytes reversed."""
     n, nbytes = rows.shape
     flipped = wave.device.xp.ascontiguousarray(rows.reshape(n, nbytes // unit, unit)[:, :, ::-1]).reshape(n, nbytes)
-    wave.kept.append(flipped)
+    wave.held.append(flipped)
     return flipped

@@ -22,7 +22,8 @@ from numcodecs.lz4 import decompress as lz4_decompress
 
 from gzarr.cpu.codecs.compressors import blosc_decoder, blosc_encoder
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.blosc_frames import DEFLATE, LZ4, RAW, SNAPPY, ZSTD, BloscStreams, BloscTable, parse_frames
+from gzarr.gpu.codecs.blosc.headers import DEFLATE, LZ4, RAW, SNAPPY, ZSTD
+from gzarr.gpu.codecs.blosc.parsing import BloscStreams, BloscTable, parse_frames
 from tests.gpu.slabs import Slab, damaged, outcome, slab_of
 
 CNAMES = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")

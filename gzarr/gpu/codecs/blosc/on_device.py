@@ -1,6 +1,6 @@
 """Takes Blosc frames apart that are only on the device: a kernel follows their streams, the host sees the headers.
 
-It gives the same table as `gzarr.gpu.codecs.blosc_frames.parse_frames`, whose rules hold here as well. What comes back
+It gives the same table as `gzarr.gpu.codecs.blosc.parsing.parse_frames`, whose rules hold here as well. What comes back
 from the device is 16 bytes of each frame and a row for each stream. Waves with frames of another compressor than LZ4,
 or frames that are left to the host, are copied to the host and taken apart there.
 """
@@ -11,40 +11,38 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.gpu.codecs import blosc_frames
 from gzarr.gpu.codecs.batch import Streams, Wave
-from gzarr.gpu.codecs.frames import Sizes
-from gzarr.gpu.codecs.streams import upload_tables
+from gzarr.gpu.codecs.blosc import headers, parsing
+from gzarr.gpu.codecs.headers import Sizes
+from gzarr.gpu.codecs.transfers import upload_tables
 from gzarr.gpu.kernels import BLOSC_ERRORS, prefix_sums
 
 
-def parse_blosc(wave: Wave, batch: Streams, expected_nbytes: int) -> blosc_frames.BloscTable:
+def parse_blosc(wave: Wave, batch: Streams, expected_nbytes: int) -> parsing.BloscTable:
     """Take apart the frames of a wave, where they are. Raises: CodecError (index, "blosc") if one is damaged."""
     frames = None if batch.copy is not None else _headers(batch, expected_nbytes)
     if frames is None:
-        return blosc_frames.parse_frames(batch.host, batch.offsets, batch.sizes, expected_nbytes)
-    blocks = blosc_frames.count_blocks(frames, blosc_frames.walked_rows(frames))
-    streams = blosc_frames.split_rows(frames, blocks)
+        return parsing.parse_frames(batch.host, batch.offsets, batch.sizes, expected_nbytes)
+    blocks = parsing.count_blocks(frames, parsing.walked_rows(frames))
+    streams = parsing.split_rows(frames, blocks)
     if len(blocks.frame):
         source, csize = _launch(wave, batch, frames, blocks)
-        streams = blosc_frames.place_streams(streams, source, csize)
-    return blosc_frames.make_table(frames, blosc_frames.join_whole(frames, streams), frames.to_host)
+        streams = parsing.place_streams(streams, source, csize)
+    return parsing.make_table(frames, parsing.join_whole(frames, streams), frames.to_host)
 
 
-def _headers(batch: Streams, expected_nbytes: int) -> blosc_frames.Frames | None:
+def _headers(batch: Streams, expected_nbytes: int) -> headers.Frames | None:
     """The frames' headers; None if the host must see more than these."""
-    n, size = len(batch), blosc_frames.HEADER_NBYTES
+    n, size = len(batch), headers.HEADER_NBYTES
     if (batch.sizes < size).any():
         return None
-    headers = np.ascontiguousarray(batch.window(batch.offsets, size)).reshape(-1)
-    frames = blosc_frames.read_headers(headers, np.arange(n, dtype=np.int64) * size, batch.sizes, expected_nbytes)
-    other = frames.codec[blosc_frames.walked_rows(frames)] != blosc_frames.LZ4
+    first = np.ascontiguousarray(batch.window(batch.offsets, size)).reshape(-1)
+    frames = headers.read_headers(first, np.arange(n, dtype=np.int64) * size, batch.sizes, expected_nbytes)
+    other = frames.codec[parsing.walked_rows(frames)] != headers.LZ4
     return None if other.any() or frames.to_host.any() else frames._replace(offset=batch.offsets)
 
 
-def _launch(
-    wave: Wave, batch: Streams, frames: blosc_frames.Frames, blocks: blosc_frames.Blocks
-) -> tuple[Sizes, Sizes]:
+def _launch(wave: Wave, batch: Streams, frames: headers.Frames, blocks: parsing.Blocks) -> tuple[Sizes, Sizes]:
     """Let the kernel follow the streams. Returns: (where each begins in the slab, encoded bytes)."""
     device = wave.device
     rows, first = np.unique(blocks.frame, return_index=True)
@@ -57,7 +55,7 @@ def _launch(
         wave, (base + frames.offset[rows]).astype(np.uint64), frames.cbytes[rows], block_start, stream_start
     )
     found = device.empty(18 * n)  # addresses and sizes of 8 bytes, two flags
-    wave.kept.append(found)
+    wave.held.append(found)
     at = device.address(found)
     device.launch("blosc_parse", len(blocks.frame), (rows.size, *tables, at, at + 8 * n, at + 16 * n, at + 17 * n))
     table = device.download(found)
@@ -66,12 +64,8 @@ def _launch(
     return address - base, csize.copy()
 
 
-def _check(blocks: blosc_frames.Blocks, errors: Any, csize: Sizes) -> None:
+def _check(blocks: parsing.Blocks, errors: Any, csize: Sizes) -> None:
     frame, number = (np.repeat(column, blocks.splits) for column in (blocks.frame, blocks.number))
-    blosc_frames.refuse_rows(
-        frame, errors != 0, lambda i: f"block {number[i]}: the frame {BLOSC_ERRORS[int(errors[i])]}"
-    )
+    parsing.refuse_rows(frame, errors != 0, lambda i: f"block {number[i]}: the frame {BLOSC_ERRORS[int(errors[i])]}")
     # A compressor makes at least one byte.
-    blosc_frames.refuse_rows(
-        frame, csize <= 0, lambda i: f"block {number[i]}: expected a stream of 1 byte or more, got 0"
-    )
+    parsing.refuse_rows(frame, csize <= 0, lambda i: f"block {number[i]}: expected a stream of 1 byte or more, got 0")

@@ -6,6 +6,7 @@ import ctypes
 import json
 import sys
 import zlib
+from typing import Any
 
 import numcodecs
 import numpy as np
@@ -21,6 +22,7 @@ from gzarr.gpu.device import nvcomp
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.protocol import Outcome
+from tests.gpu.codecs.encoding import encode
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 DATA = (np.arange(53 * 41).reshape(53, 41) // 9).astype("i4")
@@ -292,3 +294,36 @@ def test_chunks_beyond_what_a_decoder_takes_are_left_to_the_host(algorithm):
     assert [row.where for row in over.placement if row.step == f"nvcomp.{algorithm}"] == ["host"]
     fits = gzarr.zeros(limit, chunks=limit, dtype="u1", compressors=spec_of(algorithm), device=backend)
     assert {row.where for row in fits.placement} == {"emulated"}
+
+
+class StandIn(EmulatedDevice):
+    """Has encoders of formats that no host makes: their streams are the chunks with some bytes around them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.typesizes: list[int] = []
+
+    def encoders(self) -> frozenset[str]:
+        return super().encoders() | {"ans", "bitcomp", "cascaded"}
+
+    def encode(self, encoder: str, data: bytes) -> bytes:
+        return b"<" + data + b">"
+
+    def compress(self, *args: Any) -> Outcome:
+        self.typesizes.append(args[-1])
+        return super().compress(*args)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["u1", "<i2", ">f4", "<f8", "<c16", "V3"])
+@pytest.mark.parametrize("algorithm", ["ans", "bitcomp", "cascaded"])
+def test_encoders_of_numbers_get_whole_aligned_numbers(algorithm: str, dtype: str) -> None:
+    values = np.arange(3 * 37 * np.dtype(dtype).itemsize, dtype=np.uint8).view(dtype).reshape(3, 37)
+    device = StandIn()
+    found = encode(device, [BY_NAME[f"nvcomp.{algorithm}"]()], values)
+    stored = values.astype(values.dtype.newbyteorder("<"))
+    assert found == [b"<" + row.tobytes() + b">" for row in stored]
+    itemsize = np.dtype(dtype).itemsize
+    typed = algorithm != "ans" and itemsize in (2, 4, 8)
+    assert device.typesizes == [itemsize if typed else 1]
+    assert nvcomp.CODECS[algorithm].compress_bound(values[0].nbytes) > values[0].nbytes

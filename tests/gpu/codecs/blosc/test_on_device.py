@@ -9,9 +9,9 @@ import pytest
 from numcodecs import blosc as encoder
 
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs import blosc_frames
 from gzarr.gpu.codecs.batch import Streams, Wave
-from gzarr.gpu.codecs.blosc_on_device import parse_blosc
+from gzarr.gpu.codecs.blosc import parsing
+from gzarr.gpu.codecs.blosc.on_device import parse_blosc
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from tests.gpu.slabs import Slab, damaged, slab_of
@@ -36,14 +36,14 @@ def on_device(device: EmulatedDevice, slab: Slab) -> Streams:
     return Streams(None, device.upload(slab.data), slab.offsets, slab.sizes, device)
 
 
-def outcome(device: EmulatedDevice, slab: Slab) -> blosc_frames.BloscTable | CodecError:
+def outcome(device: EmulatedDevice, slab: Slab) -> parsing.BloscTable | CodecError:
     try:
         return parse_blosc(Wave(device), on_device(device, slab), NBYTES)
     except CodecError as error:
         return error
 
 
-def same(one: blosc_frames.BloscTable, other: blosc_frames.BloscTable) -> None:
+def same(one: parsing.BloscTable, other: parsing.BloscTable) -> None:
     for field in dataclasses.fields(one):
         if field.name != "streams":
             np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), err_msg=field.name)
@@ -58,7 +58,7 @@ def test_sound_frames(seed: int) -> None:
     device = EmulatedDevice()
     slab = slab_of([frame(seed * 20 + i, ("lz4", "lz4hc")[i % 2]) for i in range(20)], seed=seed)
     batch = on_device(device, slab)
-    same(parse_blosc(Wave(device), batch, NBYTES), blosc_frames.parse_frames(*slab, NBYTES))
+    same(parse_blosc(Wave(device), batch, NBYTES), parsing.parse_frames(*slab, NBYTES))
     assert batch.copy is None  # the host has not seen more than headers
     assert device.launches == ["blosc_parse"]
 
@@ -69,7 +69,7 @@ def test_only_stored_frames() -> None:
     batch = on_device(device, slab)
     table = parse_blosc(Wave(device), batch, NBYTES)
     assert table.memcpy.all()
-    same(table, blosc_frames.parse_frames(*slab, NBYTES))
+    same(table, parsing.parse_frames(*slab, NBYTES))
     assert device.launches == []
 
 
@@ -78,7 +78,7 @@ def test_other_compressors_are_taken_apart_on_the_host(name: str) -> None:
     device = EmulatedDevice()
     slab = slab_of([frame(2), frame(9, name), frame(5)])
     batch = on_device(device, slab)
-    same(parse_blosc(Wave(device), batch, NBYTES), blosc_frames.parse_frames(*slab, NBYTES))
+    same(parse_blosc(Wave(device), batch, NBYTES), parsing.parse_frames(*slab, NBYTES))
     assert batch.copy is not None
 
 
@@ -113,7 +113,7 @@ def test_what_the_host_refuses_is_refused() -> None:
         for chunk in damaged(frame(1), rng, 8):
             slab = slab_of([chunk], tight=True)
             try:
-                blosc_frames.parse_frames(*slab, NBYTES)
+                parsing.parse_frames(*slab, NBYTES)
             except CodecError:
                 if int.from_bytes(chunk[16:20], "little", signed=True) != 0:  # the kernel lets blocks begin at 0
                     refused += 1

@@ -8,12 +8,11 @@ Blocks are as large as the configuration says. Where it leaves that open their s
 fastest with (c-blosc makes blocks for a CPU's caches), and blocks divide the chunk evenly up to a short last one: only
 whole blocks are split, so a long last one would be one long stream. Compression levels mean nothing, but for 0: stored.
 Source: c-blosc 1.21, blosc.c (split_block, write_compression_header); the reader's rules in
-`gzarr.gpu.codecs.blosc_frames`.
+`gzarr.gpu.codecs.blosc.parsing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,22 +22,23 @@ from gzarr.codecs.blosc import AUTO_SHUFFLE, SHUFFLES, BloscCodec
 from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import BytesRepr, Step
 from gzarr.cpu.codecs.compressors import MAX_TYPESIZE
-from gzarr.gpu.codecs import blosc_frames, checksums
+from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs.batch import PLAIN, Chunks, Encoded, Wave
-from gzarr.gpu.codecs.compressing import ROOM, Piece, Slots, as_rows, chunks_of, compress, copy_pieces, new_slots
-from gzarr.gpu.codecs.decoders import decoded_nbytes
-from gzarr.gpu.codecs.frames import ZLIB_HEADER, ZLIB_TRAILER
-from gzarr.gpu.codecs.streams import ALIGNMENT, shuffled, upload_tables
+from gzarr.gpu.codecs.blosc import headers
+from gzarr.gpu.codecs.compressing import ROOM, Piece, Slots, compress, copy_pieces, new_slots
+from gzarr.gpu.codecs.deflate import ZLIB_HEAD, ZLIB_HEADER, ZLIB_TRAILER
+from gzarr.gpu.codecs.entry import decoded_nbytes
+from gzarr.gpu.codecs.transfers import ALIGNMENT, shuffled, upload_tables
 from gzarr.gpu.device.nvcomp_tables import CODECS
-from gzarr.gpu.device.protocol import Device, Table
+from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import prefix_sums
 
 #: Compressor -> (blosc's number for it, the device's encoder).
 _COMPRESSORS = {
-    "lz4": (blosc_frames.LZ4, "lz4"),
-    "lz4hc": (blosc_frames.LZ4, "lz4"),
-    "zlib": (blosc_frames.DEFLATE, "deflate"),
-    "zstd": (blosc_frames.ZSTD, "zstd"),
+    "lz4": (headers.LZ4, "lz4"),
+    "lz4hc": (headers.LZ4, "lz4"),
+    "zlib": (headers.DEFLATE, "deflate"),
+    "zstd": (headers.ZSTD, "zstd"),
 }
 #: Decoded bytes of a stream where the configuration leaves it open: what nvCOMP's headers recommend.
 STREAM_NBYTES = 1 << 16
@@ -46,9 +46,7 @@ STREAM_NBYTES = 1 << 16
 #: KiB of scratch for each stream, however short, which for blocks of 128 bytes would be some hundred times the chunk.
 _MANY_STREAMS, _SHORT_STREAM_NBYTES = 512, 1 << 12
 #: Largest chunk that a frame can hold (BLOSC_MAX_BUFFERSIZE: INT_MAX less the header).
-_MOST_NBYTES = (1 << 31) - 1 - blosc_frames.HEADER_NBYTES
-#: Deflate, 32 KiB window, default level, header check (RFC 1950, 2.2).
-_ZLIB_HEAD = b"\x78\x9c"
+_MOST_NBYTES = (1 << 31) - 1 - headers.HEADER_NBYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,29 +90,13 @@ class Frame:
     @property
     def around(self) -> int:
         """Bytes of zlib's envelope around a stream."""
-        return ZLIB_HEADER + ZLIB_TRAILER if self.compressor == blosc_frames.DEFLATE else 0
+        return ZLIB_HEADER + ZLIB_TRAILER if self.compressor == headers.DEFLATE else 0
 
     @property
     def flags(self) -> int:
         """The header's flags, for frames that are not stored."""
-        shuffle = (0, blosc_frames.FLAG_SHUFFLE, blosc_frames.FLAG_BITSHUFFLE)[self.shuffle]
-        return shuffle | (blosc_frames.FLAG_WHOLE if self.splits == 1 else 0) | self.compressor << 5
-
-
-def blosc_encoder(step: Step, device: Device) -> Callable[[Wave, Chunks | Encoded], Encoded] | None:
-    """The encoder of blosc; None for compressors and sizes that the device lacks."""
-    frame = frame_of(step)
-    if frame is None or (frame.encoder and (frame.encoder not in device.encoders() or frame.is_chopped)):
-        return None
-    name = step.spec.name
-
-    def encode(wave: Wave, batch: Chunks | Encoded) -> Encoded:
-        plain = chunks_of(wave, as_rows(wave, batch))
-        if not frame.encoder:
-            return _assemble(wave, frame, plain, _Streams(plain, None, np.zeros((len(plain), 0), np.int64), None))
-        return _assemble(wave, frame, plain, _compressed(wave, name, frame, plain))
-
-    return encode
+        shuffle = (0, headers.FLAG_SHUFFLE, headers.FLAG_BITSHUFFLE)[self.shuffle]
+        return shuffle | (headers.FLAG_WHOLE if self.splits == 1 else 0) | self.compressor << 5
 
 
 def frame_of(step: Step) -> Frame | None:
@@ -129,13 +111,13 @@ def frame_of(step: Step) -> Frame | None:
         typesize = 1
     shuffle = config["shuffle"]
     if shuffle == AUTO_SHUFFLE:
-        shuffle = blosc_frames.BIT_SHUFFLE if typesize == 1 else blosc_frames.BYTE_SHUFFLE
-    if shuffle == blosc_frames.BYTE_SHUFFLE and typesize == 1:
+        shuffle = headers.BIT_SHUFFLE if typesize == 1 else headers.BYTE_SHUFFLE
+    if shuffle == headers.BYTE_SHUFFLE and typesize == 1:
         shuffle = PLAIN
     number, encoder = found
-    may_split = number != blosc_frames.ZSTD and typesize <= blosc_frames.MOST_SPLITS
+    may_split = number != headers.ZSTD and typesize <= headers.MOST_SPLITS
     blocksize = _blocksize(nbytes, typesize, config["blocksize"], may_split=may_split)
-    splits = typesize if may_split and blocksize // typesize >= blosc_frames.LEAST_SPLIT else 1
+    splits = typesize if may_split and blocksize // typesize >= headers.LEAST_SPLIT else 1
     block, start, size = _streams(nbytes, blocksize, splits)
     if int(size.max()) > CODECS[encoder].max_compress_nbytes:
         return None
@@ -151,7 +133,7 @@ def _configuration(step: Step) -> dict[str, Any]:
         fields = {"cname": spec.cname, "clevel": spec.clevel, "shuffle": shuffle, "blocksize": spec.blocksize}
         return {**fields, "typesize": spec.typesize or 1}
     config = step.spec.configuration() if isinstance(step.spec, NumcodecsCodec) else {}
-    defaults = {"cname": "lz4", "clevel": 5, "shuffle": blosc_frames.BYTE_SHUFFLE, "blocksize": 0}
+    defaults = {"cname": "lz4", "clevel": 5, "shuffle": headers.BYTE_SHUFFLE, "blocksize": 0}
     itemsize = step.decoded.itemsize if isinstance(step.decoded, BytesRepr) else 1
     return {**defaults, **config, "typesize": itemsize}
 
@@ -163,8 +145,8 @@ _LEAST_ENLARGED, _MOST_ENLARGED, _MOST_STREAM = 1 << 16, 1 << 20, 1 << 18
 def _blocksize(nbytes: int, typesize: int, wanted: int, *, may_split: bool) -> int:
     """Bytes of a block: whole elements, and at most the chunk. Those asked for are made as c-blosc 1.21 does."""
     if wanted:
-        size = max(wanted, blosc_frames.LEAST_SPLIT)
-        if may_split and size // typesize >= blosc_frames.LEAST_SPLIT:
+        size = max(wanted, headers.LEAST_SPLIT)
+        if may_split and size // typesize >= headers.LEAST_SPLIT:
             size = min(max(size * typesize, _LEAST_ENLARGED), _MOST_ENLARGED)
             size = min(size, _MOST_STREAM * typesize)
         return max(min(size, nbytes) // typesize, 1) * typesize
@@ -201,6 +183,13 @@ class _Streams:
     sums: Table | None
 
 
+def framed(wave: Wave, name: str, frame: Frame, plain: Chunks) -> Encoded:
+    """Chunks as frames. name: of the codec, for errors. plain: the chunks, one behind the other."""
+    if not frame.encoder:
+        return _assemble(wave, frame, plain, _Streams(plain, None, np.zeros((len(plain), 0), np.int64), None))
+    return _assemble(wave, frame, plain, _compressed(wave, name, frame, plain))
+
+
 def _compressed(wave: Wave, name: str, frame: Frame, plain: Chunks) -> _Streams:
     n, m = len(plain), frame.size.size
     source = plain
@@ -218,28 +207,26 @@ def _compressed(wave: Wave, name: str, frame: Frame, plain: Chunks) -> _Streams:
 
 def _assemble(wave: Wave, frame: Frame, plain: Chunks, streams: _Streams) -> Encoded:
     """Lay out the frames, and copy headers, tables and streams to their places."""
-    n, tables = len(plain), blosc_frames.HEADER_NBYTES + 4 * frame.nblocks
+    n, tables = len(plain), headers.HEADER_NBYTES + 4 * frame.nblocks
     size = frame.size[: streams.sizes.shape[1]]
     packed = streams.sizes + frame.around
     raw = packed >= size
     lengths = 4 + np.where(raw, size, packed)
     ends = np.cumsum(lengths, axis=1)
     starts = tables + ends - lengths
-    whole = blosc_frames.HEADER_NBYTES + frame.nbytes
+    whole = headers.HEADER_NBYTES + frame.nbytes
     cbytes = tables + lengths.sum(axis=1)
     stored = (cbytes >= whole) | (frame.encoder == "")
     cbytes[stored] = whole
     places = prefix_sums(-(-(cbytes + ROOM) // ALIGNMENT) * ALIGNMENT)
     memory = wave.device.empty(int(places[-1]))
-    wave.kept.append(memory)
+    wave.held.append(memory)
     addresses = wave.device.address(memory) + places[:-1]
     heads = _heads(frame, cbytes, stored, starts)
     (at,) = upload_tables(wave, heads)
-    head_sizes = np.where(stored, blosc_frames.HEADER_NBYTES, tables)
+    head_sizes = np.where(stored, headers.HEADER_NBYTES, tables)
     pieces: list[Piece] = [(at + np.arange(n) * tables, addresses, head_sizes)]
-    pieces.append(
-        (plain.addresses[stored], addresses[stored] + blosc_frames.HEADER_NBYTES, _full(stored, frame.nbytes))
-    )
+    pieces.append((plain.addresses[stored], addresses[stored] + headers.HEADER_NBYTES, _full(stored, frame.nbytes)))
     pieces += _stream_pieces(wave, frame, streams, raw, addresses[:, None] + starts, ~stored)
     copy_pieces(wave, pieces)
     return Encoded(memory, addresses, cbytes, ROOM)
@@ -252,16 +239,16 @@ def _full(mask: Any, nbytes: int) -> Table:
 def _heads(frame: Frame, cbytes: Table, stored: Any, starts: Table) -> Any:
     """Headers and tables of block starts: uint8 (n, bytes of both)."""
     n = cbytes.size
-    heads = np.zeros((n, blosc_frames.HEADER_NBYTES + 4 * frame.nblocks), np.uint8)
-    header = np.zeros(n, blosc_frames.HEADER)
-    header["version"], header["version_lz"] = blosc_frames.VERSION, blosc_frames.VERSION_LZ
-    header["flags"] = frame.flags | np.where(stored, blosc_frames.FLAG_MEMCPY, 0)
+    heads = np.zeros((n, headers.HEADER_NBYTES + 4 * frame.nblocks), np.uint8)
+    header = np.zeros(n, headers.HEADER)
+    header["version"], header["version_lz"] = headers.VERSION, headers.VERSION_LZ
+    header["flags"] = frame.flags | np.where(stored, headers.FLAG_MEMCPY, 0)
     header["typesize"], header["nbytes"], header["blocksize"] = frame.typesize, frame.nbytes, frame.blocksize
     header["cbytes"] = cbytes
-    heads[:, : blosc_frames.HEADER_NBYTES] = header.view(np.uint8).reshape(n, -1)
+    heads[:, : headers.HEADER_NBYTES] = header.view(np.uint8).reshape(n, -1)
     if starts.shape[1]:
         first = np.ascontiguousarray(starts[:, np.searchsorted(frame.block, np.arange(frame.nblocks))], "<i4")
-        heads[:, blosc_frames.HEADER_NBYTES :] = first.view(np.uint8).reshape(n, -1)
+        heads[:, headers.HEADER_NBYTES :] = first.view(np.uint8).reshape(n, -1)
     return heads
 
 
@@ -275,7 +262,7 @@ def _stream_pieces(wave: Wave, frame: Frame, streams: _Streams, raw: Any, at: Ta
     before = ZLIB_HEADER if zlib else 0
     size = np.broadcast_to(frame.size, streams.sizes.shape)
     prefix = np.zeros(streams.sizes.shape, [("size", "<i4"), ("zlib", "S2")])
-    prefix["size"], prefix["zlib"] = np.where(raw, size, streams.sizes + frame.around), _ZLIB_HEAD
+    prefix["size"], prefix["zlib"] = np.where(raw, size, streams.sizes + frame.around), ZLIB_HEAD
     (prefix_at,) = upload_tables(wave, prefix)
     prefixes = prefix_at + prefix.itemsize * np.arange(prefix.size).reshape(prefix.shape)
     source = streams.source.addresses[:, None] + frame.start

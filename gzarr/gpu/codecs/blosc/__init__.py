@@ -1,0 +1,105 @@
+"""Blosc on the device: frames are taken apart into streams that batched decoders take, and put together again.
+
+The host decodes and encodes blosclz, which nvCOMP lacks, and encodes with snappy, which no reader of today has, and
+chunks of very many short streams.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gzarr.codecs.spec import CodecSpec, Step
+from gzarr.cpu.codecs import factory_for
+from gzarr.errors import CodecError
+from gzarr.gpu.codecs import checksums
+from gzarr.gpu.codecs.batch import Chunks, Encoded, Shuffle, Streams, Wave
+from gzarr.gpu.codecs.blosc import headers
+from gzarr.gpu.codecs.blosc.framing import frame_of, framed
+from gzarr.gpu.codecs.blosc.on_device import parse_blosc
+from gzarr.gpu.codecs.blosc.parsing import BloscStreams
+from gzarr.gpu.codecs.compressing import as_rows, chunks_of
+from gzarr.gpu.codecs.deflate import ZLIB_HEADER, ZLIB_TRAILER, stored_adler32
+from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes
+from gzarr.gpu.codecs.single_stream import parsed
+from gzarr.gpu.codecs.transfers import copy_streams, decode_on_host, decompress, new_rows
+from gzarr.gpu.codecs.zstd import stored_xxh64
+from gzarr.gpu.device.protocol import Device, Table
+
+#: The device's decoder for each of blosc's compressors.
+_DECODERS = {headers.LZ4: "lz4", headers.SNAPPY: "snappy", headers.DEFLATE: "deflate", headers.ZSTD: "zstd"}
+
+
+def _decoder(step: Step, device: Device) -> Decoder | str:
+    nbytes = decoded_nbytes(step)
+    if nbytes is None:
+        return UNFIT
+    on_host, name = factory_for(step.spec)(step).decode, step.spec.name
+    missing = [number for number, decoder in _DECODERS.items() if decoder not in device.decoders()]
+
+    def decode(wave: Wave, batch: Streams) -> Chunks:
+        table = parsed(name, parse_blosc, wave, batch, nbytes)
+        _refuse_more_than_a_frame(name, table.cbytes, batch)
+        rows, addresses = new_rows(wave, len(batch), nbytes)
+        base = wave.device.address(batch.slab)
+        to_host = table.to_host.copy()
+        to_host[table.streams.frame[np.isin(table.streams.decoder, missing)]] = True
+        for number, decoder in {headers.RAW: "", **_DECODERS}.items():
+            streams = table.streams.take(table.group(number))
+            streams = streams.take(~to_host[streams.frame])
+            source, target = base + streams.source, addresses[streams.frame] + streams.dest
+            if number == headers.RAW:
+                copy_streams(wave, source, target, streams.csize)
+            else:
+                decompress(wave, name, decoder, streams.frame, (source, streams.csize, target, streams.nbytes))
+                _expect_checksums(wave, number, batch, streams, target)
+        decode_on_host(wave, batch, rows, np.flatnonzero(to_host), on_host)
+        mode = np.where(to_host, 0, table.shuffle).astype(np.uint8)
+        shuffle = Shuffle(mode, table.typesize, table.blocksize) if mode.any() else None
+        return Chunks(rows, addresses, nbytes, rows, shuffle)
+
+    return decode
+
+
+def _refuse_more_than_a_frame(name: str, claimed: Table, batch: Streams) -> None:
+    """Bytes behind a frame, which the parser does not look at, mean that something is wrong, as on the CPU."""
+    bad = np.flatnonzero(claimed != batch.sizes)
+    if bad.size:
+        i = int(bad[0])
+        text = f"{name}: too long: expected {claimed[i]} encoded bytes, got {batch.sizes[i]}"
+        raise CodecError(text, index=i, codec=name)
+
+
+def _expect_checksums(wave: Wave, number: int, batch: Streams, streams: BloscStreams, target: Table) -> None:
+    """Those of zlib streams, and of Zstandard frames that have one (c-blosc writes none)."""
+    if not streams.source.size:  # the bytes may not be on the host
+        return
+    if number == headers.DEFLATE:
+        starts, sizes = streams.source - ZLIB_HEADER, streams.csize + ZLIB_HEADER + ZLIB_TRAILER
+        kind, (which, stored) = "adler32", stored_adler32(batch.host, starts, sizes)
+    elif number == headers.ZSTD:
+        kind, (which, stored) = "xxh64", stored_xxh64(batch.host, streams.source, streams.csize)
+    else:
+        return
+    checksums.expect(wave, "blosc", kind, streams.frame[which], (target[which], streams.nbytes[which]), stored)
+
+
+def _encoder(step: Step, device: Device) -> Encoder | str:
+    frame = frame_of(step)
+    if frame is None or (frame.encoder and (frame.encoder not in device.encoders() or frame.is_chopped)):
+        return UNFIT
+    name = step.spec.name
+
+    def encode(wave: Wave, batch: Chunks | Encoded) -> Encoded:
+        return framed(wave, name, frame, chunks_of(wave, as_rows(wave, batch)))
+
+    return encode
+
+
+def _detour(spec: CodecSpec) -> str | None:
+    """A kernel follows LZ4 streams; those of other compressors have headers that the host reads."""
+    cname = spec.configuration().get("cname", "lz4")
+    return None if cname in ("lz4", "lz4hc") else f"headers of {cname} within blosc are read on the host"
+
+
+_BLOSC = DeviceCodec(_decoder, _encoder, takes_streams=True, scratch=4, detour=_detour)
+CODECS = {"blosc": _BLOSC, "numcodecs.blosc": _BLOSC}

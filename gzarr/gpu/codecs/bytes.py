@@ -1,0 +1,68 @@
+"""The bytes codec: chunks as they come, with the bytes of their elements reversed where filters work on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gzarr.codecs.bytes import BytesCodec
+from gzarr.codecs.spec import ArrayRepr, Step
+from gzarr.gpu.codecs.batch import Chunks, Encoded, Streams, Wave
+from gzarr.gpu.codecs.compressing import as_rows, chunks_of
+from gzarr.gpu.codecs.dtypes import swap_unit
+from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, as_chunks, decoded_nbytes, no_detour
+from gzarr.gpu.codecs.transfers import reversed_units, unshuffled
+from gzarr.gpu.device.protocol import Device
+
+
+def stored_dtype(step: Step) -> np.dtype[Any]:
+    """Dtype of the numbers, or of the records, as the bytes codec of a step stores them."""
+    if not isinstance(step.decoded, ArrayRepr):
+        return np.dtype(np.uint8)
+    dtype = step.decoded.dtype
+    endian = getattr(step.spec, "endian", None)
+    return dtype if endian is None else dtype.newbyteorder(">" if endian == "big" else "<")
+
+
+def _decoder(step: Step, device: Device) -> Decoder | str:
+    nbytes = decoded_nbytes(step)
+    if nbytes is None or not isinstance(step.spec, BytesCodec):
+        return UNFIT
+    return lambda wave, batch: as_chunks(wave, batch, nbytes, "bytes")
+
+
+def _encoder(step: Step, device: Device) -> Encoder | str:
+    """Whoever makes the chunks gives their elements the byte order that the codec stores."""
+    if decoded_nbytes(step) is None or not isinstance(step.spec, BytesCodec):
+        return UNFIT
+    return lambda wave, batch: batch
+
+
+def _native_decoder(step: Step, device: Device) -> Decoder | str:
+    decoder, unit = _decoder(step, device), swap_unit(stored_dtype(step))
+    if isinstance(decoder, str) or not unit:
+        return decoder
+    nbytes = decoded_nbytes(step) or 0
+
+    def decode(wave: Wave, batch: Streams | Chunks) -> Chunks:
+        plain = unshuffled(wave, as_chunks(wave, batch, nbytes, "bytes"))
+        return chunks_of(wave, reversed_units(wave, plain.rows, unit))
+
+    return decode
+
+
+def _native_encoder(step: Step, device: Device) -> Encoder | str:
+    encoder, unit = _encoder(step, device), swap_unit(stored_dtype(step))
+    if isinstance(encoder, str) or not unit:
+        return encoder
+
+    def encode(wave: Wave, batch: Chunks | Encoded) -> Chunks:
+        return chunks_of(wave, reversed_units(wave, as_rows(wave, batch), unit))
+
+    return encode
+
+
+#: Behind filters, which take and give numbers in native byte order.
+NATIVE = DeviceCodec(_native_decoder, _native_encoder, detour=no_detour)
+CODECS = {"bytes": DeviceCodec(_decoder, _encoder, detour=no_detour)}

@@ -1,0 +1,93 @@
+"""Reads headers of encoded chunks that lie in one slab, of all chunks at once.
+
+A batched decoder wants addresses and sizes of bare streams. Parsers strip the envelopes, refuse what is certainly
+damaged, and leave what is sound but odd to the host: a decoder on a GPU may read out of bounds on input that it does
+not expect. Rules for every parser:
+
+- No byte is read before its position was compared with the end of its chunk.
+- Python loops run over the parts of *one* chunk (blocks of a frame, letters of a name), never over chunks.
+- What no header shows stays unseen: damage inside a stream and, in gzip, a second member whose size is the expected
+  one behind a first that holds nothing. The size that the decoder reports tells of the last, and checksums (verified on
+  the device when a chunk is decoded) of most of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gzarr.errors import CodecError
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Sizes: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+#: Checksums that chunks hold: (numbers of the chunks that have one, their checksums).
+Stored: TypeAlias = tuple[npt.NDArray[np.intp], npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTable:
+    """Where one stream per chunk lies in a slab.
+
+    Attributes:
+        source: int64[n], position of the stream in the slab; of the whole chunk where it goes to the host.
+        nbytes: int64[n], its encoded size; that of the whole chunk where it goes to the host.
+        decoded_nbytes: int64[n], what it must decode to.
+        to_host: bool[n], chunks that the host is to decode, because their framing is odd.
+    """
+
+    source: Sizes
+    nbytes: Sizes
+    decoded_nbytes: Sizes
+    to_host: Mask
+
+
+def read(slab: Bytes, dtype: str, positions: Sizes) -> npt.NDArray[Any]:
+    """Items of a dtype that begin at any byte of the slab; the caller has compared positions with ends."""
+    item = np.dtype(dtype)
+    # one overlapping item per byte: nothing is copied but what is asked for
+    view: npt.NDArray[Any] = np.ndarray((max(len(slab) - item.itemsize + 1, 0),), item, slab, strides=(1,))
+    return view[positions]
+
+
+def refuse(codec: str, bad: Mask, describe: Callable[[int], str]) -> None:
+    """Raise CodecError for the first bad item, if there is one; ``describe`` says what is wrong with an item."""
+    if bad.any():
+        index = int(bad.argmax())
+        raise CodecError(f"{codec}: {describe(index)}", index=index, codec=codec)
+
+
+def refuse_sizes(codec: str, claimed: Sizes, expected_nbytes: int) -> None:
+    """Raise CodecError for the first item that claims another decoded size than it must have."""
+    refuse(codec, claimed != expected_nbytes, lambda i: f"expected {expected_nbytes} decoded bytes, got {claimed[i]}")
+
+
+def check_ranges(slab: Bytes, offsets: Sizes, sizes: Sizes) -> None:
+    """Raise ValueError unless the slab is flat bytes and every range lies in it."""
+    if slab.dtype != np.uint8 or slab.ndim != 1 or not slab.flags.c_contiguous:
+        raise ValueError(f"slab: expected contiguous uint8 of one dimension, got {slab.dtype} of {slab.ndim}")
+    if offsets.shape != sizes.shape or offsets.ndim != 1 or offsets.dtype != np.int64 or sizes.dtype != np.int64:
+        got = f"{offsets.dtype}{offsets.shape} and {sizes.dtype}{sizes.shape}"
+        raise ValueError(f"offsets and sizes: expected int64[n] both, got {got}")
+    outside = (offsets < 0) | (sizes < 0) | (offsets > len(slab) - sizes)
+    if outside.any():
+        i = int(outside.argmax())
+        raise ValueError(f"chunk {i}: {sizes[i]} bytes at {offsets[i]} do not lie in a slab of {len(slab)}")
+
+
+def stream_table(
+    chunks: tuple[Sizes, Sizes], streams: tuple[Sizes, Sizes], expected_nbytes: int, to_host: Mask
+) -> StreamTable:
+    """Give whole chunks to the host, and all if there is nothing to decode, which a batched decoder need not see."""
+    to_host = to_host | (expected_nbytes == 0)
+    (offsets, sizes), (source, nbytes) = chunks, streams
+    return StreamTable(
+        source=np.where(to_host, offsets, source),
+        nbytes=np.where(to_host, sizes, nbytes),
+        decoded_nbytes=np.full(len(sizes), expected_nbytes, np.int64),
+        to_host=to_host,
+    )

@@ -1,0 +1,80 @@
+"""nvCOMP's own formats: bare streams of its batched functions. See `gzarr.codecs.nvcomp`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gzarr.codecs.nvcomp import PREFIX
+from gzarr.codecs.spec import Step
+from gzarr.errors import CodecError
+from gzarr.gpu.codecs.batch import Chunks, Streams, Wave
+from gzarr.gpu.codecs.deflate import deflate_envelope
+from gzarr.gpu.codecs.entry import UNFIT, Decoder, DecoderFactory, DeviceCodec, Encoder, decoded_nbytes
+from gzarr.gpu.codecs.lz4 import LZ4
+from gzarr.gpu.codecs.single_stream import Envelope, stream_encoder
+from gzarr.gpu.codecs.transfers import decompress, new_rows
+from gzarr.gpu.codecs.zstd import ZSTD
+from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
+from gzarr.gpu.device.protocol import Device
+
+
+def _decoder(algorithm: str) -> DecoderFactory:
+    """The factory of decoders of bare streams."""
+    limits = NVCOMP[algorithm]
+
+    def factory(step: Step, device: Device) -> Decoder | str:
+        nbytes, name = decoded_nbytes(step), step.spec.name
+        if nbytes is None or algorithm not in device.decoders() or nbytes > limits.max_decompressed_nbytes:
+            return UNFIT
+
+        def decode(wave: Wave, batch: Streams) -> Chunks:
+            empty = np.flatnonzero(batch.sizes == 0)
+            if empty.size:
+                raise CodecError(f"{name}: truncated: there are no bytes", index=int(empty[0]), codec=name)
+            n = len(batch)
+            stride = -(-nbytes // limits.alignment.output) * limits.alignment.output
+            rows, addresses = new_rows(wave, n, stride)
+            streams = (wave.device.address(batch.slab) + batch.offsets, batch.sizes, addresses)
+            decompress(wave, name, algorithm, np.arange(n), (*streams, np.full(n, nbytes, np.int64)))
+            return Chunks(rows, addresses, nbytes, rows if stride == nbytes else None)
+
+        return decode
+
+    return factory
+
+
+def _codec(algorithm: str, *, typed: bool = False) -> DeviceCodec:
+    def envelope(nbytes: int) -> Envelope:
+        return deflate_envelope(nbytes) if algorithm == "deflate" else Envelope(algorithm)
+
+    encoder = stream_encoder(envelope, typed=typed)
+    return DeviceCodec(_decoder(algorithm), encoder, takes_streams=True, host_may_lack=True)
+
+
+#: By algorithm. Bitcomp and Cascaded count in numbers.
+_ALGORITHMS = {
+    **{name: _codec(name) for name in ("ans", "deflate", "gdeflate", "snappy")},
+    **{name: _codec(name, typed=True) for name in ("bitcomp", "cascaded")},
+}
+#: What KvikIO's codec could be told to use.
+_IN_BATCH = {**_ALGORITHMS, "lz4": LZ4, "zstd": ZSTD}
+
+
+def _in_batch(step: Step) -> DeviceCodec | None:
+    return _IN_BATCH.get(str(step.spec.configuration().get("algorithm", "")).lower())
+
+
+def _batch_decoder(step: Step, device: Device) -> Decoder | str:
+    codec = _in_batch(step)
+    return UNFIT if codec is None else codec.decoder(step, device)
+
+
+def _batch_encoder(step: Step, device: Device) -> Encoder | str:
+    codec = _in_batch(step)
+    return UNFIT if codec is None else codec.encoder(step, device)
+
+
+CODECS = {
+    "numcodecs.nvcomp_batch": DeviceCodec(_batch_decoder, _batch_encoder, takes_streams=True, host_may_lack=True),
+    **{PREFIX + name: codec for name, codec in _ALGORITHMS.items()},
+}
