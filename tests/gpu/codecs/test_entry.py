@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pytest
 
 import gzarr
 from gzarr.codecs import ArrayRepr, Codec, CodecSpec, Step, register_codec
-from gzarr.codecs.fields import check_fields, need_array
 from gzarr.codecs.registry import _FACTORIES, _SPECS
-from gzarr.codecs.spec import Kind, Repr
-from gzarr.cpu.codecs.per_chunk import lift_both
+from gzarr.codecs.spec import Kind, Repr, need_array
+from gzarr.cpu.codecs.per_chunk import per_chunk
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs import TABLE, device_codec
 from gzarr.gpu.codecs.batch import Wave
@@ -37,15 +36,7 @@ class MaskCodec(CodecSpec):
     mask: int = 0
 
     name = "mask"
-    kind: Kind = "array_array"
-
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, Any]) -> Self:
-        check_fields(cls.name, configuration, ("mask",))
-        return cls(**configuration)
-
-    def configuration(self) -> dict[str, Any]:
-        return {"mask": self.mask}
+    kind: ClassVar[Kind] = "array_array"
 
     def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
         array = need_array(self.name, decoded)
@@ -57,7 +48,7 @@ class MaskCodec(CodecSpec):
 
 def on_cpu(step: Step) -> Codec:
     mask = step.spec.configuration()["mask"]
-    return lift_both("mask", lambda chunk: chunk ^ mask, lambda chunk: chunk ^ mask)
+    return per_chunk("mask", lambda chunk: chunk ^ mask, lambda chunk: chunk ^ mask)
 
 
 # -- what gpu/codecs/mask.py would hold --------------------------------------------------------------------------
