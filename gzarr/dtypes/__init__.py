@@ -1,4 +1,4 @@
-"""Data types: from ``dtype=`` and Zarr v2 or v3 metadata to NumPy dtypes and back, and fill values as JSON."""
+"""Data types: ``dtype=`` and the metadata of Zarr v2 and v3 to NumPy dtypes and back, and fill values as JSON."""
 
 from gzarr.dtypes.cast import cast_fill, default_fill
 from gzarr.dtypes.datatype import DataType

@@ -1,4 +1,4 @@
-"""A user's ``fill_value=`` -> a scalar of the array's type, refusing what the type cannot represent."""
+"""Turns a user's ``fill_value=`` into a scalar of the array's type, and refuses what the type cannot represent."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def fill_error(got: Any, expected: str) -> MetadataError:
 
 
 def default_fill(dt: DataType) -> Any:
-    """The fill value of a new array for which none was given: zero, False, an empty string; NaT for times.
+    """The fill value of a new array if none is given: zero, False, an empty string; NaT for times.
 
-    Inside structs times are zero, too, as in zarr-python 3.
+    Times in structs are zero, as in zarr-python 3.
     """
     if dt.variable:
         return {"string": "", "bytes": b"", "object": 0}[dt.variable]
@@ -34,128 +34,104 @@ def default_fill(dt: DataType) -> Any:
 def cast_fill(value: Any, dt: DataType) -> Any:
     """A user's fill value as a scalar of the data type.
 
-    Floating-point types round; everything else must be represented exactly. Zero given for strings, bytes and structs
-    means empty: it is the default of ``zeros``.
+    Floating-point types round; every other type must represent the value exactly. Zero for strings, bytes and structs
+    means empty: it is the default of ``zeros``. The value is a Python or NumPy scalar, also as an array without
+    dimensions; text for numbers and times; tuples, lists or dicts for structs. None means undefined and is returned.
 
-    Args:
-        value: Python or NumPy scalar, also as an array without dimensions; text for numbers and times; tuples, lists
-            or dicts for structs. None means undefined and is returned.
-        dt: the array's data type.
-
-    Returns: a NumPy scalar of ``dt.dtype``; str, bytes or any object for variable lengths.
-
-    Raises: MetadataError if the type cannot represent the value.
+    The result is a NumPy scalar of ``dt.dtype``, or a str, bytes or any object for variable lengths. Raises
+    MetadataError if the type cannot represent the value.
     """
     if dt.variable == "object" or value is None:
         return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
-    if dt.variable:
-        return _VARIABLE_CASTS[dt.variable](value, dt.dtype)
-    return _CASTS[family(dt.dtype)](value, dt.dtype)
+    cast = _VARIABLE_CASTS[dt.variable] if dt.variable else _CASTS[family(dt.dtype)]
+    try:
+        scalar = cast(value, dt.dtype)
+    except MetadataError:
+        raise  # of a field
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _misfit(value, dt.dtype) from error
+    if scalar is None:
+        raise _misfit(value, dt.dtype)
+    return scalar
+
+
+def _misfit(value: Any, dtype: np.dtype[Any]) -> MetadataError:
+    return fill_error(value, f"a value that {dtype} can represent")
+
+
+# -- one function a family; None, and errors of conversions, say that the type cannot represent the value ----------
 
 
 def _cast_bool(value: Any, dtype: np.dtype[Any]) -> Any:
-    if isinstance(value, (bool, np.bool_, int, float, np.number)) and value in {0, 1}:
-        return np.bool_(value)
-    raise _misfit(value, dtype)
+    fits = isinstance(value, (bool, np.bool_, int, float, np.number)) and value in {0, 1}
+    return np.bool_(value) if fits else None
 
 
 def _cast_int(value: Any, dtype: np.dtype[Any]) -> Any:
-    if not isinstance(value, (np.datetime64, np.timedelta64)):
-        try:
-            number = int(value)
-            if isinstance(value, (str, bytes)) or number == value:
-                scalar = dtype.type(number)
-                if scalar == number:
-                    return scalar
-        except (TypeError, ValueError, OverflowError) as error:
-            raise _misfit(value, dtype) from error
-    raise _misfit(value, dtype)
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return None
+    number = int(value)
+    if not isinstance(value, (str, bytes)) and number != value:
+        return None
+    scalar = dtype.type(number)
+    return scalar if scalar == number else None
 
 
 def _cast_float(value: Any, dtype: np.dtype[Any]) -> Any:
     if type(value) is dtype.type:
         return value
-    try:
-        if isinstance(value, (complex, np.complexfloating, np.datetime64, np.timedelta64)):
-            scalar = None
-        else:
-            scalar = to_float(value if isinstance(value, np.longdouble) else float(value), dtype)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise _misfit(value, dtype) from error
-    if scalar is None:
-        raise _misfit(value, dtype)
-    return scalar
+    if isinstance(value, (complex, np.complexfloating, np.datetime64, np.timedelta64)):
+        return None
+    return to_float(value if isinstance(value, np.longdouble) else float(value), dtype)
 
 
 def _cast_complex(value: Any, dtype: np.dtype[Any]) -> Any:
     if type(value) is dtype.type:
         return value
-    part = component(dtype)
-    try:
-        number = value if isinstance(value, np.complexfloating) else complex(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise _misfit(value, dtype) from error
-    raw = b"".join(_cast_float(item, part).tobytes() for item in (number.real, number.imag))
-    return from_bytes(raw, dtype.newbyteorder("="))
+    number = value if isinstance(value, np.complexfloating) else complex(value)
+    parts = [_cast_float(part, component(dtype)) for part in (number.real, number.imag)]
+    if any(part is None for part in parts):
+        return None
+    return from_bytes(b"".join(part.tobytes() for part in parts), dtype.newbyteorder("="))
 
 
 def _cast_time(value: Any, dtype: np.dtype[Any]) -> Any:
-    kind = dtype.type
-    try:
-        if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64)):
-            scalar = time_scalar(int(value), dtype)
-        elif isinstance(value, (bool, np.bool_)):
-            scalar = None
-        else:
-            scalar = _convert_time(value if isinstance(value, kind) else kind(value), dtype.newbyteorder("="))
-    except (TypeError, ValueError, OverflowError) as error:
-        raise _misfit(value, dtype) from error
-    if scalar is None:
-        raise _misfit(value, dtype)
-    return scalar
-
-
-def _convert_time(given: Any, dtype: np.dtype[Any]) -> Any:
-    """Change the unit; None if that cuts something off (to a coarser unit) or overflows (to a finer one)."""
-    scalar = given.astype(dtype)
+    if isinstance(value, (bool, np.bool_)):
+        return None
+    if isinstance(value, (int, np.integer)) and not isinstance(value, np.timedelta64):
+        return time_scalar(int(value), dtype)
+    given = value if isinstance(value, dtype.type) else dtype.type(value)
+    scalar = given.astype(dtype.newbyteorder("="))
+    # a coarser unit cuts something off, a finer one overflows
     exact = np.isnat(given) or np.datetime_data(given.dtype)[0] == "generic" or scalar.astype(given.dtype) == given
     return scalar if exact else None
 
 
 def _cast_bytes(value: Any, dtype: np.dtype[Any]) -> Any:
     raw = _as_bytes(value, dtype)
-    if len(raw) > dtype.itemsize:
-        raise _misfit(value, dtype)
-    return np.array(raw, dtype)[()]
+    return None if raw is None or len(raw) > dtype.itemsize else np.array(raw, dtype)[()]
 
 
-def _as_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+def _as_bytes(value: Any, dtype: np.dtype[Any]) -> bytes | None:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    try:
-        return _as_text(value, dtype).encode("ascii")
-    except UnicodeEncodeError as error:
-        raise _misfit(value, dtype) from error
+    text = _as_text(value, dtype)
+    return None if text is None else text.encode("ascii")
 
 
 def _cast_str(value: Any, dtype: np.dtype[Any]) -> Any:
     text = _as_text(value, dtype)
-    if 4 * len(text) > dtype.itemsize:
-        raise _misfit(value, dtype)
-    return np.array(text, dtype)[()]
+    return None if text is None or 4 * len(text) > dtype.itemsize else np.array(text, dtype)[()]
 
 
-def _as_text(value: Any, dtype: np.dtype[Any]) -> str:
+def _as_text(value: Any, dtype: np.dtype[Any]) -> str | None:
     if isinstance(value, (bytes, str)):
-        try:
-            return str(value, "ascii") if isinstance(value, bytes) else str(value)
-        except UnicodeDecodeError as error:
-            raise _misfit(value, dtype) from error
+        return str(value, "ascii") if isinstance(value, bytes) else str(value)
     if isinstance(value, (int, float, complex, np.number, np.bool_)):
         return "" if value == 0 else str(value)
-    raise _misfit(value, dtype)
+    return None
 
 
 def _cast_void(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -166,7 +142,7 @@ def _cast_void(value: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(value, np.void) and value.dtype.names is None:
         value = value.tobytes()
     if not isinstance(value, (bytes, bytearray, memoryview)) or len(value) > dtype.itemsize:
-        raise _misfit(value, dtype)
+        return None
     return np.void(bytes(value).ljust(dtype.itemsize, b"\0"))
 
 
@@ -176,12 +152,12 @@ def _cast_struct(value: Any, dtype: np.dtype[Any]) -> Any:
         value = tuple(value[name] for name in value.dtype.names)
     if isinstance(value, dict):
         if set(value) != set(names):
-            raise _misfit(value, dtype)
+            return None
         value = [value[name] for name in names]
     if not isinstance(value, (tuple, list)):
         value = [value] * len(names)  # one value for every field
     if len(value) != len(names):
-        raise _misfit(value, dtype)
+        return None
     struct = np.zeros((), dtype)
     for name, item in zip(names, value, strict=True):
         field = dtype.fields[name][0]  # type: ignore[index]
@@ -204,16 +180,7 @@ def _cast_nested(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> An
 
 
 def _cast_custom(value: Any, dtype: np.dtype[Any]) -> Any:
-    if type(value) is dtype.type:
-        return value
-    try:
-        return dtype.type(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise _misfit(value, dtype) from error
-
-
-def _misfit(value: Any, dtype: np.dtype[Any]) -> MetadataError:
-    return fill_error(value, f"a value that {dtype} can represent")
+    return value if type(value) is dtype.type else dtype.type(value)
 
 
 _CASTS: dict[str, Callable[[Any, np.dtype[Any]], Any]] = {

@@ -1,4 +1,4 @@
-"""The type that stands for a Zarr data type in memory, and the rules for structs that both formats share."""
+"""`DataType`, a Zarr data type in memory, and the rules for structs that both formats share."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import numpy as np
 
 from gzarr.errors import MetadataError
 
-#: "" for elements of one size; "string" and "bytes" for elements of their own length; "object" for Zarr v2 object
+#: "" for elements of one size; "string" and "bytes" for elements of variable length; "object" for Zarr v2 object
 #: arrays, whose elements are whatever their object codec decodes to.
 Variable: TypeAlias = Literal["", "string", "bytes", "object"]
 
-#: Structs nested deeper than this are refused: no real data has them, and hostile metadata must not exhaust the stack.
+#: Deepest nesting of structs: no real data has more, and hostile metadata must not exhaust the stack.
 MAX_DEPTH = 16
 
 
 def quote(value: Any) -> str:
-    """A value as it appears in an error message: its repr, shortened."""
+    """A value for an error message: its repr, shortened."""
     return reprlib.repr(value)
 
 
 def canonical(dtype: np.dtype[Any], depth: int = 0) -> np.dtype[Any]:
-    """Check that a dtype has elements of one size that can be stored, and put the fields of structs in order.
+    """Check that a dtype has elements of one size that can be stored, and order the fields of structs.
 
     Padding between fields is kept. Fields that overlap or lie out of order, as in a multi-field view
-    ``x[["c", "a"]]``, are packed in the order of their names: values are assigned by position, so nothing is lost.
+    ``x[["c", "a"]]``, are packed in the order of their names. Values are assigned by position, so nothing is lost.
 
-    Raises: MetadataError for titles, empty names, subarrays outside a struct, objects or strings of no length in it.
+    Raises MetadataError for titles, empty names, subarrays outside a struct, and objects or empty strings in one.
     """
     if dtype.subdtype is not None:
         raise MetadataError(
@@ -63,7 +63,7 @@ def _lay_out(fields: list[tuple[str, np.dtype[Any], tuple[int, ...], int]], dtyp
 
 
 def packed_little(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype as Zarr v3 lays out its bytes when they are in a fill value: no padding, little endian."""
+    """The dtype as Zarr v3 lays it out in a fill value: without padding, little endian."""
     if dtype.names is None:
         return dtype.newbyteorder("<")
     fields = [(name, dtype.fields[name][0]) for name in dtype.names]  # type: ignore[index]
@@ -74,9 +74,12 @@ def packed_little(dtype: np.dtype[Any]) -> np.dtype[Any]:
 class DataType:
     """The type of an array's elements.
 
-    Attributes:
-        dtype: NumPy dtype of the array in memory; object for everything of variable length.
-        variable: what the objects are: "string", "bytes", or "object" for a Zarr v2 object codec's own; else "".
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Dtype of the array in memory; object for elements of variable length.
+    variable : {"", "string", "bytes", "object"}
+        What the objects are, see `Variable`; "" for elements of one size.
     """
 
     dtype: np.dtype[Any]
@@ -84,7 +87,7 @@ class DataType:
 
     @property
     def name(self) -> str:
-        """Name to show: "int32", ">i4", "bfloat16", "[('a', '<i4')]", "string"."""
+        """Name for people: "int32", ">i4", "bfloat16", "[('a', '<i4')]", "string"."""
         return self.variable or str(self.dtype)
 
 

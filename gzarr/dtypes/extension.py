@@ -1,7 +1,7 @@
-"""Data types that NumPy does not have itself: those of ml_dtypes, imported when first named, and registered ones.
+"""Data types from outside NumPy: those of ml_dtypes, which is imported when one is named, and registered ones.
 
-Both formats write them by name, as TensorStore does: ``"bfloat16"``. An element of a type of less than eight bits
-takes one byte in memory and in chunks, its value in the low bits.
+Both formats write them by name, as TensorStore does: ``"bfloat16"``. An element of less than eight bits takes one byte
+in memory and in chunks, with its value in the low bits.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ ML_NAMES = {
 
 _ML_ZARR_NAMES = {theirs: zarr for zarr, theirs in ML_NAMES.items()}
 
-# Filled by find_extension and add_extension.
+# find_extension and add_extension fill them.
 _by_name: dict[str, DataType] = {}
 _names: dict[type, str] = {}
 
 
 def add_extension(name: str, known: DataType) -> None:
-    """Enter a data type under a name; `gzarr.dtypes.register` has checked both."""
+    """Add a data type under a name; `gzarr.dtypes.register` has checked both."""
     if is_extension(known.dtype):
         _names[known.dtype.type] = name
     _by_name[name] = known
@@ -58,7 +58,7 @@ def is_extension(dtype: np.dtype[Any]) -> bool:
 def find_extension(name: str) -> DataType | None:
     """The registered or ml_dtypes data type of that name, or None.
 
-    Raises: MissingExtraError if the name needs ml_dtypes, which is not installed or too old.
+    Raises MissingExtraError if the name needs ml_dtypes, which is not installed or too old.
     """
     known = _by_name.get(name)
     if known is None and name in ML_NAMES:
@@ -67,10 +67,7 @@ def find_extension(name: str) -> DataType | None:
 
 
 def extension_name(dtype: np.dtype[Any]) -> str:
-    """Name of a dtype for which `is_extension` holds.
-
-    Raises: UnknownDataTypeError if nobody registered it.
-    """
+    """Name of a dtype for which `is_extension` holds. Raises UnknownDataTypeError if it is not registered."""
     kind = dtype.type
     name = _names.get(kind)
     if name is None and kind.__module__ == "ml_dtypes":
@@ -81,7 +78,7 @@ def extension_name(dtype: np.dtype[Any]) -> str:
 
 
 def unknown(name: Any) -> UnknownDataTypeError:
-    """The error for a data type that nobody knows."""
+    """The error for an unknown data type."""
     return UnknownDataTypeError(
         f"data type {name!r} is unknown; register the NumPy dtype that stands for it with "
         "gzarr.register_data_type(name, dtype)"

@@ -1,7 +1,7 @@
-"""Fill values <-> JSON, for both formats.
+"""Converts between fill values and JSON, for both formats.
 
-What is read is everything that either specification, zarr-python or TensorStore writes; what is written is the form
-that they all read. A scalar survives the trip bit for bit, except that Zarr v2 has one NaN only: ``"NaN"``.
+Every form that either specification, zarr-python or TensorStore writes is read; the form that they all read is written.
+A scalar survives the round trip bit for bit, except that Zarr v2 has only one NaN: ``"NaN"``.
 
 Source: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#fill-value-encoding and
 https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html
@@ -28,14 +28,9 @@ _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def fill_to_json(value: Any, dt: DataType, zarr_format: int) -> Any:
-    """A fill value as JSON.
+    """A fill value as JSON. Zarr v2 also has None, for undefined.
 
-    Args:
-        value: a scalar of ``dt.dtype``, or anything that `cast_fill` takes; None (undefined) in Zarr v2.
-        dt: the array's data type.
-        zarr_format: 2 or 3.
-
-    Raises: MetadataError if the value is not one of the type, or has no form in JSON.
+    ``value`` is anything that `cast_fill` takes. Raises MetadataError if it does not fit the type or JSON.
     """
     if value is None:
         if zarr_format == 2 or dt.variable == "object":
@@ -50,17 +45,11 @@ def fill_to_json(value: Any, dt: DataType, zarr_format: int) -> Any:
 
 
 def fill_from_json(json: Any, dt: DataType, zarr_format: int) -> Any:
-    """Parse a fill value.
+    """Parse the ``fill_value`` of metadata.
 
-    Args:
-        json: the value of ``fill_value``.
-        dt: the array's data type.
-        zarr_format: 2 or 3.
-
-    Returns: a NumPy scalar of ``dt.dtype`` (`numpy.void` for structs and raw bytes), str or bytes for variable
-        lengths, any JSON value for object arrays; None for Zarr v2's null, which leaves the value undefined.
-
-    Raises: MetadataError if the value has the wrong type or is out of range.
+    The result is a NumPy scalar of ``dt.dtype`` (`numpy.void` for structs and raw bytes), str or bytes for variable
+    lengths, any JSON value for object arrays, or None for Zarr v2's null, which leaves the value undefined. Raises
+    MetadataError if the value has the wrong type or is out of range.
     """
     if json is None and zarr_format == 2:
         return None
@@ -108,14 +97,14 @@ def _float_from_text(text: str, dtype: np.dtype[Any], zarr_format: int) -> Any:
     if number is not None:
         return to_float(number, dtype)
     if zarr_format == 2:
-        # TensorStore writes this one type as base64 in v2.
+        # TensorStore writes this type as base64 in v2
         return _raw_scalar(text, dtype) if dtype.type.__name__ == "float4_e2m1fn" else None
     return _from_hex(text, dtype)
 
 
 def _from_hex(text: str, dtype: np.dtype[Any]) -> Any:
     digits = _HEX.fullmatch(text)
-    # A type of four bits may be written with one digit.
+    # a type of four bits may have one digit
     if digits is None or (len(digits[1]) != 2 * dtype.itemsize and (dtype.itemsize, len(digits[1])) != (1, 1)):
         return None
     return from_bits(int(digits[1], 16), dtype)
@@ -160,7 +149,7 @@ def _bytes_from_json(value: Any, zarr_format: int) -> bytes:
     elif type(value) is list and all(type(item) is int and 0 <= item < 256 for item in value):
         raw = bytes(value)
     elif zarr_format == 2 and _is_zero(value):
-        raw = b""  # zarr-python 2 writes 0 where it was given none
+        raw = b""  # zarr-python 2 writes 0 if no fill value is given
     if raw is None:
         raise fill_error(value, "bytes in base64, or a list of integers in 0 ... 255")
     return raw
@@ -177,7 +166,7 @@ def _text_from_json(value: Any, _dtype: np.dtype[Any], zarr_format: int) -> str:
     if type(value) is str:
         return value
     if zarr_format == 2 and _is_zero(value):
-        return ""  # zarr-python 2 writes 0 where it was given none
+        return ""  # as above
     raise fill_error(value, "a string")
 
 
@@ -206,7 +195,7 @@ def _struct_from_json(value: Any, dtype: np.dtype[Any], zarr_format: int) -> Any
     if not set(value) <= set(names):
         raise fill_error(value, f"no other fields than {names}")
     struct = np.zeros((), dtype)
-    for name, item in value.items():  # a field that is missing is zero, as in zarr-python 3.4
+    for name, item in value.items():  # missing fields are zero, as in zarr-python 3.4
         field = dtype.fields[name][0]  # type: ignore[index]
         struct[name] = _nested_from_json(item, field.base, field.shape, zarr_format)
     return from_bytes(struct.tobytes(), dtype)
@@ -234,10 +223,6 @@ def _read_custom(value: Any, dtype: np.dtype[Any], _zarr_format: int) -> Any:
         raise fill_error(value, f"the bits of {dtype} in hex, or what {dtype.type.__name__} takes") from error
 
 
-def _read_variable_bytes(value: Any, _dtype: np.dtype[Any], zarr_format: int) -> bytes:
-    return _bytes_from_json(value, zarr_format)
-
-
 def _from_base64(text: str) -> bytes | None:
     try:
         return base64.b64decode(text, validate=True)
@@ -263,7 +248,7 @@ _READERS: dict[str, Callable[[Any, np.dtype[Any], int], Any]] = {
 
 _VARIABLE_READERS: dict[str, Callable[[Any, np.dtype[Any], int], Any]] = {
     "string": _text_from_json,
-    "bytes": _read_variable_bytes,
+    "bytes": lambda value, _dtype, zarr_format: _bytes_from_json(value, zarr_format),
     "object": lambda value, _dtype, _zarr_format: value,
 }
 
@@ -274,10 +259,10 @@ _VARIABLE_READERS: dict[str, Callable[[Any, np.dtype[Any], int], Any]] = {
 def _write_float(value: Any, dtype: np.dtype[Any], zarr_format: int) -> Any:
     number = float(value)
     if zarr_format == 3 and dtype.type.__name__ == "float8_e8m0fnu":
-        return _to_hex(value)  # TensorStore gets decimal numbers of this type wrong by a factor of 2**64
+        return _to_hex(value)  # TensorStore misreads decimal numbers of this type by a factor of 2**64
     if number != number:  # noqa: PLR0124
-        usual = to_bits(value) == to_bits(dtype.type(math.nan))
-        return "NaN" if usual or zarr_format == 2 else _to_hex(value)
+        canonical = to_bits(value) == to_bits(dtype.type(math.nan))
+        return "NaN" if canonical or zarr_format == 2 else _to_hex(value)
     if math.isinf(number):
         return "Infinity" if number > 0 else "-Infinity"
     if zarr_format == 2 and dtype.type.__name__ == "float4_e2m1fn":
@@ -291,7 +276,7 @@ def _write_complex(value: Any, dtype: np.dtype[Any], zarr_format: int) -> list[A
 
 
 def _write_time(value: Any, dtype: np.dtype[Any], _zarr_format: int) -> Any:
-    # A date without a unit can only be NaT, and zarr-python 2 and 3.1 cannot read it as an integer.
+    # a date without a unit can only be NaT, and zarr-python 2 and 3.1 cannot read it as an integer
     return "NaT" if dtype.str[1:] == "M8" else int(value.view(np.int64))
 
 
@@ -304,7 +289,7 @@ def _write_void(value: Any, dtype: np.dtype[Any], zarr_format: int) -> str:
 
 
 def _copy_fields(source: np.ndarray[Any, Any], target: np.ndarray[Any, Any]) -> None:
-    """Copy a struct without its padding, which may hold anything."""
+    """Copy a struct without its padding, which may be uninitialized."""
     for name in source.dtype.names or ():
         if source[name].dtype.names is None:
             target[name] = source[name]

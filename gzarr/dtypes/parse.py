@@ -1,4 +1,4 @@
-"""Everything that users pass as ``dtype=`` -> `DataType`."""
+"""Turns what users pass as ``dtype=`` into a `DataType`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ _VARIABLE = {str: STRING, bytes: BYTES}
 def parse_dtype(like: Any) -> DataType:
     """The data type that a user's ``dtype=`` means.
 
-    Args:
-        like: whatever `numpy.dtype` takes, byte orders kept; ``str``, "string" or a NumPy StringDType for strings and
-            ``bytes``, "bytes" for bytes of variable length; ``object`` for Zarr v2 object arrays; ml_dtypes types, also
-            by name; data types of Zarr v2 metadata (lists) and Zarr v3 metadata (names such as "r16", objects).
+    ``like`` is whatever `numpy.dtype` takes, with its byte order; ``str``, "string" or a NumPy StringDType for strings
+    and ``bytes`` or "bytes" for bytes of variable length; ``object`` for Zarr v2 object arrays; a type of ml_dtypes,
+    also by name; or a data type of Zarr v2 metadata (a list) or Zarr v3 metadata (a name such as "r16", an object).
+    Padding of structs is kept; overlapping or unordered fields are packed.
 
-    Returns: the data type. Padding of structs is kept; overlapping or unordered fields are packed.
-
-    Raises: UnknownDataTypeError if nothing of that name is known; MetadataError for what cannot be stored (titles,
-        objects in structs, subarrays outside structs); MissingExtraError if the name needs ml_dtypes.
+    Raises UnknownDataTypeError if the name is unknown, MetadataError for what cannot be stored (titles, objects in
+    structs, subarrays outside structs), and MissingExtraError if the name needs ml_dtypes.
     """
     if isinstance(like, DataType):
         return like
@@ -55,12 +53,12 @@ def _from_numpy(like: Any) -> DataType:
     except (TypeError, ValueError, SyntaxError) as error:  # SyntaxError: "i4,,"
         raise unknown(like if isinstance(like, str) else quote(like)) from error
     if dtype.kind == "O":
-        # h5py marks its strings this way.
+        # h5py marks its strings so
         return _VARIABLE.get((dtype.metadata or {}).get("vlen"), OBJECT)  # type: ignore[arg-type]
     if dtype.kind == "T":
         return STRING
     if dtype.itemsize == 0 and dtype.kind in _OF_NO_LENGTH and dtype.subdtype is None:
         return _OF_NO_LENGTH[dtype.kind]
     if is_extension(dtype) and dtype.names is None:
-        extension_name(dtype)  # raises if nobody registered it
+        extension_name(dtype)  # raises if it is not registered
     return DataType(canonical(dtype))

@@ -1,4 +1,4 @@
-"""Data types of third parties: a name for a NumPy dtype."""
+"""Registers third-party data types: a name for a NumPy dtype."""
 
 from __future__ import annotations
 
@@ -13,15 +13,28 @@ from gzarr.errors import MetadataError, UnknownDataTypeError
 
 
 def register_data_type(name: str, dtype: Any) -> None:
-    """Teach gzarr a data type's name, for metadata of both formats and for ``dtype=``.
+    """Register a name for a data type, for metadata of Zarr v2 and v3 and for ``dtype=``.
 
-    Args:
-        name: name in the metadata, such as "posit16".
-        dtype: NumPy dtype (or what `numpy.dtype` takes) with elements of one size. A dtype that NumPy has itself makes
-            the name an alias for reading; a user-defined one is also written by the name, its fill values as
-            hexadecimal bytes, and read from those or from whatever its scalar type's constructor takes.
+    Parameters
+    ----------
+    name : str
+        Name in the metadata, such as "posit16".
+    dtype : dtype
+        NumPy dtype, or what `numpy.dtype` takes, with elements of one size. For a dtype of NumPy's own, the name is an
+        alias for reading. A user-defined dtype is also written by this name. Its fill values are written as
+        hexadecimal bytes, and read from those or from what the constructor of its scalar type takes.
 
-    Raises: MetadataError if the dtype's size is not fixed, or the name or the dtype is already taken by another.
+    Raises
+    ------
+    MetadataError
+        If the size of the dtype is not fixed, or the name or the dtype is taken by another.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> gzarr.register_data_type("example.reading", "f4")
+    >>> gzarr.create_array(shape=3, dtype="example.reading").dtype
+    dtype('float32')
     """
     known = DataType(canonical(np.dtype(dtype)))
     if is_standard_name(name) or name in ML_NAMES or (find_extension(name) or known) != known:

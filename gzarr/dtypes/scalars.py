@@ -1,7 +1,7 @@
-"""Scalars of every element type, made exactly: from bits, from numbers, with the limits of each type.
+"""Makes exact scalars of every element type, from bits and from numbers, within the limits of the type.
 
-The tables are keyed by scalar type (``dtype.type``). NumPy's own are there from the start, those of ml_dtypes and of
-registered dtypes are entered when first met.
+The tables are keyed by scalar type (``dtype.type``). They start with the types of NumPy; those of ml_dtypes and of
+registered dtypes are added at first use.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-#: How fill values of a scalar type are written: one entry per family in the tables of `fill` and `cast`.
+#: Scalar types whose fill values are written alike: one entry each in the tables of `fill` and `cast`.
 Family: TypeAlias = Literal["bool", "int", "float", "complex", "time", "bytes", "str", "void", "object", "custom"]
 
 #: The integer that stands for "not a time".
@@ -58,7 +58,7 @@ def component(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The floating-point dtype of a complex dtype's two parts."""
     known = _COMPONENTS.get(dtype.type)
     if known is None:
-        import ml_dtypes  # a complex type of its own is why we are here
+        import ml_dtypes  # the dtype is one of its complex types
 
         known = ml_dtypes.bfloat16 if dtype.type.__name__ == "bcomplex32" else np.float16
     return np.dtype(known)
@@ -67,8 +67,8 @@ def component(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def limit(kind: type) -> float:
     """The largest number that rounds to a finite value of a floating-point type.
 
-    Half a unit in the last place above the largest value: writers that print the shortest decimals (Rust, JavaScript)
-    give a number a little above the largest float32.
+    It lies half a unit in the last place above the largest value, because the shortest decimals that Rust and
+    JavaScript print for the largest float32 are slightly above it.
     """
     known = _limits.get(kind)
     if known is None:
@@ -84,7 +84,7 @@ def limit(kind: type) -> float:
 
 
 def from_bits(bits: int, dtype: np.dtype[Any]) -> Any:
-    """The scalar that the bits stand for, the most significant first."""
+    """The scalar with these bits, as an integer."""
     return from_bytes(bits.to_bytes(dtype.itemsize, sys.byteorder), dtype.newbyteorder("="))
 
 
@@ -94,7 +94,7 @@ def to_bits(value: Any) -> int:
 
 
 def from_bytes(raw: bytes, dtype: np.dtype[Any]) -> Any:
-    """The scalar whose bytes are given, in the dtype's byte order. ``raw`` has exactly its size.
+    """The scalar with these bytes, in the dtype's byte order. ``raw`` has exactly its size.
 
     A struct keeps its padding, which a copy to a new scalar would leave unset.
     """
@@ -102,24 +102,23 @@ def from_bytes(raw: bytes, dtype: np.dtype[Any]) -> Any:
 
 
 def time_scalar(number: int, dtype: np.dtype[Any]) -> Any:
-    """The time that many units from the origin; None if 64 bits do not hold it, or for a date without a unit."""
+    """The time at a number of units from the origin; None beyond 64 bits, or for a date without a unit."""
     if not NAT <= number < -NAT or (number != NAT and dtype.kind == "M" and np.datetime_data(dtype)[0] == "generic"):
         return None
     return np.int64(number).view(dtype.newbyteorder("="))
 
 
 def to_float(number: Any, dtype: np.dtype[Any]) -> Any:
-    """Round a Python or NumPy number to a floating-point type; None if it is finite and the type has nothing near it.
+    """Round a Python or NumPy number to a floating-point type; None if the type has nothing near it.
 
-    That is: it is too large, or the type has no zero or no negative numbers, or it is not finite and the type lacks
-    such values.
+    That is, the number is too large, or the type lacks zero, negative numbers, infinities or NaN.
     """
     kind = dtype.type
     if -limit(kind) <= number <= limit(kind):
         value = kind(number)
         if value == value or number != number:  # noqa: PLR0124 - the test for NaN that works for every type
             return value
-        # float8_e8m0fnu has no zero: the smallest value stands for it, as in TensorStore.
+        # float8_e8m0fnu has no zero; its smallest value replaces it, as in TensorStore
         return from_bits(0, dtype) if number == 0 else None
     with np.errstate(over="ignore"):
         infinite = number in {float("inf"), float("-inf")}

@@ -1,9 +1,8 @@
-"""Zarr v2 ``dtype`` as JSON <-> `DataType`.
+"""Converts between the ``dtype`` of Zarr v2 as JSON and `DataType`.
 
-Strings are NumPy's (``"<i4"``), structs are lists of ``[name, dtype]`` or ``[name, dtype, shape]``, and everything of
-variable length is ``"|O"``: the object codec says what it holds. Padding of structs is a field without a name, which
-is what NumPy's ``dtype.descr`` makes of it and zarr-python 2 writes. Types from outside NumPy go by their names, as in
-TensorStore.
+Strings are NumPy's (``"<i4"``), structs are lists of ``[name, dtype]`` or ``[name, dtype, shape]``, and elements of
+variable length are ``"|O"``: the object codec says what they hold. Padding of structs is a field without a name, as in
+NumPy's ``dtype.descr`` and zarr-python 2. Types from outside NumPy have their names, as in TensorStore.
 
 Source: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#data-type-encoding
 """
@@ -33,19 +32,15 @@ _PLAIN = {order + code: DataType(np.dtype(order + code)) for order in "<>|" for 
 def to_v2(dt: DataType) -> Any:
     """The data type as JSON: "<i4", a list for structs, "|O" for variable lengths.
 
-    Raises: UnknownDataTypeError for an unregistered extension; MetadataError for a byte-swapped one, which has no name.
+    Raises UnknownDataTypeError for an unregistered extension, MetadataError for a byte-swapped one, which has no name.
     """
     return "|O" if dt.variable else _dtype_to_v2(dt.dtype)
 
 
 def from_v2(json: Any, object_codec_id: str | None = None) -> DataType:
-    """Parse the ``dtype`` of a ``.zarray``.
+    """Parse the ``dtype`` of a ``.zarray``; the ``id`` of the object codec decides what "|O" means.
 
-    Args:
-        json: the value of the key.
-        object_codec_id: ``id`` of the codec that turns objects into bytes, which decides what "|O" means.
-
-    Raises: UnknownDataTypeError if the name is not known; MetadataError if the value is malformed.
+    Raises UnknownDataTypeError if the name is unknown, MetadataError if the value is malformed.
     """
     if type(json) is str:
         plain = _PLAIN.get(json)
@@ -96,7 +91,7 @@ def _string_from_v2(text: str) -> np.dtype[Any]:
     except (TypeError, ValueError) as error:
         raise unknown(text) from error
     if dtype.itemsize == 0 and dtype.kind in "SU":
-        # NumPy makes arrays of no-length strings one character wide, so that is what zarr-python 2 stored.
+        # NumPy makes strings without a length one character wide, so zarr-python 2 stored them so
         return np.dtype(f"{dtype.str[:2]}1")
     return canonical(dtype)
 
@@ -137,10 +132,7 @@ def _field_from_v2(field: Any, depth: int) -> tuple[str, np.dtype[Any]]:
 
 
 def subarray(item: np.dtype[Any], shape: Any, key: str, name: str) -> np.dtype[Any]:
-    """The dtype of a field that holds an array.
-
-    Raises: MetadataError naming the metadata key and the field, if the shape is not a list of lengths.
-    """
+    """The dtype of a field that holds an array. Raises MetadataError if the shape is not a list of lengths."""
     if type(shape) is not list or not all(type(length) is int and length >= 0 for length in shape):
         raise MetadataError(f"{key}: field {name!r}: expected a shape of non-negative integers, got {quote(shape)}")
     try:

@@ -1,9 +1,9 @@
-"""Zarr v3 ``data_type`` as JSON <-> `DataType`.
+"""Converts between the ``data_type`` of Zarr v3 as JSON and `DataType`.
 
-Written are the names that zarr-python 3 and TensorStore both read where one exists. Byte order is not part of a v3
-data type (the ``bytes`` codec has it), so dtypes made here are native; structs are packed. Structs are written in the
-``structured`` form, the only one that zarr-python 3.1, 3.4 and TensorStore all read; the newer ``struct`` is read too.
-A subarray in a struct has no name in any registry and is written as ``gzarr.subarray``, which others refuse clearly.
+Names are written in the form that zarr-python 3 and TensorStore both read, if one exists. The ``bytes`` codec has the
+byte order, so dtypes parsed here are native. Structs are packed, and written in the ``structured`` form, the only one
+that zarr-python 3.1, 3.4 and TensorStore all read; the newer ``struct`` is read too. A subarray in a struct has no name
+in any registry; it is written as ``gzarr.subarray``, which other readers refuse.
 
 Source: https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html and
 https://github.com/zarr-developers/zarr-extensions/tree/main/data-types
@@ -27,7 +27,7 @@ _CORE = {"b1": "bool", "f2": "float16", "f4": "float32", "f8": "float64", "c8": 
     f"{kind}{size}": f"{'u' if kind == 'u' else ''}int{8 * size}" for kind in "iu" for size in (1, 2, 4, 8)
 }
 
-# The last five are other names that exist in stored arrays: zarrs' for complex numbers, older ones for bytes.
+# Stored arrays have other names too: those of zarrs for complex numbers, and older ones for bytes.
 _NAMED = {name: DataType(np.dtype(code)) for code, name in _CORE.items()} | {
     "string": STRING,
     "variable_length_bytes": BYTES,
@@ -44,8 +44,8 @@ _MAX_LENGTH = 2**31 - 1  # NumPy's limit on the size of an element
 def to_v3(dt: DataType) -> Any:
     """The data type as JSON: a string, or an object with ``name`` and ``configuration``.
 
-    Raises: UnknownDataTypeError if v3 has no such type (extended floats) or nobody registered it; MetadataError for
-        arrays of Python objects.
+    Raises UnknownDataTypeError if v3 has no such type (extended floats) or it is not registered, MetadataError for
+    arrays of Python objects.
     """
     if dt.variable:
         if dt.variable == "object":
@@ -60,7 +60,7 @@ def to_v3(dt: DataType) -> Any:
 def from_v3(json: Any) -> DataType:
     """Parse the ``data_type`` of a ``zarr.json``. The dtype is in native byte order.
 
-    Raises: UnknownDataTypeError if the name is not known; MetadataError if the value is malformed.
+    Raises UnknownDataTypeError if the name is unknown, MetadataError if the value is malformed.
     """
     if type(json) is str:
         return _NAMED.get(json) or _other_name(json)
@@ -68,7 +68,7 @@ def from_v3(json: Any) -> DataType:
 
 
 def is_standard_name(name: str) -> bool:
-    """Whether the name is one of the specification's or zarr-python's, which cannot be registered anew."""
+    """Whether the specification or zarr-python has the name, so that it cannot be registered."""
     return name in _NAMED or name in _CONFIGURED or _RAW.fullmatch(name) is not None
 
 
@@ -125,7 +125,7 @@ _WRITERS: dict[str, Callable[[np.dtype[Any]], Any]] = {
 
 
 def _configured(json: Any, depth: int) -> np.dtype[Any] | None:
-    """The dtype of an object; None if it holds nothing but a name."""
+    """The dtype of an object; None if it has only a name."""
     if type(json) is not dict or type(json.get("name")) is not str:
         raise MetadataError(
             f"data_type: expected a name or an object with a name and a configuration, got {quote(json)}"
@@ -137,7 +137,7 @@ def _configured(json: Any, depth: int) -> np.dtype[Any] | None:
         )
     reader = _CONFIGURED.get(name)
     if reader is None:
-        from_v3(name)  # raises if nobody knows it
+        from_v3(name)  # raises if it is unknown
         if configuration:
             raise MetadataError(f"data_type: {name} has no configuration, got {quote(configuration)}")
         return None
@@ -149,14 +149,6 @@ def _length(configuration: dict[str, Any]) -> int:
     if type(length) is not int or not 1 <= length <= _MAX_LENGTH:
         raise MetadataError(f"data_type: length_bytes: expected an integer in 1 ... {_MAX_LENGTH}, got {quote(length)}")
     return length
-
-
-def _read_s(_name: str, configuration: dict[str, Any], _depth: int) -> np.dtype[Any]:
-    return np.dtype(f"S{_length(configuration)}")
-
-
-def _read_v(_name: str, configuration: dict[str, Any], _depth: int) -> np.dtype[Any]:
-    return np.dtype(f"V{_length(configuration)}")
 
 
 def _read_u(_name: str, configuration: dict[str, Any], _depth: int) -> np.dtype[Any]:
@@ -180,7 +172,7 @@ def _read_time(name: str, configuration: dict[str, Any], _depth: int) -> np.dtyp
             return np.dtype(f"{code}[{count}{unit.replace('μ', 'u')}]")
     except (TypeError, ValueError):
         pass
-    raise MetadataError(f"data_type: {name}: expected a unit of NumPy's (such as 's' or 'ns'), got {count} {unit!r}")
+    raise MetadataError(f"data_type: {name}: expected a unit of NumPy (such as 's' or 'ns'), got {count} {unit!r}")
 
 
 def _read_struct(name: str, configuration: dict[str, Any], depth: int) -> np.dtype[Any]:
@@ -220,8 +212,8 @@ def _read_subarray(name: str, configuration: dict[str, Any], depth: int) -> np.d
 
 
 _CONFIGURED: dict[str, Callable[[str, dict[str, Any], int], np.dtype[Any]]] = {
-    "null_terminated_bytes": _read_s,
-    "raw_bytes": _read_v,
+    "null_terminated_bytes": lambda _name, configuration, _depth: np.dtype(f"S{_length(configuration)}"),
+    "raw_bytes": lambda _name, configuration, _depth: np.dtype(f"V{_length(configuration)}"),
     "fixed_length_utf32": _read_u,
     "numpy.datetime64": _read_time,
     "numpy.timedelta64": _read_time,
