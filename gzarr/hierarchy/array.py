@@ -21,30 +21,27 @@ from gzarr.errors import (
     GzarrError,
     MetadataError,
     MissingExtraError,
-    ReadOnlyError,
-    SelectionError,
     UnknownCodecError,
 )
-from gzarr.hierarchy.accessors import Indexed
-from gzarr.hierarchy.array_info import ArrayInfo
+from gzarr.hierarchy.array_resizing import ResizableArray
 from gzarr.hierarchy.keywords import DeviceKeywords
 from gzarr.hierarchy.node import same_objects
 from gzarr.hierarchy.open_options import PickledBackend, backend_on, pickle_backend, unpickle_backend
-from gzarr.hierarchy.resizing import clear_outside, objects_stored
+from gzarr.hierarchy.resizing import objects_stored
 from gzarr.hierarchy.values import broadcast_value, check_out, check_shape, fields_dtype, to_array_axes
 from gzarr.indexing.keys import join_path
-from gzarr.indexing.plan import box_between, make_plan
+from gzarr.indexing.plan import make_plan
 from gzarr.indexing.selection import (
     Points,
     Selection,
     normalize_basic,
 )
-from gzarr.metadata.documents import document_key, documents, read_node, write_shape
+from gzarr.metadata.documents import documents, read_node
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
 
 
-class Array(ArrayInfo, Indexed):
+class Array(ResizableArray):
     """A chunked, compressed, N-dimensional array.
 
     ``array[selection]`` reads into a new NumPy array or, on a CUDA device, CuPy array; ``array[selection] = value``
@@ -68,7 +65,7 @@ class Array(ArrayInfo, Indexed):
     (4, 2)
     """
 
-    __slots__ = ("_bound", "is_view", "write_empty_chunks")
+    __slots__ = ("write_empty_chunks",)
 
     def __init__(
         self,
@@ -83,11 +80,10 @@ class Array(ArrayInfo, Indexed):
         is_view: bool = False,
     ) -> None:
         super().__init__(store, path, metadata, backend, read_only=read_only)
-        self._bound: ArrayIO | GzarrError
         try:
             self._bound = bind(metadata, store, path, backend)
         except (UnknownCodecError, MissingExtraError) as error:
-            # What the array is can be asked all the same; reading and writing it raises this error.
+            # The array can still be described; reading or writing it raises this error.
             self._bound = type(error)(str(error))
         self._out_dtype = metadata.data_type.dtype if out_dtype is None else out_dtype
         self.is_view = is_view
@@ -146,7 +142,7 @@ class Array(ArrayInfo, Indexed):
             raise BufferError("a gzarr array cannot be exported without a copy")
         data = self._read(normalize_basic((), self.shape), None, None)
         tensor = data if hasattr(data, "__dlpack__") else np.asarray(data)
-        # Without the arguments that say what is so anyway: not every version of the libraries takes them.
+        # Leave out arguments that are None: not every version of the libraries takes them.
         return tensor.__dlpack__(**{name: value for name, value in kwargs.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -214,99 +210,6 @@ class Array(ArrayInfo, Indexed):
 
     def __float__(self) -> float:
         return float(self._scalar())
-
-    # -- writing -------------------------------------------------------------------------------------------------
-
-    def resize(self, *args: Any) -> None:
-        """Change the shape.
-
-        Elements outside the new shape are cleared for good, so that growing the array again shows the fill value:
-        objects that lie wholly outside are deleted, and the outside part of others is overwritten.
-
-        Parameters
-        ----------
-        *args : int or sequence of int
-            The new extents: ``resize((20, 10))`` or ``resize(20, 10)``.
-
-        Raises
-        ------
-        MetadataError
-            If the new shape has another number of extents, or negative ones.
-        ReadOnlyError
-            If the array was opened for reading, or is a view.
-
-        Examples
-        --------
-        >>> import gzarr
-        >>> z = gzarr.array([1, 2, 3, 4])
-        >>> z.resize(2)
-        >>> z.resize(4)
-        >>> z[...]
-        array([1, 2, 0, 0])
-        """
-        shape = args[0] if len(args) == 1 and not isinstance(args[0], (int, np.integer)) else args
-        new = check_shape(tuple(shape), self.ndim)
-        self._check_resizable()
-        with self._metadata_lock():
-            self._catch_up()
-            self._resize(new)
-
-    def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
-        """Add data at the end of an axis.
-
-        Parameters
-        ----------
-        data : array-like
-            Data with the array's extents on all other axes, on the host or on a GPU.
-        axis : int
-            The axis.
-
-        Returns
-        -------
-        tuple of int
-            The new shape.
-
-        Raises
-        ------
-        ValueError
-            If the data have other extents on another axis.
-        SelectionError
-            If the array has no such axis.
-        ReadOnlyError
-            If the array was opened for reading, or is a view.
-
-        Examples
-        --------
-        >>> import gzarr
-        >>> z = gzarr.array([[1, 2], [3, 4]])
-        >>> z.append([[5, 6]])
-        (3, 2)
-        >>> z[-1]
-        array([5, 6])
-        """
-        self._check_resizable()
-        if data is self:
-            data = self[...]  # before it grows
-        if not hasattr(data, "shape"):
-            data = self.backend.asarray(data, self.dtype)
-        if not 0 <= axis < self.ndim:
-            raise SelectionError(f"cannot append along axis {axis} of a {self.ndim}-dimensional array")
-        with self._metadata_lock():
-            self._catch_up()
-            old = self.shape
-            found = tuple(data.shape)
-            if len(found) != len(old) or any(
-                a != b for i, (a, b) in enumerate(zip(old, found, strict=True)) if i != axis
-            ):
-                raise ValueError(
-                    f"cannot append data of shape {found} to an array of shape {old} along axis {axis}: "
-                    "all other axes must agree"
-                )
-            data = broadcast_value(data, self.dtype, box_between((0,) * self.ndim, found), self.backend)
-            self._resize((*old[:axis], old[axis] + found[axis], *old[axis + 1 :]))
-            # Written under the lock: to who appends next, the last chunk must not look as if it ended here.
-            self[(*[slice(None)] * axis, slice(old[axis], None))] = data
-            return self.shape
 
     # -- other forms of the same array ---------------------------------------------------------------------------
 
@@ -435,35 +338,13 @@ class Array(ArrayInfo, Indexed):
         >>> z.to("cpu").device
         'cpu'
         """
-        return type(self)(
-            self.store,
-            self.path,
+        return self._with(
             self.metadata,
-            backend_on(self.backend, device, **options),
             read_only=self._read_only,
-            write_empty_chunks=self.write_empty_chunks,
-            out_dtype=self._out_dtype,
             is_view=self.is_view,
+            out_dtype=self._out_dtype,
+            backend=backend_on(self.backend, device, **options),
         )
-
-    def refresh(self) -> Self:
-        """Read the metadata from the store again.
-
-        Returns
-        -------
-        Array
-            The array itself.
-
-        Raises
-        ------
-        ArrayNotFoundError
-            If the array was deleted.
-        """
-        meta = read_node(self.store.live(), self.path, self.metadata.zarr_format)
-        if not isinstance(meta, ArrayMeta):
-            raise ArrayNotFoundError(f"no array at {self.store_path} any more")
-        self._rebind(meta)
-        return self
 
     def digest(self, hashname: str = "sha1") -> bytes:
         """Compute a hash of the stored chunks and metadata, without decoding them.
@@ -566,43 +447,26 @@ class Array(ArrayInfo, Indexed):
         data = to_array_axes(broadcast_value(value, dtype, selection, self.backend), selection)
         engine.write(engine.WriteJob(io, plan, data, fields, self.write_empty_chunks))
 
-    def _check_resizable(self) -> None:
-        self.check_metadata_writable()
-        if self.is_view:
-            raise ReadOnlyError(f"{self.store_path}: a view cannot be resized; resize the array that it shows")
-
     def _scalar(self) -> Any:
         if self.size != 1:
             raise TypeError("only arrays of one element can be converted to a Python scalar")
         return self[(0,) * self.ndim]
 
-    def _metadata_lock(self) -> Any:
-        return self.store.node_locked(document_key(self.metadata, self.path))
-
-    def _catch_up(self) -> None:
-        """Take over the stored metadata: another array object may have changed shape or attributes."""
-        if not self.is_view:
-            self.refresh()
-
-    def _resize(self, shape: tuple[int, ...]) -> None:
-        new = self.metadata.resized(shape)
-        io = bind(new, self.store, self.path, self.backend)  # fails, if it does, before anything is changed
-        clear_outside(self._io, self.metadata, self.store, self.path, shape)
-        write_shape(self.store, self.path, new)
-        self._bound, self.metadata = io, new
-
-    def _rebind(self, meta: ArrayMeta) -> None:
-        self._bound = bind(meta, self.store, self.path, self.backend)
-        if self._out_dtype == self.metadata.data_type.dtype:
-            self._out_dtype = meta.data_type.dtype
-        self.metadata = meta
-
-    def _with(self, meta: ArrayMeta, *, read_only: bool, is_view: bool, out_dtype: np.dtype[Any] | None = None) -> Self:
+    def _with(
+        self,
+        meta: ArrayMeta,
+        *,
+        read_only: bool,
+        is_view: bool,
+        out_dtype: np.dtype[Any] | None = None,
+        backend: Backend | None = None,
+    ) -> Self:
+        """Return the array with other metadata or another backend."""
         return type(self)(
             self.store,
             self.path,
             meta,
-            self.backend,
+            self.backend if backend is None else backend,
             read_only=read_only,
             write_empty_chunks=self.write_empty_chunks,
             out_dtype=out_dtype,
@@ -616,8 +480,8 @@ def open_node_array(
     """Open the array at a path. Raises ArrayNotFoundError or MetadataError."""
     meta = read_node(store, path)
     if not isinstance(meta, ArrayMeta):
-        found = "nothing is there" if meta is None else "a group is there"
-        raise ArrayNotFoundError(f"no array at {join_path(str(store), path)!r}: {found}")
+        stored = "nothing is there" if meta is None else "a group is there"
+        raise ArrayNotFoundError(f"no array at {join_path(str(store), path)!r}: {stored}")
     return Array(store, path, meta, backend, read_only=read_only, write_empty_chunks=write_empty_chunks)
 
 

@@ -1,8 +1,4 @@
-"""Makes the metadata of new arrays out of the keywords of both zarr call styles, and puts new nodes into stores.
-
-The keywords of zarr 2 (``compressor filters object_codec dimension_separator``) and of zarr-python 3 (``compressors
-filters serializer codecs chunk_key_encoding shards``) are accepted together, for both formats: codecs are translated.
-"""
+"""Puts new arrays and groups into stores, with the groups above them that are missing."""
 
 from __future__ import annotations
 
@@ -28,10 +24,10 @@ from gzarr.storage.base import Store
 def new_array(
     store: Store, path: str, options: ArrayOptions, backend: Backend, *, data: Any = None, overwrite: bool = False
 ) -> Array:
-    """Create an array, filled with ``data`` if that is given, and the groups above it that are missing.
+    """Create an array, filled with ``data`` if they are given, and the groups above it that are missing.
 
-    Everything is checked before anything is written or deleted.
-    Raises: MetadataError, ValueError for data of another shape, ContainsArrayError, ContainsGroupError, ReadOnlyError.
+    Everything is checked before anything is written or deleted. Raises MetadataError, ContainsArrayError,
+    ContainsGroupError, ReadOnlyError, and ValueError for data of another shape.
     """
     options = _for_store(options, store)
     meta = array_meta(options)
@@ -50,7 +46,7 @@ def new_array(
     make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
     store.set_many(made)
     refresh(store, path, meta.zarr_format)
-    if store.zarr_format is not None:  # it may have put its own codecs into the document, as N5 does
+    if store.zarr_format is not None:  # the store may have put its own codecs into the document, as N5 does
         stored = read_node(store, path, store.zarr_format)
         if isinstance(stored, ArrayMeta):
             array = Array(store, path, stored, backend, write_empty_chunks=options.write_empty_chunks)
@@ -60,7 +56,7 @@ def new_array(
 
 
 def _for_store(options: ArrayOptions, store: Store) -> ArrayOptions:
-    """What a store says of new arrays, where the options leave it open."""
+    """Return options with what the store says of new arrays, where they leave it open."""
     if options.zarr_format is None and store.zarr_format is not None:
         options = replace(options, zarr_format=store.zarr_format)
     named = options.dimension_separator is not None or options.chunk_key_encoding is not None
@@ -70,7 +66,7 @@ def _for_store(options: ArrayOptions, store: Store) -> ArrayOptions:
 
 
 def _is_below(array: Array, store: Store, path: str) -> bool:
-    """Whether an array would be deleted together with a path."""
+    """Return whether an array would be deleted together with a path."""
     return lies_within(array.store, array.path, store, path)
 
 
@@ -79,7 +75,7 @@ def new_group_meta(
 ) -> GroupMeta:
     """Create a group, and the groups above it that are missing.
 
-    Raises: ContainsArrayError, ContainsGroupError, ReadOnlyError.
+    Raises ContainsArrayError, ContainsGroupError, ReadOnlyError.
     """
     meta = GroupMeta(dict(attributes), checked_format(store.zarr_format if zarr_format is None else zarr_format))
     made = documents(meta, path)
@@ -90,9 +86,9 @@ def new_group_meta(
 
 
 def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrFormat) -> None:
-    """Make sure that a node can be created at a path: nothing is there (or it is deleted), and its parents exist.
+    """Make sure that a node can be created at a path: nothing is there, or it is deleted, and its parents exist.
 
-    Raises: ContainsArrayError, ContainsGroupError, ReadOnlyError.
+    Raises ContainsArrayError, ContainsGroupError, ReadOnlyError.
     """
     store.check_metadata_writable()
     store = store.live()
@@ -124,9 +120,9 @@ def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrForm
 
 
 def clear(store: Store, path: str) -> None:
-    """Delete everything at a path, which must be Zarr data: a folder of other files is never wiped.
+    """Delete everything at a path, which must be Zarr data: a folder of other files is never deleted.
 
-    Raises: ContainsGroupError unless there is Zarr metadata at the path, or nothing but Zarr nodes one level below.
+    Raises ContainsGroupError unless there is Zarr metadata at the path, or nothing but Zarr nodes one level below.
     """
     objects, children = store.list_dir(path)
     if not objects and not children:

@@ -126,8 +126,8 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
             raise KeyError(f"{name!r} is not in {self.store_path}")
         delete_node(self.store, path)
 
-    # Names, as in zarr 2, are those of the nodes that are there. What one says is read when it is opened: a damaged
-    # member hides neither itself nor the others.
+    # As in zarr 2, names are those of the nodes that are stored. A node's metadata are read when it is opened, so a
+    # damaged member hides neither itself nor the others.
 
     def __iter__(self) -> Iterator[str]:
         return member_names(self.store, self.path, self.metadata.zarr_format)
@@ -354,8 +354,8 @@ def open_node_group(store: Store, path: str, backend: Backend, *, read_only: boo
     """Open the group at a path. Raises GroupNotFoundError or MetadataError."""
     meta = read_node(store, path)
     if not isinstance(meta, GroupMeta):
-        found = "nothing is there" if meta is None else "an array is there"
-        raise GroupNotFoundError(f"no group at {join_path(str(store), path)!r}: {found}")
+        stored = "nothing is there" if meta is None else "an array is there"
+        raise GroupNotFoundError(f"no group at {join_path(str(store), path)!r}: {stored}")
     return Group(store, path, meta, backend, read_only=read_only)
 
 

@@ -1,4 +1,4 @@
-"""Makes the metadata of new arrays out of the keywords of both zarr call styles, and puts new nodes into stores.
+"""Turns the keywords of both zarr call styles into the metadata of a new array.
 
 The keywords of zarr 2 (``compressor filters object_codec dimension_separator``) and of zarr-python 3 (``compressors
 filters serializer codecs chunk_key_encoding shards``) are accepted together, for both formats: codecs are translated.
@@ -37,15 +37,15 @@ from gzarr.metadata.v2 import is_compressor
 
 
 def checked_format(zarr_format: Any) -> ZarrFormat:
-    """A Zarr format: 2, 3, or None for the configured default. Raises: MetadataError."""
-    found = config.get("default_zarr_format") if zarr_format is None else zarr_format
-    if found not in (2, 3):
-        raise MetadataError(f"zarr_format must be 2 or 3, got {found!r}")
-    return 2 if found == 2 else 3
+    """Return a Zarr format: 2, 3, or the configured default for None. Raises MetadataError."""
+    chosen = config.get("default_zarr_format") if zarr_format is None else zarr_format
+    if chosen not in (2, 3):
+        raise MetadataError(f"zarr_format must be 2 or 3, got {chosen!r}")
+    return 2 if chosen == 2 else 3
 
 
 def array_meta(options: ArrayOptions) -> ArrayMeta:
-    """The metadata of a new array. Raises: MetadataError naming the keyword."""
+    """Return the metadata of a new array. Raises MetadataError naming the keyword."""
     options = _without_shorthand(options)
     zarr_format = checked_format(options.zarr_format)
     shape = parse_shape(options.shape)
@@ -53,7 +53,7 @@ def array_meta(options: ArrayOptions) -> ArrayMeta:
     if zarr_format == 3 and asked.variable == "object":
         asked = _text_or_bytes(options) or asked
         if asked.variable == "object" and options.zarr_format is None:
-            zarr_format = 2  # nothing was said, and only this one has arrays of Python objects
+            zarr_format = 2  # only this format has arrays of Python objects
     data_type = asked if zarr_format == 2 else _native(asked)
     options = apply_layout(options, shape, data_type.dtype, sharded=zarr_format == 3)
     grid, inner = parse_grid(options.chunks, options.shards, shape, asked.dtype.itemsize)
@@ -84,7 +84,7 @@ def array_meta(options: ArrayOptions) -> ArrayMeta:
 
 
 def parse_shape(shape: Any) -> tuple[int, ...]:
-    """Extents from an int or a sequence of ints. Raises: MetadataError."""
+    """Return extents from an int or a sequence of ints. Raises MetadataError."""
     if shape is None:
         raise MetadataError("shape is missing: pass shape=..., or data=...")
     items = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
@@ -94,7 +94,7 @@ def parse_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _without_shorthand(options: ArrayOptions) -> ArrayOptions:
-    """Options with zarr 2's ``dtype="array:i4"``, arrays of a type as elements, written out. Raises: MetadataError."""
+    """Write out zarr 2's ``dtype="array:i4"``, whose elements are arrays of a type. Raises MetadataError."""
     name = options.dtype
     if not isinstance(name, str) or not name.startswith("array:"):
         return options
@@ -107,7 +107,7 @@ def _without_shorthand(options: ArrayOptions) -> ArrayOptions:
 
 
 def _text_or_bytes(options: ArrayOptions) -> DataType | None:
-    """What zarr 2 users mean by objects with one of two codecs: data types that v3 has."""
+    """Return the data types of v3 that zarr 2 users mean by objects with one of two codecs."""
     spec = None if options.object_codec is None else parse_codec(options.object_codec)
     if isinstance(spec, VLenUTF8Codec):
         return parse_dtype(str)
@@ -115,7 +115,7 @@ def _text_or_bytes(options: ArrayOptions) -> DataType | None:
 
 
 def _native(data_type: DataType) -> DataType:
-    """v3 data types have no byte order: the bytes codec has it. Structures lose their padding too."""
+    """Return a data type without byte order, which v3 leaves to the bytes codec; structures lose their padding too."""
     if data_type.variable or (data_type.dtype.isnative and data_type.dtype.names is None):
         return data_type
     return from_v3(to_v3(data_type))
@@ -124,11 +124,11 @@ def _native(data_type: DataType) -> DataType:
 def _fill_value(value: Any, data_type: DataType, zarr_format: ZarrFormat) -> Any:
     if value is None and zarr_format == 2:
         return None
-    found = default_fill(data_type) if value is None or value is UNSET else cast_fill(value, data_type)
+    fill = default_fill(data_type) if value is None or value is UNSET else cast_fill(value, data_type)
     if zarr_format == 3 or data_type.variable:
-        return found
-    # Zarr v2 has one NaN: chunks of another must not be taken for chunks of the fill value, which is what comes back.
-    return fill_from_json(fill_to_json(found, data_type, 2), data_type, 2)
+        return fill
+    # Zarr v2 has only one NaN, so take what its document gives back: chunks of another NaN are not chunks of fill.
+    return fill_from_json(fill_to_json(fill, data_type, 2), data_type, 2)
 
 
 def _keys(options: ArrayOptions, zarr_format: ZarrFormat) -> KeyEncoding:
@@ -161,7 +161,7 @@ def _names(names: Any, ndim: int) -> tuple[str | None, ...] | None:
 
 
 def _compressors(options: ArrayOptions, default: CodecSpec) -> list[CodecSpec]:
-    """The compressors asked for, or the default one (`gzarr.storage.default_compressor` if it was set)."""
+    """Return the compressors asked for, or the default one (`gzarr.storage.default_compressor` if it was set)."""
     given = [v for v in (options.compressor, options.compressors) if not is_default(v)]
     if len(given) > 1:
         raise MetadataError("pass compressor or compressors, not both")
@@ -176,7 +176,7 @@ def _filters(options: ArrayOptions) -> list[CodecSpec]:
 
 
 def _object_codec(options: ArrayOptions, data_type: DataType) -> CodecSpec | None:
-    """The codec that turns Python objects into bytes. Raises: MetadataError if none is given for plain objects."""
+    """Return the codec from Python objects to bytes. Raises MetadataError if plain objects have none."""
     if options.object_codec is not None:
         return parse_codec(options.object_codec)
     if data_type.variable == "object":
@@ -204,7 +204,7 @@ def _v2_codecs(options: ArrayOptions, meta: ArrayMeta, order: str) -> tuple[Code
 
 
 def _as_stored(spec: CodecSpec) -> CodecSpec:
-    """The codec that a v2 document, whose fields are sorted, gives back: an array says the same when reopened."""
+    """Return the codec that a v2 document, whose fields are sorted, gives back: a reopened array says the same."""
     return from_v2(json.loads(json.dumps(to_v2(spec), sort_keys=True)))
 
 

@@ -1,6 +1,6 @@
-"""The functions that make arrays: zeros, ones, full, from data, like another; shared by the top level and by groups.
+"""Creates arrays from the keywords of callers, completed by those of data or of another array.
 
-Each takes the keywords of `gzarr.hierarchy.options.ArrayOptions`, in the style of zarr 2 or of zarr-python 3.
+Keywords are the fields of `gzarr.hierarchy.options.ArrayOptions`, in the style of zarr 2 or of zarr-python 3.
 """
 
 from __future__ import annotations
@@ -29,16 +29,14 @@ from gzarr.metadata.parts import split_codecs
 from gzarr.storage.base import Store
 
 _OPTIONS = frozenset(f.name for f in fields(ArrayOptions))
-#: Keywords of zarr that change nothing in gzarr: metadata is always kept, chunks are decoded in part where they can be.
+#: Keywords of zarr that change nothing here: metadata are always cached, chunks are decoded in part where possible.
 HARMLESS = frozenset({"cache_metadata", "cache_attrs", "cachesize", "cache_type", "partial_decompress"})
-#: Keywords of zarr that gzarr does not have yet; None (or nothing) is accepted for them.
-_PLANNED = frozenset({"storage_options"})
 
 
 def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
     """Sort a caller's keywords into `ArrayOptions`.
 
-    Raises: TypeError for a keyword that gzarr does not know, MetadataError for one that it does not have yet.
+    Raises TypeError for an unknown keyword, MetadataError for one that has no use here.
     """
     known: dict[str, Any] = {}
     for name, value in keywords.items():
@@ -49,9 +47,9 @@ def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
                 known["chunks"] = value
         elif name == "config":
             known.update(_runtime_config(value))
-        elif name in _PLANNED:
+        elif name == "storage_options":
             if value is not None:
-                raise MetadataError(f"the keyword {name!r} is not supported by this version of gzarr; leave it out")
+                raise MetadataError("storage_options go with a URL, where a store is opened; leave them out here")
         elif name not in HARMLESS:
             near = get_close_matches(name, _OPTIONS, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"gzarr knows {', '.join(sorted(_OPTIONS))}"
@@ -62,7 +60,7 @@ def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
 
 
 def _runtime_config(value: Any) -> dict[str, Any]:
-    """zarr-python's ``config={"order": ..., "write_empty_chunks": ...}`` of an array."""
+    """Read zarr-python's ``config={"order": ..., "write_empty_chunks": ...}`` of an array."""
     if value is None:
         return {}
     items = dict(value) if isinstance(value, Mapping) else {k: getattr(value, k) for k in ("write_empty_chunks",)}
@@ -72,11 +70,10 @@ def _runtime_config(value: Any) -> dict[str, Any]:
 def make(
     store: Store, path: str, backend: Backend, *, data: Any = None, overwrite: bool = False, **keywords: Any
 ) -> Array:
-    """Create an array, filled with ``data`` if that is given, whose shape and dtype are then the defaults.
+    """Create an array, filled with ``data`` if they are given, which then lend their shape and dtype.
 
-    With ``write_data=False`` data only says shape and dtype.
-
-    Raises: MetadataError, ContainsArrayError, ContainsGroupError, ReadOnlyError, TypeError for unknown keywords.
+    With ``write_data=False`` data lend shape and dtype only. Raises MetadataError, ContainsArrayError,
+    ContainsGroupError, ReadOnlyError, and TypeError for unknown keywords.
     """
     options = take_open_options(keywords)
     store, backend = options.store(store), options.backend(backend)
@@ -92,12 +89,15 @@ def make(
 
 
 def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Keywords that make an array like another (a gzarr array, or anything with shape and dtype); given ones win."""
-    found: dict[str, Any] = {"shape": template.shape, "dtype": template.dtype}
-    afresh = layout_applies(keywords, template.dtype)
+    """Return keywords that make an array like another; keywords that are given take precedence.
+
+    ``template`` is a gzarr array, or anything with shape and dtype.
+    """
+    defaults: dict[str, Any] = {"shape": template.shape, "dtype": template.dtype}
+    has_layout = layout_applies(keywords, template.dtype)
     if isinstance(template, Array):
         meta = template.metadata
-        found |= {
+        defaults |= {
             "chunks": list(template.chunk_sizes) if any(hasattr(a, "lengths") for a in meta.grid) else template.chunks,
             "shards": _shards_of(meta),
             "fill_value": meta.fill_value,
@@ -108,29 +108,29 @@ def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
             "write_empty_chunks": template.write_empty_chunks,
         }
         if meta.data_type.variable == "bytes":
-            found["dtype"] = "variable_length_bytes"
+            defaults["dtype"] = "variable_length_bytes"
         if keywords.get("zarr_format") not in (None, meta.zarr_format):
-            found |= _codecs_of_other_format(meta)
+            defaults |= _codecs_of_other_format(meta)
         elif meta.zarr_format == 2:
-            found |= {"filters": template.filters, "compressor": template.compressor}
-            found["dimension_separator"] = meta.keys.separator
+            defaults |= {"filters": template.filters, "compressor": template.compressor}
+            defaults["dimension_separator"] = meta.keys.separator
         else:
-            if {"compressor", "compressors", "filters"} & keywords.keys() or afresh:
+            if {"compressor", "compressors", "filters"} & keywords.keys() or has_layout:
                 filters, serializer, compressors = split_codecs(_of_chunks(meta))
-                found |= {"filters": filters, "serializer": serializer, "compressors": compressors}
+                defaults |= {"filters": filters, "serializer": serializer, "compressors": compressors}
             else:
-                found["codecs"] = meta.codecs if meta.sharding is None else meta.sharding.codecs
-            found["chunk_key_encoding"] = {"name": meta.keys.name, "separator": meta.keys.separator}
-        found = _without_overridden(found, keywords)
+                defaults["codecs"] = meta.codecs if meta.sharding is None else meta.sharding.codecs
+            defaults["chunk_key_encoding"] = {"name": meta.keys.name, "separator": meta.keys.separator}
+        defaults = _without_overridden(defaults, keywords)
     elif getattr(template, "chunks", None) is not None:
-        found["chunks"] = template.chunks
-    if afresh:
-        found = {k: v for k, v in found.items() if k not in LAYOUT_KEYWORDS}
-    return {**found, **{k: v for k, v in keywords.items() if v is not UNSET}}
+        defaults["chunks"] = template.chunks
+    if has_layout:
+        defaults = {k: v for k, v in defaults.items() if k not in LAYOUT_KEYWORDS}
+    return {**defaults, **{k: v for k, v in keywords.items() if v is not UNSET}}
 
 
 def _of_chunks(meta: ArrayMeta) -> ArrayMeta:
-    """Metadata whose codecs are those of the innermost chunks."""
+    """Return metadata whose codecs are those of the innermost chunks."""
     return replace(meta, codecs=find_shardings(meta.codecs, len(meta.shape))[1])
 
 
@@ -140,47 +140,50 @@ def _shards_of(meta: ArrayMeta) -> Any:
     return {"shape": meta.object_shape, "index_location": meta.sharding.index_location}
 
 
-def _without_overridden(found: dict[str, Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop what would not fit the keywords given: codecs of another dtype, format or shape."""
+def _without_overridden(defaults: dict[str, Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop what does not fit the keywords given: codecs of another dtype, format or shape."""
     drop: set[str] = set()
     if {"serializer", "codecs", "dtype"} & keywords.keys():
         drop |= {"codecs", "filters", "serializer", "compressor", "compressors"}
     if {"compressor", "compressors"} & keywords.keys():
         drop |= {"compressor", "compressors"}
-    if keywords.get("zarr_format") not in (None, found["zarr_format"]):
+    if keywords.get("zarr_format") not in (None, defaults["zarr_format"]):
         drop |= {"shards", "dimension_names"}
     if "shape" in keywords:
         drop |= (
             {"dimension_names", "chunks", "shards"}
-            if len(np.atleast_1d(keywords["shape"])) != len(found["shape"])
+            if len(np.atleast_1d(keywords["shape"])) != len(defaults["shape"])
             else set()
         )
     if "dtype" in keywords:
         drop.add("fill_value")
     if "chunks" in keywords and "shards" not in keywords:
         drop.add("shards")
-    return {k: v for k, v in found.items() if k not in drop}
+    return {k: v for k, v in defaults.items() if k not in drop}
 
 
 def _codecs_of_other_format(meta: ArrayMeta) -> dict[str, Any]:
-    """Filters and compressors as keywords for the other format; none, for its defaults, where it cannot have them."""
+    """Return filters and compressors as keywords for the other format.
+
+    Nothing is returned, which means its defaults, where the other format cannot have them.
+    """
     filters, serializer, compressors = split_codecs(meta)
-    kept = [spec for spec in filters if not isinstance(spec, TransposeCodec)]  # the keyword "order" stands for it
+    others = [spec for spec in filters if not isinstance(spec, TransposeCodec)]  # the keyword "order" stands for it
     if serializer is not None and not isinstance(serializer, BytesCodec | VLenUTF8Codec | VLenBytesCodec):
         compressors = (serializer, *compressors)
     if meta.zarr_format == 3:
         try:
-            for spec in (*kept, *compressors):
+            for spec in (*others, *compressors):
                 to_v2(spec)
         except MetadataError:
             return {}
         if len(compressors) > 1:
             return {}
-    return {"filters": kept or None, "compressors": list(compressors)}
+    return {"filters": others or None, "compressors": list(compressors)}
 
 
 def _from_python(data: Any, keywords: Mapping[str, Any]) -> Any:
-    """Lists and scalars as an array, of the dtype asked for where NumPy has it."""
+    """Turn lists and scalars into an array, of the dtype asked for if NumPy has it."""
     dtype = keywords.get("dtype")
     if getattr(keywords.get("object_codec"), "codec_id", "") == "vlen-array" or str(dtype).startswith("array:"):
         return _ragged(data)
@@ -193,7 +196,7 @@ def _from_python(data: Any, keywords: Mapping[str, Any]) -> Any:
 
 
 def _ragged(data: Any) -> np.ndarray[Any, Any]:
-    """A sequence of sequences as an array of arrays, also where all are of one length."""
+    """Turn a sequence of sequences into an array of arrays, even if all have one length."""
     rows = np.empty(len(data), object)
     for i, row in enumerate(data):
         rows[i] = np.asarray(row)
@@ -201,7 +204,7 @@ def _ragged(data: Any) -> np.ndarray[Any, Any]:
 
 
 def dtype_of(data: Any, keywords: Mapping[str, Any]) -> Any:
-    """The dtype of an array made from data: text and bytes are recognized in arrays of objects."""
+    """Return the dtype of an array made from data: text and bytes are recognized in arrays of objects."""
     dtype = data.dtype
     if dtype.kind == "O" and isinstance(data, Array):
         return {"string": str, "bytes": bytes}.get(data.metadata.data_type.variable, object)

@@ -97,8 +97,8 @@ class Node(Generic[M]):
     @property
     def chunk_store(self) -> Store:
         """The store of the chunks: the node's store, unless ``chunk_store`` was given."""
-        found: Store = getattr(self.store, "chunk_store", self.store)
-        return found
+        store: Store = getattr(self.store, "chunk_store", self.store)
+        return store
 
     @property
     def meta_array(self) -> Any:
@@ -234,12 +234,12 @@ class Attributes(MutableMapping[str, Any]):
             raise TypeError(f"attribute names must be strings, got {bad!r}")
         with node.store.node_locked(document_key(node.metadata, node.path)):
             stored = self._stored()
-            kept = {} if removed is None else {k: v for k, v in stored.attributes.items() if k not in removed}
-            changed = replace(stored, attributes={**kept, **values})
+            others = {} if removed is None else {k: v for k, v in stored.attributes.items() if k not in removed}
+            changed = replace(stored, attributes={**others, **values})
             try:
                 write_attributes(node.store, node.path, changed)
             except TypeError as error:
                 names = ", ".join(map(repr, values))
                 raise TypeError(f"attribute {names} of {node.store_path}: {error}") from error
-        # What was stored, not what was given: NumPy scalars have become JSON values.
+        # Take what was stored, not what was given: NumPy scalars have become JSON values.
         self._set(self._stored())

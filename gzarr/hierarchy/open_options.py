@@ -1,7 +1,7 @@
 """Keywords that say how an array or group is reached, not what is stored of it: locks, a second store, caches, trust.
 
-They ride on what a node hands to its members anyway: its store (``synchronizer``, ``chunk_store``) and its backend
-(``chunk_cache``, ``allow_pickle``).
+A node hands them to its members with its store (``synchronizer``, ``chunk_store``) and its backend (``chunk_cache``,
+``allow_pickle``).
 """
 
 from __future__ import annotations
@@ -26,15 +26,20 @@ PickledBackend: TypeAlias = tuple[str, dict[str, Any], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenOptions:
-    """How a node is reached; each field is a keyword of the functions that open and create.
+    """How a node is reached. Each field is a keyword of the functions that open and create.
 
-    Attributes:
-        synchronizer: locks that writers hold besides gzarr's own: a `ProcessSynchronizer`, a `ThreadSynchronizer`, or
-            anything that gives a context manager for a key.
-        chunk_store: a second store, for the chunks; metadata stay in the first.
-        meta_array: an array of the kind that reads shall give, NumPy or CuPy; the same as ``device``.
-        chunk_cache: a `ChunkCache`, or a number of bytes for one of its own; on the CPU only.
-        allow_pickle: whether pickled objects are loaded. Loading a pickle can run any code: only of trusted data.
+    Attributes
+    ----------
+    synchronizer : ProcessSynchronizer, ThreadSynchronizer or mapping of locks, optional
+        Locks that writers hold besides gzarr's own: anything that gives a context manager for a key.
+    chunk_store : Store, path, URL or mapping, optional
+        A second store, for the chunks; metadata stay in the first.
+    meta_array : numpy.ndarray or cupy.ndarray, optional
+        An array of the kind that reads shall return; another way to give ``device``.
+    chunk_cache : ChunkCache or int, optional
+        A cache of decoded chunks, or the bytes that a new one may hold. On the CPU only.
+    allow_pickle : bool
+        Whether pickled objects are loaded. Loading a pickle can run any code, so allow it for trusted data only.
     """
 
     synchronizer: Any = None
@@ -44,7 +49,7 @@ class OpenOptions:
     allow_pickle: bool = False
 
     def store(self, store: Store) -> Store:
-        """The store through which the node is reached. Raises: TypeError, MissingExtraError, StoreError."""
+        """Return the store through which the node is reached. Raises TypeError, MissingExtraError, StoreError."""
         if self.chunk_store is not None:
             chunks, path = open_store(self.chunk_store)
             if path:
@@ -53,15 +58,15 @@ class OpenOptions:
         return store if self.synchronizer is None else synchronized(store, self.synchronizer)
 
     def device(self, device: str | Backend | None) -> str | Backend | None:
-        """The device asked for, by name or by ``meta_array``. Raises: DeviceError, TypeError."""
+        """Return the device asked for, by name or by ``meta_array``. Raises DeviceError, TypeError."""
         if self.meta_array is not None:
             return _device_of(self.meta_array, device)
-        # Who keeps decoded chunks, which lie on the host, and leaves the device to us shall have no error of it.
+        # A cache holds chunks on the host: with one, "auto" means the CPU instead of an error.
         is_auto = (config["device"] if device is None else device) == "auto"
         return "cpu" if is_auto and self.chunk_cache is not None else device
 
     def backend(self, chosen: Backend) -> Backend:
-        """The backend with which the node is read, on the device of one. Raises: DeviceError, TypeError."""
+        """Return the backend that reads the node, made from that of a device. Raises DeviceError, TypeError."""
         if self.chunk_cache is None and not self.allow_pickle:
             return chosen
         cache = self.chunk_cache
@@ -69,7 +74,7 @@ class OpenOptions:
             cache = ChunkCache(cache)
         if not isinstance(chosen, AccessBackend):
             return AccessBackend(chosen, cache, allow_pickle=self.allow_pickle)
-        # What a group hands to its members is added to, not replaced.
+        # Add to what a group hands to its members.
         cache = chosen.chunk_cache if cache is None else cache
         return AccessBackend(chosen.inner, cache, allow_pickle=self.allow_pickle or chosen.allow_pickle)
 
@@ -92,31 +97,35 @@ def _device_of(meta_array: Any, device: str | Backend | None) -> str | Backend:
     wanted = f"cuda:{meta_array.device.id}" if interface else "cpu"
     if device is None:
         return wanted
-    if (found := backend_for(device).device) != wanted:
-        raise DeviceError(f"meta_array is on {wanted!r} and device={found!r}; give one of them")
+    if (asked := backend_for(device).device) != wanted:
+        raise DeviceError(f"meta_array is on {wanted!r} and device={asked!r}; give one of them")
     return device
 
 
 class AccessBackend:
-    """A backend that keeps decoded chunks, or may load pickles; all else is that of the backend inside.
+    """A backend that caches decoded chunks, or may load pickles; all else is done by the backend inside.
 
-    Attributes:
-        inner: the backend inside.
-        chunk_cache: where decoded chunks are kept, or None.
-        allow_pickle: whether pickles are loaded.
+    Attributes
+    ----------
+    inner : Backend
+        The backend inside.
+    chunk_cache : ChunkCache or None
+        The cache of decoded chunks.
+    allow_pickle : bool
+        Whether pickles are loaded.
     """
 
     def __init__(self, inner: Backend, chunk_cache: ChunkCache | None, *, allow_pickle: bool) -> None:
         if chunk_cache is not None and inner.device != "cpu":
             raise DeviceError(
-                f"chunk_cache keeps chunks in host memory and cannot be used on {inner.device!r}; leave it out, or use"
-                " device='cpu'; LRUStoreCache keeps encoded bytes for any device"
+                f"chunk_cache holds chunks in host memory and cannot be used on {inner.device!r}; leave it out, or use"
+                " device='cpu'; LRUStoreCache holds encoded bytes for any device"
             )
         self.inner = inner
         self.chunk_cache = chunk_cache
         self.allow_pickle = allow_pickle
         self.device = inner.device
-        # Methods are looked up once: calls cost what they cost on the backend inside.
+        # Look methods up once, so that calls cost no more than on the backend inside.
         for name, function in vars(type(inner)).items():
             if callable(function) and not name.startswith("_") and name != "prepare":
                 setattr(self, name, getattr(inner, name))
@@ -127,7 +136,7 @@ class AccessBackend:
         return getattr(self.inner, name)
 
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
-        """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""
+        """Make a chain ready to run. Raises UnknownCodecError, MissingExtraError."""
         if self.allow_pickle:
             steps = tuple(step._replace(spec=trusted(step.spec)) for step in steps)
         return self.inner.prepare(steps, chunk)
@@ -137,20 +146,20 @@ class AccessBackend:
 
 
 def pickle_backend(backend: Backend) -> PickledBackend:
-    """What a pickled node keeps of its backend; a cache stays behind."""
+    """Return what a pickled node stores of its backend; a cache is left out."""
     return backend.device, dict(backend.options), getattr(backend, "allow_pickle", False)
 
 
-def unpickle_backend(kept: PickledBackend) -> Backend:
-    """The backend of a pickled node: on its own device if this process can use that, else on the best there is."""
-    device, options, allow_pickle = kept
+def unpickle_backend(pickled: PickledBackend) -> Backend:
+    """Return the backend of a pickled node: on its own device if this process has it, otherwise the best one."""
+    device, options, allow_pickle = pickled
     return OpenOptions(allow_pickle=allow_pickle).backend(backend_or_auto(device, options))
 
 
 def backend_on(backend: Backend, device: str | Backend, **options: Any) -> Backend:
-    """A backend for another device, with the same trust and, on the CPU, the same cache.
+    """Return a backend for another device, with the same trust and, on the CPU, the same cache.
 
-    device, options: of `gzarr.devices.backend_for`. Raises: DeviceError, ValueError.
+    ``device`` and ``options`` are those of `gzarr.devices.backend_for`. Raises DeviceError, ValueError.
     """
     new = backend_for(device, **options)
     if not isinstance(backend, AccessBackend):

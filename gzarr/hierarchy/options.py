@@ -20,31 +20,50 @@ UNSET: Any = _Unset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayOptions:
-    """Everything that can be said of a new array; each field is a keyword of the creation functions.
+    """Everything that can be said of a new array. Each field is a keyword of the creation functions.
 
-    Attributes:
-        shape: extents; an int for one dimension.
-        dtype: anything that `gzarr.dtypes.parse_dtype` takes; float64 if nothing is said; "array:i4" for elements that
-            are arrays of a type.
-        chunks: see `gzarr.indexing.chunking.parse_chunks`.
-        shards: shape of the shards, "auto", or None for none.
-        compressor: one codec (numcodecs object, gzarr or zarr-python codec, dict), None for none, or "default".
-        compressors: one or several such codecs, None for none, or "auto".
-        filters: codecs between the array and its bytes.
-        serializer: the codec from array to bytes.
-        codecs: the whole chain instead of the four above; a missing serializer is put in.
-        object_codec: for ``dtype=object``: the numcodecs codec that turns objects into bytes.
-        fill_value: what unwritten elements are; None is "undefined" in v2 and the dtype's default in v3.
-        order: "C" or "F", the memory order in chunks.
-        zarr_format: 2 or 3; if nothing is said, the configured default, but 2 for arrays of Python objects.
-        attributes: user attributes.
-        dimension_names: names of the axes (v3).
-        dimension_separator: what stands between chunk coordinates in keys.
-        chunk_key_encoding: {"name": "default" or "v2", "separator": "/" or "."}; v2 arrays have "v2".
-        write_empty_chunks: whether chunks equal to the fill value are stored.
-        layout: "gpu" for chunks, shards and a compressor that suit GPUs, where none are given
-            (`gzarr.hierarchy.presets`); "gpu:batch", "gpu:plane", "gpu:volume" or "gpu:random" if it is known how the
-            array will be read.
+    Attributes
+    ----------
+    shape : int or sequence of int
+        Extents.
+    dtype : dtype-like, optional
+        Anything that `gzarr.dtypes.parse_dtype` takes; "array:i4" for elements that are arrays of a type. By default
+        float64.
+    chunks : optional
+        See `gzarr.indexing.chunking.parse_chunks`.
+    shards : tuple, dict, "auto" or None
+        Shape of the shards; None for none.
+    compressor : codec, None or "default", optional
+        One codec (numcodecs object, gzarr or zarr-python codec, dict), or None for none.
+    compressors : codec, sequence of codecs, None or "auto", optional
+        One or several such codecs, or None for none.
+    filters : codec or sequence of codecs, optional
+        Codecs between the array and its bytes.
+    serializer : codec, optional
+        The codec from array to bytes.
+    codecs : sequence of codecs, optional
+        The whole chain instead of the four above; a missing serializer is added.
+    object_codec : codec, optional
+        For ``dtype=object``: the numcodecs codec that turns objects into bytes.
+    fill_value : scalar, optional
+        Value of unwritten elements; None is "undefined" in v2 and the data type's default in v3.
+    order : {"C", "F"}, optional
+        Memory order in chunks.
+    zarr_format : {2, 3}, optional
+        By default the configured format, but 2 for arrays of Python objects.
+    attributes : mapping
+        User attributes.
+    dimension_names : sequence of str or None, optional
+        Names of the axes (v3).
+    dimension_separator : {".", "/"}, optional
+        What stands between chunk coordinates in keys.
+    chunk_key_encoding : str, mapping or object, optional
+        {"name": "default" or "v2", "separator": "/" or "."}; v2 arrays have "v2".
+    write_empty_chunks : bool, optional
+        Whether chunks equal to the fill value are stored.
+    layout : str, optional
+        "gpu" for chunks, shards and a compressor that suit GPUs, where none are given (`gzarr.hierarchy.presets`);
+        "gpu:batch", "gpu:plane", "gpu:volume" or "gpu:random" if it is known how the array will be read.
     """
 
     shape: Any = None
@@ -69,12 +88,12 @@ class ArrayOptions:
 
 
 def is_default(value: Any) -> bool:
-    """Whether a keyword for codecs leaves the choice open."""
+    """Return whether a keyword for codecs leaves the choice open."""
     return value is UNSET or (isinstance(value, str) and value in ("auto", "default"))
 
 
 def as_list(value: Any) -> list[Any]:
-    """One or several codecs as a list."""
+    """Return one or several codecs as a list."""
     if value is None:
         return []
     return list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else [value]

@@ -1,13 +1,13 @@
 """Chooses chunks, shards and a compressor for arrays that a GPU will read: what ``layout="gpu"`` means.
 
-A GPU decodes many small streams at once, one block of threads each, and wants thousands of them. So chunks are small;
-so that they do not become as many objects, they lie in shards. The compressor is Blosc with LZ4 and a byte shuffle, cut
-into streams of 64 KiB: every Zarr reader has it, LZ4 needs no scratch on the device, and its shuffle is undone where
-chunks are placed in the result. Zarr v2 has no shards: there chunks are larger, and the streams within them small.
+A GPU decodes many small streams at once, one block of threads each, and wants thousands of them. So chunks are small,
+and they lie in shards, because otherwise they would become as many objects. The compressor is Blosc with LZ4 and a byte
+shuffle, in streams of 64 KiB: every Zarr reader has it, LZ4 needs no scratch memory on the device, and the shuffle is
+undone while chunks are placed in the result. Zarr v2 has no shards: its chunks are larger, with small streams in them.
 
-Shapes come of halving the longest axis until a chunk is small enough: near-cubic, so that no axis is worse to cut than
-another, and lengths that divide the extents nearly, so that edges are not padded. Source of the sizes: nvCOMP's guide
-(streams of 64 KiB), and the index of a shard, 16 bytes a chunk.
+Shapes result from halving the longest axis until a chunk is small enough. They are near-cubic, so that no axis is worse
+to cut than another, and nearly divide the extents, so that edges need little padding. Source of the sizes: nvCOMP's
+guide (streams of 64 KiB), and the index of a shard, which takes 16 bytes per chunk.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from gzarr.indexing.chunking import parse_chunks, parse_grid
 AccessPattern: TypeAlias = Literal["batch", "plane", "volume", "random"]
 ACCESS_PATTERNS: tuple[AccessPattern, ...] = ("batch", "plane", "volume", "random")
 
-#: Decoded bytes of the largest chunk in a shard; the smallest is near half of it.
+#: Decoded bytes of the largest chunk in a shard; the smallest has nearly half as many.
 CHUNK_NBYTES = 256 << 10
-#: Likewise where a read needs little of a chunk: what it decodes in vain is less.
+#: The same for reads that need little of a chunk, so that they decode less in vain.
 SMALL_CHUNK_NBYTES = 128 << 10
-#: Below this, the index entry and the tables of a chunk begin to count.
+#: Below this, the index entry and the tables of a chunk begin to cost time.
 LEAST_CHUNK_NBYTES = 64 << 10
 #: Zarr v2 chunks are objects of their own: four times the size, so a terabyte is a million objects, not four.
 PLAIN_FACTOR = 4
@@ -44,19 +44,19 @@ SHARD_NBYTES = 32 << 20
 #: Decoded bytes of a stream. c-blosc 1.21 splits blocks of elements of up to 16 bytes into a stream for each of these
 #: bytes, and makes such blocks as many times longer than it is asked to.
 STREAM_NBYTES = 64 << 10
-#: What a layout chooses anew in an array that is made like another.
+#: What a layout chooses itself in an array that is made like another.
 LAYOUT_KEYWORDS = frozenset({"chunks", "shards", "compressor", "compressors"})
-#: Stands for an axis that has nothing yet: it will be appended to.
+#: Stands for the extent of an axis that is empty and will be appended to.
 _UNKNOWN_EXTENT = 1 << 30
 
 
 def apply_layout(options: ArrayOptions, shape: tuple[int, ...], dtype: np.dtype[Any], *, sharded: bool) -> ArrayOptions:
-    """Options with what their ``layout`` chooses, wherever they say nothing themselves.
+    """Return options with what their ``layout`` chooses, wherever they leave the choice open.
 
-    Arrays of what no GPU has (strings, objects, times, bytes) stay as they are without a layout: the host reads them.
+    Arrays that no GPU can have (strings, objects, times, bytes) stay as they are without a layout: the host reads them.
 
-    sharded: whether the format has shards.
-    Raises: MetadataError for an unknown layout, and for chunks or codecs that the layout cannot go with.
+    ``sharded`` says whether the format has shards. Raises MetadataError for an unknown layout, and for chunks or codecs
+    that do not fit the layout.
     """
     if options.layout is None:
         return options
@@ -73,7 +73,7 @@ def apply_layout(options: ArrayOptions, shape: tuple[int, ...], dtype: np.dtype[
 
 
 def _access(layout: Any) -> AccessPattern | None:
-    """The access that a layout is for. Raises: MetadataError for an unknown layout."""
+    """Return the access pattern that a layout is for. Raises MetadataError for an unknown layout."""
     for access in (None, *ACCESS_PATTERNS):
         if layout == ("gpu" if access is None else f"gpu:{access}"):
             return access
@@ -83,7 +83,7 @@ def _access(layout: Any) -> AccessPattern | None:
 
 
 def layout_applies(keywords: Mapping[str, Any], dtype: Any) -> bool:
-    """Whether keywords have a layout that chooses anew what an array with a dtype, by default, takes from another."""
+    """Return whether keywords have a layout that applies to an array made like another one with a dtype."""
     if keywords.get("layout") is None:
         return False
     _access(keywords["layout"])
@@ -91,25 +91,24 @@ def layout_applies(keywords: Mapping[str, Any], dtype: Any) -> bool:
 
 
 def is_for_gpu(dtype: np.dtype[Any]) -> bool:
-    """Whether a GPU decodes elements of a dtype: numbers, and records with a field of them."""
+    """Return whether a GPU decodes elements of a dtype: numbers, and records with a field of them."""
     if dtype.names is not None:
         return any(is_for_gpu(dtype[name]) for name in dtype.names)
     return gpu_has_dtype(dtype.base)
 
 
 def gpu_compressor() -> BloscCodec:
-    """Blosc with LZ4 and a byte shuffle, in streams of at most 64 KiB: what c-blosc makes of its block size."""
+    """Return Blosc with LZ4 and a byte shuffle, in streams of at most 64 KiB: what c-blosc makes of its block size."""
     return BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", blocksize=STREAM_NBYTES)
 
 
 def choose_chunks(
     shape: Sequence[int], itemsize: int, *, access: AccessPattern | None = None, sharded: bool = True
 ) -> tuple[int, ...]:
-    """A chunk shape for a GPU.
+    """Choose a chunk shape for a GPU.
 
-    access: what to favour: "batch" keeps samples (indices of axis 0) apart, "plane" and "random" want smaller chunks;
-        None and "volume" favour nothing.
-    sharded: whether chunks will lie in shards.
+    ``access`` says what to favour: "batch" keeps samples (indices of axis 0) apart, "plane" and "random" want smaller
+    chunks, None and "volume" favour nothing. ``sharded`` says whether chunks will lie in shards.
     """
     factor = 1 if sharded else PLAIN_FACTOR
     chunk = [n if n > 0 else _UNKNOWN_EXTENT for n in shape]
@@ -124,7 +123,7 @@ def choose_chunks(
 
 
 def choose_shards(shape: Sequence[int], chunks: Sequence[int], itemsize: int) -> tuple[int, ...] | None:
-    """A shard shape for chunks: whole multiples, near-cubic in chunks; None if one chunk holds the whole array."""
+    """Choose a shard shape in whole chunks, near-cubic; None if one chunk holds the whole array."""
     counts = [-(-n // c) if n > 0 else _UNKNOWN_EXTENT for n, c in zip(shape, chunks, strict=True)]
     if math.prod(counts) <= 1:
         return None
@@ -138,7 +137,7 @@ def choose_shards(shape: Sequence[int], chunks: Sequence[int], itemsize: int) ->
 def _shapes(
     options: ArrayOptions, shape: tuple[int, ...], itemsize: int, access: AccessPattern | None, *, sharded: bool
 ) -> tuple[Any, Any]:
-    """(chunks, shards): those given, and what suits them. Raises: MetadataError."""
+    """Return (chunks, shards): those given, and what suits them. Raises MetadataError."""
 
     def choice(*, sharded: bool) -> tuple[int, ...]:
         return choose_chunks(shape, itemsize, access=access, sharded=sharded)
@@ -148,9 +147,9 @@ def _shapes(
     if shards is False or (shards is None and not sharded):
         return choice(sharded=False) if free else chunks, None
     if shards is not None and not _is_auto(shards):
-        return _dividing(shards, shape, itemsize) if free else chunks, shards
+        return _chunks_dividing(shards, shape, itemsize) if free else chunks, shards
     if not sharded:
-        return chunks, shards  # which the format refuses
+        return chunks, shards  # the format refuses them
     if not free and _is_rectilinear(chunks):
         raise MetadataError(
             f"layout='gpu' puts chunks of one shape into shards, but chunks={chunks!r} vary: leave out one of the two, "
@@ -161,12 +160,12 @@ def _shapes(
 
 
 def _is_auto(value: Any) -> bool:
-    """Whether a value of ``chunks=`` or ``shards=`` asks for a choice."""
+    """Return whether a value of ``chunks=`` or ``shards=`` asks for a choice."""
     return value is True or (isinstance(value, str) and value == "auto")
 
 
-def _dividing(shards: Any, shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Chunks that divide given shards, on each axis all of them."""
+def _chunks_dividing(shards: Any, shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Return chunks that divide given shards, on each axis all of them."""
     grid, _ = parse_grid(shards["shape"] if isinstance(shards, dict) else shards, None, shape, itemsize)
     chunk = [math.gcd(*getattr(axis, "lengths", (axis.bounds(0)[1],))) for axis in grid]
     while math.prod(chunk) * itemsize > CHUNK_NBYTES and max(chunk) > 1:
@@ -190,5 +189,6 @@ def _check_addressable(options: ArrayOptions) -> None:
         for codec in [] if is_default(given) else as_list(given):
             if parse_codec(codec).name == "sharding_indexed":
                 raise MetadataError(
-                    f"layout='gpu' puts chunks into shards itself, but {name} has 'sharding_indexed': leave out either"
+                    f"layout='gpu' puts chunks into shards itself, but {name} has 'sharding_indexed': "
+                    "leave out one of the two"
                 )
