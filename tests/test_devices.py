@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import pickle
-import subprocess
-import sys
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,8 +17,8 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection import detect
 from gzarr.gpu.device.emulated import EmulatedDevice, EmulatedStream
 from gzarr.gpu.device.hostbuild import find_compiler
+from tests.support.processes import run_python
 
-ROOT = Path(__file__).parents[1]
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 OPENERS = {
     "create_array": lambda **o: gzarr.create_array(shape=4, chunks=2, **o),
@@ -111,7 +107,7 @@ def test_environment_chooses_the_device_and_its_options():
         "print(z.device, z.backend.options['max_device_nbytes'], z.backend.options['reader'], z[:].tolist())"
     )
     env = {"GZARR_DEVICE": "emulated", "GZARR_GPU__MAX_DEVICE_NBYTES": "65536", "GZARR_GPU__READER": "host"}
-    assert run(code, env).split() == ["emulated", "65536", "host", "[1,", "2]"]
+    assert run_python(code, env).split() == ["emulated", "65536", "host", "[1,", "2]"]
 
 
 def test_backends_for_a_stream_are_not_shared():
@@ -148,13 +144,6 @@ def test_names_that_are_none(name):
         gzarr.zeros(3, device=name)
 
 
-def run(code, env):
-    env = os.environ | {"PYTHONPATH": str(ROOT)} | env
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_import_loads_no_gpu_library():
     code = (
         "import sys, gzarr\ngzarr.zeros(3, device='auto')[:]\n"
@@ -162,86 +151,7 @@ def test_import_loads_no_gpu_library():
         "print(*[n for n in sys.modules if (n + '.').startswith('gzarr.gpu.')])"
     )
     expected = ["[]", "gzarr.gpu", "gzarr.gpu.detection", "gzarr.gpu.detection.detect"]
-    assert run(code, {"GZARR_DEVICE": "auto"}).split() == expected or detect.ask_driver().devices
-
-
-@pytest.fixture
-def driver(tmp_path):
-    """Makes a folder with a libcuda.so.1 that says what it is told to."""
-
-    def make(*, version=13000, count=2, status=0):
-        text = (
-            f'extern "C" int cuInit(unsigned) {{ return {status}; }}\n'
-            f'extern "C" int cuDriverGetVersion(int *v) {{ *v = {version}; return 0; }}\n'
-            f'extern "C" int cuDeviceGetCount(int *n) {{ *n = {count}; return 0; }}\n'
-        )
-        (tmp_path / "driver.cpp").write_text(text)
-        command = [find_compiler(), "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), "driver.cpp"]
-        subprocess.run(command, cwd=tmp_path, check=True)
-        return {"LD_LIBRARY_PATH": f"{tmp_path}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
-
-    return make
-
-
-REFUSED = """
-import gzarr
-try:
-    gzarr.zeros(3, device={!r}, reader={!r})
-except gzarr.DeviceError as error:
-    print(error)
-"""
-SOUND = "import gzarr.gpu.detection.detect as p\np._cupy_problem = p._nvcomp_problem = lambda: ''\n"
-
-
-@needs_compiler
-@pytest.mark.parametrize(
-    ("driver_says", "words"),
-    [
-        ({"version": 12080}, "the NVIDIA driver is too old: it runs CUDA 12.8, CUDA 13 is needed: install driver 580"),
-        ({"count": 0}, "the NVIDIA driver sees no device (status 0)"),
-        ({"status": 100}, "the NVIDIA driver sees no device (status 100)"),
-    ],
-)
-def test_drivers_that_do_not_do(driver, driver_says, words):
-    assert words in run(REFUSED.format("cuda", "auto"), driver(**driver_says))
-
-
-@needs_compiler
-def test_a_device_that_is_not_there(driver):
-    two = run(SOUND + REFUSED.format("cuda:7", "host"), driver())
-    assert two == "no device 'cuda:7': there are 2 devices, cuda:0 to cuda:1\n"
-    one = run(SOUND + REFUSED.format("cuda:1", "host"), driver(count=1))
-    assert one == "no device 'cuda:1': there is one device, cuda:0\n"
-
-
-def test_everything_that_is_missing_is_said_at_once(tmp_path):
-    if detect.ask_driver().devices:
-        pytest.skip("this machine has a usable GPU")
-    (tmp_path / "cupy.py").write_text("raise SystemError('imported')")
-    said = run(REFUSED.format("cuda", "kvikio"), {"PYTHONPATH": f"{tmp_path}:{ROOT}"})
-    assert said.startswith("device 'cuda' cannot be used:\n- there is no NVIDIA driver (libcuda.so.1): install driver")
-    assert "CuPy is missing" not in said  # it is found, and not imported
-    if importlib.util.find_spec("kvikio") is None:
-        assert "- KvikIO is missing: pip install 'gzarr[cuda13]' and pip install --no-deps 'kvikio-cu13" in said
-    assert said.endswith("Use device='cpu' or 'auto' without them.\n")
-    assert "KvikIO" not in run(REFUSED.format("cuda", "auto"), {})
-
-
-@pytest.mark.parametrize(
-    ("installed", "words"),
-    [
-        ({}, "CuPy is missing: pip install 'gzarr[cuda13]'"),
-        ({"cupy-cuda13x": "13.6.0"}, "CuPy 13.6.0 is too old, 14.0.1 is needed: pip install 'gzarr[cuda13]'"),
-        ({"cupy-cuda12x": "14.2.0"}, "CuPy is built for another CUDA (cupy-cuda12x 14.2.0)"),
-        ({"cupy-cuda13x": "14.2.0", "kvikio-cu13": "25.8.0"}, "KvikIO 25.8.0 is too old, 26.10 is needed"),
-        ({"cupy": "14.0.1", "kvikio-cu13": "26.10.0"}, ""),
-    ],
-)
-def test_packages_that_do_not_do(monkeypatch, installed, words):
-    monkeypatch.setattr(detect, "_version", installed.get)
-    monkeypatch.setattr(detect.importlib.util, "find_spec", lambda name: any(name in i for i in installed) or None)
-    found = [problem for problem in (detect._cupy_problem(), detect._kvikio_problem()) if problem]
-    assert any(problem.startswith(words) for problem in found) if words else found == []
+    assert run_python(code, {"GZARR_DEVICE": "auto"}).split() == expected or detect.ask_driver().devices
 
 
 def test_threads_that_ask_at_once_get_one_backend(monkeypatch):
@@ -256,3 +166,25 @@ def test_threads_that_ask_at_once_get_one_backend(monkeypatch):
     with ThreadPoolExecutor(4) as pool:
         found = set(pool.map(lambda _: backend_for("emulated", max_device_nbytes=54321), range(4)))
     assert len(found) == len(made) == 1
+
+
+def test_a_device_that_cannot_be_opened_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gzarr import devices
+
+    monkeypatch.setattr(devices, "_has_gpu", lambda kvikio: True)
+    monkeypatch.setattr(devices, "_fault", lambda: None)
+    monkeypatch.setattr(devices, "_warned", [])
+    monkeypatch.setattr(devices, "_cuda", lambda *options: (_ for _ in ()).throw(RuntimeError("all memory is taken")))
+    devices._opening_fault.cache_clear()
+    with pytest.warns(RuntimeWarning, match="RuntimeError: all memory is taken"):
+        assert gzarr.zeros(3, device="auto").device == "cpu"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert gzarr.zeros(3, device="auto").device == "cpu"
+    devices._opening_fault.cache_clear()
+
+
+def test_a_chunk_cache_keeps_auto_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gzarr.devices._takes_gpu", lambda options: pytest.fail("the GPU was asked for"))
+    with gzarr.config.set({"device": "auto"}):
+        assert gzarr.zeros(3, chunk_cache=1000).device == "cpu"

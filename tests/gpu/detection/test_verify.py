@@ -10,23 +10,16 @@ import os
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-import gzarr
-from gzarr import selfcheck
-from gzarr.gpu.codecs import TABLE
 from gzarr.gpu.detection import detect, verify
-from gzarr.gpu.detection.cache_folder import cache_folder
-from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
+from tests.support.processes import ROOT, run_python
 
-ROOT = Path(__file__).parents[3]
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
 DRIVER = """
@@ -176,9 +169,7 @@ def test_without_a_driver_the_cpu_is_taken_at_once() -> None:
         "gzarr.zeros(3, device='cpu')\nbefore = set(sys.modules)\nstart = time.perf_counter()\n"
         "z = gzarr.zeros(3)\nprint(time.perf_counter() - start, z.device, *sorted(set(sys.modules) - before))"
     )
-    env = os.environ | {"PYTHONPATH": str(ROOT), "GZARR_DEVICE": "auto"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    seconds, device, *loaded = done.stdout.split()
+    seconds, device, *loaded = run_python(code, {"GZARR_DEVICE": "auto"}).split()
     assert device == "cpu"
     assert {name.split(".")[0] for name in loaded} <= {"gzarr", "nvidia"}
     assert {name for name in loaded if name.startswith("gzarr.gpu.")} <= {
@@ -196,59 +187,7 @@ def test_the_driver_is_not_asked_where_cupy_is_missing(machine: Path) -> None:
         "import gzarr.gpu.detection.detect as p\nz = gzarr.zeros(3)\n"
         "print(p.may_be_usable(), z.device, p.ask_driver.cache_info().currsize)"
     )
-    env = os.environ | {"LD_LIBRARY_PATH": str(machine), "PYTHONPATH": str(ROOT), "GZARR_DEVICE": "auto"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "cpu", "0"]
-
-
-# -- the check itself ------------------------------------------------------------------------------------------------
-
-
-@needs_compiler
-def test_a_device_without_faults_passes() -> None:
-    assert selfcheck.find_faults("emulated") == []
-
-
-@needs_compiler
-def test_each_kind_of_fault_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    decompress, place = EmulatedDevice.decompress, EmulatedDevice.launch
-
-    def spoil(self: Any, decoder: str, source: Any, nbytes: Any, target: Any, capacity: Any) -> Any:
-        outcome = decompress(self, decoder, source, nbytes, target, capacity)
-        if decoder == "lz4":
-            np.ctypeslib.as_array((np.ctypeslib.ctypes.c_uint8 * 1).from_address(int(target[-1])))[0] ^= 1
-        return outcome
-
-    with monkeypatch.context() as patch:
-        patch.setattr(EmulatedDevice, "decompress", spoil)
-        names = {fault.partition(":")[0] for fault in selfcheck.find_faults("emulated")}
-        assert names == {"blosc lz4, byte shuffle", "lz4", "delta and shuffle"}
-
-    def no_points(self: Any, kernel: str, n_threads: int, args: Any) -> None:
-        if kernel != "place_points":
-            place(self, kernel, n_threads, args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(EmulatedDevice, "launch", no_points)
-        faults = selfcheck.find_faults("emulated")
-        assert "big-endian, transposed: another answer than the CPU's for points" in faults
-    with monkeypatch.context() as patch:
-        patch.setattr(EmulatedDevice, "decoders", lambda self: frozenset())
-        assert any("DeviceError" in fault for fault in selfcheck.find_faults("emulated"))
-
-
-def test_every_codec_that_the_device_claims_is_checked() -> None:
-    """But those that nothing on the host writes, and second names of the same functions."""
-    named = set()
-    for keywords in selfcheck.CASES.values():
-        try:
-            made = gzarr.create_array({}, shape=4, **{"dtype": "f4", **keywords, "chunks": 4, "shards": None})
-        except gzarr.MissingExtraError as error:
-            pytest.skip(str(error))
-        named |= {placed.step for placed in made.placement}
-    unwritten = {"nvcomp.ans", "nvcomp.bitcomp", "nvcomp.cascaded"}
-    seconds = {"numcodecs.blosc", "numcodecs.crc32c", "numcodecs.gzip", "numcodecs.nvcomp_batch", "numcodecs.zstd"}
-    assert set(TABLE) - named <= unwritten | seconds
+    assert run_python(code, {"LD_LIBRARY_PATH": str(machine), "GZARR_DEVICE": "auto"}).split() == ["False", "cpu", "0"]
 
 
 def test_what_is_remembered_depends_on_what_it_was_found_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -303,27 +242,6 @@ def test_a_full_disk_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_others_can_write_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    folder = cache_folder("self-checks")
-    assert folder is not None
-    assert folder.stat().st_mode & 0o777 == 0o700
-    folder.chmod(0o777)
-    assert cache_folder("self-checks") is None
-
-
-@pytest.mark.parametrize("given", ["relative", "", None])
-def test_the_cache_does_not_depend_on_where_one_is(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str | None
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    if given is not None:
-        monkeypatch.setenv("XDG_CACHE_HOME", given)
-    assert cache_folder("kernels") == tmp_path / "home" / ".cache" / "gzarr" / "kernels"
-
-
 def test_whatever_is_in_the_path_the_check_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     started = []
 
@@ -343,28 +261,6 @@ def test_a_program_without_an_interpreter_is_not_started_again(monkeypatch: pyte
     assert "needs a Python interpreter" in verify.run_self_check(1)[0]
 
 
-def test_a_device_that_cannot_be_opened_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gzarr import devices
-
-    monkeypatch.setattr(devices, "_has_gpu", lambda kvikio: True)
-    monkeypatch.setattr(devices, "_fault", lambda: None)
-    monkeypatch.setattr(devices, "_warned", [])
-    monkeypatch.setattr(devices, "_cuda", lambda *options: (_ for _ in ()).throw(RuntimeError("all memory is taken")))
-    devices._opening_fault.cache_clear()
-    with pytest.warns(RuntimeWarning, match="RuntimeError: all memory is taken"):
-        assert gzarr.zeros(3, device="auto").device == "cpu"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert gzarr.zeros(3, device="auto").device == "cpu"
-    devices._opening_fault.cache_clear()
-
-
-def test_a_chunk_cache_keeps_auto_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gzarr.devices._takes_gpu", lambda options: pytest.fail("the GPU was asked for"))
-    with gzarr.config.set({"device": "auto"}):
-        assert gzarr.zeros(3, chunk_cache=1000).device == "cpu"
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @needs_compiler
 def test_a_forked_process_asks_the_driver_anew(machine: Path) -> None:
@@ -372,6 +268,4 @@ def test_a_forked_process_asks_the_driver_anew(machine: Path) -> None:
         "import os, gzarr.gpu.detection.detect as p\nprint(p.device_count(), flush=True)\n"
         "if os.fork() == 0:\n    print(p.ask_driver.cache_info().currsize, flush=True)\n    os._exit(0)\nos.wait()"
     )
-    env = os.environ | {"LD_LIBRARY_PATH": str(machine), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["1", "0"]
+    assert run_python(code, {"LD_LIBRARY_PATH": str(machine)}).split() == ["1", "0"]

@@ -135,24 +135,6 @@ def test_device_memory_stays_under_the_cap(tmp_path, compressor, sharded, where)
     assert 0 < device.memory.peak <= 100_000
 
 
-@pytest.mark.parametrize("where", ["memory", "files", "direct"])
-@pytest.mark.parametrize("compressor", COMPRESSORS)
-def test_a_second_read_allocates_nothing_but_its_result(tmp_path, compressor, where) -> None:
-    device = EmulatedDevice()
-    options = {"compressor": COMPRESSORS[compressor]} if compressor != "default" else {}
-    array = stored(None if where == "memory" else tmp_path / "a", **options)
-    array = opened(
-        array, device, reader=DirectFiles().reader() if where == "direct" else "host", max_device_nbytes=None
-    )
-    array[:]
-    before = device.memory.n, device.pinned.n
-    assert before[0] > 0
-    for _ in range(3):
-        np.testing.assert_array_equal(array[:], DATA)
-        array[:32]
-    assert (device.memory.n, device.pinned.n) == before
-
-
 @pytest.mark.parametrize("n_rows", [640, 180, 100])
 @pytest.mark.parametrize("compressor", COMPRESSORS)
 def test_a_second_read_in_waves_allocates_nothing_whichever_lane_they_come_to(compressor, n_rows) -> None:

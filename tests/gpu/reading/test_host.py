@@ -18,7 +18,7 @@ from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.lanes import N_LANES
 from gzarr.gpu.reading import files as files_module
 from gzarr.gpu.reading.host import spread_out
-from gzarr.gpu.reading.kvikio import MAX_FILES, MAX_FILES_AT_ONCE, FileCache, KvikioReader
+from gzarr.gpu.reading.kvikio import MAX_FILES, MAX_FILES_AT_ONCE, KvikioReader
 from gzarr.storage import LocalStore
 from tests.gpu.direct_files import DirectFiles
 
@@ -293,34 +293,6 @@ def test_a_read_that_fails_is_done_by_the_host_when_the_others_are_done(tmp_path
     assert len(direct.reads) > 3
 
 
-def test_file_handles_are_bounded_and_closed(tmp_path) -> None:
-    direct = DirectFiles()
-    cache = FileCache(direct, max_files=3)
-    paths = [tmp_path / str(i) for i in range(10)]
-    for path in paths:
-        path.write_bytes(b"x")
-    versions = {str(path): files_module.file_version(path.stat()) for path in paths}
-    with cache.open(versions) as found:
-        assert len(found) == 10
-        assert direct.closed == 0  # all are in use
-        cache.close()
-        assert direct.closed == 0
-    assert (direct.opened, direct.closed, len(cache)) == (10, 10, 0)
-    for _ in range(2):
-        with cache.open(dict(list(versions.items())[:3])):
-            pass
-    assert (direct.opened, direct.closed, len(cache)) == (13, 10, 3)
-    with cache.open({str(paths[9]): versions[str(paths[9])]}):
-        pass
-    assert (direct.opened, direct.closed, len(cache)) == (14, 11, 3)
-    paths[9].write_bytes(b"another")
-    another = {str(paths[9]): (*versions[str(paths[9])][:2], 0, 0)}
-    with pytest.raises(OSError, match="replaced"), cache.open(another):
-        pass
-    cache.close()
-    assert direct.opened == direct.closed
-
-
 def test_large_files_are_read_on_several_threads(tmp_path, device, monkeypatch) -> None:
     data = np.random.default_rng(1).integers(0, 256, (40, 1 << 18), np.uint8)
     names: set[str] = set()
@@ -348,17 +320,3 @@ def test_short_reads_are_continued(tmp_path, device, monkeypatch) -> None:
     real = os.preadv
     monkeypatch.setattr(os, "preadv", lambda fd, views, at: real(fd, [views[0][: max(len(views[0]) // 2, 1)]], at))
     np.testing.assert_array_equal(opened(tmp_path / "a", device, "host")[:20], DATA[:20])
-
-
-def test_the_reader_is_chosen_and_says_why(device) -> None:
-    assert GpuBackend(device, reader="host").reader.name == "host"
-    with pytest.raises(gzarr.DeviceError, match="no reader 'fast'"):
-        GpuBackend(device, reader="fast")
-    from gzarr.gpu.reading.select import find_missing_kvikio
-
-    if find_missing_kvikio() is None:
-        pytest.skip("this machine has a usable GPU and KvikIO")
-    assert GpuBackend(device).reader.name == "host"
-    assert "driver" in GpuBackend(device).reader.why or "KvikIO" in GpuBackend(device).reader.why
-    with pytest.raises(gzarr.DeviceError, match="reader 'kvikio' cannot be used"):
-        GpuBackend(device, reader="kvikio")

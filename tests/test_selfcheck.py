@@ -1,0 +1,63 @@
+"""The self-check: a sound device passes, each kind of fault is named, every codec is checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr import selfcheck
+from gzarr.gpu.codecs import TABLE
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
+
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+
+@needs_compiler
+def test_a_device_without_faults_passes() -> None:
+    assert selfcheck.find_faults("emulated") == []
+
+
+@needs_compiler
+def test_each_kind_of_fault_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    decompress, place = EmulatedDevice.decompress, EmulatedDevice.launch
+
+    def spoil(self: Any, decoder: str, source: Any, nbytes: Any, target: Any, capacity: Any) -> Any:
+        outcome = decompress(self, decoder, source, nbytes, target, capacity)
+        if decoder == "lz4":
+            np.ctypeslib.as_array((np.ctypeslib.ctypes.c_uint8 * 1).from_address(int(target[-1])))[0] ^= 1
+        return outcome
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EmulatedDevice, "decompress", spoil)
+        names = {fault.partition(":")[0] for fault in selfcheck.find_faults("emulated")}
+        assert names == {"blosc lz4, byte shuffle", "lz4", "delta and shuffle"}
+
+    def no_points(self: Any, kernel: str, n_threads: int, args: Any) -> None:
+        if kernel != "place_points":
+            place(self, kernel, n_threads, args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EmulatedDevice, "launch", no_points)
+        faults = selfcheck.find_faults("emulated")
+        assert "big-endian, transposed: another answer than the CPU's for points" in faults
+    with monkeypatch.context() as patch:
+        patch.setattr(EmulatedDevice, "decoders", lambda self: frozenset())
+        assert any("DeviceError" in fault for fault in selfcheck.find_faults("emulated"))
+
+
+def test_every_codec_that_the_device_claims_is_checked() -> None:
+    """But those that nothing on the host writes, and second names of the same functions."""
+    named = set()
+    for keywords in selfcheck.CASES.values():
+        try:
+            made = gzarr.create_array({}, shape=4, **{"dtype": "f4", **keywords, "chunks": 4, "shards": None})
+        except gzarr.MissingExtraError as error:
+            pytest.skip(str(error))
+        named |= {placed.step for placed in made.placement}
+    unwritten = {"nvcomp.ans", "nvcomp.bitcomp", "nvcomp.cascaded"}
+    seconds = {"numcodecs.blosc", "numcodecs.crc32c", "numcodecs.gzip", "numcodecs.nvcomp_batch", "numcodecs.zstd"}
+    assert set(TABLE) - named <= unwritten | seconds
