@@ -411,18 +411,3 @@ def test_lanes_are_free_while_objects_are_stored():
     z[:] = DATA
     check(z, DATA)
     assert set(lane_counts) == {N_LANES}
-
-
-# -- copies ----------------------------------------------------------------------------------------------------------
-
-
-def test_copies_onto_a_device_are_encoded_there(device, tmp_path):
-    backend = GpuBackend(device, small_reads=NEVER, small_writes=NEVER)
-    source = gzarr.array(DATA, chunks=(13, 9), store={})
-    made_here = gzarr.array(on_device(DATA), chunks=(10, 7), device=backend)
-    assert "find_written" in device.launches
-    check(made_here, DATA)
-    device.launches.clear()
-    gzarr.transfer(source.to(backend), MemoryStore(store := {}), chunks=(10, 7))
-    assert {"place_box", "find_written"} <= set(device.launches)
-    np.testing.assert_array_equal(gzarr.open_array(store)[:], DATA)
