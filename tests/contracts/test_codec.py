@@ -103,10 +103,9 @@ CASES = [
     Case(numcodec("msgpack2"), ("O", "<i4")),
 ]
 RUNS = [
-    pytest.param(case, dtype, shape, id=f"{case}-{np.dtype(dtype).str}-{shape}")
+    pytest.param(case, dtype, id=f"{case}-{np.dtype(dtype).str}")
     for case in CASES
     for dtype in (case.dtypes if case.dtypes != ("S3",) else ("O",))
-    for shape in case.shapes
 ]
 each_case = pytest.mark.parametrize("case", CASES, ids=str)
 
@@ -166,16 +165,17 @@ def test_zarr_v2_configuration_round_trips(case: Case) -> None:
     assert to_v2(from_v2(config)) == config
 
 
-@pytest.mark.parametrize(("case", "dtype", "shape"), RUNS)
-def test_decoding_inverts_encoding_for_batches_of_any_size(case: Case, dtype: Any, shape: tuple[int, ...]) -> None:
-    arrays = [values_for(case, dtype, shape, seed) for seed in range(3)]
-    chain = chain_for([case.spec], arrays[0])
-    for batch in ([], arrays[:1], arrays):
-        encoded = [bytes(item) for item in chain.encode(batch)]
-        decoded = chain.decode(encoded)
-        assert len(encoded) == len(decoded) == len(batch)
-        for got, want in zip(decoded, batch, strict=True):
-            assert same(got, want, case.tolerance)
+@pytest.mark.parametrize(("case", "dtype"), RUNS)
+def test_decoding_inverts_encoding_for_batches_of_any_size(case: Case, dtype: Any) -> None:
+    for shape in case.shapes:
+        arrays = [values_for(case, dtype, shape, seed) for seed in range(3)]
+        chain = chain_for([case.spec], arrays[0])
+        for batch in ([], arrays[:1], arrays):
+            encoded = [bytes(item) for item in chain.encode(batch)]
+            decoded = chain.decode(encoded)
+            assert len(encoded) == len(decoded) == len(batch)
+            for got, want in zip(decoded, batch, strict=True):
+                assert same(got, want, case.tolerance), shape
 
 
 @each_case
