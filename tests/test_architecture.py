@@ -63,7 +63,7 @@ SUBJECTS = {
     *("gpu/faults", "gpu/profile_on_device", "gpu/reuse", "gpu/written_arrays"),
     *("gpu/on_emulated_device", "gpu/on_emulated_device_directly", "gpu/copies_on_emulated_device"),
     *("gpu/read_counts", "gpu/write_counts", "gpu/write_traffic"),
-    *("gpu/codecs/nvcomp_codecs", "gpu/device/cuda_kernels", "gpu/device/cuda_memory"),
+    *("gpu/device/cuda_kernels", "gpu/device/cuda_memory"),
     *("hierarchy/calls", "hierarchy/pickle", "interop/extras", "interop/tensors"),
     *("storage/database_stores", "storage/icechunk", "storage/open_store"),
     *("storage/round_trips", "storage/store_machine"),
