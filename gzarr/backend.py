@@ -89,8 +89,8 @@ class Chain(NamedTuple):
         return list(items)
 
 
-class Bulk(Protocol):
-    """A read that a backend does in pieces, without making a `Part` for every chunk."""
+class PieceJob(Protocol):
+    """A read or write that a backend does in pieces, without making a `Part` for every chunk."""
 
     @property
     def work(self) -> Work:
@@ -98,42 +98,38 @@ class Bulk(Protocol):
         ...
 
     def pieces(self) -> Iterable[Any]:
-        """All there is to do, for `read`."""
+        """All there is to do, once, for `do`; pieces of a write have objects of their own."""
         ...
 
-    def read(self, piece: Any) -> list[tuple[Coords, list[Part]]]:
-        """Do a piece, all but the parts returned, by stored object: those go the usual way, and fail there if they do.
+    def keys(self, piece: Any) -> Sequence[str]:
+        """The objects that must be locked while a piece is written; none for a read."""
+        ...
 
-        Raises: StoreError.
+    def do(self, piece: Any, keys: Sequence[str]) -> list[tuple[Coords, list[Part]]]:
+        """Do a piece, all but the parts returned, by stored object: the reference path takes those.
+
+        keys: what `keys` gives for the piece. Raises: StoreError.
         """
         ...
 
     def again(self) -> Iterable[tuple[Coords, list[Part]]] | None:
-        """Once all pieces are done: what is to be read again the usual way, by stored object; None for nothing."""
+        """Once all pieces are done: what the reference path takes besides, by stored object; None for nothing."""
         ...
 
 
-class BulkWrite(Protocol):
-    """A write that a backend does in pieces, without making a `Part` for every chunk."""
+class Compiled(Protocol):
+    """Takes the reads and writes of one array that compiled code does."""
 
-    @property
-    def work(self) -> Work:
-        """How much there is to do."""
+    def take_read(self, plan: Plan, nparts: int, out: Array, fields: Fields) -> PieceJob | str:
+        """A read in pieces, or why the reference path has to do it. nparts: of the plan."""
         ...
 
-    def pieces(self) -> Iterable[Any]:
-        """All there is to do, for `write`; each in objects of its own."""
+    def take_write(self, plan: Plan, nparts: int, value: Array, fields: Fields, *, keep_empty: bool) -> PieceJob | str:
+        """A write in pieces, or why the reference path has to do it. keep_empty: as in `Backend.renew`."""
         ...
 
-    def keys(self, piece: Any) -> Sequence[str]:
-        """The objects of a piece, which must be locked while it is written."""
-        ...
-
-    def write(self, piece: Any, keys: Sequence[str]) -> list[tuple[Coords, list[Part]]]:
-        """Do a piece, all but the parts returned, by stored object: those go the usual way.
-
-        keys: its objects. Raises: StoreError.
-        """
+    def placement(self) -> tuple[Placement, ...]:
+        """Who reads and writes many chunks, and why."""
         ...
 
 
@@ -211,16 +207,10 @@ class Backend(Protocol):
         """
         ...
 
-    def bulk(self, store: Store, layout: Layout, chain: Chain, plan: Plan, out: Array) -> Bulk | None:
-        """Read many chunks of one chain in another way than by `load` and `place`; None if there is none for these."""
-        ...
+    def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> Compiled | None:
+        """What takes the reads and writes of an array that compiled code does; None if the backend has no such code.
 
-    def bulk_write(
-        self, store: Store, layout: Layout, chain: Chain, plan: Plan, value: Array, *, keep_empty: bool
-    ) -> BulkWrite | None:
-        """Write many chunks of one chain in another way than by `renew`; None if there is none for these.
-
-        keep_empty: as in `renew`.
+        chain: of all chunks; None if they differ in shape. cached: whether decoded chunks are kept.
         """
         ...
 

@@ -3,9 +3,9 @@
 Theory of operation. A wave is a handful of stored objects with the parts wanted of each; the backend says how many
 decoded bytes it may hold, and runs several waves at once where that pays. Reading a wave: locate, load, place. Writing
 a wave: lock its objects, load what is only partly covered, renew (the backend merges, drops what equals the fill value,
-and encodes), build the objects' new bytes, store. A backend may read and write many chunks in a way of its own, by
-pieces instead of waves (`Bulk`, `BulkWrite`), and leave to the waves what it cannot do. Every wave or piece of a write
-lies in objects of its own, so they never meet.
+and encodes), build the objects' new bytes, store. A backend may have compiled code that takes a job and does it in
+pieces instead of waves (`Compiled`, `PieceJob`); what that leaves is done in waves, the reference path. Every wave or
+piece of a write lies in objects of its own, so they never meet.
 
 Rules: the per-key lock is held from reading an object's old bytes to storing its new ones, also by writes that cover
 the object whole (else a partial write beside it could bring the old contents back). A shard that is replaced between
@@ -20,7 +20,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from gzarr.backend import Array, Backend, Bulk, BulkWrite, Chain, Fields, Work
+from gzarr.backend import Array, Backend, Chain, Compiled, Fields, PieceJob, Placement, Work
 from gzarr.chunk_io.chunk_cache import ArrayChunks, Place
 from gzarr.chunk_io.profiled_backend import profiled_backend
 from gzarr.errors import ChunkError, CodecError, ReplacedError
@@ -60,6 +60,7 @@ class ArrayIO(NamedTuple):
         chain: the prepared codecs of a chunk with given coordinates.
         only_chain: the chain of all chunks; None if they differ in shape, and so in their chains.
         chunk_nbytes: size of a decoded chunk, or an estimate.
+        compiled: what takes reads and writes that compiled code does; None if the backend has no such code.
         cache: where decoded chunks are kept, or None.
         marker: what shows the stages of a profile on the device; None on the host.
     """
@@ -71,8 +72,14 @@ class ArrayIO(NamedTuple):
     chain: Callable[[Coords], Chain]
     only_chain: Chain | None
     chunk_nbytes: int
+    compiled: Compiled | None = None
     cache: ArrayChunks | None = None
     marker: Marker | None = None
+
+    def placement(self) -> tuple[Placement, ...]:
+        """Where each step of a read runs, and who reads and writes many chunks."""
+        steps = self.chain((0,) * len(self.layout.grid)).placement
+        return steps if self.compiled is None else (*steps, *self.compiled.placement())
 
 
 class ReadJob(NamedTuple):
@@ -100,15 +107,11 @@ def read(jobs: Sequence[ReadJob]) -> None:
     """Carry out reads. Raises: ChunkError for damaged chunks, StoreError."""
     for job in jobs:
         io, nparts = job.io, job.plan.nparts
-        recorder = recorder_for(io.backend.device)
-        bulk = None if nparts == 1 else _bulk(job)
-        if bulk is not None:
-            io.backend.run(_task(partial(_read_piece, bulk), job, recorder, "loop"), bulk.pieces(), bulk.work)
-            again = bulk.again()
-            if again is not None:
-                io.backend.run(_task(_read_wave, job, recorder), ([group] for group in again), bulk.work)
+        taken = "" if io.compiled is None else io.compiled.take_read(job.plan, nparts, job.out, job.fields)
+        if isinstance(taken, str):
+            _run_waves(job, _read_wave, "locate", nparts, job.out)
         else:
-            io.backend.run(_task(_read_wave, job, recorder), *_waves_and_work(io, job.plan, nparts, job.out))
+            _run_pieces(job, taken, _read_wave, "locate")
 
 
 def write(job: WriteJob) -> None:
@@ -118,17 +121,46 @@ def write(job: WriteJob) -> None:
     """
     io, nparts = job.io, job.plan.nparts
     io.store.check_writable()
-    recorder = recorder_for(io.backend.device)
-    bulk = _bulk_write(job)
-    if bulk is not None:
-        io.backend.run(_task(partial(_write_piece, bulk), job, recorder, "loop"), bulk.pieces(), bulk.work)
+    taken: PieceJob | str = ""
+    if io.compiled is not None:
+        taken = io.compiled.take_write(job.plan, nparts, job.value, job.fields, keep_empty=job.write_empty)
+    if isinstance(taken, str):
+        _run_waves(job, _write_wave, "build", nparts, job.value)
     else:
-        io.backend.run(_task(_write_wave, job, recorder, "build"), *_waves_and_work(io, job.plan, nparts, job.value))
+        _run_pieces(job, taken, _write_wave, "build")
 
 
-def _task(
-    task: Callable[[Job, T], None], job: Job, recorder: Recorder | None, first: str = "locate"
-) -> Callable[[T], None]:
+def _run_waves(job: Job, task: Callable[[Job, Wave], None], first: str, nparts: int, value: Array) -> None:
+    """Do a job wave by wave. first: the stage that a wave begins with. value: what is read into, or written."""
+    recorder = recorder_for(job.io.backend.device)
+    job.io.backend.run(_task(task, job, recorder, first), *_waves_and_work(job.io, job.plan, nparts, value))
+
+
+def _run_pieces(job: Job, pieces: PieceJob, task: Callable[[Job, Wave], None], first: str) -> None:
+    """Do a job piece by piece. task, first: as in `_run_waves`, for what is left."""
+    backend = job.io.backend
+    recorder = recorder_for(backend.device)
+    backend.run(_task(partial(_do_piece, pieces, task, first), job, recorder, "loop"), pieces.pieces(), pieces.work)
+    again = pieces.again()
+    if again is not None:
+        backend.run(_task(task, job, recorder, first), ([group] for group in again), pieces.work)
+
+
+def _do_piece(pieces: PieceJob, task: Callable[[Job, Wave], None], first: str, job: Job, piece: Any) -> None:
+    store, keys = job.io.store, pieces.keys(piece)
+    if keys:
+        try:
+            left = _while_locked(store, keys, lambda: pieces.do(piece, keys))
+        finally:
+            announce(lambda: [store.lock_name(key) for key in keys])
+    else:
+        left = pieces.do(piece, keys)
+    if left:
+        with stage(first):
+            task(job, left)
+
+
+def _task(task: Callable[[Job, T], None], job: Job, recorder: Recorder | None, first: str) -> Callable[[T], None]:
     """The task of a job, for each of its waves. recorder: who looks on. first: the stage that a wave begins with."""
     if recorder is None:
         return partial(task, job)
@@ -175,21 +207,6 @@ def _by_chain(io: ArrayIO, parts: Sequence[Part]) -> Iterable[tuple[Chain, Seque
 
 def _taken(items: Sequence[T], positions: Sequence[int]) -> list[T]:
     return [items[i] for i in positions]
-
-
-def _bulk(job: ReadJob) -> Bulk | None:
-    """How the backend reads the job without a `Part` for each chunk, or None."""
-    io = job.io
-    if io.only_chain is None or io.cache is not None or job.fields is not None:
-        return None
-    return io.backend.bulk(io.store, io.layout, io.only_chain, job.plan, job.out)
-
-
-def _read_piece(bulk: Bulk, job: ReadJob, piece: Any) -> None:
-    left = bulk.read(piece)
-    if left:
-        with stage("locate"):
-            _read_wave(job, left)
 
 
 def _read_wave(job: ReadJob, wave: Wave) -> None:
@@ -293,25 +310,6 @@ def _locate_in(
         return io.layout.locate(store, object_coords, chunks, generation, may_fetch=may_fetch)
     except CodecError as error:
         raise ChunkError(str(error), path=io.name, key=io.layout.key(object_coords), codec=error.codec) from error
-
-
-def _bulk_write(job: WriteJob) -> BulkWrite | None:
-    """How the backend writes the job without a `Part` for each chunk, or None."""
-    io = job.io
-    if io.only_chain is None or job.fields is not None:
-        return None
-    return io.backend.bulk_write(io.store, io.layout, io.only_chain, job.plan, job.value, keep_empty=job.write_empty)
-
-
-def _write_piece(bulk: BulkWrite, job: WriteJob, piece: Any) -> None:
-    store, keys = job.io.store, bulk.keys(piece)
-    try:
-        left = _while_locked(store, keys, lambda: bulk.write(piece, keys))
-    finally:
-        announce(lambda: [store.lock_name(key) for key in keys])
-    if left:
-        with stage("build"):
-            _write_wave(job, left)
 
 
 def _write_wave(job: WriteJob, wave: Wave) -> None:

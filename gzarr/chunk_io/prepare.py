@@ -72,7 +72,7 @@ def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayI
         layout = Sharded(grid, objects, key, levels, names)
     else:
         layout = Unsharded(objects, key, names)
-    nbytes = first.chunk.nbytes
+    nbytes, cache = first.chunk.nbytes, _cache(meta, store, backend)
     return ArrayIO(
         name=join_path(str(store), path),
         store=store,
@@ -81,7 +81,8 @@ def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayI
         chain=chain,
         only_chain=first if uniform else None,
         chunk_nbytes=16 * first.chunk.nelements if nbytes is None else nbytes,
-        cache=_cache(meta, store, backend),
+        compiled=backend.compiled(store, layout, first if uniform else None, cached=cache is not None),
+        cache=cache,
         marker=backend.marker,
     )
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,13 +23,13 @@ from gzarr.backend import Array, Chain, Decode, Fields, Placement, T, Work
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.config import config
 from gzarr.cpu import decode_into
-from gzarr.cpu.compiled.read import Bulk, make_bulk
-from gzarr.cpu.compiled.write import BulkWrite, make_bulk_write
+from gzarr.cpu.compiled.eligibility import CompiledLoop
+from gzarr.cpu.compiled.source import LoopChain, make_loop_chain
 from gzarr.cpu.decode_into import DecodeInto
 from gzarr.cpu.loading import load_host, load_windows
 from gzarr.cpu.sharding import codecs_for
 from gzarr.errors import CodecError
-from gzarr.indexing.plan import Part, Plan
+from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.storage.base import Buffer, Store
 
@@ -45,6 +45,25 @@ THREADED_PART_NBYTES = 1 << 18
 THREADED_CHUNK_S = 45e-6 if getattr(sys, "_is_gil_enabled", lambda: True)() else 5e-6
 #: Less than this much work, in seconds, is not worth waking a thread for.
 THREADED_WORK_S = 500e-6
+
+
+class _Prepared(NamedTuple):
+    """What the backend has prepared for a chain.
+
+    Attributes:
+        into: how chunks are decoded into given memory; None if they must go through the codecs one by one.
+        loop: what the compiled loop is told of them, or why it does not know them.
+        fill: an element of a missing chunk.
+    """
+
+    into: DecodeInto | None
+    loop: LoopChain | str
+    fill: Any
+
+
+def _unpacked(chain: Chain) -> _Prepared:
+    prepared: _Prepared = chain.prepared
+    return prepared
 
 
 class CpuBackend:
@@ -73,15 +92,16 @@ class CpuBackend:
         """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""
         codecs = codecs_for(steps)
         into = decode_into.make_decode_into(steps, codecs)
-        many = ", many local chunks at once in compiled code" if into is not None and into.number is not None else ""
-        placement = tuple(Placement(step.spec.name, "host", f"the array is on the CPU{many}") for step in steps)
-        return Chain(chunk, codecs, placement, into)
+        placement = tuple(Placement(step.spec.name, "host", "the array is on the CPU") for step in steps)
+        return Chain(chunk, codecs, placement, _Prepared(into, make_loop_chain(steps, chunk, into), fill_of(chunk)))
 
     def timed(self, chain: Chain, timed: Callable[[Decode], Decode]) -> Chain:
         """The same chain with decoders that are timed."""
         codecs = tuple(codec._replace(decode=timed(codec.decode)) for codec in chain.codecs)
-        into: DecodeInto | None = chain.prepared
-        return chain._replace(codecs=codecs, prepared=None if into is None else into.timed(timed))
+        prepared = _unpacked(chain)
+        if prepared.into is not None:
+            prepared = prepared._replace(into=prepared.into.timed(timed))
+        return chain._replace(codecs=codecs, prepared=prepared)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An uninitialized NumPy array."""
@@ -103,20 +123,23 @@ class CpuBackend:
         self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
     ) -> list[Any]:
         """Fetch what was located, ranges of one object together. Raises: CodecError(index) for a short item."""
-        if parts and chain is not None and chain.prepared is not None and chain.prepared.cut is not None:
-            return load_windows(chain.prepared, store, wanted, parts)
-        return load_host(store, wanted)
+        into = _unpacked(chain).into if parts and chain is not None else None
+        return (
+            load_host(store, wanted) if into is None or into.cut is None else load_windows(into, store, wanted, parts)
+        )
 
     def place(
         self, chain: Chain, buffers: Sequence[Buffer | None], parts: Sequence[Part], out: Array, fields: Fields
     ) -> None:
         """Decode chunks one by one and copy their parts into ``out``. Raises: CodecError(index)."""
-        fill = fill_of(chain.chunk, fields)
-        if fields is None and out.dtype != chain.chunk.dtype and not chain.chunk.dtype.hasobject:
+        into, _, fill = _unpacked(chain)
+        if fields is not None:
+            fill = fill_of(chain.chunk, fields)
+        elif out.dtype != chain.chunk.dtype and not chain.chunk.dtype.hasobject:
             with np.errstate(all="ignore"):  # a NaN that becomes an integer, as in the chunks that are there
                 fill = np.asarray(fill).astype(out.dtype)[()]
-        if chain.prepared is not None:
-            decode_into.place(chain.prepared, buffers, parts, out, fields, fill)
+        if into is not None:
+            decode_into.place(into, buffers, parts, out, fields, fill)
             return
         for index, (buffer, part) in enumerate(zip(buffers, parts, strict=True)):
             if buffer is None:
@@ -127,15 +150,10 @@ class CpuBackend:
                 chunk = chunk[fields]
             out[part.out] = chunk[part.inside]
 
-    def bulk(self, store: Store, layout: Layout, chain: Chain, plan: Plan, out: Array) -> Bulk | None:
-        """Read many small chunks by the compiled loop; None if it is not for these."""
-        return make_bulk(store, layout, chain, plan, out, thread_count())
-
-    def bulk_write(
-        self, store: Store, layout: Layout, chain: Chain, plan: Plan, value: Array, *, keep_empty: bool
-    ) -> BulkWrite | None:
-        """Write many chunks by the compiled loop; None if it is not for these."""
-        return make_bulk_write(store, layout, chain, plan, value, keep_empty=keep_empty, n_threads=thread_count())
+    def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> CompiledLoop:
+        """What takes the reads and writes of an array that are for the compiled loop."""
+        loop = "chunks differ in shape" if chain is None else _unpacked(chain).loop
+        return CompiledLoop(store, layout, loop, cached=cached, n_threads=thread_count)
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks into arrays of their own; a missing chunk is filled. Raises: CodecError(index)."""

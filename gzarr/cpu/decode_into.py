@@ -21,7 +21,6 @@ from gzarr.codecs.transpose import TransposeCodec
 from gzarr.cpu.codecs.arrays import USER_DEFINED
 from gzarr.cpu.codecs.compressors import blosc_decoder, lz4_decoder, zstd_decoder
 from gzarr.cpu.codecs.per_chunk import Decoder, fail, wrong_size
-from gzarr.cpu.compiled.library import codec_number
 from gzarr.cpu.window import MIN_NBYTES, Cut, Window, cut_blosc, cut_plain
 from gzarr.errors import MissingExtraError
 from gzarr.indexing.plan import Part
@@ -61,9 +60,7 @@ class DecodeInto(NamedTuple):
         order: the array axis of every stored axis.
         inverse: the permutation back; None if there is nothing to permute.
         nbytes: decoded size.
-        number: the compiled loop's number of the compressor; None if the loop does not know the chain.
         compressor: None if there is none.
-        kept: what others have made of this, under names of theirs, for as long as the array is open.
     """
 
     outer: tuple[Codec, ...]
@@ -75,9 +72,7 @@ class DecodeInto(NamedTuple):
     order: tuple[int, ...]
     inverse: tuple[int, ...] | None
     nbytes: int
-    number: int | None
     compressor: Step | None
-    kept: dict[str, Any]
 
     def timed(self, timed: Callable[[Any], Any]) -> DecodeInto:
         """The same with decoders that are timed."""
@@ -102,7 +97,6 @@ def make_decode_into(steps: Sequence[Step], codecs: Sequence[Codec]) -> DecodeIn
         order = tuple(order[axis] for axis in transpose.order)
     name = steps[n + 1].spec.name if n + 1 < len(steps) else "bytes"
     make = _INTO.get(name)
-    outer_names = [step.spec.name for step in steps[n + 1 if make is None else n + 2 :]]
     outer = tuple(codecs[n + 1 if make is None else n + 2 :])
     name = "bytes" if make is None else name
     cuts = not outer and stored.nbytes >= MIN_NBYTES
@@ -116,9 +110,7 @@ def make_decode_into(steps: Sequence[Step], codecs: Sequence[Codec]) -> DecodeIn
         order=order,
         inverse=None if order == tuple(range(len(order))) else tuple(int(a) for a in np.argsort(order)),
         nbytes=stored.nbytes,
-        number=codec_number(name, checksum=bool(outer)) if outer_names in ([], ["crc32c"]) else None,
         compressor=None if make is None else steps[n + 1],
-        kept={},
     )
 
 

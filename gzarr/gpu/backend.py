@@ -39,7 +39,7 @@ from gzarr.gpu.pipeline.waves import in_waves, positions
 from gzarr.gpu.pipeline.write import fitting, renew_wave
 from gzarr.gpu.reading.host import Reader, is_on_host, on_host, phase_of
 from gzarr.gpu.reading.select import choose_reader
-from gzarr.indexing.plan import Part, Plan
+from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.profiling.recorder import Marker, stage
 from gzarr.storage.base import Buffer, Store
@@ -222,13 +222,8 @@ class GpuBackend:
                 return
             self._place_on_device(lane, plan, (buffers, parts), out, fields)
 
-    def bulk(self, store: Store, layout: Layout, chain: Chain, plan: Plan, out: Array) -> None:
-        """Nothing: `load` and `place` take many chunks at once."""
-
-    def bulk_write(
-        self, store: Store, layout: Layout, chain: Chain, plan: Plan, value: Array, *, keep_empty: bool
-    ) -> None:
-        """Nothing: `renew` takes many chunks at once."""
+    def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> None:
+        """Nothing: `load`, `place` and `renew` take many chunks at once."""
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks on the host. Raises: CodecError(index)."""

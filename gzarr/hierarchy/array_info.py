@@ -189,7 +189,7 @@ class ArrayInfo(Node[ArrayMeta]):
 
     @property
     def placement(self) -> PlacementReport:
-        """Where each step of reading the array runs, and why.
+        """Where each step of reading the array runs, and who reads and writes many chunks at once; and why.
 
         Examples
         --------
@@ -197,7 +197,7 @@ class ArrayInfo(Node[ArrayMeta]):
         >>> gzarr.zeros((5, 4), compressors=None, device="cpu").placement[0][:2]
         ('bytes', 'host')
         """
-        return PlacementReport(self._io.chain((0,) * self.ndim).placement)
+        return PlacementReport(self._io.placement())
 
     @property
     def info(self) -> Report:

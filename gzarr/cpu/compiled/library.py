@@ -1,7 +1,7 @@
 """The compiled loop: whether it is there, and with which codecs. Nothing else knows the extension.
 
 It decodes and encodes with the very functions that numcodecs and google-crc32c use: they are found in these packages'
-libraries by their names. Where a name is not exported, chunks of that codec go the usual way.
+libraries by their names. Where a name is not exported, the reference path takes the chunks of that codec.
 """
 
 from __future__ import annotations
@@ -46,13 +46,21 @@ _CODECS: Mapping[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "numcodecs.lz4": (3, ("LZ4_decompress_safe",), ("LZ4_compress_fast",)),
 }
 
+#: Codecs that the loop may find between the bytes and a checksum.
+COMPRESSORS = frozenset(_CODECS) - {"bytes"}
+
 
 def status() -> str:
-    """Whether chunks are read by the compiled loop, in words: "on", or why not."""
+    """Whether the compiled loop is used, in words: "on", or why not."""
     if not config.get("cpu.native"):
         return "off: the setting cpu.native says so"
-    _, found = _loaded()
-    return found if isinstance(found, str) else "on"
+    return problem() or "on"
+
+
+def problem() -> str | None:
+    """Why the extension cannot be used; None if it can, whatever the settings say."""
+    module, reason = _loaded()
+    return reason if module is None else None
 
 
 def loop() -> Any:

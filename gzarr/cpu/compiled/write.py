@@ -1,13 +1,12 @@
 """Writes many chunks by the compiled loop (`loop/write.c`), which gathers, encodes and stores them.
 
-Theory of operation. As in `gzarr.cpu.compiled.read` a plan is cut into pieces. Of chunks that are files the loop
-replaces the files itself; shards it puts together in memory, and the store takes them. Where the values do not cover a
-chunk they are laid over its old contents; of a shard the store gives the old bytes, and what is not written of it is
-copied as it is. What the loop leaves goes the usual way, a shard whole. The bytes it stores are those of the usual
-path.
+Theory of operation. As in `gzarr.cpu.compiled.read`, a plan is cut into pieces. The loop itself replaces chunks that
+are files; shards it puts together in memory, and the store takes them. Values that do not cover a chunk are laid over
+its old contents; the store gives the old bytes of a shard, and what is not written of it is copied as it is. The
+reference path does what the loop leaves, a shard whole. The loop stores the bytes that the reference path would.
 
-Rules: only stores that say so (`Store.local_target`) have their files written by others; the caller holds the locks of
-a piece (`BulkWrite.keys`).
+Rules: only files of stores that say so (`Store.local_target`) are written by the loop; the caller holds the locks of a
+piece (`CompiledWrite.keys`).
 """
 
 from __future__ import annotations
@@ -19,41 +18,35 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gzarr.backend import Chain, Work
+from gzarr.backend import Work
 from gzarr.codecs.spec import fill_of
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.read import MAX_NBYTES, PIECE_NBYTES, PIECES_PER_THREAD, Left, fixed_of, make_job, swapped
-from gzarr.cpu.compiled.tables import MAX_EXTENT, MAX_NDIM, Boxes, Piece, make_window
-from gzarr.cpu.decode_into import PLAIN_ARRAYS, DecodeInto, lent_scratch
+from gzarr.cpu.compiled.encoders import Encoder
+from gzarr.cpu.compiled.read import PIECE_NBYTES, PIECES_PER_THREAD, Left
+from gzarr.cpu.compiled.source import Source
+from gzarr.cpu.compiled.tables import Boxes, Piece, make_window
+from gzarr.cpu.decode_into import lent_scratch
 from gzarr.errors import CodecError
-from gzarr.indexing.grid import RegularAxis, chunk_shape
-from gzarr.indexing.plan import BoxPlan, Plan
-from gzarr.layout.chunk_layout import Layout, Level, Names, Sharded
+from gzarr.indexing.grid import chunk_shape
+from gzarr.layout.chunk_layout import Level, Sharded
 from gzarr.layout.shard import MISSING, decode_index, split_index
 from gzarr.profiling.recorder import here
-from gzarr.storage.base import Buffer, Request, Store, Target, host_view
+from gzarr.storage.base import Buffer, Request, Target, host_view
 
-#: The tables of a single chunk take as long as the interpreter takes for it.
-MIN_NCHUNKS = 2
-#: What the loop saves of shards, in entries, each of which the usual path copies in 4 us: those of every shard, and so
-#: many for every chunk that is written, less so many for every shard. It must be worth the tables. (Measured with zstd
-#: chunks of 2 to 40 kB: a shard of three chunks takes as long either way, and one chunk of a shard of 100 does.)
-_PER_CHUNK, _PER_SHARD, MIN_SAVED = 32, 100, 40
 #: All chunks of a piece are locked while it is written.
 _PIECE_NCHUNKS = 64
-#: Shards that could become larger are put together by the usual path.
+#: Shards that could become larger are put together by the reference path.
 _MAX_SHARD_NBYTES = 9 << 25
 
 #: What the loop says of a part: stored, left, or equal to the fill value.
 _LEFT, _EMPTY = 1, 2
 
 
-class BulkWrite(NamedTuple):
+class CompiledWrite(NamedTuple):
     """A write that the loop can do.
 
     Attributes:
-        store, layout: where the chunks are.
-        names: how their keys are made.
+        source: where the chunks are, and what they are.
         target: how their files may be written.
         parts: what is written of them.
         queue: the pieces, once: shards are uncut.
@@ -61,14 +54,10 @@ class BulkWrite(NamedTuple):
         work: how much there is to do.
         value: what is written: it must live as long as its address is used.
         job, encoder, tables, fill: what the loop is told for all pieces.
-        max_encoded: bytes that an encoded chunk may have.
-        nbytes: bytes of a decoded chunk.
         window: of chunks that are files.
     """
 
-    store: Store
-    layout: Layout
-    names: Names
+    source: Source
     target: Target
     parts: Boxes
     queue: Iterator[Piece]
@@ -79,8 +68,6 @@ class BulkWrite(NamedTuple):
     encoder: bytes
     tables: tuple[bytes, bytes]
     fill: bytes
-    max_encoded: int
-    nbytes: int
     window: bytes
 
     def pieces(self) -> Iterator[Piece]:
@@ -89,30 +76,33 @@ class BulkWrite(NamedTuple):
 
     def keys(self, piece: Piece) -> list[str]:
         """The objects of a piece."""
-        if piece.shard is not None:
-            return [self.layout.key(piece.shard)]
-        return [self.layout.key(coords) for coords in self.parts.coords(piece)]
+        key = self.source.layout.key
+        return list(map(key, self.parts.coords(piece))) if piece.shard is None else [key(piece.shard)]
 
-    def write(self, piece: Piece, keys: Sequence[str]) -> Left:
+    def again(self) -> None:
+        """Nothing: what is left of a piece is done with it."""
+
+    def do(self, piece: Piece, keys: Sequence[str]) -> Left:
         """Write a piece, all but the parts that are returned. keys: its objects. Raises: StoreError."""
         loop = library.loop()
         if loop is None:  # switched off meanwhile
             return self._left(piece, range(piece.n))
-        if piece.shard is None or not isinstance(self.layout, Sharded):
+        layout = self.source.layout
+        if piece.shard is None or not isinstance(layout, Sharded):
             return self._write_files(loop, piece, keys)
-        return [] if self._write_shard(loop, self.layout, piece, keys[0]) else self._left(piece, range(piece.n))
+        return [] if self._write_shard(loop, layout, piece, keys[0]) else self._left(piece, range(piece.n))
 
     def _write_files(self, loop: Any, piece: Piece, keys: Sequence[str]) -> Left:
-        prefix = os.fsencode(self.target.prefix + self.names.keys.prefix)
+        prefix = os.fsencode(self.target.prefix + self.source.keys.prefix)
         names = prefix, os.fsencode(self.target.temporary)
         status = bytearray(piece.n)
         into = status, self.target.written, None, None, 0, self.target.number(), None, None, 0, 0
         with lent_scratch() as scratch:
-            room = scratch.room(self.nbytes + self.max_encoded)
+            room = scratch.room(self.source.chain.nbytes + self.source.chain.max_encoded)
             n_left, *done, _, _ = self._call(loop, piece, (self.window, names), room, into)
         emptied = [key for key, code in zip(keys, status, strict=True) if code == _EMPTY]
         if emptied:
-            self.store.delete_many(emptied)
+            self.source.store.delete_many(emptied)
         if doing := here():
             doing.count(piece.n - n_left, *done)
         return self._left(piece, [i for i, code in enumerate(status) if code == _LEFT]) if n_left else []
@@ -120,18 +110,19 @@ class BulkWrite(NamedTuple):
     def _write_shard(self, loop: Any, layout: Sharded, piece: Piece, key: str) -> bool:
         """Put a shard together and store it. Returns: whether that could be done."""
         level, index = layout.blank_index(piece.shard or ())
+        chain = self.source.chain
         try:
             old = self._old_shard(layout, level, piece, key)
-        except CodecError:  # the usual path says what is wrong
+        except CodecError:  # the reference path says what is wrong
             return False
         window = make_window(*self.parts.places(piece), index.origin, index.steps)
         head = end = level.index_nbytes if level.location == "start" else 0
-        nbytes = head + len(old[0] or b"") + piece.n * _most(self.nbytes) + self.max_encoded
+        nbytes = head + len(old[0] or b"") + piece.n * _most_encoded(chain.nbytes) + chain.max_encoded
         if nbytes > _MAX_SHARD_NBYTES:
             return False
         taken = placed = after = 0
         with lent_scratch() as scratch:
-            room = scratch.room(nbytes + level.index_nbytes + self.nbytes + self.max_encoded)
+            room = scratch.room(nbytes + level.index_nbytes + chain.nbytes + chain.max_encoded)
             shard, rest = room[: nbytes + level.index_nbytes], room[nbytes + level.index_nbytes :]
             for part in piece.cut(self.piece_nchunks):
                 until = index.entries.size // 2 if part.first + part.n == piece.first + piece.n else 0
@@ -141,12 +132,12 @@ class BulkWrite(NamedTuple):
                     return False
                 taken, placed = taken + n_taken, placed + n_placed
             if end == head and (index.entries == MISSING).all():
-                self.store.delete_many([key])
+                self.source.store.delete_many([key])
             else:
                 encoded = np.frombuffer(level.coder.encode([index.entries.astype("<u8", copy=False)])[0], np.uint8)
                 at = 0 if head else end
                 shard[at : at + len(encoded)] = encoded
-                self.store.set(key, shard.data[: end if head else end + len(encoded)])
+                self.source.store.set(key, shard.data[: end if head else end + len(encoded)])
         if doing := here():
             doing.count(piece.n, taken, placed)
         return True
@@ -155,7 +146,7 @@ class BulkWrite(NamedTuple):
         """The bytes and the index of a shard; None if a piece covers it whole. Raises: CodecError."""
         if layout.is_whole(piece.shard or (), piece.n) and self.parts.are_full(piece):
             return None, None
-        stored = self.store.get_one(Request(key))
+        stored = self.source.store.get_one(Request(key))
         if stored is None:
             return b"", layout.blank_index(piece.shard or ())[1].entries
         encoded = split_index(host_view(stored), level.index_nbytes, level.location)
@@ -170,98 +161,66 @@ class BulkWrite(NamedTuple):
         )
 
     def _left(self, piece: Piece, numbers: Sequence[int]) -> Left:
-        """Parts by stored object, for the usual path."""
+        """Parts by stored object, for the reference path."""
         parts = [self.parts.part(piece, piece.first + number) for number in numbers]
         return [(piece.shard, parts)] if piece.shard is not None else [(part.coords, [part]) for part in parts]
 
 
-def make_bulk_write(
-    store: Store, layout: Layout, chain: Chain, plan: Plan, value: Any, *, keep_empty: bool, n_threads: int
-) -> BulkWrite | None:
-    """Prepare a write for the loop; None if it is not for the loop, or too small to gain.
+def make_write(
+    into: tuple[Source, Target],
+    wanted: tuple[Boxes, tuple[Iterator[Piece], int] | None],
+    given: tuple[Any, int],
+    *,
+    keep_empty: bool,
+    n_threads: int,
+) -> CompiledWrite:
+    """Prepare a write for the loop.
 
     Args:
-        store, layout: where the chunks are.
-        chain: the one of all chunks.
-        plan: what to write.
-        value: of the plan's shape.
+        into: where the chunks are, and how their files may be written.
+        wanted: what is written of them; the same by shard, and how many shards, None for chunks that are files.
+        given: the value, of the plan's shape, and how many of its bytes are swapped at a time.
         keep_empty: whether chunks equal to the fill value are stored.
         n_threads: how many threads will share the work.
     """
-    if plan.nparts < MIN_NCHUNKS and not isinstance(layout, Sharded):
-        return None
-    into: DecodeInto | None = chain.prepared
-    names: Names | None = getattr(layout, "names", None)
-    if into is None or into.number is None or names is None or library.loop() is None:
-        return None
-    target = store.local_target(names.path)
-    if target is None or "\0" in target.prefix or not isinstance(plan, BoxPlan):
-        return None
-    if not plan.nparts or not _suits(into, layout, plan, value):
-        return None
-    fixed, swap = fixed_of(into, chain), swapped(into.dtype, value.dtype)
-    if fixed.encoder is None or swap is None:
-        return None
-    parts = Boxes(plan)
-    size = max(min(_PIECE_NCHUNKS, PIECE_NBYTES // into.nbytes), 1)
-    if isinstance(layout, Sharded):
-        queue, n = parts.by_shard(layout, n_threads)
-        if _saved(layout, n, parts.nparts) < MIN_SAVED:
-            return None
-        wave_nchunks = -(-parts.nparts // n)
-    else:
+    (source, target), (parts, shards), (value, swap) = into, wanted, given
+    chain = source.chain
+    size = max(min(_PIECE_NCHUNKS, PIECE_NBYTES // chain.nbytes), 1)
+    if shards is None:
         wave_nchunks = size = min(size, -(-parts.nparts // (n_threads * PIECES_PER_THREAD)))
         queue = parts.whole().cut(size, n_threads)
+    else:
+        queue, wave_nchunks = shards[0], -(-parts.nparts // shards[1])
     drops = not keep_empty and chain.chunk.fill_value is not None
+    extents = tuple([axis.extent for axis in source.layout.grid])
+    own_dtype = value.dtype == chain.chunk.dtype
     spans, lists, *_ = parts.tables()
-    return BulkWrite(
-        store=store,
-        layout=layout,
-        names=names,
+    return CompiledWrite(
+        source=source,
         target=target,
         parts=parts,
         queue=queue,
         piece_nchunks=size,
-        work=Work(parts.nparts, into.nbytes, wave_nchunks, unlocked=True),
+        work=Work(parts.nparts, chain.nbytes, wave_nchunks, unlocked=True),
         value=value,
-        job=make_job(into, fixed, (swap, ord(names.keys.separator)), value, parts.npoints),
-        encoder=fixed.encoder.table(tuple([axis.extent for axis in layout.grid]), keep_empty=not drops),
+        job=chain.job(swap, source.keys.separator, value, parts.npoints),
+        encoder=(chain.encoder or Encoder()).table(extents, keep_empty=not drops),
         tables=(spans, lists),
-        fill=fixed.fill
-        if value.dtype == chain.chunk.dtype
-        else np.asarray(fill_of(chain.chunk), value.dtype).tobytes(),
-        max_encoded=fixed.max_encoded,
-        nbytes=into.nbytes,
+        fill=chain.fill if own_dtype else np.asarray(fill_of(chain.chunk), value.dtype).tobytes(),
         window=make_window(*parts.places(parts.whole())),
     )
 
 
-def _most(nbytes: int) -> int:
+def _most_encoded(nbytes: int) -> int:
     """The most bytes that a chunk of a shard may have, encoded: what the compressors ask for, and a checksum."""
     return nbytes + nbytes // 128 + 128
 
 
-def _suits(into: DecodeInto, layout: Layout, plan: BoxPlan, value: Any) -> bool:
-    if type(value) not in PLAIN_ARRAYS or value.shape != plan.shape or value.dtype.hasobject:
-        return False
-    if not 0 < len(into.shape) <= MAX_NDIM or into.nbytes > MAX_NBYTES:
-        return False
-    if any(axis.extent > MAX_EXTENT for axis in layout.grid):
-        return False
-    if not all(isinstance(axis, RegularAxis) for axis in (*layout.grid, *layout.objects)):
-        return False
-    if not isinstance(layout, Sharded):
-        return True
-    level = _level(layout)
-    if not layout.is_flat or level.order is not None or prod(level.counts) * _most(into.nbytes) > _MAX_SHARD_NBYTES:
-        return False
-    return _saved(layout, 1, plan.nparts) >= MIN_SAVED
+def fits(level: Level, nbytes: int) -> bool:
+    """Whether the loop can put shards together. nbytes: of a decoded chunk."""
+    return prod(level.counts) * _most_encoded(nbytes) <= _MAX_SHARD_NBYTES
 
 
-def _level(layout: Sharded) -> Level:
+def level_of(layout: Sharded) -> Level:
+    """The level of a flat layout."""
     return layout.levels(chunk_shape(layout.objects, (0,) * len(layout.grid)))[0]
-
-
-def _saved(layout: Sharded, nshards: int, nparts: int) -> int:
-    """What the loop saves by writing so many parts of so many shards, in entries."""
-    return nshards * (prod(_level(layout).counts) - _PER_SHARD) + nparts * _PER_CHUNK

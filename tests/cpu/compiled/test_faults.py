@@ -25,9 +25,9 @@ import ctypes, os, sys
 import numpy as np
 import gzarr
 from gzarr.errors import StoreError
-from gzarr.cpu.compiled import library, write
+from gzarr.cpu.compiled import eligibility, library
 assert library.status() == "on"
-write.MIN_SAVED = -1000  # shards of three chunks
+eligibility.MIN_SAVED = -1000  # shards of three chunks
 folder, options = sys.argv[1], eval(sys.argv[2])
 set_fault = ctypes.CDLL(None).set_fault
 old = np.arange(1, 300 * 600 + 1, dtype="i4").reshape(300, 600)

@@ -35,7 +35,7 @@ from gzarr.codecs import (
     ZstdCodec,
 )
 from gzarr.config import config
-from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled import eligibility, library
 from gzarr.cpu.compiled import read as compiled_read
 from gzarr.errors import GzarrError
 from gzarr.storage import LocalStore, MemoryStore, Request, SplitStore
@@ -69,7 +69,7 @@ OTHERS: dict[str, list[Any]] = {
 @pytest.fixture(autouse=True, scope="module")
 def few_chunks_are_enough() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled_read, "MIN_NCHUNKS_OF_SHARD", 1)
+        patch.setattr(eligibility, "MIN_NCHUNKS_OF_SHARD", 1)
         patch.setattr(compiled_read, "_MIN_PIECE_OF_SHARD", 2)
         yield
 
@@ -538,14 +538,13 @@ def test_the_loop_passes_under_sanitizers(sanitized: tuple[Path, str]) -> None:
 
 PLANTED = """
 import numpy as np
-from gzarr.cpu.compiled import read
+from gzarr.cpu.compiled.source import LoopChain
 import gzarr
 z = gzarr.zeros((64, 64), chunks=(2, 64), dtype="i4", store=sys.argv[2])
-made = read.make_job
-def larger(direct, fixed, how, out, npoints):
-    return made(direct, fixed, how, np.zeros((64, 64), "i4")[::-1], npoints)
-read.MIN_NCHUNKS = 1
-read.make_job = larger
+made = LoopChain.job
+def larger(chain, swap, separator, out, npoints):
+    return made(chain, swap, separator, np.zeros((64, 64), "i4")[::-1], npoints)
+LoopChain.job = larger
 z[...]
 print("survived")
 """

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import gzarr
 from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
 from gzarr.config import config
-from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled import eligibility, library
 from gzarr.cpu.compiled import write as compiled_write
 from tests.cpu.compiled.looping import Watched, check_under_sanitizers
 from tests.properties.cases import same
@@ -35,7 +35,7 @@ CODECS: dict[str, list[Any]] = {
 @pytest.fixture(autouse=True, scope="module")
 def few_chunks_are_enough() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled_write, "MIN_SAVED", -1_000_000)
+        patch.setattr(eligibility, "MIN_SAVED", -1_000_000)
         yield
 
 
@@ -270,7 +270,7 @@ def test_old_bytes_that_are_shared_stay_as_they_are(tmp_path: Path, watched: Wat
 def test_shards_are_for_the_loop_where_it_saves_something(
     nchunks: int, key: slice, loops: bool, tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiled_write, "MIN_SAVED", 40)
+    monkeypatch.setattr(eligibility, "MIN_SAVED", 40)
     array = gzarr.create_array(tmp_path, shape=10 * nchunks, chunks=10, shards=10 * nchunks, dtype="i4")
     array[key] = 5
     assert bool(watched.written) is loops

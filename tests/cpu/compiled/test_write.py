@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 import gzarr
 from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
 from gzarr.config import config
-from gzarr.cpu.compiled import library, tables
-from gzarr.cpu.compiled import write as compiled_write
+from gzarr.cpu.compiled import eligibility, library, tables
 from gzarr.errors import StoreError
 from gzarr.storage import LocalStore, MemoryStore
 from gzarr.storage.base import Buffer
@@ -45,8 +44,8 @@ WRITTEN = [name for name in CHAINS if name != "transposed shards"]
 @pytest.fixture(autouse=True, scope="module")
 def few_chunks_are_enough() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled_write, "MIN_SAVED", -1_000_000)
-        patch.setattr(compiled_write, "MIN_NCHUNKS", 1)
+        patch.setattr(eligibility, "MIN_SAVED", -1_000_000)
+        patch.setattr(eligibility, "MIN_NCHUNKS", 1)
         yield
 
 

@@ -1,0 +1,177 @@
+"""Decides whether the compiled loop does a read or a write, or says why the reference path has to.
+
+What depends on the array alone (its chain, layout and store) is decided at the first read or write and kept with the
+opened array; what depends on the selection, the values and the settings is decided for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+from gzarr.backend import Fields, PieceJob, Placement
+from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.read import make_read
+from gzarr.cpu.compiled.source import LoopChain, Source, swapped
+from gzarr.cpu.compiled.tables import MAX_EXTENT, Boxes, Rows
+from gzarr.cpu.compiled.write import fits, level_of, make_write
+from gzarr.cpu.decode_into import PLAIN_ARRAYS
+from gzarr.indexing.grid import RegularAxis
+from gzarr.indexing.plan import BoxPlan, Plan
+from gzarr.layout.chunk_layout import Layout, Sharded
+from gzarr.storage.base import Store
+
+#: Fewer chunks are not worth the tables, which take 25 us (measured with lz4 chunks of 40 kB, which take the loop 12).
+MIN_NCHUNKS = 2
+#: Nor are fewer small chunks of a shard to read, whose version is checked.
+MIN_NCHUNKS_OF_SHARD = 6
+#: What the loop saves by writing shards, in entries, each of which the reference path copies in 4 us: those of every
+#: shard, and so many for every chunk that is written, less so many for every shard. It must be worth the tables.
+#: (Measured with zstd chunks of 2 to 40 kB: a shard of three chunks takes as long either way, and one chunk of a shard
+#: of 100 does.)
+_PER_CHUNK, _PER_SHARD, MIN_SAVED = 32, 100, 40
+
+_FEW = "so few chunks take the reference path as long"
+_OTHER_VALUES = "arrays of this kind, shape or dtype are handled by the reference path"
+
+
+class _Decision(NamedTuple):
+    """What was decided for an array.
+
+    Attributes:
+        source: what the loop is told of it; None if it does neither.
+        no_read, no_write: why the loop does not read or write it; None if it does.
+    """
+
+    source: Source | None
+    no_read: str | None
+    no_write: str | None
+
+
+class CompiledLoop:
+    """Takes the reads and writes of one array that are for the compiled loop.
+
+    Args:
+        store, layout: where the array's chunks are.
+        chain: what the loop is told of them, or why it does not know them.
+        cached: whether decoded chunks are kept, so that reads go to the cache.
+        n_threads: how many threads share the work.
+    """
+
+    def __init__(
+        self, store: Store, layout: Layout, chain: LoopChain | str, *, cached: bool, n_threads: Callable[[], int]
+    ) -> None:
+        self._store, self._layout, self._chain = store, layout, chain
+        self._cached = cached
+        self._n_threads = n_threads
+        self._decision: _Decision | None = None
+
+    def take_read(self, plan: Plan, nparts: int, out: Any, fields: Fields) -> PieceJob | str:
+        """A read as a job of the loop, or why it is none. nparts: of the plan. out: of the plan's shape."""
+        if nparts < MIN_NCHUNKS:
+            return _FEW
+        source, obstacle, _ = self._decision or self._decide()
+        if source is None or obstacle is not None:
+            return obstacle or ""
+        if library.loop() is None:
+            return library.status()
+        chain, is_box = source.chain, isinstance(plan, BoxPlan)
+        if fields is not None or type(out) not in PLAIN_ARRAYS:
+            return _OTHER_VALUES
+        if out.dtype != chain.chunk.dtype or out.shape != plan.shape:
+            return _OTHER_VALUES
+        if chain.in_blocks and not is_box:
+            return "points of large chunks are read by the reference path"
+        small_of_shard = isinstance(source.layout, Sharded) and not chain.in_blocks
+        if small_of_shard and nparts < MIN_NCHUNKS_OF_SHARD:
+            return _FEW
+        n_threads = self._n_threads()
+        parts = Boxes(plan) if isinstance(plan, BoxPlan) else Rows(plan, source.layout)
+        shards = parts.by_shard(source.layout, n_threads) if isinstance(source.layout, Sharded) else None
+        if small_of_shard and shards is not None and parts.nparts < shards[1] * MIN_NCHUNKS_OF_SHARD:
+            return _FEW
+        return make_read(source, parts, shards, out, n_threads)
+
+    def take_write(self, plan: Plan, nparts: int, value: Any, fields: Fields, *, keep_empty: bool) -> PieceJob | str:
+        """A write as a job of the loop, or why it is none.
+
+        nparts: of the plan. value: of the plan's shape. keep_empty: whether chunks equal to the fill value are stored.
+        """
+        if nparts < (1 if isinstance(self._layout, Sharded) else MIN_NCHUNKS):
+            return _FEW
+        source, _, obstacle = self._decision or self._decide()
+        if source is None or obstacle is not None:
+            return obstacle or ""
+        if library.loop() is None:
+            return library.status()
+        if fields is not None or type(value) not in PLAIN_ARRAYS or value.shape != plan.shape:
+            return _OTHER_VALUES
+        swap = None if value.dtype.hasobject else swapped(source.chain.dtype, value.dtype)
+        if swap is None or not isinstance(plan, BoxPlan):
+            return _OTHER_VALUES
+        if isinstance(source.layout, Sharded) and _saved(source.layout, 1, nparts) < MIN_SAVED:
+            return _FEW
+        target = source.store.local_target(source.path)
+        if target is None:
+            return "only the store may replace its files"
+        n_threads, parts = self._n_threads(), Boxes(plan)
+        shards = parts.by_shard(source.layout, n_threads) if isinstance(source.layout, Sharded) else None
+        if isinstance(source.layout, Sharded) and shards and _saved(source.layout, shards[1], nparts) < MIN_SAVED:
+            return _FEW
+        return make_write((source, target), (parts, shards), (value, swap), keep_empty=keep_empty, n_threads=n_threads)
+
+    def placement(self) -> tuple[Placement, ...]:
+        """How many chunks are read and written at once, and why."""
+        _, no_read, no_write = self._decision or self._decide()
+        off = library.status() if library.loop() is None else None
+        return tuple(
+            Placement(step, "host", "by the compiled loop" if why is None else f"by the reference path: {why}")
+            for step, why in (("many read", off or no_read), ("many written", off or no_write))
+        )
+
+    def _decide(self) -> _Decision:
+        """Decide what depends on the array alone. Several threads may come to the same at the same time."""
+        self._decision = decision = _decision(self._store, self._layout, self._chain, cached=self._cached)
+        return decision
+
+
+def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: bool) -> _Decision:
+    if isinstance(chain, str):
+        return _Decision(None, chain, chain)
+    names = getattr(layout, "names", None)
+    prefix = None if names is None else store.local_prefix(names.path)
+    if names is None or prefix is None or "\0" in prefix:
+        why = "the store's objects are no local files that others may read"
+        return _Decision(None, why, why)
+    if any(axis.extent > MAX_EXTENT for axis in layout.grid):
+        return _Decision(None, why := "an axis is too long", why)
+    if isinstance(layout, Sharded) and not layout.is_flat:
+        return _Decision(None, why := "shards lie within shards, or codecs are around them", why)
+    no_read = "decoded chunks are cached" if cached else None
+    if swapped(chain.dtype, chain.chunk.dtype) is None:
+        no_read = f"dtype {chain.chunk.dtype} is stored in another byte order"
+    source = Source(store, layout, names.path, names.keys, prefix, chain)
+    return _Decision(source, no_read, _write_obstacle(source))
+
+
+def _write_obstacle(source: Source) -> str | None:
+    layout, chain = source.layout, source.chain
+    if source.store.local_target(source.path) is None:
+        return "only the store may replace its files"
+    if chain.encoder is None:
+        return "the compressor's parameters, or functions of its library, are not known to the loop"
+    if not all(isinstance(axis, RegularAxis) for axis in (*layout.grid, *layout.objects)):
+        return "shards differ in shape"
+    if isinstance(layout, Sharded):
+        level = level_of(layout)
+        if level.order is not None:
+            return "the indexes of shards are transposed"
+        if not fits(level, chain.nbytes):
+            return "shards are too large"
+    return None
+
+
+def _saved(layout: Sharded, nshards: int, nparts: int) -> int:
+    """What the loop saves by writing so many parts of so many shards, in entries."""
+    return nshards * (prod(level_of(layout).counts) - _PER_SHARD) + nparts * _PER_CHUNK

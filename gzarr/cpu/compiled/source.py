@@ -1,0 +1,138 @@
+"""What the compiled loop is told of an array, whatever is read or written of it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gzarr.codecs.registry import registered_factory
+from gzarr.codecs.spec import ArrayRepr, Step, fill_of
+from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.encoders import Encoder, make_encoder
+from gzarr.cpu.compiled.tables import MAX_NDIM
+from gzarr.cpu.decode_into import DecodeInto
+from gzarr.indexing.keys import KeyEncoding
+from gzarr.layout.chunk_layout import Layout
+from gzarr.storage.base import Store
+
+#: Larger chunks are not for the loop: a thread keeps scratch memory for two of them.
+MAX_NBYTES = 1 << 24
+#: Encoded chunks are hardly ever larger than decoded ones; one that is by an eighth and this is left.
+MAX_GROWTH_NBYTES = 1 << 12
+
+
+class LoopChain(NamedTuple):
+    """What the loop is told of every chunk of a chain.
+
+    Attributes:
+        chunk: the decoded chunk.
+        dtype: dtype as stored, with its byte order.
+        number: the loop's number of the compressor.
+        checksum: whether a crc32c follows.
+        in_blocks: whether chunks are so large that only the blocks that are touched are read.
+        lengths, strides: of a decoded chunk, in elements and bytes, along the array's axes.
+        nbytes: bytes of a decoded chunk.
+        max_encoded: bytes that an encoded chunk may have.
+        fill: an element of a missing chunk.
+        encoder: how chunks are compressed; None if the loop cannot do that.
+    """
+
+    chunk: ArrayRepr
+    dtype: np.dtype[Any]
+    number: int
+    checksum: bool
+    in_blocks: bool
+    lengths: tuple[int, ...]
+    strides: tuple[int, ...]
+    nbytes: int
+    max_encoded: int
+    fill: bytes
+    encoder: Encoder | None
+
+    def job(self, swap: int, separator: str, array: Any, npoints: int) -> bytes:
+        """The loop's struct Job. swap: see `swapped`. separator: of keys. array: the result, or what is written."""
+        ndim, padding = len(self.lengths), (0,) * (len(self.lengths) - array.ndim)
+        head = ndim, self.dtype.itemsize, self.nbytes, self.max_encoded, self.number, swap, self.checksum
+        address = array.__array_interface__["data"][0]
+        axes = *self.lengths, *self.strides, *array.shape, *padding, *array.strides, *padding
+        return struct.pack(f"{10 + 4 * ndim}q", *head, ord(separator), address, npoints, *axes)
+
+
+class Source(NamedTuple):
+    """Where the chunks of an array are, and what they are.
+
+    Attributes:
+        store, layout: where they are.
+        path: of the array in the store.
+        keys: how coordinates become keys.
+        prefix: what the paths of the array's files begin with.
+        chain: of all chunks.
+    """
+
+    store: Store
+    layout: Layout
+    path: str
+    keys: KeyEncoding
+    prefix: str
+    chain: LoopChain
+
+
+def make_loop_chain(steps: Sequence[Step], chunk: ArrayRepr, into: DecodeInto | None) -> LoopChain | str:
+    """What the loop is told of a chain, or why it does not know the chain.
+
+    into: how the reference path decodes the chain into given memory.
+    """
+    obstacle = _obstacle([step.spec.name for step in steps])
+    if obstacle is not None:
+        return obstacle
+    if into is None:
+        return f"chunks of dtype {chunk.dtype} are not known to the loop"
+    number = library.codec_number(into.codec, checksum=bool(into.outer))
+    if number is None:
+        return library.problem() or f"the installed library of codec {into.codec!r} lacks functions that the loop calls"
+    if not 0 < len(into.shape) <= MAX_NDIM:
+        return f"the loop knows arrays of 1 to {MAX_NDIM} dimensions"
+    if into.nbytes > MAX_NBYTES:
+        return f"chunks are larger than {MAX_NBYTES >> 20} MiB"
+    lengths, strides = [0] * len(into.shape), [0] * len(into.shape)
+    stride = into.dtype.itemsize
+    for axis, n in zip(reversed(into.order), reversed(into.shape), strict=True):
+        lengths[axis], strides[axis] = n, stride
+        stride *= n
+    return LoopChain(
+        chunk=chunk,
+        dtype=into.dtype,
+        number=number,
+        checksum=bool(into.outer),
+        in_blocks=into.cut is not None,
+        lengths=tuple(lengths),
+        strides=tuple(strides),
+        nbytes=into.nbytes,
+        max_encoded=into.nbytes + into.nbytes // 8 + MAX_GROWTH_NBYTES,
+        fill=np.asarray(fill_of(chunk), chunk.dtype).tobytes(),
+        encoder=make_encoder(into.compressor, checksum=bool(into.outer)),
+    )
+
+
+def _obstacle(names: list[str]) -> str | None:
+    """Why the loop does not know a chain with such codecs; None if it may."""
+    for name in names:
+        if registered_factory("cpu", name) is not None:
+            return f"codec {name!r} was registered by another package"
+    rest = [name for name in names if name != "transpose"]
+    for known in (("bytes",), library.COMPRESSORS, ("crc32c",)):
+        if rest and rest[0] in known:
+            del rest[0]
+    return f"codec {rest[0]!r} is not in the compiled loop" if rest else None
+
+
+def swapped(stored: np.dtype[Any], wanted: np.dtype[Any]) -> int | None:
+    """How many bytes are to be swapped at a time to give elements another byte order, 0 for none; None if unknown."""
+    if stored == wanted:
+        return 0
+    if wanted.kind not in "iufcmM" or stored.newbyteorder() != wanted:
+        return None
+    return wanted.itemsize // 2 if wanted.kind == "c" else wanted.itemsize
