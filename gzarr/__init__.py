@@ -3,6 +3,9 @@
 ``import gzarr as zarr`` reads and writes Zarr v2 and v3 in the call styles of zarr 2 and zarr-python 3.
 """
 
+from importlib import import_module
+from typing import Any
+
 from gzarr import codecs, convert, errors, storage
 from gzarr.api.aio import aopen, aopen_array, aopen_group
 from gzarr.api.consolidated import consolidate_metadata, open_consolidated
@@ -20,6 +23,7 @@ from gzarr.api.create import (
     zeros,
     zeros_like,
 )
+from gzarr.api.debug import print_debug_info
 from gzarr.api.open import create_group, group, open, open_array, open_group, open_like, tree
 from gzarr.api.save import load, save, save_array, save_group
 from gzarr.chunk_io.chunk_cache import ChunkCache
@@ -104,28 +108,21 @@ _CODECS = frozenset(
         "Zstd",
     }
 )
-
-
-# What few programs use.
 _ADVICE = frozenset({"Advice", "GroupAdvice", "advise"})
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name in _ADVICE:
-        from gzarr import advising
-
-        return getattr(advising, name)
+        return getattr(import_module("gzarr.advising"), name)
     if name in _STORES:
         return getattr(storage, name)
     if name in _CODECS:
-        import numcodecs
-
-        return getattr(numcodecs, name)
+        return getattr(import_module("numcodecs"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_STORES, *_CODECS, *_ADVICE})
+    return sorted({*__all__, *_STORES, *_CODECS})
 
 
 __all__ = [
@@ -185,6 +182,7 @@ __all__ = [
     "open_consolidated",
     "open_group",
     "open_like",
+    "print_debug_info",
     "profile",
     "register_codec",
     "register_data_type",

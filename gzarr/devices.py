@@ -93,6 +93,15 @@ def backend_or_auto(device: str, options: Mapping[str, Any]) -> Backend:
         return backend_for("auto")
 
 
+def describe_gpu() -> str:
+    """Whether the GPU backend can be used, in a line: the devices that there are, or what is missing."""
+    from gzarr.gpu.detection.detect import device_count, identify
+
+    if problems := _problems(kvikio=False):
+        return "off: " + "; ".join(problems)
+    return ", ".join(f"cuda:{number} ({identify(number).name})" for number in range(device_count()))
+
+
 def gpu_has_dtype(dtype: np.dtype[Any]) -> bool:
     """Whether arrays on a GPU can have a dtype, byte order aside. Needs no GPU."""
     from gzarr.gpu.codecs.dtypes import has_dtype

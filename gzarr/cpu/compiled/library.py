@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import struct
+import sys
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -85,15 +86,17 @@ def codec_number(codec: str, *, checksum: bool, encodes: bool = False) -> int | 
 @cache
 def _loaded() -> tuple[Any, Any]:
     """The extension and the addresses of its functions; None and the reason if it is not there."""
+    if sys.platform == "win32":
+        return None, "off: there is none for Windows"
     try:
-        module: Any = importlib.import_module("gzarr.cpu._loop")
+        from gzarr.cpu import _loop
     except ImportError as error:
-        return None, f"off: the extension was not built when gzarr was installed ({error})"
-    if getattr(module, "VERSION", None) != _VERSION:
+        return None, f"off: the extension was not built ({error}); install a C compiler, then gzarr again"
+    if getattr(_loop, "VERSION", None) != _VERSION:
         return None, "off: the extension was built for another version of gzarr; install gzarr again"
     addresses = {name: _address(owner, name) for name, owner in _FUNCTIONS.items()}
-    module.bind(struct.pack(f"{len(addresses)}P", *addresses.values()))
-    return module, addresses
+    _loop.bind(struct.pack(f"{len(addresses)}P", *addresses.values()))
+    return _loop, addresses
 
 
 def _address(owner: str, name: str) -> int:
