@@ -57,7 +57,7 @@ ACROSS = {
 }
 #: Tests whose subject is no single module of their room.
 SUBJECTS = {
-    *("architecture", "documentation", "packaging"),
+    *("architecture", "documentation", "packaging", "public_names"),
     "codecs/images",
     *("cpu/peak_memory", "cpu/compiled/faults", "cpu/compiled/read_blocks", "cpu/compiled/shards"),
     *("gpu/faults", "gpu/profile_on_device", "gpu/reuse", "gpu/written_arrays"),

@@ -7,23 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import gzarr
 from gzarr.cli.main import main
 from gzarr.demo import tour
 from gzarr.errors import DeviceError
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """A group with one array, ``foo/bar``."""
-    path = tmp_path / "data.zarr"
-    root = gzarr.open_group(path, mode="w")
-    foo = root.create_group("foo")
-    foo.create_array(name="bar", shape=(10, 20), chunks=(5, 10), dtype="int32")[...] = np.ones((10, 20), "i4")
-    return path
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
@@ -36,26 +25,6 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert stop.value.code == 0
     out = capsys.readouterr().out
     assert re.fullmatch(rf"gzarr {re.escape(gzarr.__version__)} \(compiled loop: (on|off: .+)\)\n", out)
-
-
-def test_tree_draws_the_group(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tree", str(data)]) == 0
-    out = capsys.readouterr().out
-    assert out == f"{gzarr.open_group(data, mode='r').tree()}\n"
-    assert "foo" in out
-    assert "bar (10, 20) int32" in out
-
-
-def test_info_describes_an_array(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["info", str(data / "foo" / "bar")]) == 0
-    out = capsys.readouterr().out
-    assert "(10, 20)" in out
-    assert "int32" in out.lower()
-
-
-def test_info_describes_a_group(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["info", str(data)]) == 0
-    assert "foo" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["info", "tree"])
@@ -76,20 +45,6 @@ def test_looking_changes_nothing(data: Path, capsys: pytest.CaptureFixture[str])
     main(["info", str(data)])
     main(["tree", str(data)])
     assert {path: path.stat().st_mtime_ns for path in data.rglob("*")} == before
-
-
-def test_damaged_metadata_is_one_line(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (data / "foo" / "bar" / "zarr.json").write_text('{"zarr_format": 3,\n "node_type": "array"}')
-    assert main(["info", str(data / "foo" / "bar")]) == 1
-    assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_demo_hands_its_arguments_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    monkeypatch.setattr(tour, "run_tour", lambda *args: calls.append(args))
-    assert main(["demo", "--out", str(tmp_path), "--device", "cuda:1"]) == 0
-    assert main(["demo"]) == 0
-    assert calls == [(tmp_path, "cuda:1"), (Path("demo-out"), "auto")]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,27 @@
+"""``gzarr info``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gzarr.cli.main import main
+
+
+def test_info_describes_an_array(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", str(data / "foo" / "bar")]) == 0
+    out = capsys.readouterr().out
+    assert "(10, 20)" in out
+    assert "int32" in out.lower()
+
+
+def test_info_describes_a_group(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", str(data)]) == 0
+    assert "foo" in capsys.readouterr().out
+
+
+def test_damaged_metadata_is_one_line(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / "foo" / "bar" / "zarr.json").write_text('{"zarr_format": 3,\n "node_type": "array"}')
+    assert main(["info", str(data / "foo" / "bar")]) == 1
+    assert capsys.readouterr().err.count("\n") == 1

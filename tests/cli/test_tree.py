@@ -1,0 +1,18 @@
+"""``gzarr tree``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import gzarr
+from gzarr.cli.main import main
+
+
+def test_tree_draws_the_group(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tree", str(data)]) == 0
+    out = capsys.readouterr().out
+    assert out == f"{gzarr.open_group(data, mode='r').tree()}\n"
+    assert "foo" in out
+    assert "bar (10, 20) int32" in out
