@@ -12,7 +12,7 @@ from numcodecs import Zstd
 
 from benchmarks.gpu.measure import device_seconds
 from benchmarks.gpu.streams import Gpu, compressed, decoded
-from gzarr.cpu.codecs.nvcomp import gdeflate_encode, installed_decoders
+from gzarr.cpu.codecs.nvcomp import gdeflate_encode, installed
 from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs.batch import Wave
 from gzarr.gpu.device.lanes import Lane
@@ -77,17 +77,17 @@ def host_written(gpu: Gpu) -> Any:
     rng = np.random.default_rng(0)
     sizes = (1, 100, 1000, 4096, 65535, 65536)
     plain = [np.repeat(rng.integers(0, 50, n // 8 + 1, np.uint8), 8)[:n].tobytes() for n in sizes]
-    decoders = installed_decoders()
+    algorithms = installed()
     found: dict[str, Any] = {}
     for codec in ("deflate", "gdeflate", "snappy"):
-        if codec not in decoders:
+        if codec not in algorithms:
             found[codec] = "the host's library is not installed"
             continue
         batch = decoded(gpu, codec, [_written(codec, data) for data in plain], [len(data) for data in plain])
         found[codec] = {"statuses": dict(zip(sizes, batch.statuses, strict=True))}
         pairs = zip(sizes, batch.outputs, plain, strict=True)
         found[codec]["wrong"] = [n for n, out, data in pairs if out != data]
-        found[codec]["wrong_on_host"] = _wrong_on_host(gpu, codec, decoders[codec], plain)
+        found[codec]["wrong_on_host"] = _wrong_on_host(gpu, codec, algorithms[codec].decode, plain)
     return found
 
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
-from gzarr.codecs.nvcomp import BY_NAME
+from gzarr.codecs.nvcomp import BY_NAME, PREFIX
 from gzarr.codecs.spec import Codec, Step
 from gzarr.cpu.codecs.compressors import lz4_decoder, zstd_decoder
 from gzarr.cpu.codecs.per_chunk import Bytes, per_chunk, wrong_size
@@ -34,6 +34,20 @@ GDEFLATE_PAGE = 1 << 16
 GDEFLATE_WORD, GDEFLATE_LEAST = 4, 128
 
 _SIZE, _PTR = ctypes.c_size_t, ctypes.c_void_p
+
+
+class HostAlgorithm(NamedTuple):
+    """An algorithm of nvCOMP that a library for the host has.
+
+    Attributes:
+        decode: decodes a stream.
+        encode: encodes a chunk: (chunk, level) -> bytes.
+        load: loads the library. Raises: MissingExtraError if it is not installed.
+    """
+
+    decode: HostDecoder
+    encode: Callable[[Bytes, int], Bytes]
+    load: Callable[[], object]
 
 
 class _Page(ctypes.Structure):
@@ -66,61 +80,34 @@ def _codec(name: str, algorithm: str, nbytes: int, level: int) -> Codec:
     def decode(data: Bytes) -> Bytes:
         if not nbytes:
             return b""
-        decoded = _decoder(name, algorithm)(data, nbytes)
+        decoded = _algorithm(name, algorithm).decode(data, nbytes)
         if len(decoded) != nbytes:
             raise wrong_size(name, nbytes, len(decoded))
         return decoded
 
-    def encode(data: Bytes) -> Bytes:
-        match algorithm:
-            case "deflate":
-                return zlib.compress(data, level, wbits=RAW)
-            case "gdeflate":
-                return gdeflate_encode(data, level)
-            case "snappy":
-                return snappy_encode(data)
-        return _refuse(name, algorithm)
-
-    return per_chunk(name, decode, encode)
+    return per_chunk(name, decode, lambda data: _algorithm(name, algorithm).encode(data, level))
 
 
-def _decoder(name: str, algorithm: str) -> HostDecoder:
-    return host_decoders().get(algorithm) or _refuse(name, algorithm)
-
-
-def host_decoders() -> dict[str, HostDecoder]:
-    """The algorithms that can be decoded on a host, whether or not their libraries are installed."""
-    return {"deflate": deflate_decode, "gdeflate": gdeflate_decode, "snappy": snappy_decode}
-
-
-def installed_decoders() -> dict[str, HostDecoder]:
-    """The algorithms that can be decoded with what is installed."""
-    decoders = host_decoders()
-    for algorithm, load in (("gdeflate", _gdeflate), ("snappy", _snappy)):
-        try:
-            load()
-        except MissingExtraError:
-            del decoders[algorithm]
-    return decoders
-
-
-def installed_encoders() -> dict[str, Callable[[Bytes], Bytes]]:
-    """The algorithms that can be encoded with what is installed, at level 6."""
-    encoders: dict[str, Callable[[Bytes], Bytes]] = {
-        "deflate": lambda data: zlib.compress(data, 6, wbits=RAW),
-        "gdeflate": lambda data: gdeflate_encode(data, 6),
-        "snappy": snappy_encode,
-    }
-    return {algorithm: encoders[algorithm] for algorithm in installed_decoders()}
-
-
-def _refuse(name: str, algorithm: str) -> NoReturn:
-    if algorithm in ("ans", "bitcomp", "cascaded"):
+def _algorithm(name: str, algorithm: str) -> HostAlgorithm:
+    if algorithm in ALGORITHMS:
+        return ALGORITHMS[algorithm]
+    if f"{PREFIX}{algorithm}" in BY_NAME:
         raise MissingExtraError(
             f"codec {name!r}: only a GPU decodes and encodes {algorithm}; open the array with device='cuda' on a "
             "machine that has one (pip install 'gzarr[cuda13]')"
         )
     raise MissingExtraError(f"codec {name!r}: algorithm {algorithm!r} of nvCOMP is unknown to gzarr")
+
+
+def installed() -> dict[str, HostAlgorithm]:
+    """The algorithms whose libraries are installed."""
+    usable = dict(ALGORITHMS)
+    for name, algorithm in ALGORITHMS.items():
+        try:
+            algorithm.load()
+        except MissingExtraError:
+            del usable[name]
+    return usable
 
 
 def deflate_decode(data: Bytes, nbytes: int) -> Bytes:
@@ -134,6 +121,11 @@ def deflate_decode(data: Bytes, nbytes: int) -> Bytes:
     return decoded
 
 
+def deflate_encode(data: Bytes, level: int) -> Bytes:
+    """Encode raw Deflate."""
+    return zlib.compress(data, level, wbits=RAW)
+
+
 def snappy_decode(data: Bytes, nbytes: int) -> Bytes:
     """Decode raw Snappy, if the size at its start is the expected one."""
     claimed = _varint(data)
@@ -142,8 +134,8 @@ def snappy_decode(data: Bytes, nbytes: int) -> Bytes:
     return bytes(_snappy().decompress_raw(bytes(data)))
 
 
-def snappy_encode(data: Bytes) -> Bytes:
-    """Encode raw Snappy."""
+def snappy_encode(data: Bytes, level: int) -> Bytes:
+    """Encode raw Snappy, which has no levels."""
     return bytes(_snappy().compress_raw(bytes(data)))
 
 
@@ -235,4 +227,10 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
+#: By nvCOMP's name, in small letters.
+ALGORITHMS = {
+    "deflate": HostAlgorithm(deflate_decode, deflate_encode, lambda: zlib),
+    "gdeflate": HostAlgorithm(gdeflate_decode, gdeflate_encode, _gdeflate),
+    "snappy": HostAlgorithm(snappy_decode, snappy_encode, _snappy),
+}
 CODECS = {"numcodecs.nvcomp_batch": nvcomp_batch_codec, **dict.fromkeys(BY_NAME, nvcomp_codec)}

@@ -25,7 +25,7 @@ from numcodecs.zstd import compress as zstd_compress
 from numcodecs.zstd import decompress as zstd_decompress
 from numpy.typing import NDArray
 
-from gzarr.cpu.codecs.nvcomp import installed_decoders, installed_encoders
+from gzarr.cpu.codecs.nvcomp import installed
 from gzarr.errors import DeviceError
 from gzarr.gpu.device import nvcomp
 from gzarr.gpu.device.hostbuild import HostKernels
@@ -359,11 +359,8 @@ def _lz4(data: bytes, room: int) -> Any:
     return lz4_decompress(room.to_bytes(4, "little") + data) if room else b""
 
 
-def _zstd(data: bytes, room: int) -> Any:
-    return zstd_decompress(data)
-
-
 def _deflate(data: bytes, room: int) -> Any:
+    # Bytes behind the stream are ignored, as nvCOMP does; `gzarr.cpu.codecs.nvcomp.deflate_decode` refuses them.
     decoder = zlib.decompressobj(-15)
     decoded = decoder.decompress(data, room + 1)
     if not decoder.eof:
@@ -371,15 +368,19 @@ def _deflate(data: bytes, room: int) -> Any:
     return decoded
 
 
+def _at_level_6(encode: Callable[[bytes, int], Any]) -> Callable[[bytes], bytes]:
+    return lambda data: bytes(encode(data, 6))
+
+
+_HOST = installed()
 _DECODE: dict[str, Callable[[bytes, int], Any]] = {
-    **installed_decoders(),
+    **{name: algorithm.decode for name, algorithm in _HOST.items()},
     "lz4": _lz4,
-    "zstd": _zstd,
+    "zstd": lambda data, room: zstd_decompress(data),
     "deflate": _deflate,
 }
-
 _ENCODE: dict[str, Callable[[bytes], bytes]] = {
-    **installed_encoders(),
+    **{name: _at_level_6(algorithm.encode) for name, algorithm in _HOST.items()},
     "lz4": lambda data: bytes(lz4_compress(data))[4:] if data else b"\0",
     "zstd": lambda data: bytes(zstd_compress(data, 3)),
     "gzip": lambda data: zlib.compress(data, 6, wbits=31),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gzarr import codecs
 from gzarr.codecs.nvcomp import BY_NAME
-from gzarr.cpu.codecs.nvcomp import host_decoders, installed_decoders
+from gzarr.cpu.codecs.nvcomp import ALGORITHMS, installed
 from gzarr.errors import CodecError
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
@@ -32,7 +32,7 @@ from tests.gpu.counted import CountingDevice
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
-INSTALLED = sorted(installed_decoders())
+INSTALLED = sorted(installed())
 
 
 def batch_spec(algorithm: str) -> Any:
@@ -49,8 +49,8 @@ STREAMS: dict[str, tuple[Any, Any]] = {
     "numcodecs.lz4": (spec_of("lz4", acceleration=1), numcodecs.LZ4().decode),
     "nvcomp_batch lz4": (batch_spec("lz4"), numcodecs.LZ4().decode),
     "nvcomp_batch zstd": (batch_spec("Zstd"), numcodecs.Zstd().decode),
-    **{f"nvcomp.{name}": (BY_NAME[f"nvcomp.{name}"](), host_decoders()[name]) for name in INSTALLED},
-    **{f"nvcomp_batch {name}": (batch_spec(name), host_decoders()[name]) for name in INSTALLED},
+    **{f"nvcomp.{name}": (BY_NAME[f"nvcomp.{name}"](), ALGORITHMS[name].decode) for name in INSTALLED},
+    **{f"nvcomp_batch {name}": (batch_spec(name), ALGORITHMS[name].decode) for name in INSTALLED},
 }
 #: Around the sizes at which something changes, and at no multiple of anything.
 SIZES = (1, 7, 255, 256, 4099, 65536, 65537, 131072, 200001)

@@ -12,7 +12,7 @@ from numcodecs.blosc import decompress as blosc_decompress
 from gzarr import codecs
 from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.nvcomp import BY_NAME
-from gzarr.cpu.codecs.nvcomp import installed_decoders
+from gzarr.cpu.codecs.nvcomp import installed
 from gzarr.gpu.codecs.zstd import read_zstd_headers
 from gzarr.gpu.device.nvcomp_tables import CODECS, bound_compress_temp_nbytes
 from tests.gpu.codecs.encoding import copied_bytes_of, encode, encode_on_host, read_back
@@ -27,7 +27,7 @@ STREAMS: dict[str, Any] = {
     "gzip": codecs.GzipCodec(),
     "lz4": NumcodecsCodec("lz4", {}),
     "zlib": NumcodecsCodec("zlib", {}),
-    **{f"nvcomp.{name}": BY_NAME[f"nvcomp.{name}"]() for name in sorted(installed_decoders())},
+    **{f"nvcomp.{name}": BY_NAME[f"nvcomp.{name}"]() for name in sorted(installed())},
 }
 SIZES = (256, 4099, 65536, 65537, 200_000)
 
