@@ -109,6 +109,13 @@ def gpu_has_dtype(dtype: np.dtype[Any]) -> bool:
     return has_dtype(dtype)
 
 
+def gpu_has_codec(name: str) -> bool:
+    """Whether a GPU runs a codec, for some chunks at least. Needs no GPU."""
+    from gzarr.gpu.codecs import device_codec
+
+    return device_codec(name) is not None
+
+
 def gpu_placement(steps: tuple[Step, ...], chunk: ArrayRepr, *, whole_records: bool = True) -> tuple[Placement, ...]:
     """Where a GPU would run each step of a chain, and why, as its tables say. Needs no GPU, nor its libraries.
 

@@ -8,6 +8,7 @@ writes, and those whose extra is not installed, cannot be made here and are left
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,9 @@ from numcodecs import (
 from gzarr import codecs
 from gzarr.api.create import create_array
 from gzarr.api.open import open_array
-from gzarr.errors import MissingExtraError
+from gzarr.codecs.registry import codec_names
+from gzarr.devices import gpu_has_codec
+from gzarr.errors import MetadataError, MissingExtraError
 
 SHAPE, CHUNKS = (96, 80), (40, 33)
 #: How arrays are opened on the device, besides strict: with little memory, and without KvikIO, which is no must.
@@ -38,16 +41,14 @@ OPTIONS: dict[str, Any] = {"max_device_nbytes": 64 << 20, "reader": "host"}
 
 
 _V2: dict[str, Any] = {"zarr_format": 2, "compressor": None}
-#: What is checked: keywords of `gzarr.create_array`.
+#: What is checked besides the defaults of codecs: keywords of `gzarr.create_array`.
 CASES: dict[str, dict[str, Any]] = {
     "no codec": {"compressors": None},
     "big-endian, transposed": {**_V2, "dtype": ">i4", "order": "F"},
     "blosc lz4, byte shuffle": {"compressors": codecs.BloscCodec("lz4", 5, "shuffle")},
     "blosc zstd, bit shuffle": {"compressors": codecs.BloscCodec("zstd", 5, "bitshuffle")},
     "blosc zlib": {**_V2, "compressor": Blosc("zlib", 5, Blosc.SHUFFLE)},
-    "zstd": {"compressors": codecs.ZstdCodec(3)},
     "zstd and crc32c": {"compressors": [codecs.ZstdCodec(3, checksum=True), codecs.Crc32cCodec()]},
-    "gzip": {"compressors": codecs.GzipCodec(5)},
     "zlib": {**_V2, "compressor": Zlib(5)},
     "lz4": {**_V2, "compressor": LZ4()},
     "sharding": {"chunks": (16, 8), "shards": (48, 40), "compressors": codecs.ZstdCodec(1)},
@@ -60,16 +61,25 @@ CASES: dict[str, dict[str, Any]] = {
     "scale_offset": {"dtype": "f8", "filters": codecs.ScaleOffsetCodec(offset=3.0, scale=2.0), "compressors": None},
     "cast_value": {"dtype": "f8", "filters": codecs.CastValueCodec("float32"), "compressors": None},
     **{kind.codec_id: {**_V2, "filters": [kind()]} for kind in (CRC32, Adler32, Fletcher32)},
-    "nvcomp.deflate": {"compressors": codecs.NvcompDeflateCodec()},
-    "nvcomp.gdeflate": {"compressors": codecs.NvcompGdeflateCodec()},
-    "nvcomp.snappy": {"compressors": codecs.NvcompSnappyCodec()},
 }
+
+
+def default_cases() -> dict[str, dict[str, Any]]:
+    """Every codec of a GPU that needs no configuration: keywords of `gzarr.create_array`."""
+    cases = {}
+    for name in filter(gpu_has_codec, codec_names()):
+        with suppress(MetadataError):
+            spec = codecs.parse_codec(name)
+            keyword = {"array_array": "filters", "bytes_bytes": "compressors"}.get(spec.kind)
+            if keyword is not None:
+                cases[name] = {keyword: spec}
+    return cases
 
 
 def find_faults(device: str) -> list[str]:
     """What a device does not do as the CPU does, as phrases; nothing if all is well. device: such as "cuda:0"."""
     faults = []
-    for name, keywords in CASES.items():
+    for name, keywords in {**default_cases(), **CASES}.items():
         try:
             fault = _fault(device, keywords)
         except MissingExtraError:
