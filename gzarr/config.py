@@ -1,7 +1,7 @@
 """Settings: defaults, overridden by ``GZARR_*`` environment variables, overridden by `config.set`.
 
-``GZARR_ARRAY__ORDER=F`` sets ``array.order``: double underscores are dots, values are read as JSON where they parse, or
-as Python's True, False and None.
+``GZARR_ARRAY__ORDER=F`` sets ``array.order``: a double underscore stands for a dot. Values are read as JSON if they can
+be, or as Python's True, False and None.
 """
 
 from __future__ import annotations
@@ -13,27 +13,39 @@ from types import TracebackType
 from typing import Any
 
 DEFAULTS: Mapping[str, Any] = {
-    "default_zarr_format": 3,
-    "array.order": "C",
-    "array.write_empty_chunks": False,
-    "threading.max_workers": None,
-    "async.concurrency": 64,
-    "remote.concurrency": 128,
-    "cpu.native": True,
-    "device": "auto",
-    "gpu.max_device_nbytes": None,
-    "gpu.strict": False,
-    "gpu.reader": "auto",
-    "gpu.nvtx": False,
+    "default_zarr_format": 3,  # of new arrays and groups
+    "array.order": "C",  # memory order of elements within a chunk: "C" or "F"
+    "array.write_empty_chunks": False,  # whether chunks equal to the fill value are stored
+    "threading.max_workers": None,  # threads of the CPU backend; None for one per core, or two if they wait
+    "async.concurrency": 64,  # calls of coroutines that run at once
+    "remote.concurrency": 128,  # requests to a remote store that run at once
+    "cpu.native": True,  # whether the compiled loop is used where it can be
+    "device": "auto",  # where reads put their results
+    "gpu.max_device_nbytes": None,  # device memory that reads may use; None for a share of what is free
+    "gpu.strict": False,  # whether a step that the device lacks is an error, instead of running on the host
+    "gpu.reader": "auto",  # how files reach the device: "host", "kvikio" or "auto"
+    "gpu.nvtx": False,  # whether stages are marked for NVIDIA's profilers
 }
 
 _PYTHON = {"True": True, "False": False, "None": None}
-#: What may stand for a truth value in the environment.
+#: Texts that mean a truth value in the environment.
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
 class Config(Mapping[str, Any]):
-    """The settings of this process, by dotted name."""
+    """The settings of this process, by dotted name.
+
+    There is one, `gzarr.config`. It is a mapping; `set` and item assignment change it.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> gzarr.config["array.order"]
+    'C'
+    >>> with gzarr.config.set({"array.order": "F"}):
+    ...     gzarr.zeros((2, 3)).order
+    'F'
+    """
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
@@ -49,19 +61,53 @@ class Config(Mapping[str, Any]):
                 self._values[key] = _parsed(text) if switch is None else switch
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a setting, or ``default`` if there is no such setting."""
+        """Return the value of a setting.
+
+        Parameters
+        ----------
+        key : str
+            Dotted name.
+        default : object, optional
+            What to return if there is no such setting.
+
+        Returns
+        -------
+        object
+            The value.
+        """
         return self._values.get(key, default)
 
     def set(self, values: Mapping[str, Any] | None = None, **kwargs: Any) -> _Restore:
-        """Change settings; used in a ``with`` statement, they go back at its end.
+        """Change settings: for good, or in a ``with`` statement until its end.
 
-        values: {"array.order": "F"}; as keywords, double underscores are dots: ``array__order="F"``.
-        Raises: KeyError for a setting that does not exist, naming those that do.
+        Parameters
+        ----------
+        values : mapping, optional
+            Values by dotted name (``{"array.order": "F"}``), or nested mappings.
+        **kwargs
+            Values by name, in which a double underscore stands for a dot: ``array__order="F"``.
+
+        Returns
+        -------
+        context manager
+            Puts the earlier settings back when its block ends.
+
+        Raises
+        ------
+        KeyError
+            If there is no such setting; the message names those there are.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> with gzarr.config.set(default_zarr_format=2):
+        ...     gzarr.zeros(3).zarr_format
+        2
         """
         changes = {**_flat(values or {}), **{k.replace("__", "."): v for k, v in kwargs.items()}}
         for key in changes:
             if key not in DEFAULTS:
-                raise KeyError(f"no setting {key!r}; there are {', '.join(DEFAULTS)}")
+                raise KeyError(f"no setting {key!r}; the settings are {', '.join(DEFAULTS)}")
         before = dict(self._values)
         self._values = {**before, **changes}
         return _Restore(self, before)
@@ -95,7 +141,7 @@ class _Restore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._owner._values = self._before  # noqa: SLF001 - the two classes are one thing
+        self._owner._values = self._before  # noqa: SLF001 - the two classes belong together
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Chooses the backend for a device name. The only module that names ``gzarr.gpu``, and it does so lazily.
+"""Chooses the backend for a device name. Only this module imports ``gzarr.gpu``, and it does so lazily.
 
-One backend serves all arrays with the same device and options, so that they share device memory and its cap; a
-backend for a stream of the caller's is made anew.
+One backend serves all arrays with the same device and options, so that they share device memory and its cap. A backend
+for a stream of the caller's is made for each call.
 """
 
 from __future__ import annotations
@@ -38,20 +38,44 @@ def backend_for(
     strict: bool | None = None,
     reader: str | None = None,
 ) -> Backend:
-    """The backend of a device.
+    """Return the backend of a device.
 
-    device: "cpu"; "cuda" or "cuda:N"; "auto", the first CUDA device if it can be used and has given the CPU's answers
-        in a self-check (`gzarr.gpu.detection.verify`; once for a GPU and its software, some seconds), else the CPU,
-        with one warning if the check failed; "emulated", the GPU backend on host memory, slow, for tests without a GPU;
-        None for the setting ``device`` (environment ``GZARR_DEVICE``), which is "auto" unless changed; a backend is
-        taken as it is, without options.
-    stream: stream that results are ordered on (a CuPy stream); None for the current one at each read.
-    max_device_nbytes: device memory that reads may use besides their results, in bytes; None for the setting
-        ``gpu.max_device_nbytes``, by default a share of what is free.
-    strict: whether a step that the device lacks is an error, instead of running on the host; None for the setting
-        ``gpu.strict``. On the CPU nothing is lacking.
-    reader: "host", "kvikio", or "auto", the better one; None for the setting ``gpu.reader``.
-    Raises: DeviceError saying what is missing, and how to install it; ValueError for options that are malformed.
+    Parameters
+    ----------
+    device : str or Backend, optional
+        "cpu"; "cuda" or "cuda:N"; "auto", which is the first CUDA device if it can be used and has passed a self-check
+        (`gzarr.gpu.detection.verify`, some seconds once per GPU and its software), and otherwise the CPU, with one
+        warning if the check failed; "emulated", the GPU backend on host memory, slow, for tests without a GPU. None
+        stands for the setting ``device`` (environment ``GZARR_DEVICE``), by default "auto". A backend is returned as it
+        is and takes no options.
+    stream : cupy.cuda.Stream, optional
+        Stream that results are ordered on. By default the current stream of each read.
+    max_device_nbytes : int, optional
+        Device memory in bytes that reads may use besides their results. By default the setting
+        ``gpu.max_device_nbytes``, or a share of what is free.
+    strict : bool, optional
+        Whether a step that the device lacks is an error, instead of running on the host. By default the setting
+        ``gpu.strict``. The CPU lacks nothing.
+    reader : {"auto", "host", "kvikio"}, optional
+        How files reach the device. By default the setting ``gpu.reader``; "auto" takes the better one.
+
+    Returns
+    -------
+    Backend
+        The backend.
+
+    Raises
+    ------
+    DeviceError
+        If the device cannot be used; the message says what is missing and how to install it.
+    ValueError
+        If an option is malformed, or the device has no use for it.
+
+    Examples
+    --------
+    >>> from gzarr.devices import backend_for
+    >>> backend_for("cpu").device
+    'cpu'
     """
     chosen = _checked(stream, max_device_nbytes, strict, reader)
     asked = config["device"] if device is None else device
@@ -81,12 +105,12 @@ def backend_for(
 
 
 def take_backend(device: str | Backend | None, keywords: MutableMapping[str, Any]) -> Backend:
-    """`backend_for` a device with the options among a caller's keywords, which are removed from them."""
+    """Return `backend_for` a device with the options among a caller's keywords, which are removed from them."""
     return backend_for(device, **{name: keywords.pop(name) for name in DEVICE_OPTIONS if name in keywords})
 
 
 def backend_or_auto(device: str, options: Mapping[str, Any]) -> Backend:
-    """`backend_for` a device that another process had; if this one cannot use it, the best there is."""
+    """Return `backend_for` a device that another process had, or the best there is if this one cannot use it."""
     try:
         return backend_for(device, **options)
     except GzarrError:
@@ -103,7 +127,7 @@ def describe_gpu() -> str:
 
 
 def gpu_has_dtype(dtype: np.dtype[Any]) -> bool:
-    """Whether arrays on a GPU can have a dtype, byte order aside. Needs no GPU."""
+    """Return whether arrays on a GPU can have a dtype, byte order aside. Needs no GPU."""
     from gzarr.gpu.codecs.dtypes import has_dtype
 
     return has_dtype(dtype)
@@ -117,10 +141,10 @@ def gpu_has_codec(name: str) -> bool:
 
 
 def gpu_placement(steps: tuple[Step, ...], chunk: ArrayRepr, *, whole_records: bool = True) -> tuple[Placement, ...]:
-    """Where a GPU would run each step of a chain, and why, as its tables say. Needs no GPU, nor its libraries.
+    """Return where a GPU would run each step of a chain, and why, by its tables. Needs neither a GPU nor its libraries.
 
-    whole_records: whether records are read whole, which the host does, or field by field.
-    Raises: UnknownCodecError, MissingExtraError, as `Backend.prepare`.
+    ``whole_records`` says whether records are read whole, which the host does, or field by field. Raises
+    UnknownCodecError and MissingExtraError, as `Backend.prepare` does.
     """
     from gzarr.gpu.pipeline.placement import make_device_plan
 
@@ -137,7 +161,7 @@ def gpu_placement(steps: tuple[Step, ...], chunk: ArrayRepr, *, whole_records: b
 
 
 class _AnyGpu:
-    """What planning asks of a device: its name, and which decoders and encoders it has, which is all of nvCOMP's."""
+    """What planning asks of a device: its name and which decoders and encoders it has, here all of nvCOMP's."""
 
     name = "cuda"
 
@@ -153,7 +177,7 @@ class _AnyGpu:
 
 
 def _checked(stream: Any, max_nbytes: Any, strict: Any, reader: Any) -> tuple[int | None, bool, str]:
-    """(max_device_nbytes, strict, reader), from the settings where they are None. Raises: ValueError."""
+    """Return (max_device_nbytes, strict, reader), from the settings where they are None. Raises ValueError."""
     max_nbytes, max_nbytes_is = _given("max_device_nbytes", max_nbytes)
     strict, strict_is = _given("strict", strict)
     reader, reader_is = _given("reader", reader)
@@ -161,7 +185,7 @@ def _checked(stream: Any, max_nbytes: Any, strict: Any, reader: Any) -> tuple[in
         if isinstance(max_nbytes, bool) or not isinstance(max_nbytes, (int, np.integer)) or max_nbytes < 1:
             raise ValueError(f"{max_nbytes_is} must be a number of bytes >= 1 or None, got {max_nbytes!r}")
         max_nbytes = int(max_nbytes)
-    # 1 and 0, as environment variables have them.
+    # Environment variables give 1 and 0.
     if not isinstance(strict, (bool, np.bool_, int)) or strict not in (0, 1):
         raise ValueError(f"{strict_is} must be True or False, got {strict!r}")
     if reader not in READERS:
@@ -170,7 +194,7 @@ def _checked(stream: Any, max_nbytes: Any, strict: Any, reader: Any) -> tuple[in
 
 
 def _given(option: str, value: Any) -> tuple[Any, str]:
-    """(the value of an option, or of its setting if that is None; what to call it in an error)."""
+    """Return (the value of an option, or of its setting if that is None; what to call it in an error)."""
     if value is not None:
         return value, option
     return config[f"gpu.{option}"], f"the setting gpu.{option} (environment GZARR_GPU__{option.upper()})"
@@ -194,14 +218,14 @@ def _check_number(number: int) -> None:
 
 @cache
 def _problems(kvikio: bool) -> tuple[str, ...]:
-    """What is missing for a GPU to be used, with the remedies."""
+    """Return what is missing for a GPU to be used, with the remedies."""
     from gzarr.gpu.detection.detect import find_problems
 
     return tuple(find_problems(kvikio=kvikio))
 
 
 def _takes_gpu(options: tuple[int | None, bool, str]) -> bool:
-    """Whether "auto" is the first CUDA device: it is there with all that it needs, is trusted, and can be opened."""
+    """Return whether "auto" is the first CUDA device: it is complete, has passed its check, and can be opened."""
     if not _has_gpu(options[2] == "kvikio"):
         return False
     with _sharing:
@@ -211,8 +235,8 @@ def _takes_gpu(options: tuple[int | None, bool, str]) -> bool:
         if fault is not None and not _warned:
             _warned.append(fault)
             warnings.warn(
-                f"device='auto' is the CPU, because the GPU failed: {fault}. device='cuda' or GZARR_DEVICE=cuda takes "
-                "it all the same, device='cpu' or GZARR_DEVICE=cpu asks no GPU.",
+                f"device='auto' is the CPU, because the GPU failed: {fault}. device='cuda' or GZARR_DEVICE=cuda "
+                "uses it nevertheless; device='cpu' or GZARR_DEVICE=cpu asks no GPU.",
                 RuntimeWarning,
                 stacklevel=4,
             )
@@ -235,7 +259,7 @@ def _fault() -> str | None:
 
 @cache
 def _opening_fault(options: tuple[int | None, bool, str]) -> str | None:
-    """What CUDA says when the device is opened: another process may have it to itself, or all of its memory."""
+    """Return what CUDA says when the device is opened: another process may hold it, or all of its memory."""
     try:
         _shared(_cuda, 0, *options)
     except Exception as error:  # noqa: BLE001 - whatever a driver or a library raises
@@ -280,7 +304,7 @@ def _kept(make: Callable[..., Backend], *options: Any) -> Backend:
     return make(*options)
 
 
-#: Threads that ask at once get one backend: two would have twice the cap.
+#: Threads that ask at the same time get one backend: two would have twice the cap.
 _sharing = threading.RLock()
 
 
@@ -290,11 +314,11 @@ def _shared(make: Callable[..., Backend], *options: Any) -> Backend:
 
 
 def _forget_gpu() -> None:
-    """In a process that was forked: what the driver said to the other one does not hold, and no lock is held."""
+    """Forget in a forked process what the driver told its parent, and the parent's locks."""
     global _sharing  # noqa: PLW0603 - the lock of this module
     _sharing = threading.RLock()
-    for found in (_problems, _has_gpu, _fault, _opening_fault):
-        found.cache_clear()
+    for answer in (_problems, _has_gpu, _fault, _opening_fault):
+        answer.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):

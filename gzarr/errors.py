@@ -1,7 +1,7 @@
 """Every error that gzarr raises on purpose: one class per reaction that a caller can have.
 
-Each class also derives from the built-in that a NumPy, h5py or zarr user would catch. The message says what was
-found, where, and what to do; the fields carry the same facts for programs.
+Each class also derives from the built-in error that a NumPy, h5py or zarr user would catch. The message says what was
+found, where, and what to do; attributes carry the same facts for programs.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ class GzarrError(Exception):
 
 
 class MetadataError(GzarrError, ValueError):
-    """A metadata document, or a request to create one, is malformed. Remedy: mend the named field."""
+    """A metadata document, or a request to create one, is malformed. Remedy: correct the named field."""
 
 
 class UnknownCodecError(MetadataError):
-    """A codec is named that nobody registered. Remedy: install or register it (``gzarr.register_codec``)."""
+    """Nobody has registered a codec of that name. Remedy: install or register it (``gzarr.register_codec``)."""
 
 
 class UnknownDataTypeError(MetadataError):
-    """A data type is named that gzarr does not know. Remedy: register it or install the extra that has it."""
+    """gzarr does not know a data type of that name. Remedy: register it or install the extra that has it."""
 
 
 class NodeNotFoundError(GzarrError, FileNotFoundError):
@@ -50,27 +50,37 @@ class ContainsGroupError(ContainsNodeError):
 
 
 class ReadOnlyError(GzarrError, PermissionError):
-    """A write was asked of something opened for reading. Remedy: open it with ``mode="r+"`` or ``"a"``."""
+    """Something that was opened for reading cannot be written. Remedy: open it with ``mode="r+"`` or ``"a"``."""
 
 
 class StoreError(GzarrError, OSError):
-    """A store cannot do what was asked (closed, damaged, or not possible in this kind of store)."""
+    """A store cannot do what was asked: it is closed or damaged, or no store of its kind can."""
 
 
 class ReplacedError(StoreError):
-    """An object was replaced while parts of it were being read. Remedy: begin again with its new version."""
+    """An object was replaced while parts of it were being read. Remedy: start again with its new version."""
 
 
 class SelectionError(GzarrError, IndexError):
-    """A selection does not fit the array: out of bounds, too many indices, or of a kind not supported there."""
+    """A selection does not fit the array: out of bounds, too many indices, or of an unsupported kind."""
 
 
 class CodecError(GzarrError, ValueError):
     """A codec failed on one item of a batch. The engine turns it into a `ChunkError` that says which chunk.
 
-    Attributes:
-        index: position of the failing item in the batch.
-        codec: name of the codec.
+    Parameters
+    ----------
+    message : str
+        What went wrong.
+    index : int
+        Position of the failing item in the batch.
+    codec : str
+        Name of the codec.
+
+    Attributes
+    ----------
+    index, codec
+        The same.
     """
 
     def __init__(self, message: str, *, index: int = 0, codec: str = "") -> None:
@@ -82,11 +92,35 @@ class CodecError(GzarrError, ValueError):
 class ChunkError(GzarrError, ValueError):
     """A stored chunk or shard is damaged or cannot be encoded. Remedy: restore or rewrite the named object.
 
-    Attributes:
-        path: path of the array, with its store.
-        key: key of the stored object in the store.
-        chunk_coords: coordinates of the chunk in the chunk grid, or None where the whole object is meant.
-        codec: name of the codec that failed, or "".
+    Parameters
+    ----------
+    reason : str
+        What is wrong.
+    path : str
+        Path of the array, with its store.
+    key : str
+        Key of the stored object in the store.
+    chunk_coords : tuple of int, optional
+        Coordinates of the chunk in the chunk grid; None if the whole object is meant.
+    codec : str
+        Name of the codec that failed, or "".
+
+    Attributes
+    ----------
+    path, key, chunk_coords, codec
+        The same.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> store = gzarr.MemoryStore()
+    >>> z = gzarr.array([1, 2, 3], store=store, compressors=gzarr.codecs.ZstdCodec())
+    >>> store["c/0"] = b"damaged"
+    >>> try:
+    ...     z[...]
+    ... except gzarr.ChunkError as error:
+    ...     print(error.key, error.chunk_coords, error.codec)
+    c/0 (0,) zstd
     """
 
     def __init__(
@@ -104,7 +138,7 @@ class ChunkError(GzarrError, ValueError):
         self.codec = codec
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions are unpickled by position; without this a pool of processes hangs on the error of a worker.
+        # Exceptions are unpickled by position: without this, a pool of processes hangs on the error of a worker.
         return _unpickled, (type(self), str(self), vars(self))
 
 

@@ -1,8 +1,8 @@
-"""Does this GPU answer as the CPU does? Small arrays of every codec, read and written on a device, bit for bit.
+"""Checks whether a GPU answers as the CPU does: small arrays of every codec, read and written on a device, bit for bit.
 
-It runs in a process of its own (`gzarr.gpu.detection.verify`), once for a GPU and its software, before
-``device="auto"`` takes it. Reads are strict, so that nothing passes because the host did it. Formats that only nvCOMP
-writes, and those whose extra is not installed, cannot be made here and are left out.
+It runs in a process of its own (`gzarr.gpu.detection.verify`), once per GPU and its software, before ``device="auto"``
+takes the GPU. Reads are strict, so that nothing passes because the host did it. Formats that only nvCOMP writes, and
+those whose extra is not installed, cannot be made here and are left out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gzarr.devices import gpu_has_codec
 from gzarr.errors import MetadataError, MissingExtraError
 
 SHAPE, CHUNKS = (96, 80), (40, 33)
-#: How arrays are opened on the device, besides strict: with little memory, and without KvikIO, which is no must.
+#: How arrays are opened on the device, besides strict: with little memory, and without KvikIO, which is optional.
 OPTIONS: dict[str, Any] = {"max_device_nbytes": 64 << 20, "reader": "host"}
 
 
@@ -77,7 +77,18 @@ def default_cases() -> dict[str, dict[str, Any]]:
 
 
 def find_faults(device: str) -> list[str]:
-    """What a device does not do as the CPU does, as phrases; nothing if all is well. device: such as "cuda:0"."""
+    """Find what a device does otherwise than the CPU.
+
+    Parameters
+    ----------
+    device : str
+        Such as "cuda:0".
+
+    Returns
+    -------
+    list of str
+        A phrase for each fault; nothing if all is well.
+    """
     faults = []
     for name, keywords in {**default_cases(), **CASES}.items():
         try:
@@ -92,19 +103,25 @@ def find_faults(device: str) -> list[str]:
 
 
 def main(device: str = "cuda:0") -> None:
-    """Check a device; the last line of the output is the faults, as JSON."""
+    """Check a device, and print its faults as JSON in the last line.
+
+    Parameters
+    ----------
+    device : str
+        Such as "cuda:0".
+    """
     print("\n" + json.dumps(find_faults(device)), flush=True)  # noqa: T201 - its parent process reads it
 
 
 def _data(dtype: Any) -> np.ndarray[Any, Any]:
-    """Smooth numbers with noise in their last digits, as measurements have."""
+    """Return smooth numbers with noise in their last digits, as measurements have."""
     rows = np.add.outer(*(np.sin(np.linspace(0, 20, n)) for n in SHAPE))
     noise = np.random.default_rng(0).normal(0, 0.01, SHAPE)
     return np.asarray(1000 * (rows + noise)).astype(dtype)
 
 
 def _fault(device: str, keywords: dict[str, Any]) -> str:
-    """What is wrong with one kind of array, or ""."""
+    """Return what is wrong with one kind of array, or ""."""
     keywords = {"dtype": "f4", "chunks": CHUNKS, **keywords}
     dtype = np.dtype(keywords.pop("dtype"))
     data = _data(dtype)
@@ -121,13 +138,13 @@ def _fault(device: str, keywords: dict[str, Any]) -> str:
     written = create_array({}, shape=SHAPE, dtype=dtype, device=device, strict=False, **OPTIONS, **keywords)
     written[...] = values
     written[5:70, 11:60] = values[5:70, 11:60]
-    found = open_array(written.store, mode="r", device="cpu")[...]
-    return "" if _same(found, on_cpu[...]) else "the CPU reads other values than were written from the device"
+    read_back = open_array(written.store, mode="r", device="cpu")[...]
+    return "" if _same(read_back, on_cpu[...]) else "the CPU reads other values than were written from the device"
 
 
-def _same(found: Any, wanted: Any) -> bool:
-    """Whether an array on either side has the very bytes of one on the host."""
-    found, wanted = np.asarray(found.get() if hasattr(found, "get") else found), np.asarray(wanted)
+def _same(got: Any, wanted: Any) -> bool:
+    """Return whether an array, on the host or a device, has the very bytes of one on the host."""
+    got, wanted = np.asarray(got.get() if hasattr(got, "get") else got), np.asarray(wanted)
     native = wanted.astype(wanted.dtype.newbyteorder("="))
-    found = found.astype(found.dtype.newbyteorder("="))
-    return (found.shape, found.dtype, found.tobytes()) == (native.shape, native.dtype, native.tobytes())
+    got = got.astype(got.dtype.newbyteorder("="))
+    return (got.shape, got.dtype, got.tobytes()) == (native.shape, native.dtype, native.tobytes())

@@ -61,7 +61,7 @@ def test_forms_of_names():
 
 
 def test_unknown_settings_are_named_and_change_nothing():
-    with pytest.raises(KeyError, match=r"no setting 'array\.ordre'; there are .*array\.order"):
+    with pytest.raises(KeyError, match=r"no setting 'array\.ordre'; the settings are .*array\.order"):
         gzarr.config.set({"array.order": "F", "array.ordre": "F"})
     assert gzarr.config["array.order"] == "C"
 

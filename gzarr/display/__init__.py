@@ -1,1 +1,1 @@
-"""What people see of arrays and groups: reports, drawings, HTML for notebooks."""
+"""What people see of arrays and groups: reports, drawings and HTML for notebooks."""

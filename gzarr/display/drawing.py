@@ -1,6 +1,6 @@
 """Draws how an array is cut into chunks, as a small SVG: a bar, a rectangle or a box, with lines between chunks.
 
-Of more than three axes the last three are drawn. Colours are those of the page's text, so that dark pages work too.
+If there are more than three axes, the last three are drawn. Lines have the colour of the page's text, for dark pages.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeAlias
 
 #: Length in pixels of the longest axis, the shortest that an axis may have, and the thickness of a bar.
 _LONGEST, _SHORTEST, _BAR = 160.0, 14.0, 30.0
-#: Lines closer than this would run together: of many chunks only every second, third, ... boundary is drawn.
+#: Lines closer than this would run together: with many chunks, only every second, third, ... boundary is drawn.
 _MIN_GAP = 5.0
-#: How far right and up an axis that leads into the page goes, for each pixel of its length.
+#: How far an axis that leads into the page goes right and up, for each pixel of its length.
 _SLANT = (0.42, -0.36)
 _MARGIN = 4.0
 
@@ -21,7 +21,7 @@ Point: TypeAlias = tuple[float, float]
 
 
 class _Axis(NamedTuple):
-    """Where the lines of one axis are, in pixels from its start; its extent is the last."""
+    """Positions of the lines of one axis, in pixels from its start; its extent is the last."""
 
     lines: list[float]
     heavy: frozenset[float]
@@ -33,7 +33,7 @@ class _Axis(NamedTuple):
 
 
 class _Face(NamedTuple):
-    """One side of a box: a corner, the directions of its two axes for each pixel of their lengths, and the axes."""
+    """One side of a box: a corner, its two axes, and for each their direction per pixel of length."""
 
     corner: Point
     across: Point
@@ -44,10 +44,21 @@ class _Face(NamedTuple):
 
 
 def draw_grid(shape: Sequence[int], chunks: Sequence[Sequence[int]], objects: Sequence[Sequence[int]] = ()) -> str:
-    """An array's chunk grid as an ``<svg>`` element.
+    """Draw an array's chunk grid as an ``<svg>`` element.
 
-    shape: extents. chunks: for every axis the boundaries of chunks from 0 to the extent or past it.
-    objects: those of shards, drawn as heavier lines; empty if there are none.
+    Parameters
+    ----------
+    shape : sequence of int
+        Extents.
+    chunks : sequence of sequences of int
+        For every axis the boundaries of chunks, from 0 to the extent or past it.
+    objects : sequence of sequences of int
+        Those of shards, which are drawn as heavier lines; empty if there are none.
+
+    Returns
+    -------
+    str
+        The element.
     """
     drawn = slice(max(len(shape) - 3, 0), None)
     extents = shape[drawn]
@@ -70,7 +81,7 @@ def draw_grid(shape: Sequence[int], chunks: Sequence[Sequence[int]], objects: Se
 
 
 def _axis(extent: int, edges: Sequence[int], heavy: Sequence[int], longest: int) -> _Axis:
-    """Lay out one axis. Long and short axes come closer together, or one of them could not be seen."""
+    """Lay out one axis. Long and short axes come closer together, so that all of them can be seen."""
     length = max(_LONGEST * sqrt(extent / longest), _SHORTEST)
     scale = length / extent if extent else 0.0
     strong = frozenset(round(edge * scale, 2) for edge in _thinned(heavy, extent, length))
@@ -79,7 +90,7 @@ def _axis(extent: int, edges: Sequence[int], heavy: Sequence[int], longest: int)
 
 
 def _thinned(edges: Sequence[int], extent: int, length: float) -> list[int]:
-    """Boundaries inside an axis, few enough to be drawn over a length in pixels."""
+    """Return boundaries inside an axis, few enough to be drawn over a length in pixels."""
     step = ceil(len(edges) * _MIN_GAP / length) or 1
     return [edges[i] for i in range(0, len(edges), step) if 0 < edges[i] < extent]
 
@@ -119,7 +130,7 @@ def _face_svg(face: _Face) -> str:
 
 
 def _labels(shape: Sequence[int], depth: _Axis | None, rows: _Axis, columns: _Axis) -> tuple[str, Point]:
-    """The extents beside the drawing, and the size of the whole picture."""
+    """Return the extents beside the drawing, and the size of the whole picture."""
     lead = (0.0, 0.0) if depth is None else (depth.length * _SLANT[0], depth.length * _SLANT[1])
     left, top = _MARGIN, _MARGIN - lead[1]
     right, bottom = left + columns.length, top + rows.length

@@ -1,4 +1,4 @@
-"""Reports for people: ``array.info``, ``group.info``, ``array.placement``, the tree of a group."""
+"""Reports for people: ``array.info``, ``group.info``, ``array.placement`` and the tree of a group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,18 @@ _WIDTH = 80
 
 
 class Report:
-    """Lines of names and values, aligned. Prints itself in a terminal and as a table in a notebook."""
+    """Lines of names and values, aligned. It prints in a terminal, and is a table in a notebook.
+
+    Parameters
+    ----------
+    items : iterable of (str, str)
+        Names and values.
+
+    Attributes
+    ----------
+    items : tuple of (str, str)
+        The same.
+    """
 
     __slots__ = ("items",)
 
@@ -37,7 +48,7 @@ class Report:
 
 
 class PlacementReport(tuple[Placement, ...]):
-    """Where each step of reading an array runs, and why. Prints as a table."""
+    """Where each step of reading an array runs, and why. It prints as a table."""
 
     __slots__ = ()
 
@@ -48,11 +59,19 @@ class PlacementReport(tuple[Placement, ...]):
 
 
 class Tree:
-    """A hierarchy drawn with lines.
+    """A hierarchy that prints as a drawing.
 
-    Attributes:
-        label: what stands at this node.
-        children: the trees below it.
+    Parameters
+    ----------
+    label : str
+        Text of this node.
+    children : sequence of Tree
+        The trees below it.
+
+    Attributes
+    ----------
+    label, children
+        The same.
     """
 
     __slots__ = ("children", "label")
@@ -77,7 +96,7 @@ class Tree:
 
 
 def human_size(nbytes: int) -> str:
-    """A size in bytes with the same in binary units: ``400000000 (381.5M)``."""
+    """Write a size in bytes, and again in binary units: ``400000000 (381.5M)``."""
     size = float(nbytes)
     unit = ""
     for letter in "KMGTPE":

@@ -1,6 +1,6 @@
 """What arrays and groups show in a notebook: HTML that needs no style sheet and fits light and dark pages.
 
-Everything that comes from metadata is escaped: a file must not bring markup into a notebook.
+Everything that comes from metadata is escaped, because a file must not bring markup into a notebook.
 """
 
 from __future__ import annotations
@@ -14,18 +14,23 @@ _TABLE = "border-collapse:collapse;color:inherit;font-size:inherit"
 _FAINT = "opacity:0.7;font-weight:normal;white-space:nowrap"
 
 
-#: Characters of one fact; the rest is cut off.
+#: Characters of one fact that are shown; the rest is cut off.
 _MAX_TEXT = 400
 
 
 class Member(NamedTuple):
     """A member of a group.
 
-    Attributes:
-        name: its name.
-        facts: what is said of an array; empty for a group.
-        members: those of a group; None for an array.
-        more: whether the group has members that are not listed.
+    Attributes
+    ----------
+    name : str
+        Its name.
+    facts : tuple of str
+        What is said of an array; empty for a group.
+    members : sequence of Member or None
+        Those of a group; None for an array.
+    more : bool
+        Whether the group has members that are not listed.
     """
 
     name: str
@@ -37,9 +42,25 @@ class Member(NamedTuple):
 def array_html(
     title: str, columns: Sequence[str], sizes: Iterable[Sequence[str]], facts: Iterable[tuple[str, str]], drawing: str
 ) -> str:
-    """An array: its name, a table of sizes, its other facts, and beside them the drawing (an ``<svg>`` element).
+    """Show an array: its name, a table of sizes, its other facts, and a drawing beside them.
 
-    columns: headings of the sizes. sizes: rows of a name and a value for every column.
+    Parameters
+    ----------
+    title : str
+        Name of the array.
+    columns : sequence of str
+        Headings of the sizes.
+    sizes : iterable of sequences of str
+        Rows of a name and a value for every column.
+    facts : iterable of (str, str)
+        Names and values.
+    drawing : str
+        An ``<svg>`` element.
+
+    Returns
+    -------
+    str
+        The HTML.
     """
     head = "".join(f"<th style='{_CELL}'>{escape(column)}</th>" for column in ("", *columns))
     rows = "".join(_row(*row) for row in sizes)
@@ -54,7 +75,7 @@ def array_html(
 
 
 def group_html(title: str, facts: Iterable[tuple[str, str]], group: Member) -> str:
-    """A group: its name, facts, and its members as lists that open."""
+    """Show a group: its name, its facts, and its members as lists that unfold."""
     rows = "".join(_row(name, value) for name, value in facts)
     return (
         f"<div style='color:inherit'><strong>gzarr.Group</strong> <code>{escape(title)}</code>"
@@ -63,7 +84,7 @@ def group_html(title: str, facts: Iterable[tuple[str, str]], group: Member) -> s
 
 
 def size_text(nbytes: int) -> str:
-    """A size in binary units: ``381.5 MiB``."""
+    """Write a size in binary units: ``381.5 MiB``."""
     size, unit = float(nbytes), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
         if size < 1024:

@@ -1,1 +1,1 @@
-"""Bridges to other libraries, each imported only where it is used: Dask, Xarray."""
+"""Bridges to other libraries, Dask and Xarray; each library is imported only where it is used."""

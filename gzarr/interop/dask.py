@@ -1,12 +1,11 @@
 """Dask arrays from Zarr arrays and back, on any device, with blocks that never share a stored object.
 
 ``dask.array.from_array(array)`` and ``dask.array.store(x, array, lock=False)`` take gzarr arrays as they are.
-``dask.array.from_zarr`` and ``to_zarr`` use zarr-python: give them paths, which need not be written or read by it.
-The two functions here do the same with gzarr alone, and add the device.
+``dask.array.from_zarr`` and ``to_zarr`` use zarr-python, so give them paths. The two functions here do the same with
+gzarr alone, and add the device.
 
-Rule: what is stored as one object (a chunk, or a shard) is written by one task. Tasks of several threads may share an
-object, but tasks of several processes would overwrite each other's part of it, so `to_zarr` moves the boundaries of
-blocks onto those of objects.
+Rule: one task writes what is stored as one object, a chunk or a shard. Threads of one process may share an object, but
+processes would overwrite each other's part of it, so `to_zarr` moves the boundaries of blocks onto those of objects.
 """
 
 from __future__ import annotations
@@ -42,15 +41,50 @@ def from_zarr(
     device: str | None = None,
     **kwargs: Any,
 ) -> da.Array:
-    """A lazy Dask array over a Zarr array, as `dask.array.from_zarr` gives it.
+    """Return a lazy Dask array over a Zarr array, as `dask.array.from_zarr` does.
 
-    url: a gzarr array, or what `gzarr.open_array` opens. component: path of the array in it.
-    chunks: blocks in any form that Dask takes; None for one block for each shard or, without shards, chunk.
-    name: name of the Dask array; None derives it from the array's place, metadata and device, False makes a new one:
-        choose that if the data change while results of an earlier Dask array over them are kept.
-    inline_array: whether every task holds the array. device: where blocks are; on a GPU their meta is a CuPy array.
-    kwargs: of `gzarr.open_array`.
-    Raises: ArrayNotFoundError, MetadataError, DeviceError.
+    Parameters
+    ----------
+    url : Array, Store, path, URL or mapping
+        A gzarr array, or what `gzarr.open_array` opens.
+    component : str, optional
+        Path of the array in it.
+    storage_options : mapping, optional
+        Options for the server of a URL.
+    chunks : optional
+        Blocks in any form that Dask takes. By default one block for each shard or, without shards, each chunk.
+    name : str or bool, optional
+        Name of the Dask array. By default it is derived from the array's place, metadata and device. False makes a new
+        name, which is needed if the data change while results of an earlier Dask array over them are in use.
+    inline_array : bool
+        Whether every task holds the array.
+    device : str, optional
+        Where blocks are; on a GPU their meta is a CuPy array. By default the array's device.
+    **kwargs
+        See `gzarr.open_array`. The mode is "r" by default.
+
+    Returns
+    -------
+    dask.array.Array
+        The lazy array.
+
+    Raises
+    ------
+    ArrayNotFoundError
+        If there is no array.
+    MetadataError
+        If its metadata are malformed.
+    DeviceError
+        If the device cannot be used.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> from gzarr.interop.dask import from_zarr
+    >>> z = gzarr.ones((1000, 1000), chunks=(100, 1000), store="ones.zarr")
+    >>> x = from_zarr("ones.zarr", device="cpu")
+    >>> x.numblocks, float(x.sum().compute(scheduler="synchronous"))
+    ((10, 1), 1000000.0)
     """
     if isinstance(url, Array) and component is None and not kwargs:
         array = url if device is None else url.to(device)
@@ -59,7 +93,7 @@ def from_zarr(
             kwargs["storage_options"] = storage_options
         array = open_array(url, path=component, device=device, **{"mode": "r", **kwargs})
     meta = array.backend.empty((0,) * array.ndim, array.dtype)
-    if meta.dtype != array.dtype:  # a GPU has native byte order only
+    if meta.dtype != array.dtype:  # GPUs have only native byte order
         array = array.astype(meta.dtype)
     if chunks is None:
         chunks = tuple(_block_lengths(edges) for edges in _object_edges(array))
@@ -78,16 +112,52 @@ def to_zarr(
     overwrite: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Store a Dask array, as `dask.array.to_zarr` does: into a new Zarr array, or into one that exists.
+    """Store a Dask array, as `dask.array.to_zarr` does, in a new Zarr array or in one that exists.
 
-    arr: with blocks of NumPy or CuPy arrays.
-    url: a gzarr array to write into, or a store, path or URL in which an array is created. component: its path there.
-    region: slices of the existing array to write into, one an axis; None for all of it.
-    compute: whether to write now; else a Dask object that writes is returned. return_stored: whether to return a Dask
-        array over what was stored. overwrite: whether a new array may replace what is there.
-    kwargs: of `gzarr.create_array`; by default chunks are the blocks, made regular.
-    Raises: ValueError for another shape or unknown block sizes, SelectionError for a region that is not of slices,
-        StoreError for memory that the workers do not share, ContainsArrayError, MetadataError.
+    Parameters
+    ----------
+    arr : dask.array.Array
+        With blocks of NumPy or CuPy arrays.
+    url : Array, Store, path, URL or mapping
+        A gzarr array to write into, or the place where an array is created.
+    component : str, optional
+        Path of the new array in that place.
+    storage_options : mapping, optional
+        Options for the server of a URL.
+    region : slice or tuple of slice, optional
+        Part of the existing array to write into. By default all of it.
+    compute : bool
+        Whether to write now; otherwise a Dask object that writes is returned.
+    return_stored : bool
+        Whether to return a Dask array over what was stored.
+    overwrite : bool
+        Whether a new array may replace what is stored there.
+    **kwargs
+        See `gzarr.create_array`. By default chunks are the blocks, made regular.
+
+    Returns
+    -------
+    None, dask.delayed.Delayed or dask.array.Array
+        As ``compute`` and ``return_stored`` say.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, or sizes of blocks are unknown.
+    SelectionError
+        If the region is not made of slices.
+    StoreError
+        If the array lies in memory that the workers do not share.
+    ContainsArrayError, ContainsGroupError
+        If something is stored there and ``overwrite`` is false.
+
+    Examples
+    --------
+    >>> import dask.array as da, gzarr
+    >>> from gzarr.interop.dask import to_zarr
+    >>> to_zarr(da.arange(10, chunks=5), "numbers.zarr")
+    >>> gzarr.open_array("numbers.zarr", "r")[-2:]
+    array([8, 9])
     """
     if np.isnan(np.asarray(arr.shape, float)).any():
         raise ValueError(
@@ -96,7 +166,7 @@ def to_zarr(
     if isinstance(url, Array):
         if component is not None or overwrite or kwargs:
             given = ", ".join(["component"] * (component is not None) + ["overwrite"] * overwrite + list(kwargs))
-            raise TypeError(f"{given}: only for arrays that are created, but {url.store_path} exists")
+            raise TypeError(f"{given}: for new arrays only, but {url.store_path} exists")
         array = url
         array.check_writable()
     else:
@@ -115,13 +185,13 @@ def to_zarr(
     _check_shared(arr, array)
     blocks = tuple(map(_aligned_lengths, arr.chunks, slices, _object_edges(array)))
     arr = arr if blocks == arr.chunks else arr.rechunk(blocks)
-    # No lock: no two blocks meet in an object.
+    # Without a lock: no two blocks share an object.
     stored = arr.store(array, lock=False, regions=slices or None, compute=compute, return_stored=return_stored)
     return stored[0] if isinstance(stored, tuple) else stored
 
 
 def _object_edges(array: Array) -> list[Sequence[int]]:
-    """For every axis the boundaries of the stored objects, from 0 to the extent or past it."""
+    """Return for every axis the boundaries of the stored objects, from 0 to the extent or past it."""
     return [axis.edges() for axis in array.metadata.grid]
 
 
@@ -130,7 +200,7 @@ def _block_lengths(edges: Sequence[int]) -> tuple[int, ...]:
 
 
 def _region_slices(region: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:
-    """A slice of positive step for every axis, with all of its three numbers."""
+    """Return a slice of positive step for every axis, with all of its three numbers."""
     items = () if region is None else region if isinstance(region, tuple) else (region,)
     if len(items) > len(shape) or not all(isinstance(item, slice) for item in items):
         raise SelectionError(f"a region is a tuple of at most {len(shape)} slices, got {region!r}")
@@ -142,18 +212,19 @@ def _region_slices(region: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:
 
 
 def _aligned_lengths(lengths: tuple[int, ...], within: slice, edges: Sequence[int]) -> tuple[int, ...]:
-    """Lengths of blocks, each boundary moved down to the last one of a stored object's.
+    """Return lengths of blocks with each boundary moved down to the last one of a stored object.
 
-    lengths: of the blocks as they are, along one axis. within: where they go. edges: boundaries of stored objects.
+    ``lengths`` are those of the blocks along one axis, ``within`` says where they go, ``edges`` are the boundaries of
+    stored objects.
     """
     total = sum(lengths)
-    # The first element of the blocks that lies at or behind each boundary of an object.
+    # The first element of the blocks at or beyond each boundary of an object.
     firsts = -((within.start - np.asarray(edges, np.int64)) // within.step)
     allowed = np.unique(np.clip(firsts, 0, total))
     wanted = np.cumsum(lengths)[:-1]
     below = np.searchsorted(allowed, wanted, side="right") - 1
-    moved = np.unique([0, *allowed[np.maximum(below, 0)].tolist(), total])
-    return tuple(np.diff(moved).tolist()) or (total,)
+    aligned = np.unique([0, *allowed[np.maximum(below, 0)].tolist(), total])
+    return tuple(np.diff(aligned).tolist()) or (total,)
 
 
 def _check_shared(arr: da.Array, array: Array) -> None:

@@ -1,11 +1,13 @@
-"""Xarray over Zarr groups: the engine "gzarr" opens them as datasets, lazily, with data variables on any device.
+"""Xarray over Zarr groups: the engine "gzarr" opens them as lazy datasets, with data variables on any device.
 
 ``xarray.open_dataset(path, engine="gzarr", device="cuda")``, ``open_datatree`` and ``open_groups`` find it by its entry
-point. Axes are named as Xarray names them: ``dimension_names`` in v3, the attribute ``_ARRAY_DIMENSIONS`` in v2; so
-``Dataset.to_zarr`` and ``xarray.open_zarr`` exchange files with gzarr. Decoding of CF conventions is Xarray's.
+point. Names of axes are stored as Xarray stores them, as ``dimension_names`` in v3 and in the attribute
+``_ARRAY_DIMENSIONS`` in v2, so ``Dataset.to_zarr`` and ``xarray.open_zarr`` exchange files with gzarr. Xarray decodes
+the CF conventions.
 
-Rules: coordinates, text, times and what else is not a number are on the host, where Xarray needs them. Xarray decodes
-packed numbers through NumPy, so those on another device are decoded here. Nothing on a device is downloaded.
+Rules: coordinates, text, times and whatever else is not a number are on the host, where Xarray needs them. Xarray
+decodes packed numbers through NumPy, so packed numbers on another device are decoded here. Nothing is copied from a
+device to the host.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("gzarr.interop.xarray needs Xarray: pip install 'gzarr[xarray]'") from error
 
-#: Where Xarray keeps the names of axes in attributes.
+#: The attribute in which Xarray stores the names of axes.
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 
@@ -40,10 +42,14 @@ _DIMENSIONS = "_ARRAY_DIMENSIONS"
 class _Unpacked:
     """Decodes packed numbers on any device, as Xarray does on the host.
 
-    Attributes:
-        dtype: of the result.
-        missing: stored values that stand for missing ones, which become NaN.
-        scale, offset: the result is ``stored * scale + offset``.
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Data type of the result.
+    missing : tuple
+        Stored values that mean missing ones, which become NaN.
+    scale, offset : scalar or None
+        The result is ``stored * scale + offset``.
     """
 
     dtype: np.dtype[Any]
@@ -54,7 +60,7 @@ class _Unpacked:
     def __call__(self, stored: Any) -> Any:
         data = stored.astype(self.dtype)
         for value in self.missing:
-            if not np.isnan(value):  # NaN is missing as it is
+            if not np.isnan(value):  # NaN means missing already
                 data = np.where(stored == value, np.nan, data).astype(self.dtype)
         if self.scale is not None:
             data = data * self.scale
@@ -74,7 +80,18 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
     )
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether to open something without being named: never, as the engine "zarr" opens the same."""
+        """Return whether to open something without being named: never, as the engine "zarr" opens the same.
+
+        Parameters
+        ----------
+        filename_or_obj : object
+            Anything.
+
+        Returns
+        -------
+        bool
+            False.
+        """
         return False
 
     def open_dataset(
@@ -93,15 +110,37 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         use_zarr_fill_value_as_mask: bool | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> xr.Dataset:
-        """A group as a dataset.
+        """Open a group as a dataset.
 
-        filename_or_obj: what `gzarr.open_group` opens, or a gzarr group. group: path of the group in it.
-        device: where data variables give their values: "cpu" (default), "cuda", "cuda:N", "auto".
-            With ``chunks=`` Xarray brings blocks to the host: `gzarr.interop.xarray.open_dataset` leaves them there.
-        use_zarr_fill_value_as_mask: whether fill values count as missing values; by default in v2 only, as in Xarray.
-        storage_options: what the server of a URL needs.
-        The others: of `xarray.open_dataset`.
-        Raises: GroupNotFoundError, DeviceError, MetadataError for arrays whose axes have no names.
+        Parameters
+        ----------
+        filename_or_obj : Group, Store, path, URL or mapping
+            A gzarr group, or what `gzarr.open_group` opens.
+        group : str, optional
+            Path of the group in it.
+        device : str, optional
+            Where data variables put their values: "cpu" (default), "cuda", "cuda:N" or "auto". With ``chunks=`` Xarray
+            copies blocks to the host; `gzarr.interop.xarray.open_dataset` leaves them on the device.
+        use_zarr_fill_value_as_mask : bool, optional
+            Whether fill values count as missing values. By default in v2 only, as in Xarray.
+        storage_options : mapping, optional
+            Options for the server of a URL.
+        mask_and_scale, decode_times, concat_characters, decode_coords, drop_variables, use_cftime, decode_timedelta
+            See `xarray.open_dataset`.
+
+        Returns
+        -------
+        xarray.Dataset
+            Lazy variables.
+
+        Raises
+        ------
+        GroupNotFoundError
+            If there is no group.
+        MetadataError
+            If an array has no names for its axes.
+        DeviceError
+            If the device cannot be used.
         """
         opened = _open_group(filename_or_obj, group, storage_options)
         dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
@@ -118,8 +157,8 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
             decode_timedelta=decode_timedelta,
         )
         if device is not None:
-            dataset = _moved(dataset, arrays, device, None)
-        if _is_ours(filename_or_obj, opened):
+            dataset = _on_device(dataset, arrays, device, None)
+        if _is_opened_here(filename_or_obj, opened):
             dataset.set_close(opened.store.close)
         return dataset
 
@@ -131,16 +170,40 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         storage_options: Mapping[str, Any] | None = None,
         **each: Any,
     ) -> dict[str, xr.Dataset]:
-        """A group and all groups below it as datasets, by path. each: of `open_dataset`, for each of them."""
+        """Open a group and all groups below it as datasets.
+
+        Parameters
+        ----------
+        filename_or_obj, group, storage_options
+            See `open_dataset`.
+        **each
+            Other parameters of `open_dataset`, for every dataset.
+
+        Returns
+        -------
+        dict of str to xarray.Dataset
+            Datasets by path, "/" first.
+        """
         opened = _open_group(filename_or_obj, group, storage_options)
         paths = ["", *(path for path, node in opened.members(None) if isinstance(node, Group))]
-        found = {f"/{path}": self.open_dataset(opened, group=path or None, **each) for path in paths}
-        if _is_ours(filename_or_obj, opened):
-            found["/"].set_close(opened.store.close)
-        return found
+        datasets = {f"/{path}": self.open_dataset(opened, group=path or None, **each) for path in paths}
+        if _is_opened_here(filename_or_obj, opened):
+            datasets["/"].set_close(opened.store.close)
+        return datasets
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
-        """A group and all groups below it as a tree of datasets. options: of `open_groups_as_dict`."""
+        """Open a group and all groups below it as a tree of datasets.
+
+        Parameters
+        ----------
+        filename_or_obj, **options
+            See `open_groups_as_dict`.
+
+        Returns
+        -------
+        xarray.DataTree
+            The tree.
+        """
         datasets = self.open_groups_as_dict(filename_or_obj, **options)
         tree = xr.DataTree.from_dict(datasets)
         tree.set_close(datasets["/"].close)
@@ -156,17 +219,38 @@ def open_dataset(
     storage_options: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> xr.Dataset:
-    """``xarray.open_dataset(..., engine="gzarr")`` whose Dask arrays have their blocks on the device.
+    """Open a group as a dataset, as ``xarray.open_dataset(..., engine="gzarr")`` does, with blocks on the device.
 
-    chunks: None for lazily loaded arrays; {} for blocks as stored, "auto", or lengths by the names of axes.
-    device, group, storage_options, kwargs: see `GzarrBackendEntrypoint.open_dataset`.
+    Parameters
+    ----------
+    filename_or_obj : Group, Store, path, URL or mapping
+        A gzarr group, or what `gzarr.open_group` opens.
+    chunks : dict or "auto", optional
+        By default variables are lazy arrays. {} makes Dask arrays with the stored chunks or shards as blocks; a dict
+        gives lengths by the names of axes.
+    device, group, storage_options, **kwargs
+        See `GzarrBackendEntrypoint.open_dataset`.
+
+    Returns
+    -------
+    xarray.Dataset
+        Lazy variables.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> from gzarr.interop.xarray import open_dataset
+    >>> with gzarr.open_group("weather.zarr", "w") as root:
+    ...     z = root.create_array("t", data=[[1.5, 2.5]], dimension_names=("lat", "lon"))
+    >>> open_dataset("weather.zarr", device="cpu")["t"].sum("lon").values
+    array([4.])
     """
     opened = _open_group(filename_or_obj, group, storage_options)
     where = {} if chunks is not None else {"device": device}
     dataset = xr.open_dataset(opened, engine=GzarrBackendEntrypoint, **where, **kwargs)
     if chunks is not None:
-        dataset = _moved(dataset, dict(opened.arrays()), device or "cpu", chunks)
-    if _is_ours(filename_or_obj, opened):
+        dataset = _on_device(dataset, dict(opened.arrays()), device or "cpu", chunks)
+    if _is_opened_here(filename_or_obj, opened):
         dataset.set_close(opened.store.close)
     return dataset
 
@@ -174,10 +258,31 @@ def open_dataset(
 def as_dataarray(
     array: Array, dims: Iterable[str] | None = None, *, coords: Any = None, name: str | None = None
 ) -> xr.DataArray:
-    """A lazy `xarray.DataArray` over an array: what is selected is read when its values are asked for.
+    """Return a lazy `xarray.DataArray` over an array. What is selected is read when its values are asked for.
 
-    dims: names of the axes; by default those that are stored with the array, else Xarray's ``dim_0``, ``dim_1``, ...
-    coords: of `xarray.DataArray`. name: by default the array's.
+    Parameters
+    ----------
+    array : Array
+        The array.
+    dims : iterable of str, optional
+        Names of the axes. By default those that are stored with the array, or Xarray's ``dim_0``, ``dim_1``, ...
+    coords : optional
+        See `xarray.DataArray`.
+    name : str, optional
+        By default the array's.
+
+    Returns
+    -------
+    xarray.DataArray
+        The lazy array.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> from gzarr.interop.xarray import as_dataarray
+    >>> z = gzarr.array([[1, 2], [3, 4]], dimension_names=("y", "x"), device="cpu")
+    >>> as_dataarray(z).isel(y=1).values
+    array([3, 4])
     """
     stored = _dimensions(array)
     if dims is None:
@@ -188,7 +293,7 @@ def as_dataarray(
 
 
 class _Undecoded(AbstractDataStore):
-    """What Xarray is to decode; its own class for this would copy the stores of lazy arrays."""
+    """What Xarray is to decode. Its own class for this would copy the stores of lazy arrays."""
 
     __slots__ = ("_attributes", "_variables")
 
@@ -204,10 +309,14 @@ class _Undecoded(AbstractDataStore):
 
 
 class LazyArray(BackendArray):
-    """An array as Xarray's lazy indexing wants it. Selections of every kind are gzarr's own.
+    """An array as Xarray's lazy indexing wants it. gzarr itself makes selections of every kind.
 
-    Attributes:
-        shape, dtype: of the array; the dtype says whether objects are text.
+    Attributes
+    ----------
+    shape : tuple of int
+        Extents.
+    dtype : numpy.dtype
+        Data type; it says whether objects are text.
     """
 
     __slots__ = ("_array", "_unpack", "dtype", "shape")
@@ -216,7 +325,7 @@ class LazyArray(BackendArray):
         self._array = array
         self._unpack = unpack
         self.shape = array.shape
-        # The mark by which Xarray knows text in arrays of objects.
+        # Xarray recognizes text in arrays of objects by this metadata.
         is_text = array.metadata.data_type.variable == "string" and array.dtype.hasobject
         stored = np.dtype("O", metadata={"element_type": str}) if is_text else array.dtype
         self.dtype = stored if unpack is None else unpack.dtype
@@ -224,18 +333,18 @@ class LazyArray(BackendArray):
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         array = self._array
         if isinstance(key, indexing.VectorizedIndexer):
-            # The points of some axes by all of others: Xarray takes them out of the box around them.
+            # If only some axes have points, Xarray takes them out of the box around them.
             points = all(isinstance(item, np.ndarray) for item in key.tuple)
             support = indexing.IndexingSupport.VECTORIZED if points else indexing.IndexingSupport.OUTER
             method = array.get_coordinate_selection if points else array.get_orthogonal_selection
         else:
             support = indexing.IndexingSupport.OUTER
             method = array.get_orthogonal_selection
-        found = indexing.explicit_indexing_adapter(key, array.shape, support, method)
-        return found if self._unpack is None else self._unpack(found)
+        values = indexing.explicit_indexing_adapter(key, array.shape, support, method)
+        return values if self._unpack is None else self._unpack(values)
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        """The same for coroutines (``await dataset.load_async()``)."""
+        """Read a selection on a thread, for ``await dataset.load_async()``."""
         return await run_in_thread(self.__getitem__, key)
 
 
@@ -245,25 +354,25 @@ def _open_group(filename_or_obj: Any, path: str | None, options: Mapping[str, An
     return open_group(filename_or_obj, "r", path=path, device="cpu", storage_options=options)
 
 
-def _is_ours(filename_or_obj: Any, opened: Group) -> bool:
-    """Whether a store was made here, and so is to be closed with what was opened."""
+def _is_opened_here(filename_or_obj: Any, opened: Group) -> bool:
+    """Return whether a store was opened here, and so is to be closed with what was opened."""
     return opened.store is not getattr(filename_or_obj, "store", filename_or_obj)
 
 
-def _moved(dataset: xr.Dataset, arrays: Mapping[str, Array], device: str, chunks: Any) -> xr.Dataset:
-    """The dataset with the data variables that are numbers read on a device, also if they are packed."""
-    moved = {}
+def _on_device(dataset: xr.Dataset, arrays: Mapping[str, Array], device: str, chunks: Any) -> xr.Dataset:
+    """Return the dataset with its data variables that are numbers read on a device, even if they are packed."""
+    variables = {}
     for name, decoded in dataset.data_vars.items():
         array = arrays[str(name)]
         unpack = _unpacked(array, decoded.variable)
         if isinstance(unpack, _Unpacked) or unpack is None:
             data = _device_data(array.to(device), unpack, decoded.dims, chunks)
-            moved[name] = xr.Variable(decoded.dims, data, decoded.attrs, decoded.encoding)
-    return dataset.assign(moved)
+            variables[name] = xr.Variable(decoded.dims, data, decoded.attrs, decoded.encoding)
+    return dataset.assign(variables)
 
 
 def _unpacked(array: Array, decoded: xr.Variable) -> _Unpacked | Literal["host"] | None:
-    """How to decode an array like Xarray, which has decoded it on the host; None if it is stored as it is."""
+    """Return how to decode an array as Xarray has decoded it on the host; None if it is stored as it is."""
     stored, dtype, encoding = array.dtype.newbyteorder("="), decoded.dtype, decoded.encoding
     if stored.kind not in "biufc" or dtype.kind not in "biufc" or "_Unsigned" in encoding:
         return "host"
@@ -277,7 +386,7 @@ def _unpacked(array: Array, decoded: xr.Variable) -> _Unpacked | Literal["host"]
 
 
 def _device_data(array: Array, unpack: _Unpacked | None, dims: Sequence[Any], chunks: Any) -> Any:
-    """A lazy array, or a Dask array if ``chunks`` are given, on the array's device."""
+    """Return a lazy array, or a Dask array if ``chunks`` are given, on the array's device."""
     if chunks is None:
         return indexing.LazilyIndexedArray(LazyArray(array, unpack))
     from gzarr.interop.dask import from_zarr
@@ -290,7 +399,7 @@ def _device_data(array: Array, unpack: _Unpacked | None, dims: Sequence[Any], ch
 
 
 def _variable(array: Array, fill_is_missing: bool | None) -> xr.Variable:
-    """An array as Xarray finds it before decoding."""
+    """Return an array as Xarray finds it before decoding."""
     dims = _dimensions(array)
     if dims is None:
         raise MetadataError(
@@ -316,13 +425,13 @@ def _variable(array: Array, fill_is_missing: bool | None) -> xr.Variable:
 
 
 def _length(axis: Any) -> int | tuple[int, ...]:
-    """Length of the stored objects along an axis; all of them if they vary."""
+    """Return the length of the stored objects along an axis; all of them if they vary."""
     length: int | tuple[int, ...] = axis.length if hasattr(axis, "length") else axis.lengths
     return length
 
 
 def _dimensions(array: Array) -> tuple[str, ...] | None:
-    """The names of an array's axes, or None if an axis has none."""
+    """Return the names of an array's axes, or None if an axis has none."""
     names = array.dimension_names or array.attrs.get(_DIMENSIONS)
     if names is None:
         return None if array.ndim else ()
@@ -331,7 +440,10 @@ def _dimensions(array: Array) -> tuple[str, ...] | None:
 
 
 def _decoded_fill(value: Any, array: Array) -> Any:
-    """A ``_FillValue`` that Xarray wrote into attributes: floats are eight bytes, little endian, in base64."""
+    """Decode a ``_FillValue`` that Xarray wrote into attributes.
+
+    Floats are eight bytes, little endian, in base64.
+    """
     kind = array.dtype.kind
     try:
         if kind == "f" and isinstance(value, str):

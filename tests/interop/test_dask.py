@@ -204,7 +204,7 @@ def test_wrong_calls_of_to_zarr(tmp_path):
         to_zarr(x, z, region=(slice(None, None, -1),))
     with pytest.raises(gzarr.SelectionError, match="slices"):
         to_zarr(x, z, region=(3, slice(None)))
-    with pytest.raises(TypeError, match="component, overwrite, fill_value: only"):
+    with pytest.raises(TypeError, match="component, overwrite, fill_value: for new arrays only"):
         to_zarr(x, z, "a", overwrite=True, fill_value=3)
     with pytest.raises(ValueError, match="needs an existing"):
         to_zarr(x, tmp_path / "y.zarr", region=(slice(0, 5),))
