@@ -21,43 +21,6 @@ def zarr_format(request):
 
 @pytest.mark.usefixtures("zarr_format")
 @pytest.mark.parametrize(
-    ("chunks", "expected"),
-    [
-        (100, (100, 100)),
-        (np.int64(100), (100, 100)),
-        ((100, 200), (100, 200)),
-        ([100, 200], (100, 200)),
-        (np.array([100, 200]), (100, 200)),
-        ((100,), (100, 10000)),
-        ((100, None), (100, 10000)),
-        ((None, 100), (10000, 100)),
-        ((-1, 100), (10000, 100)),
-        (-1, (10000, 10000)),
-        (False, (10000, 10000)),
-        (True, (625, 625)),
-        (None, (625, 625)),
-        ("auto", (625, 625)),
-        ((20000, 1), (20000, 1)),
-    ],
-    ids=repr,
-)
-def test_forms_of_chunks(chunks, expected):
-    z = gzarr.zeros((10000, 10000), chunks=chunks, dtype="i4")
-    assert z.chunks == expected
-    assert z.shape == (10000, 10000)
-
-
-@pytest.mark.usefixtures("zarr_format")
-@pytest.mark.parametrize("chunks", [0, (0, 1), (1, 2, 3), -2, 2.5, "x", (1.5, 2), (True, 2)], ids=repr)
-def test_bad_chunks_are_named(chunks):
-    store = {}
-    with pytest.raises(MetadataError, match="chunk"):
-        gzarr.zeros((10, 10), chunks=chunks, store=store)
-    assert store == {}
-
-
-@pytest.mark.usefixtures("zarr_format")
-@pytest.mark.parametrize(
     ("shape", "expected"), [(5, (5,)), (np.int32(5), (5,)), ((5,), (5,)), ([2, 3], (2, 3)), ((), ()), ((0, 4), (0, 4))]
 )
 def test_forms_of_shape(shape, expected):

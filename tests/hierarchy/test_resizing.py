@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.errors import MetadataError, ReadOnlyError
+from gzarr.errors import MetadataError, ReadOnlyError, SelectionError
 from gzarr.storage import CountingStore
 
 
@@ -91,7 +91,7 @@ def test_shrinking_touches_only_what_is_stored():
 def test_bad_shapes_change_nothing(make, bad):
     z = make(DATA)
     before = dict(z.store)
-    with pytest.raises((MetadataError, TypeError)):
+    with pytest.raises((MetadataError, TypeError), match=r"2 extents >= 0"):
         z.resize(*bad)
     assert dict(z.store) == before
     assert z.shape == (7, 10)
@@ -137,25 +137,25 @@ def test_append_an_array():
 
 
 @pytest.mark.parametrize(
-    ("data", "axis", "error"),
+    ("data", "axis", "error", "message"),
     [
-        (np.zeros((2, 9)), 0, ValueError),
-        (np.zeros((2, 10)), 1, ValueError),
-        (np.zeros(10), 0, ValueError),
-        (np.zeros((1, 2, 10)), 0, ValueError),
-        (5, 0, ValueError),
-        (np.zeros((2, 10)), 2, IndexError),
-        (np.array([["x"] * 10]), 0, ValueError),
-        (np.array([[1] * 9 + [{}]], object), 0, TypeError),
-        ([["x"] * 10], 0, ValueError),
-        (np.zeros((1, 10), [("a", "i4"), ("b", "i4")]), 0, TypeError),
+        (np.zeros((2, 9)), 0, ValueError, r"shape \(2, 9\) to an array of shape \(7, 10\) along axis 0"),
+        (np.zeros((2, 10)), 1, ValueError, "along axis 1"),
+        (np.zeros(10), 0, ValueError, "along axis 0"),
+        (np.zeros((1, 2, 10)), 0, ValueError, "along axis 0"),
+        (5, 0, ValueError, "along axis 0"),
+        (np.zeros((2, 10)), 2, SelectionError, "axis 2 of a 2-dimensional"),
+        (np.array([["x"] * 10]), 0, ValueError, None),
+        (np.array([[1] * 9 + [{}]], object), 0, TypeError, None),
+        ([["x"] * 10], 0, ValueError, None),
+        (np.zeros((1, 10), [("a", "i4"), ("b", "i4")]), 0, TypeError, None),
     ],
     ids=lambda v: f"{np.shape(v)}" if not isinstance(v, type) else v.__name__,
 )
-def test_bad_appends_change_nothing(make, data, axis, error):
+def test_bad_appends_change_nothing(make, data, axis, error, message):
     z = make(DATA)
     before = dict(z.store)
-    with pytest.raises(error):
+    with pytest.raises(error, match=message):
         z.append(data, axis=axis)
     assert dict(z.store) == before
     assert z.shape == (7, 10)

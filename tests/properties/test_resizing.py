@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.codecs import NumcodecsCodec, ShardingCodec, ZstdCodec
-from gzarr.errors import MetadataError, SelectionError
 from gzarr.storage import MemoryStore
 from tests.properties.cases import LAYOUTS, Case, filled, same, sample
 
@@ -94,32 +93,6 @@ def test_growing_again_shows_the_fill_value(layout: str) -> None:
     wanted = np.full((10, 7), 7, "i4")
     wanted[:4, :3] = 1
     assert array[...].tolist() == wanted.tolist()
-
-
-@pytest.mark.parametrize("axis", [0, 1])
-def test_appending_lists(axis: int) -> None:
-    array = gzarr.array([[1, 2], [3, 4]], chunks=(1, 1))
-    assert array.append([[5, 6]] if axis == 0 else [[5], [6]], axis=axis) == ((3, 2) if axis == 0 else (2, 3))
-    assert array[...].tolist() == ([[1, 2], [3, 4], [5, 6]] if axis == 0 else [[1, 2, 5], [3, 4, 6]])
-
-
-def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
-    array = gzarr.array(np.arange(6).reshape(2, 3), chunks=2)
-    before = dict(array.store)
-    with pytest.raises(ValueError, match=r"shape \(2, 2\) to an array of shape \(2, 3\) along axis 0"):
-        array.append(np.zeros((2, 2)))
-    with pytest.raises(ValueError, match="along axis 0"):
-        array.append(np.zeros(3))
-    with pytest.raises(SelectionError, match="axis 2 of a 2-dimensional"):
-        array.append(np.zeros((2, 3)), axis=2)
-    for shape in ((1,), (1, 2, 3), (-1, 2), (1.5, 2)):
-        with pytest.raises(MetadataError, match="2 extents >= 0"):
-            array.resize(shape)
-    with pytest.raises(gzarr.ReadOnlyError):
-        gzarr.open_array(array.store, mode="r").resize(1, 1)
-    with pytest.raises(gzarr.ReadOnlyError):
-        gzarr.open_array(array.store, mode="r").append(np.zeros((2, 3)))
-    assert dict(array.store) == before
 
 
 def test_growing_a_rectilinear_array_adds_a_chunk() -> None:
