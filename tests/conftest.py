@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Tests of the CPU are that on a machine with a GPU, too: "auto" would take it. Before gzarr reads its settings.
 os.environ.setdefault("GZARR_DEVICE", "cpu")
 
+import gzarr
 from tests.support.servers import (  # noqa: F401 - fixtures
     azure_endpoint,
     http_server,
@@ -39,3 +42,10 @@ if _PROFILE == "gzarr":
 
         _NONE = Constants()
         providers._get_local_constants = lambda: _NONE
+
+
+@pytest.fixture(params=[2, 3], ids=["v2", "v3"])
+def zarr_format(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Either format, which is the default for the duration of a test."""
+    with gzarr.config.set(default_zarr_format=request.param):
+        yield request.param

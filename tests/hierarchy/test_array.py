@@ -15,12 +15,6 @@ from gzarr.storage import CountingStore
 from tests.support.naming import name_of
 
 
-@pytest.fixture(params=[2, 3], ids=["v2", "v3"])
-def zarr_format(request):
-    with gzarr.config.set(default_zarr_format=request.param):
-        yield request.param
-
-
 @pytest.fixture
 def z(zarr_format):
     array = gzarr.zeros((5, 7), chunks=(2, 3), dtype="i4", store={}, path="a/b")

@@ -9,13 +9,6 @@ from gzarr import codecs
 from gzarr.errors import ContainsArrayError, ContainsGroupError, MetadataError
 from tests.support.naming import name_of
 
-
-@pytest.fixture(params=[2, 3], ids=["v2", "v3"])
-def zarr_format(request):
-    with gzarr.config.set(default_zarr_format=request.param):
-        yield request.param
-
-
 # -- shape and chunks --------------------------------------------------------------------------------------------
 
 

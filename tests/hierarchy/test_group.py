@@ -10,12 +10,6 @@ import gzarr
 from gzarr.errors import ContainsArrayError, ContainsGroupError, ContainsNodeError, MetadataError, ReadOnlyError
 
 
-@pytest.fixture(params=[2, 3], ids=["v2", "v3"])
-def zarr_format(request):
-    with gzarr.config.set(default_zarr_format=request.param):
-        yield request.param
-
-
 @pytest.fixture
 def root(zarr_format):
     g = gzarr.group()

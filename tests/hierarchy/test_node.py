@@ -11,12 +11,6 @@ import gzarr
 from gzarr.errors import MetadataError, NodeNotFoundError, ReadOnlyError
 
 
-@pytest.fixture(params=[2, 3], ids=["v2", "v3"])
-def zarr_format(request):
-    with gzarr.config.set(default_zarr_format=request.param):
-        yield request.param
-
-
 @pytest.fixture(params=["array", "group"])
 def node(request, zarr_format):
     root = gzarr.group()

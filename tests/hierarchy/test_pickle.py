@@ -10,12 +10,6 @@ import pytest
 import gzarr
 
 
-@pytest.fixture(params=[2, 3], ids=["v2", "v3"])
-def zarr_format(request):
-    with gzarr.config.set(default_zarr_format=request.param):
-        yield request.param
-
-
 def again(node):
     return pickle.loads(pickle.dumps(node))
 

@@ -1,0 +1,62 @@
+"""Saving arrays and groups in one call, and loading them."""
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import (
+    NodeNotFoundError,
+)
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_save_one_array(place):
+    assert gzarr.save(place, np.arange(4)) is None
+    assert gzarr.load(place).tolist() == [0, 1, 2, 3]
+    gzarr.save(place, [[1.5, 2.5]])
+    assert gzarr.load(place).tolist() == [[1.5, 2.5]]
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_save_several_arrays(place):
+    gzarr.save(place, np.arange(2), np.arange(3), named=np.arange(4))
+    loaded = gzarr.load(place)
+    assert sorted(loaded) == ["arr_0", "arr_1", "named"]
+    assert len(loaded) == 3
+    assert "named" in loaded
+    assert loaded["arr_1"].tolist() == [0, 1, 2]
+    assert loaded["arr_1"] is loaded["arr_1"]
+    assert repr(loaded) == "<LazyLoader: arr_0, arr_1, named>"
+    with pytest.raises(KeyError, match="nope"):
+        loaded["nope"]
+    gzarr.save(place, only=np.arange(4))
+    assert list(gzarr.load(place)) == ["only"]
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_save_with_options_and_below_a_path():
+    store = {}
+    gzarr.save(store, np.arange(10), path="deep/er", chunks=3)
+    assert gzarr.open(store)["deep/er"].chunks == (3,)
+    gzarr.save(store, a=np.arange(2), path="other")
+    assert sorted(gzarr.open(store)) == ["deep", "other"]
+    assert gzarr.load(store, path="other/a").tolist() == [0, 1]
+    gzarr.save_array(store, np.arange(2), path="deep/er")
+    gzarr.save_group(store, x=np.arange(2), path="deep")
+    assert list(gzarr.open(store)["deep"]) == ["x"]
+    with pytest.raises(ValueError, match="at least one array"):
+        gzarr.save(store)
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_save_onto_the_array_itself(place):
+    gzarr.save(place, np.arange(10))
+    z = gzarr.open(place, mode="r")
+    gzarr.save(place, z)
+    assert gzarr.load(place).tolist() == list(range(10))
+
+
+def test_load_what_is_not_there(tmp_path):
+    with pytest.raises(NodeNotFoundError, match=r"x\.zarr"):
+        gzarr.load(tmp_path / "x.zarr")
+    assert not (tmp_path / "x.zarr").exists()
