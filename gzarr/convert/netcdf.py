@@ -197,7 +197,7 @@ def _write_variable(dataset: Any, path: str, source: Source, compression: str | 
         with _LOCK:
             variable[region] = values
 
-    copy_regions(source, put, decoding_route(source, grid, BUDGET_NBYTES), lambda _: False, lambda _: None)
+    copy_regions(source, put, decoding_route(source, grid, BUDGET_NBYTES))
 
 
 def _require_dimension(group: Any, name: str, extent: int, what: str) -> None:

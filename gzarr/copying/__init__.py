@@ -1,4 +1,4 @@
-"""Copies of arrays and groups: between stores, to other chunks, codecs and formats, and to and from h5py."""
+"""Copies arrays and groups between stores, to other chunks, codecs and formats, and to and from h5py."""
 
 from gzarr.copying.stores import copy_store
 from gzarr.copying.transfer import transfer

@@ -1,4 +1,4 @@
-"""Copies one array into another, region by region, or chunk by chunk without decoding where both store the same."""
+"""Copies one array into another: region by region, or without decoding if both store the same chunks."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from gzarr.indexing.plan import box_between, make_plan
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Buffer, Request
 
-#: Host memory that a copy may use for what it has read, unless the caller says otherwise.
+#: Default host memory in bytes for the data that a copy has read.
 BUDGET_NBYTES = 256 << 20
-#: Encoded objects that are fetched at once where no shard has to be built.
+#: Encoded objects that are fetched at once if no shard has to be built.
 _BATCH = 16
 
 
@@ -37,10 +37,14 @@ _BATCH = 16
 class Route:
     """How one array will be copied.
 
-    Attributes:
-        how: "decode" region by region; "chunks": encoded chunks, put into other objects; "objects": whole objects.
-        regions: the regions, if chunks are decoded.
-        workers: how many regions are copied at once.
+    Attributes
+    ----------
+    how : {"decode", "chunks", "objects"}
+        Decode region by region, put encoded chunks into other objects, or copy whole objects.
+    regions : Regions or None
+        The regions, if chunks are decoded.
+    workers : int
+        How many regions are copied at once.
     """
 
     how: str
@@ -49,12 +53,12 @@ class Route:
 
     @property
     def reads(self) -> float:
-        """How often a source chunk is decoded on average; 0.0 if none is."""
+        """How often a source chunk is decoded on average; 0.0 without decoding."""
         return 0.0 if self.regions is None else self.regions.reads
 
 
 def plan_route(source: Source, meta: ArrayMeta, budget_nbytes: int) -> Route:
-    """Choose how a source is copied into an array with some metadata."""
+    """Choose how a source is copied into an array with this metadata."""
     if source.array is not None and not source.array.is_view:
         if same_objects(source.array.metadata, meta):
             return Route("objects")
@@ -64,29 +68,30 @@ def plan_route(source: Source, meta: ArrayMeta, budget_nbytes: int) -> Route:
 
 
 def decoding_route(source: Source, dest: Grid, budget_nbytes: int) -> Route:
-    """Cut a copy that decodes into regions, as many at once as the budget and the source's device allow."""
+    """Cut a copy that decodes into regions; as many run at once as the budget and the source's device allow."""
     several = source.array is None or source.array.device == "cpu"
     threads = thread_count() if several else 1
     scratch = (_largest(source.grid) + _largest(dest)) * source.itemsize
     regions = cut(source.grid, dest, source.itemsize, budget_nbytes // threads - scratch)
     if len(regions) >= threads and (regions.nbytes + scratch) * threads <= budget_nbytes:
         return Route("decode", regions, threads)
-    # Few or large regions: one at a time, with all threads at work within it.
+    # few or large regions: one at a time, with all threads in it
     regions = cut(source.grid, dest, source.itemsize, budget_nbytes - threads * scratch)
     return Route("decode", regions, 1)
 
 
 def _largest(grid: Grid) -> int:
     """Elements of the largest chunk of a grid."""
-    return math.prod(max((b - a for a, b in map(axis.bounds, _some(axis))), default=1) for axis in grid)
+    return math.prod(max((b - a for a, b in map(axis.bounds, _distinct(axis))), default=1) for axis in grid)
 
 
-def _some(axis: Axis) -> Iterable[int]:
+def _distinct(axis: Axis) -> Iterable[int]:
+    """Chunks of every length on an axis: the first one, if all have the same."""
     return range(axis.nchunks) if hasattr(axis, "lengths") else range(min(axis.nchunks, 1))
 
 
 def same_fill(source: ArrayMeta, dest: ArrayMeta) -> bool:
-    """Whether what is missing may be missing in the copy: it reads the same, bit for bit, or was undefined before."""
+    """Whether missing chunks may stay missing: they read the same, bit for bit, or were undefined before."""
     if source.fill_value is None or dest.fill_value is None or source.data_type.variable:
         return source.fill_value is None or bool(source.fill_value == dest.fill_value)
     a, b = (np.asarray(meta.fill_value, meta.data_type.dtype) for meta in (source, dest))
@@ -108,7 +113,7 @@ def same_chunks(one: ArrayMeta, other: ArrayMeta) -> bool:
 
 
 def _resolved(meta: ArrayMeta) -> tuple[CodecSpec, ...]:
-    """The codecs of the innermost chunks, with all that they take from dtype and shape filled in."""
+    """The codecs of the innermost chunks, resolved for their dtype and shape."""
     specs = find_shardings(meta.codecs, len(meta.shape))[1]
     chunk = ArrayRepr(meta.data_type.dtype, meta.chunks, meta.fill_value)
     return tuple(step.spec for step in prepare(specs, chunk))
@@ -121,11 +126,10 @@ def _same_elements(one: ArrayMeta, other: ArrayMeta) -> bool:
 def copy_array(
     source: Source, dest: Array, route: Route, present: Collection[Coords], done: Callable[[int], None]
 ) -> None:
-    """Copy a source into an array of the same shape.
+    """Copy a source into an array of the same shape, without the objects at the coordinates ``present``.
 
-    present: coordinates of the destination's objects that need not be written, as they are there already.
-    done: is told of every piece how many decoded bytes it had.
-    Raises: ChunkError, StoreError. What was written before stays written; every object is whole or missing.
+    ``done`` is called with the decoded bytes of every piece. If ChunkError or StoreError is raised, what was written
+    before stays; every object is whole or missing.
     """
     if route.how == "decode":
         target = _Target(source, dest, present)
@@ -138,10 +142,10 @@ def copy_regions(
     source: Source,
     write: Callable[[Region, Any], None],
     route: Route,
-    skip: Callable[[Region], bool],
-    done: Callable[[int], None],
+    skip: Callable[[Region], bool] = lambda _region: False,
+    done: Callable[[int], None] = lambda _nbytes: None,
 ) -> None:
-    """Read and write every region that need not be skipped, several at once if the route says so."""
+    """Read and write every region that is not skipped, as many at once as the route says."""
     regions = route.regions or ()
 
     def copy_one(region: Region) -> None:
@@ -158,10 +162,10 @@ def copy_regions(
 
 
 class _Target:
-    """The destination of a copy that decodes: knows what need not be written.
+    """The destination of a copy that decodes, which skips what need not be written.
 
-    Objects that are there already; and, where the source's fill value is undefined, those for which the source stores
-    nothing. (Else chunks equal to the fill value are never stored, so that what is missing stays missing by itself.)
+    That is objects that are present. If the source's fill value is undefined, it is also objects for which the source
+    stores nothing. With a fill value, chunks equal to it are never stored, so missing chunks stay missing.
     """
 
     def __init__(self, source: Source, dest: Array, present: Collection[Coords]) -> None:
@@ -175,7 +179,7 @@ class _Target:
             self._source_grid = array.metadata.grid
 
     def is_done(self, region: Region) -> bool:
-        """Whether a region need not even be read."""
+        """Whether a region need not be read at all."""
         if self._present and all(coords in self._present for coords in _objects_in(self._grid, region)):
             return True
         return not self._has_data(region)
@@ -196,13 +200,13 @@ class _Target:
 
 
 def _box(grid: Grid, coords: Coords) -> Region:
-    """The elements of an object that lie within the array."""
+    """The elements of an object within the array."""
     bounds = [(axis.bounds(c), axis.extent) for axis, c in zip(grid, coords, strict=True)]
     return tuple(slice(start, min(stop, extent)) for (start, stop), extent in bounds)
 
 
 def _objects_in(grid: Grid, region: Region) -> Iterator[Coords]:
-    """Coordinates of the objects that a region reaches into."""
+    """Coordinates of the objects that a region touches."""
     spans = [
         range(axis.locate(part.start), axis.locate(part.stop - 1) + 1) if part.stop > part.start else range(0)
         for axis, part in zip(grid, region, strict=True)
@@ -244,14 +248,14 @@ def _io(array: Array) -> ArrayIO:
 
 
 def _copy_objects(source: ArrayIO, dest: ArrayIO, batch: list[Coords]) -> None:
-    found = source.store.get_many([Request(source.layout.key(coords)) for coords in batch])
-    items = [(dest.layout.key(c), data) for c, data in zip(batch, found, strict=True) if data is not None]
+    buffers = source.store.get_many([Request(source.layout.key(coords)) for coords in batch])
+    items = [(dest.layout.key(c), data) for c, data in zip(batch, buffers, strict=True) if data is not None]
     if items:
         dest.store.set_many(items)
 
 
 def _copy_chunks(source: ArrayIO, dest: ArrayIO, batch: list[Coords]) -> None:
-    """Put the encoded chunks of a few objects of the destination together."""
+    """Build objects of the destination from encoded chunks."""
     for coords in batch:
         axes = dest.layout.objects
         lows = [axis.bounds(c)[0] for axis, c in zip(axes, coords, strict=True)]

@@ -1,7 +1,7 @@
-"""How xarray writes in Zarr what netCDF has and Zarr has not: names of dimensions, the value for missing data.
+"""xarray's conventions for what netCDF has and Zarr lacks: dimension names and the value for missing data.
 
 Dimension names are a field in v3 and the attribute ``_ARRAY_DIMENSIONS`` in v2. The value for missing data
-(``_FillValue``) is the array's fill value in v2; in v3 it is an attribute, floats as base64 of their eight bytes.
+(``_FillValue``) is the array's fill value in v2 and an attribute in v3, with floats as base64 of their eight bytes.
 Source: xarray, "Zarr encoding specification", and ``FillValueCoder`` in its Zarr backend.
 """
 
@@ -27,26 +27,26 @@ def split_names(
 ) -> tuple[dict[str, Any], tuple[str | None, ...] | None]:
     """Attributes without dimension names, and the names, from whichever of the two has them."""
     rest = dict(attributes)
-    found = rest.get(ATTRIBUTE)
-    if isinstance(found, list) and len(found) == ndim and all(isinstance(name, str) for name in found):
+    stored = rest.get(ATTRIBUTE)
+    if isinstance(stored, list) and len(stored) == ndim and all(isinstance(name, str) for name in stored):
         del rest[ATTRIBUTE]
-        return rest, tuple(found) if names is None else tuple(names)
+        names = stored if names is None else names
     return rest, None if names is None else tuple(names)
 
 
 def in_format(
     meta: ArrayMeta, attributes: Mapping[str, Any], names: Sequence[str | None] | None, mask_value: Any
 ) -> ArrayMeta:
-    """Metadata with attributes, dimension names and the value for missing data, written as its format has them."""
-    rest, found = split_names(attributes, names, len(meta.shape))
+    """Metadata with attributes, dimension names and the value for missing data in the form of its format."""
+    rest, dims = split_names(attributes, names, len(meta.shape))
     if meta.zarr_format == 3:
         if mask_value is not None and MASK not in rest:
             rest[MASK] = encode_mask(mask_value, meta.data_type.dtype)
-        return replace(meta, attributes=rest, dimension_names=found)
-    if found is not None and all(isinstance(name, str) for name in found):
-        rest[ATTRIBUTE] = list(found)
+        return replace(meta, attributes=rest, dimension_names=dims)
+    if dims is not None and all(isinstance(name, str) for name in dims):
+        rest[ATTRIBUTE] = list(dims)
     if mask_value is not None and not (isinstance(mask_value, (float, np.floating)) and math.isnan(mask_value)):
-        rest.setdefault(MASK, as_json(mask_value))  # NaN is no JSON; the fill value says it
+        rest.setdefault(MASK, as_json(mask_value))  # JSON has no NaN; the fill value says it
     return replace(meta, attributes=rest, dimension_names=None)
 
 
@@ -60,7 +60,7 @@ def encode_mask(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def decode_mask(value: Any, dtype: np.dtype[Any]) -> Any:
-    """What `encode_mask` and v2 attributes say. Raises: ValueError."""
+    """The value that `encode_mask` or a v2 attribute stands for. Raises ValueError."""
     if isinstance(value, str) and dtype.kind == "f":
         return dtype.type(struct.unpack("<d", base64.standard_b64decode(value))[0])
     if isinstance(value, str) and dtype.kind == "S":
@@ -69,7 +69,7 @@ def decode_mask(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def as_json(value: Any) -> Any:
-    """An attribute's value as JSON has it: arrays as lists, bytes as text. Raises: TypeError, ValueError."""
+    """The value of an attribute in JSON: arrays as lists, bytes as text. Raises TypeError, ValueError."""
     if isinstance(value, np.ndarray):
         return [as_json(item) for item in value] if value.ndim else as_json(value[()])
     if isinstance(value, bytes):

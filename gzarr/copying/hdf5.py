@@ -1,7 +1,7 @@
-"""h5py's groups and datasets as what is copied from and to. h5py itself is imported only where its objects are made.
+"""Groups and datasets of h5py as sources and destinations of copies. h5py is imported only to make its objects.
 
-HDF5 has what Zarr has not: references, soft and external links, groups that contain themselves. Links are followed
-where they lead somewhere; all else is refused with an error that names it, before anything is written.
+HDF5 has features that Zarr lacks: references, soft and external links, groups that contain themselves. Links are
+followed if they lead somewhere; everything else is refused with an error that names it, before anything is written.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import numpy as np
 
 from gzarr.copying.conventions import as_json
 from gzarr.copying.regions import Region
-from gzarr.copying.sources import Source, SourceTree, check_name, child_path, regular_grid
+from gzarr.copying.sources import Source, SourceTree, check_name, on_host, regular_grid
 from gzarr.errors import CopyError, MissingExtraError
+from gzarr.indexing.keys import join_path
 
 #: Attributes by which HDF5 and netCDF-4 tie dimensions to datasets: they become dimension names.
 STRUCTURAL = frozenset(
@@ -25,7 +26,7 @@ STRUCTURAL = frozenset(
 
 
 def h5py_module() -> Any:
-    """The module h5py. Raises: MissingExtraError."""
+    """The module h5py. Raises MissingExtraError."""
     try:
         import h5py
     except ImportError as error:
@@ -44,34 +45,34 @@ def place(node: Any) -> str:
 
 
 def members(group: Any, ancestors: frozenset[Any] = frozenset()) -> Iterator[tuple[str, Any]]:
-    """(name, object) of what is in a group, in h5py's order, links followed.
+    """(name, object) of the members of a group, in h5py's order, with links followed.
 
-    Raises: CopyError for a link that leads nowhere, a group within itself, or a name that Zarr cannot have.
+    Raises CopyError for a link that leads nowhere, a group within itself, or a name that Zarr cannot have.
     """
     for name in group:
         check_name(name, place(group))
         try:
             node = group[name]
         except (KeyError, OSError) as error:
-            raise CopyError(f"{place(group)}: the link {name!r} leads nowhere: {error}; delete or mend it") from error
+            raise CopyError(f"{place(group)}: the link {name!r} leads nowhere: {error}; delete or repair it") from error
         if not hasattr(node, "shape") and not hasattr(node, "keys"):
-            continue  # a named datatype, which Zarr has no use for: the datasets that have it say it themselves
+            continue  # a named datatype, which the datasets that use it repeat
         if hasattr(node, "keys") and node.id in ancestors:
-            raise CopyError(f"{place(group)}: the link {name!r} leads back to a group that it lies in; delete it")
+            raise CopyError(f"{place(group)}: the link {name!r} leads back to a group that contains it; delete it")
         yield name, node
 
 
 def ancestors(group: Any) -> frozenset[Any]:
-    """A group and those above it, by h5py's ids."""
-    found = [group.id]
+    """The ids of a group and of those above it."""
+    ids = [group.id]
     while group.name and group.name != "/":
         group = group.parent
-        found.append(group.id)
-    return frozenset(found)
+        ids.append(group.id)
+    return frozenset(ids)
 
 
 def tree(group: Any) -> SourceTree:
-    """Everything below an HDF5 group. Raises: CopyError."""
+    """Everything below an HDF5 group. Raises CopyError."""
     groups: dict[str, Mapping[str, Any]] = {}
     arrays: dict[str, Source] = {}
 
@@ -79,7 +80,7 @@ def tree(group: Any) -> SourceTree:
         groups[path] = attributes_of(node)
         inside = ancestors | {node.id}
         for name, child in members(node, inside):
-            below = child_path(path, name, place(node))
+            below = join_path(path, name)
             if hasattr(child, "shape"):
                 arrays[below] = dataset_source(child)
             else:
@@ -90,9 +91,9 @@ def tree(group: Any) -> SourceTree:
 
 
 def dataset_source(dataset: Any, *, with_attributes: bool = True) -> Source:
-    """An HDF5 dataset as a source. Raises: CopyError for element types that Zarr has not."""
+    """An HDF5 dataset as a source. Raises CopyError for element types that Zarr lacks."""
     if dataset.shape is None:
-        raise CopyError(f"{place(dataset)} is an empty dataset, which has no shape; delete it or leave it out")
+        raise CopyError(f"{place(dataset)} is an empty dataset, without a shape; delete it or leave it out")
     is_text = _is_text(dataset.dtype)
     dtype = "string" if is_text else _plain_dtype(dataset)
     options: dict[str, Any] = {"chunks": dataset.chunks} if dataset.chunks else {}
@@ -117,25 +118,23 @@ def _is_text(dtype: Any) -> bool:
 
 
 def _plain_dtype(dataset: Any) -> np.dtype[Any]:
-    """The dtype without what h5py notes on it: an enumeration is integers. Raises: CopyError."""
+    """The dtype without the metadata of h5py: an enumeration becomes integers. Raises CopyError."""
     h5py, dtype = h5py_module(), dataset.dtype
     what = ""
     if h5py.check_ref_dtype(dtype) is not None:
         what = "references"
     elif h5py.check_vlen_dtype(dtype) is not None:
-        what = "arrays of varying length"
+        what = "arrays of variable length"
     elif dtype.hasobject or dtype.subdtype is not None:
         what = f"{dtype}"
     if what:
-        raise CopyError(
-            f"{place(dataset)} has elements that Zarr has not: {what}; delete it or copy the others by name"
-        )
+        raise CopyError(f"{place(dataset)} has elements that Zarr lacks: {what}; delete it or copy the others by name")
     plain: np.dtype[Any] = np.dtype(dtype.str) if dtype.names is None else dtype
     return plain
 
 
 def dimension_names(dataset: Any) -> tuple[str | None, ...] | None:
-    """Names of a dataset's axes: their labels, or the names of the dimension scales that they have."""
+    """Names of a dataset's axes: their labels, or the names of their dimension scales."""
     names: list[str | None] = []
     try:
         for axis in dataset.dims:
@@ -143,25 +142,25 @@ def dimension_names(dataset: Any) -> tuple[str | None, ...] | None:
             names.append(axis.label or (scales[0].name.rpartition("/")[2] if scales and scales[0].name else None))
         if len(names) == 1 and names[0] is None and dataset.is_scale:
             names = [dataset.name.rpartition("/")[2]]
-    except (RuntimeError, OSError):  # scales that are gone
+    except (RuntimeError, OSError):  # the scales were deleted
         return None
     return tuple(names) if any(names) else None
 
 
 def attributes_of(node: Any) -> dict[str, Any]:
-    """The attributes of an HDF5 object as JSON values, without those that tie dimensions. Raises: CopyError."""
-    found = {}
+    """The attributes of an HDF5 object as JSON values, without those that tie dimensions. Raises CopyError."""
+    attributes = {}
     for name in node.attrs:
         if name in STRUCTURAL:
             continue
         try:
-            found[name] = _attribute(node, name)
+            attributes[name] = _attribute(node, name)
         except (TypeError, ValueError, OSError) as error:
             raise CopyError(
                 f"{place(node)}: attribute {name!r} has no form in JSON: {error}; delete it, or use gzarr.copy with "
                 "without_attrs=True"
             ) from error
-    return found
+    return attributes
 
 
 def _attribute(node: Any, name: str) -> Any:
@@ -175,7 +174,7 @@ def _attribute(node: Any, name: str) -> Any:
 
 
 def write_attributes(node: Any, attributes: Mapping[str, Any]) -> None:
-    """Set attributes of an HDF5 object; what HDF5 has no type for (objects, null, mixed lists) becomes JSON text."""
+    """Set attributes of an HDF5 object; values without an HDF5 type (objects, null, mixed lists) become JSON text."""
     for name, value in attributes.items():
         plain = value if _fits_hdf5(value) else json.dumps(value)
         try:
@@ -192,13 +191,13 @@ def _fits_hdf5(value: Any) -> bool:
 
 
 def storage_of(dataset: Any) -> dict[str, Any]:
-    """Keywords that store a dataset as another one is."""
-    found = {name: getattr(dataset, name) for name in ("compression", "compression_opts", "shuffle", "fletcher32")}
-    return found if dataset.chunks else {"chunks": None, "compression": None, "compression_opts": None}
+    """Keywords of ``create_dataset`` that store a dataset like this one."""
+    keywords = {name: getattr(dataset, name) for name in ("compression", "compression_opts", "shuffle", "fletcher32")}
+    return keywords if dataset.chunks else {"chunks": None, "compression": None, "compression_opts": None}
 
 
 def create_dataset(group: Any, name: str, source: Source, keywords: Mapping[str, Any]) -> Any:
-    """Create a dataset like a source, chunked and compressed as zarr 2 does. Raises: CopyError."""
+    """Create a dataset like a source, chunked and compressed as zarr 2 does. Raises CopyError."""
     array = source.array
     dtype, wrap = _hdf5_dtype(source)
     chunks = array.chunks if array is not None else source.options.get("chunks")
@@ -211,9 +210,8 @@ def create_dataset(group: Any, name: str, source: Source, keywords: Mapping[str,
     elif isinstance(options["chunks"], tuple):
         options["chunks"] = tuple(max(min(c, n), 1) for c, n in zip(options["chunks"], source.shape, strict=True))
     if not source.shape or 0 in source.shape:  # HDF5 has neither chunks nor filters for these
-        options = {
-            k: v for k, v in options.items() if k not in ("chunks", "compression", "compression_opts", "shuffle")
-        }
+        chunked_only = ("chunks", "compression", "compression_opts", "shuffle")
+        options = {k: v for k, v in options.items() if k not in chunked_only}
     fill = array.fill_value if array is not None else source.options.get("fill_value")
     if fill is not None and not wrap and "fillvalue" not in keywords:
         options["fillvalue"] = fill
@@ -224,7 +222,7 @@ def create_dataset(group: Any, name: str, source: Source, keywords: Mapping[str,
 
 
 def _hdf5_dtype(source: Source) -> tuple[Any, bool]:
-    """The dtype of a copy in HDF5, and whether it is of another kind than the source's. Raises: CopyError."""
+    """The dtype of a copy in HDF5, and whether its kind differs from the source's. Raises CopyError."""
     h5py = h5py_module()
     variable = "string" if isinstance(source.dtype, str) and source.dtype == "string" else ""
     if source.array is not None:
@@ -239,7 +237,7 @@ def _hdf5_dtype(source: Source) -> tuple[Any, bool]:
 
 def write_region(dataset: Any, region: Region, data: Any) -> None:
     """Write a region, from the host or a device."""
-    data = np.asarray(data.get() if hasattr(data, "get") else data)
+    data = on_host(data)
     if data.dtype.kind == "U":
         data = data.astype(object)
     elif data.dtype.kind in "mM":

@@ -1,4 +1,4 @@
-"""What zarr 2's copying functions print and count, and where: a function, a file by name, a file object, or nowhere."""
+"""The lines that zarr 2's copying functions print, and where: a function, a file by name, a file object, or nowhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Log: TypeAlias = Callable[[str], object]
 
 
 class Counts(NamedTuple):
-    """What a copy did: numbers of items copied and skipped, decoded bytes copied."""
+    """What a copy did: items copied, items skipped, decoded bytes copied."""
 
     ncopied: int = 0
     nskipped: int = 0
@@ -24,7 +24,7 @@ class Counts(NamedTuple):
 
 @contextmanager
 def log_lines(log: Any) -> Iterator[Log]:
-    """A function that prints one line. Raises: TypeError."""
+    """A function that prints one line. Raises TypeError."""
     if log is None:
         yield lambda line: None
     elif callable(log):
@@ -41,7 +41,7 @@ def log_lines(log: Any) -> Iterator[Log]:
 def _print(line: str, file: Any) -> None:
     print(line, file=file)
     if hasattr(file, "flush"):
-        file.flush()  # whoever watches sees each line at once
+        file.flush()  # a progress display is read line by line
 
 
 def summary(log: Log, counts: Counts, *, dry_run: bool) -> None:

@@ -1,4 +1,4 @@
-"""Works out what the copy of each array will be like and how it is made, before anything is written."""
+"""Plans the copy of each array, its metadata and its route, before anything is written."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.storage import MemoryStore
 from gzarr.storage.base import Store
 
-#: Keywords of the creation functions that a copy takes from its source.
+#: Keywords of the creation functions that callers cannot give: a copy takes them from its source.
 _FROM_SOURCE = ("shape", "dtype", "data", "attributes", "overwrite", "path", "name", "store")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One array to copy: where it goes, as what, and how."""
+    """One array to copy: where to, with which metadata, and how."""
 
     path: str
     source: Source
@@ -36,16 +36,16 @@ class Job:
 
 
 def check_keywords(keywords: Mapping[str, Any]) -> None:
-    """Refuse keywords that say what the source says. Raises: TypeError."""
+    """Refuse keywords that only the source can set. Raises TypeError."""
     bad = next((name for name in _FROM_SOURCE if name in keywords), None)
     if bad is not None:
-        raise TypeError(f"{bad!r} cannot be given to a copy: it is as in the source")
+        raise TypeError(f"{bad!r} cannot be given to a copy, which takes it from the source; leave it out")
 
 
 def format_of(tree: SourceTree, store: Store, path: str, keywords: Mapping[str, Any]) -> ZarrFormat:
-    """The format asked for, else that of the group that the copy goes into, else that of the source.
+    """The format given, else that of the group that the copy goes into, else that of the source.
 
-    Raises: MetadataError if the group has another format than is asked for: nothing would find the copy there.
+    Raises MetadataError if the group has another format than the one given: no reader would find the copy in it.
     """
     asked = keywords.get("zarr_format")
     around = _nearest_group(store, path)
@@ -54,8 +54,8 @@ def format_of(tree: SourceTree, store: Store, path: str, keywords: Mapping[str, 
             f"zarr_format={asked!r} cannot lie in {store}, whose group around {path!r} has format "
             f"{around.zarr_format}; leave it out"
         )
-    found = tree.zarr_format if around is None else around.zarr_format
-    return new_metadata.checked_format(found if asked is None else asked)
+    inherited = tree.zarr_format if around is None else around.zarr_format
+    return new_metadata.checked_format(inherited if asked is None else asked)
 
 
 def _nearest_group(store: Store, path: str) -> GroupMeta | None:
@@ -69,12 +69,12 @@ def _nearest_group(store: Store, path: str) -> GroupMeta | None:
 
 
 def stored_form(source: Source) -> Any:
-    """What tells a source's stored form apart: a copy that goes on must have read the same before."""
+    """The identity of a source's stored form: a resumed copy must have read the same one before."""
     return None if source.array is None else repr(source.array.metadata)
 
 
 def plan(source: Source, path: str, backend: Backend, budget_nbytes: int, keywords: Mapping[str, Any]) -> Job:
-    """Work out an array's new metadata and how it is copied. Raises: MetadataError naming the array."""
+    """Plan an array's new metadata and route. Raises MetadataError naming the array."""
     try:
         meta = new_meta(source, keywords)
         Array(MemoryStore(), path, meta, backend).require_codecs()
@@ -84,14 +84,14 @@ def plan(source: Source, path: str, backend: Backend, budget_nbytes: int, keywor
 
 
 def new_meta(source: Source, keywords: Mapping[str, Any]) -> ArrayMeta:
-    """The metadata of a copy: like the source, but for the keywords given. Raises: MetadataError, TypeError."""
+    """The metadata of a copy: like the source, except for the keywords. Raises MetadataError, TypeError."""
     if source.array is not None:
         options = new_nodes.like(source.array, keywords)
     else:
         mask = {} if source.mask_value is None else {"fill_value": source.mask_value}
         afresh = layout_applies(keywords, source.dtype)
-        kept = {k: v for k, v in source.options.items() if not (afresh and k in LAYOUT_KEYWORDS)}
-        options = {"shape": source.shape, "dtype": source.dtype, **kept, **mask, **keywords}
+        inherited = {k: v for k, v in source.options.items() if not (afresh and k in LAYOUT_KEYWORDS)}
+        options = {"shape": source.shape, "dtype": source.dtype, **inherited, **mask, **keywords}
     meta = new_metadata.array_meta(new_nodes.options_from(options))
     names = keywords.get("dimension_names", source.dimension_names)
     meta = in_format(meta, source.attributes, names, _mask_value(source, meta))
@@ -101,9 +101,9 @@ def new_meta(source: Source, keywords: Mapping[str, Any]) -> ArrayMeta:
 
 
 def _mask_value(source: Source, meta: ArrayMeta) -> Any:
-    """The value that stands for missing data, if the copy has to say it.
+    """The value that stands for missing data, if the copy has to state it.
 
-    In v2 xarray takes the fill value for it; zero, though, is what arrays have that nobody chose a fill value for.
+    In v2, xarray takes the fill value for it. Zero is ignored: arrays have it if nobody chose a fill value.
     """
     if source.array is None or ATTRIBUTE not in source.attributes or source.array.zarr_format == meta.zarr_format:
         return source.mask_value
@@ -111,7 +111,7 @@ def _mask_value(source: Source, meta: ArrayMeta) -> Any:
 
 
 def reported(job: Job) -> ArrayReport:
-    """What a report says of a job."""
+    """The report of a job."""
     return ArrayReport(
         path=job.path,
         source=job.source.name,

@@ -1,4 +1,4 @@
-"""Tells how far a copy has come: a caller's function, or a bar in the terminal."""
+"""Reports the progress of a copy to a function or as a bar in the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ProgressLike: TypeAlias = bool | Callable[[int, int, str], object] | None
 
 
 class Progress:
-    """Counts decoded bytes from several threads. Raises: MissingExtraError for a bar without tqdm."""
+    """Counts decoded bytes from several threads. Raises MissingExtraError for a bar without tqdm."""
 
     def __init__(self, wanted: ProgressLike, total: int) -> None:
         self._total = total

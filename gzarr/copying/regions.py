@@ -1,7 +1,7 @@
 """Cuts an array into regions that are copied one at a time: whole objects of the destination, bounded in memory.
 
-Every stored object of the destination lies in one region, so it is written once and never read back. A source chunk
-that reaches into several regions is decoded once for each; regions grow, within their limit, where that saves most.
+Every stored object of the destination lies in one region, so it is written once and never read back. A source chunk in
+several regions is decoded once for each. Regions grow, within their limit, along the axis that saves most of that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gzarr.indexing.grid import Axis, Grid, RegularAxis
 
 Region: TypeAlias = tuple[slice, ...]
 
-#: Regions grow to this size, within their limit, so that what is done once for each costs nothing by comparison.
+#: Regions grow to this size, within their limit, so that their fixed costs do not matter.
 TARGET_NBYTES = 16 << 20
 
 
@@ -24,10 +24,14 @@ TARGET_NBYTES = 16 << 20
 class Regions:
     """The regions of an array: the product of the cuts of its axes.
 
-    Attributes:
-        cuts: for every axis the (start, stop) of its pieces.
-        nbytes: decoded size of the largest region.
-        reads: how often a source chunk is decoded on average; 1.0 means that every region holds whole source chunks.
+    Attributes
+    ----------
+    cuts : tuple
+        For every axis, the (start, stop) of its pieces.
+    nbytes : int
+        Decoded size of the largest region.
+    reads : float
+        How often a source chunk is decoded on average; 1.0 if every region holds whole source chunks.
     """
 
     cuts: tuple[tuple[tuple[int, int], ...], ...]
@@ -47,11 +51,10 @@ class Regions:
 
 
 def cut(source: Grid, dest: Grid, itemsize: int, limit_nbytes: int) -> Regions:
-    """Cut an array into regions.
+    """Cut an array into regions of at most ``limit_nbytes`` decoded bytes, but at least one object of the destination.
 
-    source: grid of the chunks that reading decodes whole. dest: grid of the objects that writing stores whole.
-    itemsize: bytes of an element. limit_nbytes: decoded size that a region should not exceed; a region holds at least
-        one object of the destination, though.
+    ``source`` is the grid of chunks that are read whole, ``dest`` the grid of objects that are written whole, and
+    ``itemsize`` the bytes of an element.
     """
     counts = [1] * len(dest)
 
@@ -82,20 +85,20 @@ def cut(source: Grid, dest: Grid, itemsize: int, limit_nbytes: int) -> Regions:
 
 
 def _length(axis: Axis, count: int) -> int:
-    """Elements of the longest run of so many chunks."""
+    """Elements of the longest run of ``count`` chunks."""
     if isinstance(axis, RegularAxis):
         return min(axis.length * count, axis.extent)
     return max((stop - start for start, stop in _pieces(axis, count)), default=0)
 
 
 def _pieces(axis: Axis, count: int) -> tuple[tuple[int, int], ...]:
-    """An axis cut after every so many chunks."""
+    """An axis cut after every ``count`` chunks."""
     starts = [axis.bounds(chunk)[0] for chunk in range(0, axis.nchunks, count)]
     return tuple(zip(starts, [*starts[1:], axis.extent][: len(starts)], strict=True))
 
 
 def _candidates(source: Axis, dest: Axis, count: int) -> Iterator[int]:
-    """Larger numbers of chunks that a region may have on an axis."""
+    """Larger numbers of chunks for a region on an axis."""
     if count < dest.nchunks:
         yield min(count * 2, dest.nchunks)
         yield dest.nchunks
@@ -106,7 +109,7 @@ def _candidates(source: Axis, dest: Axis, count: int) -> Iterator[int]:
 
 
 def _reads(source: Axis, dest: Axis, count: int) -> float:
-    """How often a source chunk is touched on an axis, on average."""
+    """How often a source chunk is read along an axis, on average."""
     if not source.nchunks or not dest.nchunks:
         return 1.0
     if isinstance(source, RegularAxis) and isinstance(dest, RegularAxis):

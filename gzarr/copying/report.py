@@ -1,4 +1,4 @@
-"""What a copy did, or would do: for people as text, for programs as fields."""
+"""Reports of copies: text for people, fields for programs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,30 @@ _HOW = {"decode": "decoded and encoded", "chunks": "chunks copied encoded", "obj
 class ArrayReport:
     """One array of a copy.
 
-    Attributes:
-        path: path of the copy in its store.
-        source: name of the source.
-        shape: extents.
-        dtype: name of the copy's dtype.
-        chunks: shape of the copy's chunks.
-        shards: shape of its shards, or None.
-        nbytes: decoded size in bytes.
-        nobjects: number of stored objects (chunks or shards) that the copy can have.
-        how: "decode", "chunks" or "objects": what is done with the source's chunks.
-        region: shape of the regions that are decoded at once, or None.
-        reads: how often a source chunk is decoded on average; 0 if none is.
+    Attributes
+    ----------
+    path : str
+        Path of the copy in its store.
+    source : str
+        Name of the source.
+    shape : tuple of int
+        Shape of the array.
+    dtype : str
+        Name of the copy's dtype.
+    chunks : tuple of int
+        Shape of the copy's chunks.
+    shards : tuple of int or None
+        Shape of its shards, if it has any.
+    nbytes : int
+        Decoded size in bytes.
+    nobjects : int
+        Number of stored objects (chunks or shards) that the copy can have.
+    how : {"decode", "chunks", "objects"}
+        Whether the source's chunks are decoded, copied encoded, or copied as whole objects.
+    region : tuple of int or None
+        Shape of the regions that are decoded at a time.
+    reads : float
+        How often a source chunk is decoded on average; 0 without decoding.
     """
 
     path: str
@@ -49,13 +61,27 @@ class ArrayReport:
 
 @dataclass(frozen=True, slots=True)
 class TransferReport:
-    """What a copy did, or would do.
+    """What a copy did, or would do. Prints as text.
 
-    Attributes:
-        arrays: the arrays that were copied.
-        ngroups: number of groups.
-        nskipped: number of arrays that were there already.
-        dry_run: whether nothing was done.
+    Attributes
+    ----------
+    arrays : tuple of ArrayReport
+        The arrays that were copied.
+    ngroups : int
+        Number of groups.
+    nskipped : int
+        Number of arrays that existed already.
+    dry_run : bool
+        Whether nothing was written.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> report = gzarr.transfer(gzarr.ones((100, 100), chunks=(10, 10)), "memory://report", dry_run=True)
+    >>> report.nbytes
+    80000
+    >>> report.arrays[0].how
+    'objects'
     """
 
     arrays: tuple[ArrayReport, ...]
@@ -71,5 +97,5 @@ class TransferReport:
     def __str__(self) -> str:
         begin = "dry run: would copy" if self.dry_run else "copied"
         summary = f"{begin} {len(self.arrays)} arrays ({self.nbytes:,} bytes) and {self.ngroups} groups"
-        skipped = f", {self.nskipped} arrays were there already" if self.nskipped else ""
+        skipped = f", {self.nskipped} arrays existed already" if self.nskipped else ""
         return "\n".join([*map(str, self.arrays), summary + skipped])

@@ -1,9 +1,9 @@
-"""How to copy, whatever the new arrays are like: what to do with what is there, how much memory, how to tell of it."""
+"""The options of a copy: what happens to existing data, memory, progress, and the keywords of the new arrays."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypedDict
 
 from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.copying.progress import ProgressLike
@@ -11,17 +11,63 @@ from gzarr.copying.progress import ProgressLike
 IfExists = Literal["raise", "replace", "skip"]
 
 
+class CopyKeywords(TypedDict, total=False):
+    """Keywords of `gzarr.create_array` for the arrays of a copy; what is not given is as in the source."""
+
+    chunks: Any
+    shards: Any
+    compressor: Any
+    compressors: Any
+    filters: Any
+    serializer: Any
+    codecs: Any
+    object_codec: Any
+    fill_value: Any
+    order: Literal["C", "F"] | None
+    zarr_format: Literal[2, 3] | None
+    dimension_names: Any
+    dimension_separator: Literal[".", "/"] | None
+    chunk_key_encoding: Any
+    write_empty_chunks: bool | None
+    layout: str | None
+
+
+class TransferKeywords(CopyKeywords, total=False):
+    """Keywords of `gzarr.transfer` that the functions of `gzarr.convert` pass on."""
+
+    path: str | None
+    if_exists: IfExists
+    dry_run: bool
+    resume: bool
+    progress: ProgressLike
+    budget_nbytes: int
+
+
+class _DatasetKeywords(TypedDict, total=False):
+    compression: Any
+    compression_opts: Any
+    shuffle: bool | None
+    fletcher32: bool | None
+    scaleoffset: int | None
+    fillvalue: Any
+    maxshape: Any
+    track_times: bool | None
+    track_order: bool | None
+
+
+class Hdf5Keywords(_DatasetKeywords, total=False):
+    """Keywords of ``h5py.Group.create_dataset`` for the datasets of a copy."""
+
+    chunks: Any
+
+
+class MemberKeywords(CopyKeywords, _DatasetKeywords, total=False):
+    """Keywords of the function that creates the arrays of `gzarr.copy` in a group of gzarr or h5py."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to copy, besides what the new arrays are like.
-
-    Attributes:
-        if_exists: "raise", "replace" what is there, or "skip" arrays that are there.
-        dry_run: only say what would be done.
-        resume: go on with a copy that was interrupted.
-        progress: see `gzarr.copying.progress.ProgressLike`.
-        budget_nbytes: host memory for what has been read, in bytes; at least one object of the destination is held.
-    """
+    """How to copy; the parameters of `gzarr.transfer` that do not describe the new arrays."""
 
     if_exists: IfExists = "raise"
     dry_run: bool = False

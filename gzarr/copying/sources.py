@@ -1,9 +1,10 @@
-"""What can be copied: arrays that are read region by region, and the groups around them, wherever they come from."""
+"""Sources of copies: arrays that are read region by region, and the groups that contain them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,18 +23,30 @@ from gzarr.storage.rules import TEMPORARY_PREFIX
 class Source:
     """An array to copy from.
 
-    Attributes:
-        name: what messages call it.
-        shape: extents.
-        dtype: anything that ``dtype=`` of the creation functions takes.
-        itemsize: bytes of an element in memory; an estimate for text.
-        read: gives the elements of a region, as an array on the host or on the source's device.
-        grid: the pieces that reading fetches and decodes whole.
-        attributes: user attributes, JSON values.
-        dimension_names: a name or None for every axis, or None.
-        options: keywords that create an array like it, such as chunks and fill_value.
-        mask_value: the element that stands for missing data, or None.
-        array: the gzarr array, if it is one: it may be copied without decoding.
+    Attributes
+    ----------
+    name : str
+        Name in messages.
+    shape : tuple of int
+        Shape of the array.
+    dtype : dtype
+        Anything that ``dtype=`` of the creation functions takes.
+    itemsize : int
+        Bytes of an element in memory; an estimate for text.
+    read : callable
+        Function of a region that returns its elements, on the host or on the source's device.
+    grid : Grid
+        The pieces that are read and decoded whole.
+    attributes : mapping
+        User attributes, as JSON values.
+    dimension_names : tuple or None
+        A name or None for every axis.
+    options : mapping
+        Keywords that create a similar array, such as chunks and fill_value.
+    mask_value : scalar or None
+        The element that stands for missing data.
+    array : Array or None
+        The gzarr array, if the source is one; it may be copied without decoding.
     """
 
     name: str
@@ -51,21 +64,23 @@ class Source:
     @property
     def nbytes(self) -> int:
         """Decoded size in bytes."""
-        n = self.itemsize
-        for extent in self.shape:
-            n *= extent
-        return n
+        return math.prod(self.shape) * self.itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTree:
-    """Everything below one place, by path relative to it; an array alone has the path "".
+    """The groups and arrays below one place, by relative path; the path of a single array is "".
 
-    Attributes:
-        name: what messages call the place; the same name means the same place.
-        groups: attributes of the groups, parents first; empty if the place is an array.
-        arrays: the arrays.
-        zarr_format: format of the source, if it is Zarr.
+    Attributes
+    ----------
+    name : str
+        Name of the place in messages; equal names mean the same place.
+    groups : mapping
+        Attributes of the groups, parents first; empty if the place is an array.
+    arrays : mapping
+        The arrays.
+    zarr_format : int or None
+        Format of the source, if it is Zarr.
     """
 
     name: str
@@ -75,7 +90,7 @@ class SourceTree:
 
 
 def regular_grid(shape: tuple[int, ...], chunks: tuple[int, ...] | None) -> Grid:
-    """A grid of chunks of one shape; of one chunk if none is given."""
+    """A grid of chunks of one shape; a single chunk by default."""
     lengths = shape if chunks is None else chunks
     return tuple(RegularAxis(n, max(min(c, n), 1)) for n, c in zip(shape, lengths, strict=True))
 
@@ -99,46 +114,46 @@ def from_array(array: Array) -> Source:
 def from_group(group: Group) -> SourceTree:
     """A gzarr group, with everything below it."""
     groups: dict[str, Mapping[str, Any]] = {"": group.attrs.asdict()}
-    found: dict[str, Source] = {}
+    arrays: dict[str, Source] = {}
     for path, node in group.members(None):
         if isinstance(node, Group):
             groups[path] = node.attrs.asdict()
         else:
-            found[path] = from_array(node)
-    return SourceTree(group.store_path, groups, found, group.zarr_format)
+            arrays[path] = from_array(node)
+    return SourceTree(group.store_path, groups, arrays, group.zarr_format)
 
 
 def from_memory(data: Any, name: str = "array") -> Source:
-    """Anything with shape and dtype that can be sliced: a NumPy array, a memory map, a CuPy array."""
+    """An array in memory as a source: anything sliceable with shape and dtype, from NumPy, a memory map or CuPy."""
     dtype = np.dtype(data.dtype)
     chunks = getattr(data, "chunks", None)
     if not isinstance(chunks, tuple) or len(chunks) != len(data.shape) or not all(isinstance(n, int) for n in chunks):
-        chunks = (1,) * len(data.shape)  # memory is read in any pieces
+        chunks = (1,) * len(data.shape)  # memory can be read in any pieces
     shape = tuple(int(n) for n in data.shape)
     return Source(name, shape, dtype, max(dtype.itemsize, 1), data.__getitem__, regular_grid(shape, chunks))
 
 
-def without_attributes(source: Source) -> Source:
-    """The same source without its user attributes."""
-    return replace(source, attributes={})
+def on_host(data: Any) -> Any:
+    """What a source has read, as a NumPy array."""
+    return np.asarray(data.get() if hasattr(data, "get") else data)
 
 
 def check_name(name: str | bytes, where: str) -> str:
-    """A member's name that comes from another kind of file. Raises: CopyError if Zarr cannot have it as it is."""
-    problem = ""
+    """Check a member's name in another kind of file. Raises CopyError if Zarr cannot have such a name."""
     if isinstance(name, bytes) or any("\ud800" <= char <= "\udfff" for char in name):
         raise CopyError(f"{where} has a member named {name!r}, which is not valid UTF-8; rename it")
+    problem = ""
     if not name or set(name) == {"."}:
-        problem = "it is empty or of periods only"
+        problem = "it is empty or has only periods"
     elif "/" in name or "\\" in name or "\0" in name:
         problem = "it contains a slash, a backslash or a NUL"
     elif name in NAMES or name.startswith(("__", TEMPORARY_PREFIX)):
-        problem = "Zarr keeps such names for itself"
+        problem = "Zarr reserves such names"
     if problem:
-        raise CopyError(f"{where} has a member named {name!r}, which cannot be a name in Zarr: {problem}; rename it")
+        raise CopyError(f"{where} has a member named {name!r}, which is not a valid name in Zarr: {problem}; rename it")
     return name
 
 
 def child_path(parent: str, name: str, where: str) -> str:
-    """Path of a checked member below a group of a tree."""
+    """Path of a member below a group, after a check of its name."""
     return join_path(parent, check_name(name, where))

@@ -1,4 +1,4 @@
-"""zarr 2's ``copy_store``: stored objects as they are from one store to another, with the lines that it prints."""
+"""zarr 2's ``copy_store``: copies stored objects unchanged from one store to another."""
 
 from __future__ import annotations
 
@@ -29,15 +29,44 @@ def copy_store(
     dry_run: bool = False,
     log: Any = None,
 ) -> tuple[int, int, int]:
-    """Copy stored objects as they are from one store to another: the fastest copy, as nothing is decoded.
+    """Copy stored objects unchanged from one store to another. Nothing is decoded, so this is the fastest copy.
 
-    source, dest: stores, mappings, paths or URLs. source_path, dest_path: only what lies there; where it goes.
-    excludes: regular expressions; keys of the source that one of them is found in are not copied.
-    includes: regular expressions that win over ``excludes``. flags: of `re.compile`.
-    if_exists: of keys that are there: "raise", before anything is copied; "replace" them; "skip" them.
-    dry_run: only print what would be done. log: see `copy`.
-    Returns: (number of objects copied, number skipped, bytes copied).
-    Raises: CopyError, also if something fails on the way; it says what was copied and how to go on.
+    Parameters
+    ----------
+    source, dest : store, mapping, str or path
+        Stores, or paths or URLs of them.
+    source_path, dest_path : str, default ""
+        Path in the source below which keys are copied, and their new path in the destination.
+    excludes, includes : str or sequence of str, optional
+        Regular expressions. A key of the source that an expression of ``excludes`` matches anywhere is not copied,
+        unless one of ``includes`` matches too.
+    flags : int, default 0
+        Flags of `re.compile`.
+    if_exists : {"raise", "replace", "skip"}
+        For keys that exist: raise before anything is copied, replace them, or skip them.
+    dry_run : bool, default False
+        Whether to only print what would be done.
+    log : callable, str or file, optional
+        Where lines are printed, as in `gzarr.copy`.
+
+    Returns
+    -------
+    ncopied, nskipped, nbytes : int
+        Numbers of objects copied and skipped, and bytes copied.
+
+    Raises
+    ------
+    CopyError
+        If a key exists, or if something fails midway. The message says what was copied and how to go on.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> source, dest = gzarr.MemoryStore(), gzarr.MemoryStore()
+    >>> _ = gzarr.create_array(source, name="a", data=[1, 2, 3])
+    >>> ncopied, nskipped, nbytes = gzarr.copy_store(source, dest)
+    >>> gzarr.open_array(dest, path="a")[:].tolist()
+    [1, 2, 3]
     """
     allowed = ["raise", "replace", "skip"]
     if if_exists not in allowed:
@@ -71,7 +100,7 @@ def copy_store(
 
 @contextmanager
 def _consolidated_after(store: Store, path: str, pairs: Sequence[tuple[str, str]], *, dry_run: bool) -> Iterator[None]:
-    """Bring consolidated metadata of the destination up to date in the end, also if the copy stops midway."""
+    """Update consolidated metadata of the destination at the end, even if the copy stops midway."""
     if dry_run:
         yield
         return
@@ -81,7 +110,7 @@ def _consolidated_after(store: Store, path: str, pairs: Sequence[tuple[str, str]
         try:
             refresh_stored(store, path, [to for _, to in pairs])
         except (GzarrError, OSError) as second:
-            error.add_note(f"consolidated metadata above {path!r} could not be brought up to date: {second}")
+            error.add_note(f"consolidated metadata above {path!r} could not be updated: {second}")
         raise
     refresh_stored(store, path, [to for _, to in pairs])
 
@@ -97,7 +126,7 @@ def _key_filter(
 
 
 def _taken(store: Store, keys: Sequence[str]) -> set[str]:
-    """Those of some keys that are in a store, which is asked for many at once."""
+    """The keys that exist in a store, which looks many up at once."""
     return {key for key, there in zip(keys, store.together(store.__contains__, keys), strict=True) if there}
 
 
@@ -129,7 +158,7 @@ def _copy_keys(
 def _batches(
     source: Store, dest: Store, pairs: Sequence[tuple[str, str]], *, dry_run: bool
 ) -> Iterator[Sequence[tuple[str, str]]]:
-    """Keys that are copied at once: as many as the stores take, of so many bytes as a copy may hold."""
+    """Keys that are copied at once: as many as the stores take, within the memory budget."""
     most = 1 if dry_run else max(source.concurrency, dest.concurrency, 1)
     for start in range(0, len(pairs), most):
         some = pairs[start : start + most]
@@ -144,15 +173,15 @@ def _batches(
 
 
 def _copy_batch(source: Store, dest: Store, pairs: Sequence[tuple[str, str]], ncopied: int) -> int:
-    """Copy some objects at once. Returns: their bytes. Raises: CopyError."""
+    """Copy some objects at once; return their bytes. Raises CopyError."""
     if not pairs:
         return 0
     try:
-        found = source.get_many([Request(key) for key, _ in pairs])
-        gone = next((key for (key, _), data in zip(pairs, found, strict=True) if data is None), None)
+        buffers = source.get_many([Request(key) for key, _ in pairs])
+        gone = next((key for (key, _), data in zip(pairs, buffers, strict=True) if data is None), None)
         if gone is not None:
             raise CopyError(f"key {gone!r} was deleted from the source meanwhile")
-        items = [(to, data) for (_, to), data in zip(pairs, found, strict=True) if data is not None]
+        items = [(to, data) for (_, to), data in zip(pairs, buffers, strict=True) if data is not None]
         dest.set_many(items)
     except (GzarrError, OSError) as error:
         among = "" if len(pairs) == 1 else f" or one of the {len(pairs) - 1} after it, some of which may be copied"

@@ -1,7 +1,7 @@
-"""Rewrites an array, or a group with everything in it, elsewhere: as it is, or with other chunks, codecs or format.
+"""Copies an array, or a group with everything in it: unchanged, or with other chunks, codecs or another format.
 
-Everything is planned and checked before anything is written: the metadata of every new array, the room for it, how it
-is copied. Then each array's chunks are written, and its metadata after them (see `gzarr.copying.unfinished`).
+Everything is planned and checked before anything is written: the metadata of every new array, the room for it, and its
+route. Then the chunks of each array are written, followed by its metadata (see `gzarr.copying.unfinished`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from gzarr.api.open import open as open_node
 from gzarr.backend import Backend
@@ -19,9 +19,9 @@ from gzarr.copying.arrays import BUDGET_NBYTES, Route, copy_array
 from gzarr.copying.planning import Job, check_keywords, format_of, plan, reported, stored_form
 from gzarr.copying.progress import Progress, ProgressLike
 from gzarr.copying.report import TransferReport
-from gzarr.copying.settings import IfExists, Settings
+from gzarr.copying.settings import CopyKeywords, IfExists, Settings
 from gzarr.copying.sources import Source, SourceTree
-from gzarr.copying.unfinished import MARK, make_mark, read_mark, remove_mark, write_mark
+from gzarr.copying.unfinished import MARK, Mark, make_mark, read_mark, remove_mark, write_mark
 from gzarr.devices import backend_for
 from gzarr.errors import ContainsNodeError, CopyError, GzarrError, ReadOnlyError
 from gzarr.hierarchy import create
@@ -48,32 +48,59 @@ def transfer(
     budget_nbytes: int = BUDGET_NBYTES,
     device: str | Backend | None = None,
     each: Mapping[str, Mapping[str, Any]] | None = None,
-    **keywords: Any,
+    **keywords: Unpack[CopyKeywords],
 ) -> TransferReport:
     """Copy an array, or a group with everything in it, in bounded memory: rechunk, re-encode, convert v2 <-> v3.
 
-    Chunks are copied encoded where the new array stores the same ones, also into and out of shards; else regions are
-    decoded and encoded. Elements, attributes and dimension names stay; chunks that are missing stay missing, and
-    decoded chunks that hold nothing but the fill value become missing. Between formats, dimension names move between
-    ``dimension_names`` (v3) and the attribute ``_ARRAY_DIMENSIONS`` (v2), as xarray has them.
+    Elements, attributes and dimension names stay. Chunks are copied encoded if the new array stores the same ones, also
+    into and out of shards; else regions are decoded and encoded. Missing chunks stay missing, and decoded chunks that
+    hold only the fill value become missing. Between formats, dimension names move between ``dimension_names`` (v3) and
+    the attribute ``_ARRAY_DIMENSIONS`` (v2), as in xarray.
 
-    source: a path, URL, store, array or group, or an array in memory. dest: a path, URL, store or group.
-    path: path of the copy in the destination.
-    if_exists: "raise" if anything is there; "replace" it; "skip" arrays that are there and copy the others.
-    dry_run: only say what would be done. resume: go on with a copy that was interrupted, with the same arguments.
-    progress: True for a bar (tqdm), or a function of (bytes done, bytes in all, name of the array).
-    budget_nbytes: host memory for what has been read, in bytes; one object of the destination is always held whole.
-    device: where chunks are decoded and encoded, as in `gzarr.open`; by default decoded where the source is opened
-        for, and encoded on the host.
-    each: more keywords for single arrays of a group, by path in it.
-    keywords: of `gzarr.create_array`, for every array: chunks, shards, compressors, codecs, fill_value, zarr_format,
-        order, layout, ...; what is not given is as in the source.
-    Returns: what was done, or would be.
-    Raises: CopyError, which says what was written and how to go on; MetadataError, before anything is written.
+    Parameters
+    ----------
+    source : path, URL, store, Array, Group or array in memory
+        What is copied.
+    dest : path, URL, store or Group
+        Where the copy goes.
+    path : str, optional
+        Path of the copy in the destination.
+    if_exists : {"raise", "replace", "skip"}
+        If something exists at the destination: raise, replace it, or skip the arrays that exist.
+    dry_run : bool, default False
+        Whether to only report what would be done.
+    resume : bool, default False
+        Whether to resume an interrupted copy, which needs the same arguments.
+    progress : bool or callable, optional
+        True for a progress bar (tqdm), or a function of (bytes done, bytes in all, name of the array).
+    budget_nbytes : int, default 256 MiB
+        Host memory in bytes for data that was read. At least one object of the destination is held whole.
+    device : str, optional
+        Where chunks are decoded and encoded, as in `gzarr.open`. By default, the device of the source decodes, and the
+        host encodes unless the source or the destination is on a device.
+    each : mapping, optional
+        More keywords for single arrays of a group, by path in the group.
+    **keywords
+        Keywords of `gzarr.create_array` for every array, such as ``chunks``, ``shards``, ``compressors``,
+        ``zarr_format`` and ``layout``; what is not given is as in the source.
 
+    Returns
+    -------
+    TransferReport
+        What was done, or would be.
+
+    Raises
+    ------
+    CopyError
+        If the copy stops. The message says what was written and how to go on.
+    MetadataError
+        If an array cannot have the given properties; nothing is written.
+
+    Examples
+    --------
     >>> import gzarr
     >>> z = gzarr.array(range(100), chunks=10)
-    >>> report = transfer(z, "memory://rechunked", chunks=50)
+    >>> report = gzarr.transfer(z, "memory://rechunked", chunks=50)
     >>> gzarr.open("memory://rechunked").chunks
     (50,)
     """
@@ -92,10 +119,9 @@ def transfer(
 def destination(
     dest: Any, path: str | None, *, writable: bool = True, source: Any = None, device: str | Backend | None = None
 ) -> Iterator[tuple[Store, str, Backend]]:
-    """Where a copy goes: (store, path in it, backend). A store opened here from a path is closed in the end.
+    """The destination of a copy: (store, path in it, backend). A store that is opened here is closed at the end.
 
-    The copy is encoded on the device that is given, else on that of the group that it goes to, else on that of the
-    array or group it comes from.
+    The backend is that of ``device``, else of the destination group, else of the source.
     """
     backend = backend_for(device or "cpu")
     for node in (source, dest) if device is None else ():
@@ -124,7 +150,7 @@ def _tree_of(source: Any) -> SourceTree:
 
 
 def check_apart(source: Array | Group, store: Store, path: str) -> None:
-    """Refuse to copy something onto itself, into itself, or over what it lies in. Raises: CopyError."""
+    """Refuse a copy onto its source, into it, or over what contains it. Raises CopyError."""
     here = join_path(str(store), path)
     if lies_within(store, path, source.store, source.path):
         raise CopyError(
@@ -144,7 +170,45 @@ def transfer_tree(
     each: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> TransferReport:
     """Copy a tree of sources to a place in a store. See `transfer`."""
-    each = each or {}
+    zarr_format, jobs = _plan_tree(tree, store, path, backend, settings, keywords, each or {})
+    origins = [(job.source.name, job.source.shape, str(job.source.dtype), stored_form(job.source)) for job in jobs]
+    mark = make_mark(tree.name, [(job.path, origin, job.meta) for job, origin in zip(jobs, origins, strict=True)])
+    resuming = _check_room(store, path, settings, mark)
+    if not settings.dry_run and store.read_only:
+        raise ReadOnlyError(f"store {store} is read-only; open it for writing to copy into it")
+    if not settings.dry_run:
+        store.check_metadata_writable()
+    complete = _complete_arrays(store, jobs, settings, resuming=resuming)
+    todo = [job for job in jobs if job.path not in complete]
+    report = TransferReport(tuple(map(reported, todo)), len(tree.groups), len(complete), dry_run=settings.dry_run)
+    if settings.dry_run or (settings.resume and not todo and not resuming):
+        return report
+    with _explained(store, path, settings) as begun:
+        if not resuming:
+            _begin(store, path, settings, zarr_format)
+            write_mark(store, path, mark)
+        begun.append("mark")
+        for name, attributes in tree.groups.items():
+            _write_group(store, join_path(path, name), attributes, zarr_format)
+        with Progress(settings.progress, sum(job.source.nbytes for job in todo)) as progress:
+            for job in todo:
+                begun.append(job.path)
+                present = set(objects_stored(job.meta, store, job.path)) if resuming else set()
+                write_array(store, job.path, job.source, job.meta, job.route, backend, progress, present)
+        remove_mark(store, path)
+    return report
+
+
+def _plan_tree(
+    tree: SourceTree,
+    store: Store,
+    path: str,
+    backend: Backend,
+    settings: Settings,
+    keywords: Mapping[str, Any],
+    each: Mapping[str, Mapping[str, Any]],
+) -> tuple[ZarrFormat, list[Job]]:
+    """The format of a copy, and a job for every array. Raises CopyError, MetadataError, TypeError."""
     for given in (keywords, *each.values()):
         check_keywords(given)
     unknown = sorted(each.keys() - tree.arrays.keys())
@@ -153,55 +217,27 @@ def transfer_tree(
         raise CopyError(f"each={unknown[0]!r}: {tree.name} has no such array; it has {names}")
     zarr_format = format_of(tree, store, path, keywords)
     keywords = {**keywords, "zarr_format": zarr_format}
-    jobs = [
+    return zarr_format, [
         plan(source, join_path(path, name), backend, settings.budget_nbytes, {**keywords, **each.get(name, {})})
         for name, source in tree.arrays.items()
     ]
-    origins = [(s.name, s.shape, str(s.dtype), stored_form(s)) for s in tree.arrays.values()]
-    mark = make_mark(tree.name, [(job.path, origin, job.meta) for job, origin in zip(jobs, origins, strict=True)])
-    resuming = _check_room(store, path, settings, mark)
-    if not settings.dry_run and store.read_only:
-        raise ReadOnlyError(f"store {store} is read-only; open it for writing to copy into it")
-    if not settings.dry_run:
-        store.check_metadata_writable()
-    there = _already_there(store, jobs, settings, resuming=resuming)
-    todo = [job for job in jobs if job.path not in there]
-    report = TransferReport(
-        tuple(reported(job) for job in todo), len(tree.groups), len(there), dry_run=settings.dry_run
-    )
-    if settings.dry_run or (settings.resume and not todo and not resuming):
-        return report
-    with _explained(store, path, settings) as progress_made:
-        if not resuming:
-            _begin(store, path, settings, zarr_format)
-            write_mark(store, path, mark)
-        progress_made.append("mark")
-        for name, attributes in tree.groups.items():
-            _write_group(store, join_path(path, name), attributes, zarr_format)
-        with Progress(settings.progress, sum(job.source.nbytes for job in todo)) as progress:
-            for job in todo:
-                progress_made.append(job.path)
-                _copy_job(store, job, backend, progress, resuming=resuming)
-        remove_mark(store, path)
-    return report
 
 
-def _check_room(store: Store, path: str, settings: Settings, mark: Any) -> bool:
-    """Whether an interrupted copy is gone on with. Raises: CopyError if something is in the way."""
-    found = read_mark(store, path)
+def _check_room(store: Store, path: str, settings: Settings, mark: Mark) -> bool:
+    """Whether an interrupted copy is resumed. Raises CopyError if something is in the way."""
+    unfinished = read_mark(store, path)
     where = join_path(str(store), path)
-    if found is not None and settings.resume and (found == mark or settings.if_exists != "replace"):
-        if found != mark:
-            what = (
-                f"of {found.source}" if found.source != mark.source else "with other arguments, or of what has changed"
-            )
+    if unfinished is not None and settings.resume and (unfinished == mark or settings.if_exists != "replace"):
+        if unfinished != mark:
+            other = unfinished.source != mark.source
+            what = f"of {unfinished.source}" if other else "with other arguments, or of what has changed"
             raise CopyError(f"the unfinished copy at {where} is another one, {what}; copy with if_exists='replace'")
         return True
     if settings.if_exists == "replace" or settings.resume:
         return False
-    if found is not None:
+    if unfinished is not None:
         raise CopyError(
-            f"an unfinished copy of {found.source} lies at {where}; go on with it with resume=True, "
+            f"an unfinished copy of {unfinished.source} lies at {where}; resume it with resume=True, "
             "or begin anew with if_exists='replace'"
         )
     if settings.if_exists == "raise" and read_node(store.live(), path) is not None:
@@ -209,22 +245,22 @@ def _check_room(store: Store, path: str, settings: Settings, mark: Any) -> bool:
     return False
 
 
-def _already_there(store: Store, jobs: list[Job], settings: Settings, *, resuming: bool) -> set[str]:
-    """Paths of the arrays that need not be copied. Raises: CopyError if something else is in their place."""
+def _complete_arrays(store: Store, jobs: list[Job], settings: Settings, *, resuming: bool) -> set[str]:
+    """Paths of the arrays that need not be copied. Raises CopyError if something else is in their place."""
     if not resuming and not settings.resume and settings.if_exists != "skip":
         return set()
-    there = set()
+    complete = set()
     for job in jobs:
         node = read_node(store.live(), job.path)
         if node is None:
             continue
         if isinstance(node, GroupMeta) or (settings.resume and replace(node, extra=job.meta.extra) != job.meta):
             raise CopyError(
-                f"{join_path(str(store), job.path)} holds something else than the copy of {job.source.name}; "
+                f"{join_path(str(store), job.path)} holds something else, not the copy of {job.source.name}; "
                 "delete it, or copy with if_exists='replace'"
             )
-        there.add(job.path)
-    return there
+        complete.add(job.path)
+    return complete
 
 
 def _begin(store: Store, path: str, settings: Settings, zarr_format: ZarrFormat) -> None:
@@ -240,16 +276,11 @@ def _begin(store: Store, path: str, settings: Settings, zarr_format: ZarrFormat)
 def _write_group(store: Store, path: str, attributes: Mapping[str, Any], zarr_format: ZarrFormat) -> None:
     node = read_node(store.live(), path)
     if isinstance(node, ArrayMeta):
-        raise CopyError(f"an array is in the place of a group: {join_path(str(store), path)}; delete it first")
+        raise CopyError(f"{join_path(str(store), path)} is an array where the source has a group; delete it first")
     if node is None:
         write_node(store, path, GroupMeta(dict(attributes), zarr_format))
     elif dict(node.attributes) != dict(attributes):
         write_attributes(store, path, replace(node, attributes={**node.attributes, **attributes}))
-
-
-def _copy_job(store: Store, job: Job, backend: Backend, progress: Progress, *, resuming: bool) -> None:
-    present = set(objects_stored(job.meta, store, job.path)) if resuming else set()
-    write_array(store, job.path, job.source, job.meta, job.route, backend, progress, present)
 
 
 def write_array(
@@ -262,9 +293,9 @@ def write_array(
     progress: Progress,
     present: set[tuple[int, ...]] | None = None,
 ) -> None:
-    """Write the chunks of a new array, then its metadata. ``present`` are its objects that are there already."""
+    """Write the chunks of a new array, except the objects that are ``present``, then its metadata."""
     array = Array(store, path, meta, backend, write_empty_chunks=False)
-    if not present:  # what a copy that was killed may have left: where this one stores nothing, it would show
+    if not present:  # chunks that a killed copy left would show where this one stores nothing
         store.delete_many([join_path(path, meta.keys.encode(c)) for c in objects_stored(meta, store, path)])
     copy_array(source, array, route, present or set(), lambda nbytes: progress.add(nbytes, source.name))
     write_node(store, path, meta)
@@ -288,13 +319,12 @@ def _what_is_left(store: Store, path: str, made: list[str], settings: Settings, 
     where = join_path(str(store), path)
     reason = str(error) or type(error).__name__
     if not made:
-        # What is in the way and must not be deleted is found before anything is.
+        # nothing is deleted before everything that must not be has been found
         gone = settings.if_exists == "replace" and not isinstance(error, ContainsNodeError)
-        before = " (what was there may be gone, as if_exists='replace' asks)" if gone else ""
+        before = " (existing data may be gone, as if_exists='replace' demands)" if gone else ""
         return f"the copy to {where} failed before it wrote anything{before}: {reason}"
     complete, current = made[1:-1], "/" + made[-1] if len(made) > 1 else "its groups"
     return (
-        f"the copy to {where} stopped at {current}: {reason}. {len(complete)} arrays are complete there; what was "
-        f"begun is kept but cannot be opened yet. Go on with the same call and resume=True, or delete {where!r} "
-        f"(marked by {MARK})"
+        f"the copy to {where} stopped at {current}: {reason}. {len(complete)} arrays are complete there; the "
+        f"others cannot be opened yet. Go on with the same call and resume=True, or delete {where!r} (marked by {MARK})"
     )

@@ -1,8 +1,8 @@
-"""Marks a place in a store where a copy is under way, so that one that was killed can be told apart and gone on with.
+"""Marks the destination of a copy that is under way, so that a copy that was killed can be recognized and resumed.
 
-Theory of operation. The mark is written before anything else and removed last. It says what is copied, and how. An
-array's metadata documents are written after its chunks, so an array that can be opened is complete, and of an array
-that cannot the stored objects are those that are done: each was stored whole or not at all. Nothing else is recorded.
+Theory of operation. The mark is written first and removed last. It identifies the source and the new metadata. The
+metadata of an array is written after its chunks, so an array that can be opened is complete. Of an array that cannot,
+the stored objects are complete, because each is stored whole or not at all. Nothing else is recorded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gzarr.metadata.documents import documents
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Request, Store
 
-#: Name of the object that is the mark, directly under the destination.
+#: Name of the mark, an object directly under the destination.
 MARK = "gzarr-unfinished-copy.json"
 
 
@@ -27,9 +27,12 @@ MARK = "gzarr-unfinished-copy.json"
 class Mark:
     """What is being copied.
 
-    Attributes:
-        source: name of the source.
-        fingerprint: hash of the metadata of all arrays of source and destination.
+    Attributes
+    ----------
+    source : str
+        Name of the source.
+    fingerprint : str
+        Hash of the metadata of all arrays of source and destination.
     """
 
     source: str
@@ -37,7 +40,7 @@ class Mark:
 
 
 def make_mark(source: str, metas: Iterable[tuple[str, Any, ArrayMeta]]) -> Mark:
-    """The mark of a copy. metas: for every array its path, a description of the source, the new metadata."""
+    """The mark of a copy, from the path, a description of the source and the new metadata of every array."""
     digest = hashlib.sha256()
     for path, origin, meta in metas:
         digest.update(repr((path, origin)).encode())
@@ -47,7 +50,7 @@ def make_mark(source: str, metas: Iterable[tuple[str, Any, ArrayMeta]]) -> Mark:
 
 
 def read_mark(store: Store, path: str) -> Mark | None:
-    """The mark at a place; None if there is none. Raises: CopyError if it cannot be read."""
+    """The mark at a place, or None. Raises CopyError if it cannot be read."""
     data = store.get_one(Request(join_path(path, MARK)))
     if data is None:
         return None
@@ -60,10 +63,10 @@ def read_mark(store: Store, path: str) -> Mark | None:
 
 
 def write_mark(store: Store, path: str, mark: Mark) -> None:
-    """Mark a place."""
+    """Write the mark at a place."""
     store.set(join_path(path, MARK), json.dumps(asdict(mark)).encode())
 
 
 def remove_mark(store: Store, path: str) -> None:
-    """Take the mark away: the copy is complete."""
+    """Remove the mark of a complete copy."""
     store.delete_many((join_path(path, MARK),))

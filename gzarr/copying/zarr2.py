@@ -1,21 +1,22 @@
-"""zarr 2's ``copy`` and ``copy_all``: between Zarr groups and h5py's, with the lines that they print.
+"""zarr 2's ``copy`` and ``copy_all``: copies between groups of Zarr and h5py, with the lines that they print.
 
-Before anything is written, the whole copy is walked through once, so that what would stop it in the middle (a name
-that is taken, a cycle, an element type that the destination has not) stops it at the beginning. An array appears at
-its destination when it is complete.
+A dry run of the whole copy precedes the first write. So what would stop it midway (a name that is taken, a cycle, an
+element type that the destination lacks) stops it at the start. An array appears at its destination when it is complete.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, Unpack
 
 from gzarr.copying import hdf5, sources
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route, plan_route
 from gzarr.copying.log import Counts, Log, log_lines, summary
 from gzarr.copying.planning import new_meta
 from gzarr.copying.progress import Progress
+from gzarr.copying.settings import MemberKeywords
 from gzarr.copying.sources import Source, check_name, regular_grid
 from gzarr.copying.transfer import check_apart, write_array
 from gzarr.errors import CopyError, GzarrError, ReadOnlyError
@@ -32,7 +33,7 @@ IfExists = Literal["raise", "replace", "skip", "skip_initialized"]
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What `copy` was asked for, besides source and destination."""
+    """The options of `copy`."""
 
     shallow: bool
     without_attrs: bool
@@ -50,25 +51,47 @@ def copy(
     log: Any = None,
     if_exists: IfExists = "raise",
     dry_run: bool = False,
-    **create_kws: Any,
+    **create_kws: Unpack[MemberKeywords],
 ) -> tuple[int, int, int]:
-    """Copy an array or group into a group; either may be h5py's.
+    """Copy an array or a group into a group, between gzarr and h5py in any direction.
 
-    source: a gzarr array or group, an h5py dataset or group. dest: a gzarr or h5py group.
-    name: name of the copy, by default that of the source.
-    shallow: of a group, copy only the arrays directly in it. without_attrs: leave user attributes out.
-    log: prints what is copied: a function of a line, a file name, a file object, or None.
-    if_exists: of arrays that are there: "raise"; "replace" them; "skip" them; "skip_initialized" to skip those that
-        have all their chunks (not for h5py).
-    dry_run: only print what would be done.
-    create_kws: of the function that creates the new arrays: chunks, compressor, ...
-    Returns: (number of items copied, number skipped, decoded bytes copied).
-    Raises: CopyError, also if something fails on the way; it says what was copied and how to go on.
+    Parameters
+    ----------
+    source : Array, Group, h5py.Dataset or h5py.Group
+        What is copied.
+    dest : Group or h5py.Group
+        The group that the copy goes into.
+    name : str, optional
+        Name of the copy; by default that of the source.
+    shallow : bool, default False
+        Whether to copy only the arrays directly in a group.
+    without_attrs : bool, default False
+        Whether to leave out user attributes.
+    log : callable, str or file, optional
+        Where lines are printed: a function of a line, the name of a file, or a file object.
+    if_exists : {"raise", "replace", "skip", "skip_initialized"}
+        For arrays that exist: raise, replace them, skip them, or skip those that have all their chunks (not for h5py).
+    dry_run : bool, default False
+        Whether to only print what would be done.
+    **create_kws
+        Keywords of the function that creates the new arrays, such as ``chunks`` and ``compressor``.
 
+    Returns
+    -------
+    ncopied, nskipped, nbytes : int
+        Numbers of items copied and skipped, and decoded bytes copied.
+
+    Raises
+    ------
+    CopyError
+        If the copy cannot be made, or stops midway. The message says what was copied and how to go on.
+
+    Examples
+    --------
     >>> import sys, gzarr
     >>> source, dest = gzarr.group(), gzarr.group()
     >>> baz = source.create_dataset("foo/bar/baz", data=range(100), dtype="i8")
-    >>> copy(source["foo"], dest, log=sys.stdout)
+    >>> gzarr.copy(source["foo"], dest, log=sys.stdout)
     copy /foo
     copy /foo/bar
     copy /foo/bar/baz (100,) int64
@@ -92,9 +115,37 @@ def copy_all(
     log: Any = None,
     if_exists: IfExists = "raise",
     dry_run: bool = False,
-    **create_kws: Any,
+    **create_kws: Unpack[MemberKeywords],
 ) -> tuple[int, int, int]:
-    """Copy everything in a group, and its attributes, into another group; either may be h5py's. See `copy`."""
+    """Copy the members of a group, and its attributes, into another group, between gzarr and h5py in any direction.
+
+    Parameters
+    ----------
+    source, dest : Group or h5py.Group
+        The two groups.
+    shallow, without_attrs, log, if_exists, dry_run, **create_kws
+        As in `gzarr.copy`.
+
+    Returns
+    -------
+    ncopied, nskipped, nbytes : int
+        Numbers of items copied and skipped, and decoded bytes copied.
+
+    Raises
+    ------
+    CopyError
+        As in `gzarr.copy`.
+    TypeError
+        If the source is an array.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> source, dest = gzarr.group(), gzarr.group()
+    >>> spam = source.create_dataset("spam", data=range(10), dtype="i4")
+    >>> gzarr.copy_all(source, dest)
+    (1, 0, 40)
+    """
     if hasattr(source, "shape"):
         raise TypeError(f"source must be a group, got {source!r}; use copy for an array")
     options = _Options(shallow, without_attrs, if_exists, dry_run, create_kws)
@@ -114,7 +165,7 @@ def copy_all(
 def _walked(
     source: Any, dest: Any, log: Any, options: _Options, run: Callable[[Log, _Options], Counts]
 ) -> tuple[int, int, int]:
-    """Check, walk through the copy once without writing, then carry it out."""
+    """Check, make a dry run, then carry the copy out."""
     if not hasattr(dest, "create_dataset"):
         raise ValueError(f"dest must be a group, got {dest!r}")
     to_h5 = hdf5.is_h5(dest)
@@ -124,7 +175,9 @@ def _walked(
     if to_h5 and options.if_exists == "skip_initialized":
         raise ValueError(f"{options.if_exists!r} can only be used when copying to zarr")
     if not to_h5 and not hdf5.is_h5(source) and lies_within(dest.store, dest.path, source.store, source.path):
-        raise CopyError(f"cannot copy {source.store_path} into {dest.store_path}, which is itself or lies in it")
+        raise CopyError(
+            f"cannot copy {source.store_path} into {dest.store_path}, which is itself or lies in it; choose another"
+        )
     with log_lines(log) as write_line:
         if not options.dry_run:
             if not to_h5:
@@ -158,7 +211,7 @@ def _stopped(lines: Sequence[str], error: BaseException) -> str:
 
 
 def _copy(log: Log, source: Any, dest: Any, name: str, options: _Options, *, root: bool) -> Counts:
-    """Copy one array or group. dest: the group for it; None in a dry run if it would have to be made."""
+    """Copy one array or group. In a dry run, ``dest`` is None if the group would have to be created."""
     exists = dest is not None and name in dest
     if hasattr(source, "shape"):
         return _copy_one_array(log, source, dest, name, options, exists=exists)
@@ -191,8 +244,8 @@ def _copy_one_array(log: Log, source: Any, dest: Any, name: str, options: _Optio
         raise CopyError(f"an object {name!r} already exists in destination {dest.name!r}")
     skipped = exists and options.if_exists == "skip"
     if exists and options.if_exists == "skip_initialized":
-        there = dest[name]
-        skipped = isinstance(there, Array) and there.nchunks_initialized == there.nchunks
+        existing = dest[name]
+        skipped = isinstance(existing, Array) and existing.nchunks_initialized == existing.nchunks
     if skipped:
         log(f"skip {line}")
         return Counts(nskipped=1)
@@ -211,15 +264,15 @@ def _copy_one_array(log: Log, source: Any, dest: Any, name: str, options: _Optio
 
 
 def _prepared(source: Any, options: _Options) -> Source:
-    """A source of either kind. Raises: CopyError for what cannot be copied."""
+    """The source of either kind. Raises CopyError for what cannot be copied."""
     if hdf5.is_h5(source):
         return hdf5.dataset_source(source, with_attributes=not options.without_attrs)
-    found = sources.from_array(source)
-    return sources.without_attributes(found) if options.without_attrs else found
+    array = sources.from_array(source)
+    return replace(array, attributes={}) if options.without_attrs else array
 
 
 def _to_zarr(source: Source, dest: Group, name: str, options: _Options) -> int:
-    """Write a Zarr array. Returns: its decoded size in bytes. What was written of it is deleted if it fails."""
+    """Write a Zarr array; return its decoded bytes. If that fails, what was written of it is deleted."""
     asked = options.create_kws.get("zarr_format")
     if asked not in (None, dest.metadata.zarr_format):
         raise CopyError(f"zarr_format={asked!r} cannot lie in {dest.store_path}, which has format {dest.zarr_format}")
@@ -239,26 +292,20 @@ def _to_zarr(source: Source, dest: Group, name: str, options: _Options) -> int:
 
 
 def _forget(store: Store, meta: Any, path: str) -> None:
-    """Delete the chunks of an array that was not finished."""
+    """Delete the chunks of an unfinished array."""
     try:
         store.delete_many([join_path(path, meta.keys.encode(c)) for c in objects_stored(meta, store, path)])
     except (GzarrError, OSError):
-        return  # the error that stopped the copy is the one to tell
+        return  # the error that stopped the copy matters more
 
 
 def _to_hdf5(source: Source, dest: Any, name: str, options: _Options) -> int:
-    """Write an HDF5 dataset. Returns: its decoded size in bytes. It is deleted if it fails."""
+    """Write an HDF5 dataset; return its decoded bytes. If that fails, the dataset is deleted."""
     dataset = hdf5.create_dataset(dest, name, source, options.create_kws)
     grid = regular_grid(source.shape, dataset.chunks or (1,) * len(source.shape))
     route = decoding_route(source, grid, BUDGET_NBYTES)
     try:
-        copy_regions(
-            source,
-            lambda region, data: hdf5.write_region(dataset, region, data),
-            route,
-            lambda _: False,
-            lambda _: None,
-        )
+        copy_regions(source, partial(hdf5.write_region, dataset), route)
         hdf5.write_attributes(dataset, source.attributes)
     except BaseException:
         del dest[name]

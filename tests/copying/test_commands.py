@@ -41,7 +41,7 @@ def test_copy_refuses_replaces_skips_and_resumes(source, tmp_path, capsys):
     assert main(["copy", source, dest, "--if-exists", "replace", "--memory", "1", "--chunks", "7"]) == 0
     assert gzarr.open(dest, mode="r")["x"].chunks == (7, 7)
     assert main(["copy", source, dest, "--resume", "--chunks", "7"]) == 0
-    assert "1 arrays were there already" in capsys.readouterr().out
+    assert "1 arrays existed already" in capsys.readouterr().out
     assert main(["copy", source, source]) == 1
     assert "which is itself" in capsys.readouterr().err
 

@@ -72,7 +72,7 @@ def make_references(file):
 
 def make_ragged(file):
     file["a"].create_dataset("b", shape=(2,), dtype=h5py.vlen_dtype("i4"))
-    return "varying length"
+    return "variable length"
 
 
 def make_empty(file):
