@@ -90,6 +90,24 @@ def test_links_of_the_documentation_lead_somewhere(page: Path) -> None:
     assert not broken
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_files_and_tests_that_a_page_names_exist(page: Path) -> None:
+    named = re.findall(
+        r"`((?:gzarr|tests|benchmarks|docs|tools|examples)/[a-z0-9_./-]+)(?:::(\w+))?`", page.read_text()
+    )
+    lost = [path for path, _ in named if not (ROOT / path).exists()]
+    lost += [
+        test for path, test in named if test and path not in lost and f"def {test}(" not in (ROOT / path).read_text()
+    ]
+    assert not lost
+
+
+@pytest.mark.parametrize("path", [*ROOT.glob(".github/**/*.yml"), ROOT / "CITATION.cff"], ids=lambda p: p.name)
+def test_forms_and_workflows_are_yaml(path: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    assert isinstance(yaml.safe_load(path.read_text()), dict)
+
+
 def anchors(page: Path) -> set[str]:
     """The names that GitHub gives to the headings of a page."""
     heads = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)

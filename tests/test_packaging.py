@@ -51,8 +51,10 @@ def test_no_file_is_large() -> None:
 
 def test_the_version_is_the_same_everywhere() -> None:
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    cited = re.search(r"^version: (\S+)", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
     assert newest is not None
-    assert gzarr.__version__ == PROJECT["version"] == newest[1]
+    assert cited is not None
+    assert gzarr.__version__ == PROJECT["version"] == newest[1] == cited[1]
 
 
 def test_console_scripts_resolve() -> None:
