@@ -26,7 +26,7 @@ from gzarr.cpu.codecs.blosc_blocks import HEADER
 from gzarr.hierarchy.array import Array
 from gzarr.indexing.grid import Grid, chunk_shape, nchunks
 from gzarr.indexing.keys import Coords
-from gzarr.storage.base import Buffer, Request, host_view
+from gzarr.storage.base import Buffer, Request, host_view, token_of
 
 #: Chunks looked at, and regions encoded anew.
 NSAMPLED = 16
@@ -113,7 +113,7 @@ def sample(array: Array) -> Sample:
             continue
         looked += 1
         if nbytes:
-            versions = io.store.generation(key) is not None
+            versions = token_of(io.store, key) is not None
             sizes.append(nbytes)
             streams.append(_streams_in(head, specs, chunk_nbytes))
     wrapped = any(sharding.wrap for sharding in shardings)
@@ -152,7 +152,7 @@ def _look(io: ArrayIO, coords: Coords, specs: Sequence[CodecSpec]) -> tuple[str,
     if layout.objects is layout.grid:
         head = store.get_one(Request(key, 0, HEADER.size)) if _is_blosc(specs) else b""
         return key, size, head or b""
-    generation = store.generation(key)
+    generation = token_of(store, key)
     if generation is None and size > _WHOLE_NBYTES:
         return key, None, b""
     (located,) = layout.locate(store, owner, [coords], generation, may_fetch=False)

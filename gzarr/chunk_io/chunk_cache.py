@@ -2,7 +2,7 @@
 
 Theory of operation. Reading a wave begins with what is kept (`ArrayChunks.serve`); the rest of the wave is located and
 fetched as ever, decoded chunk by chunk, kept, and copied into the result. A chunk is kept under the name of its stored
-object, with the token that the store gave for the object before it was fetched (`Store.generation`): if anybody
+object, with the token that the store gave for the object before it was fetched (`Versions.token`): if anybody
 replaces the object, what was kept of it is not used again. Stores without tokens rely on `gzarr.storage.invalidation`,
 which tells of everything this process writes: a chunk whose fetch overlaps such a change is not kept.
 
@@ -26,7 +26,7 @@ from gzarr.errors import CodecError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout
-from gzarr.storage.base import Buffer, Store
+from gzarr.storage.base import Buffer, Store, tokens_of
 from gzarr.storage.invalidation import listen
 
 Wave: TypeAlias = list[tuple[Coords, list[Part]]]
@@ -151,7 +151,7 @@ class ArrayChunks:
         rest: Wave = []
         objects: dict[int, tuple[Hashable, object | None]] = {}
         keys = [layout.key(coords) for coords, _ in wave]
-        for (coords, parts), key, token in zip(wave, keys, self.store.generations(keys), strict=True):
+        for (coords, parts), key, token in zip(wave, keys, tokens_of(self.store, keys), strict=True):
             # With a token, a name that is quick to make will do: nobody has to announce changes.
             name = self.store.lock_name(key) if token is None else (self.root, key)
             left = []

@@ -28,7 +28,7 @@ from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part, Plan
 from gzarr.layout.chunk_layout import PINNED, Layout, Located
 from gzarr.profiling.recorder import Marker, Recorder, recorder_for, stage, sum_nbytes
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.base import Buffer, Request, Store, tokens_of
 from gzarr.storage.invalidation import announce
 from gzarr.storage.wrappers import PinnedStore
 
@@ -244,15 +244,16 @@ def _load(io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | No
         except CodecError as error:
             raise _chunk_error(io, wave, error, range(len(parts))) from error
     keys = [layout.key(coords) for coords, _ in wave]
-    if store.pins:
+    versions = store.versions
+    if versions is not None and versions.pins:
         return _load_pinned(io, wave, parts, near)
     for _ in range(MAX_RETRIES):
-        before = store.generations(keys)
+        before = tokens_of(store, keys)
         try:
             located = _locate(io, store, wave, before)
             buffers = io.backend.load(store, located, *near)
         except (CodecError, ChunkError) as error:
-            if store.generations(keys) != before:
+            if tokens_of(store, keys) != before:
                 continue
             if isinstance(error, ChunkError):
                 raise
@@ -260,7 +261,7 @@ def _load(io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | No
         # Ranges and the index they came from must be of one version of the shard.
         if not any(isinstance(item, Request) for item in located):
             return buffers
-        if store.generations(keys) == before:
+        if tokens_of(store, keys) == before:
             return buffers
     raise _replaced_too_often(io, keys[0])
 
@@ -305,7 +306,8 @@ def _locate_in(
     io: ArrayIO, store: Store, object_coords: Coords, parts: Sequence[Part], generation: object | None
 ) -> list[Located]:
     try:
-        may_fetch = not io.backend.reads_files or store.local_file(io.layout.key(object_coords)) is None
+        files = store.files if io.backend.reads_files else None
+        may_fetch = files is None or files.path(io.layout.key(object_coords)) is None
         chunks = [part.coords for part in parts]
         return io.layout.locate(store, object_coords, chunks, generation, may_fetch=may_fetch)
     except CodecError as error:

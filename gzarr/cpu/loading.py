@@ -13,7 +13,7 @@ from gzarr.cpu.window import Touched, Window, touched
 from gzarr.errors import CodecError, StoreError
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Located
-from gzarr.storage.base import Buffer, Request, Store, host_view
+from gzarr.storage.base import Buffer, Files, Request, Store, host_view
 from gzarr.storage.coalesce import get_coalesced
 
 
@@ -41,8 +41,8 @@ def load_windows(into: DecodeInto, store: Store, wanted: Sequence[Located], part
     wholes: list[tuple[int, Touched | None]] = []
     for index, (item, part) in enumerate(zip(wanted, parts, strict=True)):
         near = None if part.full or item is None else touched(part, into.shape, into.order, itemsize)
-        if near is not None and isinstance(item, Request) and store.opens:
-            found[index] = _open_window(into, store, item, near, index)
+        if near is not None and isinstance(item, Request) and (files := store.files) is not None:
+            found[index] = _open_window(into, files, item, near, index)
         elif item is not None:
             wholes.append((index, near))
     if not wholes:
@@ -64,8 +64,8 @@ def _slice(view: memoryview, start: int, nbytes: int) -> memoryview:
     return view[start : start + nbytes]
 
 
-def _open_window(into: DecodeInto, store: Store, item: Request, near: Touched, index: int) -> Any:
-    opened = store.opened(item.key)
+def _open_window(into: DecodeInto, files: Files, item: Request, near: Touched, index: int) -> Any:
+    opened = files.open(item.key)
     if opened is None:
         return None
     with opened:

@@ -30,7 +30,7 @@ from gzarr.indexing.grid import Grid, chunk_shape
 from gzarr.indexing.keys import Coords, KeyEncoding
 from gzarr.layout.shard import MISSING, Coder, assemble, decode_index, entry, slice_entry, split_index
 from gzarr.profiling.recorder import stage
-from gzarr.storage.base import Buffer, Request, Store, host_view
+from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
 from gzarr.storage.wrappers import PinnedStore
 
 #: What ``locate`` says of a chunk: fetch this, here are its bytes, or it is missing.
@@ -76,7 +76,7 @@ class Layout(Protocol):
     ) -> list[Located]:
         """Say where the chunks of one object are.
 
-        generation: the object's token (`Store.generation`), taken just before; None if the store has none; `PINNED`.
+        generation: the object's token (`Versions.token`), taken just before; None if the store has none; `PINNED`.
         may_fetch: whether an object may be fetched whole if most of its chunks are wanted, which saves a request.
         Raises: CodecError.
         """
@@ -257,7 +257,7 @@ class Sharded:
         key = self.key(object_coords)
         source = _Source(None, key, generation=generation)
         first = levels[0]
-        token = store.generation(key) if generation is PINNED else generation
+        token = token_of(store, key) if generation is PINNED else generation
         wants_whole = (may_fetch or generation is None) and self._wants_whole(source, levels, len(local), token)
         if first.wrap is not None or wants_whole:
             with stage("read"):
@@ -298,7 +298,9 @@ class Sharded:
         """Number of chunks that one object holds; of nested shards, of those at the first level."""
         level = self.levels(chunk_shape(self.objects, object_coords))[0]
         key = self.key(object_coords)
-        store, generation = (PinnedStore(store, {}), PINNED) if store.pins else (store, store.generation(key))
+        versions = store.versions
+        pins = versions is not None and versions.pins
+        store, generation = (PinnedStore(store, {}), PINNED) if pins else (store, token_of(store, key))
         source = _Source(None, key, generation=generation)
         if level.wrap is not None:
             stored = store.get_one(Request(key))
@@ -400,7 +402,7 @@ class Sharded:
             raise CodecError("a shard's bytes are neither in memory nor in a store", codec="sharding_indexed")
         pinned, before = source.generation is PINNED, source.generation
         if pinned:
-            before = store.generation(source.key)
+            before = token_of(store, source.key)
         # A shard and the first shard within it may begin at the same byte, but they differ in length.
         name = (source.key, source.start, source.length)
         kept = self._indexes.get(name)
@@ -418,7 +420,7 @@ class Sharded:
             )
         index = decode_index(encoded, level.coder)
         # A token that was taken before the index was read: only if it still holds does the index belong to it.
-        now = None if source.generation is None else store.generation(source.key)
+        now = None if source.generation is None else token_of(store, source.key)
         if now is not None and (pinned or now == before):
             self._keep(name, now, index)
         elif source.length is not None and not pinned:
@@ -482,7 +484,7 @@ def _unwrapped(store: Store | None, source: _Source, wrap: Coder) -> _Source:
         data = store.get_one(Request(source.key, source.start, source.length))
         if data is None or host_view(data).nbytes != source.length:
             raise CodecError("a nested shard lies outside its object", codec="sharding_indexed")
-        if source.generation is not PINNED and store.generation(source.key) != source.generation:
+        if source.generation is not PINNED and token_of(store, source.key) != source.generation:
             raise CodecError("the shard was replaced between its index and its contents", codec="sharding_indexed")
     return _Source(host_view(wrap.decode([data])[0]))
 

@@ -1,7 +1,7 @@
 """A store that answers for the metadata of a consolidated hierarchy out of one document, and passes all else on.
 
 What it answers is never older than the document, as far as it can be known: before each answer it asks whether the
-document is still the one that was read (`gzarr.metadata.consolidated.watch`). Where the store has no generations, or
+document is still the one that was read (`gzarr.metadata.consolidated.watch`). Where the store has no tokens, or
 asking for them is a round trip to a server, it sees the changes of this process only; those of others it sees when it
 is opened again.
 """
@@ -29,7 +29,7 @@ from gzarr.metadata.consolidated import (
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.metadata.model import NodeMeta, ZarrFormat
-from gzarr.storage.base import Buffer, Request, Store, Target
+from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.rules import DOCUMENTS, cut
 from gzarr.storage.wrappers import WrapperStore
 
@@ -48,6 +48,8 @@ class ConsolidatedStore(WrapperStore):
     """
 
     transparent = True
+    # Of chunks; documents are not read in these ways.
+    files, versions = WrapperStore.files, WrapperStore.versions
 
     def __init__(self, store: Store, path: str, key: str, *, frozen: bool) -> None:
         super().__init__(store)
@@ -107,10 +109,6 @@ class ConsolidatedStore(WrapperStore):
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def get_one(self, request: Request) -> Buffer | None:
-        """Fetch one request."""
-        return self.get_many((request,))[0]
-
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; documents come from the consolidated ones."""
         ours = [i for i, request in enumerate(requests) if self._serves(request[0])]
@@ -129,9 +127,6 @@ class ConsolidatedStore(WrapperStore):
                 found[i] = value
         return found
 
-    # Documents are not read in these ways.
-    get_pinned, get_versioned = WrapperStore.get_pinned, WrapperStore.get_versioned
-
     def contains_many(self, keys: Sequence[str]) -> list[bool]:
         """Whether there is an object with each key; of documents, whether the consolidated ones have it."""
         ours = [self._serves(key) for key in keys]
@@ -144,18 +139,6 @@ class ConsolidatedStore(WrapperStore):
             (self._inner(key) or "") in documents if is_ours else next(rest)
             for key, is_ours in zip(keys, ours, strict=True)
         ]
-
-    def local_file(self, key: str) -> str | None:
-        """Path of the file that holds exactly one object's bytes; of a document that is served, None."""
-        return None if self._serves(key) else self._store.local_file(key)
-
-    def local_prefix(self, path: str) -> str | None:
-        """What the paths of all files of chunks under a path begin with."""
-        return self._store.local_prefix(path)
-
-    def local_target(self, path: str) -> Target | None:
-        """How files of chunks under a path may be written by others, as the store below says."""
-        return self._store.local_target(path)
 
     def _serves(self, key: str) -> bool:
         name = key.rpartition("/")[2]
@@ -243,13 +226,13 @@ def open_consolidated_node(
     keys = [join_path(path, name) for name in names]
     changes, before = changes_so_far(), [token(store, key) for key in keys]
     found = store.get_many([Request(key) for key in keys])
-    for name, data, generation in zip(names, found, before, strict=True):
+    for name, data, version in zip(names, found, before, strict=True):
         if data is None:
             continue
         if name != "zarr.json" or FIELD.encode() in bytes(data) or frozen:
             view = ConsolidatedStore(store, path, join_path(path, name), frozen=frozen)
             state = view.state()
-            unchanged = state[0] == generation and changes_so_far() == changes
+            unchanged = state[0] == version and changes_so_far() == changes
             if view.load(data, state if unchanged else None):
                 return view, read_node(view, path, zarr_format)
         if name == "zarr.json":

@@ -33,7 +33,7 @@ Documents: TypeAlias = dict[str, dict[str, Any]]
 _V2_NAMES = (".zarray", ".zgroup", ".zattrs")
 _NAMES = ("zarr.json", *_V2_NAMES)
 # Changes counted by the hash of a document's lock name: nothing grows, and two documents that share a count are only
-# read again needlessly. Stores without generations have nothing else to tell that a document was replaced.
+# read again needlessly. Stores without tokens have nothing else to tell that a document was replaced.
 _counts = [0] * 1024
 # All changes of metadata by this process: tells `consolidate` that something changed while it gathered.
 _total = 0
@@ -42,14 +42,15 @@ _counting = threading.Lock()
 
 
 def token(store: Store, key: str) -> object | None:
-    """The generation of a document, where asking for it does not take as long as reading it; else None."""
-    return store.generation(key) if store.concurrency == 1 else None
+    """The token of a document's version, where asking for it does not take as long as reading it; else None."""
+    versions = store.versions
+    return None if versions is None or versions.remote else versions.token(key)
 
 
 def watch(store: Store, key: str) -> Callable[[], State]:
     """A function that says, in what compares equal, whether a document is still the same.
 
-    It knows what the store's generations tell (see `token`), and all changes that this process makes.
+    It knows what the store's tokens tell (see `token`), and all changes that this process makes.
     """
     global _watched  # noqa: PLW0603 - one flag for the process
     _watched = True

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import reprlib
+import sys
 from collections.abc import Mapping, MutableMapping
 from importlib import import_module
 from pathlib import PosixPath, WindowsPath
@@ -138,32 +139,41 @@ _read_only_view = read_only
 
 #: Types of paths that no other library brings.
 _PLAIN = (str, PosixPath, WindowsPath)
+#: Stores of obstore that can be written to.
+_OBSTORE = ("AzureStore", "GCSStore", "LocalStore", "MemoryStore", "S3Store")
 
 
 def _brought(value: Any, read_only: bool) -> Store | None:
-    """The store over an object of another library, told by the names of its classes: none of them is imported."""
-    if any(c.__name__ == "Store" and c.__module__ == "zarr.abc.store" for c in type(value).__mro__):
+    """The store over an object of another library; whoever has one has imported its library, so nothing is imported."""
+    if _is_instance(value, "zarr.abc.store", "Store"):
         from gzarr.storage.foreign import ZarrStore
 
-        if type(value).__name__ == "LocalStore" and type(value).__module__.startswith("zarr."):
+        if _is_instance(value, "zarr.storage", "LocalStore"):
             return LocalStore(value.root, read_only or value.read_only)  # the same files, with fewer steps
         return ZarrStore(value, read_only)
-    modules = {c.__module__.partition(".")[0] for c in type(value).__mro__}
-    if modules & {"obstore", "_obstore"}:
-        from gzarr.storage.objects import HTTPStore, ObjectStore
+    if _is_instance(value, "obstore.store", "HTTPStore"):
+        from gzarr.storage.objects import HTTPStore
 
-        if type(value).__name__ == "HTTPStore":
-            return HTTPStore(value, url=value.url)
+        return HTTPStore(value, url=value.url)
+    if _is_instance(value, "obstore.store", *_OBSTORE):
+        from gzarr.storage.objects import ObjectStore
+
         return ObjectStore(value, read_only=read_only)
-    if "fsspec" in modules and hasattr(value, "fs") and hasattr(value, "root"):
+    if _is_instance(value, "fsspec.mapping", "FSMap"):
         from gzarr.storage.fsspec import FsspecStore
 
         return FsspecStore.from_mapper(value, read_only)
-    if "upath" in modules and getattr(value, "protocol", "") not in ("", "file", "local"):
+    if _is_instance(value, "upath", "UPath") and getattr(value, "protocol", "") not in ("", "file", "local"):
         from gzarr.storage.fsspec import FsspecStore
 
         return FsspecStore.from_upath(value, read_only)
     return None
+
+
+def _is_instance(value: object, module: str, *names: str) -> bool:
+    """Whether a value is of one of some classes of a library, which need not be installed."""
+    library = sys.modules.get(module)
+    return library is not None and isinstance(value, tuple(getattr(library, name, ()) for name in names))
 
 
 def _open_path(

@@ -9,16 +9,16 @@ from collections.abc import Hashable, Iterator
 from typing import Any, Literal
 
 from gzarr.errors import ReplacedError, StoreError
-from gzarr.storage.base import Buffer, Request, Versioned, reads_past
+from gzarr.storage.base import Buffer, Request, Versioned
 from gzarr.storage.extras import require
-from gzarr.storage.remote import RemoteStore
+from gzarr.storage.remote import EntityTags, TaggedStore
 from gzarr.storage.rules import byte_range, check_key, check_path
 
 #: Seconds to wait for a connection, and how often to try again: enough for a hiccup, and an error comes soon.
 _CLIENT_OPTIONS = {"connection_timeout": 5, "retry_total": 2, "retry_backoff_factor": 0.2}
 
 
-class ABSStore(RemoteStore):
+class ABSStore(TaggedStore):
     """A store in a container of Azure Blob Storage; needs ``pip install 'gzarr[azure]'``.
 
     Args:
@@ -32,8 +32,6 @@ class ABSStore(RemoteStore):
 
     Raises: MissingExtraError; StoreError if neither a client nor a container and an account are given.
     """
-
-    pins = True
 
     def __init__(
         self,
@@ -51,8 +49,6 @@ class ABSStore(RemoteStore):
         azure = require("azure.core", "azure", "ABSStore")
         self._errors = require("azure.core.exceptions", "azure", "ABSStore")
         self._unmodified = azure.MatchConditions.IfNotModified
-        if reads_past(type(self), "get_pinned") or reads_past(type(self), "get_versioned"):
-            self.pins = False
         if client is None:
             if container is None or account_name is None:
                 raise StoreError("ABSStore: pass client=, or container= and account_name=")
@@ -137,8 +133,12 @@ class ABSStore(RemoteStore):
         found = self._properties(key)
         return None if found is None else int(found.size)
 
-    def generation(self, key: str) -> object | None:
-        """The entity tag, or None if the object is missing."""
+    @property
+    def versions(self) -> EntityTags | None:
+        """The entity tags, which the service changes with every write."""
+        return EntityTags(self)
+
+    def _tag(self, key: str) -> object | None:
         found = self._properties(key)
         return None if found is None else str(found.etag)
 

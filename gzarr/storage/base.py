@@ -14,10 +14,9 @@ Rules that ``tests/contracts/test_store.py`` checks for every store:
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache
 from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -54,11 +53,11 @@ def host_view(buffer: Buffer) -> memoryview:
 
 
 class Versioned(NamedTuple):
-    """What a request gave, and of which version of its object it is.
+    """What a request gave, and which version of its object it is from.
 
     Attributes:
         data: the bytes.
-        version: the object's token (`Store.generation`); None if it has none.
+        version: the object's token (`Versions.token`); None if it has none.
     """
 
     data: Buffer
@@ -84,13 +83,13 @@ class Opened(Protocol):
 
 
 class Target(NamedTuple):
-    """How files may be written without the store: under another name beside their place, and then renamed.
+    """How files may be replaced without the store: written under another name beside their place, then renamed.
 
     Attributes:
-        prefix: what the paths of the files begin with, as in `Store.local_prefix`.
-        temporary: what the names of the other files begin with; nobody else's do.
-        written: a table of uint64. Before a file takes its place a number is put where its inode, modulo the length,
-            says, so that its `Store.generation` is one that no file has had.
+        prefix: what the paths of the files begin with, as in `Files.prefix`.
+        temporary: what the names of temporary files begin with; nobody else's do.
+        written: a table of uint64. Before a file takes its place, a number is put where its inode, modulo the length,
+            says, so that its `Versions.token` is one that no file has had.
         number: gives the first of 65,536 such numbers.
     """
 
@@ -98,6 +97,78 @@ class Target(NamedTuple):
     temporary: str
     written: Any
     number: Callable[[], int]
+
+
+class Files(ABC):
+    """A capability: objects that are local files, which others may read or replace without asking the store.
+
+    Only objects that hold chunks are reached this way; metadata documents always go through the verbs of the store.
+    A store that lets nobody bypass it, but can read parts of an object cheaply, overrides `open` alone.
+    """
+
+    @abstractmethod
+    def open(self, key: str) -> Opened | None:
+        """Open an object to read parts of it, all of one version; None if it is missing."""
+
+    def path(self, key: str) -> str | None:
+        """Path of the file that holds exactly one object's bytes, there or not; None if the object has no such file."""
+        return None
+
+    def prefix(self, path: str) -> str | None:
+        """What `path` of every key under a path begins with; the rest of the key is the rest of the file's path.
+
+        None if some keys have other files or none.
+        """
+        return None
+
+    def target(self, path: str) -> Target | None:
+        """How files under a path may be replaced by others; None if only the store may."""
+        return None
+
+
+class Versions(ABC):
+    """A capability: tokens that tell the versions of an object apart, so that several reads can be tied together.
+
+    Attributes:
+        remote: whether asking for a token takes a round trip to a server, as long as reading a small object does.
+        pins: whether `get_pinned` and `get_versioned` work, which read chunks and no metadata documents.
+    """
+
+    remote: bool = False
+    pins: bool = False
+
+    @abstractmethod
+    def token(self, key: str) -> object | None:
+        """A token that compares equal until the object is replaced; None if it is missing or has no token.
+
+        Callers keep what they derived from an object (a parsed shard index) with its token, and know when it is stale.
+        """
+
+    def tokens(self, keys: Sequence[str]) -> list[object | None]:
+        """`token` of every key; stores across a network ask for all of them at once."""
+        return [self.token(key) for key in keys]
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        """Fetch every request from one version of each object.
+
+        This saves the second look at a token: the server compares (HTTP ``If-Match``), so an index and the chunks that
+        it points to are of one version of a shard, in one round trip each.
+
+        versions: the token of each request's key.
+        Raises: ReplacedError if an object has another version meanwhile; StoreError.
+        """
+        raise StoreError("this store cannot tie reads to versions")
+
+    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
+        """Fetch every request with the token of the version that its bytes are from; None where the key is missing.
+
+        The answer itself says the version (HTTP ``ETag``), so a first read and reads of the same version after it
+        (`get_pinned`) need no look at the object before them.
+
+        Returns: for an object that has no token its whole bytes, whatever was asked for: these are of one version.
+        Raises: ReplacedError if an object was replaced within a read; StoreError.
+        """
+        raise StoreError("this store cannot tie reads to versions")
 
 
 class Readable(Protocol):
@@ -108,26 +179,68 @@ class Readable(Protocol):
         ...
 
 
-@cache
-def reads_past(cls: type[Store], verb: str) -> bool:
-    """Whether a subclass changes how objects are read, but not a verb that its base has for reading in another way.
+def token_of(store: Store, key: str) -> object | None:
+    """The token of an object's version (`Versions.token`); None if the store has none."""
+    versions = store.versions
+    return None if versions is None else versions.token(key)
 
-    verb: "opened", "get_pinned", "get_versioned", "local_file", "local_prefix", "contains_many". What the subclass does
-        (decrypt, count, keep) would then be passed by.
-    """
-    owners = [next(i for i, base in enumerate(cls.__mro__) if name in vars(base)) for name in ("get_one", "get_many")]
-    return all(verb not in vars(base) for base in cls.__mro__[: min(owners) + 1])
+
+def tokens_of(store: Store, keys: Sequence[str]) -> list[object | None]:
+    """The tokens of several objects (`Versions.tokens`); None for each if the store has none."""
+    versions = store.versions
+    return [None] * len(keys) if versions is None else versions.tokens(keys)
+
+
+def _get_each(self: Store, requests: Sequence[Request]) -> list[Buffer | None]:
+    """`Store.get_many` of a class that overrides `Store.get_one` alone."""
+    return [self.get_one(request) for request in requests]
+
+
+def _set_each(self: Store, items: Iterable[tuple[str, Buffer]]) -> None:
+    """`Store.set_many` of a class that overrides `Store.set` alone."""
+    for key, value in items:
+        self.set(key, value)
+
+
+def _make_shortcuts(cls: type[Store], base: type[Store]) -> None:
+    """Replace inherited verbs that do the same as an overridden one, and would do it in the base's way."""
+
+    def is_inherited(verb: str) -> bool:
+        return getattr(cls, verb) is getattr(base, verb)
+
+    for many, one, each in (("get_many", "get_one", _get_each), ("set_many", "set", _set_each)):
+        made_of_many = getattr(Store, one)
+        if is_inherited(one) and not is_inherited(many):
+            setattr(cls, one, made_of_many)
+        elif is_inherited(many) and not is_inherited(one) and getattr(base, one) is not made_of_many:
+            setattr(cls, many, each)
+    contains = "contains_many"
+    if is_inherited(contains) and not is_inherited("get_many"):
+        setattr(cls, contains, getattr(Store, contains))
 
 
 class Store(MutableMapping[str, Any]):
     """Base class of all stores.
 
+    What a store can do beyond its verbs it says by objects: `files` and `versions`. **Subclasses do not inherit them.**
+    A subclass that changes how bytes are read or written must not be bypassed, so every class says for itself what it
+    can do, and one that says nothing is read through ``get_many`` and written through ``set_many`` alone: always right,
+    only slower. A class that leaves the bytes as they are says so in one line::
+
+        class Timed(LocalStore):
+            files, versions = LocalStore.files, LocalStore.versions
+
+        class Retrying(WrapperStore):
+            files, versions = WrapperStore.files, WrapperStore.versions
+
+    One that changes bytes may have capabilities of its own: a property that returns a `Files` or `Versions`.
+
+    To change how bytes are read or written, override ``get_many`` and ``set_many``. The shortcuts ``get_one``, ``set``
+    and ``contains_many`` are then made of these, whatever the base class has, unless they are overridden too.
+
     Attributes:
         read_only: True if every call that would change the store raises `ReadOnlyError`.
         concurrency: how many requests are worth having under way at once; 1 where waiting is not what reading costs.
-        opens: whether `opened` works. Stores in which every small read costs a round trip, or that have whole objects
-            in memory, leave it: they are asked for whole objects.
-        pins: whether `get_pinned` and `get_versioned` work.
         zarr_format: the only format that the store can hold, or None for both.
         dimension_separator: what stands between the chunk coordinates in the keys of new Zarr v2 arrays that name
             none, as stores of zarr 2 say; None leaves it to the array.
@@ -135,10 +248,27 @@ class Store(MutableMapping[str, Any]):
 
     read_only: bool = False
     concurrency: int = 1
-    opens: bool = False
-    pins: bool = False
     zarr_format: Literal[2, 3] | None = None
     dimension_separator: Literal[".", "/"] | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for capability in ("files", "versions"):
+            if capability not in vars(cls):
+                setattr(cls, capability, vars(Store)[capability])
+        for base in cls.__bases__:
+            if issubclass(base, Store):
+                _make_shortcuts(cls, base)
+
+    @property
+    def files(self) -> Files | None:
+        """Objects as local files, which others may read or replace; None if all access goes through the store."""
+        return None
+
+    @property
+    def versions(self) -> Versions | None:
+        """Tokens that tie reads together; None if the store has none. Shards are then read whole."""
+        return None
 
     # -- required ------------------------------------------------------------------------------------------------
 
@@ -184,10 +314,6 @@ class Store(MutableMapping[str, Any]):
         """Whether there is an object with each key. For documents: stores that cannot look quicker fetch them."""
         return [value is not None for value in self.get_many([Request(key) for key in keys])]
 
-    def opened(self, key: str) -> Opened | None:
-        """Open an object to read parts of it, all of one version; None if it is missing. Only if the store `opens`."""
-        raise NotImplementedError(f"store {self} has whole objects only")
-
     def set(self, key: str, value: Buffer) -> None:
         """Store one object atomically."""
         self.set_many(((key, value),))
@@ -211,13 +337,6 @@ class Store(MutableMapping[str, Any]):
         """Bytes stored under a path."""
         return sum(self.getsize(key) or 0 for key in self.list_prefix(path))
 
-    def generation(self, key: str) -> object | None:
-        """A token that compares equal as long as the object has not been replaced; None if the store has none.
-
-        It lets callers keep what they derived from an object (a parsed shard index) and know when it is stale.
-        """
-        return None
-
     def live(self) -> Store:
         """The store whose metadata are what is stored now: another one only for a store that shows a copy of them."""
         return self
@@ -237,49 +356,6 @@ class Store(MutableMapping[str, Any]):
     def document_locked(self, key: str) -> AbstractContextManager[Any]:
         """Hold one document against read-modify-write by others (`gzarr.storage.locks.document_lock`)."""
         return document_lock(self.lock_name(key))
-
-    def local_file(self, key: str) -> str | None:
-        """Path of the file that holds exactly one object's bytes, there or not; None if the store has no such files.
-
-        Readers that bypass the store open it: bytes then go straight to where they are decoded.
-        """
-        return None
-
-    def local_prefix(self, path: str) -> str | None:
-        """What `local_file` of every key under a path begins with, but for documents of nodes; the rest of the key is
-        the rest of the file's path. None if some keys have other files or none.
-        """
-        return None
-
-    def local_target(self, path: str) -> Target | None:
-        """How files under a path, but for documents of nodes, may be written by others; None if only the store may."""
-        return None
-
-    def generations(self, keys: Sequence[str]) -> list[object | None]:
-        """`generation` of every key; stores across a network ask for all of them at once."""
-        return [self.generation(key) for key in keys]
-
-    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
-        """Fetch every request from one version of each object.
-
-        Tokens are spared their second look in this way: the server compares (HTTP ``If-Match``), so an index and the
-        chunks that it points to are of one version of a shard, in one round trip each.
-
-        versions: for the key of each request the token that `generation` gave.
-        Raises: ReplacedError if an object has another version meanwhile; StoreError if the store has no such reads.
-        """
-        raise StoreError(f"store {self} cannot tie reads to versions")
-
-    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
-        """Fetch every request with the token of the version that its bytes are of; None where the key is missing.
-
-        The answer itself says the version (HTTP ``ETag``), so a first read and reads of the same version after it
-        (`get_pinned`) need no look at the object before them.
-
-        Returns: for an object that has no token its whole bytes, whatever was asked for: these are of one version.
-        Raises: ReplacedError if an object was replaced within a read; StoreError, also if the store has no such reads.
-        """
-        raise StoreError(f"store {self} cannot tie reads to versions")
 
     def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function that asks this store for something, once for each item; at once where the store waits."""

@@ -2,15 +2,14 @@
 
 Theory of operation. What is kept are whole objects and ranges of objects, least recently used first out. A range is
 answered from the whole object or from any kept range that covers it. Every entry carries the token that the store gave
-for the object before it was fetched (`Store.generation`); where stores have tokens, an entry whose object has been
+for the object before it was fetched (`Versions.token`); where stores have tokens, an entry whose object has been
 replaced by anybody is never used. Where they have none, it is the caller who knows that nobody else writes: changes
 through the cache drop what they touch, changes past it are not seen until `invalidate`.
 
 A fetch that overlaps a change is not kept: each change counts twice, before and after, and an entry made under another
 count than the one it was asked under could hold the old bytes.
 
-Whole objects, and ranges of them, are all that it has: what reads past it (`Store.opened`, `Store.get_pinned`,
-`Store.get_versioned`, `Store.local_file`) is not offered, whatever the store offers.
+Capabilities that read past it (`Store.files`, reads tied to versions) are not offered, whatever the store offers.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from gzarr.storage.base import Buffer, Request, Store, host_view
+from gzarr.storage.base import Buffer, Request, Store, Versions, host_view, tokens_of
 from gzarr.storage.memory import MemoryStore
 from gzarr.storage.rules import cut
-from gzarr.storage.wrappers import WrapperStore
+from gzarr.storage.wrappers import Tokens, WrapperStore
 
 
 class _Entry(NamedTuple):
@@ -50,16 +49,12 @@ class LRUStoreCache(WrapperStore):
     Pickled, it starts empty.
     """
 
-    pins = False
-    get_pinned, get_versioned = Store.get_pinned, Store.get_versioned
-
     def __init__(self, store: Store | MutableMapping[str, Any], max_size: int | None) -> None:
         if not isinstance(store, Store):
             store = MemoryStore(store)
         if max_size is not None and (not isinstance(max_size, int) or max_size < 0):
             raise TypeError(f"LRUStoreCache: max_size must be a number of bytes or None, got {max_size!r}")
         super().__init__(store)
-        self.opens = False
         self.hits = 0
         self.misses = 0
         self._max_nbytes = max_size
@@ -75,9 +70,11 @@ class LRUStoreCache(WrapperStore):
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def get_one(self, request: Request) -> Buffer | None:
-        """Fetch one request, from memory if it is there."""
-        return self.get_many((request,))[0]
+    @property
+    def versions(self) -> Versions | None:
+        """The tokens of the store below. Reads that are tied to them would bypass the cache."""
+        versions = self._store.versions
+        return None if versions is None else Tokens(versions)
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; what is not in memory comes in one call from the store."""
@@ -107,7 +104,7 @@ class LRUStoreCache(WrapperStore):
     def _tokens(self, keys: Iterable[str]) -> dict[str, object | None]:
         """The store's tokens, asked for at once."""
         names = list(dict.fromkeys(keys))
-        return dict(zip(names, self._store.generations(names), strict=True))
+        return dict(zip(names, tokens_of(self._store, names), strict=True))
 
     def _held(self, request: Request, token: object | None) -> Buffer | None:
         """The answer to a request, if what is kept has it and is not known to be old."""

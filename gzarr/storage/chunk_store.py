@@ -4,9 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
-from gzarr.errors import ReadOnlyError
-from gzarr.storage.base import Buffer, Opened, R, Request, Store, T, Target, Versioned, reads_past
+from gzarr.errors import ReadOnlyError, StoreError
+from gzarr.storage.base import Buffer, Files, R, Request, Store, T, Versioned, Versions, token_of, tokens_of
 from gzarr.storage.rules import DOCUMENTS
+
+
+class _SplitVersions(Versions):
+    """Tokens of documents from one store, of chunks from another."""
+
+    def __init__(self, store: SplitStore, documents: Versions | None, chunks: Versions | None) -> None:
+        self._store = store
+        self._chunks = chunks
+        self.remote = any(versions is not None and versions.remote for versions in (documents, chunks))
+        self.pins = chunks is not None and chunks.pins
+
+    def token(self, key: str) -> object | None:
+        return token_of(self._store.store_of(key), key)
+
+    def tokens(self, keys: Sequence[str]) -> list[object | None]:
+        found: list[object | None] = [None] * len(keys)
+        for store, positions in self._store.by_store(keys):
+            for i, token in zip(positions, tokens_of(store, [keys[i] for i in positions]), strict=True):
+                found[i] = token
+        return found
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        return self._pinning().get_pinned(requests, versions)
+
+    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
+        return self._pinning().get_versioned(requests)
+
+    def _pinning(self) -> Versions:
+        if self._chunks is None:
+            raise StoreError(f"store {self._store.chunk_store} cannot tie reads to versions")
+        return self._chunks
 
 
 class SplitStore(Store):
@@ -28,72 +59,44 @@ class SplitStore(Store):
         self.chunk_store = chunk_store
         self.read_only = store.read_only
         self.concurrency = chunk_store.concurrency
-        self.opens = store.opens and chunk_store.opens
         self.zarr_format = store.zarr_format or chunk_store.zarr_format
         self.dimension_separator = store.dimension_separator or chunk_store.dimension_separator
 
     @property
-    def pins(self) -> bool:  # type: ignore[override]
-        """Whether reads of chunks can be tied to versions."""
-        return self.chunk_store.pins
+    def files(self) -> Files | None:
+        """The files of the chunks."""
+        return self.chunk_store.files
 
-    def _of(self, key: str) -> Store:
+    @property
+    def versions(self) -> Versions | None:
+        """The versions of both stores; reads of chunks can be tied to them where their store says so."""
+        documents, chunks = self.metadata_store.versions, self.chunk_store.versions
+        return None if documents is None and chunks is None else _SplitVersions(self, documents, chunks)
+
+    def store_of(self, key: str) -> Store:
+        """The one of both stores that has an object."""
         return self.metadata_store if key.rpartition("/")[2] in DOCUMENTS else self.chunk_store
 
     def get_one(self, request: Request) -> Buffer | None:
         """Fetch one request."""
-        return self._of(request[0]).get_one(request)
+        return self.store_of(request[0]).get_one(request)
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; each store is asked once."""
         found: list[Buffer | None] = [None] * len(requests)
-        for store, positions in self._sorted([request[0] for request in requests]):
+        for store, positions in self.by_store([request[0] for request in requests]):
             values = store.get_many([requests[i] for i in positions])
             for i, value in zip(positions, values, strict=True):
                 found[i] = value
         return found
 
-    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
-        """Fetch every request from one version of each object. Raises: ReplacedError, StoreError."""
-        found: list[Buffer | None] = [None] * len(requests)
-        for store, positions in self._sorted([request[0] for request in requests]):
-            values = store.get_pinned([requests[i] for i in positions], versions)
-            for i, value in zip(positions, values, strict=True):
-                found[i] = value
-        return found
-
-    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
-        """Fetch every request with the token of its version. Raises: StoreError."""
-        found: list[Versioned | None] = [None] * len(requests)
-        for store, positions in self._sorted([request[0] for request in requests]):
-            answers = store.get_versioned([requests[i] for i in positions])
-            for i, answer in zip(positions, answers, strict=True):
-                found[i] = answer
-        return found
-
-    def opened(self, key: str) -> Opened | None:
-        """Open an object to read parts of it."""
-        return self._of(key).opened(key)
-
-    def local_file(self, key: str) -> str | None:
-        """Path of the file of one object, as its store says; None in a subclass that reads in its own way."""
-        return None if reads_past(type(self), "local_file") else self._of(key).local_file(key)
-
-    def local_prefix(self, path: str) -> str | None:
-        """What paths of chunks' files begin with, as their store says; None in a subclass that reads in its own way."""
-        return None if reads_past(type(self), "local_prefix") else self.chunk_store.local_prefix(path)
-
-    def local_target(self, path: str) -> Target | None:
-        """How files of chunks may be written by others; None in a subclass that writes in its own way."""
-        return self.chunk_store.local_target(path) if type(self).set_many is SplitStore.set_many else None
-
     def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function for each item, as the store of the chunks does."""
         return self.chunk_store.together(function, items)
 
-    def _sorted(self, keys: Sequence[str]) -> Iterator[tuple[Store, list[int]]]:
+    def by_store(self, keys: Sequence[str]) -> Iterator[tuple[Store, list[int]]]:
         """Both stores with the positions of their keys, where there are any; metadata last: they make nodes exist."""
-        owners = [self._of(key) is self.chunk_store for key in keys]
+        owners = [self.store_of(key) is self.chunk_store for key in keys]
         for store, is_chunk in ((self.chunk_store, True), (self.metadata_store, False)):
             positions = [i for i, owner in enumerate(owners) if owner is is_chunk]
             if positions:
@@ -103,14 +106,14 @@ class SplitStore(Store):
         """Store every (key, bytes) pair; each replaces its object atomically."""
         self.check_writable()
         items = list(items)
-        for store, positions in self._sorted([key for key, _ in items]):
+        for store, positions in self.by_store([key for key, _ in items]):
             store.set_many([items[i] for i in positions])
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the keys; missing ones are ignored."""
         self.check_writable()
         keys = list(keys)
-        for store, positions in self._sorted(keys):
+        for store, positions in self.by_store(keys):
             store.delete_many([keys[i] for i in positions])
 
     def delete_prefix(self, path: str = "") -> None:
@@ -128,7 +131,7 @@ class SplitStore(Store):
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys that lie under a path, in either store."""
         yield from self.metadata_store.list_prefix(prefix)
-        yield from (key for key in self.chunk_store.list_prefix(prefix) if self._of(key) is self.chunk_store)
+        yield from (key for key in self.chunk_store.list_prefix(prefix) if self.store_of(key) is self.chunk_store)
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, in either store, sorted: (objects, sub-paths)."""
@@ -137,23 +140,11 @@ class SplitStore(Store):
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
-        return self._of(key).getsize(key)
-
-    def generation(self, key: str) -> object | None:
-        """What the store of the object says of its version."""
-        return self._of(key).generation(key)
-
-    def generations(self, keys: Sequence[str]) -> list[object | None]:
-        """What the stores of the objects say of their versions."""
-        found: list[object | None] = [None] * len(keys)
-        for store, positions in self._sorted(keys):
-            for i, token in zip(positions, store.generations([keys[i] for i in positions]), strict=True):
-                found[i] = token
-        return found
+        return self.store_of(key).getsize(key)
 
     def lock_name(self, key: str) -> Hashable:
         """The name that the store of the object gives it."""
-        return self._of(key).lock_name(key)
+        return self.store_of(key).lock_name(key)
 
     def enclosing(self) -> tuple[Store, str] | None:
         """What holds the metadata."""

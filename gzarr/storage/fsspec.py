@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal, Self
 
 from gzarr.errors import MissingExtraError, ReadOnlyError, StoreError
-from gzarr.storage.base import Buffer, Request
+from gzarr.storage.base import Buffer, Request, Versions
 from gzarr.storage.extras import require
 from gzarr.storage.flat import cut_all
 from gzarr.storage.local import LocalStore
@@ -29,6 +29,25 @@ _READ_ONLY = frozenset({"http", "https", "reference", "github", "libarchive", "t
 _BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss"})
 # Offsets beyond the end of any object, which some file systems refuse to put into a request.
 _FAR = 1 << 62
+
+
+class _FsspecVersions(Versions):
+    """What file systems say of versions.
+
+    Times of change are not taken for tokens: an object may be replaced twice within a tick of the server's clock.
+    """
+
+    remote = True
+
+    def __init__(self, store: FsspecStore) -> None:
+        self._store = store
+
+    def token(self, key: str) -> object | None:
+        info = self._store._info(key) or {}  # noqa: SLF001 - one module, two classes
+        return next((info[name] for name in ("ETag", "etag", "e_tag", "generation") if info.get(name)), None)
+
+    def tokens(self, keys: Sequence[str]) -> list[object | None]:
+        return self._store.together(self.token, keys)
 
 
 class FsspecStore(RemoteStore):
@@ -60,8 +79,8 @@ class FsspecStore(RemoteStore):
         if self._protocol in _BUCKETS:  # which s3fs's listings do not repeat
             self.path = self.path.lstrip("/")
         self._missing = tuple(allowed_exceptions)
-        self._files = LocalStore(self.path or "/", read_only) if self._protocol in ("file", "local") else None
-        alone = not (self.fs.async_impl or self._files or self._protocol == "memory")
+        self._local = LocalStore(self.path or "/", read_only) if self._protocol in ("file", "local") else None
+        alone = not (self.fs.async_impl or self._local or self._protocol == "memory")
         self._lock: AbstractContextManager[Any] = threading.RLock() if alone else nullcontext()
         self.concurrency = 1 if alone else RemoteStore.concurrency
 
@@ -98,8 +117,8 @@ class FsspecStore(RemoteStore):
     # -- reading -------------------------------------------------------------------------------------------------
 
     def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
-        if self._files is not None:
-            return self._files.get_one(request)
+        if self._local is not None:
+            return self._local.get_one(request)
         key, start, length = request
         if start is not None and length is not None and length <= 0:
             return None if self.getsize(key) is None else b""
@@ -161,8 +180,8 @@ class FsspecStore(RemoteStore):
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
-        if self._files is not None:
-            return self._files.getsize(key)
+        if self._local is not None:
+            return self._local.getsize(key)
         info = self._info(key)
         if info is None:
             return None
@@ -171,15 +190,10 @@ class FsspecStore(RemoteStore):
             return None if whole is None else len(whole)
         return int(info["size"])
 
-    def generation(self, key: str) -> object | None:
-        """The entity tag or generation of the object; None if the file system gives none.
-
-        Times of change are not taken for one: an object may be replaced twice within a tick of the server's clock.
-        """
-        if self._files is not None:
-            return self._files.generation(key)
-        info = self._info(key) or {}
-        return next((info[name] for name in ("ETag", "etag", "e_tag", "generation") if info.get(name)), None)
+    @property
+    def versions(self) -> Versions | None:
+        """Entity tags or generations, where the file system gives them."""
+        return _FsspecVersions(self) if self._local is None else self._local.versions
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path."""
@@ -191,8 +205,8 @@ class FsspecStore(RemoteStore):
 
     def _found(self, prefix: str) -> set[str]:
         check_path(prefix)
-        if self._files is not None:
-            return set(self._files.list_prefix(prefix))
+        if self._local is not None:
+            return set(self._local.list_prefix(prefix))
         start = self._path(prefix)
         with self._listing(prefix):
             names = self.fs.find(start) if not self._is_file(start) else []
@@ -208,8 +222,8 @@ class FsspecStore(RemoteStore):
         check_path(path)
         if self._protocol == "memory":  # it keeps empty directories
             return children(self._found(path), path)
-        if self._files is not None:
-            return self._files.list_dir(path)
+        if self._local is not None:
+            return self._local.list_dir(path)
         start = self._path(path)
         objects: set[str] = set()
         paths: set[str] = set()
@@ -236,7 +250,7 @@ class FsspecStore(RemoteStore):
 
     def lock_name(self, key: str) -> Hashable:
         """The file system and path, with the key."""
-        return self._files.lock_name(key) if self._files is not None else (type(self.fs), self._url(), key)
+        return self._local.lock_name(key) if self._local is not None else (type(self.fs), self._url(), key)
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -249,8 +263,8 @@ class FsspecStore(RemoteStore):
         super().check_writable()
 
     def _put(self, key: str, data: bytes | memoryview) -> None:
-        if self._files is not None:
-            self._files.set(key, data)
+        if self._local is not None:
+            self._local.set(key, data)
             return
         try:
             with self._lock:
@@ -259,8 +273,8 @@ class FsspecStore(RemoteStore):
             raise self._failed("write", key, error) from error
 
     def _remove(self, key: str) -> None:
-        if self._files is not None:
-            self._files.delete_many((key,))
+        if self._local is not None:
+            self._local.delete_many((key,))
             return
         if self._info(key) is None:
             return  # rm would delete all that lies under a path
@@ -315,6 +329,8 @@ class FSStore(FsspecStore):
         missing_exceptions: further `exceptions`.
         storage_options: for the file system.
     """
+
+    versions = FsspecStore.versions
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Tells caches of decoded chunks which stored objects this process has just changed; costs nothing while there is none.
 
-Caches on stores with generations (`Store.generation`) do without; for the others this is what keeps them true.
+Caches on stores with tokens of versions (`Store.versions`) do without; for the others this is what keeps them true.
 """
 
 from __future__ import annotations

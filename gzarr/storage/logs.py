@@ -4,11 +4,42 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeAlias
 
-from gzarr.storage.base import Buffer, Opened, Request, Store, Versioned
-from gzarr.storage.wrappers import WrapperStore
+from gzarr.storage.base import Buffer, Files, Opened, Request, Store, Versioned, Versions
+from gzarr.storage.wrappers import ForwardedVersions, WrapperStore
+
+#: Logs what happens in a ``with`` statement: a verb, and what it is about.
+_Log: TypeAlias = Callable[[str, object], AbstractContextManager[None]]
+
+
+class _LoggedFiles(Files):
+    """Logs what is opened; the reads themselves are not logged."""
+
+    def __init__(self, files: Files, logged: _Log) -> None:
+        self._files, self._logged = files, logged
+
+    def open(self, key: str) -> Opened | None:
+        with self._logged("open", key):
+            return self._files.open(key)
+
+
+class _LoggedVersions(ForwardedVersions):
+    """Logs reads that are tied to versions."""
+
+    def __init__(self, versions: Versions, logged: _Log) -> None:
+        super().__init__(versions)
+        self._logged = logged
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        with self._logged("get of one version", list(requests)):
+            return super().get_pinned(requests, versions)
+
+    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
+        with self._logged("get with version", list(requests)):
+            return super().get_versioned(requests)
 
 
 class LoggingStore(WrapperStore):
@@ -28,6 +59,18 @@ class LoggingStore(WrapperStore):
         if log_handler is not None and log_handler not in self._logger.handlers:
             self._logger.addHandler(log_handler)
 
+    @property
+    def files(self) -> Files | None:
+        """Objects that can be opened; nobody else reads or replaces their files."""
+        files = self._store.files
+        return None if files is None else _LoggedFiles(files, self._logged)
+
+    @property
+    def versions(self) -> Versions | None:
+        """The versions of the store below."""
+        versions = self._store.versions
+        return None if versions is None else _LoggedVersions(versions, self._logged)
+
     @contextmanager
     def _logged(self, verb: str, what: object) -> Iterator[None]:
         start = time.perf_counter()
@@ -45,21 +88,6 @@ class LoggingStore(WrapperStore):
         """Fetch every request, in order."""
         with self._logged("get", list(requests)):
             return super().get_many(requests)
-
-    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
-        """Fetch every request from one version of each object."""
-        with self._logged("get of one version", list(requests)):
-            return super().get_pinned(requests, versions)
-
-    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
-        """Fetch every request with the token of its version."""
-        with self._logged("get with version", list(requests)):
-            return super().get_versioned(requests)
-
-    def opened(self, key: str) -> Opened | None:
-        """Open an object to read parts of it; the reads themselves are not logged."""
-        with self._logged("open", key):
-            return super().opened(key)
 
     def set(self, key: str, value: Buffer) -> None:
         """Store one object atomically."""

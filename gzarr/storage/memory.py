@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.base import Buffer, Request, Store, Versions
 from gzarr.storage.rules import as_bytes, check_key, check_move, children, cut
 
 # Every store that is alive, so that its own name ("memory://140453554680576") finds it.
@@ -31,7 +31,7 @@ def _lookup(data: MutableMapping[str, Any], key: str) -> Any:
         return None
 
 
-class _Generation:
+class _Identity:
     """One bytes object, kept alive, so that no other can be mistaken for it.
 
     Contents would not do: they may come back, and what was read of another version in between would pass for theirs.
@@ -43,10 +43,23 @@ class _Generation:
         self._value = value
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is _Generation and self._value is other._value  # our own class
+        return type(other) is _Identity and self._value is other._value  # our own class
 
     def __hash__(self) -> int:
         return id(self._value)
+
+
+class _ValueVersions(Versions):
+    """Tokens of the bytes objects in a dict; values that can change in place have none."""
+
+    __slots__ = ("_get",)
+
+    def __init__(self, get: Callable[[str], Any]) -> None:
+        self._get = get
+
+    def token(self, key: str) -> object | None:
+        value = self._get(key)
+        return _Identity(value) if type(value) is bytes else None
 
 
 class MemoryStore(Store):
@@ -73,6 +86,14 @@ class MemoryStore(Store):
         self._get: Callable[[str], Any] = data.get if isinstance(data, dict) else partial(_lookup, data)
         self.read_only = read_only
         _alive[id(self)] = self
+
+    @property
+    def versions(self) -> Versions | None:
+        """The stored bytes objects: another one is another version, even with the same contents.
+
+        None for mappings other than dicts, where asking may mean fetching.
+        """
+        return _ValueVersions(self._get) if isinstance(self._data, dict) else None
 
     def get_one(self, request: Request) -> Buffer | None:
         """Fetch one request: the stored object itself, a view of a part of it, or None."""
@@ -149,16 +170,6 @@ class MemoryStore(Store):
         """Size of an object in bytes, or None if it is missing."""
         value = self._get(key)
         return None if value is None else len(as_bytes(key, value))
-
-    def generation(self, key: str) -> object | None:
-        """A token for the stored bytes object: another one is another generation, even with the same contents.
-
-        Returns: None for mappings other than dicts, where asking may mean fetching, and for values that can change.
-        """
-        if not isinstance(self._data, dict):
-            return None
-        value = self._get(key)
-        return _Generation(value) if type(value) is bytes else None
 
     def lock_name(self, key: str) -> Hashable:
         """The identity of the mapping, with the key."""

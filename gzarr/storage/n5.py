@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gzarr.errors import MetadataError, StoreError
-from gzarr.storage.base import Buffer, R, Request, Store, T
+from gzarr.storage.base import Buffer, R, Request, Store, T, Versions
 from gzarr.storage.local import LocalStore
 from gzarr.storage.rules import as_bytes, check_key, check_path, cut
 
@@ -33,6 +33,20 @@ _REFUSED = ("zarr.json", ".zmetadata")
 _VERSION = "2.0.0"  # the one that zarr 2 writes
 _CHUNK = re.compile(r"\d+(\.\d+)+$")
 _BLOCK = re.compile(r"\d+(/\d+)*$")
+
+
+class _N5Versions(Versions):
+    """Tokens of the objects that N5 stores, under Zarr's keys."""
+
+    def __init__(self, versions: Versions) -> None:
+        self._versions = versions
+        self.remote = versions.remote
+
+    def token(self, key: str) -> object | None:
+        return self._versions.token(_to_n5_key(key))
+
+    def tokens(self, keys: Sequence[str]) -> list[object | None]:
+        return self._versions.tokens([_to_n5_key(key) for key in keys])
 
 
 class N5Store(Store):
@@ -156,9 +170,10 @@ class N5Store(Store):
             return None if value is None else len(value)
         return None if name in _REFUSED or not key else self._store.getsize(_to_n5_key(key))
 
-    def generation(self, key: str) -> object | None:
-        """What the store says of the version of the object that holds this one."""
-        return self._store.generation(_to_n5_key(key))
+    @property
+    def versions(self) -> Versions | None:
+        """The versions of the objects that hold these."""
+        return None if self._store.versions is None else _N5Versions(self._store.versions)
 
     def together(self, function: Any, items: Sequence[T]) -> list[R]:
         """Call a function for each item, as the store does."""
@@ -274,6 +289,8 @@ class N5Store(Store):
 
 class N5FSStore(N5Store):
     """`N5Store` on an fsspec file system; arguments are those of `gzarr.storage.FSStore`."""
+
+    versions = N5Store.versions
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         from gzarr.storage.fsspec import FSStore

@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
-from gzarr.storage.base import Buffer, Request, Versioned, host_view, reads_past
+from gzarr.storage.base import Buffer, Request, Versioned, host_view
 from gzarr.storage.extras import require
-from gzarr.storage.remote import RemoteStore
+from gzarr.storage.remote import EntityTags, TaggedStore
 from gzarr.storage.rules import byte_range, check_path, cut, without_secrets
 
 #: Keys listed at a time; a page of S3 has 1,000.
@@ -22,7 +22,7 @@ _PAGE = 1000
 _DELETE_PAGE = 1000
 
 
-class ObjectStore(RemoteStore):
+class ObjectStore(TaggedStore):
     """A store in a bucket or container, or in any other store of obstore; needs ``pip install 'gzarr[s3]'``.
 
     Args:
@@ -34,15 +34,12 @@ class ObjectStore(RemoteStore):
     Raises: MissingExtraError.
     """
 
-    pins = True
     # What keys begin with in `store`.
     _below = ""
 
     def __init__(self, store: Any, *, read_only: bool = False, url: str | None = None) -> None:
         self._obstore = require("obstore", "s3", "ObjectStore")
         self._errors = require("obstore.exceptions", "s3", "ObjectStore")
-        if reads_past(type(self), "get_pinned") or reads_past(type(self), "get_versioned"):
-            self.pins = False
         self.store = store
         self.read_only = read_only
         self._url = url
@@ -157,11 +154,12 @@ class ObjectStore(RemoteStore):
         head = self._head(key)
         return None if head is None else int(head["size"])
 
-    def generation(self, key: str) -> object | None:
-        """The entity tag, which the server changes with every write; None if the object is missing.
+    @property
+    def versions(self) -> EntityTags | None:
+        """The entity tags, which the server changes with every write. Raises: StoreError if it gives objects none."""
+        return EntityTags(self)
 
-        Raises: StoreError if the server gives objects no tags.
-        """
+    def _tag(self, key: str) -> object | None:
         head = self._head(key)
         if head is None:
             return None
@@ -282,8 +280,10 @@ class HTTPStore(ObjectStore):
             return whole
         return Versioned(cut(host_view(whole.data), request.start, request.length), whole.version)
 
-    def generation(self, key: str) -> object | None:
-        """The entity tag; None if there is none that says that every byte is the same (RFC 9110, 8.8.1)."""
+    versions = ObjectStore.versions
+
+    def _tag(self, key: str) -> object | None:
+        # None if there is no tag that says that every byte is the same (RFC 9110, 8.8.1).
         head = self._head(key)
         return None if head is None else self._version_of(head)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
 from gzarr.config import config
-from gzarr.storage.base import Buffer, R, Request, T, Versioned, host_view
+from gzarr.storage.base import Buffer, R, Request, T, Versioned, Versions, host_view
 from gzarr.storage.coalesce import coalesce
 from gzarr.storage.flat import FlatStore
 from gzarr.storage.rules import byte_view, check_key
@@ -28,6 +28,36 @@ MAX_NBYTES = 1 << 24
 
 # Documents that make a node exist; they are stored after what was given with them.
 _NODES = frozenset({"zarr.json", ".zarray", ".zgroup"})
+
+
+class EntityTags(Versions):
+    """The versions that a server tells apart by entity tags, and to which it can tie reads.
+
+    Args:
+        store: whose requests are made, many at once.
+    """
+
+    remote = True
+    pins = True
+
+    def __init__(self, store: TaggedStore) -> None:
+        self._store = store
+
+    def token(self, key: str) -> object | None:
+        """The entity tag. Raises: StoreError."""
+        return self._store._tag(key)  # noqa: SLF001 - one module, two classes
+
+    def tokens(self, keys: Sequence[str]) -> list[object | None]:
+        """The entity tags, asked for at once. Raises: StoreError."""
+        return self._store.together(self.token, keys)
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        """Fetch every request from one version of each object. Raises: ReplacedError, StoreError."""
+        return self._store._fetch_all(requests, versions)  # noqa: SLF001
+
+    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
+        """Fetch every request with the token of its version, many at once. Raises: StoreError."""
+        return self._store.together(self._store._fetch_versioned, requests)  # noqa: SLF001
 
 
 class RemoteStore(FlatStore):
@@ -55,18 +85,6 @@ class RemoteStore(FlatStore):
         """Fetch every request, in order, many at once; near ranges of one object together. Raises: StoreError."""
         return self._fetch_all(requests, {})
 
-    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
-        """Fetch every request from one version of each object. Raises: ReplacedError, StoreError."""
-        return self._fetch_all(requests, versions) if self.pins else super().get_pinned(requests, versions)
-
-    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
-        """Fetch every request with the token of its version, many at once. Raises: StoreError."""
-        return self.together(self._fetch_versioned, requests) if self.pins else super().get_versioned(requests)
-
-    def _fetch_versioned(self, request: Request) -> Versioned | None:
-        """Fetch one request with its version, as `get_versioned` says. Raises: StoreError, ReplacedError."""
-        raise NotImplementedError
-
     def _fetch_all(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
         merged, parts = coalesce(requests, max_gap_nbytes=MAX_GAP_NBYTES, max_nbytes=MAX_NBYTES)
         blocks = self.together(lambda request: self._fetch(request, versions.get(request.key)), merged)
@@ -75,10 +93,6 @@ class RemoteStore(FlatStore):
             block = blocks[index]
             found.append(block if part is None or block is None else host_view(block)[part[0] : part[1]])
         return found
-
-    def generations(self, keys: Sequence[str]) -> list[object | None]:
-        """`generation` of every key, asked for at once."""
-        return self.together(self.generation, keys)
 
     def nbytes_stored(self, path: str = "") -> int:
         """Bytes stored under a path."""
@@ -107,6 +121,18 @@ class RemoteStore(FlatStore):
         Raises: what the first failing call raised.
         """
         return run_together(function, items, min(self.concurrency, max(int(config["remote.concurrency"]), 1)))
+
+
+class TaggedStore(RemoteStore):
+    """A store whose server gives every version of an object an entity tag."""
+
+    @abstractmethod
+    def _tag(self, key: str) -> object | None:
+        """The entity tag of an object; None if it is missing or has none. Raises: StoreError."""
+
+    @abstractmethod
+    def _fetch_versioned(self, request: Request) -> Versioned | None:
+        """Fetch one request with its version, as `Versions.get_versioned` says. Raises: StoreError, ReplacedError."""
 
 
 class _OnPool(threading.local):

@@ -2,8 +2,8 @@
 
 Each call has a connection to itself, so readers never wait for each other; connections are kept for later calls, so
 there are as many as there ever were calls at one time. SQLite's locks order writers, of this process and of others.
-Every written row gets a new random rowid, which is the object's generation: SQLite itself would reuse the number of a
-row that was deleted.
+Every written row gets a new random rowid, which is the token of the object's version: SQLite itself would reuse the
+number of a row that was deleted.
 """
 # os.path: the store takes what users call a path and gives it back unchanged.
 # ruff: noqa: PTH100
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Request
+from gzarr.storage.base import Buffer, Request, Versions
 from gzarr.storage.flat import FlatStore
 from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
 
@@ -32,6 +32,18 @@ _SET = (
 _TIMEOUT_S = 60.0
 #: How often another random rowid is tried if one is taken; one try in 2**40 fails among a million objects.
 _ATTEMPTS = 8
+
+
+class _RowVersions(Versions):
+    """Tokens of the rows of a database."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: SQLiteStore) -> None:
+        self._store = store
+
+    def token(self, key: str) -> object | None:
+        return self._store._one("SELECT rowid FROM zarr WHERE k = ?", key)  # noqa: SLF001 - one module, two classes
 
 
 class SQLiteStore(FlatStore):
@@ -138,9 +150,10 @@ class SQLiteStore(FlatStore):
         """Size of an object in bytes, or None if it is missing."""
         return self._one("SELECT length(v) FROM zarr WHERE k = ?", key)
 
-    def generation(self, key: str) -> object | None:
-        """The number of the row, which every write changes."""
-        return self._one("SELECT rowid FROM zarr WHERE k = ?", key)
+    @property
+    def versions(self) -> Versions | None:
+        """The numbers of the rows, which every write changes."""
+        return _RowVersions(self)
 
     def _one(self, query: str, key: str) -> int | None:
         with self._failures(f"look up {key!r}"), self._connection() as db:

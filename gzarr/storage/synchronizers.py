@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol
 
 from gzarr.errors import MissingExtraError, StoreError
-from gzarr.storage.base import Store, Target
+from gzarr.storage.base import Store
 from gzarr.storage.wrappers import WrapperStore
 
 
@@ -116,6 +116,7 @@ class SynchronizedStore(WrapperStore):
     """
 
     transparent = True
+    files, versions = WrapperStore.files, WrapperStore.versions
 
     def __init__(self, store: Store, synchronizer: Synchronizer) -> None:
         super().__init__(store)
@@ -126,18 +127,6 @@ class SynchronizedStore(WrapperStore):
         """Where the chunks are: the store below, or the second one in it."""
         found: Store = getattr(self._store, "chunk_store", self._store)
         return found
-
-    def local_file(self, key: str) -> str | None:
-        """Path of the file that holds exactly one object's bytes, as the store below says."""
-        return self._store.local_file(key)
-
-    def local_prefix(self, path: str) -> str | None:
-        """What the paths of all files under a path begin with, as the store below says."""
-        return self._store.local_prefix(path)
-
-    def local_target(self, path: str) -> Target | None:
-        """How files of chunks under a path may be written by others, as the store below says."""
-        return self._store.local_target(path)
 
     def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
         """Hold objects against read-modify-write by others, in this process and under the synchronizer."""

@@ -21,6 +21,8 @@ class DirectoryStore(LocalStore):
         dimension_separator: for new Zarr v2 arrays that name none.
     """
 
+    files, versions = LocalStore.files, LocalStore.versions
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -45,11 +47,13 @@ class DirectoryStore(LocalStore):
     @classmethod
     def __subclasshook__(cls, other: type) -> bool:
         # What opening a path gives is what zarr 2 calls a DirectoryStore.
-        return LocalStore in other.__mro__ if cls is DirectoryStore else NotImplemented
+        return type.__subclasscheck__(LocalStore, other) if cls is DirectoryStore else NotImplemented
 
 
 class NestedDirectoryStore(DirectoryStore):
     """A `DirectoryStore` whose new Zarr v2 arrays have chunks in directories: ``0/1`` rather than ``0.1``."""
+
+    files, versions = LocalStore.files, LocalStore.versions
 
     def __init__(
         self,
@@ -72,6 +76,8 @@ class TempStore(DirectoryStore):
         normalize_keys: must be False.
         dimension_separator: for new Zarr v2 arrays that name none.
     """
+
+    files, versions = LocalStore.files, LocalStore.versions
 
     def __init__(
         self,

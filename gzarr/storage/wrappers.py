@@ -1,6 +1,6 @@
 """Stores around other stores: a read-only view, and one that records what is asked of it.
 
-A wrapper answers for the store it wraps: same locks, same generations, same name.
+A wrapper answers for the store it wraps: same locks, same name, and where it says so the same files and versions.
 """
 
 # WrapperStore has the verbs of Store, which are documented there.
@@ -11,10 +11,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
-from gzarr.errors import ReplacedError
-from gzarr.storage.base import Buffer, Opened, R, Request, Store, T, Versioned, host_view, reads_past
+from gzarr.errors import ReplacedError, StoreError
+from gzarr.storage.base import Buffer, Files, Opened, R, Request, Store, T, Versioned, Versions, host_view
 from gzarr.storage.rules import cut
 
 
@@ -41,8 +41,8 @@ def type_name(store: Store) -> str:
 class WrapperStore(Store):
     """Passes every verb on to a store; subclasses change what they need.
 
-    One that changes how objects are read, but not ``opened``, is asked for whole objects; but not ``get_pinned`` and
-    ``get_versioned``, does not `pin`.
+    A subclass that does not change bytes declares ``files, versions = WrapperStore.files, WrapperStore.versions``, to
+    be as fast as the store below; see `Store`.
     """
 
     #: Whether reports show the store below in its stead.
@@ -52,13 +52,15 @@ class WrapperStore(Store):
         self._store = store
         self.read_only = store.read_only
         self.concurrency = store.concurrency
-        self.opens = store.opens and not reads_past(type(self), "opened")
         self.zarr_format, self.dimension_separator = store.zarr_format, store.dimension_separator
 
     @property
-    def pins(self) -> bool:  # type: ignore[override]
-        own = not (reads_past(type(self), "get_pinned") or reads_past(type(self), "get_versioned"))
-        return self._store.pins and own
+    def files(self) -> Files | None:
+        return self._store.files
+
+    @property
+    def versions(self) -> Versions | None:
+        return self._store.versions
 
     def get_one(self, request: Request) -> Buffer | None:
         return self._store.get_one(request)
@@ -67,12 +69,7 @@ class WrapperStore(Store):
         return self._store.get_many(requests)
 
     def contains_many(self, keys: Sequence[str]) -> list[bool]:
-        if reads_past(type(self), "contains_many"):
-            return super().contains_many(keys)
         return self._store.contains_many(keys)
-
-    def opened(self, key: str) -> Opened | None:
-        return self._store.opened(key)
 
     def set(self, key: str, value: Buffer) -> None:
         self.check_writable()
@@ -108,18 +105,6 @@ class WrapperStore(Store):
 
     def nbytes_stored(self, path: str = "") -> int:
         return self._store.nbytes_stored(path)
-
-    def generation(self, key: str) -> object | None:
-        return self._store.generation(key)
-
-    def generations(self, keys: Sequence[str]) -> list[object | None]:
-        return self._store.generations(keys)
-
-    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
-        return self._store.get_pinned(requests, versions)
-
-    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
-        return self._store.get_versioned(requests)
 
     def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return self._store.together(function, items)
@@ -160,48 +145,108 @@ class WrapperStore(Store):
         return str(self._store)
 
 
+class Tokens(Versions):
+    """The tokens of other versions, to which reads cannot be tied."""
+
+    def __init__(self, versions: Versions) -> None:
+        self._versions = versions
+        self.remote = versions.remote
+
+    def token(self, key: str) -> object | None:
+        return self._versions.token(key)
+
+    def tokens(self, keys: Sequence[str]) -> list[object | None]:
+        return self._versions.tokens(keys)
+
+
+class ForwardedVersions(Tokens):
+    """Passes every verb on to other versions; subclasses change what they need."""
+
+    def __init__(self, versions: Versions) -> None:
+        super().__init__(versions)
+        self.pins = versions.pins
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        return self._versions.get_pinned(requests, versions)
+
+    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
+        return self._versions.get_versioned(requests)
+
+
+class _ReadableFiles(Files):
+    """Files that may be read, not replaced."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def open(self, key: str) -> Opened | None:
+        return self._files.open(key)
+
+    def path(self, key: str) -> str | None:
+        return self._files.path(key)
+
+    def prefix(self, path: str) -> str | None:
+        return self._files.prefix(path)
+
+
 class _ReadOnlyStore(WrapperStore):
     """A view through which nothing can be changed."""
 
     transparent = True
+    versions = WrapperStore.versions
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self.read_only = True
 
-    def local_file(self, key: str) -> str | None:
-        return self._store.local_file(key)
-
-    def local_prefix(self, path: str) -> str | None:
-        return self._store.local_prefix(path)
+    @property
+    def files(self) -> Files | None:
+        """The files of the store below, for reading."""
+        files = self._store.files
+        return None if files is None else _ReadableFiles(files)
 
     def close(self) -> None:
         """Do nothing: the view does not own the store."""
+
+
+class _FoundVersions(Versions):
+    """The versions that a `PinnedStore` reads."""
+
+    def __init__(self, found: Mapping[str, object | None]) -> None:
+        self._found = found
+
+    def token(self, key: str) -> object | None:
+        return self._found.get(key)
 
 
 class PinnedStore(WrapperStore):
     """A view of a store that reads one version of each object, and knows no others. For one thread per object.
 
     Args:
-        store: a store that `pins`.
+        store: a store whose `versions` reads can be tied to.
         versions: tokens of the objects whose version is given; of the others the first read says which it is. An object
             that is missing then stays missing without a look; one that has no token is held in memory.
     """
 
     def __init__(self, store: Store, versions: Mapping[str, object]) -> None:
         super().__init__(store)
+        pinning = store.versions
+        if pinning is None:
+            raise StoreError(f"store {store} cannot tie reads to versions")
+        self._pinning = pinning
         self._versions: dict[str, object | None] = dict(versions)
         self._held: dict[str, memoryview] = {}
 
-    def get_one(self, request: Request) -> Buffer | None:
-        """Fetch one request. Raises: ReplacedError."""
-        return self.get_many((request,))[0]
+    @property
+    def versions(self) -> Versions | None:
+        """The versions that are read; of an object without a token, or of which nothing was read yet, None."""
+        return _FoundVersions(self._versions)
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request. Raises: ReplacedError."""
         found = self._read_first(requests)
         rest = [i for i in range(len(requests)) if i not in found and self._versions[requests[i].key] is not None]
-        answers = self._store.get_pinned([requests[i] for i in rest], self._versions) if rest else ()
+        answers = self._pinning.get_pinned([requests[i] for i in rest], self._versions) if rest else ()
         for i, value in zip(rest, answers, strict=True):
             if value is None:
                 raise ReplacedError(f"store {self}: {requests[i].key!r} was deleted while it was read")
@@ -215,7 +260,7 @@ class PinnedStore(WrapperStore):
             if request.key not in self._versions:
                 unread.setdefault(request.key, i)
         found: dict[int, Buffer] = {}
-        answers = self._store.get_versioned([requests[i] for i in unread.values()]) if unread else ()
+        answers = self._pinning.get_versioned([requests[i] for i in unread.values()]) if unread else ()
         for (key, i), answer in zip(unread.items(), answers, strict=True):
             self._versions[key] = None if answer is None else answer.version
             if answer is not None and answer.version is None:
@@ -228,24 +273,20 @@ class PinnedStore(WrapperStore):
         held = self._held.get(request.key)
         return None if held is None else cut(held, request.start, request.length)
 
-    def generation(self, key: str) -> object | None:
-        """The version that is read; None if it is not known yet, or the object is missing or has no token."""
-        return self._versions.get(key)
 
-    def generations(self, keys: Sequence[str]) -> list[object | None]:
-        """The versions that are read."""
-        return [self.generation(key) for key in keys]
+#: Records requests that were made in one call, and keys whose size, existence or token was asked for.
+_Record: TypeAlias = Callable[[Sequence[Request] | None, Sequence[str]], None]
 
 
 class _CountedReads:
     """An opened object whose reads a `CountingStore` records."""
 
-    def __init__(self, opened: Opened, key: str, record: Callable[[Request], None]) -> None:
+    def __init__(self, opened: Opened, key: str, record: _Record) -> None:
         self._opened, self._key, self._record = opened, key, record
         self.nbytes = opened.nbytes
 
     def read(self, start: int, nbytes: int) -> Buffer:
-        self._record(Request(self._key, start, nbytes))
+        self._record([Request(self._key, start, nbytes)], ())
         return self._opened.read(start, nbytes)
 
     def __enter__(self) -> Self:
@@ -253,6 +294,44 @@ class _CountedReads:
 
     def __exit__(self, *exc: object) -> None:
         self._opened.__exit__(*exc)
+
+
+class _CountedFiles(Files):
+    """Records what is read of opened objects."""
+
+    def __init__(self, files: Files, record: _Record) -> None:
+        self._files, self._record = files, record
+
+    def open(self, key: str) -> Opened | None:
+        found = self._files.open(key)
+        if found is None:
+            self._record([Request(key)], ())
+            return None
+        return _CountedReads(found, key, self._record)
+
+
+class _CountedVersions(ForwardedVersions):
+    """Records the tokens asked for, and the reads that are tied to versions."""
+
+    def __init__(self, versions: Versions, record: _Record) -> None:
+        super().__init__(versions)
+        self._record = record
+
+    def token(self, key: str) -> object | None:
+        self._record(None, (key,))
+        return super().token(key)
+
+    def tokens(self, keys: Sequence[str]) -> list[object | None]:
+        self._record(None, keys)
+        return super().tokens(keys)
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        self._record(requests, ())
+        return super().get_pinned(requests, versions)
+
+    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
+        self._record(requests, ())
+        return super().get_versioned(requests)
 
 
 class CountingStore(WrapperStore):
@@ -267,7 +346,7 @@ class CountingStore(WrapperStore):
         written: keys written, and destinations of moves.
         deleted: keys deleted, paths given to ``delete_prefix``, and sources of moves.
         listed: paths given to ``list_prefix`` and ``list_dir``.
-        sized: keys whose size, existence or generation was asked for.
+        sized: keys whose size, existence or token was asked for.
     """
 
     def __init__(self, store: Store) -> None:
@@ -287,44 +366,32 @@ class CountingStore(WrapperStore):
 
     def get_one(self, request: Request) -> Buffer | None:
         """Fetch one request."""
-        with self._lock:
-            self.nbatches += 1
-            self.requests.append(request)
+        self._record((request,), ())
         return super().get_one(request)
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; None where the key is missing."""
-        with self._lock:
-            self.nbatches += 1
-            self.requests.extend(requests)
+        self._record(requests, ())
         return super().get_many(requests)
 
-    def opened(self, key: str) -> Opened | None:
-        """Open an object to read parts of it, each of which counts as a request."""
-        found = super().opened(key)
-        if found is None:
-            self._record(Request(key))
-            return None
-        return _CountedReads(found, key, self._record)
+    @property
+    def files(self) -> Files | None:
+        """Objects that can be opened, each read of which is recorded; nobody else reads or replaces their files."""
+        files = self._store.files
+        return None if files is None else _CountedFiles(files, self._record)
 
-    def _record(self, request: Request) -> None:
-        with self._lock:
-            self.nbatches += 1
-            self.requests.append(request)
+    @property
+    def versions(self) -> Versions | None:
+        """The versions of the store below."""
+        versions = self._store.versions
+        return None if versions is None else _CountedVersions(versions, self._record)
 
-    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
-        """Fetch every request from one version of each object."""
+    def _record(self, requests: Sequence[Request] | None, sized: Sequence[str]) -> None:
         with self._lock:
-            self.nbatches += 1
-            self.requests.extend(requests)
-        return super().get_pinned(requests, versions)
-
-    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
-        """Fetch every request with the token of its version."""
-        with self._lock:
-            self.nbatches += 1
-            self.requests.extend(requests)
-        return super().get_versioned(requests)
+            if requests is not None:
+                self.nbatches += 1
+                self.requests.extend(requests)
+            self.sized.extend(sized)
 
     def set(self, key: str, value: Buffer) -> None:
         """Store one object atomically."""
@@ -373,25 +440,11 @@ class CountingStore(WrapperStore):
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
-        with self._lock:
-            self.sized.append(key)
+        self._record(None, (key,))
         return super().getsize(key)
 
-    def generation(self, key: str) -> object | None:
-        """What the store says of the object's version."""
-        with self._lock:
-            self.sized.append(key)
-        return super().generation(key)
-
-    def generations(self, keys: Sequence[str]) -> list[object | None]:
-        """What the store says of the objects' versions."""
-        with self._lock:
-            self.sized.extend(keys)
-        return super().generations(keys)
-
     def __contains__(self, key: object) -> bool:
-        with self._lock:
-            self.sized.append(str(key))
+        self._record(None, (str(key),))
         return super().__contains__(key)
 
     def __reduce__(self) -> tuple[type[CountingStore], tuple[Store]]:

@@ -15,8 +15,21 @@ from typing import IO, Any
 
 from gzarr.errors import StoreError
 from gzarr.storage.archive import DAMAGE, Archive, ZipMode, open_archive, open_file
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.base import Buffer, Request, Store, Versions
 from gzarr.storage.rules import DOCUMENTS, as_bytes, byte_view, check_key, check_move, check_path, children, cut
+
+
+class _EntryVersions(Versions):
+    """Tokens of the entries of an archive."""
+
+    __slots__ = ("_archive",)
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+
+    def token(self, key: str) -> object | None:
+        document = self._archive.documents.get(key)
+        return self._archive.entries.get(key) if document is None else document
 
 
 class ZipStore(Store):
@@ -72,6 +85,11 @@ class ZipStore(Store):
         self._archive = Archive(self._path, file, zip_file, self._name, compression)
         self._finalizer = weakref.finalize(self, self._archive.close)
 
+    @property
+    def versions(self) -> Versions | None:
+        """The entries, which are new objects with every write through this store."""
+        return _EntryVersions(self._open())
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     def get_one(self, request: Request) -> Buffer | None:
@@ -86,7 +104,7 @@ class ZipStore(Store):
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order."""
-        return [self.get_one(request) for request in requests]
+        return [ZipStore.get_one(self, request) for request in requests]  # not what a subclass may make of this
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes (before compression), or None if it is missing."""
@@ -96,12 +114,6 @@ class ZipStore(Store):
             return len(document)
         entry = archive.entries.get(key)
         return None if entry is None else entry.info.file_size
-
-    def generation(self, key: str) -> object | None:
-        """A token of the entry, which changes with every write through this store."""
-        archive = self._open()
-        document = archive.documents.get(key)
-        return archive.entries.get(key) if document is None else document
 
     def lock_name(self, key: str) -> Hashable:
         """The real path of the archive (or the identity of the file object), with the key."""
@@ -144,7 +156,7 @@ class ZipStore(Store):
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
         """Store every (key, bytes) pair; each replaces its object atomically."""
         for key, value in items:
-            self.set(key, value)
+            ZipStore.set(self, key, value)
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the keys; missing ones are ignored. Their bytes leave the archive when it is written anew."""

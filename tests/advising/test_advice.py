@@ -262,6 +262,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 class WatchedStore(MemoryStore):
     """Counts requests; listing is an error."""
 
+    versions = MemoryStore.versions
     asked = 0
 
     def getsize(self, key: str) -> int | None:

@@ -27,6 +27,8 @@ TOLERANCE = 0.15
 class CountingStore(MemoryStore):
     """Notes what is fetched: (request, bytes)."""
 
+    versions = MemoryStore.versions
+
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[tuple[Request, int]] = []

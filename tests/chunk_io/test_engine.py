@@ -21,6 +21,7 @@ CRC_NBYTES = 4
 class ByteCountingStore(CountingStore):
     """Also counts the bytes that were handed out."""
 
+    versions = CountingStore.versions
     nbytes = 0
 
     def get_one(self, request: Request) -> Buffer | None:

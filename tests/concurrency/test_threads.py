@@ -23,6 +23,8 @@ from gzarr.codecs import BytesCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
 from gzarr.config import config
 from gzarr.cpu import backend as cpu_backend
 from gzarr.storage import LocalStore, MemoryStore, Request, Store, ZipStore, locks
+from gzarr.storage.base import Versions
+from gzarr.storage.wrappers import ForwardedVersions
 
 N_THREADS = 16
 
@@ -208,6 +210,22 @@ def test_readers_never_see_a_torn_object(store: Store, layout: str) -> None:
     together([rewrite, *readers])
 
 
+class SteppingVersions(ForwardedVersions):
+    """Does something after every look at a token."""
+
+    def __init__(self, versions: Versions, step: Callable[[], None]) -> None:
+        super().__init__(versions)
+        self.step = step
+
+    def token(self, key: str) -> object | None:
+        found = super().token(key)
+        self.step()
+        return found
+
+    def tokens(self, keys: Sequence[str]) -> list[object | None]:
+        return [self.token(key) for key in keys]
+
+
 class ReplacingStore(MemoryStore):
     """Replaces one object after certain calls.
 
@@ -229,10 +247,10 @@ class ReplacingStore(MemoryStore):
             self.step()
         return found
 
-    def generation(self, key: str) -> object | None:
-        found = super().generation(key)
-        self.step()
-        return found
+    @property
+    def versions(self) -> Versions | None:
+        found = super().versions
+        return None if found is None else SteppingVersions(found, self.step)
 
     def step(self) -> None:
         self.ncalls += 1

@@ -246,6 +246,7 @@ def test_codecs_around_a_shard():
 
 def test_a_shard_that_disappears_between_index_and_chunk_is_fill():
     class Vanishing(gzarr.MemoryStore):
+        versions = gzarr.MemoryStore.versions
         armed = False
 
         def get_many(self, requests):

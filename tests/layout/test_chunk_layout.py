@@ -17,6 +17,7 @@ from gzarr.indexing.grid import RegularAxis
 from gzarr.layout import chunk_layout as layout_module
 from gzarr.layout.chunk_layout import Layout, Sharded, Unsharded
 from gzarr.storage import CountingStore, MemoryStore, Request
+from gzarr.storage.base import token_of
 
 Chunks = dict[tuple[int, ...], bytes]
 
@@ -76,7 +77,7 @@ def test_what_is_built_is_found(name: str, steps: list[Any], asked: list[tuple[i
             model.get(c) for c in asked
         ]
     for wanted in (asked[:1], asked[:5], asked):
-        generation = store.generation("c/0/0")
+        generation = token_of(store, "c/0/0")
         located = layout.locate(store, (0, 0), wanted, generation)
         found = [store.get_one(item) if isinstance(item, Request) else item for item in located]
         assert [None if d is None else bytes(d) for d in found] == [model.get(c) for c in wanted]
@@ -144,12 +145,11 @@ def test_kept_indexes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(array._io.layout._indexes) == 2  # type: ignore[attr-defined]
 
 
-def test_of_stores_without_generations_shards_are_read_whole() -> None:
+def test_of_stores_without_versions_shards_are_read_whole() -> None:
     """Nothing would tell that a shard was replaced between the reading of its index and of its chunks."""
 
     class Plain(MemoryStore):
-        def generation(self, key: str) -> None:
-            return None
+        versions = None
 
     store = CountingStore(Plain())
     array = gzarr.array(np.arange(40), chunks=2, shards=8, store=store)
@@ -169,7 +169,7 @@ def find_all(layout: Layout, stored: bytes) -> None:
     """Look for every chunk, one at a time and all at once, in memory and in a store."""
     store = MemoryStore({"c/0/0": stored})
     for chunks in ([c] for c in COORDS):
-        for item in layout.locate(store, (0, 0), chunks, store.generation("c/0/0")):
+        for item in layout.locate(store, (0, 0), chunks, token_of(store, "c/0/0")):
             if isinstance(item, Request):
                 found = store.get_one(item)
                 if found is None or len(found) != item.length:

@@ -9,6 +9,7 @@ import pytest
 
 import gzarr
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, ObjectStore, Request, SplitStore
+from gzarr.storage.base import token_of, tokens_of
 
 VALUES = np.arange(1 << 20, dtype="f8").reshape(1024, 1024)
 
@@ -22,8 +23,8 @@ def test_each_store_is_asked_once_for_versions() -> None:
     store = SplitStore(documents, chunks)
     keys = ["a/zarr.json", "a/c/0", "a/c/1", "zarr.json", "nothing"]
     store.set_many((key, key.encode()) for key in keys[:4])
-    assert store.generations(keys) == [store.generation(key) for key in keys]
-    assert None not in store.generations(keys)[:4]
+    assert tokens_of(store, keys) == [token_of(store, key) for key in keys]
+    assert None not in tokens_of(store, keys)[:4]
     assert documents.written == ["a/zarr.json", "zarr.json"]
     assert chunks.written == ["a/c/0", "a/c/1"]
 
@@ -32,18 +33,21 @@ def test_chunks_are_read_in_parts_where_their_store_opens_them(tmp_path: Any) ->
     documents, chunks = LocalStore(tmp_path / "documents"), CountingStore(LocalStore(tmp_path / "chunks"))
     store = SplitStore(documents, chunks)
     gzarr.create_array(store, data=VALUES, chunks=(1024, 1024), compressors=None)
-    assert store.opens
+    assert store.files is not None
     chunks.reset()
     assert (gzarr.open_array(store, mode="r")[5:7] == VALUES[5:7]).all()
     assert all(request.length is not None and request.length < 100_000 for request in chunks.requests)
-    assert SplitStore(documents, LocalStore(tmp_path / "chunks")).local_file("c/0") == str(tmp_path / "chunks/c/0")
-    assert not SplitStore(documents, MemoryStore()).opens
+    files = SplitStore(documents, LocalStore(tmp_path / "chunks")).files
+    assert files is not None
+    assert files.path("c/0") == str(tmp_path / "chunks/c/0")
+    assert SplitStore(documents, MemoryStore()).files is None
 
 
 def test_chunks_of_a_server_are_read_many_at_once_and_tied_to_versions() -> None:
     chunks = CountingStore(remote())
     store = SplitStore(MemoryStore(), chunks)
-    assert (store.pins, store.concurrency) == (True, chunks.concurrency)
+    assert store.versions is not None
+    assert (store.versions.pins, store.concurrency) == (True, chunks.concurrency)
     z = gzarr.create_array(store, shape=64, chunks=4, shards=32, dtype="i4")
     z[...] = np.arange(64)
     reader = gzarr.open_array(store, mode="r")
@@ -51,8 +55,8 @@ def test_chunks_of_a_server_are_read_many_at_once_and_tied_to_versions() -> None
     chunks.reset()
     assert reader[3:7].tolist() == [3, 4, 5, 6]
     assert chunks.sized == []
-    versions = dict(zip(["c/0", "c/1"], store.generations(["c/0", "c/1"]), strict=True))
-    found = store.get_pinned([Request("c/1", 0, 3), Request("c/0")], versions)
+    versions = dict(zip(["c/0", "c/1"], tokens_of(store, ["c/0", "c/1"]), strict=True))
+    found = store.versions.get_pinned([Request("c/1", 0, 3), Request("c/0")], versions)
     assert found == [store["c/1"][:3], store["c/0"]]
 
 

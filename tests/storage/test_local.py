@@ -17,7 +17,8 @@ import pytest
 import gzarr
 from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage import CountingStore, LocalStore, Request
-from gzarr.storage import local as local_module
+from gzarr.storage import local_files as local_module
+from gzarr.storage.base import token_of
 
 
 def files_under(folder: Path) -> list[str]:
@@ -125,7 +126,7 @@ def test_nothing_outside_the_root_can_be_reached(tmp_path: Path, key: str) -> No
         lambda: store.set(key, b""),
         lambda: store.delete_many([key]),
         lambda: store.getsize(key),
-        lambda: store.generation(key),
+        lambda: token_of(store, key),
         lambda: store.move_prefix("a", key),
         lambda: store.move_prefix(key, "b"),
     ):
@@ -252,7 +253,8 @@ def test_a_directory_is_no_object_to_any_way_of_reading(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     assert store.get_one(Request("a")) is None
     assert store.get_many([Request("a"), Request("a", 0, 3), Request("a", 3, 3)]) == [None] * 3
-    assert store.opened("a") is None
+    assert store.files is not None
+    assert store.files.open("a") is None
 
 
 class Inverted(LocalStore):
@@ -280,12 +282,13 @@ def test_a_subclass_that_reads_in_its_own_way_is_not_passed_by(tmp_path: Path) -
         array[...] = model
         np.testing.assert_array_equal(array[7:9], model[7:9])
         np.testing.assert_array_equal(array[...], model)
-        assert not store.opens
+        assert store.files is None
     root = gzarr.open_group(Inverted(tmp_path / "z"), mode="w")
     root.create_group("a")
     assert list(root) == ["a"]
-    assert Inverted(tmp_path).local_file("a") is None
-    assert LocalStore(tmp_path).local_file("a") == str(tmp_path / "a")
+    files = LocalStore(tmp_path).files
+    assert files is not None
+    assert files.path("a") == str(tmp_path / "a")
 
 
 def test_a_relative_root_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,11 +348,11 @@ def test_a_reused_inode_is_a_new_generation(tmp_path: Path, monkeypatch: pytest.
     store = LocalStore(tmp_path)
     store["k"] = b"one"
     same = (tmp_path / "k").stat()
-    monkeypatch.setattr(local_module.LocalStore, "_stat", lambda *_: same)
+    monkeypatch.setattr(local_module, "find_file", lambda *_: same)
     monkeypatch.setattr(local_module.os, "fstat", lambda _: same)  # the next file gets the same inode
-    first = store.generation("k")
+    first = token_of(store, "k")
     store["k"] = b"two"
-    assert store.generation("k") != first
+    assert token_of(store, "k") != first
 
 
 def test_writers_and_deleters_may_meet_in_one_directory(tmp_path: Path) -> None:
@@ -379,20 +382,20 @@ def test_a_generation_is_never_that_of_a_file_to_come(tmp_path: Path, monkeypatc
     """Between two looks of a reader a file is replaced, and its inode is taken by one that will replace it again."""
     store = LocalStore(tmp_path)
     store["k"] = b"first"
-    look = LocalStore._stat
+    look = local_module.find_file
 
-    def look_and_dawdle(self: LocalStore, key: str) -> os.stat_result | None:
-        info = look(self, key)
-        monkeypatch.setattr(LocalStore, "_stat", look)
+    def look_and_dawdle(path: str, name: str) -> os.stat_result | None:
+        info = look(path, name)
+        monkeypatch.setattr(local_module, "find_file", look)
         assert info is not None
         (tmp_path / "held").hardlink_to(tmp_path / "k")  # so that the inode is free when we say so
         store["k"] = b"second"
         local_module._written[info.st_ino % len(local_module._written)] = next(local_module._numbers)
         return info
 
-    monkeypatch.setattr(LocalStore, "_stat", look_and_dawdle)
-    found = store.generation("k")
-    assert found == store.generation("k")
+    monkeypatch.setattr(local_module, "find_file", look_and_dawdle)
+    found = token_of(store, "k")
+    assert found == token_of(store, "k")
 
 
 def test_an_interrupt_as_a_file_is_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from gzarr.storage import (
     extras,
     open_store,
 )
+from gzarr.storage.base import token_of
 from gzarr.storage.remote import run_together
 from gzarr.storage.urls import StoreURL, to_obstore
 from tests.support.meeting import Meeting
@@ -186,11 +187,11 @@ def test_a_read_of_another_version_is_refused(kind: str, request: pytest.Fixture
 
         writer = store = MAKERS["s3" if kind == "s3" else "abs"](Path(), request)  # type: ignore[assignment]
     writer["a"] = b"one of them"
-    version = store.generation("a")
-    assert store.get_pinned([Request("a", 0, 3), Request("a", -4)], {"a": version}) == [b"one", b"them"]
+    version = token_of(store, "a")
+    assert store.versions.get_pinned([Request("a", 0, 3), Request("a", -4)], {"a": version}) == [b"one", b"them"]
     writer["a"] = b"two of them"
     with pytest.raises(ReplacedError, match="'a'"):
-        store.get_pinned([Request("a", 0, 3)], {"a": version})
+        store.versions.get_pinned([Request("a", 0, 3)], {"a": version})
 
 
 @pytest.mark.parametrize("tags", ["untagged", "weak"])

@@ -18,8 +18,8 @@ import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec
 from gzarr.errors import ReplacedError
 from gzarr.storage import CountingStore, HTTPStore, LoggingStore, ObjectStore, Request, open_store
-from gzarr.storage.base import Buffer, Versioned, host_view
-from gzarr.storage.wrappers import PinnedStore, WrapperStore
+from gzarr.storage.base import Buffer, Versioned, Versions, host_view, token_of, tokens_of
+from gzarr.storage.wrappers import ForwardedVersions, PinnedStore, WrapperStore
 from tests.support.fileserver import answer
 
 pytest.importorskip("obstore")
@@ -182,7 +182,7 @@ def test_a_shard_without_a_tag_where_the_metadata_have_one(tmp_path: Path) -> No
             store["untagged/c/0"],
         ]
         assert log[:2] == [("GET", "a/untagged/c/0", True), ("GET", "a/untagged/c/0", False)]
-        assert view.generation("untagged/c/0") is None
+        assert token_of(view, "untagged/c/0") is None
 
 
 def test_shards_with_tags_where_the_metadata_have_none(tmp_path: Path) -> None:
@@ -216,13 +216,23 @@ def test_a_shard_that_is_replaced_once_its_index_has_come_is_read_anew(nested: b
     class Replaced(WrapperStore):
         nversions = 0
 
+        @property
+        def versions(self) -> Versions | None:
+            found = super().versions
+            return None if found is None else ReplacedVersions(found, self)
+
+    class ReplacedVersions(ForwardedVersions):
+        def __init__(self, versions: Versions, store: Replaced) -> None:
+            super().__init__(versions)
+            self.store = store
+
         def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
             found = super().get_versioned(requests)
-            if self.nversions < 3:
-                self.nversions += 1
+            if self.store.nversions < 3:
+                self.store.nversions += 1
                 # Every other time half of the chunks are empty, so that the others lie elsewhere.
-                values = np.arange(1, 65) * (np.arange(64) % 8 < 4 * self.nversions)
-                gzarr.open_array(self._store, mode="r+")[:64] = values
+                values = np.arange(1, 65) * (np.arange(64) % 8 < 4 * self.store.nversions)
+                gzarr.open_array(self.store._store, mode="r+")[:64] = values
             return found
 
     store = memory()
@@ -267,13 +277,13 @@ def test_a_pinned_view_reads_the_version_that_it_read_first() -> None:
     store = memory()
     store["a"] = b"one of them"
     store["b"] = b"bee"
-    versions = {"b": store.generation("b")}
+    versions = {"b": token_of(store, "b")}
     watched = CountingStore(store)
     view = PinnedStore(watched, versions)
-    assert view.generations(["a", "b", "none"]) == [None, versions["b"], None]
+    assert tokens_of(view, ["a", "b", "none"]) == [None, versions["b"], None]
     found = view.get_many([Request("a", -4), Request("b"), Request("none", 0, 1), Request("a", 0, 3), Request("none")])
     assert found == [b"them", b"bee", None, b"one", None]
-    assert view.generations(["a", "b", "none"]) == [store.generation("a"), versions["b"], None]
+    assert tokens_of(view, ["a", "b", "none"]) == [token_of(store, "a"), versions["b"], None]
     watched.reset()
     store["none"] = b"here"
     assert view.get_one(Request("none")) is None
@@ -290,10 +300,10 @@ def test_a_pinned_view_reads_the_version_that_it_read_first() -> None:
 def test_no_bytes_of_another_version_are_not_given(asked: tuple[int, int | None], tmp_path: Path) -> None:
     store = memory()
     store["a"] = b"eight by"
-    old = {"a": store.generation("a")}
+    old = {"a": token_of(store, "a")}
     store["a"] = b"four"
     with pytest.raises(ReplacedError, match="'a'"):
-        store.get_pinned([Request("a", *asked)], old)
+        store.versions.get_pinned([Request("a", *asked)], old)
 
 
 def test_a_store_that_changes_what_is_read_is_not_read_past() -> None:

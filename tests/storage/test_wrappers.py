@@ -14,6 +14,7 @@ import pytest
 import gzarr
 from gzarr.errors import ReadOnlyError
 from gzarr.storage import CountingStore, LocalStore, LoggingStore, MemoryStore, Request, read_only
+from gzarr.storage.base import token_of
 from gzarr.storage.wrappers import WrapperStore
 
 
@@ -24,7 +25,7 @@ def test_everything_is_recorded() -> None:
     assert store.get_one(Request("a/b")) == b"1"
     assert store.get_many([Request("d", 0, 1), Request("none")]) == [b"3", None]
     store.getsize("d")
-    store.generation("d")
+    token_of(store, "d")
     assert "e" not in store
     list(store.list_prefix("a"))
     store.list_dir()
@@ -58,9 +59,9 @@ def test_a_wrapper_that_changes_reads_is_asked_for_whole_objects(tmp_path: Path)
     for store in (Recording(LocalStore(tmp_path)), More(LocalStore(tmp_path))):
         seen: list[Request] = []
         np.testing.assert_array_equal(gzarr.open_array(store, mode="r")[7:9], model[7:9])
-        assert seen == [Request("c/0")]
+        assert [request for request in seen if request.key == "c/0"] == [Request("c/0")]
     for other in (CountingStore(LocalStore(tmp_path)), LoggingStore(LocalStore(tmp_path))):
-        assert other.opens, "these have an opened of their own"
+        assert other.files is not None, "these have files of their own"
 
 
 def test_parts_of_a_chunk_are_counted_and_nothing_besides(tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_wrappers_answer_for_the_store_inside() -> None:
     for store in (CountingStore(inner), read_only(inner)):
         assert str(store) == str(inner)
         assert store.lock_name("a") == inner.lock_name("a")
-        assert store.generation("a") == inner.generation("a")
+        assert token_of(store, "a") == token_of(inner, "a")
         assert len(store) == 1
         assert store.nbytes_stored() == 1
         again = pickle.loads(pickle.dumps(store))

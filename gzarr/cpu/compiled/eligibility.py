@@ -20,7 +20,7 @@ from gzarr.cpu.decode_into import PLAIN_ARRAYS
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.plan import BoxPlan, Plan
 from gzarr.layout.chunk_layout import Layout, Sharded
-from gzarr.storage.base import Store
+from gzarr.storage.base import Store, Target
 
 #: Fewer chunks are not worth the tables, which take 25 us (measured with lz4 chunks of 40 kB, which take the loop 12).
 MIN_NCHUNKS = 2
@@ -112,7 +112,7 @@ class CompiledLoop:
             return _OTHER_VALUES
         if isinstance(source.layout, Sharded) and _saved(source.layout, 1, nparts) < MIN_SAVED:
             return _FEW
-        target = source.store.local_target(source.path)
+        target = _target(source)
         if target is None:
             return "only the store may replace its files"
         n_threads, parts = self._n_threads(), Boxes(plan)
@@ -140,7 +140,8 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
     if isinstance(chain, str):
         return _Decision(None, chain, chain)
     names = getattr(layout, "names", None)
-    prefix = None if names is None else store.local_prefix(names.path)
+    files = store.files
+    prefix = None if names is None or files is None else files.prefix(names.path)
     if names is None or prefix is None or "\0" in prefix:
         why = "the store's objects are no local files that others may read"
         return _Decision(None, why, why)
@@ -155,9 +156,14 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
     return _Decision(source, no_read, _write_obstacle(source))
 
 
+def _target(source: Source) -> Target | None:
+    files = source.store.files
+    return None if files is None else files.target(source.path)
+
+
 def _write_obstacle(source: Source) -> str | None:
     layout, chain = source.layout, source.chain
-    if source.store.local_target(source.path) is None:
+    if _target(source) is None:
         return "only the store may replace its files"
     if chain.encoder is None:
         return "the compressor's parameters, or functions of its library, are not known to the loop"

@@ -23,6 +23,7 @@ from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Sharded, ShardIndex
 from gzarr.profiling.recorder import here
+from gzarr.storage.base import token_of
 
 #: Chunks of one piece at most, and decoded bytes: a signal waits until the piece is done.
 PIECE_NCHUNKS, PIECE_NBYTES = 256, 1 << 22
@@ -80,12 +81,12 @@ class CompiledRead(NamedTuple):
         if piece.shard in self.given_up:
             return []
         key = layout.key(piece.shard)
-        before = store.generation(key)
+        before = token_of(store, key)
         is_cut = piece.n < piece.whole[1]
         # Ranges and the index they came from must be of one version of the shard, and so must its pieces.
         if not is_cut or self.versions.setdefault(piece.shard, before) == before:
             done = self._read_shard(layout, piece, before)
-            if done and store.generation(key) == before:
+            if done and token_of(store, key) == before:
                 return []
         self.given_up[piece.shard] = piece
         layout.forget(key)

@@ -5,8 +5,8 @@ are files; shards it puts together in memory, and the store takes them. Values t
 its old contents; the store gives the old bytes of a shard, and what is not written of it is copied as it is. The
 reference path does what the loop leaves, a shard whole. The loop stores the bytes that the reference path would.
 
-Rules: only files of stores that say so (`Store.local_target`) are written by the loop; the caller holds the locks of a
-piece (`CompiledWrite.keys`).
+Rules: only files of stores that say so (`Files.target`) are written by the loop; the caller holds the locks of a piece
+(`CompiledWrite.keys`).
 """
 
 from __future__ import annotations

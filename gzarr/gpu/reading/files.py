@@ -47,6 +47,9 @@ def locate_spans(store: Store, wanted: Sequence[Located]) -> list[Span | None] |
     That is so for stores without files, for bytes that are here already, and for whatever is not as it should be:
     the store then says what is wrong.
     """
+    files = store.files
+    if files is None:
+        return None
     spans: list[Span | None] = []
     found: dict[str, tuple[str, tuple[int, ...] | None]] = {}
     for item in wanted:
@@ -57,7 +60,7 @@ def locate_spans(store: Store, wanted: Sequence[Located]) -> list[Span | None] |
             return None
         known = found.get(item.key)
         if known is None:
-            path = store.local_file(item.key)
+            path = files.path(item.key)
             if path is None:
                 return None
             try:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,7 +39,8 @@ from gzarr.cpu.compiled import eligibility, library
 from gzarr.cpu.compiled import read as compiled_read
 from gzarr.errors import GzarrError
 from gzarr.storage import LocalStore, MemoryStore, Request, SplitStore
-from gzarr.storage.base import Buffer
+from gzarr.storage.base import Buffer, Versions
+from gzarr.storage.wrappers import ForwardedVersions
 from tests.cpu.compiled.looping import (
     CHAINS,
     CHUNK,
@@ -139,8 +140,7 @@ class Counting(LocalStore):
 
 
 class Elsewhere(LocalStore):
-    def local_file(self, key: str) -> str | None:
-        return None
+    """Does not say that its objects are files."""
 
 
 def test_other_reads_go_the_usual_way(tmp_path: Path, watched: Watched) -> None:
@@ -177,7 +177,7 @@ def test_two_stores_that_read_in_their_own_way_are_not_passed_by(tmp_path: Path,
     store.asked = 0
     same(array[...], model)
     assert store.asked == array.nchunks
-    assert store.local_file("a/b/c/0/0/0") is None
+    assert store.files is None
     assert watched.done == 0
 
 
@@ -356,17 +356,37 @@ def test_frames_without_a_size_are_read(tmp_path: Path, watched: Watched) -> Non
         array[...]
 
 
+class LookedAt(ForwardedVersions):
+    """Calls a function after every look at a token."""
+
+    def __init__(self, versions: Versions, look: Callable[[str], None]) -> None:
+        super().__init__(versions)
+        self.look = look
+
+    def token(self, key: str) -> object | None:
+        found = super().token(key)
+        self.look(key)
+        return found
+
+    def tokens(self, keys: Sequence[str]) -> list[object | None]:
+        return [self.token(key) for key in keys]
+
+
 class Restless(LocalStore):
     """Replaces a shard while the loop reads it, a few times."""
 
+    files = LocalStore.files
     times = 0
 
-    def generation(self, key: str) -> object | None:
-        found = super().generation(key)
+    @property
+    def versions(self) -> Versions | None:
+        found = super().versions
+        return None if found is None else LookedAt(found, self.look)
+
+    def look(self, key: str) -> None:
         if self.times and key.endswith("c/0/0/0"):
             self.times -= 1
             self.set(key, self[key])
-        return found
 
 
 def test_a_shard_replaced_meanwhile_is_read_again(tmp_path: Path, watched: Watched) -> None:
@@ -383,15 +403,19 @@ def test_a_shard_replaced_meanwhile_is_read_again(tmp_path: Path, watched: Watch
 class Replacing(LocalStore):
     """Replaces the shard after it was looked at so many times."""
 
+    files = LocalStore.files
     looks = 0
     successor = b""
 
-    def generation(self, key: str) -> object | None:
-        found = super().generation(key)
+    @property
+    def versions(self) -> Versions | None:
+        found = super().versions
+        return None if found is None else LookedAt(found, self.look)
+
+    def look(self, key: str) -> None:
         self.looks -= 1
         if self.looks == 0:
             self.set(key, self.successor)
-        return found
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])

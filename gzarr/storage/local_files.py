@@ -1,0 +1,213 @@
+"""Files as objects: reading ranges of them, replacing them atomically, and telling their versions apart."""
+# Plain os calls: pathlib costs more than the system calls themselves on small files.
+# ruff: noqa: PTH105, PTH108, PTH112, PTH116, PTH118, PTH120
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import secrets
+import stat
+import time
+from array import array
+from functools import partial
+from typing import Self
+
+from gzarr.errors import StoreError
+from gzarr.storage.base import Buffer, Files, Target, Versions
+from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, check_key, check_path
+
+READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+# What the system says when there is no such file: no entry, or a file where a directory is needed.
+MISSING = (FileNotFoundError, NotADirectoryError)
+
+# One system call moves at most 2 GiB (Linux read(2), NOTES; other systems refuse more); pieces stay well below.
+_PIECE_NBYTES = 1 << 28
+
+# Up to here a range is asked for without looking at the file's size first: allocating that much for a range that turns
+# out to be shorter is cheaper than a stat. Longer lengths may come from a damaged shard index and are checked.
+_UNCHECKED_NBYTES = 1 << 20
+_LAST_OFFSET = (1 << 63) - 1
+
+# Inode numbers are used again, and clocks of file systems tick every few milliseconds, so a replaced file can look like
+# the one before. Files that this process writes therefore also leave a number here, by inode, before they can be seen.
+_written = array("Q", bytes(8 * 1024))
+_numbers = itertools.count(1 << 16, 1 << 16)
+# Times of a file that was changed so long ago are not those of one that is written now, even if a server's clock is
+# late.
+_SETTLED_NS = 10 * 10**9
+
+
+def _seek_and_read(fd: int, nbytes: int, offset: int) -> bytes:
+    """What os.pread does, for systems without it; the descriptor belongs to one thread."""
+    os.lseek(fd, offset, os.SEEK_SET)
+    return os.read(fd, nbytes)
+
+
+_pread = getattr(os, "pread", _seek_and_read)
+
+
+def _read_all(fd: int, nbytes: int, offset: int) -> Buffer:
+    """Read `nbytes` bytes at an offset, fewer only where the file ends."""
+    first: bytes = _pread(fd, min(nbytes, _PIECE_NBYTES), offset)
+    if len(first) == nbytes or not first:
+        return first
+    out = bytearray(nbytes)
+    done, piece = 0, first
+    while piece:
+        out[done : done + len(piece)] = piece
+        done += len(piece)
+        piece = _pread(fd, min(nbytes - done, _PIECE_NBYTES), offset + done)
+    del out[done:]
+    return out
+
+
+def read_range(fd: int, start: int | None, length: int | None) -> Buffer:
+    """Read what a request means from an open file."""
+    if start is None:
+        return _read_all(fd, os.lseek(fd, 0, os.SEEK_END), 0)
+    if length is not None and 0 <= start <= _LAST_OFFSET - _UNCHECKED_NBYTES and 0 <= length <= _UNCHECKED_NBYTES:
+        return _read_all(fd, length, start)
+    begin, end = byte_range(start, length, os.fstat(fd).st_size)
+    return _read_all(fd, end - begin, begin)
+
+
+def temporary_name(directory: str) -> str:
+    """An unused name in a directory that listings pass over."""
+    return os.path.join(directory, TEMPORARY_PREFIX + secrets.token_hex(8))
+
+
+def write_atomically(path: str, view: bytes | memoryview) -> None:
+    """Replace one file; whatever fails, the old file stays and no temporary file does."""
+    temporary = temporary_name(os.path.dirname(path))
+    try:
+        fd = os.open(temporary, _WRITE_FLAGS, 0o666)
+        try:
+            written = os.write(fd, view[:_PIECE_NBYTES])
+            while written < len(view):
+                written += os.write(fd, memoryview(view)[written : written + _PIECE_NBYTES])
+            _written[os.fstat(fd).st_ino % len(_written)] = next(_numbers)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+    except BaseException:  # an interrupt may also come as the file has just been made
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+class OpenFile:
+    """A file opened for reading parts of it."""
+
+    __slots__ = ("_fd", "_path", "nbytes")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = os.open(path, READ_FLAGS)
+        info = os.fstat(self._fd)
+        self.nbytes = info.st_size
+        if stat.S_ISDIR(info.st_mode):
+            os.close(self._fd)
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+
+    def read(self, start: int, nbytes: int) -> Buffer:
+        """The bytes from an offset on, fewer where the file ends. Raises: StoreError."""
+        try:
+            return _read_all(self._fd, min(nbytes, max(self.nbytes - start, 0)), start)
+        except OSError as error:
+            raise StoreError(f"cannot read {self._path!r}: {error.strerror or error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        os.close(self._fd)
+
+
+def failure(name: str, verb: str, path: str, error: OSError) -> StoreError:
+    """The error to raise when the system refuses something. name: of the store."""
+    return StoreError(f"store {name}: cannot {verb} {path!r}: {error.strerror or error}")
+
+
+class LocalFiles(Files):
+    """The files of a `LocalStore`: every object is one.
+
+    Args:
+        prefix: absolute path of the root directory, with a separator at its end.
+        name: of the store, for messages.
+    """
+
+    __slots__ = ("_name", "_prefix")
+
+    def __init__(self, prefix: str, name: str) -> None:
+        self._prefix, self._name = prefix, name
+
+    def open(self, key: str) -> OpenFile | None:
+        """Open a file to read parts of it. Raises: StoreError naming the file if it is there and cannot be read."""
+        path = self.path(key)
+        try:
+            return OpenFile(path)
+        except MISSING:
+            return None
+        except OSError as error:
+            if os.path.isdir(path):
+                return None
+            raise failure(self._name, "read", path, error) from error
+
+    def path(self, key: str) -> str:
+        """Path of an object's file, there or not."""
+        check_key(key)
+        return self._prefix + key
+
+    def prefix(self, path: str) -> str:
+        """What the paths of all files under a path begin with."""
+        check_path(path)
+        return os.path.join(self._prefix + path, "")
+
+    def target(self, path: str) -> Target:
+        """How files under a path may be replaced by others."""
+        return Target(self.prefix(path), temporary_name(""), _written, partial(next, _numbers))
+
+
+class LocalVersions(Versions):
+    """Versions of files: inode, size, times of last change, and a number for those that this process writes.
+
+    Args:
+        prefix, name: as of `LocalFiles`.
+    """
+
+    __slots__ = ("_name", "_prefix")
+
+    def __init__(self, prefix: str, name: str) -> None:
+        self._prefix, self._name = prefix, name
+
+    def token(self, key: str) -> object | None:
+        """What identifies a version of the file; None if it is missing. Raises: StoreError."""
+        check_key(key)
+        path = self._prefix + key
+        info = find_file(path, self._name)
+        while info is not None:
+            inode, changed = info.st_ino, info.st_ctime_ns
+            token = inode, info.st_size, info.st_mtime_ns, changed, _written[inode % len(_written)]
+            if changed < time.time_ns() - _SETTLED_NS:
+                return token
+            # If it was replaced since that look, the number may be one of a file that is still to come.
+            info = find_file(path, self._name)
+            if info is not None and (info.st_ino, info.st_ctime_ns) == (inode, changed):
+                return token
+        return None
+
+
+def find_file(path: str, name: str) -> os.stat_result | None:
+    """What the system says of a file; None if there is none. name: of the store. Raises: StoreError."""
+    try:
+        info = os.stat(path)
+    except MISSING:
+        return None
+    except OSError as error:
+        raise failure(name, "look at", path, error) from error
+    return info if stat.S_ISREG(info.st_mode) else None
