@@ -36,6 +36,7 @@ from gzarr.storage.local_files import (
     temporary_name,
     write_atomically,
 )
+from gzarr.storage.locks import key_locks
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_view, check_key, check_move, check_path
 
 # How often a write is begun again because another thread removed the directory that it had just made.
@@ -67,19 +68,16 @@ def _real_directory(path: str) -> str:
     encoding a chunk.
     """
     looks = _looks.found
-    if looks is None:
-        return _look_up(path)
-    if path not in looks:
-        looks[path] = _look_up(path)
-    return looks[path]
-
-
-def _look_up(path: str) -> str:
+    if looks is not None and path in looks:
+        return looks[path]
     try:
         info = os.stat(path)
+        real = _real_path(path, info.st_dev, info.st_ino)
     except OSError:  # not there yet; what will be made there may be a link
-        return os.path.join(os.path.realpath(path), "")
-    return _real_path(path, info.st_dev, info.st_ino)
+        real = os.path.join(os.path.realpath(path), "")
+    if looks is not None:
+        looks[path] = real
+    return real
 
 
 class _Looks(threading.local):
@@ -89,15 +87,6 @@ class _Looks(threading.local):
 
 
 _looks = _Looks()
-
-
-@contextlib.contextmanager
-def _looking_once() -> Iterator[None]:
-    _looks.found = {}
-    try:
-        yield
-    finally:
-        _looks.found = None
 
 
 def _real_file(directory: str, name: str) -> str:
@@ -213,15 +202,18 @@ class LocalStore(Store):
 
     def lock_name(self, key: str) -> Hashable:
         """The real absolute path of the file, so that stores with different roots agree."""
-        directory, name = os.path.split(self._prefix + key)
-        return _real_file(_real_directory(directory), name)
+        start = key.rfind("/") + 1
+        return _real_file(_real_directory(self._prefix + key[:start]), key[start:])
 
     def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
         """Hold files against read-modify-write by others; the real path of every directory is found once."""
         if len(keys) == 1:
+            return key_locks((self.lock_name(keys[0]),))
+        _looks.found = {}
+        try:
             return super().locked(keys)
-        with _looking_once():
-            return super().locked(keys)
+        finally:
+            _looks.found = None
 
     def enclosing(self) -> tuple[Store, str] | None:
         """A store over the directory above, and the name of this one's in it."""
