@@ -125,7 +125,7 @@ class Compiled(Protocol):
         ...
 
     def take_write(self, plan: Plan, nparts: int, value: Array, fields: Fields, *, keep_empty: bool) -> PieceJob | str:
-        """A write in pieces, or why the reference path has to do it. keep_empty: as in `Backend.renew`."""
+        """A write in pieces, or why the reference path has to do it. keep_empty: as in `Backend.merge_and_encode`."""
         ...
 
     def placement(self) -> tuple[Placement, ...]:
@@ -218,10 +218,10 @@ class Backend(Protocol):
         """Decode whole chunks into arrays that the caller may change; a missing chunk is filled. Raises: CodecError."""
         ...
 
-    def renew(
+    def merge_and_encode(
         self,
         chain: Chain,
-        before: Sequence[Buffer | None],
+        old: Sequence[Buffer | None],
         value: Array,
         parts: Sequence[Part],
         fields: Fields,
@@ -230,7 +230,7 @@ class Backend(Protocol):
     ) -> list[Buffer | None]:
         """Make the new contents of chunks, encoded, in host memory. What is not compressed may be a view of ``value``.
 
-        before: the encoded old contents; None for a chunk that holds the fill value, or is covered whole.
+        old: the encoded old contents; None for a chunk that holds the fill value, or is covered whole.
         value: what is laid over the old contents; nothing reads it any more when this returns, but such views.
         parts: of each chunk what is new, and where it is in ``value``; no chunk is there twice.
         keep_empty: whether chunks that now equal the fill value are encoded too, instead of becoming None. What is

@@ -2,8 +2,8 @@
 
 Theory of operation. A wave is a handful of stored objects with the parts wanted of each; the backend says how many
 decoded bytes it may hold, and runs several waves at once where that pays. Reading a wave: locate, load, place. Writing
-a wave: lock its objects, load what is only partly covered, renew (the backend merges, drops what equals the fill value,
-and encodes), build the objects' new bytes, store. A backend may have compiled code that takes a job and does it in
+a wave: lock its objects, load what is only partly covered, merge and encode (the backend also drops what equals the
+fill value), build the objects' new bytes, store. A backend may have compiled code that takes a job and does it in
 pieces instead of waves (`Compiled`, `PieceJob`); what that leaves is done in waves, the reference path. Every wave or
 piece of a write lies in objects of its own, so they never meet.
 
@@ -316,7 +316,7 @@ def _locate_in(
 
 def _write_wave(job: WriteJob, wave: Wave) -> None:
     keys = [job.io.layout.key(coords) for coords, _ in wave]
-    _while_locked(job.io.store, keys, lambda: _renew_wave(job, wave, keys))
+    _while_locked(job.io.store, keys, lambda: _merge_and_store(job, wave, keys))
 
 
 def _while_locked(store: Store, keys: Sequence[str], task: Callable[[], T]) -> T:
@@ -330,7 +330,7 @@ def _while_locked(store: Store, keys: Sequence[str], task: Callable[[], T]) -> T
         raise
 
 
-def _renew_wave(job: WriteJob, wave: Wave, keys: Sequence[str]) -> None:
+def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str]) -> None:
     io = job.io
     stored = _load_old(job, wave, keys)
     changed = _new_chunks(job, wave, stored)
@@ -387,10 +387,12 @@ def _new_chunks(job: WriteJob, wave: Wave, stored: Sequence[Buffer | None]) -> l
         if len(positions) < len(parts):
             some, members = _taken(old, positions), _taken(parts, positions)
         try:
-            renewed = io.backend.renew(chain, some, job.value, members, job.fields, keep_empty=job.write_empty)
+            encoded = io.backend.merge_and_encode(
+                chain, some, job.value, members, job.fields, keep_empty=job.write_empty
+            )
         except CodecError as error:
             raise _chunk_error(io, wave, error, positions) from error
-        for position, part, data in zip(positions, members, renewed, strict=True):
+        for position, part, data in zip(positions, members, encoded, strict=True):
             changed[owners[position]][part.coords] = data
     return changed
 

@@ -61,21 +61,21 @@ class ProfiledBackend:
             self._count_decoded(chain, buffers)
             return chunks
 
-    def renew(
+    def merge_and_encode(
         self,
         chain: Chain,
-        before: Sequence[Buffer | None],
+        old: Sequence[Buffer | None],
         value: Array,
         parts: Sequence[Part],
         fields: Fields,
         *,
         keep_empty: bool,
     ) -> list[Buffer | None]:
-        """`Backend.renew`, which is "encode"."""
+        """`Backend.merge_and_encode`, which is "encode"."""
         with stage("encode") as noted:
-            renewed = self.inner.renew(chain, before, value, parts, fields, keep_empty=keep_empty)
-            noted.count(len(renewed), len(renewed) * (chain.chunk.nbytes or 0), sum_nbytes(renewed))
-            return renewed
+            encoded = self.inner.merge_and_encode(chain, old, value, parts, fields, keep_empty=keep_empty)
+            noted.count(len(encoded), len(encoded) * (chain.chunk.nbytes or 0), sum_nbytes(encoded))
+            return encoded
 
     def _count_decoded(self, chain: Chain, buffers: Sequence[Any]) -> int:
         """Count chunks that were decoded. Returns: their decoded bytes."""

@@ -165,10 +165,10 @@ class CpuBackend:
                 chunks.append(_changeable(chain, buffer, index))
         return chunks
 
-    def renew(
+    def merge_and_encode(
         self,
         chain: Chain,
-        before: Sequence[Buffer | None],
+        old: Sequence[Buffer | None],
         value: Array,
         parts: Sequence[Part],
         fields: Fields,
@@ -176,20 +176,20 @@ class CpuBackend:
         keep_empty: bool,
     ) -> list[Buffer | None]:
         """Merge and encode chunks one by one, each while it is in cache. Raises: CodecError(index)."""
-        renewed: list[Buffer | None] = []
+        encoded: list[Buffer | None] = []
         drops = not keep_empty and chain.chunk.fill_value is not None
-        for index, (buffer, part) in enumerate(zip(before, parts, strict=True)):
-            old = None if buffer is None else _changeable(chain, buffer, index)
-            chunk = _gather_one(chain.chunk, value, part, old, fields)
+        for index, (buffer, part) in enumerate(zip(old, parts, strict=True)):
+            base = None if buffer is None else _changeable(chain, buffer, index)
+            chunk = _gather_one(chain.chunk, value, part, base, fields)
             if drops and _equals_fill(chunk, chain.chunk):
-                renewed.append(None)
+                encoded.append(None)
                 continue
             try:
-                renewed.append(chain.encode((chunk,))[0])
+                encoded.append(chain.encode((chunk,))[0])
             except CodecError as error:
                 error.index = index
                 raise
-        return renewed
+        return encoded
 
     def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
         """Carry out a task for every wave, on the pool if a chunk takes long enough.

@@ -36,7 +36,7 @@ from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
 from gzarr.gpu.pipeline.read import decoded
 from gzarr.gpu.pipeline.values import OnHost, values_of
 from gzarr.gpu.pipeline.waves import in_waves, positions
-from gzarr.gpu.pipeline.write import fitting, renew_wave
+from gzarr.gpu.pipeline.write import fitting, merge_and_encode_wave
 from gzarr.gpu.reading.host import Reader, is_on_host, on_host, phase_of
 from gzarr.gpu.reading.select import choose_reader
 from gzarr.indexing.plan import Part
@@ -223,16 +223,16 @@ class GpuBackend:
             self._place_on_device(lane, plan, (buffers, parts), out, fields)
 
     def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> None:
-        """Nothing: `load`, `place` and `renew` take many chunks at once."""
+        """Nothing: `load`, `place` and `merge_and_encode` take many chunks at once."""
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks on the host. Raises: CodecError(index)."""
         return self._host.decode(_unpacked(chain)[0], buffers)
 
-    def renew(
+    def merge_and_encode(
         self,
         chain: Chain,
-        before: Sequence[Buffer | None],
+        old: Sequence[Buffer | None],
         value: Array,
         parts: Sequence[Part],
         fields: Fields,
@@ -245,24 +245,26 @@ class GpuBackend:
         """
         host, plan = _unpacked(chain)
         if plan is None or not self._writes(plan, value, len(parts), fields):
-            return self._renew_on_host(host, before, value, (parts, fields), keep_empty=keep_empty)
+            return self._merge_and_encode_on_host(host, old, value, (parts, fields), keep_empty=keep_empty)
         # An array that is read as it is written is read before there is a lane to wait with.
         values = values_of(self._device, value, parts, plan.chunk.dtype)
         is_read = not isinstance(value, np.ndarray) and not self._device.owns(value)
         streams = (self._device.current_stream(), self._lanes.stream) if is_read else ()
         ready = [self._device.record(stream) for stream in streams if stream is not None]
-        renewed: list[Buffer | None] = []
+        encoded: list[Buffer | None] = []
 
         def wave(some: slice) -> None:
             given = values, some
-            renewed.extend(renew_wave(self._device, plan, before[some], parts[some], given, keep_empty=keep_empty))
+            encoded.extend(
+                merge_and_encode_wave(self._device, plan, old[some], parts[some], given, keep_empty=keep_empty)
+            )
 
         with self._lanes.borrow_to_write() as lane:
             for event in ready:
                 self._device.wait(lane.stream, event)
             size = fitting(plan, self._lanes.limit)
             in_waves(lane, len(parts), size, wave, lambda i: self._too_large(parts[i], plan.chunk, "encode"))
-        return renewed
+        return encoded
 
     def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
         """Carry out a task for every wave, several at once."""
@@ -286,10 +288,10 @@ class GpuBackend:
             return False
         return not self._small_writes.prefers_host(nchunks, nchunks * plan.chunk.nbytes, 0)
 
-    def _renew_on_host(
+    def _merge_and_encode_on_host(
         self,
         chain: Chain,
-        before: Sequence[Buffer | None],
+        old: Sequence[Buffer | None],
         value: Any,
         wanted: tuple[Sequence[Part], Fields],
         *,
@@ -297,9 +299,9 @@ class GpuBackend:
     ) -> list[Buffer | None]:
         parts, fields = wanted
         if not self._device.owns(value):
-            return self._host.renew(chain, before, value, parts, fields, keep_empty=keep_empty)
+            return self._host.merge_and_encode(chain, old, value, parts, fields, keep_empty=keep_empty)
         with self._lanes.borrow_to_write() as lane:
-            return self._host.renew(chain, before, OnHost(lane, value), parts, fields, keep_empty=keep_empty)
+            return self._host.merge_and_encode(chain, old, OnHost(lane, value), parts, fields, keep_empty=keep_empty)
 
     def _is_small(self, plan: DevicePlan, buffers: Sequence[Buffer | None], out: Array) -> bool:
         """Whether decoding on the host and one upload are expected to be faster."""

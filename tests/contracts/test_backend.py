@@ -94,7 +94,7 @@ def encoded(backend: Backend, chain: Chain, *chunks: np.ndarray) -> list[bytes]:
     found = []
     for chunk in chunks:
         value = backend.asarray(chunk, chunk.dtype)
-        found += backend.renew(chain, [None], value, [covering(chain)], None, keep_empty=True)
+        found += backend.merge_and_encode(chain, [None], value, [covering(chain)], None, keep_empty=True)
     return [bytes(host_view(data)) for data in found]
 
 
@@ -104,11 +104,13 @@ def covering(chain: Chain) -> Part:
     return Part((0,) * len(every), every, every, full=True)
 
 
-def renewed(
+def merged(
     backend: Backend, chain: Chain, before: Sequence[Any], value: Any, parts: Sequence[Part], fields: Any = None
 ) -> list[Any]:
     """New contents of chunks, decoded; None for those that now hold the fill value."""
-    found = backend.renew(chain, before, backend.asarray(value, value.dtype), parts, fields, keep_empty=False)
+    found = backend.merge_and_encode(
+        chain, before, backend.asarray(value, value.dtype), parts, fields, keep_empty=False
+    )
     assert len(found) == len(parts)
     return [None if data is None else host(backend.decode(chain, [bytes(host_view(data))])[0]) for data in found]
 
@@ -211,12 +213,14 @@ def test_batches_come_back(backend: Backend, codecs: list[CodecSpec]) -> None:
     value = backend.asarray(np.concatenate(chunks), np.dtype("<i4"))
     parts = whole((12, 6), (4, 6))
     for n in (0, 1, 3):
-        data = backend.renew(chain, [None] * n, value, parts[:n], None, keep_empty=True)
+        data = backend.merge_and_encode(chain, [None] * n, value, parts[:n], None, keep_empty=True)
         assert len(data) == n
         kept = [bytes(host_view(item)) for item in data]
         found = backend.decode(chain, data)
         assert [host(chunk).tolist() for chunk in found] == [chunk.tolist() for chunk in chunks[:n]]
-        backend.renew(chain, [None], backend.asarray(chunks[1], chunks[1].dtype), parts[:1], None, keep_empty=True)
+        backend.merge_and_encode(
+            chain, [None], backend.asarray(chunks[1], chunks[1].dtype), parts[:1], None, keep_empty=True
+        )
         assert [bytes(host_view(item)) for item in data] == kept
 
 
@@ -265,7 +269,7 @@ def test_encoding_leaves_the_value_as_it_is(backend: Backend) -> None:
     for codecs in CHAINS.values():
         chain = chain_for(backend, (4, 6), codecs=codecs)
         given = backend.asarray(sample("<i4", (4, 6)), np.dtype("<i4"))
-        backend.renew(chain, [None], given, [covering(chain)], None, keep_empty=True)
+        backend.merge_and_encode(chain, [None], given, [covering(chain)], None, keep_empty=True)
         assert host(given).tolist() == sample("<i4", (4, 6)).tolist()
 
 
@@ -317,7 +321,7 @@ def test_a_damaged_old_chunk_is_named_by_its_position(backend: Backend, position
         before[position] = good[: len(good) // 2]
         value = backend.asarray(sample("<i4", (16, 1)), np.dtype("<i4"))
         with pytest.raises(CodecError) as caught:
-            backend.renew(chain, before, value, parts, None, keep_empty=False)
+            backend.merge_and_encode(chain, before, value, parts, None, keep_empty=False)
         assert caught.value.index == position
 
 
@@ -326,7 +330,7 @@ def test_a_chunk_that_cannot_be_encoded_is_named_by_its_position(backend: Backen
     value = np.array(["a", "", b"\xff"], object)
     for keep_empty in (True, False):
         with pytest.raises(CodecError) as caught:
-            backend.renew(chain, [None] * 3, value, whole((3,), (1,)), None, keep_empty=keep_empty)
+            backend.merge_and_encode(chain, [None] * 3, value, whole((3,), (1,)), None, keep_empty=keep_empty)
         assert caught.value.index == 2
         assert caught.value.codec == "vlen-utf8"
 
@@ -432,11 +436,11 @@ def test_arrays_without_axes(backend: Backend) -> None:
         backend.place(chain, [buffer], [point], points, None)
         assert host(points).tolist() == [wanted]
     for old in (None, data):
-        (chunk,) = renewed(backend, chain, [old], np.array([9], "<f4"), [point])
+        (chunk,) = merged(backend, chain, [old], np.array([9], "<f4"), [point])
         assert chunk[()] == 9
 
 
-# -- renewing --------------------------------------------------------------------------------------------------------
+# -- merging and encoding --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS)
@@ -451,7 +455,7 @@ def test_a_value_is_laid_over_chunks(
     before = value.copy()
     parts = parts_of(selection, SHAPE, CHUNK)
     old = [buffers[part.coords] if there else None for part in parts]
-    found = renewed(backend, chain, old, value, parts)
+    found = merged(backend, chain, old, value, parts)
     for part, buffer, chunk in zip(parts, old, found, strict=True):
         expected = host(backend.decode(chain, [buffer])[0])
         expected[part.inside] = value[part.out]
@@ -469,7 +473,7 @@ def test_new_fields_leave_the_others_alone(backend: Backend, fields: Any, there:
     expected = sample(STRUCT, (3,)) if there else np.full(3, fill, STRUCT)
     old = encoded(backend, chain, expected)[0] if there else None
     value = sample(STRUCT, (13,))[10:][fields]
-    (chunk,) = renewed(backend, chain, [old], value, whole((3,), (3,)), fields)
+    (chunk,) = merged(backend, chain, [old], value, whole((3,), (3,)), fields)
     for name in [fields] if isinstance(fields, str) else fields:
         expected[name] = value if isinstance(fields, str) else value[name]
     np.testing.assert_array_equal(chunk, expected)
@@ -477,10 +481,10 @@ def test_new_fields_leave_the_others_alone(backend: Backend, fields: Any, there:
 
 def test_edges_are_padded_with_the_fill_value(backend: Backend) -> None:
     chain = chain_for(backend, (4,), "<i4", 9)
-    chunks = renewed(backend, chain, [None, None], np.arange(6, dtype="i8"), whole((6,), (4,)))
+    chunks = merged(backend, chain, [None, None], np.arange(6, dtype="i8"), whole((6,), (4,)))
     assert [chunk.tolist() for chunk in chunks] == [[0, 1, 2, 3], [4, 5, 9, 9]]
     chain = chain_for(backend, (4,), "<i4", None)
-    assert renewed(backend, chain, [None], np.arange(2), whole((2,), (4,)))[0].tolist() == [0, 1, 0, 0]
+    assert merged(backend, chain, [None], np.arange(2), whole((2,), (4,)))[0].tolist() == [0, 1, 0, 0]
 
 
 @pytest.mark.parametrize("given", ["|b1", "|i1", "<u2", "<i8", "<f4", ">f8", "<c16"])
@@ -493,7 +497,7 @@ def test_values_of_another_dtype_are_cast_as_numpy_does(backend: Backend, given:
     expected = np.zeros(8, dtype)
     expected[1:7] = value
     (part, other) = parts_of(normalize_basic(slice(1, 7), (8,)), (8,), (4,))
-    found = renewed(backend, chain, [None, None], value, [part, other])
+    found = merged(backend, chain, [None, None], value, [part, other])
     assert np.concatenate(found).tolist() == expected.tolist()
 
 
@@ -506,11 +510,11 @@ def test_the_last_of_several_values_for_an_element_stays(backend: Backend) -> No
         for j, column in enumerate(columns):
             expected[row, column] = value[i, j]
     parts = parts_of(normalize_orthogonal((rows, columns), (4, 4)), (4, 4), (4, 4))
-    assert renewed(backend, chain, [None], value, parts)[0].tolist() == expected.tolist()
+    assert merged(backend, chain, [None], value, parts)[0].tolist() == expected.tolist()
     expected[...] = -1
     expected[2, 3], expected[0, 1] = 4, 2
     parts = parts_of(normalize_coordinates(([2, 0, 0, 2, 2], [3, 1, 1, 3, 3]), (4, 4)), (4, 4), (4, 4))
-    assert renewed(backend, chain, [None], np.arange(5, dtype="<i4"), parts)[0].tolist() == expected.tolist()
+    assert merged(backend, chain, [None], np.arange(5, dtype="<i4"), parts)[0].tolist() == expected.tolist()
 
 
 def test_values_may_be_broadcast(backend: Backend) -> None:
@@ -523,7 +527,7 @@ def test_values_may_be_broadcast(backend: Backend) -> None:
         for selection in (everything, lists):
             given = np.broadcast_to(value, SHAPE)
             parts = parts_of(selection, SHAPE, CHUNK)
-            for part, chunk in zip(parts, renewed(backend, chain, [None] * len(parts), given, parts), strict=True):
+            for part, chunk in zip(parts, merged(backend, chain, [None] * len(parts), given, parts), strict=True):
                 expected = np.zeros(CHUNK, "<i4")
                 expected[part.inside] = given[part.out]
                 assert (np.zeros(CHUNK, "<i4") if chunk is None else chunk).tolist() == expected.tolist()
@@ -538,7 +542,7 @@ def test_values_may_be_anything_that_gives_its_parts(backend: Backend) -> None:
 
     chain = chain_for(backend, CHUNK, "<i8", codecs=[BytesCodec(), ZstdCodec(1)])
     parts = whole(SHAPE, CHUNK)
-    found = backend.renew(chain, [None] * len(parts), Lazy(), parts, None, keep_empty=False)
+    found = backend.merge_and_encode(chain, [None] * len(parts), Lazy(), parts, None, keep_empty=False)
     for part, data in zip(parts, found, strict=True):
         chunk = host(backend.decode(chain, [data])[0])
         assert chunk[part.inside].tolist() == sample("<i4", SHAPE)[part.out].tolist()
@@ -548,7 +552,7 @@ def test_objects_are_taken_as_they_are(backend: Backend) -> None:
     chain = chain_for(backend, (), object, b"", codecs=[VLenBytesCodec()])
     value = np.empty((), object)
     value[()] = b"\0"
-    assert renewed(backend, chain, [None], value, whole((), ()))[0][()] == b"\0"
+    assert merged(backend, chain, [None], value, whole((), ()))[0][()] == b"\0"
 
 
 # -- fill values -----------------------------------------------------------------------------------------------------
@@ -588,7 +592,7 @@ def test_chunks_that_equal_the_fill_value_bit_for_bit_are_none(
     at_the_end.reshape(-1)[-1] = np.asarray(other, dtype)
     for chunk in (full, different, inside, at_the_end, full.T.copy().T):
         is_fill = chunk.tobytes() == full.tobytes()
-        (found,) = renewed(backend, chain, [None], chunk, [covering(chain)])
+        (found,) = merged(backend, chain, [None], chunk, [covering(chain)])
         assert (found is None) == is_fill
         assert encoded(backend, chain, chunk)
         if found is not None:
@@ -600,21 +604,21 @@ def test_chunks_that_come_to_hold_the_fill_value_are_none(backend: Backend) -> N
         chain = chain_for(backend, (4,), "<i4", 7, codecs)
         old = encoded(backend, chain, np.array([7, 7, 1, 7], "<i4"))[0]
         parts = parts_of(normalize_basic((slice(2, None, 4),), (12,)), (12,), (4,))
-        found = renewed(backend, chain, [old, None, old], np.array([7, 7, 2], "<i4"), parts)
+        found = merged(backend, chain, [old, None, old], np.array([7, 7, 2], "<i4"), parts)
         assert found[:2] == [None, None]
         assert found[2].tolist() == [7, 7, 2, 7]
 
 
 def test_nothing_is_fill_where_it_is_undefined(backend: Backend) -> None:
     chain = chain_for(backend, (2,), "<i4", None)
-    (found,) = renewed(backend, chain, [None], np.zeros(2, "<i4"), [covering(chain)])
+    (found,) = merged(backend, chain, [None], np.zeros(2, "<i4"), [covering(chain)])
     assert found.tolist() == [0, 0]
 
 
 def test_fill_values_of_objects(backend: Backend) -> None:
     chain = chain_for(backend, (2,), object, "", codecs=[VLenUTF8Codec()])
     value = np.array(["", "", "", "a", "a", ""], object)
-    found = renewed(backend, chain, [None] * 3, value, whole((6,), (2,)))
+    found = merged(backend, chain, [None] * 3, value, whole((6,), (2,)))
     assert [None if chunk is None else chunk.tolist() for chunk in found] == [None, ["", "a"], ["a", ""]]
 
 

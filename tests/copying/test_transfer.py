@@ -127,7 +127,7 @@ def test_a_plain_copy_stores_the_same_bytes(source):
 def test_chunks_go_into_and_out_of_shards_without_decoding(before, after, monkeypatch):
     z = gzarr.create_array(shape=(10, 17), dtype="i4", **before)
     z[2:9, 5:] = np.arange(84).reshape(7, 12) + 1
-    monkeypatch.setattr(gzarr.cpu.backend.CpuBackend, "renew", None)
+    monkeypatch.setattr(gzarr.cpu.backend.CpuBackend, "merge_and_encode", None)
     monkeypatch.setattr(gzarr.cpu.backend.CpuBackend, "place", None)
     dest = MemoryStore()
     report = gzarr.transfer(z, dest, chunks=(3, 4), **{k: v for k, v in after.items() if k != "chunks"})

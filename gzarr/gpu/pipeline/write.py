@@ -45,67 +45,67 @@ _SCRATCH_SHARE = 7
 
 def fitting(plan: DevicePlan, limit: int) -> int:
     """How many chunks of a wave are likely to fit into so many bytes; at least one."""
-    # Values, rows, what is kept of them, and old contents with what decoding them takes.
+    # Values, rows, those that are encoded, and old contents with what decoding them takes.
     nbytes = (plan.chunk.nbytes or 1) * (4 + plan.scratch)
     if plan.encoding.compresses:
         nbytes += (plan.chunk.nbytes or 1) * _SCRATCH_SHARE + _SCRATCH_NBYTES
     return max(limit // nbytes, 1)
 
 
-def renew_wave(
+def merge_and_encode_wave(
     device: Device,
     plan: DevicePlan,
-    before: Sequence[Buffer | None],
+    old: Sequence[Buffer | None],
     parts: Sequence[Part],
     values: tuple[Values, slice],
     *,
     keep_empty: bool,
 ) -> list[Buffer | None]:
-    """The new contents of chunks, encoded; None for those that now hold the fill value. See `Backend.renew`.
+    """New contents of chunks, encoded; None for those that now hold the fill value. See `Backend.merge_and_encode`.
 
     values: what gives the new values, and the range of its parts that these are.
     Raises: CodecError with the index of the chunk, OverLimitError.
     """
-    old, new = Wave(device), Wave(device)
-    present = [i for i, buffer in enumerate(before) if buffer is not None]
-    kept: Sequence[int] = range(len(parts))
+    decoding, encoding = Wave(device), Wave(device)
+    present = [i for i, buffer in enumerate(old) if buffer is not None]
+    written: Sequence[int] = range(len(parts))
     source: Any = None
     rows: Any = None
     try:
-        source = values[0](new, values[1])
+        source = values[0](encoding, values[1])
         target = target_of(plan, parts, source.indexing)
         with positions(present), stage("decode", timed=True):
-            rows = _beneath(old, plan, before, target)
+            rows = _old_rows(decoding, plan, old, target)
         with stage("gather", timed=True):
-            rows = _merged(new, plan, source, target, rows)
+            rows = _merged(encoding, plan, source, target, rows)
             if not keep_empty and plan.chunk.fill_value is not None:
-                kept = _find_written(new, plan, rows)
-        with positions(kept), stage("encode", timed=True):
-            data = _encoded(new, plan, rows, kept) if kept else []
+                written = _find_written(encoding, plan, rows)
+        with positions(written), stage("encode", timed=True):
+            data = _encoded(encoding, plan, rows, written) if written else []
         with positions(present), stage("check"):
-            old.finish()
-        with positions(kept), stage("check"):
-            new.finish()
+            decoding.finish()
+        with positions(written), stage("check"):
+            encoding.finish()
     finally:
-        rows = source = None  # whoever keeps an error would keep them
-        old.drop()
-        new.drop()
-    renewed: list[Buffer | None] = [None] * len(parts)
-    for i, item in zip(kept, data, strict=True):
-        renewed[i] = item
-    return renewed
+        rows = source = None  # whoever holds an error would hold them
+        decoding.drop()
+        encoding.drop()
+    encoded: list[Buffer | None] = [None] * len(parts)
+    for i, item in zip(written, data, strict=True):
+        encoded[i] = item
+    return encoded
 
 
-def _beneath(wave: Wave, plan: DevicePlan, before: Sequence[Buffer | None], target: Target) -> Array:
-    """Rows with what will not be written over: the old contents, or the fill value. Other rows are not initialized."""
-    n, nbytes = len(before), plan.chunk.nbytes or 0
-    present = [i for i, buffer in enumerate(before) if buffer is not None]
-    chunks = decoded(wave, plan, [before[i] for i in present]) if present else None
+def _old_rows(wave: Wave, plan: DevicePlan, old: Sequence[Buffer | None], target: Target) -> Array:
+    """Rows with what will not be written over: old contents, or the fill value. Other rows are not initialized."""
+    n, nbytes = len(old), plan.chunk.nbytes or 0
+    present = [i for i, buffer in enumerate(old) if buffer is not None]
+    chunks = decoded(wave, plan, [old[i] for i in present]) if present else None
     if chunks is not None and len(present) == n and chunks.rows is not None and chunks.shuffle is None:
         return chunks.rows
     rows, _ = new_rows(wave, n, nbytes)
     covered = target.counts == plan.chunk.nelements
-    which = [i for i in range(n) if before[i] is not None or not covered[i]]
+    which = [i for i in range(n) if old[i] is not None or not covered[i]]
     if which:
         launch_rows(wave, plan, chunks, present, (rows, which))
     return rows
@@ -158,22 +158,22 @@ def _find_written(wave: Wave, plan: DevicePlan, rows: Array) -> list[int]:
     return found
 
 
-def _encoded(wave: Wave, plan: DevicePlan, rows: Array, kept: Sequence[int]) -> list[Buffer]:
+def _encoded(wave: Wave, plan: DevicePlan, rows: Array, which: Sequence[int]) -> list[Buffer]:
     """Some of the rows, encoded, in host memory. Raises: CodecError with the index among them."""
-    batch: Chunks | Encoded = _chunks(wave, rows, kept)
+    batch: Chunks | Encoded = _chunks(wave, rows, which)
     for encode in plan.encoding.device:
         batch = encode(wave, batch)
     pieces = _downloaded(wave, batch)
     return [_encoded_on_host(plan.encoding, piece, i) for i, piece in enumerate(pieces)]
 
 
-def _chunks(wave: Wave, rows: Array, kept: Sequence[int]) -> Chunks:
+def _chunks(wave: Wave, rows: Array, which: Sequence[int]) -> Chunks:
     """Some of the rows, one behind the other."""
     nbytes = rows.shape[1]
-    addresses = wave.device.address(rows) + np.array(kept, np.int64) * nbytes
-    if len(kept) < rows.shape[0]:
-        together, places = new_rows(wave, len(kept), nbytes)
-        copy_streams(wave, addresses, places, np.full(len(kept), nbytes, np.int64))
+    addresses = wave.device.address(rows) + np.array(which, np.int64) * nbytes
+    if len(which) < rows.shape[0]:
+        together, places = new_rows(wave, len(which), nbytes)
+        copy_streams(wave, addresses, places, np.full(len(which), nbytes, np.int64))
         rows, addresses = together, places
     return Chunks(rows, addresses, nbytes, rows)
 
