@@ -173,7 +173,7 @@ class ForwardedVersions(Tokens):
         return self._versions.get_versioned(requests)
 
 
-class _ReadableFiles(Files):
+class ReadableFiles(Files):
     """Files that may be read, not replaced."""
 
     def __init__(self, files: Files) -> None:
@@ -203,7 +203,7 @@ class _ReadOnlyStore(WrapperStore):
     def files(self) -> Files | None:
         """The files of the store below, for reading."""
         files = self._store.files
-        return None if files is None else _ReadableFiles(files)
+        return None if files is None else ReadableFiles(files)
 
     def close(self) -> None:
         """Do nothing: the view does not own the store."""
