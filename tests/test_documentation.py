@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import gzarr
+from gzarr.config import Config
+from gzarr.devices import backend_for
+from gzarr.hierarchy.node import Attributes
 
 ROOT = Path(__file__).parents[1]
 PAGES = [p for folder in ("", "docs", "examples", ".github") for p in sorted((ROOT / folder).glob("*.md"))]
@@ -22,6 +30,32 @@ def test_examples_of_docstrings(path: Path, tmp_path: Path, monkeypatch: pytest.
     failed, tried = doctest.testmod(importlib.import_module(name))
     assert tried
     assert not failed
+
+
+def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The functions of `gzarr` and of its bridges, and the methods of the classes that users meet first."""
+    for name in gzarr.__all__:
+        value = getattr(gzarr, name)
+        if inspect.isfunction(value):
+            yield name, value
+    for owner in (gzarr.Array, gzarr.Group, Attributes, Config):
+        for name in dir(owner):
+            value = getattr(owner, name)
+            if inspect.isfunction(value) and value.__module__.startswith("gzarr.") and not name.startswith("_"):
+                yield f"{owner.__name__}.{name}", value
+    yield "backend_for", backend_for
+
+
+@pytest.mark.parametrize(("name", "function"), list(public_functions()), ids=lambda v: v if isinstance(v, str) else "")
+def test_docstrings_name_the_parameters(name: str, function: Callable[..., Any]) -> None:
+    """In a section of the NumPy style, unless another function with the same parameters is named."""
+    text = inspect.getdoc(function) or ""
+    if re.search(r": see `|whose parameters it has|: `create_array` with", text.partition("\n")[0]):
+        return
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w+\n-+$|\Z)", text, re.DOTALL | re.MULTILINE)
+    lines = re.findall(r"^[\w*].*$", section[1], re.MULTILINE) if section else []
+    named = {part.strip().lstrip("*") for line in lines for part in line.partition(" : ")[0].split(",")}
+    assert set(inspect.signature(function).parameters) - {"self"} == named
 
 
 def run_blocks(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
