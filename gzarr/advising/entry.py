@@ -42,20 +42,42 @@ _SHUFFLE_GAIN = 1.25
 def advise(what: Any, access: AccessPattern = "volume", *, path: str | None = None) -> Advice | GroupAdvice:
     """Say how an array, or every array of a group, is best stored for a GPU to read it, and what that should gain.
 
-    Looks at metadata and at a few chunks; lists nothing, needs no GPU, changes nothing. What is said of an array on a
-    device ("cuda", "emulated") holds for the waves of that device; else for those of a GPU with memory to spare.
-    Numbers are counts and estimates of bytes, streams, objects and requests (`gzarr.advising.model`), not times.
+    This looks at metadata and a few chunks. It lists nothing, needs no GPU, and changes nothing. Advice on an array
+    that is open on a device ("cuda", "emulated") holds for the waves of that device, other advice for a GPU with memory
+    to spare. Numbers are counts and estimates of bytes, streams, objects and requests (`gzarr.advising.model`), not
+    times.
 
-    what: an array, a group, or a path, URL or store of one. path: of the array or group in the store.
-    access: how it is read: "batch": samples of axis 0 in random order; "plane": one index of any axis; "volume":
-        everything; "random": single elements (`gzarr.advising.access`).
-    Returns: the advice; ``advice.apply(dest)`` carries it out.
-    Raises: NodeNotFoundError, ValueError for an unknown access, TypeError for an array in memory, ChunkError for
-    damaged arrays.
+    Parameters
+    ----------
+    what : Array, Group, Store, path or URL
+        What to look at.
+    access : {"volume", "batch", "plane", "random"}
+        How the array is read: "volume" is everything, "batch" samples of axis 0 in random order, "plane" one index of
+        any axis, "random" single elements.
+    path : str, optional
+        Path of the array or group in the store.
 
+    Returns
+    -------
+    Advice or GroupAdvice
+        The advice; ``advice.apply(dest)`` carries it out.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If nothing is stored there.
+    ValueError
+        If the access is unknown.
+    TypeError
+        If ``what`` is an array in memory.
+    ChunkError
+        If the array is damaged.
+
+    Examples
+    --------
     >>> import gzarr
     >>> z = gzarr.create_array(shape=(512, 512), chunks=(8, 8), dtype="i4")
-    >>> print(advise(z).changes["chunks"])
+    >>> print(gzarr.advise(z).changes["chunks"])
     (256, 256)
     """
     probes_of(access, ())
