@@ -1,7 +1,7 @@
 # Needs Python >= 3.11 and make. Each target makes the virtual environment it needs, once.
-#   make demo    write, read, check, time and draw the relief of the Earth (output in demo-out/)
+#   make demo    write, read, check, time and draw the relief of the Earth (examples/relief, output in demo-out/)
 #   make test    lint, types and tests
-#   make coverage    the tests again, twice as slow, with a table of the lines that they miss
+#   make coverage    the tests again, twice as slow, with a table of the lines that the tests miss
 #   make bench   time gzarr beside its peers (docs/benchmarks.md; 20 minutes, 5 GB in .bench-cache)
 #   make gpu-check   on a machine with a GPU: tests, open questions, benchmarks; eight minutes at most
 #   make PYTHON=python3.12 test    with another Python
@@ -24,8 +24,8 @@ lint: .venv/ready
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 
-# With the Python that is there, and what is installed beside it: a machine with a GPU may reach no package index. The
-# tests of hardware lie in one folder, so that nothing else need be importable. All three parts run, whatever fails.
+# Uses the Python and the packages that are installed, as a machine with a GPU may reach no package index. The tests of
+# hardware are one folder, so that nothing else needs to be importable. All parts run, whatever fails.
 gpu-check:
 	@status=0; \
 	timeout -s INT 140 $(PYTHON) -m pytest -m gpu --maxfail=40 --tb=short tests/gpu/hardware || status=$$?; \
@@ -36,8 +36,8 @@ gpu-check:
 	$(PYTHON) -m benchmarks.gpu.table || status=$$?; \
 	exit $$status
 
-# Remade when the dependencies change, or what is compiled. The package is installed in place, so that other edits need
-# no new installation.
+# Rebuilt when the dependencies or the C sources change. The package is installed in place, so that other edits need no
+# new installation.
 COMPILED = setup.py $(wildcard gzarr/cpu/loop/*)
 .venv/ready: EXTRA = test
 .venv-demo/ready: EXTRA = pillow
@@ -54,7 +54,7 @@ bench: .venv-bench-v3/ready .venv-bench-v2/ready
 	echo "zarr 3.2 and newer need Python 3.12: an older zarr is measured; try: make clean; make PYTHON=python3.12 bench" >&2
 	.venv-bench-v3/bin/python -m benchmarks.cpu --python v2=.venv-bench-v2/bin/python $(WRITTEN) $(BENCH)
 
-# Written files go to memory, if the system has such a folder: on a disk they time the disk.
+# Files are written to memory if the system has a folder for that, as a disk would be timed instead.
 WRITTEN ?= $(patsubst %,--written %,$(wildcard /dev/shm))
 BENCH ?= --out benchmarks/results/cpu.json --table docs/benchmarks.md
 

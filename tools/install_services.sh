@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the servers that tests of stores use and that no wheel holds, where this user may: redis-server (Debian) and
-# Azure's emulator (npm). Tests skip, and say so, what is not there. MongoDB's server is in neither registry.
+# Installs servers for tests of stores that no wheel holds, if this user may: redis-server (Debian) and Azure's emulator
+# (npm). Tests that lack their server skip. MongoDB's server is in neither registry.
 set -euo pipefail
 
 if ! command -v redis-server > /dev/null; then

@@ -1,6 +1,6 @@
-"""Makes the demo's relief file from ETOPO20 as NetCDF: ``python tools/pack_relief.py etopo20.nc gzarr/demo/relief.xz``.
+"""Makes the data of the demo from ETOPO20 as NetCDF: ``python tools/pack_relief.py etopo20.nc gzarr/demo/relief.xz``.
 
-Needs NumPy and SciPy (for the NetCDF). ``gzarr/demo/README.md`` describes the data and the form that comes out.
+Needs NumPy and SciPy (for the NetCDF). ``gzarr/demo/README.md`` documents the data and the format of the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROWS, COLS = 540, 1080
 
 def read_relief(path: Path) -> npt.NDArray[np.int16]:
     """Read heights in metres as (540, 1080): south to north, and from 180 degrees west to 180 degrees east."""
-    from scipy.io import netcdf_file  # here, so that `pack` needs NumPy alone
+    from scipy.io import netcdf_file  # imported here, so that `pack` needs NumPy alone
 
     with netcdf_file(path, mmap=False) as file:
         heights = file.variables["ROSE"].data.astype("f8")
@@ -28,7 +28,7 @@ def read_relief(path: Path) -> npt.NDArray[np.int16]:
     heights, lon = heights[:, :-1], (lon[:-1] + 180) % 360 - 180
     first = int(np.argmin(lon))
     heights, lon = np.roll(heights, -first, axis=1), np.roll(lon, -first)
-    # The file holds its coordinates as rounded sums; the cells lie where this says to within a thousandth of a degree.
+    # The coordinates of the file are rounded sums; they agree with these to within a thousandth of a degree.
     if np.abs(lat - ((np.arange(ROWS) + 0.5) / 3 - 90)).max() > 1e-3:
         raise SystemExit(f"{path}: the latitudes are not the cell centres of a 20-arc-minute grid")
     if np.abs(lon - ((np.arange(COLS) + 0.5) / 3 - 180)).max() > 1e-3:

@@ -1,4 +1,4 @@
-"""The command line: measure, print, and write what was asked for.
+"""The command line: measures, prints, and writes the files that the options name.
 
     python -m benchmarks.cpu                                  everything, with the libraries that this Python has
     python -m benchmarks.cpu --python v2=OTHER/bin/python     and zarr 2 from another environment
@@ -26,8 +26,8 @@ from benchmarks.cpu.report import digits, document, insert
 
 
 def main() -> int:
-    """Measure; 1 if an answer was wrong, gzarr failed, or a cost is not linear."""
-    options = parsed()
+    """Measure. Returns: 1 if an answer was wrong, gzarr failed, or a cost is not linear."""
+    options = parse_options()
     pythons = {"v3": sys.executable, **dict(each.split("=", 1) for each in options.python)}
     names = options.peers.split(",") if options.peers else list(LIBRARIES)
     cache = Cache(options.cache.resolve(), scale_of(options), options.written and options.written.resolve())
@@ -42,14 +42,14 @@ def main() -> int:
     if options.table:
         insert(options.table, document(rounded(result)))
         options.table.with_name("speed.svg").write_text(plot(rounded(result)))
-    found = faults(result) + ([] if options.small else not_linear(result))
-    for fault in found:
+    faults_found = faults(result) + ([] if options.small else not_linear(result))
+    for fault in faults_found:
         print(fault, file=sys.stderr)
-    return 1 if found else 0
+    return 1 if faults_found else 0
 
 
-def parsed() -> argparse.Namespace:
-    """The options."""
+def parse_options() -> argparse.Namespace:
+    """Parse and check the options."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.cpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -85,16 +85,16 @@ def scale_of(options: argparse.Namespace) -> Scale:
     return SMALL if options.small else Scale(side=options.side)
 
 
-def show(names: list[str], label: str, found: Mapping[str, Any]) -> None:
+def show(names: list[str], label: str, replies: Mapping[str, Any]) -> None:
     """Print a row."""
     cells = []
     for name in names:
-        reply = found.get(name, {})
+        reply = replies.get(name, {})
         value = reply["median_s"] * 1e3 if "median_s" in reply else reply.get("over_output_bytes", 0) / 1e6
         cells.append(f"{digits(value) if value else '-':>12s}")
-    quotient = ratio(found)
+    quotient = ratio(replies)
     print(f"{label:48s}{''.join(cells)}" + (f"{quotient:12.2f}" if quotient else ""), flush=True)
-    for name, reply in found.items():
+    for name, reply in replies.items():
         if "wrong" in reply or "failed" in reply:
             print(f"    {name}: {reply.get('wrong') or reply['failed']}", flush=True)
 
@@ -113,7 +113,7 @@ def profile(options: argparse.Namespace, pythons: Mapping[str, str], cache: Cach
 
 
 def rounded(value: Any) -> Any:
-    """The result with times to four digits: more are noise."""
+    """The result with times to four digits; the rest is noise."""
     if isinstance(value, dict):
         return {key: rounded(each) for key, each in value.items()}
     if isinstance(value, list):

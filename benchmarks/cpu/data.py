@@ -1,4 +1,4 @@
-"""The arrays that the workloads read: their values, their chunks and codecs, and where they lie in the cache."""
+"""The arrays that the workloads read: values, chunks, codecs, and paths in the cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VIRTUAL_BYTES = (10**6, 10**9, 10**12, 10**15, 10**16)  # 1 MB to 10 PB
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How large everything is; chunk sizes follow from the extents, so that chunk counts are those of the tables."""
+    """The sizes of all arrays. Chunk sizes follow from the extents, so that chunk counts are those of the tables."""
 
     side: int = 8000  # extent of both axes of the large arrays
     small_per_side: int = 80  # small chunks along an axis; large ones: 8
@@ -59,7 +59,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Values and how they are stored. values: a source, "last" for ones in the last chunk only, None for nothing."""
+    """Values and their layout. values: a source, "last" for ones in the last chunk only, None for no chunks."""
 
     values: str | None
     layout: Callable[[Scale], Layout]
@@ -85,7 +85,7 @@ def _tiny(scale: Scale) -> Layout:
 
 
 def _missing(scale: Scale) -> Layout:
-    # One byte a chunk would measure nothing but bookkeeping, and larger ones the filling of memory.
+    # Chunks of one byte would measure bookkeeping alone, larger ones the filling of memory.
     return Layout((4 * scale.missing, 8), "i4", (4, 8), None)
 
 
@@ -142,11 +142,11 @@ class Cache:
 
     @property
     def folder(self) -> Path:
-        """Where everything of this scale lies."""
+        """The folder of this scale."""
         return self.root / self.scale.name
 
     def source(self, name: str) -> Any:
-        """The values, mapped into memory; made if they are missing."""
+        """The values, mapped into memory; created if missing."""
         path = self.folder / f"{name}.npy"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -156,7 +156,7 @@ class Cache:
         return np.load(path, mmap_mode="r")
 
     def dataset(self, name: str, suffix: str) -> Path:
-        """Where a dataset lies in one format."""
+        """The path of a dataset in one format."""
         return self.folder / (name + suffix)
 
     def is_ready(self, name: str, suffix: str) -> bool:
@@ -164,7 +164,7 @@ class Cache:
         return self._marker(name, suffix).exists()
 
     def mark_ready(self, name: str, suffix: str, by: str) -> None:
-        """Remember that a dataset is complete, and what wrote it."""
+        """Record that a dataset is complete, and which library wrote it."""
         self._marker(name, suffix).write_text(json.dumps({"written by": by}))
 
     def _marker(self, name: str, suffix: str) -> Path:

@@ -1,4 +1,4 @@
-"""What a driver is: the few calls that the workloads are made of, in a library's own words."""
+"""The interface of a driver: the calls that workloads consist of."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class AbsentError(Exception):
 
 
 class Driver:
-    """What a library does for the workloads. Raises: AbsentError where it has no such thing."""
+    """The calls of one library. Raises: AbsentError for what the library lacks."""
 
     suffix = ".v3"  # the format that it reads and writes
     version = ""
@@ -33,15 +33,15 @@ class Driver:
         raise NotImplementedError
 
     def read(self, array: Any, selection: Any) -> Any:
-        """A basic selection as a NumPy array."""
+        """Read a basic selection as a NumPy array."""
         return array[selection]
 
     def orthogonal(self, array: Any, selection: Any) -> Any:
-        """An index list for some of the axes."""
+        """Read with index lists for some of the axes."""
         return array.oindex[selection]
 
     def points(self, array: Any, coordinates: Any) -> Any:
-        """Elements by their coordinates."""
+        """Read elements by their coordinates."""
         return array.vindex[coordinates]
 
     def write(self, array: Any, selection: Any, value: Any) -> None:
@@ -49,12 +49,12 @@ class Driver:
         array[selection] = value
 
     def append(self, array: Any, value: Any) -> Any:
-        """Add rows at the end; returns the array as it then is."""
+        """Add rows at the end. Returns: the larger array."""
         array.append(value)
         return array
 
     def in_memory(self, path: Path) -> Any:
-        """The array of a directory, in this library's memory store."""
+        """Open the array of a directory in the library's memory store."""
         raise AbsentError("no memory store")
 
     def remote(self, url: str) -> Any:

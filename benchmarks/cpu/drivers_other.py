@@ -1,4 +1,4 @@
-"""Drivers of the libraries that are no zarr-python: TensorStore, and h5py as a reference in another format."""
+"""Drivers of TensorStore, and of h5py as a reference in another format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.cpu.driver import AbsentError, Driver, files, itemsize
 
 
 class TensorStore(Driver):
-    """TensorStore with its own defaults (no cache of chunks), but no fsync on writing, as in the others."""
+    """TensorStore with its defaults (no cache of chunks), but no fsync on writing, like the others."""
 
     def __init__(self) -> None:
         import tensorstore

@@ -1,4 +1,4 @@
-"""Drivers of gzarr, of both zarr-pythons and of zarrs-python, which all speak zarr's words."""
+"""Drivers of gzarr, zarr-python 2 and 3, and zarrs-python, which share zarr's interface."""
 
 from __future__ import annotations
 

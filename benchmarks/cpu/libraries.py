@@ -1,4 +1,4 @@
-"""The libraries that take part, the environment that each needs, and its driver."""
+"""The libraries, with the environment and the driver of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.cpu.driver import Driver
 from benchmarks.cpu.drivers_other import H5py, TensorStore
 from benchmarks.cpu.drivers_zarr import Gzarr, Zarr2, Zarr3, ZarrFused, Zarrs
 
-# Library -> (environment, what makes its driver).
+# Library -> (environment, class of its driver).
 LIBRARIES: dict[str, tuple[str, Callable[[], Driver]]] = {
     "gzarr": ("v3", Gzarr),
     "zarr": ("v3", Zarr3),
@@ -18,4 +18,4 @@ LIBRARIES: dict[str, tuple[str, Callable[[], Driver]]] = {
     "zarr 2": ("v2", Zarr2),
     "h5py": ("v3", H5py),
 }
-REFERENCES = frozenset({"h5py"})  # no Zarr: shown, but not counted among the peers
+REFERENCES = frozenset({"h5py"})  # not Zarr: shown, but not counted among the peers

@@ -22,8 +22,8 @@ from benchmarks.cpu.race import BUDGET_S, ROOT, Runner, make_data, race, running
 from benchmarks.cpu.workloads import Workload
 
 DELAY_S = 0.02  # of the remote store
-LONGEST_S = 10.0  # a library whose next step on the curve would take longer stops there
-SPREAD = 3.0  # by which costs on a curve may differ on a noisy machine and still be called constant
+LONGEST_S = 10.0  # longest step on a curve that a peer takes
+SPREAD = 3.0  # factor by which costs on a curve may differ on a noisy machine
 
 Show = Callable[[str, Mapping[str, Any]], None]
 
@@ -38,8 +38,8 @@ def run(
 ) -> dict[str, Any]:
     """Measure everything, or the workloads and curves whose names contain one of ``only``.
 
-    names: libraries. pythons: environment -> its Python. show: called with every row as it is there.
-    Returns: what `report` draws, and JSON can hold.
+    names: libraries. pythons: environment -> its Python. show: called with every row once it is measured.
+    Returns: the input of `report`, as JSON values.
     """
 
     def chosen(workloads: Sequence[Workload]) -> list[Workload]:
@@ -57,13 +57,13 @@ def run(
         result["workloads"] = {}
         budget_s = BUDGET_S if cache.scale.side >= 1000 else BUDGET_S / 10
         for each in rows:
-            found = race(runners, each, rounds, budget_s)
-            result["workloads"][each.name] = {"section": each.section, "results": found}
-            show(each.name, found)
+            replies = race(runners, each, rounds, budget_s)
+            result["workloads"][each.name] = {"section": each.section, "results": replies}
+            show(each.name, replies)
         result["chunks"] = curve(runners, touched, min(rounds, 3), budget_s, show)
         result["sizes"] = {each.name: race(runners, each, rounds, budget_s) for each in sizes}
-        for name, found in result["sizes"].items():
-            show(name, found)
+        for name, replies in result["sizes"].items():
+            show(name, replies)
     result["machine"]["load_at_end"] = load()
     result["memory"] = {each.name: memory(names, pythons, cache, each, show) for each in measure_memory}
     return result
@@ -72,16 +72,16 @@ def run(
 def curve(
     runners: Sequence[Runner], steps: Sequence[Workload], rounds: int, budget_s: float, show: Show
 ) -> dict[str, Any]:
-    """The time for ever more chunks; a peer drops out where the next step would take too long, gzarr never."""
-    found: dict[str, Any] = {}
+    """Times for increasing numbers of chunks. A peer drops out if its next step would take too long, gzarr never."""
+    curve: dict[str, Any] = {}
     for step in steps:
-        slow = {name for each in found.values() for name, reply in each.items() if _is_long(reply)} - {"gzarr"}
+        slow = {name for each in curve.values() for name, reply in each.items() if _is_long(reply)} - {"gzarr"}
         racing = [r for r in runners if r.library not in slow]
-        found[step.name] = race(racing, step, rounds, budget_s)
+        curve[step.name] = race(racing, step, rounds, budget_s)
         for runner in runners:
-            found[step.name].setdefault(runner.library, {"absent": f"would take more than {LONGEST_S:.0f} s"})
-        show(step.name, found[step.name])
-    return found
+            curve[step.name].setdefault(runner.library, {"absent": f"would take more than {LONGEST_S:.0f} s"})
+        show(step.name, curve[step.name])
+    return curve
 
 
 def _is_long(result: Mapping[str, Any]) -> bool:
@@ -91,7 +91,7 @@ def _is_long(result: Mapping[str, Any]) -> bool:
 def memory(
     names: Sequence[str], pythons: Mapping[str, str], cache: Cache, workload: Workload, show: Show
 ) -> dict[str, Any]:
-    """Peak bytes over the output, each library in a fresh process, so that nothing of earlier calls is reused."""
+    """Peak bytes beyond the output. Each library runs in a fresh process, which reuses nothing."""
     results = {}
     for name in names:
         with running([name], pythons, cache, None) as (runner,):
@@ -106,7 +106,7 @@ def memory(
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The folder behind a slow HTTP server; gives its URL."""
+    """Serve the folder by a slow HTTP server. Yields: its URL."""
     command = [sys.executable, "-m", "benchmarks.cpu.server", str(folder), str(DELAY_S)]
     where = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=where, cwd=ROOT) as process:
@@ -119,7 +119,7 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers are measured on."""
+    """Describe the machine."""
     info = Path("/proc/cpuinfo")
     names = re.findall(r"model name\s*:\s*(.*)", info.read_text()) if info.exists() else []
     about = {"cpu": names[0] if names else platform.processor(), "cores": os.cpu_count()}
@@ -131,17 +131,17 @@ def machine() -> dict[str, Any]:
 
 
 def load() -> float:
-    """Processes that want a core, over the last minute: above 1 before the start, others are at work."""
+    """The load of the last minute. Above 1 before the start, other programs compete for the cores."""
     return round(os.getloadavg()[0], 1)
 
 
 # -- what follows from a result ----------------------------------------------------------------------------------
 
 
-def ratio(found: Mapping[str, Any]) -> float | None:
-    """Time of the best peer over gzarr's; None where either is absent."""
-    peers = [r["median_s"] for name, r in found.items() if "median_s" in r and name not in {"gzarr", *REFERENCES}]
-    own = found.get("gzarr", {}).get("median_s")
+def ratio(replies: Mapping[str, Any]) -> float | None:
+    """Time of the best peer over gzarr's; None if either is absent."""
+    peers = [r["median_s"] for name, r in replies.items() if "median_s" in r and name not in {"gzarr", *REFERENCES}]
+    own = replies.get("gzarr", {}).get("median_s")
     return min(peers) / own if peers and own else None
 
 
@@ -152,15 +152,15 @@ def mean_ratio(result: Mapping[str, Any]) -> float | None:
 
 
 def faults(result: Mapping[str, Any]) -> list[str]:
-    """What must not be: failures of gzarr, and wrong answers of any library."""
+    """Failures of gzarr, and wrong answers of any library, as sentences."""
     tables = [each["results"] for each in result["workloads"].values()]
     tables += [*result["chunks"].values(), *result["sizes"].values(), *result["memory"].values()]
-    found = [f"gzarr: {r[k]}" for t in tables for k in ("wrong", "failed") for r in [t.get("gzarr", {})] if k in r]
-    return found + [f"{n}: {r['wrong']}" for t in tables for n, r in t.items() if "wrong" in r and n != "gzarr"]
+    sentences = [f"gzarr: {r[k]}" for t in tables for k in ("wrong", "failed") for r in [t.get("gzarr", {})] if k in r]
+    return sentences + [f"{n}: {r['wrong']}" for t in tables for n, r in t.items() if "wrong" in r and n != "gzarr"]
 
 
 def not_linear(result: Mapping[str, Any]) -> list[str]:
-    """Where gzarr's cost for a chunk grows with the chunks touched, or with the size of the array."""
+    """Curves on which gzarr's cost of a chunk grows with the chunks touched or the size of the array, as sentences."""
     costs = {}
     for step in CHUNKS_TOUCHED:
         median = result["chunks"].get(step.name, {}).get("gzarr", {}).get("median_s")
@@ -168,8 +168,8 @@ def not_linear(result: Mapping[str, Any]) -> list[str]:
         if median and step.chunks >= 1000:
             costs[step.name] = median / step.chunks
     sizes = {name: r["gzarr"]["median_s"] for name, r in result["sizes"].items() if "median_s" in r.get("gzarr", {})}
-    found = []
+    sentences = []
     for what, values in (("cost of a chunk", costs), ("cost of a chunk in arrays of other sizes", sizes)):
         first = next(iter(values.values()), 0.0)
-        found += [f"the {what} grows: {n} {v / first:.1f} times" for n, v in values.items() if v > SPREAD * first]
-    return found
+        sentences += [f"the {what} grows: {n} {v / first:.1f} times" for n, v in values.items() if v > SPREAD * first]
+    return sentences

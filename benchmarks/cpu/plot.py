@@ -44,25 +44,25 @@ def plot(result: Mapping[str, Any]) -> str:
     if mean := mean_ratio(result):
         words = f"Geometric mean over all {len(raced)} workloads: {mean:.2f} times as fast as the fastest other library"
         body.append(text(0, 44, words))
-    for number, (label, found) in enumerate(rows):
-        body += bars(TOP + ROW_HEIGHT * number, label, found)
+    for number, (label, seconds) in enumerate(rows):
+        body += bars(TOP + ROW_HEIGHT * number, label, seconds)
     body.append(text(0, height - 6, about(result), size=12))
     return "\n".join([f'{head}font-size="14" fill="{INK}">', *body, "</svg>", ""])
 
 
-def times(found: Mapping[str, Any]) -> dict[str, float]:
+def times(replies: Mapping[str, Any]) -> dict[str, float]:
     """Library -> milliseconds: gzarr, then the fastest peer."""
-    measured = {name: r["median_s"] * 1e3 for name, r in found.items() if "median_s" in r and name not in REFERENCES}
+    measured = {name: r["median_s"] * 1e3 for name, r in replies.items() if "median_s" in r and name not in REFERENCES}
     own = measured.pop("gzarr")
     best = min(measured, key=measured.__getitem__)
     return {"gzarr": own, NAMES[best]: measured[best]}
 
 
-def bars(top: float, label: str, found: Mapping[str, float]) -> list[str]:
+def bars(top: float, label: str, times_ms: Mapping[str, float]) -> list[str]:
     """One row: its label and two bars, the longer of which has the full width."""
-    longest = max(found.values())
+    longest = max(times_ms.values())
     parts = [text(LEFT - 14, top + BAR_HEIGHT + 5, label, anchor="end")]
-    for number, (name, value) in enumerate(found.items()):
+    for number, (name, value) in enumerate(times_ms.items()):
         y, width = top + number * (BAR_HEIGHT + 2), BAR_WIDTH * value / longest
         colour = OTHER if number else OWN
         parts.append(f'<rect x="{LEFT}" y="{y}" width="{width:.0f}" height="{BAR_HEIGHT}" rx="2" fill="{colour}"/>')

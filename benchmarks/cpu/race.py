@@ -1,4 +1,4 @@
-"""Starts a worker for each library and lets them take turns, so that a busy moment of the machine hits all of them."""
+"""Starts a worker for each library. The workers take turns, so that a busy moment affects all of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BUDGET_S = 0.15  # of one library in one round
 
 @dataclass(slots=True)
 class Runner:
-    """A library in its process. reason: why it does not run, if it does not."""
+    """A library in its process. reason: why it is absent, if it is."""
 
     library: str
     process: subprocess.Popen[str] | None
@@ -33,7 +33,7 @@ class Runner:
     reason: str = ""
 
     def ask(self, do: str, **given: Any) -> dict[str, Any]:
-        """Send a request and wait for its reply; a worker that dies or hangs is absent from then on."""
+        """Send a request and wait for its reply. A worker that dies or hangs is absent from then on."""
         if self.process is None or self.process.stdin is None or self.process.stdout is None:
             return {"absent": self.reason}
         try:
@@ -90,7 +90,7 @@ def start(library: str, pythons: Mapping[str, str], cache: Cache, url: str | Non
 
 @contextmanager
 def running(names: Sequence[str], pythons: Mapping[str, str], cache: Cache, url: str | None) -> Iterator[list[Runner]]:
-    """The workers of these libraries, ended at the end."""
+    """Run workers of these libraries, and stop them at the end."""
     runners: list[Runner] = []
     try:
         for name in names:
@@ -105,7 +105,7 @@ def running(names: Sequence[str], pythons: Mapping[str, str], cache: Cache, url:
 
 
 def make_data(runners: Sequence[Runner], workloads: Sequence[Workload], cache: Cache) -> None:
-    """Every dataset in every format; the first library that can writes it, gzarr for v3."""
+    """Write every dataset in every format, by the first library that can; gzarr writes v3."""
     wanted = dict.fromkeys(name for workload in workloads for name in workload.datasets)
     for name in wanted:
         for runner in runners:

@@ -1,4 +1,4 @@
-"""Draws the result of a run as Markdown tables."""
+"""Formats the result of a run as Markdown tables."""
 
 from __future__ import annotations
 
@@ -52,37 +52,37 @@ def table(
     cell: Callable[[str, Mapping[str, Any]], str],
     last: Callable[[Mapping[str, Any]], str] | None = None,
 ) -> str:
-    """One table; empty where there are no rows."""
+    """One table; empty if there are no rows."""
     if not rows:
         return ""
     heads = [name + (" (reference)" if name in REFERENCES else "") for name in names]
     lines = [["workload", *heads, *(["best peer / gzarr"] if last else [])]]
     lines.append(["---", *["---:"] * (len(lines[0]) - 1)])
-    for label, found in rows.items():
-        cells = [cell(label, found[n]) if n in found else "" for n in names]
-        lines.append([label, *cells, *([last(found)] if last else [])])
+    for label, replies in rows.items():
+        cells = [cell(label, replies[n]) if n in replies else "" for n in names]
+        lines.append([label, *cells, *([last(replies)] if last else [])])
     return "\n".join([f"### {title}", "", *("| " + " | ".join(line) + " |" for line in lines)])
 
 
-def times_text(_: str, found: Mapping[str, Any]) -> str:
+def times_text(_: str, reply: Mapping[str, Any]) -> str:
     """A median in milliseconds."""
-    return digits(found["median_s"] * 1e3) if "median_s" in found else ""
+    return digits(reply["median_s"] * 1e3) if "median_s" in reply else ""
 
 
-def cost_text(label: str, found: Mapping[str, Any]) -> str:
+def cost_text(label: str, reply: Mapping[str, Any]) -> str:
     """Microseconds for one of the chunks."""
     chunks = int(label.split(maxsplit=1)[0].replace(",", ""))
-    return digits(found["median_s"] / chunks * 1e6) if "median_s" in found else ""
+    return digits(reply["median_s"] / chunks * 1e6) if "median_s" in reply else ""
 
 
-def memory_text(_: str, found: Mapping[str, Any]) -> str:
+def memory_text(_: str, reply: Mapping[str, Any]) -> str:
     """Megabytes."""
-    return digits(found["over_output_bytes"] / 1e6) if "over_output_bytes" in found else ""
+    return digits(reply["over_output_bytes"] / 1e6) if "over_output_bytes" in reply else ""
 
 
-def ratio_text(found: Mapping[str, Any]) -> str:
-    """How many times faster gzarr is than the best peer; bold where it is slower."""
-    value = ratio(found)
+def ratio_text(replies: Mapping[str, Any]) -> str:
+    """Speed of gzarr over that of the best peer; bold if gzarr is slower."""
+    value = ratio(replies)
     if value is None:
         return ""
     return f"{value:.2f}" if value >= 1 else f"**{value:.2f}**"
@@ -94,11 +94,11 @@ def digits(value: float) -> str:
 
 
 def absences(result: Mapping[str, Any]) -> str:
-    """Which library is missing from which row, and why."""
+    """The libraries that are missing from rows, and why."""
     reasons: dict[str, list[str]] = {}
     tables = {n: w["results"] for n, w in result["workloads"].items()}
-    for label, found in {**tables, **result["chunks"], **result["sizes"]}.items():
-        for name, reply in found.items():
+    for label, replies in {**tables, **result["chunks"], **result["sizes"]}.items():
+        for name, reply in replies.items():
             why = reply.get("absent") or reply.get("failed") or reply.get("wrong")
             if why:
                 reasons.setdefault(f"{name}: {why}", []).append(label)

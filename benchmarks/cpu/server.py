@@ -1,8 +1,8 @@
-"""An HTTP server on loopback that answers every request some milliseconds late, as a distant store does.
+"""An HTTP server on loopback that delays every answer by some milliseconds, like a distant store.
 
     python -m benchmarks.cpu.server FOLDER DELAY_S
 
-Prints its port. Serves files, whole or by one byte range (also of the last bytes), over connections that stay open.
+Prints its port. Serves whole files or one byte range (also of the last bytes) over persistent connections.
 """
 
 from __future__ import annotations
@@ -61,23 +61,23 @@ class Handler(BaseHTTPRequestHandler):
 
 def requested_range(header: str | None, size: int) -> tuple[int, int, int]:
     """The first byte, the one after the last, and the status of the answer."""
-    found = re.fullmatch(r"bytes=(\d*)-(\d*)", header or "")
-    if found is None or size == 0:
+    match = re.fullmatch(r"bytes=(\d*)-(\d*)", header or "")
+    if match is None or size == 0:
         return 0, size, 200
-    first, last = found.groups()
+    first, last = match.groups()
     if not first:
         return max(0, size - int(last or 0)), size, 206
     return int(first), min(size, int(last) + 1) if last else size, 206
 
 
 class Server(ThreadingHTTPServer):
-    """A thread for each connection, and room for many that come at once."""
+    """A thread for each connection, and a queue for many at once."""
 
     daemon_threads = True
     request_queue_size = 256
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of clients that hang up."""
+        """Ignore clients that hang up."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 

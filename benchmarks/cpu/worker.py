@@ -1,8 +1,8 @@
-"""One library in a process of its own: answers requests, one JSON line each, that `race` sends through a pipe.
+"""One library in its own process: answers the requests of `race`, one JSON line each, through a pipe.
 
     python -m benchmarks.cpu.worker LIBRARY CACHE SCALE [URL]
 
-Needs only NumPy and the library, so that every environment can run it. Anything that a library prints goes to stderr.
+Needs only NumPy and the library, so that every environment can run it. The output of a library goes to stderr.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Worker:
         return {"version": driver.version, "python": sys.version.split()[0], "numpy": np.__version__}
 
     def do_make(self, dataset: str) -> dict[str, Any]:
-        """Write a dataset in the library's format, if nobody has done so yet."""
+        """Write a dataset in the library's format unless it exists."""
         bench, suffix = self._bench, self._bench.driver.suffix
         if self.cache.is_ready(dataset, suffix):
             return {}
@@ -118,7 +118,7 @@ class Worker:
         return {"first_s": first}
 
     def do_time(self, budget_s: float) -> dict[str, Any]:
-        """Call until the time is used up, at least once; the time of every call in seconds."""
+        """Call until the time is used up, at least once. Returns: seconds of every call."""
         task = self._task
         times: list[float] = []
         while not times or (sum(times) < budget_s and len(times) < MOST_CALLS):
@@ -140,7 +140,7 @@ class Worker:
         return {"peak_bytes": peak - before, "output_bytes": getattr(answer, "nbytes", 0)}
 
     def do_profile(self, calls: int, lines: int) -> dict[str, Any]:
-        """Where the time of the prepared task goes, as cProfile sees it (the calling thread only)."""
+        """Profile the prepared task by cProfile (the calling thread only)."""
         profile, task = cProfile.Profile(), self._task
         for _ in range(calls):
             if task.before:
@@ -178,7 +178,7 @@ class Worker:
 
 
 def reset_peak() -> int:
-    """Bytes that are resident now, from which on the peak counts (on Linux; elsewhere the peak so far)."""
+    """Reset the peak. Returns: resident bytes now (on Linux; elsewhere the peak so far)."""
     gc.collect()
     clear = Path("/proc/self/clear_refs")
     if not clear.exists():
@@ -188,7 +188,7 @@ def reset_peak() -> int:
 
 
 def peak_bytes() -> int:
-    """Most bytes that were resident."""
+    """Peak of resident bytes."""
     if Path("/proc/self/clear_refs").exists():
         return _status("VmHWM")
     unit = 1 if sys.platform == "darwin" else 1024

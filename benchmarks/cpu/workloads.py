@@ -1,4 +1,4 @@
-"""What is timed: every workload as a function that prepares one library's call and the check of its answer."""
+"""The workloads: functions that prepare one library's call and the check of its answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALL = np.s_[:]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One library's call. run: what is timed; check: of its answer, raises AssertionError; before: not timed."""
+    """One library's call. run: timed; check: takes the answer, raises AssertionError; before: not timed."""
 
     run: Callable[[], Any]
     check: Callable[[Any], None]
@@ -27,7 +27,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What a workload prepares its task from. scratch: a folder for what it writes; url: of the cache behind HTTP."""
+    """The input of a workload. scratch: a folder to write to; url: of the cache behind HTTP."""
 
     driver: Driver
     cache: Cache
@@ -40,7 +40,7 @@ class Bench:
         return self.cache.scale
 
     def path(self, name: str) -> Path:
-        """Where a dataset lies in the library's format."""
+        """The path of a dataset in the library's format."""
         return self.cache.dataset(name, self.driver.suffix)
 
     def open(self, name: str) -> Any:
@@ -48,11 +48,11 @@ class Bench:
         return self.driver.open(self.path(name))
 
     def values(self, name: str) -> Any:
-        """What the dataset holds."""
+        """The values of a dataset."""
         return self.cache.source(str(DATASETS[name].values))
 
     def target(self, name: str) -> Any:
-        """A new array, laid out like a dataset, to write to."""
+        """Create an array to write to, with the layout of a dataset."""
         path = self.scratch / (name + self.driver.suffix)
         remove(path)
         self.scratch.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A name, the datasets that it reads, and what prepares it. chunks: touched in one call."""
+    """A name, the datasets that it reads, and the function that prepares it. chunks: touched in one call."""
 
     name: str
     section: str
@@ -71,7 +71,7 @@ class Workload:
 
 
 def remove(path: Path) -> None:
-    """Delete a file or a folder, if it is there."""
+    """Delete a file or a folder if it exists."""
     if path.is_dir():
         shutil.rmtree(path)
     else:
@@ -79,7 +79,7 @@ def remove(path: Path) -> None:
 
 
 def equals(expected: Any) -> Callable[[Any], None]:
-    """A check that an answer, or a list of answers, is this."""
+    """Make a check that an answer, or a list of answers, equals an array."""
 
     def check(answer: Any) -> None:
         if isinstance(expected, list):
@@ -205,7 +205,7 @@ def member_names(scale: Scale) -> list[str]:
 
 
 def writing(name: str, select: Select) -> Callable[[Bench], Task]:
-    """Write a basic selection of an array that holds its values already (so that every call does the same)."""
+    """Write a basic selection of an array that holds the same values already, so that every call does the same."""
 
     def prepare(bench: Bench) -> Task:
         array, selection, source = bench.target(name), select(bench.scale), bench.values(name)
@@ -282,7 +282,7 @@ def scattered(extent: int, count: int) -> Any:
 
 
 def chunk_calls(scale: Scale) -> list[Any]:
-    """100 small chunks, one selection each, wide apart."""
+    """Selections of 100 small chunks that lie far apart."""
     n = scale.small
     corners = zip(
         _random(scale.side // n, 100) * n, _random(scale.side // n + 1, 100) % (scale.side // n) * n, strict=True

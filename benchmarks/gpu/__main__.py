@@ -1,4 +1,4 @@
-"""Measures how fast arrays come into GPU memory and back: `benchmarks.gpu.run` says what its rows are.
+"""Measures how fast arrays are read into GPU memory and written from it; `benchmarks.gpu.run` documents the rows.
 
     python -m benchmarks.gpu --out benchmarks/results [--small] [--device cuda|emulated] [--budget-s 440]
 
@@ -17,7 +17,7 @@ from gzarr.gpu.detection.detect import find_missing
 
 
 def main() -> None:
-    """Measure, and write what was found after every row."""
+    """Measure, and write the result after every row."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder of the JSON files")
     parser.add_argument("--device", choices=["cuda", "emulated"], help="default: cuda if there is one")

@@ -1,4 +1,4 @@
-"""What the GPU benchmark reads and writes: stored arrays, in the order of what they tell, and selections of them."""
+"""What the GPU benchmark reads and writes: stored arrays, the most telling first, and selections of them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ SIZES, SMALL_SIZES = tuple(KIB * k for k in (1024, 256, 64, 16384, 4096)), (4 * 
 #: Streams of one call, and the decoded bytes of each chunk of these arrays.
 STREAMS, SMALL_STREAMS, STREAM_NBYTES = (10**5, 1, 10**4, 100, 1000, 10), (1, 100), 16 * KIB
 STREAM_CODECS = ("zstd", "lz4", "blosc-lz4")
-#: Rows and columns of what is stored: 4 GiB, 1 GiB, 256 MiB.
+#: Rows and columns of the stored arrays: 4 GiB, 1 GiB, 256 MiB.
 LARGE, MIDDLE, LEAN, TINY = 32768, 16384, 8192, 256
-#: Why most of what is left out is.
+#: The usual reason why a case is left out.
 NO_TIME = "the time was used up"
 #: Rows and columns of a shard.
 SHARD = 2048
@@ -40,8 +40,8 @@ class Case:
     Attributes:
         codec, chunk_nbytes, layout: how it is stored.
         n: rows and columns.
-        full: whether all peers read all selections of it and write it, and memory is measured; otherwise gzarr, the
-            best decoders of the host, and fewer selections.
+        full: whether all peers read all selections and write the array, and memory is measured; otherwise only gzarr
+            and the best decoders of the host take part, with fewer selections.
     """
 
     codec: str
@@ -56,33 +56,33 @@ class Case:
         return int((self.chunk_nbytes // 4) ** 0.5)
 
     def keywords(self) -> dict[str, Any]:
-        """For `gzarr.create_array`."""
+        """The keywords of `gzarr.create_array`."""
         shards = {"shards": (min(max(SHARD, self.side), self.n),) * 2} if self.layout == "sharded" else {}
         return {"chunks": (self.side,) * 2, **CODECS[self.codec], **shards}
 
 
 @dataclass(frozen=True, slots=True)
 class StreamsCase:
-    """An array in memory of so many chunks of one codec: many, few or one stream in a call."""
+    """An array in memory with a number of chunks of one codec: one, few or many streams in a call."""
 
     codec: str
     nchunks: int
 
 
 class Selection(NamedTuple):
-    """What is read: a name, how it is asked for ("basic", "oindex", "vindex"), and the key."""
+    """A selection: its name, its kind ("basic", "oindex", "vindex"), and the key."""
 
     name: str
     kind: str
     key: Any
 
     def of(self, array: Any) -> Any:
-        """What it selects of an array of gzarr, zarr-python or TensorStore."""
+        """Read the selection from an array of gzarr, zarr-python or TensorStore."""
         return array[self.key] if self.kind == "basic" else getattr(array, self.kind)[self.key]
 
 
 def cases(*, small: bool) -> Iterator[Case | StreamsCase]:
-    """What to measure, the most telling first: the goals, then what else is stored, from all to fewer codecs."""
+    """The cases, the most telling first: those of the goals, then the others."""
     if small:
         yield Case("blosc-lz4", 4 * KIB, "plain", TINY, full=True)
         yield Case("zstd", 16 * KIB, "sharded", TINY)
@@ -111,7 +111,7 @@ def cases(*, small: bool) -> Iterator[Case | StreamsCase]:
 
 
 def selections(case: Case) -> list[Selection]:
-    """The smallest first: one chunk, a hundred chunks at random, a thousand points, some rows, everything."""
+    """The selections of a case, the smallest first: a chunk, 100 random chunks, 1000 points, some rows, everything."""
     n, side = case.n, case.side
     rng = np.random.default_rng(1)
     rows, columns = (_random_chunks(rng, n, side) for _ in range(2))
@@ -127,13 +127,13 @@ def selections(case: Case) -> list[Selection]:
 
 
 def _random_chunks(rng: np.random.Generator, n: int, side: int) -> np.ndarray:
-    """Indices of ten chunks along one axis, if there are as many."""
+    """Indices of ten chunks along one axis, or of all if there are fewer."""
     chosen = np.sort(rng.permutation(n // side)[:10])
     return (chosen[:, None] * side + np.arange(side)).ravel()
 
 
 def make_source(n: int) -> np.ndarray:
-    """n x n float32: a walk with noise, rounded as measurements are, no two tiles alike."""
+    """n x n float32: a random walk, rounded like measurements; all tiles differ."""
     tile = min(n, 2048)
     walk = np.cumsum(np.random.default_rng(0).normal(size=(tile, tile)), axis=1).astype("f4")
     walk = np.round(walk * 64) / 64

@@ -1,4 +1,4 @@
-"""The speed to reach, and what a result says about it: each goal is a ratio that no case may fall short of."""
+"""The speeds to reach, and whether a result reaches them. A goal is a ratio that every case must reach."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 #: A measured result, as `benchmarks.gpu` writes it; one of its rows.
 Result: TypeAlias = dict[str, Any]
 Row: TypeAlias = dict[str, Any]
-#: (which case, the ratio there).
+#: (name of a case, its ratio).
 Found: TypeAlias = Iterator[tuple[str, float]]
 
 CPU_PEERS = ("gzarr on the CPU, upload", "TensorStore, upload", "zarrs, upload")
@@ -23,10 +23,10 @@ class Goal(NamedTuple):
 
     Attributes:
         table: which measurements it is about.
-        text: what shall be.
+        text: the goal in words.
         limit: the ratio to reach.
-        ratios: what a result says.
-        at_most: whether the ratio shall be small.
+        ratios: computes the ratios of a result.
+        at_most: whether the ratio is an upper limit.
     """
 
     table: str
@@ -46,29 +46,29 @@ class Case(NamedTuple):
 
 
 def key_of(row: Row) -> tuple[Any, ...]:
-    """What is stored: codec, bytes of a chunk, layout, rows and columns."""
+    """Identify a stored array: codec, bytes of a chunk, layout, rows and columns."""
     return row["codec"], row["chunk_nbytes"], row["layout"], row["n"]
 
 
 def cases_of(result: Result, table: str) -> list[Case]:
     """The cases of a table, in the order in which they were measured."""
-    found: dict[tuple[Any, ...], Case] = {}
+    cases: dict[tuple[Any, ...], Case] = {}
     for row in result["rows"]:
         if row["table"] == table:
             key = (*key_of(row), row["selection"])
             name = ", ".join([row["codec"], size(row["chunk_nbytes"]), row["layout"]])
             name += "" if row["selection"] == "whole" else f", {row['selection']}"
-            found.setdefault(key, Case(name, key_of(row), row["selection"], {})).rows[row["contender"]] = row
-    return list(found.values())
+            cases.setdefault(key, Case(name, key_of(row), row["selection"], {})).rows[row["contender"]] = row
+    return list(cases.values())
 
 
 def size(nbytes: int) -> str:
-    """Bytes as they are written in tables."""
+    """Format bytes for a table."""
     return f"{nbytes >> 20} MiB" if nbytes >= 1 << 20 else f"{nbytes >> 10} KiB"
 
 
 def stages_of(result: Result) -> dict[tuple[Any, ...], Row]:
-    """What is stored -> its row of *resident*."""
+    """Stored array -> its row of *resident*."""
     return {key_of(row): row for row in result["rows"] if row["table"] == "resident"}
 
 
@@ -78,7 +78,7 @@ def fastest(rows: dict[str, Row], names: tuple[str, ...]) -> float | None:
 
 
 def raw_GB_per_s(case: Case) -> float | None:  # noqa: N802 - the unit
-    """GB/s decoded that reading the encoded bytes alone would give."""
+    """GB/s decoded if reading the encoded bytes were all there is to do."""
     rates = [case.rows[name]["GB_per_s_encoded"] for name in RAW_READS if name in case.rows]
     own = case.rows.get("gzarr")
     return max(rates) * own["decoded_nbytes"] / own["encoded_nbytes"] if rates and own else None
@@ -111,7 +111,7 @@ def _file(result: Result) -> Found:
 def _against(
     table: str, selections: tuple[str, ...], peers: tuple[str, ...], own: tuple[str, ...] = ("gzarr",)
 ) -> Callable[[Result], Found]:
-    """How many times faster than the fastest of some peers gzarr is. own: its names, the best of which counts."""
+    """Speed of gzarr over that of the fastest of some peers. own: names of gzarr's rows, of which the best counts."""
 
     def ratios(result: Result) -> Found:
         for case in cases_of(result, table):
@@ -128,7 +128,7 @@ def _memory(result: Result) -> Found:
             yield f"{row['codec']}, {size(row['chunk_nbytes'])}", row["peak_nbytes"] / row["cap_nbytes"]
 
 
-#: As users get them: `gzarr` decodes everything on the device in this benchmark.
+#: The defaults of users: the row `gzarr` decodes everything on the device.
 _AS_USED = ("gzarr, small reads on the host",)
 OWN = ("gzarr", *_AS_USED)
 GOALS = (
@@ -144,24 +144,24 @@ GOALS = (
 
 
 def _failed(result: Result | None, goal: Goal) -> bool:
-    """Whether gzarr failed, or answered wrongly, in some case that a goal is about."""
+    """Whether gzarr failed or answered wrongly in a case of a goal."""
     table = {"warm file": "file", "small reads": "file"}.get(goal.table, goal.table)
     rows = [] if result is None else result["failed"]
     return any(row.get("contender", "gzarr") in OWN and row.get("table", table) == table for row in rows)
 
 
 def goals_table(result: Result | None) -> str:
-    """Goal, measured, reached: one line for each. None: nothing was measured."""
+    """A table with a line for each goal. result: None if nothing was measured."""
     lines = [["table", "", "goal", "median", "worst case", "reached"], ["---"] * 6]
     for goal in GOALS:
         limit = f"{'<=' if goal.at_most else '>='} {goal.limit:g}"
-        found = list(goal.ratios(result)) if result is not None else []
+        ratios = list(goal.ratios(result)) if result is not None else []
         cells = ["not measured"] * 3
-        if found:
-            worst = (max if goal.at_most else min)(found, key=lambda pair: pair[1])
+        if ratios:
+            worst = (max if goal.at_most else min)(ratios, key=lambda pair: pair[1])
             reached = worst[1] <= goal.limit if goal.at_most else worst[1] >= goal.limit
             reached = reached and not _failed(result, goal)
-            median = statistics.median(ratio for _, ratio in found)
+            median = statistics.median(ratio for _, ratio in ratios)
             cells = [f"{median:.2f}", f"{worst[1]:.2f} ({worst[0]})", "yes" if reached else "no"]
         lines.append([goal.table, goal.text, limit, *cells])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,4 +1,4 @@
-"""Clocks, the machine in words, and the file of a result."""
+"""Clocks, the description of the machine, and the file of a result."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ ROOT = Path(__file__).parents[2]
 def device_seconds(cupy: Any, task: Callable[[], Any], rounds: int = 5) -> float:
     """Median time of a task on the current stream, by events, after one round that does not count."""
     task()
-    found = []
+    times = []
     for _ in range(rounds):
         start, end = cupy.cuda.Event(), cupy.cuda.Event()
         start.record()
         task()
         end.record()
         end.synchronize()
-        found.append(cupy.cuda.get_elapsed_time(start, end) / 1e3)
-    return statistics.median(found)
+        times.append(cupy.cuda.get_elapsed_time(start, end) / 1e3)
+    return statistics.median(times)
 
 
 def wall_seconds(task: Callable[[], Any], wait: Callable[[], Any], rounds: int, limit_s: float) -> tuple[float, int]:
-    """(median time of a task with all that it started, rounds), fewer rounds if the limit is near."""
-    found = wall_times(task, wait, rounds, limit_s)
-    return statistics.median(found), len(found)
+    """(median time of a task and all that it started, rounds); fewer rounds if the limit is near."""
+    times = wall_times(task, wait, rounds, limit_s)
+    return statistics.median(times), len(times)
 
 
 def wall_times(task: Callable[[], Any], wait: Callable[[], Any], rounds: int, limit_s: float) -> list[float]:
-    """Times of a task with all that it started, fewer rounds if the limit is near."""
-    found: list[float] = []
+    """Times of a task and all that it started; fewer rounds if the limit is near."""
+    times: list[float] = []
     begun = time.perf_counter()
-    while len(found) < rounds and (not found or time.perf_counter() - begun < limit_s):
+    while len(times) < rounds and (not times or time.perf_counter() - begun < limit_s):
         start = time.perf_counter()
         task()
         wait()
-        found.append(time.perf_counter() - start)
-    return found
+        times.append(time.perf_counter() - start)
+    return times
 
 
 def summary(times: Sequence[float]) -> dict[str, Any]:
-    """Median and spread of times, as they stand in a row."""
+    """Median and spread of times, as the fields of a row."""
     return {
         "seconds": statistics.median(times),
         "seconds_min": min(times),
@@ -63,7 +63,7 @@ def summary(times: Sequence[float]) -> dict[str, Any]:
 
 
 def describe_machine(gpu: Gpu | None) -> dict[str, Any]:
-    """What the numbers were measured on."""
+    """Describe the machine and its software."""
     names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     about: dict[str, Any] = {
         "cpu": names[0].partition(":")[2].strip() if names else platform.processor(),
@@ -90,7 +90,7 @@ def describe_machine(gpu: Gpu | None) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a file in one step."""
+    """Replace a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, suffix=".part") as file:
         json.dump(value, file, indent=1)
@@ -99,7 +99,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def version_of(package: str) -> str | None:
-    """Version of an installed package; None if it is not there."""
+    """Version of an installed package; None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

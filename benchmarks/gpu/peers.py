@@ -1,7 +1,7 @@
 """The peers of the GPU benchmark: what each needs, and how it reads and writes a stored array.
 
-None is needed. On a machine that reaches no package index they come from a folder of installed wheels, through
-``PYTHONPATH``; those that are not there are named in the result.
+No peer is required. On a machine without a package index, peers come from a folder of installed wheels through
+``PYTHONPATH``. The result names those that are missing.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import gzarr
 from benchmarks.gpu.cases import Selection
 from benchmarks.gpu.measure import version_of
 
-#: Opens a path and gives a function from a selection to an array, on the host or on the device.
+#: Opens a path; returns a function from a selection to an array on the host or the device.
 Reader: TypeAlias = Callable[[Path], Callable[[Selection], Any]]
-#: Opens a path and gives a function that writes an array of the host over all of it.
+#: Opens a path; returns a function that writes an array of the host over all of it.
 Writer: TypeAlias = Callable[[Path], Callable[[np.ndarray], None]]
 N_THREADS = 16
 FUSED = "zarr.core.codec_pipeline.FusedCodecPipeline"
 
 
 class Peer(NamedTuple):
-    """One that is there.
+    """A peer that is installed.
 
     Attributes:
         version: its version.
-        read: how it reads.
-        write: how it writes from host memory, or None.
-        lean: whether it is measured in every case: the best decoders of the host.
+        read: opens a path for reading.
+        write: opens a path for writing from host memory, or None.
+        lean: whether it is measured in every case, as one of the best decoders of the host.
     """
 
     version: str
@@ -43,15 +43,15 @@ class Peer(NamedTuple):
 
 def find_peers(device: Any) -> tuple[dict[str, Peer], dict[str, str]]:
     """(the peers that are there, of all: the version, or "absent: " and why). device: see benchmarks.gpu.run.Device."""
-    found: dict[str, Peer] = {}
+    present: dict[str, Peer] = {}
     said: dict[str, str] = {}
     for name, make in PEERS.items():
         try:
-            found[name] = make(device)
-            said[name] = found[name].version
+            present[name] = make(device)
+            said[name] = present[name].version
         except Exception as error:  # noqa: BLE001 - an absent or broken peer is named, whatever it raises
             said[name] = f"absent: {type(error).__name__}: {error}"[:300]
-    return found, said
+    return present, said
 
 
 def _gzarr_on_the_cpu(_: Any) -> Peer:
@@ -161,7 +161,7 @@ def _tensorstore(_: Any) -> Peer:
     return Peer(version_of("tensorstore") or "unknown", read, write, lean=True)
 
 
-#: What is uploaded after it was read on the host says so. Those that write do so from host memory.
+#: The name says if a result is read on the host and then uploaded. Peers write from host memory.
 PEERS: dict[str, Callable[[Any], Peer]] = {
     "gzarr on the CPU, upload": _gzarr_on_the_cpu,
     "TensorStore, upload": _tensorstore,

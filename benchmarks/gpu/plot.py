@@ -1,8 +1,8 @@
-"""Draws a result of benchmarks.gpu as a roofline: what gzarr reaches, under what limits it.
+"""Draws a result of benchmarks.gpu as a roofline: the speed that gzarr reaches, and its limits.
 
-Left, reads of local files: by how much the data shrink, under the rate of raw reads (which grows with it) and that of a
-copy within the device. Right, decoding in device memory: by how many streams are decoded at once, beside nvCOMP's call
-alone. Both scales are logarithmic.
+The left panel shows reads of local files over the compression ratio, below the rates of raw reads and of a copy within
+the device. The right panel shows decoding in device memory over the number of streams in a call, beside nvCOMP's call
+alone. All scales are logarithmic.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COLOURS = {
 
 
 class Point(NamedTuple):
-    """Something measured: where, of which codec, whether by gzarr, and what the pointer is told."""
+    """A measurement: its place, its codec, whether it is gzarr's, and its tooltip."""
 
     x: float
     y: float
@@ -36,7 +36,7 @@ class Point(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Axes: the corner above left in pixels, and the ranges, in powers of ten."""
+    """Axes: the upper left corner in pixels, and the ranges in powers of ten."""
 
     left: float
     top: float
@@ -44,7 +44,7 @@ class Panel(NamedTuple):
     y: tuple[float, float]
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """Pixels of a point, moved to the edge if it lies outside."""
+        """Pixels of a point, moved to the edge if it is outside."""
         along = (_clamp(math.log10(x), self.x) - self.x[0]) / (self.x[1] - self.x[0])
         up = (_clamp(math.log10(y), self.y) - self.y[0]) / (self.y[1] - self.y[0])
         return self.left + along * PANEL_WIDTH, self.top + (1 - up) * PANEL_HEIGHT
@@ -76,32 +76,32 @@ def plot(result: dict[str, Any]) -> str:
 
 def file_points(result: dict[str, Any]) -> list[Point]:
     """Whole reads of files, by gzarr and by the best decoder of the host."""
-    found = []
+    points = []
     for case in cases_of(result, "file"):
         own = case.rows.get("gzarr")
         if case.selection != "whole" or own is None:
             continue
         x, codec = own["decoded_nbytes"] / own["encoded_nbytes"], case.key[0]
-        found.append(Point(x, own["GB_per_s"], codec, True, f"gzarr: {case.name}"))
+        points.append(Point(x, own["GB_per_s"], codec, True, f"gzarr: {case.name}"))
         peers = [(case.rows[name]["GB_per_s"], name) for name in CPU_PEERS if name in case.rows]
         if peers:
-            found.append(Point(x, max(peers)[0], codec, False, f"{max(peers)[1]}: {case.name}"))
-    return found
+            points.append(Point(x, max(peers)[0], codec, False, f"{max(peers)[1]}: {case.name}"))
+    return points
 
 
 def stream_points(result: dict[str, Any]) -> list[Point]:
-    """Stages on the device, and nvCOMP alone, where there is anything to decode."""
-    found = []
+    """Stages on the device and nvCOMP alone, for codecs that have streams."""
+    points = []
     for row in result["rows"]:
         if row["table"] not in ("streams", "resident") or not row["streams"]:
             continue
         what = f"{row['nchunks']} chunks" if row["table"] == "streams" else size(row["chunk_nbytes"])
         title = f"{row['codec']}, {what}"
-        found.append(Point(row["streams"], row["GB_per_s"], row["codec"], True, f"gzarr: {title}"))
+        points.append(Point(row["streams"], row["GB_per_s"], row["codec"], True, f"gzarr: {title}"))
         if row["bare_nvcomp_GB_per_s"]:
             point = Point(row["streams"], row["bare_nvcomp_GB_per_s"], row["codec"], False, f"bare nvCOMP: {title}")
-            found.append(point)
-    return found
+            points.append(point)
+    return points
 
 
 def _range(values: Iterable[float]) -> tuple[float, float]:
@@ -118,25 +118,25 @@ def _clamp(value: float, limits: Sequence[float]) -> float:
 def _axes(panel: Panel, title: str, label: str) -> list[str]:
     right, bottom = panel.left + PANEL_WIDTH, panel.top + PANEL_HEIGHT
     frame = f'<rect x="{panel.left}" y="{panel.top}" width="{PANEL_WIDTH}" height="{PANEL_HEIGHT}"'
-    found = [f'{frame} fill="none" stroke="black"/>', _text(panel.left, panel.top - 10, title)]
-    found.append(_text((panel.left + right) / 2, bottom + 36, label, anchor="middle"))
+    drawn = [f'{frame} fill="none" stroke="black"/>', _text(panel.left, panel.top - 10, title)]
+    drawn.append(_text((panel.left + right) / 2, bottom + 36, label, anchor="middle"))
     middle = (panel.top + bottom) / 2
     turned = f'transform="rotate(-90 {panel.left - 45} {middle})"'
-    found.append(_text(panel.left - 45, middle, "GB/s decoded", anchor="middle", extra=turned))
+    drawn.append(_text(panel.left - 45, middle, "GB/s decoded", anchor="middle", extra=turned))
     for power in range(int(panel.x[0]), int(panel.x[1]) + 1):
         x, _ = panel.at(10.0**power, 1)
-        found += [_line(x, bottom, x, bottom + 5), _text(x, bottom + 19, f"{10.0**power:g}", anchor="middle")]
+        drawn += [_line(x, bottom, x, bottom + 5), _text(x, bottom + 19, f"{10.0**power:g}", anchor="middle")]
     for power in range(int(panel.y[0]), int(panel.y[1]) + 1):
         _, y = panel.at(1, 10.0**power)
-        found += [
+        drawn += [
             _line(panel.left - 5, y, panel.left, y),
             _text(panel.left - 8, y + 4, f"{10.0**power:g}", anchor="end"),
         ]
-    return found
+    return drawn
 
 
 def _roof(panel: Panel, rate: Any, name: str) -> list[str]:
-    """A ceiling: a line of slope nought or one."""
+    """A ceiling: a line of slope zero or one."""
     ends = [panel.at(10.0**power, rate(10.0**power)) for power in panel.x]
     (x, y), (x2, y2) = ends
     return [_line(x, y, x2, y2, dashed=True), _text(x + 8, y + 15, name)]
@@ -151,11 +151,11 @@ def _dot(panel: Panel, point: Point) -> str:
 
 
 def _legend(codecs: set[str]) -> list[str]:
-    y, found = HEIGHT - 16, []
+    y, drawn = HEIGHT - 16, []
     for number, codec in enumerate(name for name in COLOURS if name in codecs):
         x = 70 + 95 * number
-        found += [f'<circle cx="{x}" cy="{y - 4}" r="4" fill="{COLOURS[codec]}"/>', _text(x + 8, y, codec)]
-    return [*found, _text(WIDTH - 20, y, "filled: gzarr; hollow: best of the host, bare nvCOMP", anchor="end")]
+        drawn += [f'<circle cx="{x}" cy="{y - 4}" r="4" fill="{COLOURS[codec]}"/>', _text(x + 8, y, codec)]
+    return [*drawn, _text(WIDTH - 20, y, "filled: gzarr; hollow: best of the host, bare nvCOMP", anchor="end")]
 
 
 def _line(x: float, y: float, x2: float, y2: float, *, dashed: bool = False) -> str:

@@ -1,9 +1,9 @@
-"""Asks real hardware what no document says, and writes the answers down: it measures and asserts nothing.
+"""Asks a GPU what no documentation answers. It records measurements and asserts nothing.
 
     python -m benchmarks.gpu.questions --out FILE [--only NAME ...] [--timeout-s 45] [--budget-s 240]
 
-Each question runs in a process of its own: one that hangs is stopped, one that ruins its CUDA context takes no other
-with it. The file is written anew after every answer, so that a run which is cut short still gives answers.
+Each question runs in its own process, so that one that hangs or breaks its CUDA context does not affect the others. The
+file is rewritten after every answer, so that an interrupted run still gives answers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gzarr.gpu.device.lanes import Lanes
 Question = Callable[[Gpu], Any]
 #: Bytes of the copies; streams of a call; rows and columns of the array that is placed.
 COPY_NBYTES, STREAMS, SIDE = 1 << 30, (1000, 10_000, 100_000), 8192
-#: What is compressed where one stream will do.
+#: The content of single streams.
 TEXT = bytes(np.repeat(np.random.default_rng(0).integers(0, 50, 8192, np.uint8), 8))
 
 
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def ask_all(names: list[str], out: Path | None, timeout_s: float, budget_s: float) -> dict[str, Any]:
-    """Question -> {"answer": ...} or {"error": ...}, and how long it took."""
+    """Ask questions. Returns: question -> {"answer": ...} or {"error": ...}, with the seconds it took."""
     answers: dict[str, Any] = {}
     end = time.monotonic() + budget_s
     for name in names:
@@ -74,7 +74,7 @@ def ask_all(names: list[str], out: Path | None, timeout_s: float, budget_s: floa
 
 
 def ask(name: str, timeout_s: float) -> dict[str, Any]:
-    """One question, in a process of its own."""
+    """Ask one question in its own process."""
     command = [sys.executable, "-m", "benchmarks.gpu.questions", "--child", name]
     try:
         done = subprocess.run(
@@ -84,15 +84,15 @@ def ask(name: str, timeout_s: float) -> dict[str, Any]:
         return {"error": f"no answer within {timeout_s:.0f} s"}
     if done.returncode:
         return {"error": f"exit status {done.returncode}: {done.stderr.strip()[-1500:]}"}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
 
 
 # -- streams ---------------------------------------------------------------------------------------------------------
 
 
 def bare(codec: str, data: bytes) -> bytes:
-    """A stream as nvCOMP takes it, made on the host."""
+    """A stream that nvCOMP decodes, encoded on the host."""
     if codec == "lz4":
         return bytes(LZ4().encode(data))[4:]
     if codec == "zstd":
@@ -106,12 +106,12 @@ HOST_CODECS = ("lz4", "zstd", "deflate", "gzip")
 
 def summary(batch: Batch, wanted: list[bytes]) -> dict[str, Any]:
     """Statuses, sizes, and which outputs are right."""
-    right = [found == data for found, data in zip(batch.outputs, wanted, strict=True)]
+    right = [output == data for output, data in zip(batch.outputs, wanted, strict=True)]
     return {"statuses": batch.statuses, "sizes": batch.sizes, "right": right, "wrote_past_end": batch.canary_dead}
 
 
 def zstd_without_size(data: bytes) -> bytes:
-    """A frame of numcodecs with its content size taken out, and a window of 1 MiB in its place."""
+    """A frame of numcodecs with a window of 1 MiB instead of the content size."""
     frame = bytes(Zstd(3).encode(data))
     size_nbytes = {0: 1, 1: 2, 2: 4, 3: 8}[frame[4] >> 6]
     return frame[:4] + bytes([0, 0x50]) + frame[5 + size_nbytes :]
@@ -132,7 +132,7 @@ def gzip_with(flags: int, extra: bytes) -> bytes:
 
 
 def machine(gpu: Gpu) -> Any:
-    """Versions, and whether nvCOMP is found beside other packages named nvidia."""
+    """Versions, and whether nvCOMP can be located beside other packages named nvidia."""
     import importlib.util
 
     spec = importlib.util.find_spec("nvidia.libnvcomp")
@@ -140,7 +140,7 @@ def machine(gpu: Gpu) -> Any:
 
 
 def temp_sizes(gpu: Gpu) -> Any:
-    """Scratch: the library on a device, beside the formula of gzarr.gpu.device.nvcomp_tables."""
+    """Scratch sizes of the library on a device, beside the formula of gzarr.gpu.device.nvcomp_tables."""
     rows = []
     for codec in gpu.nvcomp.CODECS:
         for n, each in ((1, 1), (1, 1 << 20), (1000, 4096), (1000, 1 << 16), (100, 3_000_000), (7, 100_001)):
@@ -150,31 +150,31 @@ def temp_sizes(gpu: Gpu) -> Any:
 
 
 def zstd_temp_sync(gpu: Gpu) -> Any:
-    """Whether the size that the library finds by reading the streams is smaller."""
+    """Whether the library needs less scratch if it reads the streams first."""
     tables = Tables(gpu, "zstd", [bare("zstd", TEXT)] * 100, [len(TEXT)] * 100)
     function = gpu.nvcomp.load()["nvcompBatchedZstdDecompressGetTempSizeSync"]
     size, pointer = ctypes.c_size_t, ctypes.c_void_p
     options = gpu.nvcomp._by_value(gpu.nvcomp.CODECS["zstd"].decompress_options)  # noqa: SLF001 - a trial
     kinds = [pointer, pointer, size, size, ctypes.POINTER(size), size, type(options), pointer, pointer]
     function.argtypes, function.restype = kinds, ctypes.c_int
-    found = size()
+    needed = size()
     source, nbytes = (t.data.ptr for t in tables._tables[:2])  # noqa: SLF001 - a trial
-    args = (source, nbytes, 100, len(TEXT), ctypes.byref(found), 100 * len(TEXT), options, tables.statuses.data.ptr, 0)
-    return {"status": function(*args), "sync": found.value, "plain": tables.temp_nbytes, "decoded": 100 * len(TEXT)}
+    args = (source, nbytes, 100, len(TEXT), ctypes.byref(needed), 100 * len(TEXT), options, tables.statuses.data.ptr, 0)
+    return {"status": function(*args), "sync": needed.value, "plain": tables.temp_nbytes, "decoded": 100 * len(TEXT)}
 
 
 def overflow(gpu: Gpu) -> Any:
-    """Status and size where the output has room for half, for all but a byte, and for one byte more."""
+    """Status and size if the output has room for half, for all but a byte, and for one byte more."""
     rooms = [len(TEXT) // 2, len(TEXT) - 1, len(TEXT), len(TEXT) + 1]
-    found = {}
+    answer = {}
     for codec in (*HOST_CODECS, "snappy"):
         stream = compressed(gpu, codec, [TEXT])[0] if codec == "snappy" else bare(codec, TEXT)
-        found[codec] = summary(decoded(gpu, codec, [stream] * 4, rooms), [TEXT] * 4)
-    return found
+        answer[codec] = summary(decoded(gpu, codec, [stream] * 4, rooms), [TEXT] * 4)
+    return answer
 
 
 def misaligned_deflate(gpu: Gpu) -> Any:
-    """Deflate input 0 to 3 bytes off."""
+    """Deflate input that is misaligned by 0 to 3 bytes."""
     return {
         shift: summary(decoded(gpu, "deflate", [bare("deflate", TEXT)] * 3, [len(TEXT)] * 3, shift=shift), [TEXT] * 3)
         for shift in (0, 2, 1, 3)
@@ -182,27 +182,27 @@ def misaligned_deflate(gpu: Gpu) -> Any:
 
 
 def dummy_streams(gpu: Gpu) -> Any:
-    """Streams of nothing beside real ones: LZ4 00, the empty Zstd frame."""
-    found = {}
+    """Empty streams beside real ones: LZ4 00, the empty Zstd frame."""
+    answer = {}
     for codec, nothing in (("lz4", b"\0"), ("zstd", bytes.fromhex("28b52ffd2000010000"))):
         for room in (0, 1):
             streams, rooms = [nothing, bare(codec, TEXT), nothing], [room, len(TEXT), room]
-            found[f"{codec}, room {room}"] = summary(decoded(gpu, codec, streams, rooms), [b"", TEXT, b""])
-    return found
+            answer[f"{codec}, room {room}"] = summary(decoded(gpu, codec, streams, rooms), [b"", TEXT, b""])
+    return answer
 
 
 def null_statuses(gpu: Gpu) -> Any:
-    """Whether NULL is taken for the statuses, and sizes are written all the same."""
-    found = {}
+    """Whether NULL is accepted for the statuses, and sizes are written then."""
+    answer = {}
     for codec in HOST_CODECS:
         tables = Tables(gpu, codec, [bare(codec, TEXT)] * 3, [len(TEXT)] * 3)
         tables.decode_without_statuses(gpu)
-        found[codec] = summary(tables.result(), [TEXT] * 3)
-    return found
+        answer[codec] = summary(tables.result(), [TEXT] * 3)
+    return answer
 
 
 def zstd_frames(gpu: Gpu) -> Any:
-    """Frames that gzarr sends to the host: does nvCOMP take them?"""
+    """Whether nvCOMP decodes the frames that gzarr sends to the host."""
     frame, checked = bare("zstd", TEXT), bytes(Zstd(3, checksum=True).encode(TEXT))
     cases = {
         "plain": (frame, TEXT),
@@ -215,10 +215,10 @@ def zstd_frames(gpu: Gpu) -> Any:
         "skippable alone": (skippable(100), b""),
         "trailing bytes": (frame + b"trailing", TEXT),
     }
-    found = {}
+    answer = {}
     for name, (stream, wanted) in cases.items():
-        found[name] = summary(decoded(gpu, "zstd", [stream], [max(len(wanted), 1)]), [wanted])
-    return found
+        answer[name] = summary(decoded(gpu, "zstd", [stream], [max(len(wanted), 1)]), [wanted])
+    return answer
 
 
 def gzip_members(gpu: Gpu) -> Any:
@@ -240,7 +240,7 @@ def gzip_members(gpu: Gpu) -> Any:
 
 
 def damaged(codec: str) -> Question:
-    """What a decoder says to 200 streams with one flipped bit, and whether the device works afterwards."""
+    """What a decoder reports for 200 streams with one flipped bit, and whether the device works afterwards."""
 
     def ask_one(gpu: Gpu) -> Any:
         rng = np.random.default_rng(0)
@@ -268,7 +268,7 @@ def damaged(codec: str) -> Question:
 
 
 def truncated(codec: str) -> Question:
-    """What a decoder says to streams that were cut."""
+    """What a decoder reports for truncated streams."""
 
     def ask_one(gpu: Gpu) -> Any:
         good = bare(codec, TEXT)
@@ -281,21 +281,21 @@ def truncated(codec: str) -> Question:
 
 
 def streams_per_second(codec: str) -> Question:
-    """Calls of 10^3 to 10^5 streams of 16 KiB decoded."""
+    """Rates of calls with 10^3 to 10^5 streams of 16 KiB, decoded."""
 
     def ask_one(gpu: Gpu) -> Any:
         rng, nbytes = np.random.default_rng(0), 16 << 10
         plain = [np.cumsum(rng.integers(-2, 3, nbytes // 4), dtype=np.int32).tobytes() for _ in range(64)]
         packed = compressed(gpu, codec, plain) if codec == "snappy" else [bare(codec, data) for data in plain]
-        found = {}
+        answer = {}
         for n in STREAMS:
             tables = Tables(gpu, codec, [packed[i % 64] for i in range(n)], [nbytes] * n)
             seconds = device_seconds(gpu.cupy, lambda tables=tables: tables.decode(gpu))
             failed = int((tables.statuses != 0).sum())
             rate = n * nbytes / seconds / 1e9
-            found[n] = {"seconds": seconds, "streams_per_s": n / seconds, "GB_per_s": rate, "failed": failed}
+            answer[n] = {"seconds": seconds, "streams_per_s": n / seconds, "GB_per_s": rate, "failed": failed}
             del tables
-        return found
+        return answer
 
     return ask_one
 
@@ -356,11 +356,11 @@ def launch_costs(gpu: Gpu) -> Any:
 
 
 def kvikio_reads(gpu: Gpu) -> Any:
-    """Compat mode chosen, and what reads of each size cost, from the page cache, with 1 and 16 threads."""
+    """The compatibility mode of KvikIO, and the cost of reads by size from the page cache, with 1 and 16 threads."""
     import kvikio
     import kvikio.defaults
 
-    found: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "compat_mode": str(kvikio.defaults.get("compat_mode")),
         "version": kvikio.__version__,
         "udev": Path("/run/udev").exists(),
@@ -385,17 +385,17 @@ def kvikio_reads(gpu: Gpu) -> Any:
                             future.get()
 
                     seconds = wall_seconds(read, lambda: None, 3, 3)[0]
-                    found[f"{each} bytes, {threads} threads"] = {
+                    answer[f"{each} bytes, {threads} threads"] = {
                         "us_each": seconds / n * 1e6,
                         "GB_per_s": n * each / seconds / 1e9,
                     }
-    return found
+    return answer
 
 
 def place_box_variants(gpu: Gpu) -> Any:
     """Registers, local memory and time of the placement kernel, by block size and register limit.
 
-    An array is read; its placement is launched again in every variant while its chunks are still on the device.
+    An array is read, and its placement launched again in every variant while its chunks are on the device.
     """
     import gzarr
     from benchmarks.gpu.stages import one_wave_at_a_time
@@ -403,7 +403,7 @@ def place_box_variants(gpu: Gpu) -> Any:
     from gzarr.gpu.detection.thresholds import NEVER
     from gzarr.gpu.kernels import KERNELS, source
 
-    cupy, found = gpu.cupy, {}
+    cupy, answer = gpu.cupy, {}
     data = np.random.default_rng(0).normal(size=(SIDE, SIDE)).astype("f4")
 
     class Trying(type(gpu.device)):  # type: ignore[misc]
@@ -439,8 +439,8 @@ def place_box_variants(gpu: Gpu) -> Any:
         options: dict[str, Any] = {"max_device_nbytes": 32 * data.nbytes, "reader": "host", "small_reads": NEVER}
         with one_wave_at_a_time():
             gzarr.open_array(array.store, mode="r", device=GpuBackend(device, **options))[:]
-        found[name] = device.rows
-    return found
+        answer[name] = device.rows
+    return answer
 
 
 QUESTIONS: dict[str, Question] = {

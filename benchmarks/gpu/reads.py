@@ -1,6 +1,6 @@
 """Questions about whole reads and writes on hardware: host or device for small ones, which reader, one wave or two.
 
-`benchmarks.gpu.values` turns the answers to `small_reads`, `small_writes` and `readers` into gzarr's own values.
+`benchmarks.gpu.values` turns the answers to `small_reads`, `small_writes` and `readers` into gzarr's thresholds.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ ALWAYS = Crossover(nchunks=1 << 40, nbytes=1 << 60)
 NCHUNKS, CHUNK_NBYTES = (1, 2, 4, 8, 16, 32, 64), (4 << 10, 32 << 10, 256 << 10)
 #: Rows and columns of the array that readers and lanes read, of float32; waves that lanes take for it.
 SIDE, N_WAVES = 8192, 8
-#: Rounds of one read or write, and seconds for them; of small ones there are many.
+#: Rounds of one read or write, and their limit in seconds; small ones have many rounds.
 ROUNDS, LIMIT_S, SMALL_LIMIT_S = 20, 0.3, 0.1
 COMPRESSORS = {"none": None, "blosc-lz4": Blosc("lz4", 5, Blosc.SHUFFLE), "zstd": Zstd(1)}
-#: What either reader can bring straight to the device.
+#: Codecs whose files either reader brings straight to the device.
 FILES: dict[str, list[Any]] = {
     "none": [],
     "blosc-lz4": [BloscCodec("lz4", 5, "shuffle")],
@@ -41,15 +41,15 @@ FILES: dict[str, list[Any]] = {
 
 
 def small_reads(gpu: Gpu) -> Any:
-    """Microseconds of reads of few chunks, decoded on the host and on the device, and where the device is faster."""
-    found: dict[str, Any] = {"now": str(crossover_for(gpu.device, SMALL_READS))}
+    """Microseconds of reads of few chunks, decoded on the host and on the device."""
+    answer: dict[str, Any] = {"now": str(crossover_for(gpu.device, SMALL_READS))}
     for codec in ("none", "blosc-lz4", "zstd"):
         for nbytes in CHUNK_NBYTES:
             data = _data(max(NCHUNKS) * nbytes // 4)
             stored = gzarr.create_array(
                 data=data, chunks=(nbytes // 4,), compressor=COMPRESSORS[codec], zarr_format=2, device="cpu"
             )
-            found[f"{codec}, chunks of {nbytes}"] = rows = {}
+            answer[f"{codec}, chunks of {nbytes}"] = rows = {}
             for n in NCHUNKS:
                 part = slice(0, n * nbytes // 4)
                 options = {"reader": "host", "limit_s": SMALL_LIMIT_S}
@@ -58,12 +58,12 @@ def small_reads(gpu: Gpu) -> Any:
                     for name, limits in (("host", ALWAYS), ("device", NEVER))
                 }
                 rows[n] = {**times, "device_is_faster": times["device"] < times["host"]}
-    return found
+    return answer
 
 
 def small_writes(gpu: Gpu) -> Any:
-    """Microseconds of writes of few chunks from the device, encoded on it, and downloaded and encoded on the host."""
-    found: dict[str, Any] = {"now": str(crossover_for(gpu.device, SMALL_WRITES))}
+    """Microseconds of writes of few chunks from the device, encoded on it or downloaded and encoded on the host."""
+    answer: dict[str, Any] = {"now": str(crossover_for(gpu.device, SMALL_WRITES))}
     for codec in ("none", "blosc-lz4", "zstd"):
         for nbytes in CHUNK_NBYTES:
             data = _data(max(NCHUNKS) * nbytes // 4)
@@ -71,17 +71,17 @@ def small_writes(gpu: Gpu) -> Any:
             layout = {"chunks": (nbytes // 4,), "compressor": COMPRESSORS[codec], "zarr_format": 2}
             on_host = gzarr.create_array({}, shape=data.shape, dtype=data.dtype, device="cpu", **layout)
             on_device = gzarr.open_array(on_host.store, mode="r+", device=GpuBackend(gpu.device, reader="host"))
-            found[f"{codec}, chunks of {nbytes}"] = rows = {}
+            answer[f"{codec}, chunks of {nbytes}"] = rows = {}
             for n in NCHUNKS:
                 part = slice(0, n * nbytes // 4)
                 host = _written(gpu, on_host, part, data, lambda p=part, a=there: gpu.cupy.asnumpy(a[p]))
                 device = _written(gpu, on_device, part, data, lambda p=part, a=there: a[p])
                 rows[n] = {"host": host * 1e6, "device": device * 1e6, "device_is_faster": device < host}
-    return found
+    return answer
 
 
 def _written(gpu: Gpu, array: Any, part: slice, data: np.ndarray, value: Callable[[], Any]) -> float:
-    """Seconds of a write, after what it stored was compared."""
+    """Seconds of a write, after a comparison of what it stored."""
 
     def write() -> None:
         array[part] = value()
@@ -95,7 +95,7 @@ def _written(gpu: Gpu, array: Any, part: slice, data: np.ndarray, value: Callabl
 
 
 def auto_reader(gpu: Gpu) -> Any:
-    """Which reader is taken where none is asked for, and why; what KvikIO lacks."""
+    """The default reader and the reason for it; what KvikIO lacks."""
     return {"auto": choose_reader("auto")[1]._asdict(), "kvikio lacks": find_missing_kvikio()}
 
 
@@ -103,8 +103,8 @@ def readers(gpu: Gpu) -> Any:
     """Local files, in the page cache, through either reader."""
     missing = find_missing_kvikio()
     names = ["host"] if missing else ["host", "kvikio"]
-    found: dict[str, Any] = {"kvikio lacks": missing}
-    found["state"] = None if missing else "gds" if gds_is_active() else "compat"
+    answer: dict[str, Any] = {"kvikio lacks": missing}
+    answer["state"] = None if missing else "gds" if gds_is_active() else "compat"
     data = _square()
     with tempfile.TemporaryDirectory() as folder:
         for codec, compressors in FILES.items():
@@ -118,14 +118,14 @@ def readers(gpu: Gpu) -> Any:
                         seconds, array = _timed(gpu, path, data, np.s_[:, :], reader=name, small_reads=NEVER)
                         failure = getattr(array.backend._reader, "failure", None)  # noqa: SLF001 - a trial
                         row = {"GB_per_s": data.nbytes / seconds / 1e9, "detour": failure}
-                        found[f"{codec}, {4 * side * side} bytes, {layout}, {name}"] = row
-    return found
+                        answer[f"{codec}, {4 * side * side} bytes, {layout}, {name}"] = row
+    return answer
 
 
 def lanes(gpu: Gpu) -> Any:
-    """Whole reads in several waves: one at a time, two and three at once."""
+    """Whole reads in several waves, of which one, two or three are in flight."""
     data = _square()
-    found: dict[str, Any] = {}
+    answer: dict[str, Any] = {}
     for codec in ("none", "blosc-lz4", "zstd"):
         stored = gzarr.create_array(
             data=data, chunks=(SIDE // 32,) * 2, compressor=COMPRESSORS[codec], zarr_format=2, device="cpu"
@@ -137,14 +137,14 @@ def lanes(gpu: Gpu) -> Any:
                 options = {"max_device_nbytes": cap, "reader": "host", "small_reads": NEVER}
                 seconds, array = _timed(gpu, stored.store, data, np.s_[:, :], **options)
             waves = -(-data.nbytes // array.backend.wave_nbytes)
-            found[f"{codec}, {n} at once"] = {"GB_per_s": data.nbytes / seconds / 1e9, "waves": waves}
-    return found
+            answer[f"{codec}, {n} at once"] = {"GB_per_s": data.nbytes / seconds / 1e9, "waves": waves}
+    return answer
 
 
 def _timed(
     gpu: Gpu, store: Any, data: np.ndarray, part: Any, *, limit_s: float = LIMIT_S, **options: Any
 ) -> tuple[float, Any]:
-    """(seconds of a read, the array), after its answer was compared."""
+    """(seconds of a read, the array), after a comparison of the answer."""
     array = gzarr.open_array(store, mode="r", device=GpuBackend(gpu.device, **options))
     if not np.array_equal(gpu.cupy.asnumpy(array[part]), data[part]):
         raise AssertionError("the answer is wrong")
@@ -153,7 +153,7 @@ def _timed(
 
 
 def _data(n: int) -> np.ndarray:
-    """A walk of n float32, rounded as measurements are."""
+    """A random walk of n float32, rounded like measurements."""
     walk = np.cumsum(np.random.default_rng(0).normal(size=n)).astype("f4")
     return np.round(walk * 64) / 64
 

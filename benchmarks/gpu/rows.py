@@ -1,4 +1,4 @@
-"""The measurements of the GPU benchmark: each checks its answer against the source, then gives the fields of a row."""
+"""The measurements of the GPU benchmark. Each compares its answer with the source, then returns the fields of a row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import gzarr
 from benchmarks.gpu.cases import CODECS, STREAM_NBYTES, Case, Selection, StreamsCase, make_source
 from benchmarks.gpu.measure import device_seconds, summary, wall_seconds, wall_times
-from benchmarks.gpu.stages import staged
+from benchmarks.gpu.stages import time_stages
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.storage import MemoryStore
@@ -23,45 +23,45 @@ from gzarr.storage import MemoryStore
 #: Seconds for the rounds of one row, after the first.
 ROW_S = 1.0
 ROUNDS = 5
-#: Files that KvikIO has open at once: each takes two descriptors, of which a process often has 1024.
+#: Files that KvikIO opens at once. Each takes two descriptors, and a process often has 1024.
 KVIKIO_FILES = 200
-#: Different chunks of an array of many streams, which are stored again and again.
+#: Distinct chunks of an array of many streams; they are stored repeatedly.
 N_DIFFERENT = 64
 
 Fields = dict[str, Any]
 
 
 class WrongAnswerError(Exception):
-    """What was read or written is not what it should be: there is no time of it."""
+    """The array read or written differs from the source, so that its time is worth nothing."""
 
 
 def timed_read(device: Any, read: Callable[[Selection], Any], selection: Selection, wanted: Any) -> Fields:
-    """A read into device memory; what arrives on the host is uploaded, within the time."""
+    """Time a read into device memory. A result on the host is uploaded, and the upload counts."""
 
     def whole() -> Any:
-        found = read(selection)
-        return found if isinstance(found, device.xp.ndarray) and device.gpu is not None else device.upload(found)
+        array = read(selection)
+        return array if isinstance(array, device.xp.ndarray) and device.gpu is not None else device.upload(array)
 
     start = time.perf_counter()
-    found = whole()
+    array = whole()
     device.wait()
     first = time.perf_counter() - start
-    if not device.equal(found, wanted):
+    if not device.equal(array, wanted):
         raise WrongAnswerError("the answer is wrong")
-    del found
-    # Of the slowest contenders the first read must do.
+    del array
+    # For the slowest contenders, the first read must do.
     times = [first] if first > ROW_S else wall_times(whole, device.wait, ROUNDS, ROW_S)
     return rated(times, wanted.nbytes)
 
 
 def rated(times: list[float], nbytes: int) -> Fields:
-    """Times, and GB/s decoded by the median."""
-    found = summary(times)
-    return {**found, "decoded_nbytes": nbytes, "GB_per_s": nbytes / found["seconds"] / 1e9}
+    """The fields of times, with GB/s decoded by the median."""
+    fields = summary(times)
+    return {**fields, "decoded_nbytes": nbytes, "GB_per_s": nbytes / fields["seconds"] / 1e9}
 
 
 def timed_write(device: Any, put: Callable[[Any], None], path: Path, values: Any, source: np.ndarray) -> Fields:
-    """A write over a whole array, again and again. values: on the device or the host; source: the same on the host."""
+    """Time repeated writes of a whole array. values: on the device or the host; source: the same on the host."""
 
     def write() -> None:
         put(values)
@@ -87,13 +87,13 @@ def encoded_nbytes(path: Path) -> int:
 
 
 def written_empty(path: Path, case: Case, n: int, device: Any) -> Any:
-    """An array like that of a case, without chunks, in a folder that is empty then."""
+    """Create the array of a case without chunks, in an emptied folder."""
     shutil.rmtree(path, ignore_errors=True)
     return gzarr.create_array(path, shape=(n, n), dtype="f4", fill_value=0, device=device, **case.keywords())
 
 
 def raw_reads(device: Any, files: list[Path]) -> dict[str, Callable[[], Fields]]:
-    """What moving the same encoded bytes costs: from pinned memory, from files by threads, from files by KvikIO."""
+    """Time the transfer of the same encoded bytes: from pinned memory, from files by threads, from files by KvikIO."""
     sizes = [p.stat().st_size for p in files]
     starts = np.cumsum([0, *sizes])[:-1].tolist()
     encoded = sum(sizes)
@@ -101,8 +101,8 @@ def raw_reads(device: Any, files: list[Path]) -> dict[str, Callable[[], Fields]]
     def result(task: Callable[[], Any]) -> Fields:
         task()
         device.wait()
-        found = summary(wall_times(task, device.wait, ROUNDS, ROW_S))
-        return {**found, "GB_per_s_encoded": encoded / found["seconds"] / 1e9}
+        fields = summary(wall_times(task, device.wait, ROUNDS, ROW_S))
+        return {**fields, "GB_per_s_encoded": encoded / fields["seconds"] / 1e9}
 
     def pinned() -> Fields:
         staging = device.device.staging(encoded)
@@ -148,8 +148,8 @@ def raw_reads(device: Any, files: list[Path]) -> dict[str, Callable[[], Fields]]
 
         return result(read)
 
-    found = {"raw pinned upload": pinned, "raw read by threads": threads}
-    return {**found, "raw KvikIO": kvikio} if device.has_kvikio else found
+    measurements = {"raw pinned upload": pinned, "raw read by threads": threads}
+    return {**measurements, "raw KvikIO": kvikio} if device.has_kvikio else measurements
 
 
 def ceilings(device: Any, nbytes: int) -> dict[str, float]:
@@ -167,23 +167,23 @@ def ceilings(device: Any, nbytes: int) -> dict[str, float]:
 
 
 def peak_memory(device: Any, path: Path, cap: int, there: Any) -> Fields:
-    """The most device memory beyond the result that reading a whole array takes, beside the cap, both in bytes."""
+    """Peak device memory of reading a whole array, beyond the result, and the cap, in bytes."""
     with counted_memory(device) as (counted, peak):
         array = gzarr.open_array(path, mode="r", device=GpuBackend(counted, max_device_nbytes=cap, small_reads=NEVER))
         start = time.perf_counter()
-        found = array[...]
+        values = array[...]
         device.wait()
         seconds = time.perf_counter() - start
-        # Before the comparison, which takes memory, too.
-        beyond = peak() - (found.nbytes if device.gpu is not None else 0)
-        if not device.equal(found, there):
+        # Before the comparison, which allocates memory itself.
+        beyond = peak() - (values.nbytes if device.gpu is not None else 0)
+        if not device.equal(values, there):
             raise WrongAnswerError("the answer is wrong")
     return {"cap_nbytes": cap, "peak_nbytes": beyond, "under_cap": beyond <= cap, **rated([seconds], there.nbytes)}
 
 
 @contextmanager
 def counted_memory(device: Any) -> Iterator[tuple[Any, Callable[[], int]]]:
-    """(the device, what gives the most bytes that were allocated on it at once); results count on CUDA alone."""
+    """(the device, a function that returns its peak of allocated bytes). Results count on CUDA only."""
     if device.gpu is None:
         fresh = type(device.device)()
         yield fresh, lambda: fresh.memory.peak
@@ -192,14 +192,14 @@ def counted_memory(device: Any) -> Iterator[tuple[Any, Callable[[], int]]]:
     before, pool = cuda.get_allocator(), cuda.MemoryPool()
     cuda.set_allocator(pool.malloc)
     try:
-        # A pool keeps what it ever had: its total is the peak, as long as nothing is given back.
+        # A pool never shrinks, so that its total is the peak as long as nothing is released.
         yield device.device, pool.total_bytes
     finally:
         cuda.set_allocator(before)
 
 
 def streams(device: Any, case: StreamsCase) -> Fields:
-    """Stages of reading so many chunks of 16 KiB that lie in memory, of which 64 differ."""
+    """Time the stages of reading many chunks of 16 KiB from memory; 64 of them are distinct."""
     each = STREAM_NBYTES // 4
     data = make_source(256).reshape(-1)[: N_DIFFERENT * each]
     stored = gzarr.create_array({}, data=data, chunks=each, device="cpu", **CODECS[case.codec])
@@ -212,4 +212,4 @@ def streams(device: Any, case: StreamsCase) -> Fields:
     which = np.arange(case.nchunks) % len(chunks)
     there = device.upload(data.reshape(-1, each))[device.upload(which)].reshape(-1)
     encoded = sum(len(chunks[i]) for i in which.tolist())
-    return {"encoded_nbytes": encoded, "decoded_nbytes": there.nbytes, **staged(device, made, there)}
+    return {"encoded_nbytes": encoded, "decoded_nbytes": there.nbytes, **time_stages(device, made, there)}

@@ -1,4 +1,4 @@
-"""One run: every row of every case, with what fails and what there is no time for.
+"""Runs the GPU benchmark: all rows of all cases, and a record of what failed or was left out.
 
 Tables of rows. *resident*: encoded streams are on the device; the stages of gzarr beside nvCOMP's batched call alone on
 the same streams. *streams*: the same for one to 100,000 chunks of 16 KiB. *file*: a local store in the page cache
@@ -29,22 +29,22 @@ from benchmarks.gpu import rows
 from benchmarks.gpu.cases import NO_TIME, TINY, Case, StreamsCase, cases, make_source, selections
 from benchmarks.gpu.measure import describe_machine, write_json
 from benchmarks.gpu.peers import Peer, find_peers
-from benchmarks.gpu.stages import in_memory, staged
+from benchmarks.gpu.stages import in_memory, time_stages
 from benchmarks.gpu.streams import open_gpu
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.reading.select import find_missing_kvikio
 
-#: No contender is asked for what would take it longer than this, by what it took for less.
+#: Seconds that a read may take, extrapolated from smaller reads; slower ones are left out.
 CONTENDER_S = 6.0
-#: Caps under which memory is measured, as shares of what is decoded.
+#: Caps of device memory, as shares of the decoded bytes.
 CAP_SHARES = (2, 8)
 #: Selections that may be decoded on the host for their size.
 SMALL_READS = ("one chunk", "100 random chunks", "points")
 
 
 class Device:
-    """The device measured, as the program needs it."""
+    """The measured device."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -75,7 +75,7 @@ class Device:
 
 
 def run(out: Path, kind: str, budget_s: float, *, small: bool, command: str = "") -> Path:
-    """Measure everything that the time allows. Returns: the JSON file."""
+    """Measure what the time allows. Returns: the JSON file."""
     measured = Run(out, Device(kind), time.monotonic() + budget_s, small=small, command=command)
     try:
         measured.result["ceilings"] = rows.ceilings(measured.device, 1 << (20 if small else 30))
@@ -92,7 +92,7 @@ def run(out: Path, kind: str, budget_s: float, *, small: bool, command: str = ""
 
 
 class Run:
-    """One run: the result as far as it is known, and the data that cases share."""
+    """One run: the result so far, and the data that cases share."""
 
     def __init__(self, out: Path, device: Device, end: float, *, small: bool, command: str) -> None:
         self.device, self.end = device, end
@@ -127,7 +127,7 @@ class Run:
         self.save()
 
     def data(self, n: int) -> tuple[np.ndarray, Any]:
-        """n x n numbers, on the host and on the device; the same as long as n is."""
+        """n x n numbers on the host and on the device, cached for one n."""
         if self._data is None or len(self._data[0]) != n:
             self._data = None
             source = make_source(n)
@@ -142,20 +142,20 @@ class Run:
         print(f"{about}: {error}", file=sys.stderr)
 
     def row(self, about: dict[str, Any], measure: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-        """Measure a row if there is time. What fails is noted, and the rest goes on."""
+        """Measure a row if there is time. A failure is recorded, and the run goes on."""
         if time.monotonic() > self.end:
             self.leave_out(about, NO_TIME)
             return None
         try:
-            found = {**about, **measure()}
+            row = {**about, **measure()}
         except Exception as error:  # noqa: BLE001 - a peer's failure is a result, too
             self.failed(about, error)
             return None
         finally:
             self.save()
-        self.result["rows"].append(found)
+        self.result["rows"].append(row)
         self.save()
-        return found
+        return row
 
     def case(self, case: Case | StreamsCase) -> None:
         """All rows of one stored array."""
@@ -172,7 +172,7 @@ class Run:
         gzarr.create_array(path, data=source, device="cpu", **case.keywords())
         about = {**asdict(case), "encoded_nbytes": rows.encoded_nbytes(path)}
         whole = {"table": "resident", **about, "selection": "whole", "contender": "gzarr"}
-        self.row(whole, lambda: staged(self.device, in_memory(path), there))
+        self.row(whole, lambda: time_stages(self.device, in_memory(path), there))
         self.reads(case, path, about, there)
         self.writes(case, about)
         if case.full:
@@ -180,9 +180,9 @@ class Run:
         shutil.rmtree(path, ignore_errors=True)
 
     def reads(self, case: Case, path: Path, about: dict[str, Any], there: Any) -> None:
-        """The rows of *file*: raw reads of the same bytes, and every contender's reads, from small to whole."""
+        """The rows of *file*: raw reads of the same bytes, then the reads of every contender, from small to whole."""
         opened = gzarr.open_array(path, mode="r", device=GpuBackend(self.device.device, small_reads=NEVER))
-        # As users get it: small reads are decoded on the host.
+        # The default of users: small reads are decoded on the host.
         default = gzarr.open_array(path, mode="r", device=GpuBackend(self.device.device))
         about = {"table": "file", **about, "reader": ": ".join(opened.backend.reader)}
         for contender, raw in rows.raw_reads(self.device, rows.files_of(path)).items():
@@ -202,16 +202,16 @@ class Run:
                 if rate and wanted.nbytes / rate > CONTENDER_S:
                     self.leave_out(row, f"it would take about {wanted.nbytes / rate:.0f} s")
                     continue
-                found = self.row(row, lambda m=make, s=selection, w=wanted: self._read(m, s, w))
-                if found and selection.kind != "vindex":  # points say nothing about bytes
-                    rate = max(rate, found["GB_per_s"] * 1e9)
+                measured = self.row(row, lambda m=make, s=selection, w=wanted: self._read(m, s, w))
+                if measured and selection.kind != "vindex":  # points say nothing about bytes
+                    rate = max(rate, measured["GB_per_s"] * 1e9)
                 del wanted
 
     def _read(self, make: Callable[[], Any], selection: Any, wanted: Any) -> dict[str, Any]:
         return rows.timed_read(self.device, make(), selection, wanted)
 
     def writes(self, case: Case, about: dict[str, Any]) -> None:
-        """The rows of *write*: a quarter of the numbers, from the device, and by peers from the host."""
+        """The rows of *write*: a quarter of the numbers, from the device; peers write from the host."""
         n = case.n if case.n == TINY else case.n // 2
         source = np.ascontiguousarray(self.data(case.n)[0][:n, :n])
         there = self.device.upload(source)
@@ -251,7 +251,7 @@ class Run:
 
 
 def _on_device(device: Device, selection: Any) -> Any:
-    """The key with which an array on the device gives the same."""
+    """The key that selects the same from an array on the device."""
     match selection.kind:
         case "oindex":
             return np.ix_(*selection.key) if device.gpu is None else tuple(map(device.upload, np.ix_(*selection.key)))

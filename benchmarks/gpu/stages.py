@@ -1,7 +1,7 @@
 """Times the stages of one read on the device: nvCOMP's call alone, gzarr's call around it, and every kernel.
 
-The device is wrapped: when the read comes to a stage, the stage is run again and again on what lies in memory just
-then. Stages only write their own output, so that the answer stays right; it is compared before anything is believed.
+The device is wrapped. When the read reaches a stage, the stage runs repeatedly on the data in memory at that moment.
+Stages write only their own output, so that the answer stays right. It is compared with the source all the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gzarr.storage import MemoryStore
 ROUNDS = 3
 
 
-def staged(device: Any, store: Any, there: Any) -> dict[str, Any]:
+def time_stages(device: Any, store: Any, there: Any) -> dict[str, Any]:
     """Seconds by stage for reading a whole array in memory. device: see benchmarks.gpu.run.Device."""
     timed = _timing(type(device.device), device.gpu)
     with one_wave_at_a_time():
@@ -52,25 +52,25 @@ def staged(device: Any, store: Any, there: Any) -> dict[str, Any]:
 
 @contextmanager
 def one_wave_at_a_time() -> Iterator[None]:
-    """Backends that are made within have one lane, and must be used within: nothing runs beside a stage."""
+    """Give the backends made in this context one pipeline slot (lane), so that nothing runs beside a stage."""
     with waves_at_once(1):
         yield
 
 
 @contextmanager
 def waves_at_once(n: int) -> Iterator[None]:
-    """Backends that are made within have so many lanes, and must be used within."""
+    """Give the backends made in this context a number of lanes. They must be used in it."""
     with mock.patch.object(lanes, "N_LANES", n):
         yield
 
 
 def in_memory(path: Path) -> MemoryStore:
-    """A local store's objects, in memory."""
+    """The objects of a local store, in memory."""
     return MemoryStore({p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()})
 
 
 def _timing(base: type, gpu: Gpu | None) -> Any:
-    """A device like another, which times what it does. gpu: None for the emulated one."""
+    """A subclass of a device that times its stages. gpu: None for the emulated device."""
     cupy = None if gpu is None else gpu.cupy
 
     class Timing(base):  # type: ignore[misc]
@@ -87,7 +87,7 @@ def _timing(base: type, gpu: Gpu | None) -> Any:
                 yield
 
         def note(self, stage: str, task: Callable[[], Any]) -> None:
-            """Time a stage; what it allocates is taken back each time, so that the wave still fits."""
+            """Time a stage. Its allocations are released after each round, so that the wave still fits."""
             marks = [arena.mark() for arena in self.arenas]
 
             def once() -> None:
@@ -118,7 +118,7 @@ def _timing(base: type, gpu: Gpu | None) -> Any:
 
 
 def bare_call(gpu: Gpu, decoder: str, source: Any, nbytes: Any, target: Any, capacity: Any) -> Callable[[], None]:
-    """nvCOMP's batched call with everything that it needs in place."""
+    """nvCOMP's batched call with all its arguments on the device."""
     cupy, nvcomp = gpu.cupy, gpu.nvcomp
     n = source.size
     tables = [cupy.asarray(table.astype(np.uint64)) for table in (source, nbytes, capacity, target)]
@@ -142,9 +142,9 @@ def bare_call(gpu: Gpu, decoder: str, source: Any, nbytes: Any, target: Any, cap
 def _seconds(cupy: Any, task: Callable[[], Any]) -> float:
     if cupy is not None:
         return device_seconds(cupy, task, ROUNDS)
-    found = []
+    times = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
         task()
-        found.append(time.perf_counter() - start)
-    return statistics.median(found)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)

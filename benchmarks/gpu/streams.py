@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-#: Bytes behind each output that a decoder must leave alone.
+#: Bytes behind each output that a decoder must not touch.
 CANARY = 64
 
 
@@ -20,7 +20,7 @@ class Gpu(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a batched call gave, on the host."""
+    """The result of a batched call, on the host."""
 
     statuses: list[int]
     sizes: list[int]
@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
 
 def open_gpu() -> Gpu:
-    """The first CUDA device. Raises: RuntimeError saying what is missing."""
+    """Open the first CUDA device. Raises: RuntimeError naming what is missing."""
     from gzarr.gpu.detection.detect import find_missing
 
     missing = find_missing()
@@ -44,7 +44,7 @@ def open_gpu() -> Gpu:
 
 
 class Tables:
-    """Bare streams on the device, with the tables and the room that a batched call needs."""
+    """Bare streams on the device, with the tables and buffers of a batched call."""
 
     def __init__(self, gpu: Gpu, codec: str, streams: Sequence[bytes], room: Sequence[int], *, shift: int = 0) -> None:
         cupy, self.codec, self.n, self.room = gpu.cupy, codec, len(streams), [int(n) for n in room]
@@ -67,7 +67,7 @@ class Tables:
         self.temp = cupy.empty(max(self.temp_nbytes, 1), np.uint8)
 
     def decode(self, gpu: Gpu) -> None:
-        """One call, queued on the current stream."""
+        """Queue one call on the current stream."""
         source, nbytes, target, room = (table.data.ptr for table in self._tables)
         gpu.nvcomp.decompress_async(
             self.codec,
@@ -84,7 +84,7 @@ class Tables:
         )
 
     def decode_without_statuses(self, gpu: Gpu) -> None:
-        """The same with NULL for the statuses, past the checks of the binding."""
+        """Queue it with NULL for the statuses, bypassing the checks of the binding."""
         source, nbytes, target, room = (table.data.ptr for table in self._tables)
         options = gpu.nvcomp._by_value(gpu.nvcomp.CODECS[self.codec].decompress_options)  # noqa: SLF001 - on purpose
         before = (source, nbytes, room, self.actual.data.ptr, self.n, self.temp.data.ptr, self.temp_nbytes, target)
@@ -92,7 +92,7 @@ class Tables:
         gpu.nvcomp._call(self.codec, "DecompressAsync", *before, options, 0, stream)  # noqa: SLF001 - the same
 
     def result(self) -> Batch:
-        """Wait, and bring everything to the host."""
+        """Wait for the call and download its result."""
         target, actual = self.target.get(), self.actual.get().astype(np.int64).tolist()
         outputs, dead = [], False
         for place, room, size in zip(self.places.tolist(), self.room, actual, strict=True):
@@ -102,7 +102,7 @@ class Tables:
 
 
 def decoded(gpu: Gpu, codec: str, streams: Sequence[bytes], room: Sequence[int], *, shift: int = 0) -> Batch:
-    """Decode bare streams in one call. shift: bytes by which every stream is off a multiple of 64."""
+    """Decode bare streams in one call. shift: misalignment of every stream from a multiple of 64, in bytes."""
     tables = Tables(gpu, codec, streams, room, shift=shift)
     tables.decode(gpu)
     return tables.result()
@@ -129,6 +129,6 @@ def compressed(gpu: Gpu, codec: str, chunks: Sequence[bytes]) -> list[bytes]:
 
 
 def _starts(sizes: np.ndarray, step: int, shift: int) -> np.ndarray:
-    """Where streams begin, each `shift` bytes behind a multiple of `step`."""
+    """Offsets of streams, each `shift` bytes behind a multiple of `step`."""
     ends = np.cumsum(-(-(sizes + shift) // step) * step)
     return np.concatenate([[0], ends[:-1]]).astype(np.int64) + shift

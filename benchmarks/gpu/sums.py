@@ -1,4 +1,4 @@
-"""Questions about checksums, running sums, and streams that hosts wrote: are they right, and fast?"""
+"""Questions about the correctness and speed of checksums, running sums, and streams written on hosts."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs.batch import Wave
 from gzarr.gpu.device.lanes import Lane
 
-#: Bytes that are summed, of ranges of these sizes.
+#: Bytes that are summed, in ranges of these sizes.
 SUM_NBYTES, RANGES = 1 << 28, (1 << 12, 1 << 16, 1 << 20)
-#: Sizes at which a checksum may go wrong: nothing, odd ones, the edges of words, pieces and blocks.
+#: Critical sizes of checksums: nothing, odd numbers, the edges of words, pieces and blocks.
 EDGES = (0, 1, 3, 4, 7, 31, 32, 33, 1023, 1024, 1025, 65535, 65536, 65537, 1 << 20)
 KINDS = ("crc32", "crc32c", "adler32", "fletcher32", "xxh64")
 
 
 def sums_are_right(gpu: Gpu) -> Any:
-    """Every checksum against the host's, at sizes where one may go wrong, at odd addresses: sizes that are wrong."""
+    """Sizes at which a checksum differs from the host's, at critical sizes and odd addresses."""
     rng = np.random.default_rng(0)
     ranges = [rng.integers(0, 256, n, np.uint8) for n in EDGES]
     starts = np.cumsum([3, *(r.size + 5 for r in ranges)])
@@ -33,7 +33,7 @@ def sums_are_right(gpu: Gpu) -> Any:
     for data, start in zip(ranges, starts.tolist(), strict=False):
         slab[start : start + data.size] = data
     sizes = np.array(EDGES, np.int64)
-    found = {}
+    answer = {}
     with Lane(gpu.device, 1 << 28).active():
         there = gpu.device.upload(slab)
         source = gpu.device.address(there) + starts[:-1].astype(np.int64)
@@ -41,13 +41,13 @@ def sums_are_right(gpu: Gpu) -> Any:
             pending = checksums.queue(Wave(gpu.device), kind, source, sizes)
             values = pending.values(gpu.device.download(pending.raw)).tolist()
             wanted = [host(data.tobytes()) for data in ranges]
-            found[kind] = {"wrong": [n for n, a, b in zip(EDGES, values, wanted, strict=True) if a != b]}
-    return found
+            answer[kind] = {"wrong": [n for n, a, b in zip(EDGES, values, wanted, strict=True) if a != b]}
+    return answer
 
 
 def sum_rates(gpu: Gpu) -> Any:
     """GB/s of every checksum, by size of a range, and of running sums, by length of a row."""
-    device, found = gpu.device, {}
+    device, answer = gpu.device, {}
     with Lane(device, 3 * SUM_NBYTES).active():
         data = gpu.cupy.zeros(SUM_NBYTES, np.uint8)
         out = device.empty(SUM_NBYTES)
@@ -63,9 +63,9 @@ def sum_rates(gpu: Gpu) -> Any:
                 args = (starts.size, nbytes // itemsize, itemsize, 1, 0, 0, *places)
                 seconds = device_seconds(gpu.cupy, lambda a=args: device.launch("running_sums", a[0], a), 3)
                 rates[f"running sums of {itemsize} bytes"] = SUM_NBYTES / seconds / 1e9
-            found[nbytes] = rates
+            answer[nbytes] = rates
         device.synchronize()
-    return found
+    return answer
 
 
 def _queued(gpu: Gpu, kind: str, starts: np.ndarray, sizes: np.ndarray) -> Callable[[], Any]:
@@ -73,22 +73,22 @@ def _queued(gpu: Gpu, kind: str, starts: np.ndarray, sizes: np.ndarray) -> Calla
 
 
 def host_written(gpu: Gpu) -> Any:
-    """Whether nvCOMP decodes what libraries of the host wrote, and hosts what nvCOMP wrote, by codec and size."""
+    """Whether nvCOMP decodes streams of host libraries and the reverse, by codec and size."""
     rng = np.random.default_rng(0)
     sizes = (1, 100, 1000, 4096, 65535, 65536)
     plain = [np.repeat(rng.integers(0, 50, n // 8 + 1, np.uint8), 8)[:n].tobytes() for n in sizes]
     algorithms = installed()
-    found: dict[str, Any] = {}
+    answer: dict[str, Any] = {}
     for codec in ("deflate", "gdeflate", "snappy"):
         if codec not in algorithms:
-            found[codec] = "the host's library is not installed"
+            answer[codec] = "the host's library is not installed"
             continue
         batch = decoded(gpu, codec, [_written(codec, data) for data in plain], [len(data) for data in plain])
-        found[codec] = {"statuses": dict(zip(sizes, batch.statuses, strict=True))}
+        answer[codec] = {"statuses": dict(zip(sizes, batch.statuses, strict=True))}
         pairs = zip(sizes, batch.outputs, plain, strict=True)
-        found[codec]["wrong"] = [n for n, out, data in pairs if out != data]
-        found[codec]["wrong_on_host"] = _wrong_on_host(gpu, codec, algorithms[codec].decode, plain)
-    return found
+        answer[codec]["wrong"] = [n for n, out, data in pairs if out != data]
+        answer[codec]["wrong_on_host"] = _wrong_on_host(gpu, codec, algorithms[codec].decode, plain)
+    return answer
 
 
 def _wrong_on_host(gpu: Gpu, codec: str, decode: Callable[[bytes, int], Any], plain: list[bytes]) -> Any:

@@ -41,17 +41,17 @@ def with_tables(page: str, text: str) -> str:
 
 
 def measured(results: Path) -> dict[str, dict[str, Any]]:
-    """Name of a file -> the result in it, of those that were measured on a GPU, in full size."""
-    found = {path.stem: json.loads(path.read_text()) for path in sorted(results.glob("gpu-*.json"))}
-    return {name: r for name, r in found.items() if r["device"] == "cuda" and not r["small"] and r["rows"]}
+    """Name of a file -> its result, for results measured on a GPU in full size."""
+    results_by_name = {path.stem: json.loads(path.read_text()) for path in sorted(results.glob("gpu-*.json"))}
+    return {name: r for name, r in results_by_name.items() if r["device"] == "cuda" and not r["small"] and r["rows"]}
 
 
 def tables(results: Path) -> str:
-    """Goals, rows and a plot for each result of a GPU; the goals and a sentence if there is none."""
-    found = measured(results)
-    if not found:
+    """Goals, rows and a plot for each result of a GPU, or the goals and a sentence if there is none."""
+    results_by_name = measured(results)
+    if not results_by_name:
         return f"{NOT_MEASURED}\n\n{goals_table(None)}"
-    return "\n\n".join(section(name, result) for name, result in found.items())
+    return "\n\n".join(section(name, result) for name, result in results_by_name.items())
 
 
 def plots(results: Path) -> dict[str, str]:
@@ -60,12 +60,12 @@ def plots(results: Path) -> dict[str, str]:
 
 
 def plot_name(name: str) -> str:
-    """The file of the plot of a result."""
+    """Name of the plot of a result."""
     return f"{name}-roofline.svg"
 
 
 def section(name: str, result: dict[str, Any]) -> str:
-    """Everything about one result."""
+    """The section about one result."""
     gpu = result["machine"]["gpu"]
     made = f"Measured by `{result['command']}` on {result['date']}, plotted by `python -m benchmarks.gpu.table`."
     image = f"![{gpu}: reads against what limits them]({plot_name(name)})"
@@ -74,7 +74,7 @@ def section(name: str, result: dict[str, Any]) -> str:
 
 
 def table(result: dict[str, Any]) -> str:
-    """GB/s decoded, and how many times faster than what else was measured; one line for each read."""
+    """GB/s decoded, and the speed over that of each contender, one line a read."""
     head = ["codec", "chunk", "layout", "read", "gzarr GB/s", "x best CPU", "x zarr GPU", "resident / bare nvCOMP"]
     lines = [[*head, "placement / device copy"]]
     copy, stages = result["ceilings"].get("device copy GB_per_s"), stages_of(result)
@@ -94,7 +94,7 @@ def table(result: dict[str, Any]) -> str:
 
 
 def write_table(result: dict[str, Any]) -> str:
-    """Writes from the device, beside those of peers from host memory."""
+    """Writes from the device, beside writes of peers from host memory."""
     lines = [["codec", "chunk", "layout", "gzarr writes, GB/s", "x zarr-python", "x best of the host"]]
     for case in cases_of(result, "write"):
         if own := case.rows.get("gzarr"):

@@ -1,10 +1,10 @@
-"""Puts what `benchmarks.gpu.questions` measured on a GPU into gzarr's table of measured values.
+"""Enters what `benchmarks.gpu.questions` measured on a GPU into gzarr's table of measured values.
 
     python -m benchmarks.gpu.values [--answers benchmarks/results/questions-gpu.json] [--table
     gzarr/gpu/detection/measured.json]
 
-For small reads and writes: the limits that lose least against always taking the faster side. For readers: the one that
-took less time, over all files that both brought straight to the device.
+For small reads and writes, the limits lose least against always taking the faster side. The reader is the one that took
+less time over all files that both readers bring straight to the device.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 from benchmarks.gpu.measure import ROOT, write_json
 from gzarr.gpu.detection.measured import READERS, SMALL_READS, SMALL_WRITES
 
-#: Where neither side is faster by more than this, it does not matter.
+#: Ratio below which neither side counts as faster.
 SAME = 0.03
 
 
 class Timed(NamedTuple):
-    """A small read or write: chunks, bytes of all of them, and its time on either side."""
+    """A small read or write: chunks, their bytes in total, and the time on either side."""
 
     nchunks: int
     nbytes: int
@@ -35,7 +35,7 @@ class Timed(NamedTuple):
 
 
 def main() -> None:
-    """Update the table; nothing is changed where no GPU answered."""
+    """Update the table if a GPU answered."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--answers", type=Path, default=ROOT / "benchmarks" / "results" / "questions-gpu.json")
     parser.add_argument("--table", type=Path, default=ROOT / "gzarr" / "gpu" / "detection" / "measured.json")
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def update(table: Path, answers: dict[str, Any]) -> None:
-    """Enter the values of one machine. Answers that it did not give leave older values as they are."""
+    """Enter the values of one machine. Missing answers leave older values unchanged."""
     machine = answers.get("machine", {}).get("answer")
     if not machine or not machine.get("gpu"):
         print("the answers do not say which GPU gave them: nothing is changed", file=sys.stderr)
@@ -58,8 +58,8 @@ def update(table: Path, answers: dict[str, Any]) -> None:
     for part in (SMALL_READS, SMALL_WRITES):
         if rows := list(timed(answers.get(part, {}).get("answer") or {})):
             entry[part] = limits(rows)
-    if found := faster_reader(answers.get(READERS, {}).get("answer") or {}):
-        entry[READERS] = {**entry.get(READERS, {}), **found}
+    if faster := faster_reader(answers.get(READERS, {}).get("answer") or {}):
+        entry[READERS] = {**entry.get(READERS, {}), **faster}
     write_json(table, whole)
 
 
@@ -79,7 +79,7 @@ def timed(answer: dict[str, Any]) -> Iterator[Timed]:
 
 
 def limits(rows: list[Timed]) -> dict[str, int]:
-    """Limits on chunks and bytes under which the host does it, such that the time lost is least."""
+    """The limits on chunks and bytes below which the host does the work, such that the least time is lost."""
     counts = sorted({0, *(row.nchunks for row in rows)})
     sizes = sorted({0, *(row.nbytes for row in rows)})
 
@@ -90,13 +90,13 @@ def limits(rows: list[Timed]) -> dict[str, int]:
             total += max(math.log(own / min(row.host, row.device)) - SAME, 0)
         return total
 
-    # The first of equals: the device where it does not matter.
+    # The first of equals, which is the device.
     nchunks, nbytes = min(itertools.product(counts, sizes), key=lost)
     return {"nchunks": nchunks, "nbytes": nbytes} if nchunks and nbytes else {"nchunks": 0, "nbytes": 0}
 
 
 def faster_reader(answer: dict[str, Any]) -> dict[str, str]:
-    """The faster reader in the state that the machine was in; nothing if only one could be used."""
+    """The faster reader in the state of the machine; nothing if only one could be used."""
     logs = []
     for name, row in answer.items():
         host = answer.get(f"{name.removesuffix(', kvikio')}, host")
