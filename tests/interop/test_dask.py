@@ -27,13 +27,19 @@ LAYOUTS = {
 
 
 @pytest.fixture(scope="module")
-def client():
-    """Two worker processes."""
+def cluster():
+    """Two worker processes, which only the tests that ask for them use."""
     with (
         LocalCluster(n_workers=2, threads_per_worker=2, processes=True, dashboard_address=None) as cluster,
-        Client(cluster) as client,
+        Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+@pytest.fixture
+def on_a_cluster(cluster):
+    with cluster.as_current(), dask.config.set(scheduler=cluster):
+        yield
 
 
 @pytest.fixture(params=LAYOUTS)
@@ -265,7 +271,7 @@ def test_files_go_both_ways_through_dasks_own_functions(tmp_path, zarr_format):
 # -- several processes -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("client")
+@pytest.mark.usefixtures("on_a_cluster")
 class TestCluster:
     @pytest.mark.parametrize("layout", ["v2", "shards"])
     def test_workers_read(self, tmp_path, layout):
