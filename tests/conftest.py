@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Tests of the CPU are that on a machine with a GPU, too: "auto" would take it. Before gzarr reads its settings.
+# Tests of the CPU run on it even beside a GPU, which "auto" would take. gzarr reads this when it is imported.
 os.environ.setdefault("GZARR_DEVICE", "cpu")
 
 import gzarr

@@ -50,7 +50,7 @@ def test_each_kind_of_fault_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_codec_that_the_device_claims_is_checked() -> None:
-    """But those that nothing on the host writes, and second names of the same functions."""
+    """The exceptions are codecs that nothing on the host writes, and second names of the same functions."""
     named = set()
     for keywords in [*selfcheck.default_cases().values(), *selfcheck.CASES.values()]:
         try:

@@ -1,4 +1,4 @@
-"""What advice finds and changes, that taking it leaves nothing to change, and that asking for it costs little."""
+"""Advice: its findings and changes; taking it leaves nothing to change, and asking for it costs little."""
 
 from __future__ import annotations
 

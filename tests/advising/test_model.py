@@ -1,4 +1,4 @@
-"""What advice estimates is what reads cost: counted on a store and on the emulated device, before and after."""
+"""Advice estimates the costs of reads that are counted on a store and on the emulated device, before and after."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CountingStore(MemoryStore):
 
 
 class Counted(NamedTuple):
-    """What a read was seen to cost."""
+    """The counted cost of a read."""
 
     amplification: float
     read_amplification: float

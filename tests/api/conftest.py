@@ -1,4 +1,4 @@
-"""Where the tests of opening and saving put things."""
+"""Places that the tests of opening and saving write to."""
 
 from __future__ import annotations
 

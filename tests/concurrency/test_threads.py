@@ -1,4 +1,4 @@
-"""Many threads on one array, and processes that fork: nothing is lost, nothing is torn, nobody waits for ever."""
+"""Many threads on one array, and processes that fork: nothing is lost, nothing is torn, nothing waits forever."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ class ReplacingStore(MemoryStore):
 
 
 HALVES = np.repeat([1, 0], 32), np.repeat([0, 2], 32)
-#: Of the same parts of a nested shard other chunks are missing: all that a read finds may be that nothing is there.
+#: The same parts of a nested shard lack other chunks: a read may find nothing but missing chunks.
 GAPS = np.repeat([1, 0, 1, 0], [4, 20, 4, 36]), np.repeat([0, 2, 0, 2, 0], [4, 4, 12, 4, 40])
 
 
@@ -284,7 +284,7 @@ def test_an_object_replaced_between_two_calls_is_read_again(layout: str, first: 
             wanted = [np.asarray(take(gzarr.array(version))).tolist() for version in (old, new)]
             assert np.asarray(take(handle)).tolist() in wanted
             store.schedule = {}
-            # What was learnt of the new contents must not be taken for the old ones', even if those come back.
+            # Facts about the new contents must not be taken for facts about the old ones, even if those come back.
             store.set(key, documents[key])
             assert np.asarray(take(handle)).tolist() == wanted[0]
 
@@ -469,7 +469,7 @@ print(interrupted)
 
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_a_thread_that_is_interrupted_still_shares_its_work_later(n_threads: int) -> None:
-    """Whichever function of the backend is just beginning, as that is where the interpreter looks for signals."""
+    """Interrupts at the start of every function of the backend, where the interpreter looks for signals."""
     array = large()
     n_calls = reached = 0
 

@@ -1,4 +1,4 @@
-"""What a peer cannot do, found out by trying: it is left out, and every test run says so with the reason.
+"""Things that a peer cannot do, found by trying: they are left out, and every test run gives the reason.
 
 A limit holds for a peer if the peer alone cannot write its example and read it back, so that a newer version of the
 peer, which can, is tested.

@@ -14,7 +14,7 @@ from tests.conformance import cases, codec_chains, samples
 from tests.conformance.limits import TENSORSTORE, ZARR_PYTHON, limits_of, possible
 from tests.conformance.peers import Gzarr, Peer, TensorStore, ZarrPython, exchange
 
-#: Of the data types that a codec fits, one in so many is tried.
+#: One in so many of the data types that a codec fits is tried.
 EVERY = {("zarr-python", 3): 3, ("zarr-python", 2): 4, ("tensorstore", 3): 3, ("tensorstore", 2): 3}
 PEERS = {"zarr-python": ZarrPython, "tensorstore": TensorStore}
 

@@ -677,7 +677,7 @@ def test_a_failure_stops_the_run_and_is_raised(backend: Backend, work: Work) -> 
 
 
 def test_failures_beside_the_first_are_told_of() -> None:
-    """Of the CPU backend, which runs waves side by side."""
+    """The CPU backend runs waves side by side."""
     both = threading.Barrier(2)
 
     def task(number: int) -> None:
@@ -694,7 +694,7 @@ def test_failures_beside_the_first_are_told_of() -> None:
 def test_threads_are_used_where_chunks_take_long(
     monkeypatch: pytest.MonkeyPatch, limit_s: float, n_threads: int
 ) -> None:
-    """Of the CPU backend: the first wave is timed, on the caller's thread."""
+    """The CPU backend times the first wave on the caller's thread."""
     monkeypatch.setattr("gzarr.cpu.backend.THREADED_CHUNK_S", limit_s)
     used: list[int] = []
     meeting = Meeting(2)

@@ -1,4 +1,4 @@
-"""Where copies log to."""
+"""The places that copies log to."""
 
 import pytest
 

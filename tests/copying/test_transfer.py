@@ -99,7 +99,7 @@ def test_a_copy_holds_the_same_whatever_is_asked(data):
     if report.arrays[0].how != "decode":
         assert copy.nchunks_initialized == initialized or copy.shards != source.shards
     elif copy.fill_value is not None:
-        # As many chunks as writing the values afresh stores.
+        # The copy stores as many chunks as writing the values afresh does.
         fresh = gzarr.create_array(**gzarr.hierarchy.new_nodes.like(copy, {}))
         fresh[...] = source[...]
         assert copy.nchunks_initialized == fresh.nchunks_initialized

@@ -1,4 +1,4 @@
-"""What users pass as dtype=."""
+"""The values that users pass as dtype=."""
 
 import ctypes
 

@@ -12,7 +12,7 @@ from gzarr.errors import ChunkError
 
 DATA = np.arange(16 * 16, dtype="i4").reshape(16, 16)
 MISSING = 2**64 - 1
-#: Of a shard of (8, 8) with chunks of (2, 4): 8 entries of 16 bytes, and a crc32c.
+#: The index of a shard of (8, 8) with chunks of (2, 4): 8 entries of 16 bytes, and a crc32c.
 INDEX_NBYTES = 8 * 16 + 4
 
 

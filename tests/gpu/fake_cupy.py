@@ -37,7 +37,7 @@ N_DEVICES = 2
 
 
 class CUDARuntimeError(RuntimeError):
-    """As cupy.cuda.runtime.CUDARuntimeError."""
+    """Like cupy.cuda.runtime.CUDARuntimeError."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"cudaError {status}")
@@ -45,7 +45,7 @@ class CUDARuntimeError(RuntimeError):
 
 
 class CUDADriverError(RuntimeError):
-    """As cupy.cuda.driver.CUDADriverError."""
+    """Like cupy.cuda.driver.CUDADriverError."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"CUDA_ERROR {status}")
@@ -53,7 +53,7 @@ class CUDADriverError(RuntimeError):
 
 
 class OutOfMemoryError(MemoryError):
-    """As cupy.cuda.memory.OutOfMemoryError."""
+    """Like cupy.cuda.memory.OutOfMemoryError."""
 
     def __init__(self, size: int, total: int, limit: int = 0) -> None:
         super().__init__(f"Out of memory allocating {size} bytes (allocated so far: {total} bytes)")
@@ -236,7 +236,7 @@ class Device:
 
 
 class Nvtx(threading.local):
-    """As cupy.cuda.nvtx: ranges that are open on this thread; those that ever were, in `ended`."""
+    """Like cupy.cuda.nvtx: ranges that are open on this thread; those that ever were, in `ended`."""
 
     ended: list[tuple[str, ...]] = []
 
@@ -290,7 +290,7 @@ class Memory:
             self._pool.freed(self.size)
         backing = self.backing
         with _DOING:
-            # Whatever it is, it is no other memory as long as anything is under way that has its address.
+            # No other memory gets this address while work that holds it is under way.
             for queue in list(Stream.queues.values()):
                 if queue.pending and queue is not self._queue:
                     queue.submit(lambda: _keep(backing))
@@ -300,7 +300,7 @@ class Memory:
 
 
 class UnownedMemory:
-    """As cupy.cuda.UnownedMemory: memory of another library."""
+    """Like cupy.cuda.UnownedMemory: memory of another library."""
 
     def __init__(self, ptr: int, size: int, owner: object, device_id: int = -1):
         self.ptr, self.size, self.owner = ptr, size, owner
@@ -309,7 +309,7 @@ class UnownedMemory:
 
 
 class MemoryPointer:
-    """As cupy.cuda.MemoryPointer."""
+    """Like cupy.cuda.MemoryPointer."""
 
     def __init__(self, mem: Memory | UnownedMemory, offset: int):
         self.mem, self._offset = mem, offset
@@ -321,7 +321,7 @@ class MemoryPointer:
 
 
 class MemoryPool:
-    """As cupy.cuda.MemoryPool, but that nothing is kept."""
+    """Like cupy.cuda.MemoryPool, except that it keeps nothing."""
 
     def __init__(self, allocator: Any = None):
         self.used = self.limit = 0
@@ -443,7 +443,7 @@ def _is_basic(key: Any) -> bool:
 
 
 class ndarray:  # noqa: N801 - CuPy's name
-    """As cupy.ndarray: it never becomes a NumPy array by itself."""
+    """Like cupy.ndarray: it never becomes a NumPy array by itself."""
 
     __array_priority__ = 100
 
@@ -495,7 +495,7 @@ class ndarray:  # noqa: N801 - CuPy's name
         return 2, self._mem.device_id
 
     def __dlpack__(self, *, stream: Any = None, **kwargs: Any) -> Any:
-        # What is exported keeps this array alive, and so its memory out of the pool.
+        # An export keeps this array alive, and so keeps its memory out of the pool.
         kept = SimpleNamespace(__array_interface__=self._host.__array_interface__, owner=self)
         return np.asarray(kept).__dlpack__(**kwargs)
 
@@ -554,7 +554,7 @@ class ndarray:  # noqa: N801 - CuPy's name
     ) -> ndarray:
         if not copy and self.dtype == dtype:
             return self
-        # Where the type stays nothing is converted.
+        # Nothing is converted if the type stays.
         return _new(_host(self) if self.dtype == dtype else result_of(_operand(self).astype(dtype)))
 
     def copy(self, order: str = "C") -> ndarray:
@@ -796,7 +796,7 @@ def decompress_async(
     statuses: int,
     stream: int,
 ) -> None:
-    """As gzarr.gpu.device.nvcomp.decompress_async: the tables are read at their addresses, when the stream comes to
+    """Like gzarr.gpu.device.nvcomp.decompress_async: the tables are read at their addresses, when the stream comes to
     it."""
 
     def table(address: int, dtype: Any) -> np.ndarray:
@@ -816,7 +816,7 @@ def decompress_async(
 def compress_temp_nbytes(
     codec: str, n: int, max_chunk: int, total: int, options: bytes | None = None, stream: int = 0
 ) -> int:
-    """As gzarr.gpu.device.nvcomp.compress_temp_nbytes, which needs a device for zstd."""
+    """Like gzarr.gpu.device.nvcomp.compress_temp_nbytes, which needs a device for zstd."""
     return _DECODERS.compress_scratch_nbytes(codec, n, max_chunk, total)
 
 
@@ -834,7 +834,7 @@ def compress_async(
     stream: int,
     options: bytes | None = None,
 ) -> None:
-    """As gzarr.gpu.device.nvcomp.compress_async: the tables are read at their addresses, when the stream comes to
+    """Like gzarr.gpu.device.nvcomp.compress_async: the tables are read at their addresses, when the stream comes to
     it."""
 
     def table(address: int, dtype: Any) -> np.ndarray:
@@ -856,12 +856,12 @@ def compress_async(
 
 
 def crc32c_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
-    """As gzarr.gpu.device.nvcomp.crc32c_async."""
+    """Like gzarr.gpu.device.nvcomp.crc32c_async."""
     _crc(_DECODERS.crc32c, ptrs, sizes, n, out, stream)
 
 
 def crc32_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
-    """As gzarr.gpu.device.nvcomp.crc32_async."""
+    """Like gzarr.gpu.device.nvcomp.crc32_async."""
     _crc(_DECODERS.crc32, ptrs, sizes, n, out, stream)
 
 

@@ -1,4 +1,4 @@
-"""What a GPU makes of floats in CuPy's own kernels: zeros of subnormal numbers of 4 bytes, and NaNs all alike.
+"""How CuPy's own kernels change floats on a GPU: subnormal numbers of 4 bytes become zeros, NaNs become all alike.
 
 CuPy appends ``-ftz=true`` to the options of whatever it compiles. A GPU's NaNs of 4 bytes have no bits of the operands;
 those of 8 bytes may, but nothing may rely on that.

@@ -39,7 +39,7 @@ def slab_of(chunks: Sequence[bytes], *, filler: int = 0xA5, seed: int = 0, tight
 
 
 def outcome(parse: Callable[..., Any], chunk: bytes, expected: int, filler: int) -> Any:
-    """What a function makes of a chunk alone in a slab with one byte before it: its table, or its error."""
+    """The table, or the error, that a function gives for a chunk alone in a slab, with one byte before it."""
     data = np.full(len(chunk) + 1, filler, np.uint8)
     data[1:] = np.frombuffer(chunk, np.uint8)
     try:

@@ -1,4 +1,4 @@
-"""What is the GPU backend's own: which steps run where, how many calls a wave takes, memory, errors."""
+"""The GPU backend: which steps run where, how many calls a wave takes, memory, errors."""
 
 from __future__ import annotations
 

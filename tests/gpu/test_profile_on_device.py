@@ -1,4 +1,4 @@
-"""What a profile shows of a device: times of its own, NVTX ranges, waves that overlap; it waits for nothing."""
+"""Profiles on a device: the device's own times, NVTX ranges, overlapping waves; profiling waits for nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a read asks of a device: few calls and waits for each wave, however many chunks it has, and few bytes."""
+"""The load that a read puts on a device: few calls, waits and bytes for each wave, however many chunks it has."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ZSTD = {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
 
 
 class PerWave(NamedTuple):
-    """What one wave may ask of the device.
+    """The load that one wave may put on the device.
 
     Attributes:
         options: of the array.
@@ -69,8 +69,8 @@ COSTS = {
         {"codecs": [BYTES, ZSTD, {"name": "crc32c"}], "shards": (192, 64)}, calls("crc32c", "decode zstd"), 2, 2, 16
     ),
 }
-#: Where files are read straight into device memory: what the device finds out about frames comes back, and the memory
-#: must be idle before it is read into.
+#: Costs where files are read straight into device memory: the device's facts about frames come back, and the memory
+#: must be idle before a read.
 DIRECT_COSTS = {
     "raw": COSTS["raw"]._replace(uploads=1, waits=2),
     "blosc": COSTS["blosc"]._replace(

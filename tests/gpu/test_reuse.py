@@ -48,7 +48,7 @@ CHAINS: dict[str, tuple[str, dict[str, Any]]] = {
     "astype": ("f8", {"filters": [AsType("f4", "f8")]}),
     "packbits": ("?", {"filters": [PackBits()]}),
 }
-#: Of these also reads that are so small that the host decodes them.
+#: Chains that are also tried with reads so small that the host decodes them.
 SMALL = ("raw", "blosc", "sharded", "delta")
 
 
@@ -101,7 +101,7 @@ def test_on_the_emulated_device(tmp_path, chain, reader) -> None:
     ("chain", "small_reads"), [*((chain, NEVER) for chain in CHAINS), *((chain, SMALL_ON_HOST) for chain in SMALL)]
 )
 def test_on_cuda(tmp_path, cuda, chain, small_reads, monkeypatch) -> None:  # noqa: F811
-    """Here what CuPy's own operations allocate counts as well: nothing but the results comes from its pool."""
+    """CuPy's own operations count as well here: only the results come from its pool."""
     device = CountingDevice(cuda.CudaDevice())
     backend = GpuBackend(device, reader="host", small_reads=small_reads)
     array = gzarr.open_array(stored(tmp_path, chain).store, mode="r", device=backend)

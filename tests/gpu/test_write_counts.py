@@ -1,4 +1,4 @@
-"""How much a write asks of a device: few calls and waits for each wave, however many chunks it has, and few bytes."""
+"""The load that a write puts on a device: few calls, waits and bytes for each wave, however many chunks it has."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler
 
 
 class PerWave(NamedTuple):
-    """What one wave of a write may ask of the device, besides gather_box and find_written.
+    """The load that one wave of a write may put on the device, besides gather_box and find_written.
 
     Attributes:
         encoding: kernels and batched calls that encode, with how often each.
@@ -93,7 +93,7 @@ def check(chain: str, inner: Any, value: Any, *, partly: bool) -> None:
         made = {name: n for name, n in found.items() if name.startswith(("launch", "decode", "encode", "crc"))}
         assert made == {name: n * n_waves for name, n in wanted.items()}
         assert found["uploads"] == (cost.uploads + partly * cost.old_uploads) * n_waves
-        # For flags, for sizes of streams, for encoded bytes; and twice more for a device that is idle by then.
+        # The host waits for flags, sizes of streams, encoded bytes, and twice more until the device is idle.
         guarded = partly and "crc32c" in chain
         assert found["waits"] == (4 + (chain != "raw") + guarded) * n_waves
         encoded = sum(len(data) for key, data in stored.store.items() if key[-1].isdigit())

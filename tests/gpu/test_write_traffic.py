@@ -1,4 +1,4 @@
-"""What a write moves between host and device: nothing twice, and nothing that is not needed."""
+"""The bytes that a write moves between host and device: none twice, and none that is not needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the device writes, the CPU backend and zarr-python read, and it is what NumPy says."""
+"""Arrays that the device writes hold NumPy's values for the CPU backend and for zarr-python."""
 
 from __future__ import annotations
 

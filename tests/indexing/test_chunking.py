@@ -1,4 +1,4 @@
-"""What users write for chunks= and shards=, and what they get where they write nothing."""
+"""The values of chunks= and shards=, and the defaults."""
 
 from __future__ import annotations
 

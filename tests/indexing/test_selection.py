@@ -1,4 +1,4 @@
-"""What stands between brackets: which normal form it takes, and what is said of what does not fit."""
+"""Keys in brackets: their normal forms, and the errors for keys that do not fit."""
 
 from __future__ import annotations
 

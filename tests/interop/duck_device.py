@@ -15,7 +15,7 @@ class DeviceArray(NDArrayOperatorsMixin):
     """An array in the memory of a device that is not there: NumPy functions work on it, `np.asarray` does not."""
 
     __array_priority__ = 100
-    #: By this gzarr knows CuPy's arrays, which the CPU backend downloads.
+    #: gzarr knows CuPy's arrays by this; the CPU backend downloads them.
     __cuda_array_interface__: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, host: Any) -> None:

@@ -63,7 +63,7 @@ def test_asking_for_protocols_reads_nothing(array):
 
 
 def test_numpy_takes_arrays_of_other_devices(array):
-    """What is on a device comes to the host when NumPy asks the gzarr array for it."""
+    """Values on a device come to the host when NumPy asks the gzarr array for them."""
     np.testing.assert_array_equal(np.asarray(array.to(DuckBackend())), DATA)
 
 
@@ -79,7 +79,7 @@ def test_torch(array):
 
 
 def test_jax(tmp_path, array):
-    """In a process of its own: JAX warns of every fork that the process makes later."""
+    """JAX runs in a process of its own, as it warns of every later fork."""
     if importlib.util.find_spec("jax") is None:
         pytest.skip("could not import 'jax'")
     gzarr.save_array(tmp_path / "x.zarr", array)

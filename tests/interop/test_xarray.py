@@ -270,7 +270,7 @@ def test_the_entry_point_is_found_in_an_installed_package(tmp_path):
 
 
 def test_data_variables_are_on_the_device_and_coordinates_on_the_host(path):
-    """Nothing may be turned into a NumPy array on the way: the device's arrays refuse that, as CuPy's do."""
+    """No step may make a NumPy array: the device's arrays refuse that, as CuPy's do."""
     dataset = opened(path, device=DuckBackend())
     assert type(dataset["height"].data) is np.ndarray
     assert dataset["when"].dtype.kind == "M"

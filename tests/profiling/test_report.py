@@ -1,4 +1,4 @@
-"""A profile counts what its own reads and writes do, on whatever thread, and nothing else; without one nothing is."""
+"""A profile counts its own reads and writes, on any thread, and nothing else; nothing is counted without one."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_rows_are_limited_and_sums_are_not(monkeypatch) -> None:
             array[:]
     assert len(p.timeline) == 5 < p.n_rows
     assert p.stages["read"].chunks == 48
-    # What a single thread does takes no longer than the profile, whichever rows are kept.
+    # The work of a single thread takes no longer than the profile, whichever rows are kept.
     assert p.busy_s <= p.span_s
     monkeypatch.setattr(report, "MAX_ROWS", 5)
     assert str(p).splitlines()[-1].endswith(f"the first 5 of {p.n_rows} stretches")

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import settings
 
-#: Where Hypothesis keeps the settings of a test, which it has no public way to change for a while.
+#: The attribute in which Hypothesis keeps a test's settings; it has no public way to change them temporarily.
 _SETTINGS = "_hypothesis_internal_use_settings"
 #: Examples for devices whose paths are few; each example is a selection of an array, of thousands per suite.
 EXAMPLES = 30
@@ -16,7 +16,7 @@ EXAMPLES = 30
 
 @contextmanager
 def examples_of(namespace: dict[str, Any], most: int = EXAMPLES) -> Iterator[None]:
-    """The tests of a module draw at most so many examples, unless a profile asks for more than the usual 100."""
+    """The tests of a module draw at most so many examples, unless a profile asks for more."""
     tests = [item for name, item in namespace.items() if name.startswith("test_") and hasattr(item, _SETTINGS)]
     if not tests:
         raise LookupError(f"no tests with {_SETTINGS}: Hypothesis keeps its settings elsewhere")

@@ -1,4 +1,4 @@
-"""Where the arrays lie that the property tests read into: host memory, or for a while that of a device."""
+"""The memory that property tests read into: the host's, or a device's for the duration of a block."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_sequences_of_resizes(drawn: Filled, data: st.DataObject) -> None:
 
 @given(filled(dtypes=DTYPES), st.data())
 def test_what_shrinking_drops_is_gone_from_the_store(drawn: Filled, data: st.DataObject) -> None:
-    """Of a smaller array the store holds what it would hold if the array had been written so."""
+    """The store of a shrunk array holds what it would hold if the array had been written at that size."""
     case, array, model = drawn
     shape = tuple(data.draw(st.integers(0, n)) for n in model.shape)
     array.resize(shape)

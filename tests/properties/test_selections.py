@@ -30,7 +30,7 @@ Filled = tuple[Case, gzarr.Array, np.ndarray]
 
 
 def check_scalar(found: Any, dtype: np.dtype[Any]) -> None:
-    """What has no dimensions is a NumPy scalar, or the Python object that it holds; on a device it stays an array."""
+    """A result without dimensions is a NumPy scalar, or its Python object; on a device it stays an array."""
     if hasattr(found, "__cuda_array_interface__"):
         assert found.shape == ()
         return
@@ -174,14 +174,14 @@ def test_orthogonal_writes(drawn: Filled, data: st.DataObject) -> None:
         index, shape = orthogonal_index(key, case.shape)
         value, equal = data.draw(values_for(case.dtype, shape))
         method(key, value)
-        # With an ellipsis NumPy takes the one object out of an array without axes.
+        # NumPy, given an ellipsis, takes the one object out of an array without axes.
         model[(*index, ...)] = np.broadcast_to(as_array(equal), shape).reshape(np.shape(model[index]))
     check_stored(case, array, model)
 
 
 @given(filled(min_ndim=1), st.data())
 def test_coordinate_writes(drawn: Filled, data: st.DataObject) -> None:
-    """Of points that are given twice the last wins, as in NumPy."""
+    """The last of two values for one point wins, as in NumPy."""
     case, array, model = drawn
     for method in (array.vindex.__setitem__, array.set_coordinate_selection):
         key = data.draw(coordinate_keys(case.shape))

@@ -1,4 +1,4 @@
-"""What every reference document takes for granted: an empty working directory and default settings."""
+"""The assumptions of every reference document: an empty working directory and default settings."""
 
 import pytest
 

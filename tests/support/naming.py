@@ -6,5 +6,5 @@ import re
 
 
 def name_of(value: object) -> str:
-    """What a value is called, without addresses: every process that takes part must collect the same tests."""
+    """A value's name without addresses: every process must collect the same tests."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -1,4 +1,4 @@
-"""`CudaDevice` calls CuPy and nvCOMP rightly: the suites on a double of CuPy that refuses what CuPy refuses.
+"""`CudaDevice` calls CuPy and nvCOMP correctly: the suites on a double of CuPy that refuses what CuPy refuses.
 
 Nothing here runs on a GPU. What is checked is argument passing: streams, addresses, tables, conversions, lifetimes.
 """
@@ -143,7 +143,7 @@ def test_a_second_device_holds_its_own_results(cuda):
 
 @pytest.mark.parametrize("max_device_nbytes", [None, 24_000])
 def test_results_on_a_second_device_are_ready_on_its_own_default_stream(cuda, max_device_nbytes):
-    """Whatever device is current: the address of the default stream is the same on all of them."""
+    """This holds whatever device is current: the default streams of all devices have the same address."""
     stored = gzarr.create_array(data=DATA, chunks=(10, 7), compressor=None)
     second = GpuBackend(cuda.CudaDevice(1), small_reads=NEVER, max_device_nbytes=max_device_nbytes)
     cupy = cuda.cupy
@@ -271,7 +271,7 @@ class Foreign:
 @pytest.mark.parametrize("compressor", [None, Zlib()])
 @pytest.mark.parametrize("selection", [np.s_[:], np.s_[3:40:3, ::-2]])
 def test_memory_of_a_wave_is_used_again_when_the_wave_is_done(cuda, selection, compressor):
-    """Nothing of an uncompressed wave need be looked at; its copies must be done all the same."""
+    """An uncompressed wave has nothing to inspect, yet its copies must be complete."""
     data = np.arange(64 * 64 * 40, dtype="i4").reshape(40 * 64, 64)
     stored = gzarr.create_array(data=data, chunks=(16, 64), compressor=compressor, zarr_format=2)
     array = on_cuda(stored, cuda, max_device_nbytes=1 << 18)
@@ -506,7 +506,7 @@ def test_lanes_are_compared_for_the_same_waves(gpu: Gpu, monkeypatch: pytest.Mon
 
 
 def test_sums_are_those_of_the_host(gpu: Gpu) -> None:
-    """On the double the kernels are the device's own, and nvCOMP's checksums are the host's."""
+    """The double runs the device's own kernels; the host computes nvCOMP's checksums."""
     found = gpu_sums.sums_are_right(gpu)
     assert found == {kind: {"wrong": []} for kind in gpu_sums.KINDS}
 

@@ -1,4 +1,4 @@
-"""What CuPy allocates within `CudaDevice.activate` comes from the arenas; host memory stands in for a device's."""
+"""CuPy's allocations within `CudaDevice.activate` come from the arenas; host memory stands in for a device's."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def test_released_memory_is_allocated_anew() -> None:
 
 
 def test_waves_that_do_not_fit_are_cut() -> None:
-    """Many tiny zstd streams take far more scratch than their decoded bytes let expect."""
+    """Many tiny zstd streams need far more scratch memory than their decoded size suggests."""
     data = np.arange(4096, dtype="i4")
     array = gzarr.create_array(data=data, chunks=8)
     device = EmulatedDevice()
@@ -323,7 +323,7 @@ def test_lanes_wait_for_the_caller_and_the_caller_for_them() -> None:
     own = {id(lane.stream) for lane in lanes}
     assert len(own) == N_LANES
     for lane in lanes:
-        # For the caller's stream alone: lanes that waited for each other would take turns.
+        # Lanes wait for the caller's stream alone: if they waited for each other, they would take turns.
         assert {id(event) for event in lane.stream.waited_for} <= {id(stream)}
     assert {id(event) for event in stream.waited_for} <= own
     assert stream.waited_for

@@ -44,7 +44,7 @@ def test_a_truncated_chunk_is_named_and_the_device_goes_on(cuda: Any, codec: str
 
 
 def test_flipped_bits_of_lz4_give_an_error_or_a_result_and_the_device_goes_on(cuda: Any) -> None:
-    """Of LZ4 alone nvCOMP promises a status for damaged input."""
+    """nvCOMP promises a status for damaged input for LZ4 alone."""
     stored = gzarr.create_array(data=DATA, chunks=(10, 7), compressor=Blosc("lz4", 5, Blosc.NOSHUFFLE))
     array = on_cuda(stored, cuda)
     good, rng = stored.store["c/2/3"], np.random.default_rng(1)

@@ -26,7 +26,7 @@ _POINTERS = {
     "copy_streams": (("src", "nbytes", False), ("dst", "nbytes", True)),
     "blosc_parse": (("frame", "frame_nbytes", False),),
 }
-#: What a range is surrounded with: writes beside it would show in another range.
+#: Each range is surrounded by so many bytes: writes beside it would show in another range.
 _ALIGNMENT = 64
 
 

@@ -27,7 +27,7 @@ COMPRESSORS = {"blosc": Blosc("lz4", 5, Blosc.SHUFFLE), "zstd": Zstd(3)}
 
 @contextmanager
 def pool_of(cupy: Any, limit: int = 0) -> Iterator[Any]:
-    """A memory pool of our own for all threads, with a limit; what goes beyond raises."""
+    """A separate memory pool for all threads, with a limit; allocations beyond it raise."""
     pool = cupy.cuda.MemoryPool()
     pool.set_limit(size=limit)
     before = cupy.cuda.get_allocator()
@@ -44,7 +44,7 @@ def stored_as(compressor: str) -> gzarr.Array:
 
 @pytest.mark.parametrize("compressor", COMPRESSORS)
 def test_the_cap_holds(cuda: Any, compressor: str) -> None:
-    """Beyond the output no more is taken than the cap, and what the pool's blocks of 512 bytes round up to.
+    """Reads take the output and no more than the cap, rounded up to the pool's blocks of 512 bytes.
 
     Everything counts, temporaries of CuPy's own operations too: a lane's memory comes from the user's allocator.
     """
@@ -111,7 +111,7 @@ def test_results_may_be_larger_than_a_wave(cuda: Any) -> None:
 
 
 def test_small_reads_are_those_of_the_device(cuda: Any) -> None:
-    """Users get reads of few chunks decoded on the host: same answers, in the memory of the device."""
+    """By default, the host decodes reads of few chunks: same answers, in the device's memory."""
     array = gzarr.open_array(stored_as("zstd").store, mode="r", device=GpuBackend(cuda.CudaDevice()))
     found = array[:130, 3:200:7]
     assert isinstance(found, cuda.cupy.ndarray)

@@ -57,7 +57,7 @@ def scalar_map(keys: list[Any], values: list[Any]) -> dict[str, Any]:
 _KEYS = ["NaN", 0.0, 1e-44]
 _MAPPED = codecs.CastValueCodec("float32", scalar_map=scalar_map(_KEYS, ["0x7fa00001", 1e-40, "Infinity"]))
 
-#: What is stored, what is read, the filter in between; how the device runs it.
+#: The dtype that is read, the filter, and which directions the device runs.
 CASES: list[tuple[str, Any, str]] = [
     *((dtype, st.just(name("delta", dtype=dtype)), "both") for dtype in ("<f4", "<f8", "<c8", "<c16")),
     ("<f2", st.just(name("delta", dtype="<f2")), ""),

@@ -79,7 +79,7 @@ def box_tables(axes: Sequence[Sequence[tuple]]) -> BoxTables:
             numbers = range(index.start, index.stop, index.step or 1)
             return numbers.start, numbers.step, len(numbers), -1
         pool.extend(index.tolist())
-        # Where there is a list, start and step mean nothing: these would be taken for a run of bytes.
+        # Start and step mean nothing beside a list: these would be taken for a run of bytes.
         return 7, 1, index.size, len(pool) - index.size
 
     rows = []

@@ -1,4 +1,4 @@
-"""What the kernels must do, in NumPy and plain Python: Blosc's shuffles, and what lies where in a Blosc-1 frame."""
+"""The kernels' reference in NumPy and plain Python: Blosc's shuffles, and the layout of a Blosc-1 frame."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _unshuffle_bits(body: Bytes, typesize: int) -> Bytes:
 
 
 def blosc_frame(values: np.ndarray, name: str, level: int, shuffle: int, blocksize: int) -> bytes:
-    """What numcodecs makes of an array; blocksize 0 lets it choose."""
+    """The frame that numcodecs makes of an array; blocksize 0 lets it choose."""
     return bytes(Blosc(name, level, shuffle, blocksize).encode(values))
 
 
@@ -130,7 +130,7 @@ class Stream(NamedTuple):
 
 
 def parse(frame: bytes, counts: tuple[int, int]) -> list[Stream]:
-    """The streams of a frame of which the host counted so many blocks and streams."""
+    """The streams of a frame in which the host counted so many blocks and streams."""
     error = _header_error(frame)
     if error == 0 and header_of(frame).counts() != counts:
         error = 3

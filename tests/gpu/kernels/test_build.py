@@ -1,4 +1,4 @@
-"""The kernels' sources: what they declare, that every compiler takes them, and that sanitizers find nothing in them."""
+"""The kernels' sources: declarations, the compilers that must take them, and sanitizers that must find nothing."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_unit_starts() -> None:
 @pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
 @pytest.mark.parametrize("name", KERNELS)
 def test_nvcc_compiles_for_every_architecture(name: str, tmp_path: Path) -> None:
-    """To machine code, without a warning; registers suffice, and nothing is indexed in local memory."""
+    """nvcc makes machine code without a warning; registers suffice, and no local memory is indexed."""
     file = tmp_path / f"{name}.cu"
     file.write_text(kernels.source(name))
     targets = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in ARCHITECTURES]

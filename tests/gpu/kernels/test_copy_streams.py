@@ -1,4 +1,4 @@
-"""copy_streams copies ranges of any length between any addresses, and nothing beside them."""
+"""copy_streams copies ranges of any length between any addresses, and writes no byte beside them."""
 
 from __future__ import annotations
 

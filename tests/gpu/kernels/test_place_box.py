@@ -173,9 +173,9 @@ def check(data: st.DataObject, case: Chunking, selection: Box, wanted_of: Any) -
     user, memory = layout.empty(selection.shape, case.copied[1])
     out = user if selection.view is None else user[selection.view]
     place(case, plan, sources, out, fill, data.draw(st.sampled_from([None, None, 1, 300])))
-    # As plain bytes, because NumPy's scalars forget the byte order.
+    # Plain bytes, because NumPy's scalars forget the byte order.
     assert same_bytes(user, np.asarray(wanted_of(model.view(f"V{model.dtype.itemsize}"))))
-    # Nothing is written beside the result.
+    # No byte beside the result is written.
     mine, touched = layout.empty(selection.shape, case.copied[1])
     mine.view(f"V{case.copied[1].itemsize}")[...] = user.view(f"V{case.copied[1].itemsize}")
     assert np.array_equal(memory, touched)

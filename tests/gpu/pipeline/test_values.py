@@ -1,4 +1,4 @@
-"""What goes in and comes out on a device: arrays of other libraries, ``out``, results without dimensions."""
+"""Values and results on a device: arrays of other libraries, ``out``, results without dimensions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Foreign:
 
 
 class Strangers(EmulatedDevice):
-    """A device that tells its own memory from the host's, as a GPU does: what is tagged is on the device."""
+    """A device that tells its own memory from the host's, as a GPU does: tagged arrays are on the device."""
 
     def owns(self, array):
         return isinstance(array, Tagged)

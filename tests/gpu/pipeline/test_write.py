@@ -1,4 +1,4 @@
-"""What is the GPU backend's own about writing: where it runs and why, memory, errors, order, threads."""
+"""Writes of the GPU backend: where they run and why, memory, errors, order, threads."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ def test_memory_is_not_kept_after_writes(device):
 @pytest.mark.parametrize("cap", [None, 40_000], ids=["one wave", "some waves"])
 @pytest.mark.parametrize("failing", ["gather_box", "place_box"])
 def test_an_error_that_is_kept_keeps_no_memory(device, monkeypatch, cap, failing):
-    """Else new blocks come beside those that its frames refer to, and the cap does not hold."""
+    """Otherwise new blocks would lie beside those that its frames refer to, and exceed the cap."""
     z = made(device, DATA, compressors=None, max_device_nbytes=cap)
     before = device.memory.live
     launch = type(device).launch
@@ -393,7 +393,7 @@ def test_writers_and_readers_of_the_same_objects_never_wait_for_each_other_in_a_
 
 
 def test_lanes_are_free_while_objects_are_stored():
-    """Who holds a lane never waits for a lock: a store that needs a lane to store gets one."""
+    """A thread that holds a lane never waits for a lock: a store that needs a lane gets one."""
     device = EmulatedDevice()
     mirror = made(device)
     lane_counts = []

@@ -17,7 +17,7 @@ from gzarr.gpu.reading.kvikio import FileCache
 from tests.gpu.direct_files import DirectFiles
 
 HERE = Path(__file__).parent
-#: A cuFile that finds no driver can spin for ever.
+#: A cuFile that finds no driver can spin forever.
 TIMEOUT_S = 120
 
 
@@ -35,7 +35,7 @@ def test_kvikio_reads_what_the_cpu_reads(tmp_path: Path) -> None:
         "PYTHONPATH": str(HERE.parents[2]),
     }
     command = [sys.executable, "-m", "tests.gpu.reading.kvikio_session", str(tmp_path / "arrays")]
-    # In a folder of its own: cuFile leaves a log where it starts.
+    # It runs in a folder of its own, as cuFile leaves a log where it starts.
     result = subprocess.run(
         command, check=False, timeout=TIMEOUT_S, cwd=tmp_path, env=environment, capture_output=True, text=True
     )
