@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gzarr.advising.chains import compressors_of
 from gzarr.advising.model import Stored
 from gzarr.chunk_io.engine import ArrayIO
-from gzarr.chunk_io.prepare import bind, find_shardings
+from gzarr.chunk_io.prepare import find_shardings, prepare_array
 from gzarr.codecs.chain import complete, prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec, fill_of
 from gzarr.cpu.backend import CpuBackend
@@ -95,7 +95,7 @@ def coords_at(grid: Grid, shape: tuple[int, ...]) -> list[Coords]:
 
 def io_of(array: Array) -> ArrayIO:
     """An array's layout and chains, on the host."""
-    return bind(array.metadata, array.store, array.path, _HOST)
+    return prepare_array(array.metadata, array.store, array.path, _HOST)
 
 
 def sample(array: Array) -> Sample:

@@ -134,7 +134,7 @@ def open_consolidated(
         raise ValueError("use_consolidated must be True here; use open_group to do without consolidated metadata")
     given: dict[str, Any] = {**kwargs}
     store, path = join_storage_options(path if store is None else store, given), None if store is None else path
-    options, backend = take_group_options(device, given)
+    options, opened_with = take_group_options(device, given)
     opened, where, mode = locate_node(store, path, mode)
     opened = options.store(opened)
     opened, meta = open_consolidated_node(opened, where, checked_format(zarr_format), metadata_key, frozen=True)
@@ -142,8 +142,8 @@ def open_consolidated(
         raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
     require_consolidated(opened, meta, join_path(str(opened), where))
     if isinstance(meta, GroupMeta):
-        return Group(opened, where, meta, backend, read_only=mode == "r")
-    return Array(opened, where, meta, backend, read_only=mode == "r")
+        return Group(opened, where, meta, opened_with, read_only=mode == "r")
+    return Array(opened, where, meta, opened_with, read_only=mode == "r")
 
 
 def read_with_consolidated(

@@ -133,11 +133,11 @@ def create_array(
     given |= {"compressor": compressor, "compressors": compressors, "filters": filters, "serializer": serializer}
     given |= {"codecs": codecs, "fill_value": fill_value, "zarr_format": zarr_format, "attributes": attributes}
     given |= {"dimension_names": dimension_names, "chunk_key_encoding": chunk_key_encoding, **kwargs}
-    options, backend = take_node_options(device, given)
+    options, opened_with = take_node_options(device, given)
     store = join_storage_options(store, given)
     opened, base = open_store_at(store, "w" if overwrite else "a")
     where = join_path(base, normalize_path(name or path or ""))
-    return new_nodes.make(options.store(opened), where, backend, data=data, overwrite=overwrite, **given)
+    return new_nodes.make(options.store(opened), where, opened_with, data=data, overwrite=overwrite, **given)
 
 
 def create(

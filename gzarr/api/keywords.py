@@ -9,7 +9,7 @@ from gzarr.devices import DEVICE_OPTIONS, take_backend
 from gzarr.errors import MetadataError
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.open_options import NAMES as OPEN_OPTIONS
-from gzarr.hierarchy.open_options import OpenOptions, take_open_options
+from gzarr.hierarchy.open_options import OpenedWith, OpenOptions, take_open_options
 
 
 def take_mode(mode: str | None, keywords: dict[str, Any]) -> str | None:
@@ -35,13 +35,13 @@ def checked_format(zarr_format: Any) -> Any:
     return zarr_format
 
 
-def take_node_options(device: str | Backend | None, keywords: dict[str, Any]) -> tuple[OpenOptions, Backend]:
+def take_node_options(device: str | Backend | None, keywords: dict[str, Any]) -> tuple[OpenOptions, OpenedWith]:
     """Take the keywords that say how a node is reached, and on which device, out of a call's keywords."""
     options = take_open_options(keywords)
-    return options, options.backend(take_backend(options.device(device), keywords))
+    return options, options.opened_with(OpenedWith(take_backend(options.device(device), keywords)))
 
 
-def take_group_options(device: str | Backend | None, keywords: dict[str, Any]) -> tuple[OpenOptions, Backend]:
+def take_group_options(device: str | Backend | None, keywords: dict[str, Any]) -> tuple[OpenOptions, OpenedWith]:
     """`take_node_options` for a group, which has no other keywords but one of zarr that changes nothing.
 
     Raises TypeError for other keywords.

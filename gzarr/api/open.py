@@ -79,20 +79,20 @@ def open_array(
     given: dict[str, Any] = {**kwargs}
     store, path = join_storage_options(path if store is None else store, given), None if store is None else path
     mode = take_mode(mode, given)
-    options, backend = take_node_options(device, given)
+    options, opened_with = take_node_options(device, given)
     opened, where, mode = locate_node(store, path, mode)
     opened = options.store(opened)
     given.pop("overwrite", None)  # the mode decides
     given = {"zarr_format": zarr_format, "write_empty_chunks": write_empty_chunks, **given}
     if mode in ("w", "w-", "x"):
-        return new_nodes.make(opened, where, backend, overwrite=mode == "w", **given)
+        return new_nodes.make(opened, where, opened_with, overwrite=mode == "w", **given)
     meta = read_node(opened, where, checked_format(zarr_format))
     if meta is None and mode == "a" and (given.get("shape") is not None or given.get("data") is not None):
-        return new_nodes.make(opened, where, backend, **given)
+        return new_nodes.make(opened, where, opened_with, **given)
     if not isinstance(meta, ArrayMeta):
         stored = "nothing is there" if meta is None else "a group is there"
         raise ArrayNotFoundError(f"no array at {join_path(str(opened), where)!r}: {stored}")
-    return Array(opened, where, meta, backend, read_only=mode == "r", write_empty_chunks=write_empty_chunks)
+    return Array(opened, where, meta, opened_with, read_only=mode == "r", write_empty_chunks=write_empty_chunks)
 
 
 def open_like(a: Any, path: Any, **kwargs: Unpack[OpenLikeKeywords]) -> Array:
@@ -174,12 +174,12 @@ def open_group(
     """
     given: dict[str, Any] = {**kwargs}
     store, path = join_storage_options(path if store is None else store, given), None if store is None else path
-    options, backend = take_group_options(device, given)
+    options, opened_with = take_group_options(device, given)
     opened, where, mode = locate_node(store, path, mode)
     opened = options.store(opened)
     if mode in ("w", "w-", "x"):
         made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=mode == "w")
-        return Group(opened, where, made, backend)
+        return Group(opened, where, made, opened_with)
     opened, meta = read_with_consolidated(opened, where, checked_format(zarr_format), mode, use_consolidated)
     if isinstance(meta, ArrayMeta):
         raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(opened), where)!r}")
@@ -187,7 +187,7 @@ def open_group(
         meta = new_group_meta(opened, where, attributes or {}, zarr_format)
     if meta is None:
         raise GroupNotFoundError(f"no group at {join_path(str(opened), where)!r}: nothing is there")
-    return Group(opened, where, meta, backend, read_only=mode == "r")
+    return Group(opened, where, meta, opened_with, read_only=mode == "r")
 
 
 def open(
@@ -237,23 +237,23 @@ def open(
     if mode in ("w", "w-", "x"):
         create = open_array if wants_array else open_group
         return create(store, mode, path=path, **given)
-    options, backend = take_node_options(given.get("device"), given)
+    options, opened_with = take_node_options(given.get("device"), given)
     opened, where, mode = locate_node(store, path, mode)
     opened = options.store(opened)
     zarr_format = checked_format(given.get("zarr_format"))
     meta = read_node(opened, where, zarr_format)
     if meta is None and mode == "a":
         create = open_array if wants_array else open_group
-        return create(opened, mode, path=where, **given | {"device": backend})
+        return create(opened, mode, path=where, **given | opened_with.keywords())
     if meta is None:
         raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
     if isinstance(meta, GroupMeta):
         if use_consolidated is not None or (mode == "r" and may_be_consolidated(meta)):
             opened, consolidated = read_with_consolidated(opened, where, zarr_format, mode, use_consolidated)
             meta = consolidated if isinstance(consolidated, GroupMeta) else meta
-        return Group(opened, where, meta, backend, read_only=mode == "r")
+        return Group(opened, where, meta, opened_with, read_only=mode == "r")
     empty_too = given.get("write_empty_chunks")
-    return Array(opened, where, meta, backend, read_only=mode == "r", write_empty_chunks=empty_too)
+    return Array(opened, where, meta, opened_with, read_only=mode == "r", write_empty_chunks=empty_too)
 
 
 def group(
@@ -311,7 +311,7 @@ def group(
     """
     given: dict[str, Any] = {**kwargs}
     store = join_storage_options(store, given)
-    options, backend = take_group_options(device, given)
+    options, opened_with = take_group_options(device, given)
     opened, base = open_store_at(store, "w" if overwrite else "a")
     opened, where = options.store(opened), join_path(base, normalize_path(path or ""))
     if not overwrite:
@@ -319,11 +319,11 @@ def group(
         if isinstance(meta, ArrayMeta):
             raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(opened), where)!r}")
         if meta is not None:
-            return Group(opened, where, meta, backend)
+            return Group(opened, where, meta, opened_with)
         if opened.read_only:
             raise GroupNotFoundError(f"no group at {join_path(str(opened), where)!r}, and the store is read-only")
     made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=overwrite)
-    return Group(opened, where, made, backend)
+    return Group(opened, where, made, opened_with)
 
 
 def create_group(
@@ -374,11 +374,11 @@ def create_group(
     """
     given: dict[str, Any] = {**kwargs}
     store = join_storage_options(store, given)
-    options, backend = take_group_options(device, given)
+    options, opened_with = take_group_options(device, given)
     opened, base = open_store_at(store, "w" if overwrite else "a")
     opened, where = options.store(opened), join_path(base, normalize_path(path or ""))
     made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=overwrite)
-    return Group(opened, where, made, backend)
+    return Group(opened, where, made, opened_with)
 
 
 def tree(group_like: Any, level: int | None = None, *, expand: bool = False) -> Tree:

@@ -19,6 +19,7 @@ from gzarr.backend import Backend, Chain
 from gzarr.chunk_io.chunk_cache import ArrayChunks, ChunkCache
 from gzarr.chunk_io.engine import ArrayIO
 from gzarr.codecs.chain import prepare
+from gzarr.codecs.numcodecs import trusted
 from gzarr.codecs.registry import registry_state
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Repr, Step
@@ -41,19 +42,31 @@ class _Sharding(NamedTuple):
     wrap: tuple[CodecSpec, ...]
 
 
-def bind(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayIO:
+def prepare_array(
+    meta: ArrayMeta,
+    store: Store,
+    path: str,
+    backend: Backend,
+    chunk_cache: ChunkCache | None = None,
+    allow_pickle: bool = False,
+) -> ArrayIO:
     """Prepare an array's chains and layout.
 
+    chunk_cache: where its decoded chunks are cached. allow_pickle: whether pickled objects are loaded.
     Raises: MetadataError if the codecs do not fit the chunks, UnknownCodecError, MissingExtraError.
     """
     try:
-        return _bound(meta, store, path, backend)
+        return _prepared(meta, store, path, backend, chunk_cache, allow_pickle=allow_pickle)
     except (MetadataError, MissingExtraError) as error:
         raise type(error)(f"{codecs_in_errors(meta, store, path)}: {error}") from error
 
 
-def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayIO:
+def _prepared(
+    meta: ArrayMeta, store: Store, path: str, backend: Backend, chunk_cache: ChunkCache | None, *, allow_pickle: bool
+) -> ArrayIO:
     shardings, specs = find_shardings(meta.codecs, len(meta.shape))
+    if allow_pickle:
+        specs = tuple(map(trusted, specs))
     objects = meta.grid
     grid: Grid = objects
     for sharding in shardings:
@@ -72,7 +85,7 @@ def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayI
         layout = Sharded(grid, objects, key, levels, names)
     else:
         layout = Unsharded(objects, key, names)
-    nbytes, cache = first.chunk.nbytes, _cache(meta, store, backend)
+    nbytes, cache = first.chunk.nbytes, _cached_chunks(meta, store, chunk_cache)
     return ArrayIO(
         name=join_path(str(store), path),
         store=store,
@@ -87,9 +100,8 @@ def _bound(meta: ArrayMeta, store: Store, path: str, backend: Backend) -> ArrayI
     )
 
 
-def _cache(meta: ArrayMeta, store: Store, backend: Backend) -> ArrayChunks | None:
-    """Where the array's decoded chunks are kept, if the backend has such a place."""
-    cache: ChunkCache | None = getattr(backend, "chunk_cache", None)
+def _cached_chunks(meta: ArrayMeta, store: Store, cache: ChunkCache | None) -> ArrayChunks | None:
+    """The array's chunks in a cache."""
     if cache is None:
         return None
     lengths = tuple(axis.length if isinstance(axis, RegularAxis) else axis for axis in meta.grid)

@@ -13,7 +13,7 @@ import numpy as np
 from gzarr.backend import Work
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.engine import ArrayIO
-from gzarr.chunk_io.prepare import bind, find_shardings
+from gzarr.chunk_io.prepare import find_shardings, prepare_array
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.copying.regions import Region, Regions, cut
@@ -244,7 +244,7 @@ def _nelements(grid: Grid, coords: Coords) -> int:
 
 
 def _io(array: Array) -> ArrayIO:
-    return bind(array.metadata, array.store, array.path, array.backend)
+    return prepare_array(array.metadata, array.store, array.path, *array.opened_with)
 
 
 def _copy_objects(source: ArrayIO, dest: ArrayIO, batch: list[Coords]) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gzarr.backend import Backend
 from gzarr.copying.arrays import Route, plan_route
 from gzarr.copying.conventions import ATTRIBUTE, in_format
 from gzarr.copying.report import ArrayReport
@@ -14,6 +13,7 @@ from gzarr.copying.sources import Source, SourceTree
 from gzarr.errors import MetadataError
 from gzarr.hierarchy import new_metadata, new_nodes
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
 from gzarr.indexing.grid import nchunks
 from gzarr.metadata.documents import read_node
@@ -73,11 +73,11 @@ def stored_form(source: Source) -> Any:
     return None if source.array is None else repr(source.array.metadata)
 
 
-def plan(source: Source, path: str, backend: Backend, budget_nbytes: int, keywords: Mapping[str, Any]) -> Job:
+def plan(source: Source, path: str, opened_with: OpenedWith, budget_nbytes: int, keywords: Mapping[str, Any]) -> Job:
     """Plan an array's new metadata and route. Raises MetadataError naming the array."""
     try:
         meta = new_meta(source, keywords)
-        Array(MemoryStore(), path, meta, backend).require_codecs()
+        Array(MemoryStore(), path, meta, opened_with).require_codecs()
     except (MetadataError, TypeError) as error:
         raise type(error)(f"cannot copy {source.name}: {error}") from error
     return Job(path, source, meta, plan_route(source, meta, budget_nbytes))

@@ -28,6 +28,7 @@ from gzarr.hierarchy import create
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.node import lies_within
+from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import delete_node, read_node, write_attributes, write_node
@@ -109,24 +110,24 @@ def transfer(
         source = open_node(source, mode="r")
     if device is not None and isinstance(source, (Array, Group)):
         source = source.to(device)
-    with destination(dest, path, writable=not dry_run, source=source, device=device) as (store, where, backend):
+    with destination(dest, path, writable=not dry_run, source=source, device=device) as (store, where, opened_with):
         if isinstance(source, (Array, Group)):
             check_apart(source, store, where)
-        return transfer_tree(_tree_of(source), store, where, backend, settings, keywords, each)
+        return transfer_tree(_tree_of(source), store, where, opened_with, settings, keywords, each)
 
 
 @contextmanager
 def destination(
     dest: Any, path: str | None, *, writable: bool = True, source: Any = None, device: str | Backend | None = None
-) -> Iterator[tuple[Store, str, Backend]]:
-    """The destination of a copy: (store, path in it, backend). A store that is opened here is closed at the end.
+) -> Iterator[tuple[Store, str, OpenedWith]]:
+    """The destination of a copy: (store, path in it, OpenedWith). A store that is opened here is closed at the end.
 
     The backend is that of ``device``, else of the destination group, else of the source.
     """
-    backend = backend_for(device or "cpu")
+    opened_with = OpenedWith(backend_for(device or "cpu"))
     for node in (source, dest) if device is None else ():
         if isinstance(node, (Array, Group)) and node.backend.device != "cpu":
-            backend = node.backend
+            opened_with = node.opened_with
     if isinstance(dest, Array):
         raise CopyError(f"the destination {dest.store_path} is an array; name a path, a store or a group")
     if isinstance(dest, Group):
@@ -136,7 +137,7 @@ def destination(
     else:
         store, base = open_store(dest, mode="a" if writable else None)
     try:
-        yield store, join_path(base, normalize_path(path or "")), backend
+        yield store, join_path(base, normalize_path(path or "")), opened_with
     finally:
         if isinstance(dest, (str, os.PathLike)):
             store.close()
@@ -164,13 +165,13 @@ def transfer_tree(
     tree: SourceTree,
     store: Store,
     path: str,
-    backend: Backend,
+    opened_with: OpenedWith,
     settings: Settings,
     keywords: Mapping[str, Any],
     each: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> TransferReport:
     """Copy a tree of sources to a place in a store. See `transfer`."""
-    zarr_format, jobs = _plan_tree(tree, store, path, backend, settings, keywords, each or {})
+    zarr_format, jobs = _plan_tree(tree, store, path, opened_with, settings, keywords, each or {})
     origins = [(job.source.name, job.source.shape, str(job.source.dtype), stored_form(job.source)) for job in jobs]
     mark = make_mark(tree.name, [(job.path, origin, job.meta) for job, origin in zip(jobs, origins, strict=True)])
     resuming = _check_room(store, path, settings, mark)
@@ -194,7 +195,7 @@ def transfer_tree(
             for job in todo:
                 begun.append(job.path)
                 present = set(objects_stored(job.meta, store, job.path)) if resuming else set()
-                write_array(store, job.path, job.source, job.meta, job.route, backend, progress, present)
+                write_array(store, job.path, job.source, job.meta, job.route, opened_with, progress, present)
         remove_mark(store, path)
     return report
 
@@ -203,7 +204,7 @@ def _plan_tree(
     tree: SourceTree,
     store: Store,
     path: str,
-    backend: Backend,
+    opened_with: OpenedWith,
     settings: Settings,
     keywords: Mapping[str, Any],
     each: Mapping[str, Mapping[str, Any]],
@@ -218,7 +219,7 @@ def _plan_tree(
     zarr_format = format_of(tree, store, path, keywords)
     keywords = {**keywords, "zarr_format": zarr_format}
     return zarr_format, [
-        plan(source, join_path(path, name), backend, settings.budget_nbytes, {**keywords, **each.get(name, {})})
+        plan(source, join_path(path, name), opened_with, settings.budget_nbytes, {**keywords, **each.get(name, {})})
         for name, source in tree.arrays.items()
     ]
 
@@ -289,12 +290,12 @@ def write_array(
     source: Source,
     meta: ArrayMeta,
     route: Route,
-    backend: Backend,
+    opened_with: OpenedWith,
     progress: Progress,
     present: set[tuple[int, ...]] | None = None,
 ) -> None:
     """Write the chunks of a new array, except the objects that are ``present``, then its metadata."""
-    array = Array(store, path, meta, backend, write_empty_chunks=False)
+    array = Array(store, path, meta, opened_with, write_empty_chunks=False)
     if not present:  # chunks that a killed copy left would show where this one stores nothing
         store.delete_many([join_path(path, meta.keys.encode(c)) for c in objects_stored(meta, store, path)])
     copy_array(source, array, route, present or set(), lambda nbytes: progress.add(nbytes, source.name))

@@ -279,12 +279,12 @@ def _to_zarr(source: Source, dest: Group, name: str, options: _Options) -> int:
     keywords = {**options.create_kws, "zarr_format": dest.metadata.zarr_format}
     meta = new_meta(source, keywords)
     path = join_path(dest.path, normalize_path(name))
-    made = Array(dest.store, path, meta, dest.backend)
+    made = Array(dest.store, path, meta, dest.opened_with)
     made.require_codecs()
     make_room(dest.store, path, overwrite=False, zarr_format=meta.zarr_format)
     route = plan_route(source, meta, BUDGET_NBYTES)
     try:
-        write_array(dest.store, path, source, meta, route, dest.backend, Progress(None, 0))
+        write_array(dest.store, path, source, meta, route, dest.opened_with, Progress(None, 0))
     except BaseException:
         _forget(dest.store, meta, path)
         raise

@@ -13,7 +13,7 @@ from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.engine import ArrayIO
-from gzarr.chunk_io.prepare import bind
+from gzarr.chunk_io.prepare import prepare_array
 from gzarr.config import config
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.errors import (
@@ -26,7 +26,7 @@ from gzarr.errors import (
 from gzarr.hierarchy.array_resizing import ResizableArray
 from gzarr.hierarchy.keywords import DeviceKeywords
 from gzarr.hierarchy.node import same_objects
-from gzarr.hierarchy.open_options import PickledBackend, backend_on, pickle_backend, unpickle_backend
+from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.hierarchy.values import broadcast_value, check_out, check_shape, fields_dtype, to_array_axes
 from gzarr.indexing.keys import join_path
@@ -72,16 +72,16 @@ class Array(ResizableArray):
         store: Store,
         path: str,
         metadata: ArrayMeta,
-        backend: Backend,
+        opened_with: OpenedWith,
         *,
         read_only: bool = False,
         write_empty_chunks: bool | None = None,
         out_dtype: np.dtype[Any] | None = None,
         is_view: bool = False,
     ) -> None:
-        super().__init__(store, path, metadata, backend, read_only=read_only)
+        super().__init__(store, path, metadata, opened_with, read_only=read_only)
         try:
-            self._bound = bind(metadata, store, path, backend)
+            self._bound = prepare_array(metadata, store, path, *opened_with)
         except (UnknownCodecError, MissingExtraError) as error:
             # The array can still be described; reading or writing it raises this error.
             self._bound = type(error)(str(error))
@@ -343,7 +343,7 @@ class Array(ResizableArray):
             read_only=self._read_only,
             is_view=self.is_view,
             out_dtype=self._out_dtype,
-            backend=backend_on(self.backend, device, **options),
+            opened_with=self.opened_with.on(device, **options),
         )
 
     def digest(self, hashname: str = "sha1") -> bytes:
@@ -400,7 +400,7 @@ class Array(ResizableArray):
     def __reduce__(self) -> tuple[Any, ...]:
         options = (self._read_only, self.write_empty_chunks, self.is_view, self._out_dtype if self.is_view else None)
         meta = self.metadata if self.is_view else None
-        return _reopen, (self.store, self.path, meta, pickle_backend(self.backend), options)
+        return _reopen, (self.store, self.path, meta, self.opened_with, options)
 
     def __dask_tokenize__(self) -> Any:
         from dask.base import normalize_token  # only Dask calls this
@@ -424,12 +424,12 @@ class Array(ResizableArray):
 
     def _read(self, selection: Selection, fields: Fields, out: AnyArray) -> AnyArray:
         dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
-        if out is None:
-            result = self.backend.empty(selection.shape, dtype)
-        else:
-            result = check_out(self.backend.adopt_out(out), selection.shape, dtype)
-        target = to_array_axes(result, selection)
         io = self._io
+        if out is None:
+            result = io.backend.empty(selection.shape, dtype)
+        else:
+            result = check_out(io.backend.adopt_out(out), selection.shape, dtype)
+        target = to_array_axes(result, selection)
         engine.read((engine.ReadJob(io, make_plan(selection, io.layout.grid), target, fields),))
         if out is not None:
             if isinstance(selection, Points) and not np.may_share_memory(target, result):
@@ -444,7 +444,7 @@ class Array(ResizableArray):
         dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
         io = self._io
         plan = make_plan(selection, io.layout.grid)
-        data = to_array_axes(broadcast_value(value, dtype, selection, self.backend), selection)
+        data = to_array_axes(broadcast_value(value, dtype, selection, io.backend), selection)
         engine.write(engine.WriteJob(io, plan, data, fields, self.write_empty_chunks))
 
     def _scalar(self) -> Any:
@@ -459,14 +459,14 @@ class Array(ResizableArray):
         read_only: bool,
         is_view: bool,
         out_dtype: np.dtype[Any] | None = None,
-        backend: Backend | None = None,
+        opened_with: OpenedWith | None = None,
     ) -> Self:
-        """Return the array with other metadata or another backend."""
+        """Return the array with other metadata or on another device."""
         return type(self)(
             self.store,
             self.path,
             meta,
-            self.backend if backend is None else backend,
+            opened_with or self.opened_with,
             read_only=read_only,
             write_empty_chunks=self.write_empty_chunks,
             out_dtype=out_dtype,
@@ -475,27 +475,28 @@ class Array(ResizableArray):
 
 
 def open_node_array(
-    store: Store, path: str, backend: Backend, *, read_only: bool = False, write_empty_chunks: bool | None = None
+    store: Store, path: str, opened_with: OpenedWith, *, read_only: bool = False, write_empty_chunks: bool | None = None
 ) -> Array:
     """Open the array at a path. Raises ArrayNotFoundError or MetadataError."""
     meta = read_node(store, path)
     if not isinstance(meta, ArrayMeta):
         stored = "nothing is there" if meta is None else "a group is there"
         raise ArrayNotFoundError(f"no array at {join_path(str(store), path)!r}: {stored}")
-    return Array(store, path, meta, backend, read_only=read_only, write_empty_chunks=write_empty_chunks)
+    return Array(store, path, meta, opened_with, read_only=read_only, write_empty_chunks=write_empty_chunks)
 
 
-def _reopen(store: Store, path: str, meta: ArrayMeta | None, where: PickledBackend, options: tuple[Any, ...]) -> Array:
-    """Open a pickled array again: on its own device if this process has it, otherwise on the best there is."""
+def _reopen(
+    store: Store, path: str, meta: ArrayMeta | None, opened_with: OpenedWith, options: tuple[Any, ...]
+) -> Array:
+    """Open a pickled array again."""
     read_only, write_empty, is_view, out_dtype = options
-    backend = unpickle_backend(where)
     if meta is None:
-        return open_node_array(store, path, backend, read_only=read_only, write_empty_chunks=write_empty)
+        return open_node_array(store, path, opened_with, read_only=read_only, write_empty_chunks=write_empty)
     return Array(
         store,
         path,
         meta,
-        backend,
+        opened_with,
         read_only=read_only,
         write_empty_chunks=write_empty,
         out_dtype=out_dtype,

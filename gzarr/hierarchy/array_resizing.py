@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from gzarr.chunk_io.engine import ArrayIO
-from gzarr.chunk_io.prepare import bind
+from gzarr.chunk_io.prepare import prepare_array
 from gzarr.errors import ArrayNotFoundError, GzarrError, ReadOnlyError, SelectionError
 from gzarr.hierarchy.accessors import Indexed
 from gzarr.hierarchy.array_info import ArrayInfo
@@ -148,13 +148,13 @@ class ResizableArray(ArrayInfo, Indexed):
 
     def _resize(self, shape: tuple[int, ...]) -> None:
         new = self.metadata.resized(shape)
-        io = bind(new, self.store, self.path, self.backend)  # if this fails, nothing has been changed
+        io = prepare_array(new, self.store, self.path, *self.opened_with)  # if this fails, nothing has been changed
         clear_outside(self._io, self.metadata, self.store, self.path, shape)
         write_shape(self.store, self.path, new)
         self._bound, self.metadata = io, new
 
     def _rebind(self, meta: ArrayMeta) -> None:
-        self._bound = bind(meta, self.store, self.path, self.backend)
+        self._bound = prepare_array(meta, self.store, self.path, *self.opened_with)
         if self._out_dtype == self.metadata.data_type.dtype:
             self._out_dtype = meta.data_type.dtype
         self.metadata = meta

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gzarr.backend import Backend
 from gzarr.errors import ContainsArrayError, ContainsGroupError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.new_metadata import array_meta, checked_format
 from gzarr.hierarchy.node import lies_within
+from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.options import ArrayOptions
 from gzarr.hierarchy.values import broadcast_value
 from gzarr.indexing.keys import join_path
@@ -22,7 +22,13 @@ from gzarr.storage.base import Store
 
 
 def new_array(
-    store: Store, path: str, options: ArrayOptions, backend: Backend, *, data: Any = None, overwrite: bool = False
+    store: Store,
+    path: str,
+    options: ArrayOptions,
+    opened_with: OpenedWith,
+    *,
+    data: Any = None,
+    overwrite: bool = False,
 ) -> Array:
     """Create an array, filled with ``data`` if they are given, and the groups above it that are missing.
 
@@ -31,17 +37,17 @@ def new_array(
     """
     options = _for_store(options, store)
     meta = array_meta(options)
-    if any(spec.name == "numcodecs.pickle" for spec in meta.codecs) and not getattr(backend, "allow_pickle", False):
+    if any(spec.name == "numcodecs.pickle" for spec in meta.codecs) and not opened_with.allow_pickle:
         raise MetadataError(
             "object_codec: loading pickles can run any code, so gzarr stores and loads them only with"
             " allow_pickle=True; use numcodecs.JSON() or MsgPack()"
         )
-    array = Array(store, path, meta, backend, write_empty_chunks=options.write_empty_chunks)
+    array = Array(store, path, meta, opened_with, write_empty_chunks=options.write_empty_chunks)
     array.require_codecs()
     if data is not None:
         if overwrite and isinstance(data, Array) and _is_below(data, store, path):
             data = data[...]
-        data = broadcast_value(data, array.dtype, normalize_basic((), array.shape), backend)
+        data = broadcast_value(data, array.dtype, normalize_basic((), array.shape), opened_with.backend)
     made = documents(meta, path)
     make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
     store.set_many(made)
@@ -49,7 +55,7 @@ def new_array(
     if store.zarr_format is not None:  # the store may have put its own codecs into the document, as N5 does
         stored = read_node(store, path, store.zarr_format)
         if isinstance(stored, ArrayMeta):
-            array = Array(store, path, stored, backend, write_empty_chunks=options.write_empty_chunks)
+            array = Array(store, path, stored, opened_with, write_empty_chunks=options.write_empty_chunks)
     if data is not None:
         array[...] = data
     return array

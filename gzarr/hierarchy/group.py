@@ -20,7 +20,7 @@ from gzarr.hierarchy.group_info import group_page
 from gzarr.hierarchy.group_listing import GroupListing
 from gzarr.hierarchy.keywords import DeviceKeywords
 from gzarr.hierarchy.node import lies_within, same_objects
-from gzarr.hierarchy.open_options import PickledBackend, backend_on, pickle_backend, unpickle_backend
+from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import delete_node, member_names, move_node, node_exists, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta
@@ -209,7 +209,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         self.check_metadata_writable()
         path = self._member_path(name)
         meta = new_group_meta(self.store, path, attributes or {}, self.metadata.zarr_format, overwrite=overwrite)
-        return Group(self.store, path, meta, self.backend)
+        return Group(self.store, path, meta, self.opened_with)
 
     def create_groups(self, *names: str, overwrite: bool = False, attributes: Any = None) -> tuple[Group, ...]:
         """Create several groups.
@@ -254,7 +254,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
             if isinstance(meta, ArrayMeta):
                 raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(self.store), path)!r}")
             if meta is not None:
-                return Group(self.store, path, meta, self.backend, read_only=self._read_only)
+                return Group(self.store, path, meta, self.opened_with, read_only=self._read_only)
         return self.create_group(name, overwrite=overwrite)
 
     def require_groups(self, *names: str) -> tuple[Group, ...]:
@@ -308,7 +308,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         if read_node(self.store, new, self.metadata.zarr_format) is not None:
             raise ContainsNodeError(f"cannot move {source!r}: something is already stored at {dest!r}")
         if parent:
-            Group(self.store, "", GroupMeta({}, self.metadata.zarr_format), self.backend).require_group(parent)
+            Group(self.store, "", GroupMeta({}, self.metadata.zarr_format), self.opened_with).require_group(parent)
         move_node(self.store, old, new)
 
     def to(self, device: str | Backend, **options: Unpack[DeviceKeywords]) -> Self:
@@ -331,8 +331,8 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         DeviceError
             If the device cannot be used; the message says what is missing.
         """
-        backend = backend_on(self.backend, device, **options)
-        return type(self)(self.store, self.path, self.metadata, backend, read_only=self._read_only)
+        opened_with = self.opened_with.on(device, **options)
+        return type(self)(self.store, self.path, self.metadata, opened_with, read_only=self._read_only)
 
     def __enter__(self) -> Self:
         return self
@@ -341,7 +341,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         self.store.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.store, self.path, pickle_backend(self.backend), self._read_only)
+        return _reopen, (self.store, self.path, self.opened_with, self._read_only)
 
     def __repr__(self) -> str:
         return f"<Group {self.store_path}>"
@@ -350,15 +350,15 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         return group_page(self)
 
 
-def open_node_group(store: Store, path: str, backend: Backend, *, read_only: bool = False) -> Group:
+def open_node_group(store: Store, path: str, opened_with: OpenedWith, *, read_only: bool = False) -> Group:
     """Open the group at a path. Raises GroupNotFoundError or MetadataError."""
     meta = read_node(store, path)
     if not isinstance(meta, GroupMeta):
         stored = "nothing is there" if meta is None else "an array is there"
         raise GroupNotFoundError(f"no group at {join_path(str(store), path)!r}: {stored}")
-    return Group(store, path, meta, backend, read_only=read_only)
+    return Group(store, path, meta, opened_with, read_only=read_only)
 
 
-def _reopen(store: Store, path: str, where: PickledBackend, read_only: bool) -> Group:
-    """Open a pickled group again: on its own device if this process has it, otherwise on the best there is."""
-    return open_node_group(store, path, unpickle_backend(where), read_only=read_only)
+def _reopen(store: Store, path: str, opened_with: OpenedWith, read_only: bool) -> Group:
+    """Open a pickled group again."""
+    return open_node_group(store, path, opened_with, read_only=read_only)

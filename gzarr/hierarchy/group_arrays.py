@@ -80,7 +80,7 @@ class GroupArrays(Node[GroupMeta]):
                 f"{self.metadata.zarr_format}; leave it out"
             )
         given["zarr_format"] = self.metadata.zarr_format
-        return new_nodes.make(self.store, self._member_path(name), self.backend, data=data, **given)
+        return new_nodes.make(self.store, self._member_path(name), self.opened_with, data=data, **given)
 
     def create_dataset(
         self,
@@ -146,7 +146,7 @@ class GroupArrays(Node[GroupMeta]):
             return self.create_array(name, shape, dtype, fill_value=fill_value, **kwargs)
         if isinstance(meta, GroupMeta):
             raise ContainsNodeError(f"a group, not an array, is stored at {join_path(str(self.store), path)!r}")
-        array = Array(self.store, path, meta, self.backend, read_only=self._read_only)
+        array = Array(self.store, path, meta, self.opened_with, read_only=self._read_only)
         wanted = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
         if array.shape != wanted:
             raise TypeError(

@@ -251,8 +251,8 @@ class GroupListing(Node[GroupMeta]):
 
     def _node(self, path: str, meta: NodeMeta) -> Array | Self:
         if isinstance(meta, ArrayMeta):
-            return Array(self.store, path, meta, self.backend, read_only=self._read_only)
-        return type(self)(self.store, path, meta, self.backend, read_only=self._read_only)
+            return Array(self.store, path, meta, self.opened_with, read_only=self._read_only)
+        return type(self)(self.store, path, meta, self.opened_with, read_only=self._read_only)
 
     def _nodes(self, recurse: bool) -> tuple[tuple[str, Array | Self], ...]:
         return tuple((name.rpartition("/")[2], node) for name, node in self.members(None if recurse else 0))

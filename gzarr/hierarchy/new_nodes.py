@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.backend import Backend
 from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.transpose import TransposeCodec
@@ -21,7 +20,7 @@ from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import new_array
-from gzarr.hierarchy.open_options import take_open_options
+from gzarr.hierarchy.open_options import OpenedWith, take_open_options
 from gzarr.hierarchy.options import UNSET, ArrayOptions
 from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
 from gzarr.metadata.model import ArrayMeta
@@ -68,7 +67,7 @@ def _runtime_config(value: Any) -> dict[str, Any]:
 
 
 def make(
-    store: Store, path: str, backend: Backend, *, data: Any = None, overwrite: bool = False, **keywords: Any
+    store: Store, path: str, opened_with: OpenedWith, *, data: Any = None, overwrite: bool = False, **keywords: Any
 ) -> Array:
     """Create an array, filled with ``data`` if they are given, which then lend their shape and dtype.
 
@@ -76,7 +75,7 @@ def make(
     ContainsGroupError, ReadOnlyError, and TypeError for unknown keywords.
     """
     options = take_open_options(keywords)
-    store, backend = options.store(store), options.backend(backend)
+    store, opened_with = options.store(store), options.opened_with(opened_with)
     if data is not None:
         if not hasattr(data, "shape") or not hasattr(data, "dtype"):
             data = _from_python(data, keywords)
@@ -85,7 +84,7 @@ def make(
         if keywords.get("dtype") is None:
             keywords["dtype"] = dtype_of(data, keywords)
     filling = data if keywords.pop("write_data", True) else None
-    return new_array(store, path, options_from(keywords), backend, data=filling, overwrite=overwrite)
+    return new_array(store, path, options_from(keywords), opened_with, data=filling, overwrite=overwrite)
 
 
 def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from gzarr.backend import Backend
 from gzarr.errors import NodeNotFoundError, ReadOnlyError
+from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import document_key, read_node, write_attributes
 from gzarr.metadata.model import ArrayMeta, GroupMeta
@@ -45,19 +46,26 @@ class Node(Generic[M]):
         Path of the node in the store; "" is the root.
     metadata : ArrayMeta or GroupMeta
         What the node's documents said when it was opened or last changed through this object.
-    backend : Backend
-        The backend of the node's device.
+    opened_with : OpenedWith
+        The backend, the cache of decoded chunks, and whether pickles are loaded.
     """
 
-    __slots__ = ("__weakref__", "_read_only", "backend", "metadata", "path", "store")
+    __slots__ = ("__weakref__", "_read_only", "metadata", "opened_with", "path", "store")
     metadata: M
 
-    def __init__(self, store: Store, path: str, metadata: M, backend: Backend, *, read_only: bool = False) -> None:
+    def __init__(
+        self, store: Store, path: str, metadata: M, opened_with: OpenedWith, *, read_only: bool = False
+    ) -> None:
         self.store = store
         self.path = path
         self.metadata = metadata
-        self.backend = backend
+        self.opened_with = opened_with
         self._read_only = read_only
+
+    @property
+    def backend(self) -> Backend:
+        """The backend of the node's device."""
+        return self.opened_with.backend
 
     @property
     def read_only(self) -> bool:

@@ -1,27 +1,22 @@
 """Keywords that say how an array or group is reached, not what is stored of it: locks, a second store, caches, trust.
 
-A node hands them to its members with its store (``synchronizer``, ``chunk_store``) and its backend (``chunk_cache``,
-``allow_pickle``).
+A group hands them to its members with its store (``synchronizer``, ``chunk_store``) and in what it was opened with
+(``chunk_cache``, ``allow_pickle``).
 """
 
 from __future__ import annotations
 
 from collections.abc import MutableMapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
-from gzarr.backend import Backend, Chain
+from gzarr.backend import Backend
 from gzarr.chunk_io.chunk_cache import ChunkCache
-from gzarr.codecs.numcodecs import trusted
-from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.config import config
 from gzarr.devices import backend_for, backend_or_auto
 from gzarr.errors import DeviceError, MetadataError
 from gzarr.storage import SplitStore, open_store, synchronized
 from gzarr.storage.base import Store
-
-#: A backend as it is pickled: device, options of `gzarr.devices.backend_for`, whether pickles are loaded.
-PickledBackend: TypeAlias = tuple[str, dict[str, Any], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,18 +60,57 @@ class OpenOptions:
         is_auto = (config["device"] if device is None else device) == "auto"
         return "cpu" if is_auto and self.chunk_cache is not None else device
 
-    def backend(self, chosen: Backend) -> Backend:
-        """Return the backend that reads the node, made from that of a device. Raises DeviceError, TypeError."""
-        if self.chunk_cache is None and not self.allow_pickle:
-            return chosen
+    def opened_with(self, outer: OpenedWith) -> OpenedWith:
+        """Add to what a group hands to its members, or to the backend of a device. Raises DeviceError, TypeError."""
         cache = self.chunk_cache
         if cache is not None and not isinstance(cache, ChunkCache):
             cache = ChunkCache(cache)
-        if not isinstance(chosen, AccessBackend):
-            return AccessBackend(chosen, cache, allow_pickle=self.allow_pickle)
-        # Add to what a group hands to its members.
-        cache = chosen.chunk_cache if cache is None else cache
-        return AccessBackend(chosen.inner, cache, allow_pickle=self.allow_pickle or chosen.allow_pickle)
+        if cache is not None and outer.backend.device != "cpu":
+            raise DeviceError(
+                f"chunk_cache holds chunks in host memory and cannot be used on {outer.backend.device!r}; leave it out,"
+                " or use device='cpu'; LRUStoreCache holds encoded bytes for any device"
+            )
+        return OpenedWith(
+            outer.backend, outer.chunk_cache if cache is None else cache, self.allow_pickle or outer.allow_pickle
+        )
+
+
+class OpenedWith(NamedTuple):
+    """What a node was opened with, besides its store. Groups hand it to their members.
+
+    Attributes
+    ----------
+    backend : Backend
+        The backend of the device.
+    chunk_cache : ChunkCache or None
+        The cache of decoded chunks.
+    allow_pickle : bool
+        Whether pickles are loaded.
+    """
+
+    backend: Backend
+    chunk_cache: ChunkCache | None = None
+    allow_pickle: bool = False
+
+    def keywords(self) -> dict[str, Any]:
+        """Return it as keywords of the functions that create."""
+        return {"device": self.backend, "chunk_cache": self.chunk_cache, "allow_pickle": self.allow_pickle}
+
+    def on(self, device: str | Backend, **options: Any) -> OpenedWith:
+        """Return the same for another device; the cache goes along to the CPU only.
+
+        ``device`` and ``options`` are those of `gzarr.devices.backend_for`. Raises DeviceError, ValueError.
+        """
+        backend = backend_for(device, **options)
+        return OpenedWith(backend, self.chunk_cache if backend.device == "cpu" else None, self.allow_pickle)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self.backend.device, dict(self.backend.options), self.allow_pickle)
+
+
+def _unpickled(device: str, options: dict[str, Any], allow_pickle: bool) -> OpenedWith:
+    """Open a pickled node's device, if this process has it, otherwise the best one. A cache is not pickled."""
+    return OpenedWith(backend_or_auto(device, options), None, allow_pickle)
 
 
 NAMES = frozenset(field.name for field in fields(OpenOptions))
@@ -100,69 +134,3 @@ def _device_of(meta_array: Any, device: str | Backend | None) -> str | Backend:
     if (asked := backend_for(device).device) != wanted:
         raise DeviceError(f"meta_array is on {wanted!r} and device={asked!r}; give one of them")
     return device
-
-
-class AccessBackend:
-    """A backend that caches decoded chunks, or may load pickles; all else is done by the backend inside.
-
-    Attributes
-    ----------
-    inner : Backend
-        The backend inside.
-    chunk_cache : ChunkCache or None
-        The cache of decoded chunks.
-    allow_pickle : bool
-        Whether pickles are loaded.
-    """
-
-    def __init__(self, inner: Backend, chunk_cache: ChunkCache | None, *, allow_pickle: bool) -> None:
-        if chunk_cache is not None and inner.device != "cpu":
-            raise DeviceError(
-                f"chunk_cache holds chunks in host memory and cannot be used on {inner.device!r}; leave it out, or use"
-                " device='cpu'; LRUStoreCache holds encoded bytes for any device"
-            )
-        self.inner = inner
-        self.chunk_cache = chunk_cache
-        self.allow_pickle = allow_pickle
-        self.device = inner.device
-        # Look methods up once, so that calls cost no more than on the backend inside.
-        for name, function in vars(type(inner)).items():
-            if callable(function) and not name.startswith("_") and name != "prepare":
-                setattr(self, name, getattr(inner, name))
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "inner":
-            raise AttributeError(name)
-        return getattr(self.inner, name)
-
-    def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
-        """Make a chain ready to run. Raises UnknownCodecError, MissingExtraError."""
-        if self.allow_pickle:
-            steps = tuple(step._replace(spec=trusted(step.spec)) for step in steps)
-        return self.inner.prepare(steps, chunk)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return unpickle_backend, (pickle_backend(self),)
-
-
-def pickle_backend(backend: Backend) -> PickledBackend:
-    """Return what a pickled node stores of its backend; a cache is left out."""
-    return backend.device, dict(backend.options), getattr(backend, "allow_pickle", False)
-
-
-def unpickle_backend(pickled: PickledBackend) -> Backend:
-    """Return the backend of a pickled node: on its own device if this process has it, otherwise the best one."""
-    device, options, allow_pickle = pickled
-    return OpenOptions(allow_pickle=allow_pickle).backend(backend_or_auto(device, options))
-
-
-def backend_on(backend: Backend, device: str | Backend, **options: Any) -> Backend:
-    """Return a backend for another device, with the same trust and, on the CPU, the same cache.
-
-    ``device`` and ``options`` are those of `gzarr.devices.backend_for`. Raises DeviceError, ValueError.
-    """
-    new = backend_for(device, **options)
-    if not isinstance(backend, AccessBackend):
-        return new
-    cache = getattr(new, "chunk_cache", None) or (backend.chunk_cache if new.device == "cpu" else None)
-    return OpenOptions(chunk_cache=cache, allow_pickle=backend.allow_pickle).backend(new)

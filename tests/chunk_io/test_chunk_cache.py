@@ -15,7 +15,7 @@ import gzarr
 from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.devices import backend_for
 from gzarr.errors import ChunkError, DeviceError
-from gzarr.hierarchy.open_options import AccessBackend
+from gzarr.hierarchy.open_options import OpenedWith, OpenOptions
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, ObjectStore, ZipStore, invalidation
 
 VALUES = np.arange(10_000, dtype="i4").reshape(100, 100)
@@ -266,7 +266,7 @@ def test_pickled_arrays_and_caches_start_empty():
     array[...]
     assert (pickle.loads(pickle.dumps(array))[...] == VALUES).all()
     assert (array.to("cpu")[...] == VALUES).all()
-    assert array.to("cpu").backend.chunk_cache is cache
+    assert array.to("cpu").opened_with.chunk_cache is cache
 
 
 @pytest.mark.parametrize("bad", [-1, "1 GB", True, 1.5, object()])
@@ -281,7 +281,7 @@ def test_a_device_that_is_not_the_host_says_so():
         device = "cuda:0"
 
     with pytest.raises(DeviceError, match="LRUStoreCache"):
-        AccessBackend(Elsewhere(), ChunkCache(5), allow_pickle=False)
+        OpenOptions(chunk_cache=ChunkCache(5)).opened_with(OpenedWith(Elsewhere()))
 
 
 @pytest.mark.parametrize("options", [{"compressors": None}, {}, {"zarr_format": 2}, {"shards": (1024, 1024)}])
@@ -294,7 +294,7 @@ def test_of_a_large_chunk_all_is_kept_though_little_was_wanted(options, tmp_path
     store.reset()
     assert (z[:512, :512] == values[:512, :512]).all()
     assert store.requests == []
-    assert z.backend.chunk_cache.nbytes == 512 * 512 * 8
+    assert z.opened_with.chunk_cache.nbytes == 512 * 512 * 8
 
 
 def test_of_a_server_versions_are_asked_for_at_once():
