@@ -1,4 +1,4 @@
-"""Other file formats into Zarr and back, in bounded memory: HDF5, NetCDF, TIFF, NumPy files, images.
+"""Converts other file formats to Zarr and back, in bounded memory: HDF5, NetCDF, TIFF, NumPy files, images.
 
 >>> import numpy as np, tempfile, gzarr
 >>> folder = tempfile.mkdtemp()

@@ -1,4 +1,4 @@
-"""How long a NetCDF file of the classic formats must be: the library reads zeros where a file is cut off.
+"""Refuses truncated NetCDF files of the classic formats: the library would read zeros for the missing part.
 
 Source: NetCDF Users Guide, "File Format Specifications" (CDF-1, CDF-2, CDF-5).
 """
@@ -15,15 +15,12 @@ from gzarr.errors import CopyError
 
 #: Bytes of an element, by the number of its type.
 _ITEMSIZE = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
-#: Names and attribute values are padded to this; so is each variable's part of a record.
+#: Names, attribute values and each variable's part of a record are padded to this.
 _ALIGNMENT = 4
 
 
 def check_whole(path: str | os.PathLike[str]) -> None:
-    """Refuse a file of a classic format that is shorter than its header says; files of other formats pass.
-
-    Raises: CopyError, OSError.
-    """
+    """Refuse a file of a classic format that is shorter than its header says. Raises CopyError, OSError."""
     with Path(path).open("rb") as file:
         magic = file.read(4)
         if magic[:3] != b"CDF" or magic[3:] not in (b"\x01", b"\x02", b"\x05"):
@@ -38,7 +35,7 @@ def check_whole(path: str | os.PathLike[str]) -> None:
 
 
 class _Header:
-    """Reads a header from just behind its first four bytes. Raises: struct.error where it ends too soon."""
+    """Reads a header after its first four bytes. Raises struct.error if it ends too soon."""
 
     def __init__(self, file: IO[bytes], version: int) -> None:
         self._file = file
@@ -56,7 +53,7 @@ class _Header:
         self._file.seek(_padded(nbytes), os.SEEK_CUR)
 
     def _list_length(self) -> int:
-        self._number(">i")  # what the list is of; zero if it is empty
+        self._number(">i")  # the tag of the list; zero if it is empty
         return self._count()
 
     def _skip_attributes(self) -> None:
@@ -66,8 +63,8 @@ class _Header:
             self._skip(self._count() * itemsize)
 
     def nbytes(self) -> int:
-        """Bytes of the file up to the last element that it has."""
-        nrecords = max(self._count(), 0)  # -1 if it was not known when the header was written
+        """Bytes of the file up to its last element."""
+        nrecords = max(self._count(), 0)  # -1 if unknown when the header was written
         lengths = []
         for _ in range(self._list_length()):
             self._skip(self._count())
@@ -79,15 +76,15 @@ class _Header:
             shape = [lengths[self._count()] for _ in range(self._count())]
             self._skip_attributes()
             itemsize = _ITEMSIZE[self._number(">i")]
-            self._count()  # the size, which is not to be trusted for large variables
+            self._count()  # the size, which is wrong for large variables
             begin = self._number(self._offset_format)
-            in_records = bool(shape) and shape[0] == 0  # the length that stands for "unlimited"
+            in_records = bool(shape) and shape[0] == 0  # 0 stands for "unlimited"
             nbytes = math.prod(shape[1:] if in_records else shape) * itemsize
             if in_records:
                 records.append((begin, nbytes))
             else:
                 ends.append(begin + nbytes)
-        # A record variable that is alone is not padded.
+        # a single record variable is not padded
         step = records[0][1] if len(records) == 1 else sum(_padded(nbytes) for _, nbytes in records)
         ends += [begin + (nrecords - 1) * step + nbytes for begin, nbytes in records if nrecords]
         return max(ends)

@@ -1,11 +1,11 @@
-"""Recognizes the format of a file by its first bytes and its name, and converts it."""
+"""Recognizes the format of a file by its first bytes and its name, and converts it to Zarr."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from gzarr.convert.hdf5 import from_hdf5
 from gzarr.convert.image import from_image
@@ -13,6 +13,7 @@ from gzarr.convert.netcdf import from_netcdf
 from gzarr.convert.npy import from_npy
 from gzarr.convert.tiff import from_tiff
 from gzarr.copying.report import TransferReport
+from gzarr.copying.settings import TransferKeywords
 from gzarr.errors import CopyError
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -29,9 +30,32 @@ _BY_FORMAT: dict[str, Callable[..., TransferReport]] = {
 
 
 def recognize(path: str | os.PathLike[str]) -> str:
-    """The format of a file: "hdf5", "netcdf", "tiff", "npy" or "image".
+    """Recognize the format of a file.
 
-    Raises: CopyError for a file of another format, FileNotFoundError.
+    Parameters
+    ----------
+    path : str or path
+        Path of the file.
+
+    Returns
+    -------
+    {"hdf5", "netcdf", "tiff", "npy", "image"}
+        The format.
+
+    Raises
+    ------
+    CopyError
+        If the format is unknown.
+    FileNotFoundError
+        If there is no such file.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, gzarr
+    >>> folder = tempfile.mkdtemp()
+    >>> np.save(f"{folder}/a.npy", np.arange(12))
+    >>> gzarr.convert.recognize(f"{folder}/a.npy")
+    'npy'
     """
     file = Path(path)
     suffix = file.suffix.lower()
@@ -49,13 +73,13 @@ def recognize(path: str | os.PathLike[str]) -> str:
     if begin.startswith(_IMAGES):
         return "image"
     raise CopyError(
-        f"the format of {str(file)!r} is not known (it begins with {begin[:8]!r}); "
-        f"there are {', '.join(_BY_FORMAT)}: name one with format="
+        f"the format of {str(file)!r} is unknown (it begins with {begin[:8]!r}); "
+        f"give one with format=: {', '.join(_BY_FORMAT)}"
     )
 
 
 def _has_user_block(file: Any) -> bool:
-    """Whether HDF5 begins after a block of the user's: at 512 bytes, or that doubled any number of times."""
+    """Whether HDF5 begins after a user block: at 512 bytes, or that doubled any number of times."""
     offset, size = 512, file.seek(0, os.SEEK_END)
     while offset < size:
         file.seek(offset)
@@ -65,17 +89,51 @@ def _has_user_block(file: Any) -> bool:
     return False
 
 
-def from_file(
-    source: str | os.PathLike[str], dest: Any, *, format: str | None = None, **options: Any
-) -> TransferReport:
-    """Convert a file into Zarr, in bounded memory.
+class FileKeywords(TransferKeywords, total=False):
+    """Keywords of the functions that read a format."""
 
-    source: path of the file. dest: a path, URL, store or group.
-    format: "hdf5", "netcdf", "tiff", "npy" or "image"; by default what `recognize` says.
-    options: of `gzarr.transfer`: path, if_exists, dry_run, resume, progress, budget_nbytes, chunks, compressors, ...
-    Returns: what was done. Raises: CopyError, MissingExtraError naming the extra that reads the format.
+    group: str
+    series: int | None
+
+
+def from_file(
+    source: str | os.PathLike[str], dest: Any, *, format: str | None = None, **options: Unpack[FileKeywords]
+) -> TransferReport:
+    """Convert a file to Zarr, in bounded memory.
+
+    Parameters
+    ----------
+    source : str or path
+        Path of the file.
+    dest : path, URL, store or Group
+        Where the Zarr node goes.
+    format : {"hdf5", "netcdf", "tiff", "npy", "image"}, optional
+        Format of the file; by default what `recognize` returns.
+    **options
+        Keywords of `gzarr.transfer`, and those of the function that reads the format.
+
+    Returns
+    -------
+    TransferReport
+        What was done.
+
+    Raises
+    ------
+    CopyError
+        If the format is unknown, the file is damaged, or the copy stops.
+    MissingExtraError
+        If the package that reads the format is missing. The message names the extra that installs it.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, gzarr
+    >>> folder = tempfile.mkdtemp()
+    >>> np.savez(f"{folder}/a.npz", x=np.arange(3), y=np.ones(4))
+    >>> report = gzarr.convert.from_file(f"{folder}/a.npz", f"{folder}/a.zarr", dry_run=True)
+    >>> sorted(array.path for array in report.arrays)
+    ['x', 'y']
     """
     name = recognize(source) if format is None else format
     if name not in _BY_FORMAT:
-        raise CopyError(f"no format {name!r}; there are {', '.join(_BY_FORMAT)}")
+        raise CopyError(f"unknown format {name!r}; expected one of {', '.join(_BY_FORMAT)}")
     return _BY_FORMAT[name](source, dest, **options)

@@ -1,38 +1,67 @@
-"""Images (PNG, JPEG, GIF, WebP, ...) into Zarr, by Pillow (the extra ``pillow``)."""
+"""Converts images (PNG, JPEG, GIF, WebP, ...) to Zarr, with Pillow (the extra ``pillow``)."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from gzarr.convert.writing import write
 from gzarr.copying.regions import Region
 from gzarr.copying.report import TransferReport
+from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.sources import Source, SourceTree, regular_grid
-from gzarr.errors import CopyError, MissingExtraError
+from gzarr.errors import CopyError
+from gzarr.storage.extras import require
 
 #: Modes of Pillow whose pixels are stored as they are; others become RGB, or RGBA where they are transparent.
 _MODES = {"1": "?", "L": "u1", "LA": "u1", "RGB": "u1", "RGBA": "u1", "CMYK": "u1", "YCbCr": "u1", "LAB": "u1"}
 _MODES |= {"HSV": "u1", "I": "i4", "F": "f4", "I;16": "<u2", "I;16L": "<u2", "I;16B": ">u2", "I;16N": "=u2"}
 
 
-def from_image(source: Any, dest: Any, **options: Any) -> TransferReport:
-    """Convert an image into an array (y, x) or (y, x, c); frames of a file or several files into (t, y, x[, c]).
+def from_image(source: Any, dest: Any, **options: Unpack[TransferKeywords]) -> TransferReport:
+    """Convert an image to an array (y, x) or (y, x, c); the frames of a file, or several files, to (t, y, x[, c]).
 
-    One frame is decoded at a time. Palettes become colours. By default a chunk is a frame.
+    One frame is decoded at a time. Palettes become colours. By default, a chunk is a frame.
 
-    source: path of an image, or a sequence of paths of images of one size and mode. dest: a path, URL, store or group.
-    options: of `gzarr.transfer`.
-    Returns: what was done. Raises: CopyError, MissingExtraError.
+    Parameters
+    ----------
+    source : path or sequence of paths
+        An image, or several images of one size and mode.
+    dest : path, URL, store or Group
+        Where the Zarr node goes.
+    **options
+        Keywords of `gzarr.transfer`.
+
+    Returns
+    -------
+    TransferReport
+        What was done.
+
+    Raises
+    ------
+    CopyError
+        If an image cannot be decoded, images differ in size or mode, or the copy stops.
+    MissingExtraError
+        If Pillow is missing.
+
+    Examples
+    --------
+    >>> import tempfile, gzarr
+    >>> from PIL import Image
+    >>> folder = tempfile.mkdtemp()
+    >>> Image.new("RGB", (64, 48)).save(f"{folder}/a.png")
+    >>> report = gzarr.convert.from_image(f"{folder}/a.png", f"{folder}/a.zarr")
+    >>> gzarr.open(f"{folder}/a.zarr").shape
+    (48, 64, 3)
     """
     several = isinstance(source, Sequence) and not isinstance(source, str)
     paths = [Path(p) for p in source] if several else [Path(source)]
     if not paths:
-        raise CopyError("no images are given")
+        raise CopyError("source is an empty sequence; give at least one image")
     frames = [(path, frame) for path in paths for frame in range(_nframes(path))]
     first, mode, info = _load(*frames[0])
     stacked = several or len(frames) > 1
@@ -67,15 +96,11 @@ def from_image(source: Any, dest: Any, **options: Any) -> TransferReport:
         dimension_names=("t", *names) if stacked else names,
         options={"chunks": chunks} if chunks else {},
     )
-    return write(SourceTree(made.name, {}, {"": made}), dest, options)
+    return write(SourceTree(made.name, {}, {"": made}), dest, **options)
 
 
 def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise MissingExtraError("images need Pillow, which is not installed: pip install 'gzarr[pillow]'") from error
-    return Image
+    return require("PIL.Image", "pillow", "the conversion of images")
 
 
 def _opened(path: Path) -> Any:

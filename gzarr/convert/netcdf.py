@@ -1,7 +1,7 @@
-"""NetCDF files (classic, 64-bit and netCDF-4) into Zarr and back, by netCDF4 (the extra ``netcdf``).
+"""Converts NetCDF files (classic, 64-bit and netCDF-4) to Zarr and back, with netCDF4 (the extra ``netcdf``).
 
-Values stay packed: ``scale_factor`` and ``add_offset`` are attributes, as xarray has them in Zarr. netCDF4 is one
-library for all formats of netCDF; it must not be called by two threads at once, so every read holds one lock.
+Values stay packed: ``scale_factor`` and ``add_offset`` are attributes, as in xarray. Two threads must not call netCDF4
+at once, so every read holds one lock.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -22,12 +22,14 @@ from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
 from gzarr.copying.conventions import ATTRIBUTE, MASK, as_json, decode_mask, split_names
 from gzarr.copying.regions import Region
 from gzarr.copying.report import TransferReport
-from gzarr.copying.sources import Source, SourceTree, child_path, from_array, from_group, regular_grid
-from gzarr.errors import CopyError, MissingExtraError
+from gzarr.copying.settings import TransferKeywords
+from gzarr.copying.sources import Source, SourceTree, child_path, from_array, from_group, on_host, regular_grid
+from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.storage.extras import require
 
-#: With less space left, a failure to write is put down to it: the library says only "HDF error".
+#: With less space left, the disk counts as full; the library says only "HDF error".
 _FULL_NBYTES = 1 << 20
 _LOCK = threading.Lock()
 #: NumPy's units of time, as netCDF writes them.
@@ -36,26 +38,47 @@ _UNITS |= {"h": "hours", "D": "days"}
 
 
 def _netcdf4() -> Any:
-    try:
-        import netCDF4
-    except ImportError as error:
-        raise MissingExtraError(
-            "NetCDF files need netCDF4, which is not installed: pip install 'gzarr[netcdf]'"
-        ) from error
-    return netCDF4
+    return require("netCDF4", "netcdf", "the conversion of NetCDF files")
 
 
 # -- from netCDF -------------------------------------------------------------------------------------------------
 
 
-def from_netcdf(source: str | os.PathLike[str], dest: Any, **options: Any) -> TransferReport:
-    """Convert a NetCDF file into a Zarr group that xarray opens as it would the file.
+def from_netcdf(source: str | os.PathLike[str], dest: Any, **options: Unpack[TransferKeywords]) -> TransferReport:
+    """Convert a NetCDF file to a Zarr group that xarray opens like the file.
 
-    Dimension names, attributes, packed values and the value for missing data are kept, groups too. Variables of
-    compound and variable-length types are refused.
+    Groups, dimension names, attributes, packed values and the value for missing data stay. Variables of compound and
+    variable-length types are refused.
 
-    source: path of the file. dest: a path, URL, store or group. options: of `gzarr.transfer`.
-    Returns: what was done. Raises: CopyError, MissingExtraError.
+    Parameters
+    ----------
+    source : str or path
+        Path or URL of the file.
+    dest : path, URL, store or Group
+        Where the Zarr node goes.
+    **options
+        Keywords of `gzarr.transfer`.
+
+    Returns
+    -------
+    TransferReport
+        What was done.
+
+    Raises
+    ------
+    CopyError
+        If the file cannot be read, has something that Zarr lacks, or the copy stops.
+    MissingExtraError
+        If netCDF4 is missing.
+
+    Examples
+    --------
+    >>> import tempfile, gzarr
+    >>> folder = tempfile.mkdtemp()
+    >>> gzarr.convert.to_netcdf(gzarr.ones(3), f"{folder}/a.nc")
+    >>> report = gzarr.convert.from_netcdf(f"{folder}/a.nc", f"{folder}/a.zarr")
+    >>> gzarr.open(f"{folder}/a.zarr")["data"].dimension_names
+    ('data_dim_0',)
     """
     name = os.fspath(source)
     netcdf4 = _netcdf4()
@@ -71,7 +94,7 @@ def from_netcdf(source: str | os.PathLike[str], dest: Any, **options: Any) -> Tr
         groups: dict[str, Mapping[str, Any]] = {}
         arrays: dict[str, Source] = {}
         _add_group(dataset, "", name, groups, arrays)
-        return write(SourceTree(name, groups, arrays), dest, options)
+        return write(SourceTree(name, groups, arrays), dest, **options)
 
 
 def _add_group(
@@ -85,11 +108,11 @@ def _add_group(
 
 
 def _variable(variable: Any, where: str) -> Source:
-    """A variable as a source. Raises: CopyError for types that Zarr has not."""
+    """A variable as a source. Raises CopyError for types that Zarr lacks."""
     name = f"{where.rstrip('/')}/{variable.name}"
     is_text = variable.dtype is str
     if not is_text and (variable.dtype.names is not None or isinstance(variable.datatype, _netcdf4().VLType)):
-        raise CopyError(f"{name} has a compound or variable-length type, which has no form in Zarr here; leave it out")
+        raise CopyError(f"{name} has a compound or variable-length type, which cannot be converted; leave it out")
     chunking = variable.chunking()
     chunks = tuple(chunking) if isinstance(chunking, Sequence) and not isinstance(chunking, str) else None
     dtype = "string" if is_text else np.dtype(variable.dtype)
@@ -113,20 +136,20 @@ def _variable(variable: Any, where: str) -> Source:
         grid=regular_grid(shape, chunks or (1,) * len(shape)),
         attributes=attributes,
         dimension_names=tuple(variable.dimensions),
-        # No fill value where none is given: in v2, xarray would take every zero for missing data.
+        # no fill value by default: in v2, xarray would take every zero for missing data
         options={"fill_value": None, **({"chunks": chunks} if chunks else {})},
         mask_value=mask,
     )
 
 
 def _attributes(node: Any, where: str) -> dict[str, Any]:
-    found = {}
+    attributes = {}
     for name in node.ncattrs():
         try:
-            found[name] = as_json(node.getncattr(name))
+            attributes[name] = as_json(node.getncattr(name))
         except (TypeError, ValueError) as error:
             raise CopyError(f"{where}: attribute {name!r} has no form in JSON: {error}; delete it") from error
-    return found
+    return attributes
 
 
 # -- to netCDF ---------------------------------------------------------------------------------------------------
@@ -135,14 +158,37 @@ def _attributes(node: Any, where: str) -> dict[str, Any]:
 def to_netcdf(
     source: Any, path: str | os.PathLike[str], *, overwrite: bool = False, compression: str | None = "zlib"
 ) -> None:
-    """Write an array, or a group with everything in it, to a netCDF-4 file that xarray opens as it would the Zarr.
+    """Write an array, or a group with everything in it, to a netCDF-4 file that xarray opens like the Zarr node.
 
-    Axes without names become the dimensions "dim_0", "dim_1", ... of their variable. Booleans are stored as bytes and
-    dates as integers with units, as xarray does. Attributes that netCDF has no type for become JSON text.
+    Axes without names become the dimensions "<variable>_dim_0", "<variable>_dim_1", ... Booleans are stored as bytes,
+    and dates as integers with units, as in xarray. Attributes without a netCDF type become JSON text.
 
-    source: a gzarr array or group, or a path or URL of one. path: of the file, which appears when it is complete.
-    overwrite: whether to replace a file that is there. compression: of netCDF4: "zlib", "zstd", None, ...
-    Raises: CopyError, also if two arrays have a dimension of one name and different lengths; MissingExtraError.
+    Parameters
+    ----------
+    source : Array, Group, path or URL
+        What is written.
+    path : str or path
+        Path of the file, which appears when it is complete.
+    overwrite : bool, default False
+        Whether to replace an existing file.
+    compression : str, optional
+        Compression of netCDF4, such as "zlib" (the default) or "zstd"; None for none.
+
+    Raises
+    ------
+    CopyError
+        If the file exists or cannot be written, netCDF lacks an element type, or two arrays of a group have dimensions
+        of one name and different lengths.
+    MissingExtraError
+        If netCDF4 is missing.
+
+    Examples
+    --------
+    >>> import netCDF4, tempfile, gzarr
+    >>> folder = tempfile.mkdtemp()
+    >>> gzarr.convert.to_netcdf(gzarr.ones((2, 3)), f"{folder}/a.nc")
+    >>> netCDF4.Dataset(f"{folder}/a.nc")["data"].shape
+    (2, 3)
     """
     node = source if isinstance(source, (Array, Group)) else open_node(source, mode="r")
     netcdf4 = _netcdf4()
@@ -193,7 +239,7 @@ def _write_variable(dataset: Any, path: str, source: Source, compression: str | 
     grid = regular_grid(source.shape, tuple(chunks) if chunks else None)
 
     def put(region: Region, data: Any) -> None:
-        values = convert(np.asarray(data.get() if hasattr(data, "get") else data))
+        values = convert(on_host(data))
         with _LOCK:
             variable[region] = values
 
@@ -205,13 +251,13 @@ def _require_dimension(group: Any, name: str, extent: int, what: str) -> None:
     above = group
     while above is not None:
         if name in above.dimensions:
-            found = len(above.dimensions[name])
-            if found == extent:
+            length = len(above.dimensions[name])
+            if length == extent:
                 return
             if above is group:
                 raise CopyError(
-                    f"{what}: the dimension {name!r} has {extent} elements, in another array of the group {found}; "
-                    "rename it, or write the arrays to files of their own"
+                    f"{what}: the dimension {name!r} has {extent} elements, in another array of the group {length}; "
+                    "rename it, or write the arrays to separate files"
                 )
             break
         above = above.parent
@@ -219,7 +265,7 @@ def _require_dimension(group: Any, name: str, extent: int, what: str) -> None:
 
 
 def _encoding(array: Array) -> tuple[Any, Any, dict[str, Any]]:
-    """(dtype in netCDF, function that makes it of the values, attributes that say so). Raises: CopyError."""
+    """The dtype in netCDF, a function that converts values to it, and attributes that say so. Raises CopyError."""
     dtype = array.dtype
     if array.metadata.data_type.variable == "string" or dtype.kind == "U":
         return str, lambda values: values.astype(object), {}

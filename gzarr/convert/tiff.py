@@ -1,4 +1,4 @@
-"""TIFF, BigTIFF, OME-TIFF and ImageJ files into Zarr, segment by segment, by tifffile (the extra ``tiff``)."""
+"""Converts TIFF, BigTIFF, OME-TIFF and ImageJ files to Zarr by segment, with tifffile (the extra ``tiff``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -18,69 +18,96 @@ from gzarr.convert.writing import write
 from gzarr.copying.conventions import as_json
 from gzarr.copying.regions import Region
 from gzarr.copying.report import TransferReport
+from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.sources import Source, SourceTree, regular_grid
-from gzarr.errors import CopyError, MissingExtraError
+from gzarr.errors import CopyError
+from gzarr.storage.extras import require
 
-#: Where the axes of a page are in the five by which tifffile counts segments: planes, depth, length, width, samples.
+#: Positions of the axes of a page in the five that tifffile counts segments by: planes, depth, length, width, samples.
 _PLACE = {"Z": 1, "Y": 2, "X": 3}
 _TAGS = ("ImageDescription", "XResolution", "YResolution", "ResolutionUnit", "Software", "DateTime")
 
 
 def from_tiff(
-    source: str | os.PathLike[str], dest: Any, *, series: int | None = None, **options: Any
+    source: str | os.PathLike[str], dest: Any, *, series: int | None = None, **options: Unpack[TransferKeywords]
 ) -> TransferReport:
-    """Convert a TIFF file into Zarr; only the tiles or strips that a region needs are read and decoded.
+    """Convert a TIFF file to Zarr, reading only the tiles or strips that each region needs.
 
-    A file with one image series becomes an array; the levels of a pyramid become a group of the arrays "0", "1", ...;
-    several series become the groups or arrays "series_0", ... Axes become dimension names; description, resolution
-    and so on attributes. Tiles become chunks.
+    A file with one image series becomes an array. The levels of a pyramid become a group of arrays "0", "1", ...
+    Several series become the groups or arrays "series_0", "series_1", ... Axes become dimension names, tags such as
+    description and resolution become attributes, and tiles become chunks.
 
-    source: path of the file. dest: a path, URL, store or group.
-    series: number of the series to convert, by default all. options: of `gzarr.transfer`.
-    Returns: what was done. Raises: CopyError, MissingExtraError.
+    Parameters
+    ----------
+    source : str or path
+        Path of the file.
+    dest : path, URL, store or Group
+        Where the Zarr node goes.
+    series : int, optional
+        Number of the series to convert; by default all of them.
+    **options
+        Keywords of `gzarr.transfer`.
+
+    Returns
+    -------
+    TransferReport
+        What was done.
+
+    Raises
+    ------
+    CopyError
+        If the file cannot be read or has no such series, or the copy stops.
+    MissingExtraError
+        If tifffile is missing.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, tifffile, gzarr
+    >>> folder = tempfile.mkdtemp()
+    >>> tifffile.imwrite(f"{folder}/a.tif", np.zeros((256, 256), "u1"), tile=(64, 64))
+    >>> report = gzarr.convert.from_tiff(f"{folder}/a.tif", f"{folder}/a.zarr")
+    >>> gzarr.open(f"{folder}/a.zarr").chunks
+    (64, 64)
     """
-    try:
-        import tifffile
-    except ImportError as error:
-        raise MissingExtraError("TIFF needs tifffile, which is not installed: pip install 'gzarr[tiff]'") from error
+    tifffile = require("tifffile", "tiff", "the conversion of TIFF files")
     path = Path(source)
     with _damage_noted() as damage:
         try:
             file = tifffile.TiffFile(path)
-            found = list(file.series)
-        except Exception as error:  # damaged directories make tifffile raise errors of many kinds
+            every = list(file.series)
+        except Exception as error:  # damaged directories raise errors of many kinds
             raise CopyError(f"cannot open {str(path)!r} as TIFF: {error}") from error
     if damage:
         file.close()
         raise CopyError(f"{str(path)!r} is damaged or cut off: {damage[0]}; get the whole file")
     with file:
-        if series is not None and not 0 <= series < len(found):
-            raise CopyError(f"{str(path)!r} has {len(found)} series, no number {series}")
-        chosen = found if series is None else [found[series]]
+        if series is not None and not 0 <= series < len(every):
+            raise CopyError(f"{str(path)!r} has {len(every)} series, no number {series}")
+        chosen = every if series is None else [every[series]]
         groups: dict[str, Mapping[str, Any]] = {}
         arrays: dict[str, Source] = {}
         if len(chosen) != 1:
             groups[""] = {}
         for number, one in enumerate(chosen):
             _add_series(one, f"series_{number}" if len(chosen) > 1 else "", str(path), groups, arrays)
-        return write(SourceTree(str(path), groups, arrays), dest, options)
+        return write(SourceTree(str(path), groups, arrays), dest, **options)
 
 
 @contextmanager
 def _damage_noted() -> Iterator[list[str]]:
-    """What this thread's tifffile meanwhile says is wrong: it only logs that, and gives the pages that it finds."""
-    found: list[str] = []
+    """Errors of tifffile in this thread: it only logs them and returns the pages that it can read."""
+    messages: list[str] = []
     thread = threading.get_ident()
 
     class Noting(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             if record.thread == thread:
-                found.append(record.getMessage())
+                messages.append(record.getMessage())
 
     handler, logger = Noting(logging.ERROR), logging.getLogger("tifffile")
     logger.addHandler(handler)
     try:
-        yield found
+        yield messages
     finally:
         logger.removeHandler(handler)
 
@@ -98,26 +125,26 @@ def _add_series(
 
 
 def _tags(page: Any) -> dict[str, Any]:
-    """The tags that say what the image shows, as JSON values; those that are none are left out."""
-    found = {}
+    """The tags that describe the image, if they have a form in JSON."""
+    tags = {}
     for tag in _TAGS:
         if tag in page.tags:
             value = page.tags[tag].value
             if isinstance(value, tuple) and len(value) == 2 and tag.endswith("Resolution"):
                 value = value[0] / value[1] if value[1] else 0.0
             try:
-                found[tag] = as_json(int(value) if tag == "ResolutionUnit" else value)
+                tags[tag] = as_json(int(value) if tag == "ResolutionUnit" else value)
             except (TypeError, ValueError):
                 continue
-    return found
+    return tags
 
 
 def _level(level: Any, name: str, attributes: Mapping[str, Any]) -> Source:
-    """One resolution of a series as a source. Raises: CopyError if its pages do not make up its shape."""
+    """One resolution of a series as a source. Raises CopyError if its pages do not add up to its shape."""
     page, shape = level.keyframe, tuple(level.shape)
     dtype = np.dtype(level.dtype)
     chunks = None
-    # The pages of a series may be in several files, of which each has its own offsets.
+    # the pages of a series may be in several files with their own offsets
     one_file = all(other is None or other.parent is page.parent for other in level.pages)
     if one_file and level.dataoffset is not None:
         stored = dtype.newbyteorder(page.parent.byteorder)
@@ -130,7 +157,7 @@ def _level(level: Any, name: str, attributes: Mapping[str, Any]) -> Source:
     else:
         outer = shape[: len(shape) - page.ndim]
         if shape[len(outer) :] != tuple(page.shape) or math.prod(outer) != len(level.pages):
-            raise CopyError(f"{name}: {len(level.pages)} pages of {page.shape} do not make up an image of {shape}")
+            raise CopyError(f"{name}: {len(level.pages)} pages of {page.shape} do not add up to an image of {shape}")
         pages = _Pages(level, outer)
         read = pages.read
         grid = regular_grid(shape, (*[1] * len(outer), *pages.segment_shape))
@@ -154,7 +181,7 @@ def _dimension_names(axes: str) -> tuple[str, ...] | None:
 
 
 class _Pages:
-    """Reads regions of a stack of pages, decoding the segments that they touch. Any thread may read."""
+    """Reads regions of a stack of pages by decoding the segments that they touch. Any thread may read."""
 
     def __init__(self, level: Any, outer: tuple[int, ...]) -> None:
         self._level = level
@@ -167,13 +194,13 @@ class _Pages:
         else:
             self._segment = (1, 1, min(page.rowsperstrip, length), width, samples)
         self._counts = tuple(-(-n // s) for n, s in zip(page.shaped, self._segment, strict=True))
-        #: Pages whose segments are counted in no other way are decoded whole.
+        #: Pages whose segments are counted in another way are decoded whole.
         self._whole = math.prod(self._counts) != len(page.dataoffsets) or (depth > 1 and not page.is_tiled)
         self._lock = threading.Lock()
 
     @property
     def segment_shape(self) -> tuple[int, ...]:
-        """Shape of a tile or strip, in the axes of the page; of the page, if it is decoded whole."""
+        """Shape of a tile or strip in the axes of the page; that of the page if it is decoded whole."""
         return tuple(self._page.shape) if self._whole else tuple(self._segment[place] for place in self._places)
 
     def read(self, region: Region) -> Any:
@@ -184,7 +211,7 @@ class _Pages:
         for inner, coords in _enumerated(region[:nouter]):
             number = int(np.ravel_multi_index(coords, self._outer)) if nouter else 0
             page = self._level.pages[number]
-            if page is not None:  # a page that a sparse file leaves out is empty
+            if page is not None:  # sparse files leave out empty pages
                 self._read_page(page, region[nouter:], out[inner])
         return out
 
@@ -202,13 +229,13 @@ class _Pages:
             self._read_segment(page, int(np.ravel_multi_index(coords, self._counts)), box, target)
 
     def _read_segment(self, page: Any, index: int, box: list[slice], target: Any) -> None:
-        """Decode one segment and copy what of it lies in the box."""
+        """Decode one segment and copy the part of it in the box."""
         offset, nbytes = page.dataoffsets[index], page.databytecounts[index]
         if not nbytes:
             return
         handle = page.parent.filehandle
         with self._lock:
-            closed = handle.closed  # as those of a series in several files are
+            closed = handle.closed  # the files of a series are, if there are several
             if closed:
                 handle.open()
             try:
@@ -223,7 +250,7 @@ class _Pages:
             data, position, shape = self._page.decode(
                 encoded, index, jpegtables=page.jpegtables, jpegheader=self._page.jpegheader
             )
-        except Exception as error:  # decoders of many formats, each with errors of its own
+        except Exception as error:  # decoders raise errors of many kinds
             hint = "; pip install 'gzarr[tiff]' has all decoders" if "imagecodecs" in str(error) else ""
             raise CopyError(
                 f"{handle.name}: page {page.index}, segment {index} cannot be decoded: {error}{hint}"
@@ -240,6 +267,6 @@ class _Pages:
 
 
 def _enumerated(parts: Region) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """(position in the region, coordinates) of everything in some slices."""
+    """(position in the region, coordinates) of every element of some slices."""
     ranges = [range(part.start, part.stop) for part in parts]
     return [(tuple(c - r.start for c, r in zip(coords, ranges, strict=True)), coords) for coords in product(*ranges)]

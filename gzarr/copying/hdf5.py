@@ -15,8 +15,9 @@ import numpy as np
 from gzarr.copying.conventions import as_json
 from gzarr.copying.regions import Region
 from gzarr.copying.sources import Source, SourceTree, check_name, on_host, regular_grid
-from gzarr.errors import CopyError, MissingExtraError
+from gzarr.errors import CopyError
 from gzarr.indexing.keys import join_path
+from gzarr.storage.extras import require
 
 #: Attributes by which HDF5 and netCDF-4 tie dimensions to datasets: they become dimension names.
 STRUCTURAL = frozenset(
@@ -27,11 +28,7 @@ STRUCTURAL = frozenset(
 
 def h5py_module() -> Any:
     """The module h5py. Raises MissingExtraError."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise MissingExtraError("HDF5 files need h5py, which is not installed: pip install 'gzarr[hdf5]'") from error
-    return h5py
+    return require("h5py", "hdf5", "HDF5")
 
 
 def is_h5(node: Any) -> bool:

@@ -22,5 +22,5 @@ def test_convert_reads_and_writes_files(tmp_path, capsys):
         assert "takes no options" in capsys.readouterr().err
     (tmp_path / "text.txt").write_text("hello")
     assert main(["convert", str(tmp_path / "text.txt"), str(tmp_path / "c.zarr")]) == 1
-    assert "is not known" in capsys.readouterr().err
+    assert "is unknown" in capsys.readouterr().err
     assert not (tmp_path / "c.zarr").exists()

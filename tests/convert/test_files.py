@@ -46,9 +46,9 @@ def test_formats_are_recognized_by_what_is_in_the_file(tmp_path):
     for path in list(tmp_path.iterdir()):
         convert.from_file(path, tmp_path / "out" / f"{path.name}.zarr")
     (tmp_path / "text").write_bytes(b"hello")
-    with pytest.raises(CopyError, match=r"not known \(it begins with b'hello'\)"):
+    with pytest.raises(CopyError, match=r"unknown \(it begins with b'hello'\)"):
         convert.from_file(tmp_path / "text", MemoryStore())
-    with pytest.raises(CopyError, match="no format 'csv'"):
+    with pytest.raises(CopyError, match="unknown format 'csv'"):
         convert.from_file(tmp_path / "text", MemoryStore(), format="csv")
     with pytest.raises(FileNotFoundError):
         convert.from_file(tmp_path / "nothing", MemoryStore())

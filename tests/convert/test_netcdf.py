@@ -219,7 +219,7 @@ def test_a_file_that_is_there_is_kept_unless_it_may_be_replaced(tmp_path):
     z = gzarr.array(np.arange(4))
     for write, name in ((convert.to_netcdf, "a.nc"), (convert.to_hdf5, "a.h5")):
         (tmp_path / name).write_bytes(b"precious")
-        with pytest.raises(CopyError, match="already there"):
+        with pytest.raises(CopyError, match="exists; pass overwrite=True"):
             write(z, tmp_path / name)
         assert (tmp_path / name).read_bytes() == b"precious"
         write(z, tmp_path / name, overwrite=True)
