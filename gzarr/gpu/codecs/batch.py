@@ -1,4 +1,4 @@
-"""What goes from step to step while a wave is decoded on the device: encoded streams, or decoded chunks of one size."""
+"""The batches that codecs on the device pass on: encoded streams, decoded chunks of one size, encoded chunks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gzarr.backend import Array
 from gzarr.errors import CodecError
 from gzarr.gpu.device.protocol import Device, Outcome, Table
 
-#: How the bytes of a chunk are shuffled, in the words of the placement kernels.
+#: How the bytes of a chunk are shuffled, as the placement kernels number it.
 PLAIN, BYTE_SHUFFLE, BIT_SHUFFLE = 0, 1, 2
 
 
@@ -23,7 +23,7 @@ class Shuffle:
 
     Attributes:
         mode: uint8, one of PLAIN, BYTE_SHUFFLE, BIT_SHUFFLE for each chunk.
-        typesize: int32, bytes of an element as the shuffle saw it.
+        typesize: int32, bytes of the elements that were shuffled.
         blocksize: int64, bytes of a block.
     """
 
@@ -37,11 +37,11 @@ class Streams:
     """Encoded chunks in one slab on the device.
 
     Attributes:
-        copy: uint8, the slab on the host too; None if it was read straight to the device.
+        copy: uint8, a copy of the slab on the host; None if the chunks were read straight to the device.
         slab: uint8, on the device.
         offsets: int64, where each chunk begins.
         sizes: int64, bytes of each chunk.
-        device: where the slab is; needed if there is no copy.
+        device: the slab's device; needed if there is no copy.
     """
 
     copy: NDArray[np.uint8] | None
@@ -55,7 +55,7 @@ class Streams:
 
     @property
     def host(self) -> NDArray[np.uint8]:
-        """The whole slab on the host; if it is on the device only it is copied once, which waits."""
+        """The whole slab on the host. A slab that is only on the device is downloaded once, which waits."""
         if self.copy is None:
             if self.device is None:
                 raise TypeError("streams without a copy on the host need their device")
@@ -63,20 +63,20 @@ class Streams:
         return self.copy
 
     def window(self, starts: Table, nbytes: int) -> NDArray[np.uint8]:
-        """The same few bytes of every chunk, on the host: uint8 (n, nbytes). They must lie in the slab.
+        """A few bytes from the start positions, on the host: uint8 (n, nbytes). They must lie in the slab.
 
-        They are copied from the device, which waits, if the slab is only there.
+        If the slab is only on the device, they are downloaded, which waits.
         """
         positions = starts[:, None] + np.arange(nbytes)
         if self.copy is not None or self.device is None:
-            found: NDArray[np.uint8] = self.host[positions]
-            return found
+            window: NDArray[np.uint8] = self.host[positions]
+            return window
         return self.device.download(self.slab[self.device.upload(positions)])
 
     def sparse(self, nbytes: int) -> NDArray[np.uint8]:
-        """The slab on the host as far as headers go: at least the first ``nbytes`` bytes of every chunk are right.
+        """A slab on the host in which at least the first ``nbytes`` bytes of every chunk are valid.
 
-        Chunks that are shorter are right as far as they go.
+        Shorter chunks are valid as a whole.
         """
         if self.copy is not None:
             return self.copy
@@ -92,11 +92,11 @@ class Chunks:
     """Decoded chunks of one size.
 
     Attributes:
-        owner: the device array that holds them; kept alive by this.
+        owner: the device array that holds them.
         addresses: int64, address of each chunk.
         nbytes: bytes of each chunk.
-        rows: the chunks as a uint8 device array (n, nbytes), if they lie one behind the other; else None.
-        shuffle: how they are still shuffled; None if they are not.
+        rows: the chunks as a uint8 device array (n, nbytes) if they are contiguous, else None.
+        shuffle: how they are still shuffled; None if they are plain.
     """
 
     owner: Array
@@ -114,10 +114,10 @@ class Encoded:
     """Encoded chunks on the device.
 
     Attributes:
-        owner: device memory that holds them; kept alive by this.
-        addresses: int64, on the host: where each begins.
+        owner: the device array that holds them.
+        addresses: int64, on the host: address of each.
         sizes: int64, on the host: bytes of each.
-        room: bytes behind every chunk that may be written, for checksums to come.
+        room: free bytes behind every chunk, for checksums to come.
     """
 
     owner: Array
@@ -135,7 +135,7 @@ class Wave:
 
     Attributes:
         device: where it runs.
-        checks: what must still be looked at when the wave is done: results of decoders, and what to make of them.
+        checks: results of decoders to be checked when the wave is done, each with the function that checks it.
         held: device and staging memory that must live until the wave is done.
     """
 
@@ -144,40 +144,40 @@ class Wave:
     held: list[Any] = field(default_factory=list)
 
     def expect(self, codec: str, outcome: Outcome, items: Table, sizes: Table) -> None:
-        """Demand that a batched decoder succeeded and wrote the right number of bytes.
+        """Check, when the wave is done, that a batched decoder succeeded and wrote the right number of bytes.
 
-        items: which chunk of the wave each stream belongs to. sizes: bytes that each stream must give.
+        items: the chunk of the wave that each stream belongs to. sizes: decoded bytes of each stream.
         """
 
-        def statuses(found: NDArray[Any]) -> None:
-            bad = np.flatnonzero(found != 0)
+        def check_statuses(statuses: NDArray[Any]) -> None:
+            bad = np.flatnonzero(statuses != 0)
             if bad.size:
                 raise CodecError(
-                    f"{codec}: the stream is damaged (decoder status {int(found[bad[0]])})",
+                    f"{codec}: the stream is damaged (decoder status {int(statuses[bad[0]])})",
                     index=int(items[bad[0]]),
                     codec=codec,
                 )
 
-        def written(found: NDArray[Any]) -> None:
-            bad = np.flatnonzero(found.astype(np.int64) != sizes)
+        def check_sizes(written: NDArray[Any]) -> None:
+            bad = np.flatnonzero(written.astype(np.int64) != sizes)
             if bad.size:
                 raise CodecError(
-                    f"{codec}: expected {int(sizes[bad[0]])} decoded bytes, got {int(found[bad[0]])}",
+                    f"{codec}: expected {int(sizes[bad[0]])} decoded bytes, got {int(written[bad[0]])}",
                     index=int(items[bad[0]]),
                     codec=codec,
                 )
 
-        self.checks += [(outcome.statuses, statuses), (outcome.sizes, written)]
+        self.checks += [(outcome.statuses, check_statuses), (outcome.sizes, check_sizes)]
 
     def finish(self) -> None:
-        """Wait for the wave and look at all results. Raises: CodecError for the first chunk that failed."""
+        """Wait for the wave and check all results. Raises: CodecError for the first chunk that failed."""
         errors: list[CodecError] = []
         if not self.checks:
             self.drop()
             return
-        # Waits for all that was submitted, so that nothing uses the memory any more.
-        found = self.device.download_all([array for array, _ in self.checks])
-        for data, (_, check) in zip(found, self.checks, strict=True):
+        # This waits for all submitted work, so nothing uses the memory any more.
+        results = self.device.download_all([array for array, _ in self.checks])
+        for data, (_, check) in zip(results, self.checks, strict=True):
             try:
                 check(data)
             except CodecError as error:
@@ -188,7 +188,7 @@ class Wave:
             raise min(errors, key=lambda error: error.index)
 
     def drop(self) -> None:
-        """Wait for the device and let go of all memory: also where the wave was given up in the middle."""
+        """Wait for the device and release all memory, also of a wave that failed half-way."""
         if self.checks or self.held:
             self.device.synchronize()
         self.checks.clear()

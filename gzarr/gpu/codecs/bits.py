@@ -1,4 +1,4 @@
-"""Filters on the bits of numbers: bitround rounds floats to fewer, packbits stores booleans as single ones."""
+"""Filters on bits: bitround drops bits of floats, packbits stores eight booleans in a byte."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _decoding_packbits(step: Step) -> Filter | str:
 
     def decode(wave: Wave, rows: Array) -> Array:
         xp = wave.device.xp
-        # The first byte says how many bits of the last one are padding; the number of elements is known anyway.
+        # The first byte is the number of padding bits in the last one, which the number of elements tells too.
         bits = xp.unpackbits(xp.ascontiguousarray(rows[:, 1:]).reshape(-1))
         return xp.ascontiguousarray(bits.reshape(rows.shape[0], -1)[:, :n_bits])
 

@@ -1,4 +1,4 @@
-"""The bytes codec: chunks as they come, with the bytes of their elements reversed where filters work on them."""
+"""The bytes codec. It passes chunks on; next to filters, it also reverses the bytes of elements that are not native."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gzarr.gpu.device.protocol import Device
 
 
 def stored_dtype(step: Step) -> np.dtype[Any]:
-    """Dtype of the numbers, or of the records, as the bytes codec of a step stores them."""
+    """Dtype of the elements as the bytes codec of a step stores them."""
     if not isinstance(step.decoded, ArrayRepr):
         return np.dtype(np.uint8)
     dtype = step.decoded.dtype
@@ -33,7 +33,7 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
 
 
 def _encoder(step: Step, device: Device) -> Encoder | str:
-    """Whoever makes the chunks gives their elements the byte order that the codec stores."""
+    """The gathering kernel has given the elements their stored byte order."""
     if decoded_nbytes(step) is None or not isinstance(step.spec, BytesCodec):
         return UNFIT
     return lambda wave, batch: batch
@@ -63,6 +63,6 @@ def _native_encoder(step: Step, device: Device) -> Encoder | str:
     return encode
 
 
-#: Behind filters, which take and give numbers in native byte order.
+#: The bytes codec behind filters, which take and give numbers in native byte order.
 NATIVE = DeviceCodec(_native_decoder, _native_encoder, detour=no_detour)
 CODECS = {"bytes": DeviceCodec(_decoder, _encoder, detour=no_detour)}

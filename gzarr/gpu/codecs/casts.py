@@ -23,7 +23,7 @@ def _encoding_astype(step: Step) -> Filter | str:
 
 
 def _cast_value(step: Step, direction: str) -> Filter | str:
-    """The casts of cast_value that are exact, and so alike for all roundings. direction: "encode" or "decode"."""
+    """The exact casts of cast_value, for which the rounding rule does not matter. direction: "encode" or "decode"."""
     spec = step.spec
     if not isinstance(spec, CastValueCodec):
         return DATA_TYPE

@@ -1,12 +1,12 @@
 """Checksums of byte ranges on the device, for envelopes of compressed streams and as codecs of their own.
 
-There are CRC-32, crc32c, Adler-32, Fletcher-32, and the XXH64 of Zstandard frames. Decoders on a GPU verify none of the
-checksums that compressed formats end with, and may decode damage "successfully". `queue` starts a checksum of many
-ranges in stream order; what it returns is downloaded when the wave is done and finished by `Pending.values` on the
-host, where the pieces of the sums are put together (1/64 of the bytes).
+The kinds are CRC-32, crc32c, Adler-32, Fletcher-32, and the XXH64 of Zstandard frames. Decoders on a GPU verify no
+checksums, and may decode damaged streams "successfully". `queue` starts the checksums of many ranges in stream order.
+Its result is downloaded when the wave is done and finished by `Pending.values` on the host, which combines the pieces
+of the sums (1/64 of the bytes).
 
-Source: RFC 1950 (Adler-32), RFC 1952 (CRC-32), RFC 8878, 3.1.1 (content checksum); Fletcher-32 as numcodecs has it
-from HDF5: two sums of big-endian words modulo 65535, written as 65535 where a sum that is not zero would give 0.
+Source: RFC 1950 (Adler-32), RFC 1952 (CRC-32), RFC 8878, 3.1.1 (content checksum); numcodecs for the Fletcher-32 of
+HDF5: two sums of big-endian words modulo 65535; the result is 65535, not 0, if a sum that is not zero is a multiple.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Pending:
     """Checksums that the device is computing.
 
     Attributes:
-        raw: what it makes, on the device.
+        raw: its result, on the device.
         values: turns the downloaded ``raw`` into one uint32 for each range.
     """
 
@@ -47,47 +47,47 @@ class Pending:
 
     @property
     def is_finished(self) -> bool:
-        """Whether ``raw`` is the checksums themselves: uint32, one for each range."""
-        return self.values is _as_they_are
+        """Whether ``raw`` holds the checksums themselves: uint32, one for each range."""
+        return self.values is _unchanged
 
 
 def queue(wave: Wave, kind: str, source: Table, nbytes: Table) -> Pending:
-    """Start the checksums of byte ranges, at least one.
+    """Start the checksums of at least one byte range.
 
     kind: "crc32", "crc32c", "adler32", "fletcher32" or "xxh64". source: addresses. nbytes: sizes.
     """
     if kind in ("crc32", "crc32c"):
-        return Pending((wave.device.crc32 if kind == "crc32" else wave.device.crc32c)(source, nbytes), _as_they_are)
+        return Pending((wave.device.crc32 if kind == "crc32" else wave.device.crc32c)(source, nbytes), _unchanged)
     if kind == "xxh64":
         hashes = _uint64(wave, source.size)
         tables = upload_tables(wave, source.astype(np.uint64), nbytes)
         wave.device.launch("xxh64", source.size, (source.size, *tables, hashes))
-        return Pending(hashes, lambda found: found.astype(np.uint32))  # the low half
+        return Pending(hashes, lambda raw: raw.astype(np.uint32))  # the low half
     word = 1 if kind == "adler32" else 2
     starts = piece_starts(nbytes)
     sums = _uint64(wave, 2 * int(starts[-1]))
     tables = upload_tables(wave, source.astype(np.uint64), nbytes, starts)
     wave.device.launch("weighted_sums", int(starts[-1]), (source.size, *tables, word, sums))
     combine = _adler32 if kind == "adler32" else _fletcher32
-    return Pending(sums, lambda found: combine(found.reshape(-1, 2), starts, nbytes))
+    return Pending(sums, lambda raw: combine(raw.reshape(-1, 2), starts, nbytes))
 
 
-def store(wave: Wave, pending: Pending, found: NDArray[Any] | None, order: str = "<u4") -> Table:
-    """Where the four bytes of each checksum lie on the device, as they are stored.
+def store(wave: Wave, pending: Pending, raw: NDArray[Any] | None, order: str = "<u4") -> Table:
+    """Addresses of the four bytes of each checksum on the device, as they are stored.
 
-    found: ``pending.raw`` downloaded; None if the checksums are finished, which then never leave the device.
+    raw: ``pending.raw`` downloaded; None if the checksums are finished, so that they need not leave the device.
     order: dtype of a stored checksum; finished ones are little-endian.
     """
-    if found is None:
+    if raw is None:
         wave.held.append(pending.raw)
         return wave.device.address(pending.raw) + 4 * np.arange(pending.raw.size, dtype=np.int64)
-    values = pending.values(found).astype(order)
+    values = pending.values(raw).astype(order)
     (at,) = upload_tables(wave, values)
     return at + 4 * np.arange(values.size, dtype=np.int64)
 
 
 def expect(wave: Wave, codec: str, kind: str, items: Table, ranges: tuple[Table, Table], stored: NDArray[Any]) -> None:
-    """Demand, when the wave is done, that byte ranges have the checksums that were stored with them.
+    """Check, when the wave is done, that byte ranges have their stored checksums.
 
     items: the chunk of the wave that each range belongs to, for errors. ranges: addresses and sizes.
     """
@@ -95,37 +95,37 @@ def expect(wave: Wave, codec: str, kind: str, items: Table, ranges: tuple[Table,
         return
     pending = queue(wave, kind, *ranges)
     wave.held.append(pending.raw)
-    wave.checks.append((pending.raw, lambda found: compare(codec, items, stored, pending.values(found))))
+    wave.checks.append((pending.raw, lambda raw: compare(codec, items, stored, pending.values(raw))))
 
 
 def verify(wave: Wave, codec: str, kind: str, items: Table, ranges: tuple[Table, Table], stored: NDArray[Any]) -> None:
-    """The same at once: waits for the device. For encoded bytes, before a decoder gets them."""
+    """Check the same at once, which waits for the device. For encoded bytes, before they are decoded."""
     pending = queue(wave, kind, *ranges)
     with stage("check"):
         compare(codec, items, stored, pending.values(wave.device.download(pending.raw)))
 
 
-def compare(codec: str, items: Table, stored: NDArray[Any], found: NDArray[Any]) -> None:
-    """Raise CodecError(index) for the first chunk whose checksum is another."""
-    bad = np.flatnonzero(found.astype(np.uint32) != stored.astype(np.uint32))
+def compare(codec: str, items: Table, stored: NDArray[Any], computed: NDArray[Any]) -> None:
+    """Raise CodecError(index) for the first chunk whose checksum is not the stored one."""
+    bad = np.flatnonzero(computed.astype(np.uint32) != stored.astype(np.uint32))
     if bad.size:
         i = int(bad[items[bad].argmin()])
-        text = f"{codec}: expected checksum {int(stored[i]):#010x}, got {int(found[i]):#010x}: the data is damaged"
+        text = f"{codec}: expected checksum {int(stored[i]):#010x}, got {int(computed[i]):#010x}: the data is damaged"
         raise CodecError(text, index=int(items[i]), codec=codec)
 
 
 def _uint64(wave: Wave, n: int) -> Array:
-    made = wave.device.empty(8 * n).view(np.uint64)
-    wave.held.append(made)
-    return made
+    array = wave.device.empty(8 * n).view(np.uint64)
+    wave.held.append(array)
+    return array
 
 
-def _as_they_are(found: NDArray[Any]) -> NDArray[np.uint32]:
-    return found.astype(np.uint32, copy=False)
+def _unchanged(raw: NDArray[Any]) -> NDArray[np.uint32]:
+    return raw.astype(np.uint32, copy=False)
 
 
 def _per_stream(values: NDArray[np.uint64], starts: Table, modulus: int) -> NDArray[np.uint64]:
-    """Sums of the pieces' values, each below the modulus, by stream; streams without pieces give 0."""
+    """Sums of the values of each stream's pieces, which are below the modulus; 0 for streams without pieces."""
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)])
     return np.asarray((sums[starts[1:]] - sums[starts[:-1]]) % np.uint64(modulus))
 
@@ -133,7 +133,7 @@ def _per_stream(values: NDArray[np.uint64], starts: Table, modulus: int) -> NDAr
 def _both_sums(
     sums: NDArray[np.uint64], starts: Table, nwords: Table, piece_words: int, modulus: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """(sum of the words, sum of the words times their distance from the end) of each stream, by the modulus."""
+    """The sum of each stream's words, and of its words times their distance from the end, by the modulus."""
     stream = np.repeat(np.arange(nwords.size), np.diff(starts))
     ends = (np.arange(stream.size) - starts[:-1][stream] + 1) * piece_words
     after = np.maximum(nwords[stream] - ends, 0).astype(np.uint64)
@@ -153,7 +153,7 @@ def _adler32(sums: NDArray[np.uint64], starts: Table, nbytes: Table) -> NDArray[
 def _fletcher32(sums: NDArray[np.uint64], starts: Table, nbytes: Table) -> NDArray[np.uint32]:
     plain, weighted = _both_sums(sums, starts, (nbytes + 1) // 2, PIECE_NBYTES // 2, FLETCHER_MODULUS)
     nonzero = _per_stream((sums[:, 0] != 0).astype(np.uint64), starts, 1 << 62) != 0
-    # Folding carries back into the low half never makes a sum zero that was not.
+    # Folding carries into the low half never turns another sum into zero.
     low, high = (np.where(nonzero & (part == 0), np.uint64(FLETCHER_MODULUS), part) for part in (plain, weighted))
     return (high << np.uint64(16) | low).astype(np.uint32)
 
@@ -162,7 +162,7 @@ def _fletcher32(sums: NDArray[np.uint64], starts: Table, nbytes: Table) -> NDArr
 
 
 def _codec(kind: str, location: str, *, is_suffix: bool = False) -> DeviceCodec:
-    """A codec that puts a checksum of four bytes before ("start") or behind ("end") its data."""
+    """A codec that puts a checksum of four bytes before its data (location "start") or behind it ("end")."""
 
     def decoder(step: Step, device: Device) -> Decoder | str:
         skip = _skip(step, location)
@@ -176,7 +176,7 @@ def _codec(kind: str, location: str, *, is_suffix: bool = False) -> DeviceCodec:
 
 
 def _skip(step: Step, location: str) -> int | None:
-    """Bytes before the data; None if the device does not take such chunks."""
+    """Bytes before the data; None if the device does not run the step."""
     if isinstance(step.spec, NumcodecsCodec):
         location = step.spec.configuration().get("location") or location
     return None if step.decoded.nbytes == 0 else {"start": 4, "end": 0}.get(location)
@@ -195,7 +195,7 @@ def _decoder(step: Step, kind: str, skip: int) -> Decoder:
             raise CodecError(f"{name}: expected {want} bytes, got {size}", index=int(bad[0]), codec=name)
         stored = batch.window(batch.offsets + (0 if skip else sizes), 4).view("<u4").reshape(-1)
         offsets = batch.offsets + skip
-        # Before anything is decoded: damaged streams may make decoders read and write out of bounds.
+        # Before anything is decoded, as damaged streams may make decoders read and write out of bounds.
         verify(wave, name, kind, np.arange(len(batch)), (wave.device.address(batch.slab) + offsets, sizes), stored)
         return replace(batch, offsets=offsets, sizes=sizes)
 
@@ -203,7 +203,7 @@ def _decoder(step: Step, kind: str, skip: int) -> Decoder:
 
 
 def _checked_chunks(wave: Wave, chunks: Chunks, kind: str, name: str, skip: int) -> Chunks:
-    """The checksum within another codec: the bytes are on the device only."""
+    """Verify and strip checksums of decoded chunks, which are on the device only."""
     nbytes = chunks.nbytes - 4
     if nbytes < 1 or chunks.rows is None:
         raise CodecError(f"{name}: {chunks.nbytes} bytes are too few for a checksum and data", codec=name)
@@ -231,7 +231,7 @@ def _encoder(kind: str, skip: int) -> Encoder:
 
 
 def _new_places(wave: Wave, sizes: Table) -> tuple[Array, Table]:
-    """Device memory for encoded chunks of known sizes, with room behind each. Returns: (the memory, addresses)."""
+    """Allocate device memory for encoded chunks, with room behind each. Returns: the memory, and their addresses."""
     ends = np.cumsum(-(-(sizes + ROOM) // ALIGNMENT) * ALIGNMENT)
     memory = wave.device.empty(int(ends[-1]))
     wave.held.append(memory)

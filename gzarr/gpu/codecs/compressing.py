@@ -1,8 +1,7 @@
-"""Compresses many byte ranges on the device in one call, and learns in one wait what became of them.
+"""Compresses many byte ranges on the device with one call, and waits once for their statuses and sizes.
 
-Streams of unknown size go to slots of equal size, each large enough for whatever comes. What surrounds them (headers,
-checksums) is laid out on the host when their sizes are known, and put in place by one launch of copy_streams: bytes of
-payload never leave the device.
+Each stream goes to a slot that is large enough for the worst case. When the sizes are known, headers and checksums are
+laid out on the host and put in place by one launch of copy_streams. The payload never leaves the device.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from gzarr.gpu.codecs.transfers import ALIGNMENT, aligned, copy_streams, new_row
 from gzarr.gpu.device.nvcomp_tables import status_text
 from gzarr.gpu.device.protocol import Table
 
-#: Bytes left free behind encoded chunks, for up to four checksums to come.
+#: Bytes left free behind encoded chunks: room for four checksums.
 ROOM = 16
 
 #: Byte ranges to copy: sources, targets, sizes.
@@ -36,8 +35,8 @@ class Slots:
         rows: uint8 (n, stride), one row for each stream.
         addresses: where the streams begin.
         front: where they begin in their rows.
-        capacity: bytes that each stream may have.
-        behind: bytes of a row behind the longest stream.
+        capacity: bytes that a stream may have.
+        behind: bytes of a row behind the longest possible stream.
     """
 
     rows: Array
@@ -48,14 +47,14 @@ class Slots:
 
 
 def byte_ranges(batch: Chunks | Encoded) -> tuple[Table, Table]:
-    """(addresses, sizes) of what a batch holds. Chunks must not be shuffled."""
+    """Addresses and sizes of the items of a batch. Chunks must not be shuffled."""
     if isinstance(batch, Encoded):
         return batch.addresses, batch.sizes
     return batch.addresses, np.full(len(batch), batch.nbytes, np.int64)
 
 
 def as_rows(wave: Wave, batch: Chunks | Encoded) -> Array:
-    """A batch of equal sizes as one uint8 array (n, nbytes)."""
+    """A batch whose items have one size, as a uint8 array (n, nbytes)."""
     if isinstance(batch, Chunks) and batch.rows is not None:
         return batch.rows
     source, sizes = byte_ranges(batch)
@@ -65,14 +64,14 @@ def as_rows(wave: Wave, batch: Chunks | Encoded) -> Array:
 
 
 def chunks_of(wave: Wave, rows: Array) -> Chunks:
-    """Chunks that are the rows of a uint8 array (n, nbytes), which is kept until the wave is done."""
+    """The rows of a uint8 array (n, nbytes) as chunks. The wave holds the array."""
     wave.held.append(rows)
     n, nbytes = rows.shape
     return Chunks(rows, wave.device.address(rows) + np.arange(n, dtype=np.int64) * nbytes, nbytes, rows)
 
 
 def new_slots(wave: Wave, encoder: str, n: int, nbytes: int, front: int = 0, behind: int = 0) -> Slots:
-    """Slots for n streams of chunks of at most ``nbytes``, with so many bytes before and behind each stream."""
+    """Slots for n streams of chunks of at most ``nbytes``. front, behind: free bytes before and behind each stream."""
     capacity = wave.device.compress_max_nbytes(encoder, nbytes)
     front = -(-front // ALIGNMENT) * ALIGNMENT
     stride = -(-(front + capacity + behind) // ALIGNMENT) * ALIGNMENT
@@ -90,11 +89,11 @@ def compress(
     typesize: int = 1,
     wanted: Callable[[], list[Array]] = list,
 ) -> tuple[Table, list[NDArray[Any]]]:
-    """Compress byte ranges into slots. Waits for the device, once.
+    """Compress byte ranges into slots. Waits for the device once.
 
-    codec, items: for errors: its name, and the chunk of the wave that each range belongs to.
-    ranges: addresses and sizes. typesize: see `Device.compress`. wanted: device arrays to download as well.
-    Returns: (sizes of the streams, what was wanted).
+    codec, items: for errors: the codec's name, and the chunk of the wave that each range belongs to.
+    ranges: addresses and sizes. typesize: see `Device.compress`. wanted: gives device arrays to download as well.
+    Returns: the sizes of the streams, and the arrays that were wanted.
     Raises: CodecError(index) for the first chunk that the encoder did not compress.
     """
     device = wave.device
@@ -102,8 +101,8 @@ def compress(
     source = aligned(wave, source, nbytes, device.compress_alignment(encoder, typesize).input)
     outcome = device.compress(encoder, source, nbytes, slots.addresses, slots.capacity, typesize)
     wave.held.append(outcome)
-    statuses, found, *rest = device.download_all([outcome.statuses, outcome.sizes, *wanted()])
-    sizes = found.astype(np.int64)
+    statuses, written, *rest = device.download_all([outcome.statuses, outcome.sizes, *wanted()])
+    sizes = written.astype(np.int64)
     bad = np.flatnonzero((statuses != 0) | (sizes < 1) | (sizes > slots.capacity))
     if bad.size:
         i = int(bad[items[bad].argmin()])
@@ -113,5 +112,5 @@ def compress(
 
 
 def copy_pieces(wave: Wave, pieces: Sequence[Piece]) -> None:
-    """Copy byte ranges, all in one launch."""
+    """Copy byte ranges with one launch."""
     copy_streams(wave, *(np.concatenate(column) for column in zip(*pieces, strict=True)))

@@ -1,7 +1,7 @@
 """Deflate in its envelopes: zlib streams and gzip members.
 
-nvCOMP's own Deflate encoder takes 64 KiB; its gzip encoder takes any size, and its member's envelope is dropped where
-another is wanted.
+nvCOMP's Deflate encoder takes up to 64 KiB. Its gzip encoder takes any size, so it compresses larger chunks, and the
+envelope that it writes is dropped if another one is wanted.
 Source: RFC 1950 (zlib), RFC 1952 (gzip).
 """
 
@@ -26,17 +26,18 @@ GZIP_HEADER, GZIP_TRAILER = 10, 8
 FHCRC, FEXTRA, FNAME, FCOMMENT, GZIP_RESERVED = 2, 4, 8, 16, 0xE0
 #: What nvCOMP's gzip members begin with (RFC 1952, 2.3: the flags are 0).
 _GZIP_START = b"\x1f\x8b\x08\0"
-#: Four bytes of time, none; nothing said of level; made on an unknown system (RFC 1952, 2.3).
+#: No time, no hint of the level, an unknown operating system (RFC 1952, 2.3).
 _GZIP_HEAD = _GZIP_START + b"\0\0\0\0\0\xff"
-#: Letters of a gzip file name or comment that are looked at; chunks with longer ones go to the host.
+#: Longest gzip file name or comment that is skipped; chunks with longer ones go to the host.
 LONGEST_NAME = 256
 
 
 def parse_zlib(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> StreamTable:
-    """Take header and Adler-32 off zlib streams, which leaves Deflate.
+    """Strip header and Adler-32 from zlib streams, which leaves Deflate.
 
-    A zlib stream does not say its decoded size: the decoder must report it. Bytes behind a stream cannot be seen.
-    Arguments and errors are those of `parse_lz4`, with codec "zlib". Streams with a preset dictionary go to the host.
+    A zlib stream does not hold its decoded size, so the decoder must report it; bytes behind a stream go unnoticed.
+    Arguments and errors are those of `gzarr.gpu.codecs.lz4.parse_lz4`, with codec "zlib". Streams with a preset
+    dictionary go to the host.
     """
     check_ranges(slab, offsets, sizes)
     dictionary = check_zlib(slab, offsets, sizes)
@@ -60,14 +61,14 @@ def check_zlib(slab: Bytes, offsets: Sizes, sizes: Sizes) -> Mask:
 
 
 def parse_gzip(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> StreamTable:
-    """Take header, CRC-32 and ISIZE off gzip members, which leaves Deflate.
+    """Strip header, CRC-32 and ISIZE from gzip members, which leaves Deflate.
 
-    Optional header fields are skipped, the header's own checksum unverified. The last four bytes of a chunk must be
-    the expected size; where they are not, several members may follow each other or padding the last, so the chunk
-    goes to the host, and so does one whose first member is visibly empty. A chunk of one member that has another
-    size than expected cannot be told from these: the host refuses it.
+    Optional header fields are skipped; the header's own checksum is not verified. If the last four bytes of a chunk are
+    not the expected size, it may have several members, or padding behind the last one, so it goes to the host, and so
+    does a chunk whose first member is visibly empty. A single member of a wrong size looks the same: the host refuses
+    it.
 
-    Arguments and errors are those of `parse_lz4`, with codec "gzip".
+    Arguments and errors are those of `gzarr.gpu.codecs.lz4.parse_lz4`, with codec "gzip".
     """
     check_ranges(slab, offsets, sizes)
     least = GZIP_HEADER + SHORTEST_DEFLATE + GZIP_TRAILER
@@ -87,7 +88,7 @@ def parse_gzip(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) 
 
 
 def _gzip_payload(slab: Bytes, position: Sizes, ends: Sizes, flags: Sizes) -> tuple[Sizes, Mask]:
-    """Positions behind the optional fields, not before ``ends`` if one has no end, and members with too long names."""
+    """Positions behind the optional fields (not before ``ends`` if a field has no end), and chunks with long names."""
     to_host = np.zeros(len(flags), np.bool_)
     rows = np.flatnonzero(flags & FEXTRA)
     if len(rows):
@@ -118,7 +119,7 @@ def _stored_crc32(slab: Bytes, offsets: Sizes, sizes: Sizes) -> Stored:
 
 
 def deflate_envelope(nbytes: int) -> Envelope:
-    """Bare Deflate."""
+    """The envelope of bare Deflate: none."""
     if nbytes <= NVCOMP["deflate"].max_compress_nbytes:
         return Envelope("deflate")
     return Envelope("gzip", cut=Cut(_GZIP_START, GZIP_HEADER, GZIP_TRAILER))

@@ -1,4 +1,4 @@
-"""Delta: differences of neighbours, and their running sums."""
+"""Delta: differences of neighbouring numbers, and their running sums."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _encoding(step: Step) -> Filter | str:
 
 
 def _why_not_floats(dtypes: Dtypes) -> str:
-    """Why the host runs a delta of others than integers; empty if the device does."""
+    """Why the host runs a delta of floats; empty if the device does."""
     if dtypes[0].str[1:] == "f2":
         return floats.HALF_FLOATS
     if dtypes[0] != dtypes[1] or dtypes[0].kind not in "fc":

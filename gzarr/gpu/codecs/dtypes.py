@@ -11,12 +11,12 @@ _SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": 
 
 
 def has_dtype(dtype: np.dtype[Any]) -> bool:
-    """Whether CuPy has a dtype, byte order aside."""
+    """Whether CuPy has a dtype, in either byte order."""
     return dtype.itemsize in _SIZES.get(dtype.kind, ()) and dtype.names is None and dtype.subdtype is None
 
 
 def swap_unit(dtype: np.dtype[Any]) -> int:
-    """Bytes that must be reversed together to make a dtype native; 0 if it is."""
+    """Bytes that must be reversed together to make a dtype native; 0 if it is native."""
     if dtype.isnative or dtype.itemsize == 1:
         return 0
     return dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize

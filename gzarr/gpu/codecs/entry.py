@@ -1,9 +1,9 @@
-"""What the device's table of codecs holds: both directions of each codec, and what planning asks about it.
+"""Entries of the device's table of codecs: both directions of each codec, and what planning must know about it.
 
-A *decoder* takes a wave and a batch (`Streams` or `Chunks`) and returns the next one; an *encoder* takes `Chunks` or
-`Encoded`. Filters give chunks, compressors and checksums encoded chunks. Both work on all chunks of a wave at once.
+A *decoder* takes a wave and a batch (`Streams` or `Chunks`) and returns the next batch; an *encoder* takes `Chunks` or
+`Encoded`. Filters return chunks, compressors and checksums return encoded chunks. Both work on a whole wave at once.
 
-Levels of compression mean nothing on the device: nvCOMP's encoders have none, or others. What is decoded is the same.
+Compression levels have no effect on the device: nvCOMP's encoders have none, or others. The decoded data is the same.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from gzarr.gpu.device.protocol import Device
 
 Decoder: TypeAlias = Callable[[Wave, Any], Streams | Chunks]
 Encoder: TypeAlias = Callable[[Wave, Any], Chunks | Encoded]
-#: Makes the function of a step, once, when an array is opened; or says in a phrase why the host runs the step.
+#: Makes the function of a step when an array is opened, or returns a phrase that says why the host runs the step.
 DecoderFactory: TypeAlias = Callable[[Step, Device], Decoder | str]
 EncoderFactory: TypeAlias = Callable[[Step, Device], Encoder | str]
 
 #: Largest stream that every decoder takes (nvCOMP counts some sizes in 31 bits).
 MAX_STREAM_NBYTES = 2**31 - 1
-#: Why the host runs a step, where nothing better can be said.
+#: The reason for the host to run a step if there is no better one.
 UNFIT = "the device cannot run it for this data type, size or configuration"
 
 
 def headers_on_host(spec: CodecSpec) -> str | None:
-    """The detour of codecs whose headers are read on the host."""
+    """The `DeviceCodec.detour` of codecs whose headers are read on the host."""
     return f"headers of {spec.name} are read on the host"
 
 
 def no_detour(spec: CodecSpec) -> str | None:
-    """The detour of codecs that need no more than a few bytes of each chunk on the host: none."""
+    """The `DeviceCodec.detour` of codecs that need at most a few bytes of each chunk on the host."""
     return None
 
 
@@ -46,17 +46,17 @@ class DeviceCodec:
     """A codec on the device.
 
     Attributes:
-        decoder: makes its decoder.
-        encoder: makes its encoder.
-        takes_streams: whether decoding needs encoded streams of any size, as they come from a store or the host. Of
-            two such codecs in a chain, the host runs the outer one.
+        decoder: makes the decoder of a step.
+        encoder: makes the encoder of a step.
+        takes_streams: whether the decoder takes encoded streams only, which come from a store or from the host. If a
+            chain has two such codecs, the host runs the outer one.
         scratch: bytes of temporary device memory for each decoded byte.
-        phase: where in a multiple of `gzarr.gpu.codecs.transfers.ALIGNMENT` encoded chunks should begin, so that the
-            stream behind their header is aligned.
-        detour: why encoded chunks must pass through host memory to be decoded, in a phrase; None if they need not.
-        is_suffix: whether it only puts bytes behind a chunk, so that `phase` and `detour` are those of the codec
-            before it.
-        host_may_lack: whether the library that the host would need may be missing.
+        phase: where encoded chunks should begin, modulo `gzarr.gpu.codecs.transfers.ALIGNMENT`, so that the stream
+            behind their header is aligned.
+        detour: why encoded chunks must pass through host memory to be decoded, as a phrase; None if they need not.
+        is_suffix: whether the codec only appends bytes to a chunk, so that the codec before it decides `phase` and
+            `detour`.
+        host_may_lack: whether the host may lack the library for this codec.
     """
 
     decoder: DecoderFactory

@@ -1,10 +1,10 @@
-"""What filters, codecs from array to array, share on the device.
+"""The common part of filters, which are codecs from array to array.
 
-A filter is a function from a uint8 array (n chunks, bytes before) to one of (n chunks, bytes after), on the device.
-Numbers between two filters are in native byte order. Where the device cannot give the host's answer bit for bit, or
-cannot raise the host's errors, the filter stays on the host: floats out of range of an integer become other integers on
-every machine, and the integers of scale_offset and all but the exact casts of cast_value are checked one by one. What
-works on floats is in `gzarr.gpu.codecs.floats`; the rest are operations of the array module (CuPy or NumPy).
+On the device, a filter is a function from a uint8 array (n chunks, bytes before) to a uint8 array (n chunks, bytes
+after). Between two filters, numbers are in native byte order. A filter runs on the host if the device cannot give the
+host's results bit for bit, or cannot raise its errors: machines differ in how they cast floats that an integer type
+cannot hold; scale_offset checks each integer, and cast_value each number unless the cast is exact. Arithmetic on floats
+is in `gzarr.gpu.codecs.floats`; everything else is done with the array module (CuPy or NumPy).
 Source: numcodecs, the filters of the same names; `gzarr.codecs.scale_offset`, `gzarr.codecs.cast_value`.
 """
 
@@ -40,7 +40,7 @@ _UNUSUAL_SCALE = "the device calculates with plain finite scales and offsets"
 
 
 def filter_codec(decoding: Maker, encoding: Maker) -> DeviceCodec:
-    """The codec of a pair of filters."""
+    """The codec of a pair of filters, one for each direction."""
 
     def decoder(step: Step, device: Device) -> Decoder | str:
         function, decoded, encoded = decoding(step), decoded_nbytes(step), step.encoded.nbytes
@@ -75,9 +75,9 @@ def _expect(name: str, what: str, nbytes: int, chunks: Chunks) -> Chunks:
 
 
 def filter_dtypes(step: Step, first: str = "dtype", second: str = "astype") -> Dtypes | None:
-    """(decoded, encoded) native dtypes of a filter of numcodecs, by the fields of its configuration.
+    """Decoded and encoded dtype of a filter of numcodecs, in native byte order, from two fields of its configuration.
 
-    Returns: None if the device lacks one, or would view other numbers.
+    Returns: None if the device lacks one of them, or if the chunks hold other numbers.
     """
     config = step.spec.configuration()
     decoded = np.dtype(config[first])
@@ -92,12 +92,12 @@ def filter_dtypes(step: Step, first: str = "dtype", second: str = "astype") -> D
 
 
 def casting(source: np.dtype[Any], target: np.dtype[Any]) -> Filter | str:
-    """A cast, if the device gives the host's bits."""
+    """A cast, or why the device would not give the host's bits."""
     return floats.why_not_cast(source, target) or (lambda wave, rows: floats.cast(wave, rows, source, target))
 
 
 def calculated(dtypes: Dtypes, target: np.dtype[Any], *steps: tuple[str, Any]) -> Filter | str:
-    """Arithmetic, if the device gives the host's bits. dtypes: of the numbers, and of the arithmetic."""
+    """Arithmetic, or why the device would not give the host's bits. dtypes: of the numbers, and of the arithmetic."""
     for source, made in (dtypes, (dtypes[1], target)):
         if source.kind == "c":
             return "complex numbers are calculated with on the host"

@@ -1,11 +1,11 @@
-"""Arithmetic and casts of floats on the device that give the host's bits, and which casts those are.
+"""Arithmetic and casts of floats on the device that give the host's bits, and the list of such casts.
 
-The array module is not asked: CuPy makes zeros of subnormal numbers of 4 bytes, also where it casts and compares them,
-casts floats of 2 bytes by way of 4, and a GPU has NaNs of its own. Kernels of ours have none of that
-(`gzarr/gpu/kernels/floats.cuh`); integers, and the bits of floats looked at as integers, are alike everywhere.
+The array module does not: CuPy flushes subnormal 4-byte numbers to zero, also when it casts and compares them; it casts
+2-byte floats by way of 4-byte ones; and a GPU has its own NaNs. The kernels of gzarr avoid all of this
+(`gzarr/gpu/kernels/floats.cuh`). Integers, and the bits of floats viewed as integers, are the same everywhere.
 
-NaNs are those that this machine's NumPy makes, which is asked where processors or compilers differ. Where both operands
-are NaNs, IEEE 754 lets each choose: the kernels do as NumPy does on x86-64.
+NaNs are those of this machine's NumPy, which is asked where processors or compilers differ. If both operands are NaNs,
+IEEE 754 allows either one as the result: the kernels choose as NumPy does on x86-64.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from gzarr.gpu.codecs.dtypes import has_dtype
 from gzarr.gpu.codecs.transfers import new_rows
 from gzarr.gpu.kernels import NUMBERS, OPERATIONS
 
-#: Steps of arithmetic that one launch takes.
+#: Steps of arithmetic in one launch.
 _N_STEPS = 3
-#: Why floats of 2 bytes are not calculated with.
+#: Why the host calculates with 2-byte floats.
 HALF_FLOATS = "the host calculates with floats of 2 bytes, and makes them"
 
 
-#: Operations of `OPERATIONS`, each with the bits of its second operand.
+#: Operations from `OPERATIONS`, each with the bits of its second operand.
 Steps: TypeAlias = tuple[tuple[str, int], ...]
 
 
 def why_not_cast(source: np.dtype[Any], target: np.dtype[Any]) -> str:
-    """Why a cast between two dtypes, byte order aside, is left to the host; empty if the device gives the same bits."""
+    """Why the host casts between two dtypes of any byte order; empty if the device gives the same bits."""
     source, target = source.newbyteorder("="), target.newbyteorder("=")
     if not has_dtype(source) or not has_dtype(target):
         return "the device has no such data type"
@@ -48,9 +48,9 @@ def why_not_cast(source: np.dtype[Any], target: np.dtype[Any]) -> str:
 
 
 def cast(wave: Wave, rows: Array, source: np.dtype[Any], target: np.dtype[Any]) -> Array:
-    """Rows of native numbers as another dtype: what NumPy's ``astype`` gives. `why_not_cast` must be empty.
+    """Cast rows of native numbers as NumPy's ``astype`` does. `why_not_cast` must be empty.
 
-    rows: uint8 (n, bytes), on the device, one behind the other. Returns: uint8 (n, bytes).
+    rows: uint8 (n, bytes), contiguous, on the device. Returns: uint8 (n, bytes).
     """
     if source == target:
         return rows
@@ -66,10 +66,10 @@ def cast(wave: Wave, rows: Array, source: np.dtype[Any], target: np.dtype[Any]) 
 def calculate(
     wave: Wave, rows: Array, dtypes: tuple[np.dtype[Any], np.dtype[Any]], target: np.dtype[Any], steps: Steps
 ) -> Array:
-    """Rows of native real numbers after arithmetic, cast to another dtype.
+    """Do arithmetic on rows of native real numbers, and cast the results.
 
-    rows: uint8 (n, bytes), on the device, one behind the other.
-    dtypes: of the numbers, and the floats that the arithmetic is done in.
+    rows: uint8 (n, bytes), contiguous, on the device.
+    dtypes: of the numbers, and of the floats that the arithmetic is done in.
     steps: at most three, from `steps_of`.
     Returns: uint8 (n, bytes).
     """
@@ -79,12 +79,12 @@ def calculate(
 
 
 def steps_of(work: np.dtype[Any], *steps: tuple[str, Any]) -> Steps | None:
-    """Operations for `calculate`, each with a second operand (None for one that has only one).
+    """Operations for `calculate`, each with its second operand, or None if it has only one.
 
-    Operands are Python's numbers or scalars of ``work``, which NumPy makes floats of that dtype. Returns: None if one
-    is something else, or not finite then: the host raises its errors and warnings.
+    Operands are Python numbers or scalars of ``work``, which NumPy converts to that dtype.
+    Returns: None if an operand is something else, or not finite in that dtype: the host then raises errors or warns.
     """
-    found = []
+    operations = []
     for operation, operand in steps:
         if operand is not None and type(operand) not in (int, float) and getattr(operand, "dtype", None) != work:
             return None
@@ -95,12 +95,12 @@ def steps_of(work: np.dtype[Any], *steps: tuple[str, Any]) -> Steps | None:
             return None
         if not np.isfinite(scalar[0]):
             return None
-        found.append((operation, int(scalar.view(f"i{work.itemsize}")[0])))
-    return tuple(found)
+        operations.append((operation, int(scalar.view(f"i{work.itemsize}")[0])))
+    return tuple(operations)
 
 
 def running_sums(wave: Wave, rows: Array, dtype: np.dtype[Any]) -> Array:
-    """In each row of floats or complex numbers the sum of all up to each, added one after the other."""
+    """Cumulative sums of each row of floats or complex numbers, added one after the other."""
     made, (n, n_floats, itemsize, parts, places) = _for_rows(wave, rows, dtype)
     later = keeps_later_nan(dtype, min(n_floats // parts, 3))
     args = (n, n_floats, itemsize, parts, own_nan(itemsize), later, *places)
@@ -109,14 +109,14 @@ def running_sums(wave: Wave, rows: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def differences(wave: Wave, rows: Array, dtype: np.dtype[Any]) -> Array:
-    """In each row of floats or complex numbers the first, then what each has more than the one before it."""
+    """The first number of each row of floats or complex numbers, then the difference of each to the one before it."""
     made, (n, n_floats, itemsize, parts, places) = _for_rows(wave, rows, dtype)
     wave.device.launch("differences", n * n_floats, (n, n_floats, itemsize, parts, own_nan(itemsize), *places))
     return made
 
 
 def where_equal(rows: Array, dtype: np.dtype[Any], key: Any) -> Array:
-    """Where native real numbers equal a scalar of their dtype, which a NaN does if it is one: bool (n, numbers)."""
+    """Where native real numbers equal a scalar of their dtype; a NaN equals every NaN. Returns: bool (n, numbers)."""
     if dtype.kind != "f":
         return rows.view(dtype) == key
     bits, sign, infinity = _bits(rows, dtype)
@@ -128,13 +128,13 @@ def where_equal(rows: Array, dtype: np.dtype[Any], key: Any) -> Array:
 
 
 def put(rows: Array, dtype: np.dtype[Any], where: Array, value: Any) -> None:
-    """Write a scalar where a mask is true, bit for bit. where: bool (n, numbers)."""
+    """Write the bits of a scalar where a mask is true. where: bool (n, numbers)."""
     number = np.dtype(f"u{dtype.itemsize}")
     rows.view(number)[where] = np.full(1, value, dtype).view(number)[0]
 
 
 def _bits(rows: Array, dtype: np.dtype[Any]) -> tuple[Array, Any, Any]:
-    """(rows of floats as unsigned integers, the bit of the sign, the bits of infinity)."""
+    """Rows of floats as unsigned integers, the sign bit, and the bits of infinity."""
     number = np.dtype(f"u{dtype.itemsize}")
     infinity = np.full(1, np.inf, dtype).view(number)[0]
     return rows.view(number), number.type(1 << (8 * dtype.itemsize - 1)), infinity
@@ -148,21 +148,21 @@ def _nonzero(rows: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _part(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The floats that complex numbers are made of; other dtypes as they are."""
+    """The dtype of the parts of complex numbers; other dtypes unchanged."""
     return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
 
 
 @cache
 def _keeps_nans_of_halves() -> bool:
-    """Whether this NumPy widens floats of 2 bytes in integers, as the kernels do: hardware makes their NaNs quiet."""
+    """Whether this NumPy widens 2-byte floats with integer arithmetic, as the kernels do: hardware makes NaNs quiet."""
     signalling = np.full(64, 0x7C01, np.uint16).view(np.float16)
-    kept = signalling.astype(np.float32).view(np.uint32), signalling.astype(np.float64).view(np.uint64)
-    return bool((kept[0] == 0x7F802000).all() and (kept[1] == 0x7FF0_0400_0000_0000).all())
+    wide = signalling.astype(np.float32).view(np.uint32), signalling.astype(np.float64).view(np.uint64)
+    return bool((wide[0] == 0x7F802000).all() and (wide[1] == 0x7FF0_0400_0000_0000).all())
 
 
 @cache
 def own_nan(itemsize: int) -> int:
-    """Bits of the NaN that this machine makes of an invalid operation on floats of a size."""
+    """Bits of the NaN that this machine returns for an invalid operation on floats of a size."""
     infinity = np.full(1, np.inf, f"f{itemsize}")
     with np.errstate(invalid="ignore"):
         return int((infinity - infinity).view(f"i{itemsize}")[0])
@@ -170,9 +170,9 @@ def own_nan(itemsize: int) -> int:
 
 @cache
 def keeps_later_nan(dtype: np.dtype[Any], n: int) -> bool:
-    """Whether running sums of n numbers (from 3 on, it does not matter how many) keep the later of two NaNs.
+    """Whether cumulative sums of n numbers (all n from 3 on are alike) keep the later of two NaNs.
 
-    Compilers choose the order of operands: it differs between the loops of NumPy.
+    Compilers choose the order of operands, which differs between NumPy's loops.
     """
     number = np.dtype(f"u{_part(dtype).itemsize}")
     first = np.full(1, np.nan, _part(dtype)).view(number)[0]
@@ -187,7 +187,7 @@ def _number(dtype: np.dtype[Any]) -> int:
 def _launch(
     wave: Wave, rows: Array, dtypes: tuple[np.dtype[Any], np.dtype[Any], np.dtype[Any]], steps: Steps, spread: int
 ) -> Array:
-    """dtypes: of the rows, of the arithmetic, and of the floats that it gives."""
+    """Launch `calculate`. dtypes: of the rows, of the arithmetic, and of the resulting floats."""
     source, work, target = dtypes
     n, nbytes = rows.shape
     per_row = nbytes // source.itemsize
@@ -201,7 +201,7 @@ def _launch(
 
 
 def _for_rows(wave: Wave, rows: Array, dtype: np.dtype[Any]) -> tuple[Array, tuple[int, int, int, int, Any]]:
-    """Device memory for as many rows, and (rows, floats of a row, their bytes, floats of a number, addresses)."""
+    """Allocate rows like the given ones. Returns: these, and (rows, floats of a row, their size, parts, addresses)."""
     n, nbytes = rows.shape
     itemsize = _part(dtype).itemsize
     made, _ = new_rows(wave, n, nbytes)

@@ -1,14 +1,14 @@
-"""Reads headers of encoded chunks that lie in one slab, of all chunks at once.
+"""Tools for parsers, which read the headers of all encoded chunks in a slab at once.
 
-A batched decoder wants addresses and sizes of bare streams. Parsers strip the envelopes, refuse what is certainly
-damaged, and leave what is sound but odd to the host: a decoder on a GPU may read out of bounds on input that it does
-not expect. Rules for every parser:
+A batched decoder wants addresses and sizes of bare streams. A parser strips the envelopes, refuses chunks that are
+certainly damaged, and leaves valid but unusual ones to the host: on input that it does not expect, a decoder on a GPU
+may read out of bounds. Rules for every parser:
 
-- No byte is read before its position was compared with the end of its chunk.
+- A position is compared with the end of its chunk before a byte is read there.
 - Python loops run over the parts of *one* chunk (blocks of a frame, letters of a name), never over chunks.
-- What no header shows stays unseen: damage inside a stream and, in gzip, a second member whose size is the expected
-  one behind a first that holds nothing. The size that the decoder reports tells of the last, and checksums (verified on
-  the device when a chunk is decoded) of most of the rest.
+- Some faults show in no header: damage inside a stream and, in gzip, an empty first member before one of the expected
+  size. The size that the decoder reports reveals the latter, and checksums (verified on the device when a chunk is
+  decoded) most of the former.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Stored: TypeAlias = tuple[npt.NDArray[np.intp], npt.NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class StreamTable:
-    """Where one stream per chunk lies in a slab.
+    """Where the stream of each chunk lies in a slab.
 
     Attributes:
-        source: int64[n], position of the stream in the slab; of the whole chunk where it goes to the host.
-        nbytes: int64[n], its encoded size; that of the whole chunk where it goes to the host.
-        decoded_nbytes: int64[n], what it must decode to.
-        to_host: bool[n], chunks that the host is to decode, because their framing is odd.
+        source: int64[n], position of the stream in the slab; of the whole chunk if the host decodes it.
+        nbytes: int64[n], encoded size of the stream; of the whole chunk if the host decodes it.
+        decoded_nbytes: int64[n], decoded size.
+        to_host: bool[n], chunks that the host decodes because their framing is unusual.
     """
 
     source: Sizes
@@ -47,22 +47,22 @@ class StreamTable:
 
 
 def read(slab: Bytes, dtype: str, positions: Sizes) -> npt.NDArray[Any]:
-    """Items of a dtype that begin at any byte of the slab; the caller has compared positions with ends."""
+    """Read items of a dtype at any positions of the slab. The caller has compared the positions with the ends."""
     item = np.dtype(dtype)
-    # one overlapping item per byte: nothing is copied but what is asked for
+    # one overlapping item per byte, so that only the wanted items are copied
     view: npt.NDArray[Any] = np.ndarray((max(len(slab) - item.itemsize + 1, 0),), item, slab, strides=(1,))
     return view[positions]
 
 
 def refuse(codec: str, bad: Mask, describe: Callable[[int], str]) -> None:
-    """Raise CodecError for the first bad item, if there is one; ``describe`` says what is wrong with an item."""
+    """Raise CodecError for the first bad item, if any. ``describe`` gives the message for an item."""
     if bad.any():
         index = int(bad.argmax())
         raise CodecError(f"{codec}: {describe(index)}", index=index, codec=codec)
 
 
 def refuse_sizes(codec: str, claimed: Sizes, expected_nbytes: int) -> None:
-    """Raise CodecError for the first item that claims another decoded size than it must have."""
+    """Raise CodecError for the first item that claims a wrong decoded size."""
     refuse(codec, claimed != expected_nbytes, lambda i: f"expected {expected_nbytes} decoded bytes, got {claimed[i]}")
 
 
@@ -82,7 +82,7 @@ def check_ranges(slab: Bytes, offsets: Sizes, sizes: Sizes) -> None:
 def stream_table(
     chunks: tuple[Sizes, Sizes], streams: tuple[Sizes, Sizes], expected_nbytes: int, to_host: Mask
 ) -> StreamTable:
-    """Give whole chunks to the host, and all if there is nothing to decode, which a batched decoder need not see."""
+    """The table of parsed streams. The host gets whole chunks; it gets all of them if they decode to nothing."""
     to_host = to_host | (expected_nbytes == 0)
     (offsets, sizes), (source, nbytes) = chunks, streams
     return StreamTable(

@@ -1,4 +1,4 @@
-"""LZ4 blocks behind their size, as numcodecs writes them. Source: the LZ4 block format; numcodecs, LZ4."""
+"""LZ4 blocks with their decoded size in front, as numcodecs writes them. Source: LZ4 block format; numcodecs, LZ4."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SIZE_NBYTES = 4
 
 
 def parse_lz4(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> StreamTable:
-    """Take the size, four bytes, off the LZ4 blocks that numcodecs writes.
+    """Strip the size of four bytes from LZ4 blocks.
 
     Args:
         slab: uint8[...], C-contiguous, on the host.
@@ -22,8 +22,8 @@ def parse_lz4(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -
         sizes: int64[n], encoded sizes in bytes.
         expected_nbytes: decoded size of every chunk.
 
-    Returns: the table; chunks go to the host only if they decode to nothing.
-    Raises: CodecError (index, "lz4") if a chunk is too short or claims another size; ValueError if a range does not
+    Returns: the table. Chunks go to the host only if they decode to nothing.
+    Raises: CodecError (index, "lz4") if a chunk is too short or claims a wrong size; ValueError if a range does not
         lie in the slab.
     """
     check_ranges(slab, offsets, sizes)

@@ -19,7 +19,7 @@ from gzarr.gpu.device.protocol import Device
 
 
 def _decoder(algorithm: str) -> DecoderFactory:
-    """The factory of decoders of bare streams."""
+    """The decoder factory of an algorithm."""
     limits = NVCOMP[algorithm]
 
     def factory(step: Step, device: Device) -> Decoder | str:
@@ -56,7 +56,7 @@ _ALGORITHMS = {
     **{name: _codec(name) for name in ("ans", "deflate", "gdeflate", "snappy")},
     **{name: _codec(name, typed=True) for name in ("bitcomp", "cascaded")},
 }
-#: What KvikIO's codec could be told to use.
+#: The algorithms of KvikIO's codec.
 _IN_BATCH = {**_ALGORITHMS, "lz4": LZ4, "zstd": ZSTD}
 
 

@@ -54,7 +54,7 @@ def _encoding_quantize(step: Step) -> Filter | str:
 
 
 def _quantum(digits: int) -> float:
-    """The power of two that numcodecs multiplies by to keep so many decimal digits."""
+    """The power of two by which numcodecs multiplies to keep a number of decimal digits."""
     exponent = math.log10(10.0**-digits)
     exponent = math.floor(exponent) if exponent < 0 else math.ceil(exponent)
     return float(2.0 ** math.ceil(math.log2(10.0**-exponent)))
@@ -69,7 +69,7 @@ def _encoding_scale_offset(step: Step) -> Filter | str:
 
 
 def _scale_offset(step: Step, *operations: tuple[str, str]) -> Filter | str:
-    """Of floats. operations: each with the field that is its operand."""
+    """Arithmetic on floats. operations: each with the field that holds its operand."""
     spec = step.spec
     if not isinstance(spec, ScaleOffsetCodec) or not isinstance(step.decoded, ArrayRepr):
         return DATA_TYPE

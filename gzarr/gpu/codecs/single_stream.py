@@ -1,7 +1,7 @@
 """Codecs whose chunks are one stream each, in some envelope: their decoders and encoders are one call for a wave.
 
-A family gives the parser that takes the envelope off and the `Envelope` that is put on. A stream that nvCOMP does not
-compress (LZ4, Zstandard and Snappy above 16 MiB, GDeflate above 64 KiB) is encoded on the host.
+A family gives the parser that strips the envelope and the `Envelope` that the encoder adds. The host encodes chunks
+that are too large for nvCOMP (LZ4, Zstandard and Snappy above 16 MiB, GDeflate above 64 KiB).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.profiling.recorder import stage
 
-#: Reads the framing of all chunks of a slab: (slab, offsets, sizes, decoded size) -> where the bare streams are.
+#: Reads the framing of all chunks of a slab: (slab, offsets, sizes, decoded size) -> table of the bare streams.
 FrameParser: TypeAlias = Callable[..., StreamTable]
 
 
@@ -44,10 +44,10 @@ class Checksum(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """An envelope that the encoder itself makes, and that is dropped.
+    """An envelope that the encoder writes and that is dropped.
 
     Attributes:
-        start: what it begins with; any other is not understood.
+        start: how the envelope must begin.
         header, trailer: bytes before and behind the stream.
     """
 
@@ -61,15 +61,15 @@ _NOTHING = Cut(b"", 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """How a chunk's stream is made, and what surrounds it.
+    """How a chunk is compressed, and what surrounds its stream.
 
     Attributes:
-        encoder: what compresses.
+        encoder: the device's encoder.
         head: bytes before the stream.
-        checksum: kind of the checksum of the raw bytes behind the stream; none if empty.
+        checksum: kind of the checksum of the chunk, which follows the stream; none if empty.
         order: dtype of that checksum as it is stored.
         tail: bytes behind the checksum.
-        cut: what is dropped of what the encoder makes.
+        cut: the part of the encoder's output that is dropped.
     """
 
     encoder: str
@@ -83,9 +83,9 @@ class Envelope:
 def stream_decoder(
     decoder: str, parse: FrameParser, *, header_nbytes: int | None = None, checksum: Checksum | None = None
 ) -> DecoderFactory:
-    """The factory of decoders of one stream a chunk.
+    """The decoder factory of a codec.
 
-    decoder: the device's. parse: takes the envelopes off. header_nbytes: how much of a chunk it looks at; None: all.
+    decoder: the device's decoder. parse: strips the envelopes. header_nbytes: how much of a chunk it reads; None: all.
     """
 
     def factory(step: Step, device: Device) -> Decoder | str:
@@ -116,7 +116,7 @@ def stream_decoder(
 
 
 def parsed(name: str, parse: Callable[..., Any], *args: Any) -> Any:
-    """What a parser makes of all chunks; its errors get the name that the codec has in the metadata."""
+    """Call a parser. Its errors get the name that the codec has in the metadata."""
     try:
         with stage("parse"):
             return parse(*args)
@@ -126,9 +126,9 @@ def parsed(name: str, parse: Callable[..., Any], *args: Any) -> Any:
 
 
 def stream_encoder(envelope_of: Callable[[int], Envelope], *, typed: bool = False) -> EncoderFactory:
-    """The factory of encoders of one stream a chunk.
+    """The encoder factory of a codec.
 
-    envelope_of: by the bytes of a chunk. typed: whether the device's encoder counts in numbers.
+    envelope_of: takes the size of a chunk. typed: whether the device's encoder works on numbers instead of bytes.
     """
 
     def factory(step: Step, device: Device) -> Encoder | str:
@@ -149,13 +149,13 @@ def stream_encoder(envelope_of: Callable[[int], Envelope], *, typed: bool = Fals
 
 
 def _typesize(step: Step, nbytes: int) -> int:
-    """Bytes of the numbers in a step's chunks, if nvCOMP has such integers and the chunks are made of them."""
+    """Size of the integers that nvCOMP should take a step's chunks for."""
     itemsize = step.decoded.itemsize if isinstance(step.decoded, BytesRepr) else 1
     return itemsize if itemsize in (2, 4, 8) and nbytes % itemsize == 0 else 1
 
 
 def _enveloped(wave: Wave, name: str, batch: Chunks | Encoded, envelope: Envelope, typesize: int) -> Encoded:
-    """Compress each chunk and put the envelope around it, where the stream was written."""
+    """Compress each chunk into a slot, and put the envelope around the stream there."""
     n, (source, nbytes), cut = len(batch), byte_ranges(batch), envelope.cut
     head, tail = len(envelope.head), (4 if envelope.checksum else 0) + len(envelope.tail)
     front, behind = max(head - cut.header, 0), max(tail - cut.trailer, 0) + ROOM
@@ -164,7 +164,7 @@ def _enveloped(wave: Wave, name: str, batch: Chunks | Encoded, envelope: Envelop
     unfinished = pending is not None and not pending.is_finished
 
     def wanted() -> list[Array]:
-        """Pieces of checksums, and the beginning of what the encoder made."""
+        """Pieces of checksums, and the beginning of the encoder's output."""
         pieces = [pending.raw] if pending is not None and unfinished else []
         starts = slots.rows[:, slots.front : slots.front + len(cut.start)]
         return [*pieces, wave.device.xp.ascontiguousarray(starts)] if cut.start else pieces
@@ -187,7 +187,7 @@ def _enveloped(wave: Wave, name: str, batch: Chunks | Encoded, envelope: Envelop
 
 
 def _check_cut(name: str, envelope: Envelope, starts: NDArray[np.uint8], sizes: Table) -> None:
-    """Refuse streams whose envelopes are not of the length that is cut off."""
+    """Refuse output of the encoder whose envelope is not the one that is dropped."""
     start, header, trailer = envelope.cut
     bad = (starts != np.frombuffer(start, np.uint8)).any(axis=1) | (sizes <= header + trailer)
     if bad.any():

@@ -1,4 +1,4 @@
-"""Moves tables and streams: the small steps that every codec on the device is made of."""
+"""Copies tables and streams to, from and within the device: the steps that all codecs share."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import unit_starts
 from gzarr.profiling.recorder import stage
 
-#: Tables and streams begin at multiples of this many bytes: what the most demanding kernel and decoder want.
+#: Tables and streams begin at multiples of this many bytes, which suits every kernel and decoder.
 ALIGNMENT = 16
 
 
 def upload_tables(wave: Wave, *tables: NDArray[Any]) -> list[int]:
-    """Copy tables to the device in one transfer. Returns: their addresses."""
+    """Upload tables in one transfer. Returns: their addresses."""
     starts = []
     size = 0
     for table in tables:
@@ -36,12 +36,12 @@ def upload_tables(wave: Wave, *tables: NDArray[Any]) -> list[int]:
 
 
 def upload_streams(wave: Wave, buffers: Sequence[Any]) -> Streams:
-    """Copy encoded chunks to the device in one transfer, each aligned."""
+    """Upload encoded chunks in one transfer, each aligned."""
     arrays = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
     sizes = np.array([a.size for a in arrays], np.int64)
     ends = np.cumsum(-(-sizes // ALIGNMENT) * ALIGNMENT)
     offsets = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-    # Decoders may read a few bytes past the end of a stream: those must exist.
+    # Decoders may read a few bytes past the end of a stream, so there must be some.
     staging = wave.device.staging(int(ends[-1]) + ALIGNMENT)
     for array, start in zip(arrays, offsets.tolist(), strict=True):
         staging[start : start + array.size] = array
@@ -51,14 +51,14 @@ def upload_streams(wave: Wave, buffers: Sequence[Any]) -> Streams:
 
 
 def new_rows(wave: Wave, n: int, nbytes: int) -> tuple[Array, Table]:
-    """Device memory for n chunks. Returns: (uint8 array (n, nbytes), address of every row)."""
+    """Allocate device memory for n chunks. Returns: a uint8 array (n, nbytes), and the address of every row."""
     rows = wave.device.empty(n * nbytes).reshape(n, nbytes)
     wave.held.append(rows)
     return rows, wave.device.address(rows) + np.arange(n, dtype=np.int64) * nbytes
 
 
 def upload_rows(wave: Wave, arrays: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> Chunks:
-    """Copy decoded chunks, host arrays of one shape, to the device in one transfer, in the dtype's native order."""
+    """Upload decoded chunks, host arrays of one shape, in one transfer and in native byte order."""
     native = dtype.newbyteorder("=")
     nbytes = arrays[0].size * native.itemsize
     staging = wave.device.staging(len(arrays) * nbytes)
@@ -77,7 +77,7 @@ def _upload(wave: Wave, staging: NDArray[np.uint8], n_chunks: int) -> Array:
 
 
 def copy_streams(wave: Wave, source: Table, target: Table, nbytes: Table) -> None:
-    """Copy byte ranges from one place of the device to another."""
+    """Copy byte ranges within the device with one launch."""
     if not source.size:
         return
     starts = unit_starts(nbytes)
@@ -86,7 +86,7 @@ def copy_streams(wave: Wave, source: Table, target: Table, nbytes: Table) -> Non
 
 
 def aligned(wave: Wave, source: Table, nbytes: Table, alignment: int) -> Table:
-    """Addresses of the same byte ranges, at multiples of ``alignment``: those that are not so already are copied."""
+    """Addresses of the byte ranges at multiples of ``alignment``. Ranges that are not aligned are copied."""
     odd = source % alignment != 0
     if not odd.any():
         return source
@@ -101,7 +101,7 @@ def aligned(wave: Wave, source: Table, nbytes: Table, alignment: int) -> Table:
 
 
 def decompress(wave: Wave, codec: str, decoder: str, items: Table, streams: tuple[Table, Table, Table, Table]) -> None:
-    """Decode streams in one call, and demand that each gives its size.
+    """Decode streams with one call; the wave then checks their statuses and sizes.
 
     items: the chunk of the wave that each stream belongs to, for errors.
     streams: addresses and sizes of the encoded streams, addresses and sizes of the decoded ones.
@@ -118,7 +118,7 @@ def decompress(wave: Wave, codec: str, decoder: str, items: Table, streams: tupl
 def decode_on_host(
     wave: Wave, streams: Streams, rows: Array, which: NDArray[np.intp], decode: Callable[[Any], Any]
 ) -> None:
-    """Decode some chunks on the host, one by one, and upload them to their rows together. Raises: CodecError(index)."""
+    """Decode some chunks on the host and upload them to their rows in one transfer. Raises: CodecError(index)."""
     if not which.size:
         return
     nbytes = rows.shape[1]
@@ -139,7 +139,7 @@ def decode_on_host(
 
 
 def unshuffled(wave: Wave, chunks: Chunks) -> Chunks:
-    """The chunks as plain bytes, one behind the other."""
+    """The chunks as contiguous plain bytes."""
     if chunks.shuffle is None and chunks.rows is not None:
         return chunks
     n = len(chunks)
@@ -154,7 +154,7 @@ def unshuffled(wave: Wave, chunks: Chunks) -> Chunks:
 
 
 def shuffled(wave: Wave, chunks: Chunks, mode: int, typesize: int, blocksize: int) -> Chunks:
-    """Plain chunks with the bytes or bits of their elements shuffled, Blosc block by Blosc block, elsewhere.
+    """A copy of plain chunks with the bytes or bits of their elements shuffled, Blosc block by Blosc block.
 
     mode: BYTE_SHUFFLE or BIT_SHUFFLE. typesize: bytes of an element. blocksize: bytes of a block.
     """
@@ -169,12 +169,12 @@ def shuffled(wave: Wave, chunks: Chunks, mode: int, typesize: int, blocksize: in
 
 
 def plain_shuffle(n: int, nbytes: int) -> Shuffle:
-    """The description of chunks that are not shuffled."""
+    """The `Shuffle` of n plain chunks."""
     return Shuffle(np.full(n, PLAIN, np.uint8), np.ones(n, np.int32), np.full(n, max(nbytes, 1), np.int64))
 
 
 def reversed_units(wave: Wave, rows: Array, unit: int) -> Array:
-    """Rows of bytes with every ``unit`` bytes reversed."""
+    """Rows with the order of bytes reversed in every ``unit`` bytes."""
     n, nbytes = rows.shape
     flipped = wave.device.xp.ascontiguousarray(rows.reshape(n, nbytes // unit, unit)[:, :, ::-1]).reshape(n, nbytes)
     wave.held.append(flipped)

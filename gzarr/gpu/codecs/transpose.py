@@ -1,4 +1,4 @@
-"""Transposes between other filters; those at the beginning of a chain are done by the placement kernels."""
+"""Transposes behind other filters. The placement and gathering kernels do those at the beginning of a chain."""
 
 from __future__ import annotations
 

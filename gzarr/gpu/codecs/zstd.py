@@ -29,15 +29,15 @@ _UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class ZstdHeaders:
-    """What the headers of Zstandard frames say, one row a chunk. Rows that are not plain frames hold -1.
+    """Headers of Zstandard frames, one row a chunk. Rows that are not plain frames hold -1.
 
     Attributes:
-        content_nbytes: int64[n], decoded size, -1 if the frame does not say it.
-        window_nbytes: int64[n], memory that the decoder must look back into; the content size of a single segment.
+        content_nbytes: int64[n], decoded size; -1 if the frame does not hold it.
+        window_nbytes: int64[n], size of the decoder's window; the content size if the frame is a single segment.
         single_segment: bool[n].
         checksum: bool[n], whether four bytes of XXH64 follow the blocks.
-        dictionary: bool[n], whether a dictionary is named.
-        odd: bool[n], the frame is to be skipped, or has a reserved bit set.
+        dictionary: bool[n], whether the frame names a dictionary.
+        odd: bool[n], whether the frame is skippable or has a reserved bit set.
         start: int64[n], position of the first block header in the slab.
     """
 
@@ -51,7 +51,7 @@ class ZstdHeaders:
 
 
 def _descriptors() -> tuple[Sizes, Sizes]:
-    """For each frame header descriptor: where the content size begins in the frame, and its length."""
+    """For each frame header descriptor, the position of the content size in the frame, and its length."""
     position, length = np.zeros(256, np.int64), np.zeros(256, np.int64)
     for descriptor in range(256):
         single = bool(descriptor & SINGLE_SEGMENT)
@@ -64,13 +64,13 @@ _SIZE_AT, _SIZE_NBYTES = _descriptors()
 
 
 def parse_zstd(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> StreamTable:
-    """Check Zstandard frames; the stream of a chunk is the chunk.
+    """Check Zstandard frames. The stream of a chunk is the chunk.
 
-    A frame is followed block by block to its end, so cut ones are refused and bytes behind one are seen. To the host
-    go: no content size, several frames, frames to be skipped, dictionaries, windows above 128 MiB, blocks that the
-    format forbids, and frames of more than 4096 blocks, which are not followed.
+    A frame is followed block by block to its end, so truncated frames are refused and bytes behind a frame are noticed.
+    The host gets frames without content size, several frames in a chunk, skippable frames, dictionaries, windows above
+    128 MiB, blocks that the format forbids, and frames of more than 4096 blocks, which are not followed.
 
-    Arguments and errors are those of `parse_lz4`, with codec "zstd".
+    Arguments and errors are those of `gzarr.gpu.codecs.lz4.parse_lz4`, with codec "zstd".
     """
     check_ranges(slab, offsets, sizes)
     to_host = check_zstd(slab, offsets, sizes, np.full(len(sizes), expected_nbytes, np.int64))
@@ -78,7 +78,7 @@ def parse_zstd(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) 
 
 
 def check_zstd(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
-    """Whether each stream, whose range lies in the slab, is anything but one plain frame of its expected size.
+    """Whether each stream, whose range lies in the slab, is something else than one plain frame of its expected size.
 
     Raises: CodecError as `parse_zstd` does.
     """
@@ -147,14 +147,14 @@ def _zstd_contents(slab: Bytes, position: Sizes, length: Sizes) -> Sizes:
         if len(rows):
             size = read(slab, f"<u{nbytes}", position[rows])
             if nbytes == 8:
-                # far above any chunk is as good as above int64
+                # clipped to int64, but far above the size of any chunk
                 size = np.minimum(size, np.uint64(2**62))
             content[rows] = size.astype(np.int64) + base
     return content
 
 
 def _zstd_ends(slab: Bytes, position: Sizes, ends: Sizes, checksum: Mask) -> Sizes:
-    """Where frames end, found by walking their block headers; beyond ``ends`` if they are cut, -1 if unknown."""
+    """Where frames end, by their block headers: beyond ``ends`` if they are truncated, -1 if unknown."""
     reached = np.full(len(ends), _UNKNOWN, np.int64)
     rows = np.arange(len(ends))
     for _ in range(MOST_ZSTD_BLOCKS):

@@ -1,12 +1,12 @@
-"""Blosc frames made on the device: shuffle, compress, and lay out, for all chunks of a wave at once.
+"""Makes Blosc frames on the device: shuffles, compresses and lays out all chunks of a wave at once.
 
-All chunks have one size, so all frames have the same blocks and streams; only the streams' sizes differ. Those are
-downloaded once, headers and tables of all frames are made on the host with NumPy, and one launch puts everything in its
-place. A stream that did not become smaller is stored as it is, a frame that did not is its plain bytes.
+All chunks have one size, so all frames have the same blocks and streams; only the sizes of the streams differ. These
+are downloaded once, the host makes headers and tables of all frames with NumPy, and one launch copies everything into
+place. A stream that does not become smaller is stored, and so is a frame.
 
-Blocks are as large as the configuration says. Where it leaves that open their streams are about 64 KiB, which nvCOMP is
-fastest with (c-blosc makes blocks for a CPU's caches), and blocks divide the chunk evenly up to a short last one: only
-whole blocks are split, so a long last one would be one long stream. Compression levels mean nothing, but for 0: stored.
+The configuration may set the size of blocks. Otherwise streams have about 64 KiB, with which nvCOMP is fastest (c-blosc
+chooses blocks for a CPU's caches), and blocks divide the chunk evenly except for a short last one: only whole blocks
+are split, so a long last block would be one long stream. Compression levels have no effect, except 0, which stores.
 Source: c-blosc 1.21, blosc.c (split_block, write_compression_header); the reader's rules in
 `gzarr.gpu.codecs.blosc.parsing`.
 """
@@ -40,10 +40,10 @@ _COMPRESSORS = {
     "zlib": (headers.DEFLATE, "deflate"),
     "zstd": (headers.ZSTD, "zstd"),
 }
-#: Decoded bytes of a stream where the configuration leaves it open: what nvCOMP's headers recommend.
+#: Decoded bytes of a stream if the configuration does not set them: what nvCOMP's headers recommend.
 STREAM_NBYTES = 1 << 16
-#: Chunks of more streams than this, and of more than one for so many bytes, are the host's: compressors take up to 64
-#: KiB of scratch for each stream, however short, which for blocks of 128 bytes would be some hundred times the chunk.
+#: The host encodes chunks of more streams than this that are also shorter than this many bytes: compressors take up to
+#: 64 KiB of scratch for each stream, however short; for blocks of 128 bytes that is some hundred times the chunk.
 _MANY_STREAMS, _SHORT_STREAM_NBYTES = 512, 1 << 12
 #: Largest chunk that a frame can hold (BLOSC_MAX_BUFFERSIZE: INT_MAX less the header).
 _MOST_NBYTES = (1 << 31) - 1 - headers.HEADER_NBYTES
@@ -51,19 +51,19 @@ _MOST_NBYTES = (1 << 31) - 1 - headers.HEADER_NBYTES
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """What all frames of a step have in common.
+    """The layout of all frames of a step.
 
     Attributes:
         nbytes: decoded bytes.
-        typesize: bytes of an element, as the frame says it.
+        typesize: bytes of an element, for the header.
         shuffle: PLAIN, BYTE_SHUFFLE or BIT_SHUFFLE.
         compressor: blosc's number.
-        encoder: the device's name; empty: nothing is compressed.
-        blocksize: bytes of a block but the last.
+        encoder: the device's encoder; empty if the frames are stored.
+        blocksize: bytes of a block; the last one may be shorter.
         splits: streams of a whole block.
         block: int64[m], block of each stream.
-        start: int64[m], where its decoded bytes begin in the chunk.
-        size: int64[m], how many they are.
+        start: int64[m], position of its decoded bytes in the chunk.
+        size: int64[m], its decoded bytes.
     """
 
     nbytes: int
@@ -84,7 +84,7 @@ class Frame:
 
     @property
     def is_chopped(self) -> bool:
-        """Whether the streams are too many and too short for a device."""
+        """Whether there are too many short streams for a device."""
         return self.size.size > max(_MANY_STREAMS, self.nbytes // _SHORT_STREAM_NBYTES)
 
     @property
@@ -94,17 +94,17 @@ class Frame:
 
     @property
     def flags(self) -> int:
-        """The header's flags, for frames that are not stored."""
+        """The flags of headers, for frames that are not stored."""
         shuffle = (0, headers.FLAG_SHUFFLE, headers.FLAG_BITSHUFFLE)[self.shuffle]
         return shuffle | (headers.FLAG_WHOLE if self.splits == 1 else 0) | self.compressor << 5
 
 
 def frame_of(step: Step) -> Frame | None:
-    """What the frames of a step look like; None if they cannot be made on a device."""
+    """The layout of a step's frames; None if a device cannot make them."""
     nbytes = decoded_nbytes(step)
     config = _configuration(step)
-    found = _COMPRESSORS.get(config["cname"])
-    if nbytes is None or nbytes > _MOST_NBYTES or found is None:
+    compressor = _COMPRESSORS.get(config["cname"])
+    if nbytes is None or nbytes > _MOST_NBYTES or compressor is None:
         return None
     typesize = config["typesize"]
     if typesize > MAX_TYPESIZE or nbytes % typesize:
@@ -114,7 +114,7 @@ def frame_of(step: Step) -> Frame | None:
         shuffle = headers.BIT_SHUFFLE if typesize == 1 else headers.BYTE_SHUFFLE
     if shuffle == headers.BYTE_SHUFFLE and typesize == 1:
         shuffle = PLAIN
-    number, encoder = found
+    number, encoder = compressor
     may_split = number != headers.ZSTD and typesize <= headers.MOST_SPLITS
     blocksize = _blocksize(nbytes, typesize, config["blocksize"], may_split=may_split)
     splits = typesize if may_split and blocksize // typesize >= headers.LEAST_SPLIT else 1
@@ -126,7 +126,7 @@ def frame_of(step: Step) -> Frame | None:
 
 
 def _configuration(step: Step) -> dict[str, Any]:
-    """The fields of either codec that is called blosc, with the defaults and the element size that the host takes."""
+    """The configuration of either Blosc codec, with the host's defaults and element size."""
     if isinstance(step.spec, BloscCodec):
         spec = step.spec
         shuffle = SHUFFLES.index(spec.shuffle or SHUFFLES[0])
@@ -138,12 +138,12 @@ def _configuration(step: Step) -> dict[str, Any]:
     return {**defaults, **config, "typesize": itemsize}
 
 
-#: What c-blosc makes of block sizes that are asked for, where blocks are split: bytes of a block, and of a stream.
+#: Limits by which c-blosc adjusts configured block sizes if blocks are split: bytes of a block, and of a stream.
 _LEAST_ENLARGED, _MOST_ENLARGED, _MOST_STREAM = 1 << 16, 1 << 20, 1 << 18
 
 
 def _blocksize(nbytes: int, typesize: int, wanted: int, *, may_split: bool) -> int:
-    """Bytes of a block: whole elements, and at most the chunk. Those asked for are made as c-blosc 1.21 does."""
+    """Bytes of a block: whole elements, at most the chunk. Configured sizes are adjusted as in c-blosc 1.21."""
     if wanted:
         size = max(wanted, headers.LEAST_SPLIT)
         if may_split and size // typesize >= headers.LEAST_SPLIT:
@@ -156,7 +156,7 @@ def _blocksize(nbytes: int, typesize: int, wanted: int, *, may_split: bool) -> i
 
 
 def _streams(nbytes: int, blocksize: int, splits: int) -> tuple[Table, Table, Table]:
-    """(block, start, size) of each stream."""
+    """Block, start and size of each stream."""
     whole, rest = divmod(nbytes, blocksize)
     size = blocksize // splits
     number = np.arange(whole * splits, dtype=np.int64)
@@ -168,13 +168,13 @@ def _streams(nbytes: int, blocksize: int, splits: int) -> tuple[Table, Table, Ta
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Streams:
-    """The streams of n chunks, compressed.
+    """The compressed streams of n chunks.
 
     Attributes:
-        source: the chunks that were compressed, shuffled as the frames say.
-        slots: where the streams are, chunk after chunk; None if there are none.
+        source: the chunks that were compressed, shuffled if the frames are.
+        slots: the streams, chunk after chunk; None if there are none.
         sizes: int64 (n, m), their sizes.
-        sums: int64 (n, m), where the checksums of zlib streams lie on the device; None for other compressors.
+        sums: int64 (n, m), addresses of the checksums of zlib streams; None for other compressors.
     """
 
     source: Chunks
@@ -184,7 +184,7 @@ class _Streams:
 
 
 def framed(wave: Wave, name: str, frame: Frame, plain: Chunks) -> Encoded:
-    """Chunks as frames. name: of the codec, for errors. plain: the chunks, one behind the other."""
+    """Encode chunks into frames. name: of the codec, for errors. plain: the contiguous chunks."""
     if not frame.encoder:
         return _assemble(wave, frame, plain, _Streams(plain, None, np.zeros((len(plain), 0), np.int64), None))
     return _assemble(wave, frame, plain, _compressed(wave, name, frame, plain))
@@ -200,13 +200,13 @@ def _compressed(wave: Wave, name: str, frame: Frame, plain: Chunks) -> _Streams:
     pending = checksums.queue(wave, "adler32", *ranges) if frame.around else None
     items = np.repeat(np.arange(n), m)
     wanted = list if pending is None else lambda: [pending.raw]
-    sizes, found = compress(wave, name, frame.encoder, items, ranges, slots, wanted=wanted)
-    sums = None if pending is None else checksums.store(wave, pending, found[0], ">u4").reshape(n, m)
+    sizes, downloaded = compress(wave, name, frame.encoder, items, ranges, slots, wanted=wanted)
+    sums = None if pending is None else checksums.store(wave, pending, downloaded[0], ">u4").reshape(n, m)
     return _Streams(source, slots, sizes.reshape(n, m), sums)
 
 
 def _assemble(wave: Wave, frame: Frame, plain: Chunks, streams: _Streams) -> Encoded:
-    """Lay out the frames, and copy headers, tables and streams to their places."""
+    """Lay out the frames, and copy headers, tables and streams into place."""
     n, tables = len(plain), headers.HEADER_NBYTES + 4 * frame.nblocks
     size = frame.size[: streams.sizes.shape[1]]
     packed = streams.sizes + frame.around
@@ -253,7 +253,7 @@ def _heads(frame: Frame, cbytes: Table, stored: Any, starts: Table) -> Any:
 
 
 def _stream_pieces(wave: Wave, frame: Frame, streams: _Streams, raw: Any, at: Table, framed: Any) -> list[Piece]:
-    """Sizes and bytes of the streams of some frames. at: int64 (n, m), where they go. framed: which frames."""
+    """Pieces of the streams of some frames: sizes and bytes. at: int64 (n, m), their targets. framed: which frames."""
     slots = streams.slots
     if slots is None or not framed.any():
         return []

@@ -1,4 +1,4 @@
-"""The headers of Blosc frames, read and checked for all frames of a wave at once. Source: c-blosc 1.21."""
+"""Reads and checks the headers of all Blosc frames of a wave at once. Source: c-blosc 1.21."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gzarr.gpu.codecs.headers import Bytes, Mask, Sizes, read, refuse, refuse_si
 
 Small: TypeAlias = npt.NDArray[np.uint8]
 
-#: How a stream is decoded. Those that compress have blosc's number for the compressor.
+#: How a stream is decoded; `RAW` is stored, the others are blosc's numbers for compressors.
 RAW, LZ4, SNAPPY, DEFLATE, ZSTD = range(5)
 DECODERS = 5
 BLOSCLZ = 0
@@ -20,12 +20,12 @@ NO_SHUFFLE, BYTE_SHUFFLE, BIT_SHUFFLE = range(3)
 
 HEADER_NBYTES = 16
 VERSION = 2
-#: Version of the compressors' formats: all have 1.
+#: Version of the compressors' formats, which is 1 for all of them.
 VERSION_LZ = 1
 FLAG_SHUFFLE, FLAG_MEMCPY, FLAG_BITSHUFFLE, FLAG_RESERVED, FLAG_WHOLE = 1, 2, 4, 8, 16
-#: Elements of more bytes are not split, nor are blocks of fewer elements (MAX_SPLITS, MIN_BUFFERSIZE of c-blosc).
+#: Larger elements are not split, nor are blocks of fewer elements (MAX_SPLITS, MIN_BUFFERSIZE of c-blosc).
 MOST_SPLITS, LEAST_SPLIT = 16, 128
-#: Frames of several smaller blocks go to the host: c-blosc makes them of 128 bytes, less up to an element, or more.
+#: Frames of several smaller blocks go to the host: the blocks of c-blosc have 128 bytes, rounded down to elements.
 LEAST_BLOCK = 64
 
 HEADER = np.dtype(
@@ -42,7 +42,7 @@ HEADER = np.dtype(
 
 
 class Frames(NamedTuple):
-    """Headers in wide integers, where the frames lie, and which of them are walked."""
+    """Headers as wide integers, the positions of the frames, and which frames the host decodes."""
 
     offset: Sizes
     flags: Sizes
@@ -56,7 +56,7 @@ class Frames(NamedTuple):
 
 
 def read_headers(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> Frames:
-    """Read headers and check what they say. A frame of nothing is looked at no further, as c-blosc does."""
+    """Read and check headers. As in c-blosc, frames that decode to nothing are not checked further."""
     short = sizes < HEADER_NBYTES
     refuse("blosc", short, lambda i: f"truncated: {sizes[i]} bytes are too few for a blosc header of 16")
     header = read(slab, f"V{HEADER_NBYTES}", offsets).view(HEADER)
@@ -78,7 +78,7 @@ def read_headers(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int
 
 
 def _check_headers(frames: Frames) -> None:
-    """Raise if a frame that is not left to the host has a header that fits nothing."""
+    """Raise CodecError if a frame that is not left to the host has an invalid header."""
     here = ~frames.to_host
     cbytes, nbytes, blocksize, typesize = frames.cbytes, frames.nbytes, frames.blocksize, frames.typesize
     wrong = here & ((blocksize == 0) | (blocksize > nbytes))

@@ -1,8 +1,8 @@
-"""Takes Blosc frames apart that are only on the device: a kernel follows their streams, the host sees the headers.
+"""Takes Blosc frames apart that are only on the device: a kernel walks their streams, the host reads the headers.
 
-It gives the same table as `gzarr.gpu.codecs.blosc.parsing.parse_frames`, whose rules hold here as well. What comes back
-from the device is 16 bytes of each frame and a row for each stream. Waves with frames of another compressor than LZ4,
-or frames that are left to the host, are copied to the host and taken apart there.
+The result is the same table as that of `gzarr.gpu.codecs.blosc.parsing.parse_frames`, under the same rules. Only 16
+bytes of each frame and a row for each stream are downloaded. A wave that has frames of another compressor than LZ4, or
+frames for the host, is downloaded and taken apart there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gzarr.gpu.kernels import BLOSC_ERRORS, prefix_sums
 
 
 def parse_blosc(wave: Wave, batch: Streams, expected_nbytes: int) -> parsing.BloscTable:
-    """Take apart the frames of a wave, where they are. Raises: CodecError (index, "blosc") if one is damaged."""
+    """Take the frames of a wave apart where they are. Raises: CodecError (index, "blosc") if one is damaged."""
     frames = None if batch.copy is not None else _headers(batch, expected_nbytes)
     if frames is None:
         return parsing.parse_frames(batch.host, batch.offsets, batch.sizes, expected_nbytes)
@@ -32,7 +32,7 @@ def parse_blosc(wave: Wave, batch: Streams, expected_nbytes: int) -> parsing.Blo
 
 
 def _headers(batch: Streams, expected_nbytes: int) -> headers.Frames | None:
-    """The frames' headers; None if the host must see more than these."""
+    """The headers of the frames; None if the host needs more than these."""
     n, size = len(batch), headers.HEADER_NBYTES
     if (batch.sizes < size).any():
         return None
@@ -43,7 +43,7 @@ def _headers(batch: Streams, expected_nbytes: int) -> headers.Frames | None:
 
 
 def _launch(wave: Wave, batch: Streams, frames: headers.Frames, blocks: parsing.Blocks) -> tuple[Sizes, Sizes]:
-    """Let the kernel follow the streams. Returns: (where each begins in the slab, encoded bytes)."""
+    """Walk the streams with the kernel. Returns: the position of each in the slab, and its encoded bytes."""
     device = wave.device
     rows, first = np.unique(blocks.frame, return_index=True)
     block_start = np.append(first, len(blocks.frame)).astype(np.int64)
@@ -54,11 +54,11 @@ def _launch(wave: Wave, batch: Streams, frames: headers.Frames, blocks: parsing.
     tables = upload_tables(
         wave, (base + frames.offset[rows]).astype(np.uint64), frames.cbytes[rows], block_start, stream_start
     )
-    found = device.empty(18 * n)  # addresses and sizes of 8 bytes, two flags
-    wave.held.append(found)
-    at = device.address(found)
+    results = device.empty(18 * n)  # addresses and sizes of 8 bytes, two flags
+    wave.held.append(results)
+    at = device.address(results)
     device.launch("blosc_parse", len(blocks.frame), (rows.size, *tables, at, at + 8 * n, at + 16 * n, at + 17 * n))
-    table = device.download(found)
+    table = device.download(results)
     address, csize = table[: 8 * n].view(np.int64), table[8 * n : 16 * n].view(np.int64)
     _check(blocks, table[17 * n :], csize)
     return address - base, csize.copy()

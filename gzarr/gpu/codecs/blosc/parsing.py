@@ -1,13 +1,13 @@
-"""Blosc frames that lie in one slab, taken apart for all frames at once into the streams that batched decoders want.
+"""Takes all Blosc frames of a slab apart, into the streams that batched decoders take.
 
-A frame is a header of 16 bytes, a table of block starts, and blocks, in any order. A block is one stream, or one per
-byte of an element (a *split*), each after its size; a stream as long as its decoded bytes is stored, not compressed.
-The header fixes how many streams there are; only their sizes must be walked, at most 16 to a block. Rules:
+A frame is a header of 16 bytes, a table of block starts, and blocks in any order. A block is one stream, or one stream
+for each byte of an element (a *split*). Each stream follows its size; a stream as long as its decoded bytes is stored,
+not compressed. The header fixes the number of streams; only their sizes must be walked, at most 16 in a block. Rules:
 
-- A frame is taken, refused (`CodecError`) or left to the host: other format versions, blosclz, compressors that blosc
-  does not number, streams whose own framing is odd, and frames of many tiny blocks, which would make large tables.
-- The streams of a taken frame fill its decoded bytes exactly once, still shuffled.
-- No byte is read before its position was compared with the end of its frame; bytes behind a frame are ignored.
+- A frame is accepted, refused (`CodecError`) or left to the host. The host gets other format versions, blosclz, unknown
+  compressors, streams with unusual framing, and frames of many tiny blocks, which would make large tables.
+- The streams of an accepted frame fill its decoded bytes exactly once, still shuffled.
+- A position is compared with the end of its frame before a byte is read there; bytes behind a frame are ignored.
 - Python loops run over the splits of a block, never over blocks, streams or frames.
 
 Source: header and checks of c-blosc 1.21.
@@ -49,14 +49,14 @@ from gzarr.gpu.codecs.zstd import check_zstd
 
 @dataclass(frozen=True, slots=True)
 class BloscStreams:
-    """Streams of many frames, one row each, grouped by decoder and, within it, in the order of the frames.
+    """Streams of many frames, one row each, grouped by decoder and, within a group, in the order of the frames.
 
     Attributes:
         frame: int64[m], the frame that the stream belongs to.
-        decoder: uint8[m], `RAW` (stored: copy it), `LZ4`, `SNAPPY`, `DEFLATE` (zlib's envelope is off) or `ZSTD`.
-        source: int64[m], where it begins in the slab.
+        decoder: uint8[m], `RAW` (stored, to be copied), `LZ4`, `SNAPPY`, `DEFLATE` (without zlib's envelope) or `ZSTD`.
+        source: int64[m], position in the slab.
         csize: int64[m], encoded bytes.
-        dest: int64[m], where its decoded bytes begin in the decoded chunk.
+        dest: int64[m], position of the decoded bytes in the decoded chunk.
         nbytes: int64[m], decoded bytes.
     """
 
@@ -81,21 +81,21 @@ class BloscStreams:
 
 @dataclass(frozen=True, slots=True)
 class BloscTable:
-    """What is to be decoded in n frames, and how their decoded bytes are shuffled.
+    """The streams of n frames, and how the decoded bytes are shuffled.
 
     Attributes:
         codec: uint8[n], blosc's number: 0 blosclz, 1 lz4 and lz4hc, 2 snappy, 3 zlib, 4 zstd, up to 7 unknown.
-        shuffle: uint8[n], `NO_SHUFFLE`, `BYTE_SHUFFLE` or `BIT_SHUFFLE`, as the decoded streams are; plain bytes
-            come of stored frames and from the host.
-        typesize: int32[n], bytes of an element, which shuffling goes by; 1 where bytes come plain.
-        blocksize: int64[n], decoded bytes of a block but the last, each of which is shuffled by itself; one block
-            where bytes come plain. At least 1.
+        shuffle: uint8[n], `NO_SHUFFLE`, `BYTE_SHUFFLE` or `BIT_SHUFFLE` for the decoded streams; stored frames and
+            frames that the host decodes are plain.
+        typesize: int32[n], bytes of the elements that were shuffled; 1 for plain frames.
+        blocksize: int64[n], decoded bytes of a block, which is shuffled by itself; the last one may be shorter. All
+            bytes for plain frames. At least 1.
         nbytes: int64[n], decoded bytes.
-        cbytes: int64[n], encoded bytes, as the header has them.
-        memcpy: bool[n], frames that are stored whole.
-        to_host: bool[n], frames that the host is to decode; they have no streams.
+        cbytes: int64[n], encoded bytes, from the header.
+        memcpy: bool[n], whether the frame is stored whole.
+        to_host: bool[n], whether the host decodes the frame, which then has no streams.
         streams: of all other frames.
-        bounds: int64[6], the streams of decoder d are the rows ``bounds[d]`` to ``bounds[d + 1]``.
+        bounds: int64[6]; the streams of decoder d are the rows ``bounds[d]`` to ``bounds[d + 1]``.
     """
 
     codec: Small
@@ -115,7 +115,7 @@ class BloscTable:
 
 
 class Blocks(NamedTuple):
-    """Blocks of the walked frames: frame, number in it, decoded bytes, splits, and where the first stream's size is."""
+    """Blocks of frames: frame, number in the frame, decoded bytes, splits, and position of the first stream's size."""
 
     frame: Sizes
     number: Sizes
@@ -130,7 +130,7 @@ def parse_frames(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int
     Args:
         slab: uint8[...], C-contiguous, on the host.
         offsets: int64[n], where each frame begins.
-        sizes: int64[n], encoded sizes in bytes; what lies behind the frame's own size is ignored.
+        sizes: int64[n], encoded sizes in bytes; bytes behind a frame are ignored.
         expected_nbytes: decoded size of every frame.
 
     Returns: the table. Every range in it lies in its frame, and in the decoded chunk.
@@ -144,7 +144,7 @@ def parse_frames(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int
 
 
 def make_table(frames: Frames, streams: BloscStreams, to_host: Mask) -> BloscTable:
-    """Put together what was found."""
+    """The table of frames and their streams."""
     streams, bounds = _grouped(streams)
     plain = frames.memcpy | to_host | (frames.nbytes == 0)
     return BloscTable(
@@ -162,7 +162,7 @@ def make_table(frames: Frames, streams: BloscStreams, to_host: Mask) -> BloscTab
 
 
 def _shuffles(frames: Frames, plain: Mask) -> Small:
-    """How decoded streams are shuffled; bytes of single-byte elements are not, their bits may be."""
+    """How decoded streams are shuffled. Elements of one byte have no byte shuffle, but may have a bit shuffle."""
     by_bytes = (frames.flags & FLAG_SHUFFLE != 0) & (frames.typesize > 1)
     by_bits = frames.flags & FLAG_BITSHUFFLE != 0
     shuffle = np.where(by_bytes, BYTE_SHUFFLE, np.where(by_bits, BIT_SHUFFLE, NO_SHUFFLE)).astype(np.uint8)
@@ -174,12 +174,12 @@ def _shuffles(frames: Frames, plain: Mask) -> Small:
 
 
 def walked_rows(frames: Frames) -> Sizes:
-    """Row numbers of the frames that have blocks to be walked."""
+    """Row numbers of the frames whose blocks are walked."""
     return np.flatnonzero(~frames.memcpy & ~frames.to_host & (frames.nbytes > 0))
 
 
 def count_blocks(frames: Frames, rows: Sizes) -> Blocks:
-    """The blocks of frames with given row numbers, and how each is split; where they begin is not known yet."""
+    """The blocks of frames with given row numbers, and their splits. Their positions are filled in later."""
     counts = -(-frames.nbytes[rows] // frames.blocksize[rows])
     frame = np.repeat(rows, counts)
     number = np.arange(len(frame)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -209,7 +209,7 @@ def _find_starts(slab: Bytes, frames: Frames, blocks: Blocks) -> Blocks:
 
 
 def split_rows(frames: Frames, blocks: Blocks) -> BloscStreams:
-    """The streams of blocks: what they decode to, and how; source and encoded size are not known yet."""
+    """The streams of blocks, without source and encoded size, which are filled in later."""
     first = np.cumsum(blocks.splits) - blocks.splits
     block = np.repeat(np.arange(len(first)), blocks.splits)
     split = np.arange(len(block)) - first[block]
@@ -237,7 +237,7 @@ def _walk(slab: Bytes, frames: Frames, blocks: Blocks) -> BloscStreams:
 
 
 def place_streams(streams: BloscStreams, source: Sizes, csize: Sizes) -> BloscStreams:
-    """The streams with their places; those as long as what they decode to are stored."""
+    """The streams with their positions and sizes. Streams as long as their decoded bytes are stored."""
     decoder = np.where(csize == streams.nbytes, RAW, streams.decoder).astype(np.uint8)
     return replace(streams, decoder=decoder, source=source, csize=csize)
 
@@ -257,7 +257,7 @@ def _read_csizes(slab: Bytes, blocks: Blocks, rows: Sizes, position: Sizes, end:
 
 
 def join_whole(frames: Frames, streams: BloscStreams) -> BloscStreams:
-    """The streams of walked frames and the stored frames, which are one each."""
+    """The streams of walked frames and of stored frames, which are one stream each."""
     return _join(_whole_frames(frames), streams)
 
 
@@ -287,7 +287,7 @@ def _of_frame(error: CodecError, frame: Sizes) -> CodecError:
 
 
 def _open_envelopes(slab: Bytes, streams: BloscStreams, to_host: Mask) -> tuple[BloscStreams, Mask]:
-    """Check the streams' own headers, strip those of zlib, and drop frames that have an odd stream."""
+    """Check the headers of streams, strip those of zlib, and drop frames that have an unusual stream."""
     odd = np.zeros(len(streams.frame), np.bool_)
     for decoder, check in ((SNAPPY, _check_snappy), (DEFLATE, _check_zlib), (ZSTD, check_zstd)):
         rows = np.flatnonzero(streams.decoder == decoder)
@@ -313,7 +313,7 @@ def _check_zlib(slab: Bytes, offsets: Sizes, sizes: Sizes, _: Sizes) -> Mask:
 
 
 def _check_snappy(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
-    """No stream is odd; raise CodecError if one claims another size, in 7 bits a byte, or is nothing but that size."""
+    """Raise CodecError if a stream claims a wrong size, in 7 bits a byte. Returns: that no stream is unusual."""
     claimed, more = np.zeros_like(offsets), np.ones(len(offsets), np.bool_)
     for k in range(5):  # sizes have up to 32 bits
         more &= sizes > k
