@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from gzarr.advising.access import Probe
 from gzarr.indexing.grid import Axis, Grid, RegularAxis, nchunks
-from gzarr.layout.chunk_layout import WHOLE_SHARD_SHARE
+from gzarr.layout.sharded import WHOLE_SHARD_SHARE
 from gzarr.storage.coalesce import MAX_GAP_NBYTES, MAX_NBYTES
 
 #: Streams that keep a GPU busy: 132 multiprocessors (H100, H200) with 32 warps each, one warp a stream. Not measured.

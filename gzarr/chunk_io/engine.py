@@ -275,7 +275,7 @@ def _load_pinned(
     that brings the index says which version that is, and the chunks are of the same.
     """
     keys = [io.layout.key(coords) for coords, _ in wave]
-    known = {key: io.layout.known_generation(key) for key in keys}
+    known = {key: io.layout.cached_token(key) for key in keys}
     versions = {key: token for key, token in known.items() if token is not None}
     for _ in range(MAX_RETRIES):
         pinned = PinnedStore(io.store, versions)

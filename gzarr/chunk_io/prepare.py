@@ -1,6 +1,6 @@
 """Makes an opened array ready to run: finds the shards in its codec chain, prepares every chain once.
 
-A chain ``[transpose*, sharding_indexed, bytes-to-bytes*]`` is addressed (`gzarr.layout.chunk_layout.Sharded`), also
+A chain ``[transpose*, sharding_indexed, bytes-to-bytes*]`` is addressed (`gzarr.layout.sharded.Sharded`), also
 nested. A sharding codec behind anything else (a delta over a whole shard, say) cannot be addressed: it runs as a codec,
 and the shard is read whole.
 """
@@ -27,7 +27,9 @@ from gzarr.codecs.transpose import TransposeCodec
 from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.indexing.grid import Grid, RegularAxis, chunk_shape, is_regular
 from gzarr.indexing.keys import Coords, join_path
-from gzarr.layout.chunk_layout import Layout, Level, Names, Sharded, Unsharded
+from gzarr.layout.chunk_layout import Layout, Names, Unsharded
+from gzarr.layout.levels import Level
+from gzarr.layout.sharded import Sharded
 from gzarr.metadata.documents import codecs_in_errors
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store

@@ -1,7 +1,7 @@
 """Sharding as a computing codec: encodes and decodes whole shards, where a shard cannot be addressed.
 
 That is only so where another codec than a transpose stands before ``sharding_indexed`` (a delta over a whole shard,
-say); elsewhere `gzarr.layout.chunk_layout.Sharded` reads just the chunks that are wanted.
+say); elsewhere `gzarr.layout.sharded.Sharded` reads just the chunks that are wanted.
 """
 
 from __future__ import annotations

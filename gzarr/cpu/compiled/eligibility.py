@@ -19,7 +19,8 @@ from gzarr.cpu.compiled.write import fits, level_of, make_write
 from gzarr.cpu.decode_into import PLAIN_ARRAYS
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.plan import BoxPlan, Plan
-from gzarr.layout.chunk_layout import Layout, Sharded
+from gzarr.layout.chunk_layout import Layout
+from gzarr.layout.sharded import Sharded
 from gzarr.storage.base import Store, Target
 
 #: Fewer chunks are not worth the tables, which take 25 us (measured with lz4 chunks of 40 kB, which take the loop 12).

@@ -21,7 +21,7 @@ from gzarr.cpu.decode_into import lent_scratch
 from gzarr.errors import CodecError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
-from gzarr.layout.chunk_layout import Sharded, ShardIndex
+from gzarr.layout.sharded import Sharded, ShardIndex
 from gzarr.profiling.recorder import here
 from gzarr.storage.base import token_of
 

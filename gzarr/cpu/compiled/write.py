@@ -28,8 +28,9 @@ from gzarr.cpu.compiled.tables import Boxes, Piece, make_window
 from gzarr.cpu.decode_into import lent_scratch
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import chunk_shape
-from gzarr.layout.chunk_layout import Level, Sharded
+from gzarr.layout.levels import Level
 from gzarr.layout.shard import MISSING, decode_index, split_index
+from gzarr.layout.sharded import Sharded
 from gzarr.profiling.recorder import here
 from gzarr.storage.base import Buffer, Request, Target, host_view
 

@@ -1,0 +1,348 @@
+"""Shards: objects that hold a grid of chunks and an index.
+
+Theory of operation. Levels of sharding nest, and the chunk grid of the array is that of the innermost level.
+``locate`` reads indexes as needed and caches them with the store's token, so that a replaced shard is never read with
+an old index.
+
+Codecs around a shard (bytes to bytes) make the whole object be fetched and decoded before it is addressed. A transpose
+before the sharding codec is folded: the shard's index is looked up in transposed order (``Level.order``) and the
+transpose joins the inner chunk's codecs.
+
+Rules: indexes are on the host; every inconsistency raises CodecError.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from operator import sub
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.errors import CodecError
+from gzarr.indexing.grid import Grid, chunk_shape
+from gzarr.indexing.keys import Coords
+from gzarr.layout.chunk_layout import PINNED, Located, Names
+from gzarr.layout.levels import Level, by_owner, rebuild
+from gzarr.layout.shard import MISSING, Coder, decode_index, entry, slice_entry, split_index
+from gzarr.profiling.recorder import stage
+from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
+from gzarr.storage.wrappers import PinnedStore
+
+#: Bytes of shard indexes that an opened array caches. An index of 1,000 chunks has 16 kB.
+INDEX_CACHE_NBYTES = 64 << 20
+#: From this share of a shard's chunks on, the whole shard is read in one request instead of its index and then ranges.
+WHOLE_SHARD_SHARE = 0.5
+
+#: Where a shard begins and how long it is: (key, start, length), None for the whole of a stored object.
+_Place: TypeAlias = tuple[str, int, int | None]
+
+
+class ShardIndex(NamedTuple):
+    """The index of a shard, as a table.
+
+    Attributes:
+        entries: (offset, size) of each chunk, shape (*chunks per shard, 2), contiguous, native byte order.
+        origin: coordinates of the shard's first chunk.
+        steps: how many entries further the next chunk along each axis of the array is.
+    """
+
+    entries: NDArray[np.uint64]
+    origin: Coords
+    steps: Coords
+
+
+class _Source(NamedTuple):
+    """Where a shard's bytes are: in memory, or a range of a stored object."""
+
+    data: memoryview | None
+    key: str = ""
+    start: int = 0
+    length: int | None = None
+    token: object | None = None
+
+
+class Sharded:
+    """An object holds a grid of chunks, with an index.
+
+    Attributes:
+        grid: the grid of the innermost chunks.
+        objects: the grid of stored objects.
+        key: key of a stored object.
+        levels: from a shard's shape to its levels, outermost first.
+        names: how ``key`` makes keys; None if in another way.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        objects: Grid,
+        key: Callable[[Coords], str],
+        levels: Callable[[Coords], Sequence[Level]],
+        names: Names | None = None,
+    ) -> None:
+        self.names = names
+        self.grid = grid
+        self.objects = objects
+        self.key = key
+        self.levels = levels
+        self._indexes: OrderedDict[_Place, tuple[object, NDArray[np.uint64]]] = OrderedDict()
+        self._cached_nbytes = 0
+        self._lock = threading.Lock()
+
+    def locate(
+        self,
+        store: Store,
+        object_coords: Coords,
+        chunks: Sequence[Coords],
+        token: object | None = None,
+        *,
+        may_fetch: bool = True,
+    ) -> list[Located]:
+        """Say where the chunks of one object are, reading its indexes if they are not cached. Raises: CodecError."""
+        levels, local = self._local(object_coords, chunks)
+        key = self.key(object_coords)
+        source = _Source(None, key, token=token)
+        first = levels[0]
+        now = token_of(store, key) if token is PINNED else token
+        wants_whole = (may_fetch or token is None) and self._wants_whole(source, levels, len(local), now)
+        if first.wrap is not None or wants_whole:
+            with stage("read"):
+                stored = store.get_one(Request(key))
+            if stored is None:
+                return [None] * len(local)
+            source = _Source(host_view(stored), key)
+        return self._descend(store, source, levels, local)
+
+    def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:
+        """Take chunks out of an object's bytes. Raises: CodecError."""
+        levels, local = self._local(object_coords, chunks)
+        chunks_or_none = self._descend(None, _Source(host_view(stored)), levels, local)
+        return [item for item in chunks_or_none if not isinstance(item, Request)]
+
+    def cached_token(self, key: str) -> object | None:
+        """The token of the shard whose index is cached; None if none is."""
+        cached = self._indexes.get((key, 0, None))
+        return None if cached is None else cached[0]
+
+    def is_whole(self, object_coords: Coords, nchunks: int) -> bool:
+        """Whether that many distinct chunks are all that the object holds within the array."""
+        n = 1
+        for axis, inner, coord in zip(self.objects, self.grid, object_coords, strict=True):
+            low, high = axis.bounds(coord)
+            n *= inner.locate(min(high, axis.extent) - 1) - inner.locate(low) + 1
+        return n == nchunks
+
+    def build(
+        self, stored: Buffer | None, object_coords: Coords, changed: Mapping[Coords, Buffer | None]
+    ) -> Buffer | None:
+        """An object's new bytes: the old ones with some chunks replaced or removed. None if nothing is left."""
+        levels, local = self._local(object_coords, list(changed))
+        updates = dict(zip(local, changed.values(), strict=True))
+        return rebuild(levels, None if stored is None else host_view(stored), updates)
+
+    def initialized(self, store: Store, object_coords: Coords) -> int:
+        """Number of chunks that one object holds; of nested shards, of those at the first level."""
+        level = self.levels(chunk_shape(self.objects, object_coords))[0]
+        key = self.key(object_coords)
+        versions = store.versions
+        pins = versions is not None and versions.pins
+        store, token = (PinnedStore(store, {}), PINNED) if pins else (store, token_of(store, key))
+        source = _Source(None, key, token=token)
+        if level.wrap is not None:
+            stored = store.get_one(Request(key))
+            if stored is None:
+                return 0
+            source = _unwrapped(store, _Source(host_view(stored), key), level.wrap)
+        index = self._index(store, source, level)
+        return 0 if index is None else int(np.count_nonzero(index.reshape(-1, 2)[:, 0] != MISSING))
+
+    def forget(self, key: str) -> None:
+        """Drop the cached index of an object."""
+        self._forget((key, 0, None))
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether shards hold chunks, no further shards, and no codecs are around them."""
+        levels = self.levels(chunk_shape(self.objects, (0,) * len(self.objects)))
+        return len(levels) == 1 and levels[0].wrap is None
+
+    def index(self, store: Store, object_coords: Coords, token: object | None) -> ShardIndex | None:
+        """The index of one shard of a flat layout, read if it is not cached; None if the shard is missing.
+
+        token: as in `locate`. Raises: CodecError.
+        """
+        levels, (first,) = self._local(object_coords, [(0,) * len(self.grid)])
+        entries = self._index(store, _Source(None, self.key(object_coords), token=token), levels[0])
+        if entries is None:
+            return None
+        return _as_table(np.ascontiguousarray(entries, np.uint64), levels[0], first)
+
+    def blank_index(self, object_coords: Coords) -> tuple[Level, ShardIndex]:
+        """The level of a shard of a flat layout, and the index of one without chunks."""
+        levels, (first,) = self._local(object_coords, [(0,) * len(self.grid)])
+        counts = levels[0].place(levels[0].counts)
+        return levels[0], _as_table(np.full((*counts, 2), MISSING, np.uint64), levels[0], first)
+
+    def _local(self, object_coords: Coords, chunks: Sequence[Coords]) -> tuple[Sequence[Level], list[Coords]]:
+        """The object's levels, and the chunks' coordinates relative to the object."""
+        origin = [
+            inner.locate(axis.bounds(c)[0])
+            for axis, inner, c in zip(self.objects, self.grid, object_coords, strict=True)
+        ]
+        local = [tuple(map(sub, coords, origin)) for coords in chunks]
+        return self.levels(chunk_shape(self.objects, object_coords)), local
+
+    def _wants_whole(self, source: _Source, levels: Sequence[Level], wanted: int, token: object | None) -> bool:
+        if source.token is None:
+            # Nothing would tell if the shard were replaced between the reading of its index and of its chunks.
+            return True
+        total = 1
+        for level in levels:
+            for n in level.counts:
+                total *= n
+        if wanted < total * WHOLE_SHARD_SHARE:
+            return False
+        cached = self._indexes.get((source.key, 0, None))
+        return cached is None or cached[0] != token
+
+    def _descend(
+        self, store: Store | None, source: _Source, levels: Sequence[Level], chunks: Sequence[Coords]
+    ) -> list[Located]:
+        level = levels[0]
+        if level.wrap is not None:
+            source = _unwrapped(store, source, level.wrap)
+        index = self._index(store, source, level)
+        if index is None:
+            return [None] * len(chunks)
+        if len(levels) == 1:
+            return _parts_of(source, index, [level.place(c) for c in chunks])
+        return self._descend_nested(store, source, levels, (index, chunks))
+
+    def _descend_nested(
+        self,
+        store: Store | None,
+        source: _Source,
+        levels: Sequence[Level],
+        wanted: tuple[NDArray[np.uint64], Sequence[Coords]],
+    ) -> list[Located]:
+        index, chunks = wanted
+        located: list[Located] = [None] * len(chunks)
+        for outer, members in by_owner(levels[1:], chunks).items():
+            part = _part_of(source, entry(index, levels[0].place(outer)))
+            if part is None:
+                continue
+            if isinstance(part, Request):
+                inner = _Source(None, part.key, part.start or 0, part.length, source.token)
+            else:
+                inner = _Source(host_view(part))
+            inside = self._descend(store, inner, levels[1:], [local for _, local in members])
+            for (position, _), item in zip(members, inside, strict=True):
+                located[position] = item
+        return located
+
+    def _index(self, store: Store | None, source: _Source, level: Level) -> NDArray[np.uint64] | None:
+        """A shard's index; None if the shard is missing."""
+        if source.data is not None:
+            return decode_index(split_index(source.data, level.index_nbytes, level.location), level.coder)
+        if store is None:
+            raise CodecError("a shard's bytes are neither in memory nor in a store", codec="sharding_indexed")
+        pinned, before = source.token is PINNED, source.token
+        if pinned:
+            before = token_of(store, source.key)
+        # A shard and the first shard within it may begin at the same byte, but they differ in length.
+        name = (source.key, source.start, source.length)
+        cached = self._indexes.get(name)
+        if cached is not None and before is not None and cached[0] == before:
+            return cached[1]
+        encoded = store.get_one(_index_request(source, level))
+        if encoded is None:
+            self._forget(name)
+            return None
+        size = host_view(encoded).nbytes
+        if size != level.index_nbytes:
+            raise CodecError(
+                f"the shard is truncated: its index has {size} bytes, expected {level.index_nbytes}",
+                codec="sharding_indexed",
+            )
+        index = decode_index(encoded, level.coder)
+        # The token was taken before the index was read: the index belongs to it only if it still holds.
+        now = None if source.token is None else token_of(store, source.key)
+        if now is not None and (pinned or now == before):
+            self._cache(name, now, index)
+        elif source.length is not None and not pinned:
+            raise CodecError("the shard was replaced between its index and a nested one", codec="sharding_indexed")
+        return index
+
+    def _cache(self, name: _Place, token: object, index: NDArray[np.uint64]) -> None:
+        self._forget(name)
+        with self._lock:
+            self._indexes[name] = (token, index)
+            self._cached_nbytes += index.nbytes
+            while self._cached_nbytes > INDEX_CACHE_NBYTES and len(self._indexes) > 1:
+                _, (_, oldest) = self._indexes.popitem(last=False)
+                self._cached_nbytes -= oldest.nbytes
+
+    def _forget(self, name: _Place) -> None:
+        with self._lock:
+            cached = self._indexes.pop(name, None)
+            self._cached_nbytes -= 0 if cached is None else cached[1].nbytes
+
+
+def _index_request(source: _Source, level: Level) -> Request:
+    n = level.index_nbytes
+    if level.location == "start":
+        return Request(source.key, source.start, n)
+    if source.length is None:
+        return Request(source.key, -n, n)
+    if source.length < n:
+        raise CodecError(f"a nested shard has {source.length} bytes, its index alone {n}", codec="sharding_indexed")
+    return Request(source.key, source.start + source.length - n, n)
+
+
+def _parts_of(source: _Source, index: NDArray[np.uint64], chunks: Sequence[Coords]) -> list[Located]:
+    """`_part_of` for many chunks, given by coordinates in the index."""
+    if len(chunks) < 2:
+        return [_part_of(source, entry(index, coords)) for coords in chunks]
+    rows = index[tuple(np.array(chunks).T)]
+    return [_part_of(source, None if row[0] == MISSING else row) for row in map(tuple, rows.tolist())]
+
+
+def _part_of(source: _Source, place: tuple[int, int] | None) -> Located:
+    if place is None:
+        return None
+    if source.data is not None:
+        return slice_entry(source.data, place)
+    offset, size = place
+    if source.length is not None and offset + size > source.length:
+        raise CodecError(
+            f"the index of a nested shard points outside of it: bytes {offset} to {offset + size} of {source.length}",
+            codec="sharding_indexed",
+        )
+    return Request(source.key, source.start + offset, size)
+
+
+def _unwrapped(store: Store | None, source: _Source, wrap: Coder) -> _Source:
+    """A shard that codecs are wrapped around: fetched whole and decoded."""
+    data: Buffer | None = source.data
+    if data is None:
+        if store is None or source.length is None:
+            raise CodecError("a wrapped shard must be read whole", codec="sharding_indexed")
+        data = store.get_one(Request(source.key, source.start, source.length))
+        if data is None or host_view(data).nbytes != source.length:
+            raise CodecError("a nested shard lies outside its object", codec="sharding_indexed")
+        if source.token is not PINNED and token_of(store, source.key) != source.token:
+            raise CodecError("the shard was replaced between its index and its contents", codec="sharding_indexed")
+    return _Source(host_view(wrap.decode([data])[0]))
+
+
+def _as_table(entries: NDArray[np.uint64], level: Level, first: Coords) -> ShardIndex:
+    """first: the array's first chunk, relative to the shard."""
+    # Not from strides: those of an axis of length one say nothing.
+    steps = [math.prod(entries.shape[axis + 1 : -1]) for axis in range(entries.ndim - 1)]
+    by_axis = dict(zip(level.order or range(len(steps)), steps, strict=True))
+    return ShardIndex(entries, tuple(-c for c in first), tuple(by_axis[axis] for axis in range(len(steps))))
