@@ -114,6 +114,14 @@ def test_without_a_compiler_there_is_a_wheel_all_the_same(tmp_path: Path) -> Non
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("True off: the extension was not built"), done.stderr
+    command = [sys.executable, "-P", "-m", "gzarr", "--version"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    reason = "the extension was not built; install a C compiler, then gzarr again"
+    assert done.stdout == f"gzarr {gzarr.__version__} (compiled loop: off: {reason})\n"
+    # One that the system refuses.
+    (tmp_path / "site" / "gzarr" / "cpu" / "_loop.abi3.so").write_bytes(b"damaged")
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert "(compiled loop: off: the extension cannot be loaded (" in done.stdout
 
 
 def test_an_sdist_has_what_a_wheel_is_made_of(wheel: Path, tmp_path: Path) -> None:

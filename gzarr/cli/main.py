@@ -38,7 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="gzarr", description="Zarr arrays on the GPU and the CPU.")
+    parser = argparse.ArgumentParser(
+        prog="gzarr",
+        description="Zarr arrays on the GPU and the CPU.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,  # the version is one line, however long
+    )
     parser.add_argument(
         "--version", action="version", version=f"gzarr {gzarr.__version__} (compiled loop: {loop_status()})"
     )

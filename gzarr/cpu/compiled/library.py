@@ -12,6 +12,7 @@ import struct
 import sys
 from collections.abc import Mapping
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from gzarr.config import config
@@ -55,7 +56,8 @@ def status() -> str:
     """Whether the compiled loop is used, in words: "on", or why not."""
     if not config.get("cpu.native"):
         return "off: the setting cpu.native says so"
-    return problem() or "on"
+    reason = problem()
+    return "on" if reason is None else f"off: {reason}"
 
 
 def problem() -> str | None:
@@ -87,13 +89,15 @@ def codec_number(codec: str, *, checksum: bool, encodes: bool = False) -> int | 
 def _loaded() -> tuple[Any, Any]:
     """The extension and the addresses of its functions; None and the reason if it is not there."""
     if sys.platform == "win32":
-        return None, "off: there is none for Windows"
+        return None, "there is none for Windows"
     try:
         from gzarr.cpu import _loop
     except ImportError as error:
-        return None, f"off: the extension was not built ({error}); install a C compiler, then gzarr again"
+        is_built = find_spec("gzarr.cpu._loop") is not None
+        reason = f"the extension cannot be loaded ({error})" if is_built else "the extension was not built"
+        return None, f"{reason}; install a C compiler, then gzarr again"
     if getattr(_loop, "VERSION", None) != _VERSION:
-        return None, "off: the extension was built for another version of gzarr; install gzarr again"
+        return None, "the extension was built for another version of gzarr; install gzarr again"
     addresses = {name: _address(owner, name) for name, owner in _FUNCTIONS.items()}
     _loop.bind(struct.pack(f"{len(addresses)}P", *addresses.values()))
     return _loop, addresses
