@@ -236,7 +236,7 @@ def _takes_gpu(options: tuple[int | None, bool, str]) -> bool:
             _warned.append(fault)
             warnings.warn(
                 f"device='auto' is the CPU, because the GPU failed: {fault}. device='cuda' or GZARR_DEVICE=cuda "
-                "uses it nevertheless; device='cpu' or GZARR_DEVICE=cpu asks no GPU.",
+                "uses it nevertheless; device='cpu' or GZARR_DEVICE=cpu avoids it.",
                 RuntimeWarning,
                 stacklevel=4,
             )

@@ -129,7 +129,7 @@ def open_consolidated(
         If the mode would create something.
     """
     if mode not in (None, "r", "r+", "a"):
-        raise ValueError(f"open_consolidated opens what is there: mode must be 'r', 'r+' or 'a', got {mode!r}")
+        raise ValueError(f"open_consolidated creates nothing: mode must be 'r', 'r+' or 'a', got {mode!r}")
     if not use_consolidated:
         raise ValueError("use_consolidated must be True here; use open_group to do without consolidated metadata")
     given: dict[str, Any] = {**kwargs}

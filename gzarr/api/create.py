@@ -173,7 +173,7 @@ def create(
 
 
 def empty(shape: Any, **kwargs: Unpack[FilledKeywords]) -> Array:
-    """Create an array without a fill value of one's own choice; nothing is stored.
+    """Create an array without giving it a fill value; nothing is stored.
 
     Parameters
     ----------

@@ -10,6 +10,7 @@ from gzarr.errors import MetadataError
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.open_options import NAMES as OPEN_OPTIONS
 from gzarr.hierarchy.open_options import OpenedWith, OpenOptions, take_open_options
+from gzarr.hierarchy.options import unknown_keyword
 
 
 def take_mode(mode: str | None, keywords: dict[str, Any]) -> str | None:
@@ -42,14 +43,11 @@ def take_node_options(device: str | Backend | None, keywords: dict[str, Any]) ->
 
 
 def take_group_options(device: str | Backend | None, keywords: dict[str, Any]) -> tuple[OpenOptions, OpenedWith]:
-    """`take_node_options` for a group, which has no other keywords but one of zarr that changes nothing.
-
-    Raises TypeError for other keywords.
-    """
+    """`take_node_options` for a group. Raises TypeError for other keywords, except one of zarr that changes nothing."""
     taken = take_node_options(device, keywords)
     for name, value in keywords.items():
         if name != "cache_attrs":
-            raise TypeError(f"unknown keyword {name!r}")
+            raise unknown_keyword(name, {*OPEN_OPTIONS, *DEVICE_OPTIONS, "device", "storage_options"})
         if value not in (None, True, False):
-            raise MetadataError(f"the keyword {name!r} is not supported by this version of gzarr; leave it out")
+            raise MetadataError(f"the keyword {name!r} has no such value; leave it out")
     return taken

@@ -287,20 +287,26 @@ class Array(ResizableArray):
         meta = self.metadata
         if shape is not None:
             if read_only is False:
-                raise MetadataError("a view with another shape is read-only; resize the array, or leave shape out")
+                raise MetadataError(
+                    f"{self.store_path}: a view with another shape is read-only; resize the array, or leave shape out"
+                )
             read_only = True
         if chunks is not None and tuple(chunks) != self.chunks:
             raise MetadataError(
-                f"a view cannot change the chunks from {self.chunks} to {tuple(chunks)}: copy the array"
+                f"{self.store_path}: a view cannot have chunks {tuple(chunks)} instead of {self.chunks}; copy the array"
             )
         if shape is not None:
             meta = meta.resized(check_shape(tuple(shape), self.ndim))
         if dtype is not None:
             data_type = parse_dtype(dtype)
             if data_type.dtype.itemsize != self.itemsize or data_type.dtype.hasobject != self.dtype.hasobject:
-                raise MetadataError(f"a view needs a dtype of {self.itemsize} bytes, got {data_type.dtype}")
+                raise MetadataError(
+                    f"{self.store_path}: a view needs a dtype of {self.itemsize} bytes, got {data_type.dtype}"
+                )
             if data_type.dtype.isnative != self.dtype.isnative and self.itemsize > 1:
-                raise MetadataError(f"a view needs the byte order of {self.dtype}, got {data_type.dtype}")
+                raise MetadataError(
+                    f"{self.store_path}: a view needs the byte order of {self.dtype}, got {data_type.dtype}"
+                )
             fill = fill_value
             if fill is None and meta.fill_value is not None:
                 fill = np.asarray(meta.fill_value, meta.data_type.dtype).view(data_type.dtype)[()]
@@ -440,7 +446,7 @@ class Array(ResizableArray):
     def _write(self, selection: Selection, value: Any, fields: Fields) -> None:
         self.check_writable()
         if self._out_dtype != self.metadata.data_type.dtype:
-            raise MetadataError(f"{self.store_path}: a view made by astype cannot be written")
+            raise MetadataError(f"{self.store_path}: a view made by astype is read-only; write to the array")
         dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
         io = self._io
         plan = make_plan(selection, io.layout.grid)

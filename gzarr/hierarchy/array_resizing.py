@@ -98,15 +98,17 @@ class ResizableArray(ArrayInfo, Indexed):
         if not hasattr(data, "shape"):
             data = self.backend.asarray(data, self.dtype)
         if not 0 <= axis < self.ndim:
-            raise SelectionError(f"cannot append along axis {axis} of a {self.ndim}-dimensional array")
+            raise SelectionError(
+                f"{self.store_path}: cannot append along axis {axis} of a {self.ndim}-dimensional array"
+            )
         with self._metadata_lock():
             self._catch_up()
             old = self.shape
             added = tuple(data.shape)
             if len(added) != len(old) or added[:axis] + added[axis + 1 :] != old[:axis] + old[axis + 1 :]:
                 raise ValueError(
-                    f"cannot append data of shape {added} to an array of shape {old} along axis {axis}: "
-                    "all other axes must agree"
+                    f"{self.store_path}: cannot append data of shape {added} to an array of shape {old} along axis "
+                    f"{axis}: all other axes must agree"
                 )
             data = broadcast_value(data, self.dtype, box_between((0,) * self.ndim, added), self.backend)
             self._resize((*old[:axis], old[axis] + added[axis], *old[axis + 1 :]))
@@ -129,7 +131,7 @@ class ResizableArray(ArrayInfo, Indexed):
         """
         meta = read_node(self.store.live(), self.path, self.metadata.zarr_format)
         if not isinstance(meta, ArrayMeta):
-            raise ArrayNotFoundError(f"no array at {self.store_path} any more")
+            raise ArrayNotFoundError(f"no array at {self.store_path!r} any more: it was deleted or replaced by a group")
         self._rebind(meta)
         return self
 

@@ -114,13 +114,10 @@ def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrForm
     else:
         node = read_node(store, path)
         if node is not None:
-            kind, error = (
-                ("array", ContainsArrayError) if isinstance(node, ArrayMeta) else ("group", ContainsGroupError)
-            )
+            is_array = isinstance(node, ArrayMeta)
+            error, kind = (ContainsArrayError, "an array") if is_array else (ContainsGroupError, "a group")
             where = join_path(str(store), path)
-            raise error(
-                f"an {kind} is already stored at {where!r}; pass overwrite=True to replace it".replace("an g", "a g")
-            )
+            raise error(f"{kind} is already stored at {where!r}; pass overwrite=True to replace it")
     for parent in missing:
         write_node(store, parent, GroupMeta({}, zarr_format))
 

@@ -94,7 +94,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         if isinstance(value, Group):
             self.check_metadata_writable()
             if lies_within(self.store, self._path(name), value.store, value.path):
-                raise ContainsNodeError(f"cannot copy {value.store_path} into itself ({name!r})")
+                raise ContainsNodeError(f"cannot copy {value.store_path!r} into itself, as {name!r}")
             copy = self.create_group(name, attributes=value.attrs.asdict())
             for child, node in value.items():
                 copy[child] = node
@@ -303,10 +303,12 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         if not old or read_node(self.store, old, self.metadata.zarr_format) is None:
             raise KeyError(f"{source!r} is not in {self.store_path}")
         if new == old or new.startswith(old + "/"):
-            raise ContainsNodeError(f"cannot move {source!r} into itself ({dest!r})")
+            raise ContainsNodeError(f"{self.store_path}: cannot move {source!r} into itself, as {dest!r}")
         parent = new.rpartition("/")[0]
         if read_node(self.store, new, self.metadata.zarr_format) is not None:
-            raise ContainsNodeError(f"cannot move {source!r}: something is already stored at {dest!r}")
+            raise ContainsNodeError(
+                f"{self.store_path}: cannot move {source!r}: something is already stored at {dest!r}"
+            )
         if parent:
             Group(self.store, "", GroupMeta({}, self.metadata.zarr_format), self.opened_with).require_group(parent)
         move_node(self.store, old, new)

@@ -149,9 +149,7 @@ class GroupArrays(Node[GroupMeta]):
         array = Array(self.store, path, meta, self.opened_with, read_only=self._read_only)
         wanted = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
         if array.shape != wanted:
-            raise TypeError(
-                f"shape do not match existing array; expected {wanted}, got {array.shape}"
-            )  # zarr 2's words
+            raise TypeError(f"shape do not match existing array; expected {wanted}, got {array.shape}")
         asked = np.dtype(dtype or "f8")
         if asked != array.dtype and (exact or not np.can_cast(asked, array.dtype)):
             cast = "differ exactly" if exact else "cannot be safely cast"
@@ -182,7 +180,7 @@ class GroupArrays(Node[GroupMeta]):
         return self.create_array(name, data=data, **given)
 
     def empty(self, name: str, shape: Any = None, **kwargs: Unpack[FilledMemberKeywords]) -> Array:
-        """Create an array without a fill value of one's own choice: see `gzarr.empty` and `create_array`."""
+        """Create an array without giving it a fill value: see `gzarr.empty` and `create_array`."""
         given: dict[str, Any] = {"fill_value": None, **kwargs}
         return self.create_array(name, shape, **given)
 

@@ -1,6 +1,6 @@
 """The keywords of the functions that open and create, typed, so that editors complete them and type checkers know them.
 
-Each class lists what one kind of function takes besides its named parameters. The fields are documented once, in
+Each class lists what a function takes besides its named parameters. The fields are documented once, in
 `gzarr.create_array`, `gzarr.hierarchy.open_options.OpenOptions` and `gzarr.devices.backend_for`. At run time nothing
 uses these classes: `gzarr.hierarchy.new_nodes.options_from` checks keywords.
 """
@@ -43,7 +43,7 @@ class UrlKeywords(TypedDict, total=False):
 
 
 class GroupKeywords(ReachKeywords, UrlKeywords, total=False):
-    """Of `gzarr.open_group` and its kin."""
+    """Of `gzarr.open_group`, `gzarr.group`, `gzarr.create_group` and `gzarr.open_consolidated`."""
 
 
 class RareArrayKeywords(ReachKeywords, total=False):
@@ -122,13 +122,13 @@ class MemberKeywords(ChunkKeywords, total=False):
 
 
 class FilledMemberKeywords(MemberKeywords, total=False):
-    """Of ``Group.zeros`` and its kin, which name a shape."""
+    """Of ``Group.empty``, ``zeros``, ``ones`` and ``full``, which name a shape."""
 
     dtype: Any
 
 
 class LikeMemberKeywords(FilledMemberKeywords, total=False):
-    """Of ``Group.zeros_like`` and its kin."""
+    """Of ``Group.empty_like``, ``zeros_like``, ``ones_like`` and ``full_like``."""
 
     shape: Any
 
@@ -159,11 +159,11 @@ class PlaceKeywords(UrlKeywords, total=False):
 
 
 class FilledKeywords(FilledMemberKeywords, PlaceKeywords, total=False):
-    """Of `gzarr.zeros` and its kin, which name a shape."""
+    """Of `gzarr.empty`, `zeros`, `ones` and `full`, which name a shape."""
 
 
 class LikeKeywords(LikeMemberKeywords, PlaceKeywords, total=False):
-    """Of `gzarr.zeros_like` and its kin."""
+    """Of `gzarr.empty_like`, `zeros_like` and `ones_like`."""
 
 
 class NewArrayKeywords(NewMemberKeywords, PlaceKeywords, total=False):

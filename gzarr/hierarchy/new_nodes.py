@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -17,17 +16,20 @@ from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.v2 import to_v2
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
+from gzarr.devices import DEVICE_OPTIONS
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import new_array
-from gzarr.hierarchy.open_options import OpenedWith, take_open_options
-from gzarr.hierarchy.options import UNSET, ArrayOptions
+from gzarr.hierarchy.open_options import NAMES, OpenedWith, take_open_options
+from gzarr.hierarchy.options import UNSET, ArrayOptions, unknown_keyword
 from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 from gzarr.storage.base import Store
 
 _OPTIONS = frozenset(f.name for f in fields(ArrayOptions))
+#: Keywords that callers give beside them, and that others take out of a call.
+_ELSEWHERE = NAMES | {*DEVICE_OPTIONS, "data", "device", "overwrite", "storage_options"}
 #: Keywords of zarr that change nothing here: metadata are always cached, chunks are decoded in part where possible.
 HARMLESS = frozenset({"cache_metadata", "cache_attrs", "cachesize", "cache_type", "partial_decompress"})
 
@@ -50,9 +52,7 @@ def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
             if value is not None:
                 raise MetadataError("storage_options go with a URL, where a store is opened; leave them out here")
         elif name not in HARMLESS:
-            near = get_close_matches(name, _OPTIONS, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"gzarr knows {', '.join(sorted(_OPTIONS))}"
-            raise TypeError(f"unknown keyword {name!r}; {hint}")
+            raise unknown_keyword(name, _OPTIONS | _ELSEWHERE)
     if known.get("attributes") is None:
         known.pop("attributes", None)
     return ArrayOptions(**known)

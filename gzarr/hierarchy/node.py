@@ -227,7 +227,7 @@ class Attributes(MutableMapping[str, Any]):
         node = self._node
         meta = read_node(node.store.live(), node.path, node.metadata.zarr_format)
         if meta is None:
-            raise NodeNotFoundError(f"{node.store_path} is gone: its metadata was deleted")
+            raise NodeNotFoundError(f"{node.store_path} was deleted")
         return meta
 
     def _set(self, stored: Any) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from difflib import get_close_matches
 from typing import Any
 
 
@@ -85,6 +86,13 @@ class ArrayOptions:
     chunk_key_encoding: Any = None
     write_empty_chunks: bool | None = None
     layout: str | None = None
+
+
+def unknown_keyword(name: str, known: Collection[str]) -> TypeError:
+    """Return the error for a keyword that a function does not take, with one that it takes."""
+    near = get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"gzarr knows {', '.join(sorted(known))}"
+    return TypeError(f"unknown keyword {name!r}; {hint}")
 
 
 def is_default(value: Any) -> bool:

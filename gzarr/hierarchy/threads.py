@@ -34,7 +34,7 @@ async def run_in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     At most ``config["async.concurrency"]`` calls run at once, over all event loops.
     """
     context = contextvars.copy_context()
-    import asyncio  # whoever awaits has it; others need not load it
+    import asyncio  # callers that await have loaded it; others need not
 
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(_executor(), partial(context.run, call, *args, **kwargs))

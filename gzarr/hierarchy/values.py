@@ -25,10 +25,10 @@ def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, back
         single = np.empty(1, object)
         single[0] = value[()] if isinstance(value, np.ndarray) and not value.shape else value
         return single.reshape(())
-    # An array of ours lies in its store, whatever device it says that it reads to.
+    # A gzarr array lies in its store, whatever device its reads go to.
     array = backend.asarray(np.asarray(value) if isinstance(value, Indexed) else value, dtype.base)
     if array.dtype.kind in "OSU" and dtype.base.kind not in (array.dtype.kind, "O"):
-        # Whether such elements can be cast is known only by casting them: all of them, before any is written.
+        # Only a cast shows whether such elements can be cast, so cast all of them before any is written.
         array = array.astype(dtype.base)
     elif array.dtype != dtype.base and not np.can_cast(array.dtype, dtype.base, "unsafe"):
         raise TypeError(f"cannot write a value of dtype {array.dtype} to an array of dtype {dtype.base}")
@@ -62,9 +62,9 @@ def check_shape(shape: Sequence[Any], ndim: int) -> tuple[int, ...]:
 def check_out(out: AnyArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
     """Return an array to read into. Raises ValueError for its shape, TypeError for its dtype."""
     if tuple(out.shape) != shape + dtype.shape:
-        raise ValueError(f"out has shape {tuple(out.shape)}, the selection {shape + dtype.shape}")
+        raise ValueError(f"out has shape {tuple(out.shape)}, but the selection has shape {shape + dtype.shape}")
     if not np.can_cast(dtype.base, out.dtype, "same_kind"):
-        raise TypeError(f"out has dtype {out.dtype}, which cannot take {dtype} without loss of kind")
+        raise TypeError(f"out has dtype {out.dtype}, which cannot hold values of {dtype}")
     if hasattr(out, "flags") and getattr(out.flags, "writeable", True) is False:
         raise ValueError("out is read-only")
     return out

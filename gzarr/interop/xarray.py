@@ -403,7 +403,7 @@ def _variable(array: Array, fill_is_missing: bool | None) -> xr.Variable:
     dims = _dimensions(array)
     if dims is None:
         raise MetadataError(
-            f"{array.store_path}: Xarray needs a name for each of its {array.ndim} axes, and there are none; create it "
+            f"{array.store_path}: Xarray needs names for its {array.ndim} axes; create it "
             f"with dimension_names (v3), set its attribute {_DIMENSIONS!r} (v2), or leave it out with drop_variables"
         )
     if len(dims) != array.ndim:

@@ -92,3 +92,19 @@ def test_a_type_checker_knows_the_keywords(tmp_path: Path) -> None:
     run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     flagged = set(re.findall(r"(\w+\.py:\d+): error", run.stdout))
     assert flagged == {f"mistakes.py:{n}" for n in range(3, 9)}, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "suggestion"),
+    [
+        (gzarr.create_array, "chunk", "chunks"),
+        (gzarr.open_array, "devise", "device"),
+        (gzarr.open_group, "synchroniser", "synchronizer"),
+        (gzarr.zeros, "chunkcache", "chunk_cache"),
+    ],
+)
+def test_an_unknown_keyword_is_named_with_one_that_is_known(
+    call: Callable[..., Any], name: str, suggestion: str
+) -> None:
+    with pytest.raises(TypeError, match=f"unknown keyword '{name}'; did you mean '{suggestion}'"):
+        call({}, **{name: 2})

@@ -146,7 +146,7 @@ def test_read_only_and_deleted_nodes(node):
         with pytest.raises(ReadOnlyError):
             change()
     del gzarr.open(node.store)["n"]
-    with pytest.raises(NodeNotFoundError, match="gone"):
+    with pytest.raises(NodeNotFoundError, match="was deleted"):
         node.attrs["b"] = 1
     assert "n/.zattrs" not in node.store
     assert "n/zarr.json" not in node.store
