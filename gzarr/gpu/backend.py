@@ -1,14 +1,15 @@
 """The GPU backend: whole waves of chunks are decoded on the device and placed in the caller's array by one kernel.
 
-Theory of operation. A reader brings the encoded chunks of a wave into one slab, in pinned memory from which they are
-uploaded in one copy, or straight on the device; every codec step is one call for all of them; one kernel then copies
-the wanted elements, unshuffling, reversing bytes and transposing on the way, and fills what is missing. Some waves are
-under way at once, in lanes of their own. Steps that the device lacks run on the host before the upload. What CuPy has
-no dtype for (objects, strings, structures, times) is read by the CPU backend and comes back as NumPy arrays. Writing
-goes the other way, for values of either kind (`gzarr.gpu.pipeline.write`).
+Theory of operation. A reader brings the encoded chunks of a wave into one slab, either in pinned memory, from which one
+copy uploads them, or straight on the device. Every codec step is one call for the whole wave. One kernel then copies
+the wanted elements into the result; it also unshuffles, swaps bytes, transposes, and fills in missing chunks. Several
+waves are under way at once, each in a *lane*, a pipeline slot with a stream and memory of its own. Steps that the
+device lacks run on the host before the upload. The CPU backend reads data types that CuPy lacks (objects, strings,
+structures, times) into NumPy arrays. Writing goes the other way, for values of either kind
+(`gzarr.gpu.pipeline.write`).
 
-Rules: the device memory of all waves stays under the cap, and waves that turn out not to fit are cut; results of
-decoders are looked at once, when the wave is done, and a failure names its chunk.
+Rules: the device memory of all waves stays under the cap, and waves that do not fit are cut. Results of decoders are
+checked once, when the wave is done, and a failure names its chunk.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.profiling.recorder import Marker, stage
 from gzarr.storage.base import Buffer, Store
 
-#: Share of the free device memory that waves may use if the caller does not say: the rest is the caller's.
+#: Share of the free device memory that waves may use by default; the rest is the caller's.
 DEFAULT_MEMORY_SHARE = 0.125
 #: Waves larger than this gain nothing: every batched decoder is saturated (nvCOMP's guide: some thousand streams).
 MAX_WAVE_NBYTES = 1 << 30
-#: Chunks beyond this in one wave gain nothing either, and their tables grow.
+#: More chunks in a wave gain nothing either, and make larger tables.
 MAX_WAVE_NCHUNKS = 1 << 16
 
 
 class _Prepared(NamedTuple):
-    """What the backend has prepared for a chain.
+    """What this backend prepares for a chain.
 
     Attributes:
         host: the chain of the CPU backend.
@@ -74,22 +75,22 @@ class GpuBackend:
 
     Attributes:
         device: name of the device.
-        wave_nbytes: decoded bytes of one wave: what its slabs, tables and scratch leave of a lane's share of the cap.
+        wave_nbytes: decoded bytes of one wave, such that its slabs, tables and scratch fit into a lane too.
         wave_nchunks: chunks of one wave.
-        reads_files: yes: chunks of shards go straight to where they are decoded or uploaded from.
-        strict: whether a codec that the device lacks is an error, instead of running on the host.
-        options: what `gzarr.devices.backend_for` needs to make the same backend again, in another process too.
-        reader: which reader brings the chunks of files ("host" or "kvikio"), and why.
+        reads_files: yes, as chunks of shards are read straight to where they are decoded or uploaded from.
+        strict: whether a step that the device lacks is an error, instead of running on the host.
+        options: arguments with which `gzarr.devices.backend_for` makes the same backend again, also in other processes.
+        reader: the reader of files ("host" or "kvikio"), and why it was chosen.
 
     Args:
         device: where to decode.
-        max_device_nbytes: the cap on device memory, beyond the results; None for a share of what is free now.
+        max_device_nbytes: the cap on device memory besides the results; None for a share of what is free now.
         strict: see above.
-        reader: "host", "kvikio", "auto" (what was found faster, see `gzarr.gpu.detection.measured`), or a reader.
-        stream: the stream of the caller that results are ready on: a CuPy stream, an object of CUDA's stream
-            protocol, or the address of a stream; None for the one that is current when a read begins.
-        small_reads, small_writes: which reads the host decodes, and which writes of values on the host it encodes; None
-            for what suits the device.
+        reader: "host", "kvikio", "auto" (the faster one, see `gzarr.gpu.detection.measured`), or a reader.
+        stream: the caller's stream, on which results are ready: a CuPy stream, an object of CUDA's stream protocol, or
+            the address of a stream; None for the stream that is current when a read begins.
+        small_reads, small_writes: limits of the reads that the host decodes, and of the writes of host values that it
+            encodes; None for those of the device.
     """
 
     reads_files = True
@@ -126,11 +127,11 @@ class GpuBackend:
 
     @property
     def marker(self) -> Marker:
-        """What shows the stages of a profile."""
+        """The device, which marks the stages of a profile."""
         return self._device
 
     def release(self) -> None:
-        """Give back the memory that is kept for the next reads."""
+        """Free the memory that lanes hold for the next reads."""
         self._lanes.release()
 
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
@@ -149,7 +150,7 @@ class GpuBackend:
             return host._replace(placement=placement, prepared=_Prepared(host, plan))
         specs = [step.spec for step in steps[: len(steps) - len(plan.host)]]
         detour = self._reader.detour(specs)
-        plan = replace(plan, phase=phase_of(specs), direct=detour is None)
+        plan = replace(plan, phase=phase_of(specs), skips_host=detour is None)
         if detour is not None and self.reader.name == "kvikio":
             placement = _noted(placement, len(specs) - 1, detour)
         if plan.host_decodes and self._small_reads.nchunks:
@@ -168,16 +169,16 @@ class GpuBackend:
         return self._host.empty(shape, dtype)
 
     def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:
-        """A value to be written: what lies on the device, in arrays of any library, as it is, all else as of NumPy."""
+        """A value to be written: an array on the device, of any library, as it is; anything else as a NumPy array."""
         adopted = self._device.adopt(value)
         if adopted is None:
             return self._host.asarray(value, dtype)
         return adopted if self._device.owns(adopted) else self._device.download(adopted)
 
     def adopt_out(self, out: Any) -> Array:
-        """An array to read into: of the device in any library, or of NumPy, into which the host then decodes.
+        """An array to read into: on the device, of any library, or a NumPy array, into which the host decodes.
 
-        Raises: ValueError for one on another device, DeviceError for one of NumPy in strict mode.
+        Raises: ValueError for an array on another device, DeviceError for a NumPy array in strict mode.
         """
         if self._device.owns(out):
             return out
@@ -196,7 +197,7 @@ class GpuBackend:
     def load(
         self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
     ) -> list[Any]:
-        """Fetch what was located to where its decoding begins. Raises: CodecError(index) for a short item."""
+        """Fetch located chunks to where their decoding begins. Raises: CodecError(index) for a short item."""
         plan: DevicePlan | None = None if chain is None else chain.prepared.plan
         if plan is None or plan.host or not self._lanes.under_way:
             return self._host.load(store, wanted)
@@ -239,14 +240,14 @@ class GpuBackend:
         *,
         keep_empty: bool,
     ) -> list[Buffer | None]:
-        """Merge and encode chunks on the device; what is small, or the device cannot encode, on the host.
+        """Merge and encode chunks on the device; small writes, and steps that the device lacks, on the host.
 
         Raises: CodecError(index), DeviceError.
         """
         host, plan = _unpacked(chain)
         if plan is None or not self._writes(plan, value, len(parts), fields):
             return self._merge_and_encode_on_host(host, old, value, (parts, fields), keep_empty=keep_empty)
-        # An array that is read as it is written is read before there is a lane to wait with.
+        # A lazy value, such as another array of gzarr, is read before this write holds a lane.
         values = values_of(self._device, value, parts, plan.chunk.dtype)
         is_read = not isinstance(value, np.ndarray) and not self._device.owns(value)
         streams = (self._device.current_stream(), self._lanes.stream) if is_read else ()
@@ -271,7 +272,7 @@ class GpuBackend:
         self._lanes.run(task, waves)
 
     def _writes(self, plan: DevicePlan, value: Any, nchunks: int, fields: Fields) -> bool:
-        """Whether the device merges and encodes chunks. Raises: DeviceError in strict mode, if the host has to."""
+        """Whether the device merges and encodes chunks. Raises: DeviceError in strict mode, if it cannot."""
         dtype = plan.chunk.dtype
         if fields is not None or not has_dtype(dtype) or not plan.chunk.nbytes or not nchunks:
             return False
@@ -283,7 +284,7 @@ class GpuBackend:
             return False
         if self.strict or not plan.host_decodes or self._device.owns(value) or not isinstance(value, np.ndarray):
             return True
-        # A value on the host goes to the device to come back smaller.
+        # Uploading a value from the host only pays if it comes back smaller.
         if plan.encoding.host or not plan.encoding.compresses:
             return False
         return not self._small_writes.prefers_host(nchunks, nchunks * plan.chunk.nbytes, 0)
@@ -304,7 +305,7 @@ class GpuBackend:
             return self._host.merge_and_encode(chain, old, OnHost(lane, value), parts, fields, keep_empty=keep_empty)
 
     def _is_small(self, plan: DevicePlan, buffers: Sequence[Buffer | None], out: Array) -> bool:
-        """Whether decoding on the host and one upload are expected to be faster."""
+        """Whether decoding on the host and uploading once should be faster."""
         if not plan.host_decodes or out.nbytes > self._small_reads.nbytes or not all(map(is_on_host, buffers)):
             return False
         present = sum(buffer is not None for buffer in buffers)
@@ -313,7 +314,7 @@ class GpuBackend:
     def _place_from_host(
         self, lane: Lane, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], out: Array, fields: Fields
     ) -> None:
-        """Decode on the host what the placement kernels do not read, or what is small, and upload it in few copies."""
+        """Decode chunks on the host and upload them in few copies."""
         decoded = np.empty(out.shape, out.dtype)
         self._host.place(chain, [on_host(buffer) for buffer in buffers], parts, decoded, fields)
         pieces = [np.asarray(decoded[part.out], order="C") for part in parts]
@@ -329,7 +330,7 @@ class GpuBackend:
             start += piece.size
 
     def _upload_piece(self, lane: Lane, part: Part, piece: Array, out: Array) -> None:
-        """Upload what was decoded of one chunk. Raises: DeviceError if it does not fit into the lane."""
+        """Upload the part of one decoded chunk. Raises: DeviceError if it does not fit into the lane."""
         mark = lane.memory.mark()
         try:
             out[part.out] = self._device.upload(piece)
@@ -345,7 +346,7 @@ class GpuBackend:
         lane.memory.rewind(mark)
 
     def _fitting(self, plan: DevicePlan) -> int:
-        """How many chunks of a wave are likely to fit into a lane; at least one."""
+        """How many chunks should fit into a lane; at least one."""
         return max(self._lanes.limit // ((plan.chunk.nbytes or 1) * (2 + plan.scratch)), 1)
 
     def _too_large(self, part: Part, chunk: ArrayRepr, doing: str) -> DeviceError:
@@ -383,12 +384,12 @@ class GpuBackend:
                 with stage("check"):
                     wave.finish()
         finally:
-            chunks = None  # whoever keeps an error would keep it
+            chunks = None  # else whoever holds an error would hold them
             wave.drop()
 
 
 def _noted(placement: tuple[Placement, ...], step: int, note: str) -> tuple[Placement, ...]:
-    """A placement with a further reason for one step; -1 for none."""
+    """A placement with one more reason for a step; -1 for no step."""
     if step < 0:
         return placement
     row = placement[step]

@@ -1,9 +1,9 @@
-"""Lays a value over the plain chunks of a wave: tables and launches of the kernels that gather.
+"""Copies a value into the plain chunks of a wave: makes the tables of the gathering kernels and launches them.
 
-The mirror of `gzarr.gpu.pipeline.placing` and `gzarr.gpu.pipeline.launching`. A value's elements are wherever a
-`Source` says. Where an index list names an element of a chunk more than once, only the last value for it is kept, as
-NumPy's assignment has it: threads have no order. The axes of the tables are in the order of the chunks' memory, which
-is written in one run.
+This mirrors `gzarr.gpu.pipeline.placing` and `gzarr.gpu.pipeline.launching`. A `Source` says where the elements of a
+value are. If an index list names an element of a chunk more than once, the tables hold the last value only, as in a
+NumPy assignment, because threads have no order. The axes of the tables are in the order of the chunks' memory, so that
+the kernel writes contiguously.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.placing import BoxTables, PointTables, box_tables, is_box, point_tables
 from gzarr.indexing.plan import Part
 
-#: What indexes the memory that is gathered from: the part's place in the value, in itself, or in its chunk.
+#: What a source is indexed by: positions in the whole value, in the part of the value, or in the chunk.
 Indexing = Literal["value", "part", "chunk"]
 
 
@@ -34,12 +34,12 @@ class Source:
     """Where the values of each part of a wave are on the device.
 
     Attributes:
-        owner: device memory that holds them; kept alive by this.
+        owner: the device array that holds them.
         dtype: of the values.
-        address: what offsets count from.
-        starts: int64 (parts,), bytes from there to the element with index 0 on every axis.
+        address: base of the offsets.
+        starts: int64 (parts,), offset in bytes of the element with index 0 on every axis.
         strides: int64 (parts, axes), in bytes, of any sign. Points have one axis.
-        indexing: what the index of an element is.
+        indexing: what elements are indexed by.
     """
 
     owner: Any
@@ -52,12 +52,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """Which elements of the chunks of a wave are given new values, each once.
+    """Which elements of the chunks of a wave get new values, each once.
 
     Attributes:
-        parts: the wave's.
+        parts: the parts of the wave.
         order: array axes in the order of the chunks' memory.
-        indexing: what `tables` index sources with.
+        indexing: how `tables` index sources.
         tables: of the kernels.
         counts: int64 (parts,), elements of each chunk that get a value.
     """
@@ -70,7 +70,7 @@ class Target:
 
 
 def target_of(plan: DevicePlan, parts: Sequence[Part], indexing: Indexing) -> Target:
-    """Make the tables of a wave, of at least one part, for sources that are indexed in a way."""
+    """Make the tables of a wave of at least one part. indexing: that of the source."""
     order = tuple(sorted(range(len(plan.strides)), key=lambda axis: -plan.strides[axis]))
     tables: BoxTables | PointTables
     if is_box(parts[0]):
@@ -83,8 +83,8 @@ def target_of(plan: DevicePlan, parts: Sequence[Part], indexing: Indexing) -> Ta
 def gather(wave: Wave, plan: DevicePlan, source: Source, target: Target, rows: Array) -> None:
     """Copy values into chunks.
 
-    rows: uint8 (parts, bytes) on the device, chunks of the plan's order; in the byte order of the plan if elements have
-        its size, else (they are cast later) in native order.
+    rows: uint8 (parts, bytes) on the device, chunks in stored order. Elements of the chunks' dtype get their stored
+        byte order; others, which are cast later, are native.
     """
     given = source.dtype
     wanted = plan.stored if given.newbyteorder("=") == plan.stored.newbyteorder("=") else given.newbyteorder("=")
@@ -131,7 +131,7 @@ def _gather_points(wave: Wave, source: Source, tables: PointTables, into: tuple[
 
 
 def _box_tables(parts: Sequence[Part], order: tuple[int, ...], indexing: Indexing) -> BoxTables:
-    """The tables of a wave, each element of a chunk once; "out" is what the source is indexed with."""
+    """The tables of a wave, with each element of a chunk once. Their "out" indexes the source."""
     seen: dict[tuple[int, int], tuple[Any, Any]] = {}
     made = []
     for part in parts:
@@ -147,7 +147,7 @@ def _box_tables(parts: Sequence[Part], order: tuple[int, ...], indexing: Indexin
 
 
 def _distinct(inside: Any, out: Any, indexing: Indexing) -> tuple[Any, Any]:
-    """(index within the chunk, index of the source) of one axis, the last of several values for an element."""
+    """Indices of one axis in the chunk and in the source, with the last one of several values for an element."""
     last = None if isinstance(inside, slice) else _last_of_each(inside.reshape(-1))
     if indexing == "chunk":
         out = inside
@@ -157,7 +157,7 @@ def _distinct(inside: Any, out: Any, indexing: Indexing) -> tuple[Any, Any]:
 
 
 def _last_of_each(numbers: NDArray[np.int64]) -> NDArray[np.intp] | None:
-    """Where each distinct number stands last, in order; None if all are distinct."""
+    """Last positions of the distinct numbers, in order; None if all numbers are distinct."""
     if bool(np.all(numbers[1:] > numbers[:-1])):
         return None
     distinct, from_the_end = np.unique(numbers[::-1], return_index=True)
@@ -175,7 +175,7 @@ def _listed(index: Any) -> NDArray[np.int64]:
 
 
 def _point_tables(plan: DevicePlan, parts: Sequence[Part], indexing: Indexing) -> PointTables:
-    """The tables of a wave, each element of a chunk once; positions are what the source is indexed with."""
+    """The tables of a wave, with each element of a chunk once. Their positions index the source."""
     tables = point_tables(parts, plan.strides)
     position = tables.position
     if indexing == "part":

@@ -1,4 +1,4 @@
-"""Launches the placement kernels: decoded chunks, and the fill value of missing ones, into the caller's array."""
+"""Launches the placement kernels, which copy decoded chunks, and fill values of missing ones, to the result."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from gzarr.indexing.plan import Part
 
 
 def is_placeable(plan: DevicePlan, out: Array, fields: Fields) -> bool:
-    """Whether the placement kernels can read what is wanted: numbers, or one field of numbers into its own dtype.
+    """Whether the placement kernels can do a read: of numbers, or of one field of numbers in its own dtype.
 
-    Casts in which the device would not give the host's bits are the host's.
+    The host does casts for which the device would not give the same bits.
     """
     if fields is None:
         return not why_not_cast(plan.chunk.dtype, out.dtype)
@@ -43,7 +43,10 @@ def launch_placement(
     out: Array,
     fields: Fields,
 ) -> None:
-    """Copy the parts of decoded chunks, and the fill value of missing ones, into the caller's array."""
+    """Copy parts of decoded chunks, and the fill value for missing ones, to the result.
+
+    present: the parts that the chunks belong to.
+    """
     source = plan.stored
     offset, element = (0, source) if fields is None else _field(source, fields)
     native = element.newbyteorder("=")
@@ -64,14 +67,14 @@ def launch_placement(
 def launch_rows(
     wave: Wave, plan: DevicePlan, chunks: Chunks | None, present: Sequence[int], target: tuple[Array, Sequence[int]]
 ) -> None:
-    """Copy decoded chunks whole into rows, as plain bytes in the order in which they are stored.
+    """Copy whole decoded chunks into rows, as plain bytes in their stored order.
 
-    present: the rows that the chunks belong to. target: the rows, uint8 (n, bytes), and which of them are written;
-        those of them without a chunk get the fill value.
+    present: the rows that the chunks belong to. target: the rows, uint8 (n, bytes), and which of them to write; rows
+        without a chunk get the fill value.
     """
     rows, which = target
     stored, n = plan.stored, plan.chunk.nelements
-    # A chunk is one run of elements, and the rows are another.
+    # Each chunk is one run of elements, and so are all rows together.
     whole = slice(0, n, 1)
     parts = [Part((i,), (whole,), (slice(i * n, (i + 1) * n, 1),), full=True) for i in which]
     place = {row: number for number, row in enumerate(which)}
@@ -84,7 +87,7 @@ def launch_rows(
 def _sources(
     chunks: Chunks | None, present: Sequence[int], n: int
 ) -> tuple[NDArray[np.uint64], tuple[NDArray[Any], ...]]:
-    """The kernels' tables of chunks: (addresses, 0 for what is missing; mode, typesize, blocksize, bytes)."""
+    """The kernels' tables of chunks: addresses (0 if missing), and (mode, typesize, blocksize, bytes)."""
     sources = np.zeros(n, np.uint64)
     shuffle = plain_shuffle(n, 1)
     nbytes = np.ones(n, np.int64)
@@ -102,7 +105,7 @@ def _launch_box(
     out: tuple[int, Sequence[int]],
     common: tuple[Any, ...],
 ) -> None:
-    """out: address, and strides in bytes."""
+    """Launch place_box. out: address, and strides in bytes."""
     sources, info, (itemsize, offset, copied, swap), fill = common
     ndim = len(chunk_strides)
     tables = box_tables(parts, ndim)
@@ -140,15 +143,15 @@ def _launch_points(wave: Wave, plan: DevicePlan, parts: Sequence[Part], out: Arr
 
 
 def _field(dtype: np.dtype[Any], field: Any) -> tuple[int, np.dtype[Any]]:
-    """(offset, dtype) of a field of a structured dtype."""
+    """Offset and dtype of a field of a structured dtype."""
     if dtype.fields is None:
         raise DeviceError(f"dtype {dtype} has no field {field!r}")
-    found = dtype.fields[field]
-    return int(found[1]), found[0]
+    element, offset = dtype.fields[field][:2]
+    return int(offset), element
 
 
 def _cast(wave: Wave, plan: DevicePlan, chunks: Chunks, native: np.dtype[Any], wanted: np.dtype[Any]) -> Chunks:
-    """The chunks as numbers of another dtype."""
+    """Cast the numbers of chunks to another dtype."""
     rows: Array = unshuffled(wave, chunks).rows
     if swap_unit(plan.stored):
         rows = reversed_units(wave, rows, swap_unit(plan.stored))
@@ -161,7 +164,7 @@ def _cast(wave: Wave, plan: DevicePlan, chunks: Chunks, native: np.dtype[Any], w
 
 
 def _spread(shuffle: Shuffle, present: Sequence[int], n: int) -> Shuffle:
-    """The description of the chunks that are there, among all parts of a wave."""
+    """The `Shuffle` of n parts, of which only those present have a chunk."""
     spread = plain_shuffle(n, 1)
     spread.mode[present] = shuffle.mode
     spread.typesize[present] = shuffle.typesize

@@ -1,12 +1,11 @@
-"""Decides, when an array is opened, which steps of its codec chain run on the device, and which on the host and why.
+"""Decides, when an array is opened, which steps of its codec chain run on the device and which on the host, and why.
 
-Decoding starts on the host, where the encoded bytes arrive. As long as a step that the device lacks is still to come,
-all steps before it run on the host too (a download and an upload in between would cost more); the rest runs on the
-device, and the result of the host's part is uploaded. Byte order and transposes at the end of the chain cost nothing:
-the placement kernel does them.
+Encoded bytes arrive on the host. If the device lacks a step, the host decodes up to and including that step, because a
+download and an upload in between would cost more; its result is uploaded, and the device does the rest. Byte order and
+transposes at the end of decoding cost nothing: the placement kernel does them.
 
-Encoding goes the other way: from the first step that the device cannot encode on, all steps run on the host, with what
-the device made of the chunks; transposes at the beginning are the gathering kernel's. The two need not be split alike.
+Encoding goes the other way. The device encodes up to the first step that it lacks; its result is downloaded, and the
+host does the rest. The gathering kernel does transposes at the beginning. The two directions may be split differently.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from gzarr.gpu.device.protocol import Device
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodePlan:
-    """How chunks of one shape are encoded on a device.
+    """How chunks of one shape are encoded.
 
     Attributes:
-        device: what runs on the device, in encoding order; nothing if the host does everything.
+        device: encoders that run on the device first, in encoding order; none if the host does everything.
         host: codecs that then run on the host, in encoding order.
         handed: what the first of these takes.
-        compresses: whether the device does more than to give bytes their order.
-        obstacle: why a step runs on the host, naming it; None if none does.
+        compresses: whether the device does more than set the byte order.
+        obstacle: which step runs on the host, and why; None if none does.
     """
 
     device: tuple[Encoder, ...]
@@ -49,20 +48,20 @@ class EncodePlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DevicePlan:
-    """How chunks of one shape are decoded and encoded on a device.
+    """How chunks of one shape are decoded and encoded.
 
     Attributes:
         host: codecs that run on the host first, in encoding order.
-        device: what then runs on the device, in decoding order.
-        strides: of a decoded chunk as it lies in device memory, in elements, for every array axis.
-        stored: dtype of what placement reads, in the byte order that it has there.
+        device: decoders that then run on the device, in decoding order.
+        strides: of a decoded chunk in device memory, in elements, for every array axis.
+        stored: dtype of decoded chunks in device memory, with their byte order there.
         chunk: the decoded chunk.
-        encoded: dtype of what the host's part gives, if that is arrays.
-        encoding: the way back.
+        encoded: dtype of the result of the host's part, if it is arrays.
+        encoding: the other direction.
         scratch: bytes of temporary device memory for each decoded byte.
-        phase: where in a multiple of `gzarr.gpu.codecs.transfers.ALIGNMENT` encoded chunks should begin.
-        direct: whether chunks that are only on the device can be decoded without copying them to the host.
-        host_decodes: whether the host surely has every codec; not so where a library may be missing there.
+        phase: where encoded chunks should begin, modulo `gzarr.gpu.codecs.transfers.ALIGNMENT`.
+        skips_host: whether encoded chunks may be read straight to the device.
+        host_decodes: whether the host has every codec for sure, as no library may be missing.
     """
 
     host: tuple[Codec, ...]
@@ -74,16 +73,16 @@ class DevicePlan:
     encoding: EncodePlan
     scratch: int
     phase: int = 0
-    direct: bool = False
+    skips_host: bool = False
     host_decodes: bool = True
 
 
 def make_device_plan(
     steps: Sequence[Step], chunk: ArrayRepr, host_codecs: Sequence[Codec], device: Device, *, strict: bool
 ) -> tuple[DevicePlan, tuple[Placement, ...]]:
-    """Distribute a chain. host_codecs: the same steps on the host.
+    """Split a chain between host and device. host_codecs: the same steps on the host.
 
-    Raises: DeviceError in strict mode, if a step of decoding would run on the host. That encoding would, writes say.
+    Raises: DeviceError in strict mode, if the host would have to decode a step. Writes raise it for encoding.
     """
     n_folded = next((i for i, s in enumerate(steps) if not isinstance(s.spec, TransposeCodec)), len(steps))
     codecs = device_codecs(steps, n_folded)
@@ -114,7 +113,7 @@ def make_device_plan(
 
 
 def device_codecs(steps: Sequence[Step], n_folded: int) -> list[DeviceCodec | None]:
-    """The device's codec of each step. n_folded: transposes at the beginning, behind which filters may come."""
+    """The device's codec of each step. n_folded: number of transposes at the beginning, which kernels do."""
     codecs = [device_codec(step.spec.name) for step in steps]
     for i, step in enumerate(steps):
         if isinstance(step.spec, BytesCodec) and i > n_folded:
@@ -140,7 +139,7 @@ def _decoders(steps: Sequence[Step], codecs: Sequence[DeviceCodec | None], devic
 def _make_encode_plan(
     steps: Sequence[Step], n_folded: int, host_codecs: Sequence[Codec], device: Device
 ) -> tuple[EncodePlan, list[str | None]]:
-    """Distribute a chain for encoding. Returns: (the plan; for each step why it is encoded on the host, if it is)."""
+    """Split a chain for encoding. Returns: the plan, and for each step why the host encodes it, or None."""
     encoders: list[Encoder] = []
     why: list[str | None] = [None] * len(steps)
     split, reason, compresses = n_folded, "", False
@@ -157,14 +156,14 @@ def _make_encode_plan(
     why[split:] = [f"{steps[split].spec.name} comes before it"] * (len(steps) - split)
     why[split] = reason
     obstacle = f"codec {steps[split].spec.name!r} does not encode on {device.name}: {reason}"
-    if not compresses:  # there is nothing to gain from the device
+    if not compresses:  # the device would save nothing
         why[:split] = [f"{steps[split].spec.name} comes after it"] * split
         return EncodePlan((), tuple(host_codecs), None, False, obstacle), why
     return EncodePlan(tuple(encoders), tuple(host_codecs[split:]), steps[split].decoded, True, obstacle), why
 
 
 def _stored(steps: Sequence[Step], n_folded: int, chunk: ArrayRepr) -> np.dtype[Any]:
-    """Dtype of what placement reads: native but where it comes straight from the bytes codec."""
+    """Dtype of decoded chunks in device memory: native, except straight behind the bytes codec."""
     first = steps[n_folded] if len(steps) > n_folded else None
     if first is not None and isinstance(first.spec, BytesCodec):
         return stored_dtype(first)
@@ -174,7 +173,7 @@ def _stored(steps: Sequence[Step], n_folded: int, chunk: ArrayRepr) -> np.dtype[
 
 
 def _strides(transposes: Sequence[Step], chunk: ArrayRepr) -> tuple[int, ...]:
-    """Strides of a chunk that lies in memory in transposed order, in elements, by array axis."""
+    """Strides of a chunk whose axes are transposed in memory, in elements, by array axis."""
     order = tuple(range(len(chunk.shape)))
     for step in transposes:
         if isinstance(step.spec, TransposeCodec):
@@ -190,7 +189,7 @@ def _strides(transposes: Sequence[Step], chunk: ArrayRepr) -> tuple[int, ...]:
 def _placements(
     steps: Sequence[Step], split: int, n_folded: int, decoders: Sequence[Decoder | str], device: Device
 ) -> tuple[Placement, ...]:
-    """Where each step is decoded, and why. split: the first step of the host's."""
+    """Where each step is decoded, and why. split: the first step on the host."""
     rows = []
     for i, (step, decoder) in enumerate(zip(steps, decoders, strict=True)):
         if i < split:

@@ -1,7 +1,7 @@
-"""Tables for the placement kernels: which elements of which decoded chunks go where in the caller's array.
+"""Makes tables for the placement kernels: which elements of which chunk go where in the result.
 
-The parts of a wave share the spans of their axes, so the tables are small: one row for each span of an axis, and one
-row number for each part and axis.
+The parts of a wave share the spans of their axes, so tables are small: one row for each span of an axis, and one row
+number for each part and axis.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from gzarr.indexing.plan import Part
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoxTables:
-    """The parts of a separable selection.
+    """Tables of the parts of a separable selection.
 
     Attributes:
         spans: int64 (rows, 7): in_start, in_step, out_start, out_step, count, in_list, out_list; the lists are offsets
-            into `pool`, or -1 for an arithmetic progression. Rows of one axis are together.
+            into `pool`, or -1 for an arithmetic progression. The rows of an axis are contiguous.
         axis_base: int64 (ndim,), first row of each axis.
         part_span: int32 (parts, ndim), row within the axis.
         elem_start: int64 (parts + 1,), prefix sums of the parts' numbers of elements.
@@ -38,7 +38,7 @@ class BoxTables:
 
 
 def is_box(part: Part) -> bool:
-    """Whether a part belongs to a separable selection; parts of a list of points index a flat result."""
+    """Whether a part belongs to a separable selection, not to a list of points, whose result is flat."""
     return isinstance(part.out, tuple)
 
 
@@ -86,7 +86,7 @@ def _span(inside: Any, out: Any, pool_size: int) -> tuple[Any, list[NDArray[np.i
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PointTables:
-    """The parts of a list of points.
+    """Tables of the parts of a list of points.
 
     Attributes:
         part: int32, the part that each point belongs to.

@@ -1,4 +1,4 @@
-"""Decodes the chunks of a wave: what the plan leaves to the host there, all else on the device."""
+"""Decodes the chunks of a wave: first the host's steps, if any, then those of the device."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gzarr.gpu.reading.host import on_host, streams_of
 
 
 def decoded(wave: Wave, plan: DevicePlan, buffers: Sequence[Any]) -> Chunks:
-    """Chunks that are there, decoded on the device. buffers: what a reader left of each, or host bytes.
+    """Decode chunks that exist. buffers: for each, an item of a reader or host bytes.
 
-    Raises: CodecError with the index of a chunk that is found to be damaged; what decoders find, `Wave.finish` raises.
+    Raises: CodecError with the index of a damaged chunk; `Wave.finish` raises it for what decoders report.
     """
     batch: Any = _decoded_on_host(wave, plan, buffers) if plan.host else streams_of(wave, buffers)
     for decode in plan.device:
@@ -28,7 +28,7 @@ def decoded(wave: Wave, plan: DevicePlan, buffers: Sequence[Any]) -> Chunks:
 
 
 def _decoded_on_host(wave: Wave, plan: DevicePlan, buffers: Sequence[Any]) -> Any:
-    """Carry out the host's part of a chain, and upload what it gives."""
+    """Do the host's part of a chain, and upload its result."""
     items: Sequence[Any] = [on_host(buffer) for buffer in buffers]
     for codec in reversed(plan.host):
         items = codec.decode(items)

@@ -1,9 +1,9 @@
-"""Brings values that are to be written to where they are gathered from: as they lie on the device, or uploaded.
+"""Brings values to where the gathering kernels read them: in place on the device, or uploaded.
 
-A NumPy value is uploaded wave by wave: the parts that the wave needs, packed into staging memory in the dtype of the
-chunks, so that NumPy casts them as it would in an assignment; an axis along which a value was broadcast is packed once.
-An array on the device is gathered from where it lies, whatever its strides; numbers of another dtype are cast there
-where every machine gives the same, else they are downloaded and cast on the host.
+A NumPy value is uploaded wave by wave. The parts that a wave needs are packed into staging memory in the dtype of the
+chunks, so NumPy casts them as in an assignment; broadcast axes are packed once. An array on the device is read in
+place, whatever its strides. Its numbers are cast on the device if the result is the same on every machine; else they
+are downloaded and cast on the host.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.pipeline.gathering import Source
 from gzarr.indexing.plan import Part
 
-#: Gives the values of some of the parts: (wave, range of the parts) -> where they are.
+#: Brings the values of some parts to the device: (wave, range of the parts) -> where they are.
 Values: TypeAlias = Callable[[Wave, slice], Source]
 
 
 def values_of(device: Device, value: Any, parts: Sequence[Part], dtype: np.dtype[Any]) -> Values:
-    """Where the values of parts are to be found. What is neither of the device nor of NumPy is asked for its parts now.
+    """What brings the values of parts to the device. A lazy value is read now.
 
-    dtype: of the chunks. Anything may be asked that gives its parts for slices: an array that is read as it is written.
+    value: an array on the device or of NumPy, or anything lazy that is indexed like them, such as an array of gzarr.
+    dtype: of the chunks.
     """
     if device.owns(value):
         if not why_not_cast(value.dtype, dtype):
@@ -46,9 +47,9 @@ def values_of(device: Device, value: Any, parts: Sequence[Part], dtype: np.dtype
 
 
 class OnHost:
-    """An array on the device that gives its parts as NumPy arrays, for the host to write.
+    """An array on the device whose parts are NumPy arrays, for the host to write.
 
-    Its parts are downloaded in the order of the lane's stream.
+    Parts are downloaded in the order of the lane's stream.
     """
 
     def __init__(self, lane: Lane, value: Array) -> None:
@@ -71,14 +72,14 @@ def _in_place(wave: Wave, value: Array, parts: Sequence[Part]) -> Source:
 
 
 def _separate(wave: Wave, pieces: Sequence[Array]) -> Source:
-    """Parts that are arrays of their own on the device, of one dtype."""
+    """Parts that are separate arrays on the device, of one dtype."""
     starts = np.array([wave.device.address(piece) for piece in pieces], np.int64)
     strides = np.array([piece.strides for piece in pieces], np.int64).reshape(len(pieces), pieces[0].ndim)
     return Source(pieces, pieces[0].dtype, 0, starts, strides, "part")
 
 
 def _packed(wave: Wave, pieces: Sequence[np.ndarray[Any, Any]], dtype: np.dtype[Any]) -> Source:
-    """Parts on the host, cast, packed, and uploaded in one copy; what is the same array is packed once."""
+    """Parts on the host: cast, packed, and uploaded in one copy. Parts that are the same array are packed once."""
     native = dtype.newbyteorder("=")
     starts, strides = [], []
     places: dict[int, int] = {}
@@ -103,12 +104,12 @@ def _packed(wave: Wave, pieces: Sequence[np.ndarray[Any, Any]], dtype: np.dtype[
 
 
 def _views(value: np.ndarray[Any, Any], parts: Sequence[Part]) -> list[np.ndarray[Any, Any]]:
-    """The parts of a NumPy value, of length 1 along the axes that it was broadcast along; equal parts are one array."""
+    """The parts of a NumPy value. Broadcast axes have length 1, and equal parts are one array."""
     repeated = [axis for axis in range(value.ndim) if value.strides[axis] == 0]
     if not repeated or not isinstance(parts[0].out, tuple):
         return [value[part.out] for part in parts]
     seen: dict[tuple[Any, ...], np.ndarray[Any, Any]] = {}
-    found = []
+    views = []
     for part in parts:
         index = list(part.out)
         listed = sum(not isinstance(item, slice) for item in index) > 1
@@ -117,14 +118,14 @@ def _views(value: np.ndarray[Any, Any], parts: Sequence[Part]) -> list[np.ndarra
         name = tuple(None if axis in repeated else id(item) for axis, item in enumerate(part.out))
         if name not in seen:
             seen[name] = value[tuple(index)]
-        found.append(seen[name])
-    return found
+        views.append(seen[name])
+    return views
 
 
 def _downloaded(wave: Wave, piece: Any) -> np.ndarray[Any, Any]:
     if wave.device.owns(piece):
-        found: np.ndarray[Any, Any] = wave.device.download(piece)
-        return found
+        downloaded: np.ndarray[Any, Any] = wave.device.download(piece)
+        return downloaded
     return np.asarray(piece)
 
 

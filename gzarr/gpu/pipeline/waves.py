@@ -1,4 +1,4 @@
-"""Cuts what is to be done into waves that fit into a lane, and keeps errors from holding on to their memory."""
+"""Cuts work into waves that fit into a lane, and keeps errors from holding the memory of a wave."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gzarr.gpu.device.memory import OverLimitError
 def in_waves(
     lane: Lane, n: int, size: int, task: Callable[[slice], None], too_large: Callable[[int], DeviceError]
 ) -> None:
-    """Carry out a task for n chunks, some at once: ``size`` to begin with, fewer where they turn out not to fit.
+    """Carry out a task for n chunks in waves of ``size``, or of fewer chunks if they do not fit.
 
-    task: takes the chunks' range. It leaves nothing behind where it raises OverLimitError, and waits for the device
-        where it does not. too_large: the error for a chunk that alone does not fit.
+    task: takes a range of chunks. It has no effects if it raises OverLimitError; otherwise it waits for the device.
+    too_large: makes the error for a single chunk that does not fit.
     Raises: CodecError with the index of the chunk among all, DeviceError.
     """
     start = 0
@@ -32,15 +32,15 @@ def in_waves(
 def _try_wave(lane: Lane, wave: slice, task: Callable[[slice], None], too_large: Callable[[int], DeviceError]) -> bool:
     """Carry out one wave. Returns: whether it fits into the lane.
 
-    Memory that was cut into pieces of other sizes is made whole before a wave is found not to fit.
+    If it does not, the lane's memory is compacted, and the wave is tried once more.
     """
     marks = lane.memory.mark(), lane.staging.mark()
-    for attempt in ("as it is", "made whole"):
+    for attempt in ("as it is", "compacted"):
         try:
             task(wave)
         except OverLimitError as error:
             lane.device.synchronize()
-            if attempt == "made whole" and wave.stop - wave.start == 1:
+            if attempt == "compacted" and wave.stop - wave.start == 1:
                 raise too_large(wave.start) from error
         else:
             return True
@@ -52,19 +52,19 @@ def _try_wave(lane: Lane, wave: slice, task: Callable[[slice], None], too_large:
 
 
 class positions:  # noqa: N801 - a context, used like a function; contextlib's would put the frames back
-    """A context in which batches hold some chunks of a wave: a CodecError names the chunk's position in the wave.
+    """A context for batches of some chunks of a wave. A CodecError gets the position of its chunk in the wave.
 
-    The error is cut off the frames it came through: whoever keeps it would keep the memory they refer to.
+    The error loses its traceback, as whoever holds the error would otherwise hold the memory of the wave.
     """
 
     def __init__(self, where: Sequence[int]) -> None:
         self._where = where
 
     def __enter__(self) -> None:
-        """Nothing is made ready."""
+        """Do nothing."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, frames: object) -> None:
-        """Change the error that leaves the context."""
+        """Change an error that leaves the context."""
         if isinstance(error, CodecError):
             error.index = self._where[error.index]
             _forget_frames(error)

@@ -1,12 +1,12 @@
-"""Writes waves of chunks: merged, compared with the fill value and encoded on the device; compressed bytes come down.
+"""Writes waves of chunks: merges them, compares them with the fill value and encodes them, on the device.
 
-Theory of operation. The old contents of chunks that are only partly covered are decoded as for a read; one launch
-brings them into *rows*, plain chunks in the order in which they are stored, and fills what is missing; one launch lays
-the new values over them. Rows that equal the fill value are found by one launch, their flags come down, and they are
-left out. The encoders do their steps; what they made is moved together and comes down in one copy, into pinned memory
-that the results are views of. Codecs that the device lacks go on from there, on the host.
+Theory of operation. Chunks that are only partly covered are decoded as for a read. One launch brings them into *rows*,
+plain chunks in their stored order, and fills in missing ones. One launch copies the new values into the rows. One
+launch finds the rows that equal the fill value; their flags are downloaded, and these rows are dropped. The encoders
+run, their results are packed, and one copy downloads them into pinned memory, of which the results are views. The host
+runs the codecs that the device lacks.
 
-Rules: decoders' and encoders' results are looked at once, when the wave is done; the value is not read after that. A
+Rules: results of decoders and encoders are checked once, when the wave is done; the value is not read after that. A
 wave that raises OverLimitError has changed nothing but its own memory.
 """
 
@@ -37,14 +37,14 @@ from gzarr.indexing.plan import Part
 from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Buffer, host_view
 
-#: Scratch that compressors take for each chunk, whatever its size: nvCOMP's Zstandard 64 KiB, LZ4 and Deflate 32 KiB.
+#: Scratch of compressors for each chunk of any size: nvCOMP's Zstandard takes 64 KiB, LZ4 and Deflate take 32 KiB.
 _SCRATCH_NBYTES = 1 << 16
-#: And for each byte of a chunk: up to five for Zstandard, and up to two for what it may become.
+#: And for each byte of a chunk: up to five for Zstandard, and up to two for the output.
 _SCRATCH_SHARE = 7
 
 
 def fitting(plan: DevicePlan, limit: int) -> int:
-    """How many chunks of a wave are likely to fit into so many bytes; at least one."""
+    """How many chunks of a wave should fit into ``limit`` bytes; at least one."""
     # Values, rows, those that are encoded, and old contents with what decoding them takes.
     nbytes = (plan.chunk.nbytes or 1) * (4 + plan.scratch)
     if plan.encoding.compresses:
@@ -112,7 +112,7 @@ def _old_rows(wave: Wave, plan: DevicePlan, old: Sequence[Buffer | None], target
 
 
 def _merged(wave: Wave, plan: DevicePlan, source: Source, target: Target, rows: Array) -> Array:
-    """Rows with the new values laid over them, cast if they are of another dtype."""
+    """Rows with the new values in them, cast if these are of another dtype."""
     native = plan.stored.newbyteorder("=")
     given = source.dtype.newbyteorder("=")
     if given != native:
@@ -124,9 +124,9 @@ def _merged(wave: Wave, plan: DevicePlan, source: Source, target: Target, rows: 
 
 
 def _cast(wave: Wave, plan: DevicePlan, source: Source, target: Target) -> tuple[Source, Array | None]:
-    """The values as numbers of the chunks' dtype, in chunks of their own.
+    """Cast values to the chunks' dtype, in rows of their own.
 
-    Returns: (these as a source; they themselves as rows, if they are all that there is in the chunks).
+    Returns: the cast values as a source, and as rows if they cover the chunks.
     """
     native, given = plan.stored.newbyteorder("="), source.dtype.newbyteorder("=")
     n, elements = len(target.parts), plan.chunk.nelements
@@ -154,8 +154,8 @@ def _find_written(wave: Wave, plan: DevicePlan, rows: Array) -> list[int]:
     address = wave.device.address(table)
     args = (n, nbytes, wave.device.address(rows), address, address + UNIT_NBYTES)
     wave.device.launch("find_written", row_threads(n, nbytes), args)
-    found: list[int] = np.flatnonzero(wave.device.download(table[UNIT_NBYTES:])).tolist()
-    return found
+    written: list[int] = np.flatnonzero(wave.device.download(table[UNIT_NBYTES:])).tolist()
+    return written
 
 
 def _encoded(wave: Wave, plan: DevicePlan, rows: Array, which: Sequence[int]) -> list[Buffer]:
@@ -168,7 +168,7 @@ def _encoded(wave: Wave, plan: DevicePlan, rows: Array, which: Sequence[int]) ->
 
 
 def _chunks(wave: Wave, rows: Array, which: Sequence[int]) -> Chunks:
-    """Some of the rows, one behind the other."""
+    """Some of the rows, as contiguous chunks."""
     nbytes = rows.shape[1]
     addresses = wave.device.address(rows) + np.array(which, np.int64) * nbytes
     if len(which) < rows.shape[0]:
@@ -179,7 +179,7 @@ def _chunks(wave: Wave, rows: Array, which: Sequence[int]) -> Chunks:
 
 
 def _downloaded(wave: Wave, batch: Chunks | Encoded) -> list[NDArray[np.uint8]]:
-    """What was made of each chunk, in pinned memory of its own: one copy for all."""
+    """Download encoded chunks in one copy, to pinned memory that the results are views of."""
     sizes = batch.sizes if isinstance(batch, Encoded) else np.full(len(batch), batch.nbytes, np.int64)
     if isinstance(batch, Chunks) and batch.rows is not None:
         slab, starts = batch.rows.reshape(-1), np.arange(len(batch), dtype=np.int64) * batch.nbytes
@@ -189,13 +189,13 @@ def _downloaded(wave: Wave, batch: Chunks | Encoded) -> list[NDArray[np.uint8]]:
         slab = wave.device.empty(int(ends[-1]))
         wave.held.append(slab)
         copy_streams(wave, batch.addresses, wave.device.address(slab) + starts, sizes)
-    # Not of the lane: what comes back outlives it, and a store may keep it.
+    # Not the lane's memory: the results outlive the lane, and a store may hold them.
     host = wave.device.download(slab, wave.device.allocate_pinned(slab.nbytes))
     return [host[start : start + size] for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
 
 
 def _encoded_on_host(plan: EncodePlan, data: NDArray[np.uint8], index: int) -> Buffer:
-    """Carry out the host's part of a chain for one chunk. Raises: CodecError(index)."""
+    """Do the host's part of a chain for one chunk. Raises: CodecError(index)."""
     if not plan.host:
         return host_view(data)
     item: Any = data

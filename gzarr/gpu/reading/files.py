@@ -1,7 +1,7 @@
-"""Finds chunks in local files, and reads them straight into their places in a slab, past the store.
+"""Locates chunks in local files, and reads them straight into their places in a slab, bypassing the store.
 
-Whatever is not as it should be (a file that is too short, cannot be read or changes meanwhile) is left to the store,
-which knows what to say of it.
+If anything is wrong (a file is too short, cannot be read, or changes meanwhile), the store is asked instead, which
+raises the right error.
 """
 # Plain os calls, as in the local store: pathlib costs more than the system calls themselves on small files.
 # ruff: noqa: PTH116
@@ -19,9 +19,9 @@ from gzarr.layout.chunk_layout import Located
 from gzarr.storage.base import Request, Store
 from gzarr.storage.coalesce import MAX_GAP_NBYTES
 
-#: Reads of less run on one thread, as in the CPU backend: handing work over costs as much as copying this much.
+#: Smaller reads run on one thread, as in the CPU backend: handing work over costs as much as copying this much.
 _MIN_THREADED_NBYTES = 1 << 20
-#: Most pieces that one system call may scatter to (Linux: UIO_MAXIOV).
+#: Most pieces of one system call (Linux: UIO_MAXIOV).
 _MAX_PIECES = 1024
 
 
@@ -32,7 +32,7 @@ class Span(NamedTuple):
         path: of the file.
         start: first byte.
         nbytes: number of bytes.
-        version: what identifies the file's version.
+        version: identifies the file's version.
     """
 
     path: str
@@ -80,12 +80,12 @@ def locate_spans(store: Store, wanted: Sequence[Located]) -> list[Span | None] |
 
 
 def file_version(info: os.stat_result) -> tuple[int, ...]:
-    """What changes when a file is replaced or written to: device, inode, size, time of the last change."""
+    """The version of a file: device, inode, size, and time of the last change."""
     return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
 
 
 def _span_of(request: Request, path: str, version: tuple[int, ...] | None) -> Span | None:
-    """The range that a request means; None if the file is missing or too short."""
+    """The range of a request; None if the file is missing or too short."""
     if version is None:
         return None
     size = version[2]
@@ -97,7 +97,7 @@ def _span_of(request: Request, path: str, version: tuple[int, ...] | None) -> Sp
 
 
 class _FileReads(NamedTuple):
-    """Pieces of one file: (first byte, number of bytes, where in the slab they go), in the file's order."""
+    """Pieces of one file in its order: (first byte, number of bytes, position in the slab)."""
 
     path: str
     version: tuple[int, ...]
@@ -115,9 +115,9 @@ def _by_file(spans: Sequence[Span], offsets: Sequence[int]) -> list[_FileReads]:
 
 
 def read_spans(target: memoryview, spans: Sequence[Span], offsets: Sequence[int]) -> bool:
-    """Read chunks of files to places in a slab, on some threads if there is enough to read.
+    """Read chunks of files to positions in a slab, on several threads if that pays.
 
-    Returns: False if a file cannot be read, or has changed since it was looked at; the slab then holds anything.
+    Returns: False if a file cannot be read, or has changed since it was located; the slab then holds anything.
     """
     if not hasattr(os, "preadv"):
         return False
@@ -132,7 +132,7 @@ def read_spans(target: memoryview, spans: Sequence[Span], offsets: Sequence[int]
 
 
 def _shares(files: Sequence[_FileReads], nbytes: int) -> Iterator[list[_FileReads]]:
-    """The same pieces in shares of at least so many bytes; a file may be cut between its pieces."""
+    """Split the pieces into shares of at least ``nbytes``. A file may be cut between its pieces."""
     share: list[_FileReads] = []
     size = 0
     for reads in files:
@@ -150,7 +150,7 @@ def _shares(files: Sequence[_FileReads], nbytes: int) -> Iterator[list[_FileRead
 
 
 def _read_file(target: memoryview, reads: _FileReads) -> bool:
-    """Read the pieces of one file into their places. Returns: whether all went well, and the file is what it was."""
+    """Read the pieces of one file. Returns: whether this succeeded and the file has not changed."""
     try:
         fd = os.open(reads.path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -166,7 +166,7 @@ def _read_file(target: memoryview, reads: _FileReads) -> bool:
 
 
 def _runs(pieces: Sequence[tuple[int, int, int]]) -> list[tuple[int, list[tuple[int, int]]]]:
-    """Pieces that are read together: (first byte, [(number of bytes, place in the slab, or -1 for a gap)])."""
+    """Pieces that are read together: (first byte, [(number of bytes, position in the slab, or -1 for a gap)])."""
     runs: list[tuple[int, list[tuple[int, int]]]] = []
     end = -1
     for start, nbytes, place in pieces:

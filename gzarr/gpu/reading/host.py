@@ -1,8 +1,8 @@
-"""Reads the encoded chunks of a wave into one slab of pinned memory, from which one copy brings them to the device.
+"""The host reader: reads the encoded chunks of a wave into one slab of pinned memory, which one copy uploads.
 
-Files are read straight into their places, on a few threads; what other stores give is copied there. A reader leaves
-`Item`s behind, which say where in the slab each chunk lies. Where that is, the codecs want: behind an envelope of a few
-bytes its stream begins at a multiple of `ALIGNMENT`.
+Files are read straight into the slab, on a few threads; chunks from other stores are copied there. A reader returns
+`Item`s, which say where in the slab each chunk is. Chunks are placed so that the stream behind an envelope of a few
+bytes begins at a multiple of `ALIGNMENT`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from gzarr.storage.base import Store, host_view
 
 @dataclass(slots=True, eq=False)
 class Slab:
-    """Encoded chunks of a wave, one behind the other.
+    """Encoded chunks of a wave in contiguous memory.
 
     Attributes:
-        device: where they go.
-        host: uint8, pinned; None if they were read straight to the device.
-        on_device: uint8, there; None if they are still to be uploaded.
+        device: where the chunks are decoded.
+        host: uint8, pinned; None if the chunks were read straight to the device.
+        on_device: uint8, on the device; None if they are not uploaded yet.
     """
 
     device: Device
@@ -45,14 +45,14 @@ class Slab:
     on_device: Array | None = None
 
     def bytes_on_host(self) -> NDArray[np.uint8]:
-        """The slab on the host; downloads it, once, if it is only on the device."""
+        """The slab on the host. If it is only on the device, it is downloaded once."""
         if self.host is None:
             self.host = self.device.download(self.on_device)
         return self.host
 
 
 class Item(NamedTuple):
-    """One encoded chunk in a slab, by its first byte and its size."""
+    """One encoded chunk in a slab: its position and size."""
 
     slab: Slab
     offset: int
@@ -64,7 +64,7 @@ class Item(NamedTuple):
 
 
 class Reader(Protocol):
-    """Brings encoded chunks where their decoding begins.
+    """Brings encoded chunks to where their decoding begins.
 
     Attributes:
         name: "host" or "kvikio".
@@ -73,15 +73,15 @@ class Reader(Protocol):
     name: str
 
     def read(self, lane: Lane, store: Store, wanted: Sequence[Located], plan: DevicePlan) -> list[Any]:
-        """Read what was located. Returns: an `Item` or host bytes for each; None where there is nothing.
+        """Read located chunks. Returns: an `Item` or host bytes for each; None for a missing chunk.
 
-        The memory is the lane's, and valid until that is rewound.
+        The memory is the lane's, and valid until the lane is rewound.
         Raises: CodecError with the index of an item that is shorter than its request, StoreError.
         """
         ...
 
     def detour(self, specs: Sequence[CodecSpec]) -> str | None:
-        """Why chunks pass through host memory first, in a phrase; None if they go straight to the device.
+        """Why chunks pass through host memory first, as a phrase; None if they go straight to the device.
 
         specs: of the codecs on the device, in encoding order.
         """
@@ -94,33 +94,33 @@ class HostReader:
     name = "host"
 
     def detour(self, specs: Sequence[CodecSpec]) -> str | None:
-        """They all do."""
+        """All chunks take a detour."""
         return "files are read on the host"
 
     def read(self, lane: Lane, store: Store, wanted: Sequence[Located], plan: DevicePlan) -> list[Any]:
-        """Read what was located into pinned memory. Raises: CodecError(index), StoreError."""
+        """Read located chunks into pinned memory. Raises: CodecError(index), StoreError."""
         spans = locate_spans(store, wanted)
         if spans is not None:
-            found = _read_files(lane, spans, plan.phase)
-            if found is not None:
-                return found
+            items = _read_files(lane, spans, plan.phase)
+            if items is not None:
+                return items
         return _copied(lane, load_host(store, wanted), plan.phase)
 
 
 def phase_of(specs: Sequence[CodecSpec]) -> int:
-    """Where in a multiple of `ALIGNMENT` encoded chunks should begin. specs: see `Reader.detour`."""
+    """Where encoded chunks should begin, modulo `ALIGNMENT`. specs: see `Reader.detour`."""
     outermost = _outermost(specs)
     return 0 if outermost is None else outermost[1].phase
 
 
 def detour_of(specs: Sequence[CodecSpec]) -> str | None:
-    """Why encoded chunks pass through host memory to be decoded; None if they need not. specs: as in `phase_of`."""
+    """Why encoded chunks must pass through host memory to be decoded; None if they need not. specs: see `phase_of`."""
     outermost = _outermost(specs)
     return None if outermost is None else outermost[1].detour(outermost[0])
 
 
 def _outermost(specs: Sequence[CodecSpec]) -> tuple[CodecSpec, DeviceCodec] | None:
-    """The codec that encoded chunks are decoded by first, those that only put bytes behind them aside."""
+    """The codec that decodes encoded chunks first, apart from codecs that only append bytes."""
     for spec in reversed(specs):
         codec = device_codec(spec.name)
         if codec is not None and not codec.is_suffix:
@@ -129,9 +129,9 @@ def _outermost(specs: Sequence[CodecSpec]) -> tuple[CodecSpec, DeviceCodec] | No
 
 
 def spread_out(sizes: Table, phase: int) -> tuple[Table, int]:
-    """Places for chunks of some sizes. Returns: (where each begins, bytes in all).
+    """Lay out chunks in a slab. Returns: the position of each, and the bytes of the slab.
 
-    Decoders may read a few bytes past the end of a stream: those exist.
+    Decoders may read a few bytes past the end of a stream, so there are some behind the last one.
     """
     if not sizes.size:
         return np.zeros(0, np.int64), ALIGNMENT
@@ -141,26 +141,26 @@ def spread_out(sizes: Table, phase: int) -> tuple[Table, int]:
 
 
 def _copied(lane: Lane, buffers: Sequence[Any], phase: int) -> list[Any]:
-    """Lay what a store gave into pinned memory."""
+    """Copy what a store returned into pinned memory."""
     views = [None if buffer is None else host_view(buffer) for buffer in buffers]
     here = [view for view in views if view is not None]
     offsets, total = spread_out(np.array([view.nbytes for view in here], np.int64), phase)
     slab = Slab(lane.device, lane.staging.take(total))
     target = host_view(slab.bytes_on_host())
     places = iter(offsets.tolist())
-    found: list[Any] = []
+    items: list[Any] = []
     for view in views:
         if view is None:
-            found.append(None)
+            items.append(None)
             continue
         start = next(places)
         target[start : start + view.nbytes] = view
-        found.append(Item(slab, start, view.nbytes))
-    return found
+        items.append(Item(slab, start, view.nbytes))
+    return items
 
 
 def _read_files(lane: Lane, spans: Sequence[Span | None], phase: int) -> list[Any] | None:
-    """Read chunks of files into pinned memory; None if a file has changed since it was looked at."""
+    """Read chunks of files into pinned memory; None if a file has changed since it was located."""
     here = [span for span in spans if span is not None]
     offsets, total = spread_out(np.array([span.nbytes for span in here], np.int64), phase)
     slab = Slab(lane.device, lane.staging.take(total))
@@ -172,7 +172,7 @@ def _read_files(lane: Lane, spans: Sequence[Span | None], phase: int) -> list[An
 
 
 def streams_of(wave: Wave, items: Sequence[Any]) -> Streams:
-    """The chunks of a wave on the device: uploaded in one copy unless they are there.
+    """The chunks of a wave on the device, uploaded in one copy if necessary.
 
     items: `Item`s of one slab, or host bytes.
     """
@@ -186,7 +186,7 @@ def streams_of(wave: Wave, items: Sequence[Any]) -> Streams:
     host = slab.bytes_on_host()
     low = int(offsets.min()) // ALIGNMENT * ALIGNMENT
     high = min((-(-int((offsets + sizes).max()) // ALIGNMENT) + 1) * ALIGNMENT, host.size)
-    # Items that are not neighbours, where a wave has chunks of several shapes, are gathered.
+    # If a wave has chunks of several shapes, items need not be neighbours: they are then packed.
     if high - low > 2 * int(sizes.sum()) + 2 * ALIGNMENT * (len(items) + 1):
         return upload_streams(wave, [item.view() for item in items])
     window = host[low:high]
@@ -202,5 +202,5 @@ def on_host(item: Any) -> Any:
 
 
 def is_on_host(item: Any) -> bool:
-    """Whether the bytes of a chunk are on the host, or missing, so that nothing need be downloaded."""
+    """Whether the bytes of a chunk are on the host, or missing, so that nothing must be downloaded."""
     return not isinstance(item, Item) or item.slab.host is not None

@@ -1,12 +1,12 @@
 """Reads files straight into device memory with KvikIO, which uses GPUDirect Storage where that is active.
 
-All reads of a wave (of as many files as may be open) are submitted at once, those of neighbouring chunks of a shard as
-one, and then awaited; file handles are kept open for the next waves. Chunks whose headers must be looked at on the host
-(other than a few bytes that are copied back) go through `HostReader`, and so does whatever a store does not have in
-files, or a wave whose files change while they are read.
+All reads of a wave (of as many files as may be open) are submitted at once and then awaited; neighbouring chunks of a
+shard are one read. File handles stay open for the next waves. Chunks take the `HostReader` if the host must read their
+headers (more than a few bytes that are copied back), if the store does not have them in files, or if a file changes
+while its wave is read.
 
-Rules, which KvikIO does not look after (26.10, found by trying): a handle and a buffer must outlive every read that
-was submitted, also one that failed; its streams wait for nobody, so the buffer must be idle before.
+Rules, which KvikIO does not enforce (26.10, found by experiment): a handle and a buffer must outlive every read that
+was submitted, even if it failed. KvikIO's streams do not wait for others, so the buffer must be idle before a read.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from gzarr.layout.chunk_layout import Located
 from gzarr.storage.base import Request, Store
 from gzarr.storage.coalesce import coalesce
 
-#: Handles kept open, and files of a wave that are open at once. KvikIO opens every file twice, three waves may be read
-#: at once, and systems allow 1,024 descriptors unless told otherwise.
+#: Handles in the cache, and files of a wave that are open at once. KvikIO opens every file twice, three waves may be
+#: read at once, and systems allow 1,024 descriptors by default.
 MAX_FILES = 192
 MAX_FILES_AT_ONCE = 64
-#: Share of a lane that encoded chunks may take; the rest is for decoding them.
+#: Share of a lane for encoded chunks; the rest is for decoding them.
 _MAX_SHARE = 0.5
 
 
@@ -54,7 +54,7 @@ class OpenFile(Protocol):
         ...
 
     def pread(self, buf: Any, size: int | None = None, file_offset: int = 0) -> Future:
-        """Begin to read into a buffer."""
+        """Begin a read into a buffer."""
         ...
 
     def close(self) -> None:
@@ -69,8 +69,8 @@ class KvikioReader:
         open_file: opens a file by its path.
 
     Attributes:
-        files: those that are kept open.
-        failure: why the last wave that could have gone straight to the device did not; None if all did.
+        files: cache of open files.
+        failure: why the last wave that should have gone straight to the device did not; None if all did.
     """
 
     name = "kvikio"
@@ -85,16 +85,16 @@ class KvikioReader:
         return detour_of(specs)
 
     def read(self, lane: Lane, store: Store, wanted: Sequence[Located], plan: DevicePlan) -> list[Any]:
-        """Read what was located into device memory. Raises: CodecError(index), StoreError."""
-        spans = locate_spans(store, wanted) if plan.direct else None
+        """Read located chunks into device memory. Raises: CodecError(index), StoreError."""
+        spans = locate_spans(store, wanted) if plan.skips_host else None
         if spans is not None:
-            found = self._read_spans(lane, spans, plan.phase)
-            if found is not None:
-                return found
+            items = self._read_spans(lane, spans, plan.phase)
+            if items is not None:
+                return items
         return self._host.read(lane, store, wanted, plan)
 
     def _read_spans(self, lane: Lane, spans: Sequence[Span | None], phase: int) -> list[Any] | None:
-        """Read chunks of files; None if something stands in the way, which the host reader then finds and names."""
+        """Read chunks of files; None if that fails, in which case the host reader finds and names the reason."""
         here = [span for span in spans if span is not None]
         reads, parts = _plan(here)
         offsets, total = spread_out(np.array([read.length for read in reads], np.int64), phase)
@@ -105,9 +105,9 @@ class KvikioReader:
         try:
             memory = lane.device.empty(total)
         except OverLimitError:
-            lane.memory.compact()  # reads before this one cut it into pieces
+            lane.memory.compact()  # earlier reads have cut it into pieces
             memory = lane.device.empty(total)
-        # A kernel of the wave before, or the filling of fresh memory, may still be under way on the lane's stream.
+        # A kernel of the previous wave, or the filling of new memory, may still run on the lane's stream.
         lane.device.synchronize()
         try:
             self._read_files(memory, reads, offsets.tolist(), {span.path: span.version for span in here})
@@ -117,19 +117,19 @@ class KvikioReader:
             return None
         slab = Slab(lane.device, None, memory)
         places = iter(parts)
-        found: list[Any] = []
+        items: list[Any] = []
         for span in spans:
             if span is None:
-                found.append(None)
+                items.append(None)
                 continue
             number, inside = next(places)
-            found.append(Item(slab, int(offsets[number]) + inside, span.nbytes))
-        return found
+            items.append(Item(slab, int(offsets[number]) + inside, span.nbytes))
+        return items
 
     def _read_files(
         self, memory: Any, reads: Sequence[Any], offsets: Sequence[int], versions: dict[str, tuple[int, ...]]
     ) -> None:
-        """Read ranges of files to places in device memory, so many files at once as may be open."""
+        """Read ranges of files to positions in device memory, a limited number of files at once."""
         by_path: dict[str, list[tuple[int, int, int]]] = {}
         for (path, start, nbytes), at in zip(reads, offsets, strict=True):
             by_path.setdefault(path, []).append((start, nbytes, at))
@@ -141,19 +141,19 @@ class KvikioReader:
 
 
 class FileCache:
-    """Files kept open for reading, the ones used last; those in use are never closed.
+    """A cache of files that are open for reading, least recently used first out. Files in use are never closed.
 
-    A file that was replaced has another version than the one that is open, which is then not used again.
+    If a file was replaced, its version differs from that of the open one, which is not used again.
     """
 
     def __init__(self, open_file: Callable[[str], OpenFile], max_files: int = MAX_FILES) -> None:
         self._open_file = open_file
         self._max_files = max_files
         self._lock = threading.Lock()
-        self._kept: OrderedDict[str, _Handle] = OrderedDict()
+        self._cached: OrderedDict[str, _Handle] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._cached)
 
     @contextmanager
     def open(self, versions: dict[str, tuple[int, ...]]) -> Iterator[dict[str, OpenFile]]:
@@ -170,29 +170,29 @@ class FileCache:
             self._let_go(held.values())
 
     def close(self) -> None:
-        """Close all files but those in use, which are closed when their users are done."""
+        """Close all files; those in use are closed when their users are done."""
         with self._lock:
-            handles = list(self._kept.values())
-            self._kept.clear()
+            handles = list(self._cached.values())
+            self._cached.clear()
             idle = [handle for handle in handles if handle.retire()]
         for handle in idle:
             handle.file.close()
 
     def _hold(self, path: str, version: tuple[int, ...]) -> _Handle:
         with self._lock:
-            kept = self._kept.get(path)
-            if kept is not None and kept.version() == version:
-                kept.users += 1
-                self._kept.move_to_end(path)
-                return kept
+            cached = self._cached.get(path)
+            if cached is not None and cached.version() == version:
+                cached.users += 1
+                self._cached.move_to_end(path)
+                return cached
         made = _Handle(self._open_file(path))
         made.users = 1
         if made.version() != version:
             made.file.close()
-            raise OSError(f"{path} was replaced while it was looked at")
+            raise OSError(f"{path} was replaced while it was opened")
         with self._lock:
-            old = self._kept.pop(path, None)
-            self._kept[path] = made
+            old = self._cached.pop(path, None)
+            self._cached[path] = made
             idle = old is not None and old.retire()
         if idle and old is not None:
             old.file.close()
@@ -205,8 +205,8 @@ class FileCache:
                 handle.users -= 1
                 if handle.retired and handle.users == 0:
                     closing.append(handle)
-            while len(self._kept) > self._max_files:
-                _, oldest = self._kept.popitem(last=False)
+            while len(self._cached) > self._max_files:
+                _, oldest = self._cached.popitem(last=False)
                 if oldest.retire():
                     closing.append(oldest)
         for handle in closing:
@@ -214,7 +214,7 @@ class FileCache:
 
 
 class _Handle:
-    """An open file, and how many reads of waves use it."""
+    """An open file, and the number of waves that use it."""
 
     def __init__(self, file: OpenFile) -> None:
         self.file = file
@@ -222,28 +222,28 @@ class _Handle:
         self.retired = False
 
     def version(self) -> tuple[int, ...]:
-        """That of the file which is open, whatever its path names by now."""
+        """The version of the open file, even if its path now names another one."""
         return file_version(os.fstat(self.file.fileno()))
 
     def retire(self) -> bool:
-        """Mark it as not to be used again. Returns: whether nobody uses it, so that it is to be closed now."""
+        """Exclude it from further use. Returns: whether it is unused, so that the caller must close it."""
         self.retired = True
         return self.users == 0
 
 
 def _plan(spans: Sequence[Span]) -> tuple[list[Any], list[tuple[int, int]]]:
-    """Reads that fetch chunks of files, those that lie near each other together.
+    """Merge reads of chunks that are near each other in a file.
 
-    Returns: (requests, whose keys are paths; for each span the request that holds it and where in it it begins).
+    Returns: requests, whose keys are paths, and for each span its request and its position in the request.
     """
     merged, parts = coalesce([Request(span.path, span.start, span.nbytes) for span in spans])
     return merged, [(number, 0 if part is None else part[0]) for number, part in parts]
 
 
 def _read_at_once(memory: Any, reads: Iterable[tuple[OpenFile, int, int, int]]) -> None:
-    """Begin all reads, each (file, first byte, number of bytes, where they go), then wait for all.
+    """Begin all reads, each (file, first byte, number of bytes, target), then wait for all of them.
 
-    Raises: what the first failed one raised, when none is under way any more.
+    Raises: the error of the first read that failed, after all have ended.
     """
     under_way: list[tuple[Future, Any, int]] = []
     errors: list[BaseException] = []

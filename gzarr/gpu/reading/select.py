@@ -1,6 +1,6 @@
-"""Chooses the reader: the one that is asked for, or the one found faster, with GPUDirect Storage and without.
+"""Chooses the reader: the requested one, or the faster one, with or without GPUDirect Storage.
 
-The driver is asked by ctypes first: without one, opening a file with KvikIO can hang (26.10 with cuFile 1.19).
+The driver is queried with ctypes first, because without one, opening a file with KvikIO can hang (26.10, cuFile 1.19).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _N_THREADS = 16
 
 
 class ReaderChoice(NamedTuple):
-    """Which reader a backend has, and why.
+    """The reader of a backend, and why it was chosen.
 
     Attributes:
         name: "host" or "kvikio".
@@ -31,23 +31,23 @@ class ReaderChoice(NamedTuple):
 
 
 def choose_reader(asked: str | Reader, gpu: str = "") -> tuple[Reader, ReaderChoice]:
-    """The reader for a name: "host", "kvikio" or "auto". A reader is taken as it is.
+    """The reader for a name: "host", "kvikio" or "auto". A reader is returned as it is.
 
-    gpu: the name of the GPU, by which "auto" knows what was measured; "" for one that nothing was measured on.
+    gpu: name of the GPU, by which "auto" looks up measurements; "" for a GPU without any.
 
     Raises: DeviceError for another name, or if KvikIO is asked for and cannot be used.
     """
     if not isinstance(asked, str):
-        return asked, ReaderChoice(asked.name, "it was given")
+        return asked, ReaderChoice(asked.name, "it was passed in")
     if asked == "host":
-        return HostReader(), ReaderChoice("host", "it was asked for")
+        return HostReader(), ReaderChoice("host", "it was requested")
     if asked not in ("auto", "kvikio"):
         raise DeviceError(f"no reader {asked!r}; use 'auto', 'host' or 'kvikio'")
     missing = find_missing_kvikio()
     if asked == "kvikio":
         if missing is not None:
             raise DeviceError(f"reader 'kvikio' cannot be used: {missing}; use reader='host' or 'auto'")
-        return KvikioReader(_opener()), ReaderChoice("kvikio", "it was asked for")
+        return KvikioReader(_opener()), ReaderChoice("kvikio", "it was requested")
     if missing is not None:
         return HostReader(), ReaderChoice("host", missing)
     choice = faster_reader(gds_active=gds_is_active(), gpu=gpu)
@@ -55,7 +55,7 @@ def choose_reader(asked: str | Reader, gpu: str = "") -> tuple[Reader, ReaderCho
 
 
 def faster_reader(*, gds_active: bool, gpu: str) -> ReaderChoice:
-    """The reader that is faster on a GPU, by its name, with GPUDirect Storage or without."""
+    """The faster reader on a GPU, by its name, with or without GPUDirect Storage."""
     by_state, basis = value_for(READERS, gpu)
     state = "gds" if gds_active else "compat"
     if state not in by_state:  # measured, but not in this state
@@ -64,7 +64,7 @@ def faster_reader(*, gds_active: bool, gpu: str) -> ReaderChoice:
 
 
 def find_missing_kvikio() -> str | None:
-    """What keeps KvikIO from being used; None if nothing does."""
+    """Why KvikIO cannot be used; None if it can."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -81,7 +81,7 @@ def find_missing_kvikio() -> str | None:
 
 
 def gds_is_active() -> bool:
-    """Whether KvikIO reads by GPUDirect Storage, not in its compatibility mode."""
+    """Whether KvikIO reads by GPUDirect Storage instead of its compatibility mode."""
     import kvikio.cufile_driver
     import kvikio.defaults
 
