@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gzarr.advising.chains import compressors_of
 from gzarr.advising.model import Stored
-from gzarr.chunk_io.engine import ArrayIO
+from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import find_shardings, prepare_array
 from gzarr.codecs.chain import complete, prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec, fill_of

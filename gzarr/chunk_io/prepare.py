@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gzarr.backend import Backend, Chain
+from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.chunk_cache import ArrayChunks, ChunkCache
-from gzarr.chunk_io.engine import ArrayIO
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.numcodecs import trusted
 from gzarr.codecs.registry import registry_state

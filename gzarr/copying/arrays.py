@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from gzarr.backend import Work
-from gzarr.chunk_io import engine
-from gzarr.chunk_io.engine import ArrayIO
+from gzarr.chunk_io.array_io import ArrayIO
+from gzarr.chunk_io.loading import load_encoded
 from gzarr.chunk_io.prepare import find_shardings, prepare_array
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
@@ -263,7 +263,7 @@ def _copy_chunks(source: ArrayIO, dest: ArrayIO, batch: list[Coords]) -> None:
         plan = make_plan(box_between(lows, highs), source.layout.grid)
         chunks: dict[Coords, Buffer | None] = {}
         for group in plan.groups(source.layout.objects):
-            buffers = engine.load_encoded(source, [group], group[1])
+            buffers = load_encoded(source, [group], group[1])
             chunks |= {part.coords: data for part, data in zip(group[1], buffers, strict=True)}
         data = dest.layout.build(None, coords, chunks)
         if data is not None:

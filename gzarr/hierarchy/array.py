@@ -12,8 +12,9 @@ import numpy as np
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
 from gzarr.chunk_io import engine
-from gzarr.chunk_io.engine import ArrayIO
+from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import prepare_array
+from gzarr.chunk_io.waves import ReadJob, WriteJob
 from gzarr.config import config
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.errors import (
@@ -436,7 +437,7 @@ class Array(ResizableArray):
         else:
             result = check_out(io.backend.adopt_out(out), selection.shape, dtype)
         target = to_array_axes(result, selection)
-        engine.read((engine.ReadJob(io, make_plan(selection, io.layout.grid), target, fields),))
+        engine.read((ReadJob(io, make_plan(selection, io.layout.grid), target, fields),))
         if out is not None:
             if isinstance(selection, Points) and not np.may_share_memory(target, result):
                 result[...] = target.reshape(result.shape)
@@ -451,7 +452,7 @@ class Array(ResizableArray):
         io = self._io
         plan = make_plan(selection, io.layout.grid)
         data = to_array_axes(broadcast_value(value, dtype, selection, io.backend), selection)
-        engine.write(engine.WriteJob(io, plan, data, fields, self.write_empty_chunks))
+        engine.write(WriteJob(io, plan, data, fields, self.write_empty_chunks))
 
     def _scalar(self) -> Any:
         if self.size != 1:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gzarr.chunk_io.engine import ArrayIO
+from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.codecs.spec import CodecSpec
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.display.drawing import draw_grid

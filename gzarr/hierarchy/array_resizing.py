@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from gzarr.chunk_io.engine import ArrayIO
+from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import prepare_array
 from gzarr.errors import ArrayNotFoundError, GzarrError, ReadOnlyError, SelectionError
 from gzarr.hierarchy.accessors import Indexed

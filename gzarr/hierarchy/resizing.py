@@ -11,7 +11,8 @@ import numpy as np
 
 from gzarr.backend import Chain
 from gzarr.chunk_io import engine
-from gzarr.chunk_io.engine import ArrayIO
+from gzarr.chunk_io.array_io import ArrayIO
+from gzarr.chunk_io.waves import WriteJob
 from gzarr.codecs.spec import fill_of
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan
@@ -71,4 +72,4 @@ def _fill(io: ArrayIO, meta: ArrayMeta, bounds: list[tuple[int, int]], axis: int
     chain: Chain = io.chain((0,) * len(lows))
     fill = np.empty((), meta.data_type.dtype)
     fill[()] = fill_of(chain.chunk, None)
-    engine.write(engine.WriteJob(io, make_plan(box, io.layout.grid), np.broadcast_to(fill, box.shape)))
+    engine.write(WriteJob(io, make_plan(box, io.layout.grid), np.broadcast_to(fill, box.shape)))

@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr.chunk_io import engine
+from gzarr.chunk_io.waves import ReadJob
 from gzarr.codecs import BytesCodec, GzipCodec, ShardingCodec, ZstdCodec
+from gzarr.cpu.backend import CpuBackend
+from gzarr.indexing.plan import make_plan
+from gzarr.indexing.selection import normalize_basic
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, Request
 from gzarr.storage.base import Buffer, host_view
 
@@ -474,3 +479,40 @@ def test_an_array_is_copied_chunk_by_chunk(store: ByteCountingStore) -> None:
     copy[:] = source
     assert keys(store) == sorted(f"c/{i}" for i in range(10))
     assert copy[:].tolist() == list(range(1000))
+
+
+# -- several reads ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_threads", [1, 4])
+def test_several_reads_run_together(n_threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of arrays in files and in memory, whole and in part, with shards, and of one that is damaged."""
+    values = np.arange(10_000, dtype="i4").reshape(100, 100)
+    arrays = [
+        gzarr.array(values, chunks=(10, 10), store=LocalStore(tmp_path / "a")),
+        gzarr.array(values + 1, chunks=(50, 50), store=MemoryStore()),
+        gzarr.array(values + 2, chunks=(5, 5), shards=(50, 50), store=LocalStore(tmp_path / "b")),
+    ]
+    runs, run = [], CpuBackend.run
+
+    def counted(self: CpuBackend, task: Any, waves: Any, work: Any) -> None:
+        runs.append(work.nchunks)
+        run(self, task, waves, work)
+
+    monkeypatch.setattr(CpuBackend, "run", counted)
+    keys = [(slice(None), slice(None)), (slice(3, 60), slice(0, 5)), (slice(0, 100, 7), slice(9, 99))]
+    with gzarr.config.set({"threading.max_workers": n_threads}):
+        outs = [read_job(array, key) for array in arrays for key in keys]
+        engine.read(outs)
+    assert len(runs) == 1
+    for out, (array, key) in zip(outs, [(array, key) for array in arrays for key in keys], strict=True):
+        assert np.array_equal(out.out, array[key])
+    (tmp_path / "a" / "c" / "3" / "3").write_bytes(b"damaged")
+    with pytest.raises(gzarr.ChunkError, match="c/3/3"):
+        engine.read([read_job(array, keys[0]) for array in arrays])
+    engine.read([])
+
+
+def read_job(array: gzarr.Array, key: Any) -> ReadJob:
+    plan = make_plan(normalize_basic(key, array.shape), array._io.layout.grid)
+    return ReadJob(array._io, plan, np.empty(plan.shape, array.dtype))

@@ -1,0 +1,77 @@
+"""What reading and writing the chunks of one opened array needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from gzarr.backend import Backend, Chain, Compiled, Placement
+from gzarr.chunk_io.chunk_cache import ArrayChunks
+from gzarr.errors import ChunkError, CodecError
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.plan import Part
+from gzarr.layout.chunk_layout import Layout
+from gzarr.profiling.recorder import Marker
+from gzarr.storage.base import Store
+
+T = TypeVar("T")
+
+#: Stored objects, by coordinates in the grid of objects, with the parts wanted of each.
+Wave: TypeAlias = list[tuple[Coords, list[Part]]]
+
+
+class ArrayIO(NamedTuple):
+    """An opened array, ready to run.
+
+    Attributes:
+        name: what errors call the array.
+        store: where its objects are.
+        layout: where its chunks are.
+        backend: what decodes them.
+        chain: the prepared codecs of a chunk with given coordinates.
+        only_chain: the chain of all chunks; None if they differ in shape, and so in their chains.
+        chunk_nbytes: size of a decoded chunk, or an estimate.
+        compiled: what takes reads and writes that compiled code does; None if the backend has no such code.
+        cache: of decoded chunks, or None.
+        marker: what shows the stages of a profile on the device; None on the host.
+    """
+
+    name: str
+    store: Store
+    layout: Layout
+    backend: Backend
+    chain: Callable[[Coords], Chain]
+    only_chain: Chain | None
+    chunk_nbytes: int
+    compiled: Compiled | None = None
+    cache: ArrayChunks | None = None
+    marker: Marker | None = None
+
+    def placement(self) -> tuple[Placement, ...]:
+        """Where each step of a read runs, and who reads and writes many chunks."""
+        steps = self.chain((0,) * len(self.layout.grid)).placement
+        return steps if self.compiled is None else (*steps, *self.compiled.placement())
+
+
+def by_chain(io: ArrayIO, parts: Sequence[Part]) -> Iterable[tuple[Chain, Sequence[int]]]:
+    """Group the parts of a wave by the chain of their chunks: (chain, positions)."""
+    if io.only_chain is not None:
+        return ((io.only_chain, range(len(parts))),)
+    chains: dict[int, tuple[Chain, list[int]]] = {}
+    for position, part in enumerate(parts):
+        chain = io.chain(part.coords)
+        chains.setdefault(id(chain), (chain, []))[1].append(position)
+    return chains.values()
+
+
+def pick(items: Sequence[T], positions: Sequence[int]) -> list[T]:
+    """Some of the items, by their positions."""
+    return [items[i] for i in positions]
+
+
+def chunk_error(io: ArrayIO, wave: Wave, error: CodecError, positions: Sequence[int]) -> ChunkError:
+    """Name the chunk that an item of a batch is. positions: where the batch's items stand in the wave."""
+    owners: list[tuple[Any, Part]] = [(coords, part) for coords, parts in wave for part in parts]
+    object_coords, part = owners[positions[min(error.index, len(positions) - 1)]]
+    key = io.layout.key(object_coords)
+    return ChunkError(str(error), path=io.name, key=key, chunk_coords=part.coords, codec=error.codec)

@@ -1,0 +1,175 @@
+"""The reference path: reads and writes one wave of chunks at a time.
+
+Theory of operation. A wave is a handful of stored objects with the parts wanted of each. To read a wave: locate, load,
+place. To write a wave: lock its objects, load the objects that are only partly covered, merge and encode (the backend
+also drops chunks that equal the fill value), build the objects' new bytes, store.
+
+Rule: the lock of an object is held from reading its old bytes to storing its new ones, even by writes that cover the
+object whole. Otherwise a partial write beside such a write could bring the old contents back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
+
+from gzarr.backend import Array, Fields
+from gzarr.chunk_io.array_io import ArrayIO, Wave, by_chain, chunk_error, pick
+from gzarr.chunk_io.chunk_cache import Place
+from gzarr.chunk_io.loading import load
+from gzarr.errors import ChunkError, CodecError
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.plan import Plan
+from gzarr.profiling.recorder import stage, sum_nbytes
+from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.invalidation import announce
+
+T = TypeVar("T")
+
+_is_full = attrgetter("full")
+
+
+class ReadJob(NamedTuple):
+    """A selection to read into ``out``, which has the plan's shape and lies on the backend's device."""
+
+    io: ArrayIO
+    plan: Plan
+    out: Array
+    fields: Fields = None
+
+
+class WriteJob(NamedTuple):
+    """A selection to write from ``value``, which has the plan's shape. Chunks equal to the fill value are removed,
+    unless ``write_empty``.
+    """
+
+    io: ArrayIO
+    plan: Plan
+    value: Array
+    fields: Fields = None
+    write_empty: bool = False
+
+
+def read_wave(job: ReadJob, wave: Wave) -> None:
+    """Read a wave into the result. Raises: ChunkError, StoreError."""
+    io = job.io
+    place: Place = io.backend.place
+    if io.cache is not None:
+        wave, place = io.cache.serve(io.layout, io.backend, wave, (job.out, job.fields))
+        if not wave:
+            return
+    parts = wave[0][1] if len(wave) == 1 else [part for _, members in wave for part in members]
+    # A cache holds whole chunks, so whole ones are fetched for it.
+    first = io.only_chain or io.chain(parts[0].coords)
+    buffers = load(io, wave, parts, (first, parts if io.only_chain is not None and io.cache is None else ()))
+    for chain, positions in by_chain(io, parts):
+        some = buffers, parts
+        if len(positions) < len(parts):
+            some = pick(buffers, positions), pick(parts, positions)
+        try:
+            place(chain, *some, job.out, job.fields)
+        except CodecError as error:
+            raise chunk_error(io, wave, error, positions) from error
+
+
+def write_wave(job: WriteJob, wave: Wave) -> None:
+    """Write a wave. Raises: ChunkError, StoreError."""
+    keys = [job.io.layout.key(coords) for coords, _ in wave]
+    while_locked(job.io.store, keys, lambda: _merge_and_store(job, wave, keys))
+
+
+def while_locked(store: Store, keys: Sequence[str], task: Callable[[], T]) -> T:
+    """Carry out a task while objects are locked."""
+    lock = store.locked(keys)
+    try:
+        with lock:
+            return task()
+    except BaseException:
+        lock.__exit__(None, None, None)  # once more: an interrupt may have come just as it began
+        raise
+
+
+def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str]) -> None:
+    io = job.io
+    stored = _load_old(job, wave, keys)
+    changed = _new_chunks(job, wave, stored)
+    items: list[tuple[str, Buffer]] = []
+    emptied: list[str] = []
+    for (coords, _), key, old, chunks in zip(wave, keys, stored, changed, strict=True):
+        try:
+            data = io.layout.build(old, coords, chunks)
+        except CodecError as error:
+            raise ChunkError(str(error), path=io.name, key=key, codec=error.codec) from error
+        if data is None:
+            emptied.append(key)
+        else:
+            items.append((key, data))
+    try:
+        with stage("store") as noted:
+            if items:
+                io.store.set_many(items)
+            if emptied:
+                io.store.delete_many(emptied)
+            if noted:
+                nbytes = sum_nbytes([data for _, data in items])
+                noted.count(0, nbytes, nbytes)
+    finally:
+        announce(lambda: [io.store.lock_name(key) for key in keys])
+
+
+def _load_old(job: WriteJob, wave: Wave, keys: Sequence[str]) -> list[Buffer | None]:
+    """The old bytes of the objects that are not covered whole; None for those that are, or are missing."""
+    covered = [
+        job.fields is None and all(map(_is_full, parts)) and job.io.layout.is_whole(coords, len(parts))
+        for coords, parts in wave
+    ]
+    if all(covered):
+        return [None] * len(wave)
+    wanted = [Request(key) for key, whole in zip(keys, covered, strict=True) if not whole]
+    with stage("load old") as noted:
+        stored = job.io.store.get_many(wanted)
+        if noted:
+            noted.count(0, sum_nbytes(stored), sum_nbytes(stored))
+    rest = iter(stored)
+    return [None if whole else next(rest) for whole in covered]
+
+
+def _new_chunks(job: WriteJob, wave: Wave, stored: Sequence[Buffer | None]) -> list[dict[Coords, Buffer | None]]:
+    """The new encoded contents of the chunks of each object; None for those that are now empty."""
+    io = job.io
+    parts = [part for _, members in wave for part in members]
+    owners = [number for number, (_, members) in enumerate(wave) for _ in members]
+    old = _old_chunks(job, wave, stored)
+    changed: list[dict[Coords, Buffer | None]] = [{} for _ in wave]
+    for chain, positions in by_chain(io, parts):
+        some, members = old, parts
+        if len(positions) < len(parts):
+            some, members = pick(old, positions), pick(parts, positions)
+        try:
+            encoded = io.backend.merge_and_encode(
+                chain, some, job.value, members, job.fields, keep_empty=job.write_empty
+            )
+        except CodecError as error:
+            raise chunk_error(io, wave, error, positions) from error
+        for position, part, data in zip(positions, members, encoded, strict=True):
+            changed[owners[position]][part.coords] = data
+    return changed
+
+
+def _old_chunks(job: WriteJob, wave: Wave, stored: Sequence[Buffer | None]) -> list[Buffer | None]:
+    """The encoded old contents of the chunks that are only partly covered; None for the others."""
+    old_chunks: list[Buffer | None] = []
+    for (object_coords, parts), data in zip(wave, stored, strict=True):
+        partial_ones = [i for i, part in enumerate(parts) if not part.full or job.fields is not None]
+        old: list[Buffer | None] = [None] * len(parts)
+        if data is not None and partial_ones:
+            try:
+                taken = job.io.layout.extract(data, object_coords, [parts[i].coords for i in partial_ones])
+            except CodecError as error:
+                key = job.io.layout.key(object_coords)
+                raise ChunkError(str(error), path=job.io.name, key=key, codec=error.codec) from error
+            for i, buffer in zip(partial_ones, taken, strict=True):
+                old[i] = buffer
+        old_chunks += old
+    return old_chunks
