@@ -100,12 +100,12 @@ class ChunkKeywords(RareArrayKeywords, total=False):
     attributes: Mapping[str, Any] | None
     dimension_names: Any
     chunk_key_encoding: Any
-    overwrite: bool
 
 
 class OpenArrayKeywords(ChunkKeywords, UrlKeywords, total=False):
     """Of `gzarr.open_array`, used where it creates."""
 
+    overwrite: bool
     shape: Any
     dtype: Any
     data: Any
@@ -116,6 +116,7 @@ class OpenArrayKeywords(ChunkKeywords, UrlKeywords, total=False):
 class MemberKeywords(ChunkKeywords, total=False):
     """Of ``Group.create_array``."""
 
+    overwrite: bool
     zarr_format: int | None
     write_empty_chunks: bool | None
     device: str | None
@@ -137,6 +138,23 @@ class NewMemberKeywords(LikeMemberKeywords, total=False):
     """Of ``Group.array`` and ``Group.create``."""
 
     fill_value: Any
+
+
+class FromZarrKeywords(ReachKeywords, total=False):
+    """Of `gzarr.interop.dask.from_zarr`, which opens an array for reading unless told otherwise."""
+
+    mode: str | None
+    zarr_format: int | None
+
+
+class ToZarrKeywords(ChunkKeywords, total=False):
+    """Of `gzarr.interop.dask.to_zarr`, used where it creates an array."""
+
+    dtype: Any
+    fill_value: Any
+    zarr_format: int | None
+    write_empty_chunks: bool | None
+    device: str | None
 
 
 class SaveArrayKeywords(NewMemberKeywords, UrlKeywords, total=False):

@@ -11,7 +11,7 @@ processes would overwrite each other's part of it, so `to_zarr` moves the bounda
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from gzarr.api.create import create_array
 from gzarr.api.open import open_array
 from gzarr.errors import MissingExtraError, SelectionError, StoreError
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.keywords import FromZarrKeywords, ToZarrKeywords
 from gzarr.storage.wrappers import type_name
 
 try:
@@ -39,7 +40,7 @@ def from_zarr(
     name: str | bool | None = None,
     inline_array: bool = False,
     device: str | None = None,
-    **kwargs: Any,
+    **kwargs: Unpack[FromZarrKeywords],
 ) -> da.Array:
     """Return a lazy Dask array over a Zarr array, as `dask.array.from_zarr` does.
 
@@ -89,9 +90,8 @@ def from_zarr(
     if isinstance(url, Array) and component is None and not kwargs:
         array = url if device is None else url.to(device)
     else:
-        if storage_options is not None:
-            kwargs["storage_options"] = storage_options
-        array = open_array(url, path=component, device=device, **{"mode": "r", **kwargs})
+        given: dict[str, Any] = {"mode": "r", "storage_options": storage_options, **kwargs}
+        array = open_array(url, path=component, device=device, **given)
     meta = array.backend.empty((0,) * array.ndim, array.dtype)
     if meta.dtype != array.dtype:  # GPUs have only native byte order
         array = array.astype(meta.dtype)
@@ -110,7 +110,7 @@ def to_zarr(
     compute: bool = True,
     return_stored: bool = False,
     overwrite: bool = False,
-    **kwargs: Any,
+    **kwargs: Unpack[ToZarrKeywords],
 ) -> Any:
     """Store a Dask array, as `dask.array.to_zarr` does, in a new Zarr array or in one that exists.
 
@@ -165,19 +165,17 @@ def to_zarr(
         )
     if isinstance(url, Array):
         if component is not None or overwrite or kwargs:
-            given = ", ".join(["component"] * (component is not None) + ["overwrite"] * overwrite + list(kwargs))
-            raise TypeError(f"{given}: for new arrays only, but {url.store_path} exists")
+            names = ", ".join(["component"] * (component is not None) + ["overwrite"] * overwrite + list(kwargs))
+            raise TypeError(f"{names}: for new arrays only, but {url.store_path} exists")
         array = url
         array.check_writable()
     else:
         if region is not None:
             raise ValueError(f"region={region!r} needs an existing gzarr array to write into, got {url!r}")
-        if storage_options is not None:
-            kwargs["storage_options"] = storage_options
-        defaults = {"shape": arr.shape, "dtype": arr.dtype}
+        given: dict[str, Any] = {"shape": arr.shape, "dtype": arr.dtype, "storage_options": storage_options}
         if kwargs.get("layout") is None:
-            defaults["chunks"] = tuple(max(1, *sizes) for sizes in arr.chunks)
-        array = create_array(url, name=component, overwrite=overwrite, **{**defaults, **kwargs})
+            given["chunks"] = tuple(max(1, *sizes) for sizes in arr.chunks)
+        array = create_array(url, name=component, overwrite=overwrite, **{**given, **kwargs})
     slices = _region_slices(region, array.shape)
     expected = tuple(len(range(s.start, s.stop, s.step)) for s in slices)
     if arr.shape != expected:
