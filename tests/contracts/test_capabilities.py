@@ -1,0 +1,256 @@
+"""Stores that change bytes are never bypassed: wrappers and subclasses, with each capability declared and not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.config import config
+from gzarr.storage import (
+    CountingStore,
+    DirectoryStore,
+    LocalStore,
+    LoggingStore,
+    LRUStoreCache,
+    MemoryStore,
+    NestedDirectoryStore,
+    Request,
+    SplitStore,
+    Store,
+    TempStore,
+    ThreadSynchronizer,
+    WrapperStore,
+    read_only,
+    synchronized,
+)
+from gzarr.storage.base import Buffer, Files, Opened, Versioned, Versions, host_view
+from gzarr.storage.wrappers import ForwardedVersions
+from tests.contracts.stores import MAKERS
+
+INVERSE = bytes(255 - byte for byte in range(256))
+
+
+def inverted(data: Buffer | None) -> bytes | None:
+    return None if data is None else bytes(host_view(data)).translate(INVERSE)
+
+
+class InvertedPart:
+    """An opened object whose bytes come inverted."""
+
+    def __init__(self, opened: Opened) -> None:
+        self.opened, self.nbytes = opened, opened.nbytes
+
+    def read(self, start: int, nbytes: int) -> Buffer:
+        return inverted(self.opened.read(start, nbytes)) or b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.opened.__exit__(*exc)
+
+
+class InvertedFiles(Files):
+    """Files that hold inverted bytes: they can be opened, but not be read or replaced by others."""
+
+    def __init__(self, files: Files) -> None:
+        self.below = files
+
+    def open(self, key: str) -> Opened | None:
+        opened = self.below.open(key)
+        return None if opened is None else InvertedPart(opened)
+
+
+class InvertedVersions(ForwardedVersions):
+    """Versions whose bytes come inverted."""
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        return [inverted(data) for data in super().get_pinned(requests, versions)]
+
+    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
+        found = super().get_versioned(requests)
+        return [item and Versioned(inverted(item.data) or b"", item.version) for item in found]
+
+
+def inverting(base: Any, capabilities: Iterable[str] = ()) -> Any:
+    """A subclass that changes bytes in the two required verbs alone, with some capabilities of its own."""
+
+    class Inverting(base):
+        def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+            return [inverted(data) for data in super().get_many(requests)]
+
+        def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+            super().set_many([(key, inverted(data) or b"") for key, data in items])
+
+        if "files" in capabilities:
+
+            @property
+            def files(self) -> Files | None:
+                below = super().files
+                return None if below is None else InvertedFiles(below)
+
+        if "versions" in capabilities:
+
+            @property
+            def versions(self) -> Versions | None:
+                below = super().versions
+                return None if below is None else InvertedVersions(below)
+
+    return Inverting
+
+
+VALUES = np.arange(48 * 48, dtype="i4").reshape(48, 48)
+#: One array for each way of reading: small chunks, a chunk that is large enough to be read in parts, shards.
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "plain": {"chunks": (12, 12)},
+    "large": {"chunks": (288, 288), "compressors": None},
+    "sharded": {"chunks": (6, 6), "shards": (24, 24), "compressors": None},
+    "v2": {"chunks": (12, 12), "zarr_format": 2},
+}
+CAPABILITIES = [(), ("files",), ("versions",), ("files", "versions")]
+READ = np.s_[...], np.s_[12:36, 12:24], np.s_[5:7], np.s_[3, 40], np.s_[1:2, 0:48:5]
+WRITTEN = np.s_[12:36, 12:24], np.s_[5:7], np.s_[3, 40]
+
+
+def check_values(array: Any, model: np.ndarray[Any, Any]) -> None:
+    """Read all, some chunks, and parts of chunks, with the compiled loop and without it."""
+    for native in (True, False):
+        with config.set({"cpu.native": native}):
+            for selection in READ:
+                np.testing.assert_array_equal(array[selection], model[selection])
+
+
+def check_store(store: Store, layouts: Iterable[str] = LAYOUTS) -> None:
+    """Write and read arrays in a store, in all ways."""
+    for name in layouts:
+        options = LAYOUTS[name]
+        model = np.tile(VALUES, (6, 6) if name == "large" else (1, 1))
+        group = f"v{options.get('zarr_format', 3)}"
+        for native in (True, False):
+            with config.set({"cpu.native": native}):
+                array = gzarr.create_array(store, name=f"{group}/{name}", data=model, overwrite=True, **options)
+                for selection in WRITTEN:
+                    array[selection] = model[selection] = -model[selection]
+            check_values(gzarr.open_array(store, path=f"{group}/{name}", mode="r"), model)
+        cached = gzarr.open_array(store, path=f"{group}/{name}", chunk_cache=1 << 24)
+        for value in (1, 2):
+            cached[5:7] = model[5:7] = value
+            check_values(cached, model)
+        gzarr.consolidate_metadata(store, path=group)
+        root: Any = gzarr.open_consolidated(store, path=group)
+        assert name in list(root)
+        check_values(root[name], model)
+
+
+@pytest.mark.parametrize("capabilities", [(), ("files", "versions")], ids=["none", "both"])
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_wrapper_that_changes_bytes_is_not_bypassed(
+    name: str, capabilities: tuple[str, ...], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with MAKERS[name](tmp_path, request) as below:
+        check_store(inverting(WrapperStore, capabilities)(below), ["plain", "sharded"])
+
+
+@pytest.mark.parametrize("capabilities", CAPABILITIES, ids=" and ".join)
+@pytest.mark.parametrize("name", ["local", "memory", "obstore memory", "split, chunks in obstore memory"])
+def test_each_capability_of_a_wrapper_that_changes_bytes(
+    name: str, capabilities: tuple[str, ...], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with MAKERS[name](tmp_path, request) as below:
+        check_store(inverting(WrapperStore, capabilities)(below))
+
+
+def through(store: Store) -> list[Store]:
+    """A store as built-in wrappers show it."""
+    return [
+        CountingStore(store),
+        LoggingStore(store),
+        LRUStoreCache(store, 1 << 24),
+        SplitStore(store, store),
+        synchronized(store, ThreadSynchronizer()),
+    ]
+
+
+@pytest.mark.parametrize("capabilities", [(), ("files", "versions")], ids=["none", "both"])
+def test_wrappers_around_it_do_not_bypass_it_either(capabilities: tuple[str, ...], tmp_path: Path) -> None:
+    for store in through(inverting(WrapperStore, capabilities)(LocalStore(tmp_path))):
+        check_store(store, ["large", "sharded"])
+
+
+@pytest.mark.parametrize("capabilities", CAPABILITIES, ids=" and ".join)
+@pytest.mark.parametrize("base", [LocalStore, DirectoryStore])
+def test_a_subclass_that_changes_bytes_is_not_bypassed(
+    base: type[LocalStore], capabilities: tuple[str, ...], tmp_path: Path
+) -> None:
+    check_store(inverting(base, capabilities)(tmp_path))
+    raw = LocalStore(tmp_path)["v3/plain/zarr.json"]
+    assert inverted(raw)[:1] == b"{"
+
+
+def test_subclasses_of_other_stores_are_not_bypassed(tmp_path: Path) -> None:
+    check_store(inverting(MemoryStore)())
+    check_store(inverting(CountingStore)(LocalStore(tmp_path / "counted")))
+    check_store(inverting(SplitStore)(MemoryStore(), LocalStore(tmp_path / "split")))
+    check_store(inverting(inverting(LocalStore))(tmp_path / "twice"))
+
+
+def test_a_class_mixed_in_is_not_bypassed(tmp_path: Path) -> None:
+    class Inverting:
+        def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+            return [inverted(data) for data in LocalStore.get_many(self, requests)]  # type: ignore[arg-type]
+
+        def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+            LocalStore.set_many(self, [(key, inverted(data) or b"") for key, data in items])  # type: ignore[arg-type]
+
+    class Mixed(Inverting, LocalStore):  # type: ignore[misc]
+        pass
+
+    check_store(Mixed(tmp_path))
+
+
+def test_one_verb_of_two_is_enough(tmp_path: Path) -> None:
+    class One(LocalStore):
+        def get_one(self, request: Request) -> Buffer | None:
+            return inverted(super().get_one(request))
+
+        def set(self, key: str, value: Buffer) -> None:
+            super().set(key, inverted(value) or b"")
+
+    check_store(One(tmp_path))
+
+
+def test_nothing_is_inherited_that_a_class_does_not_say() -> None:
+    class Quiet(LocalStore):
+        pass
+
+    class Saying(LocalStore):
+        files, versions = LocalStore.files, LocalStore.versions
+
+    class Quieter(Saying):
+        pass
+
+    for cls in (Quiet, Quieter):
+        assert (cls("x").files, cls("x").versions) == (None, None)
+    assert None not in (Saying("x").files, Saying("x").versions)
+
+
+def test_built_in_classes_that_leave_bytes_alone_say_so(tmp_path: Path) -> None:
+    local = LocalStore(tmp_path)
+    for store in (
+        DirectoryStore(tmp_path),
+        NestedDirectoryStore(tmp_path),
+        TempStore(),
+        SplitStore(MemoryStore(), local),
+        synchronized(local, ThreadSynchronizer()),
+        read_only(local),
+    ):
+        files, versions = store.files, store.versions
+        assert files is not None
+        assert versions is not None
+        assert files.path("c/0") is not None
+        assert (files.target("") is None) == store.read_only
