@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from gzarr.errors import StoreError
 from gzarr.storage.archive import ZipMode
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.base import Buffer, Files, Request, Store, Versions
 from gzarr.storage.cache import LRUStoreCache
 from gzarr.storage.chunk_store import SplitStore
 from gzarr.storage.local import LocalStore
@@ -272,6 +272,7 @@ __all__ = [
     "DBMStore",
     "DirectoryStore",
     "FSStore",
+    "Files",
     "FsspecStore",
     "HTTPStore",
     "KVStore",
@@ -295,6 +296,7 @@ __all__ = [
     "StoreURL",
     "TempStore",
     "ThreadSynchronizer",
+    "Versions",
     "WrapperStore",
     "ZarrStore",
     "ZipStore",

@@ -39,10 +39,32 @@ def type_name(store: Store) -> str:
 
 
 class WrapperStore(Store):
-    """Passes every verb on to a store; subclasses change what they need.
+    """Pass every verb on to a store; subclasses change what they need.
 
     A subclass that does not change bytes declares ``files, versions = WrapperStore.files, WrapperStore.versions``, to
     be as fast as the store below; see `Store`.
+
+    Parameters
+    ----------
+    store : Store
+        The store below.
+
+    Examples
+    --------
+    A store that changes the bytes below it:
+
+    >>> from gzarr.storage import MemoryStore
+    >>> class Swapped(WrapperStore):
+    ...     def get_many(self, requests):
+    ...         return [data and bytes(data).swapcase() for data in super().get_many(requests)]
+    ...
+    ...     def set_many(self, items):
+    ...         super().set_many((key, bytes(data).swapcase()) for key, data in items)
+    >>> below = MemoryStore()
+    >>> store = Swapped(below)
+    >>> store["key"] = b"abc"
+    >>> store["key"], below["key"]
+    (b'abc', b'ABC')
     """
 
     #: Whether reports show the store below in its stead.

@@ -129,7 +129,7 @@ MAKERS: dict[str, Maker] = {
 }
 
 #: Stores without tokens of versions, and why that costs little: shards are read whole from them.
-WITHOUT_GENERATIONS = {
+WITHOUT_VERSIONS = {
     "memory over UserDict": "a foreign mapping",
     "cache, no tokens": "a foreign mapping",
     "dbm": "files of this machine, read by one process",

@@ -17,7 +17,7 @@ from gzarr.storage import MemoryStore, Request, SQLiteStore, Store, ZipStore
 from gzarr.storage import read_only as read_only_view
 from gzarr.storage.base import token_of
 from gzarr.storage.coalesce import get_coalesced
-from tests.contracts.stores import MAKERS, NOT_ATOMIC, WITHOUT_GENERATIONS
+from tests.contracts.stores import MAKERS, NOT_ATOMIC, WITHOUT_VERSIONS
 
 VALUE = bytes(range(200))
 
@@ -291,7 +291,7 @@ def test_a_generation_says_whether_the_object_was_replaced(
     store[key] = b"one"
     first = token_of(store, key)
     if first is None:
-        assert request.node.callspec.params["store"] in WITHOUT_GENERATIONS
+        assert request.node.callspec.params["store"] in WITHOUT_VERSIONS
         return
     assert token_of(store, key) == first
     store["other"] = b"x"
