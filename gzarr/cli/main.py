@@ -19,10 +19,15 @@ from gzarr.errors import GzarrError
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
-    Args:
-        argv: the arguments after the program's name; None takes those of the process.
+    Parameters
+    ----------
+    argv
+        The arguments after the program's name; None for those of the process.
 
-    Returns: 0, or 1 if the command failed, which one line on stderr explains. (argparse exits with 2 on misuse.)
+    Returns
+    -------
+    int
+        0, or 1 if the command failed, which one line on stderr explains. Misuse exits with 2.
     """
     args = _parser().parse_args(argv)
     try:

@@ -49,14 +49,26 @@ def make_forms() -> tuple[Form, Form]:
 def run_tour(out: Path, device: str = "auto", *, tiles: int = 8, say: Say = print) -> list[Heights]:
     """Run the whole tour.
 
-    Args:
-        out: directory for the arrays; created if missing, older output in it is replaced.
-        device: where the arrays are opened: "auto", "cpu", "cuda", "cuda:1".
-        tiles: throughput is measured on a grid of ``tiles`` x ``tiles`` copies of the relief.
-        say: takes each line of the report.
+    Parameters
+    ----------
+    out
+        Directory for the arrays. It is created if missing; older output in it is replaced.
+    device
+        Where the arrays are opened: "auto", "cpu", "cuda", "cuda:1".
+    tiles
+        Throughput is measured on a grid of ``tiles`` x ``tiles`` copies of the relief.
+    say
+        Takes each line of the report.
 
-    Returns: the windows read from the v3 array, in host memory, in the order of `gzarr.demo.relief.windows`.
-    Raises: GzarrError if a window differs from the source; whatever reading and writing raise.
+    Returns
+    -------
+    list of numpy.ndarray
+        The windows read from the v3 array, in host memory, in the order of `gzarr.demo.relief.windows`.
+
+    Raises
+    ------
+    GzarrError
+        If a window differs from the source.
     """
     relief, forms = load_relief(), make_forms()
     out.mkdir(parents=True, exist_ok=True)
