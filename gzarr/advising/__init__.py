@@ -1,4 +1,4 @@
-"""Advice on how arrays are best stored for a GPU to read: what to change, why, and what it should gain."""
+"""Advises how to store arrays for reads by a GPU: what to change, why, and what that should gain."""
 
 from gzarr.advising.advice import Advice, Finding, Gain, GroupAdvice
 from gzarr.advising.entry import advise

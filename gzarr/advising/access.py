@@ -1,6 +1,6 @@
-"""What the ways of reading an array mean, as reads that can be counted, and carried out.
+"""Access patterns as reads that can be counted and carried out.
 
-- "batch": `NSAMPLES` samples in random order, in one read; a sample is one index of axis 0, contiguous in itself.
+- "batch": `NSAMPLES` samples in random order, in one read; a sample is one index of axis 0.
 - "plane": one index of one axis, in turn for each axis.
 - "volume": everything, once.
 - "random": `NPOINTS` single elements anywhere, in one read.
@@ -26,11 +26,16 @@ NPOINTS = 1024
 class Probe:
     """One read.
 
-    Attributes:
-        name: what it is, in a few words.
-        shape: of the array.
-        axes: for each axis the indices wanted, None for all of them.
-        points: instead, coordinates of single elements by axis.
+    Attributes
+    ----------
+    name : str
+        Description in a few words.
+    shape : tuple of int
+        Shape of the array.
+    axes : tuple of array of int64
+        For each axis, the indices that are read; None for all of them.
+    points : tuple of array of int64, optional
+        Instead of ``axes``, the coordinates of single elements by axis.
     """
 
     name: str
@@ -40,22 +45,22 @@ class Probe:
 
     @property
     def nelements(self) -> int:
-        """Number of elements wanted."""
+        """Number of elements that are read."""
         if self.points is not None:
             return len(self.points[0])
         return math.prod(n if a is None else a.size for a, n in zip(self.axes, self.shape, strict=True))
 
     def read(self, array: Array) -> Any:
-        """Carry it out."""
+        """Carry the read out."""
         if self.points is not None:
             return array.vindex[self.points]
         return array.oindex[tuple(slice(None) if a is None else a for a in self.axes)]
 
 
 def probes_of(access: AccessPattern, shape: tuple[int, ...]) -> list[Probe]:
-    """The reads that an access stands for, the same ones for the same shape; one of everything for no dimensions.
+    """The reads of an access pattern, the same ones for the same shape. Raises ValueError for an unknown pattern.
 
-    Raises: ValueError for an unknown access.
+    An array without dimensions is read as a whole.
     """
     if access not in ACCESS_PATTERNS:
         raise ValueError(f"access must be one of {', '.join(map(repr, ACCESS_PATTERNS))}; got {access!r}")

@@ -1,15 +1,16 @@
-"""What advice is: findings, changes, gains, as data and as text; and carrying it out through the copy engine."""
+"""Advice as data and as text: findings, changes and gains. Applies it through a copy."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from gzarr.advising.model import Cost
 from gzarr.codecs.spec import CodecSpec
 from gzarr.copying.report import TransferReport
+from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.transfer import transfer
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
@@ -20,12 +21,16 @@ _NOTHING = "nothing to change"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found.
+    """One observation about an array.
 
-    Attributes:
-        about: "chunks", "shards", "codec", "shuffle", "filters", "checksum", "dtype" or "data".
-        text: what is so, and why it matters, with numbers.
-        change: what to change, or None if nothing need or can be.
+    Attributes
+    ----------
+    about : {"chunks", "shards", "codec", "shuffle", "filters", "checksum", "dtype", "data"}
+        What the observation concerns.
+    text : str
+        The observation and why it matters, with numbers.
+    change : str or None
+        What to change, if anything.
     """
 
     about: str
@@ -38,11 +43,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """One number before and after the changes; counted or, where bytes and streams are concerned, estimated.
+    """One number before and after the changes. Bytes and streams are estimates; other numbers are counts.
 
-    Attributes:
-        unit: what is counted.
-        before, after: the numbers, of the read for which they are worst.
+    Attributes
+    ----------
+    unit : str
+        What is counted.
+    before, after : float
+        The numbers, for the worst read.
     """
 
     unit: str
@@ -51,25 +59,45 @@ class Gain:
 
     @property
     def ratio(self) -> float:
-        """How many times less is after than before; 1 for no difference."""
+        """``before`` divided by ``after``; 1 for no difference."""
         return self.before / self.after if self.after else float(self.before == 0) or float("inf")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Advice:
-    """How one array is best stored for a GPU to read it in one way. Prints as a report.
+    """How to store one array for one access pattern of a GPU. Prints as a report.
 
-    Attributes:
-        name: the array.
-        summary: its shape, dtype, chunks, shards and codecs in a line.
-        access: how it is read.
-        sampled: what was looked at.
-        findings: what was found.
-        changes: keywords of `gzarr.create_array` and `gzarr.transfer`; empty if nothing should be changed.
-        gains: what the changes give, by name: "amplification", "read_amplification", "streams_per_wave", "objects",
-            "requests", "host_steps", "stored_nbytes". Empty without changes.
-        before: what the reads cost now. after: what they should cost then; the same without changes.
-        array: the array.
+    Attributes
+    ----------
+    name : str
+        Name of the array.
+    summary : str
+        Its shape, dtype, chunks, shards and codecs in a line.
+    access : {"volume", "batch", "plane", "random"}
+        How it is read.
+    sampled : str
+        What was looked at.
+    findings : tuple of Finding
+        Observations.
+    changes : mapping
+        Keywords of `gzarr.create_array` and `gzarr.transfer`; empty if nothing should change.
+    gains : mapping of str to Gain
+        Effects of the changes: "amplification", "read_amplification", "streams_per_wave", "chunks", "objects",
+        "requests", "host_steps" and "stored_nbytes"; empty without changes.
+    before, after : tuple of Cost
+        What the reads cost now, and what they should cost after the changes.
+    array : Array
+        The array.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> z = gzarr.create_array(shape=(512, 512), chunks=(8, 8), dtype="i4")
+    >>> advice = gzarr.advise(z, access="volume")
+    >>> advice.changes["chunks"]
+    (256, 256)
+    >>> advice.gains["objects"].before
+    4096
     """
 
     name: str
@@ -83,14 +111,38 @@ class Advice:
     after: tuple[Cost, ...]
     array: Array
 
-    def apply(self, dest: Any, *, device: Any = None, dry_run: bool = False, **options: Any) -> TransferReport:
-        """Copy the array to a destination with the changes, or as it is if there are none, through the copy engine.
+    def apply(self, dest: Any, *, device: str | None = None, **options: Unpack[TransferKeywords]) -> TransferReport:
+        """Copy the array to a destination, with the changes if there are any.
 
-        dest: a path, URL, store or group. device: where chunks are decoded and encoded, as in `gzarr.open`.
-        dry_run: only say what would be done. options: of `gzarr.transfer`; they win over the advice.
-        Raises: CopyError, MetadataError.
+        Parameters
+        ----------
+        dest : path, URL, store or Group
+            Where the copy goes.
+        device : str, optional
+            Where chunks are decoded and encoded, as in `gzarr.transfer`.
+        **options
+            Keywords of `gzarr.transfer`; they take precedence over the advice.
+
+        Returns
+        -------
+        TransferReport
+            What was done.
+
+        Raises
+        ------
+        CopyError, MetadataError
+            As in `gzarr.transfer`.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.create_array(shape=(512, 512), chunks=(8, 8), dtype="i4")
+        >>> report = gzarr.advise(z).apply("memory://better")
+        >>> gzarr.open("memory://better").chunks
+        (256, 256)
         """
-        return transfer(self.array, dest, device=device, dry_run=dry_run, **{**self.changes, **options})
+        keywords: dict[str, Any] = {**self.changes, **options}
+        return transfer(self.array, dest, device=device, **keywords)
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())
@@ -102,13 +154,13 @@ class Advice:
         yield f"{self.name}: {self.summary}"
         if self.before:
             yield f'read as "{self.access}": {", ".join(cost.name for cost in self.before)}'
-        yield f"looked at: {self.sampled}"
+        yield f"sampled: {self.sampled}"
         yield from (f"- {finding}" for finding in self.findings)
         if not self.changes:
             yield _NOTHING
             return
         yield "change: " + ", ".join(f"{name}={_shown(value)}" for name, value in self.changes.items())
-        yield "estimated, for the read that is worst:"
+        yield "estimated, for the worst read:"
         width = max(len(gain.unit) for gain in self.gains.values())
         for gain in self.gains.values():
             numbers = f"{_number(gain.before):>12} -> {_number(gain.after):<12} {_times(gain)}"
@@ -119,9 +171,12 @@ class Advice:
 class GroupAdvice:
     """Advice on every array of a group. Prints as a report.
 
-    Attributes:
-        members: advice by path of the array in the group.
-        group: the group.
+    Attributes
+    ----------
+    members : mapping of str to Advice
+        Advice by path of the array in the group.
+    group : Group
+        The group.
     """
 
     members: Mapping[str, Advice]
@@ -129,23 +184,39 @@ class GroupAdvice:
 
     @property
     def changes(self) -> dict[str, Mapping[str, Any]]:
-        """The changes by path, of the arrays that have any."""
+        """Changes by path, for the arrays that have any."""
         return {path: advice.changes for path, advice in self.members.items() if advice.changes}
 
     @property
     def gains(self) -> dict[str, Mapping[str, Gain]]:
-        """The gains by path, of the arrays that have any."""
+        """Gains by path, for the arrays that have any."""
         return {path: advice.gains for path, advice in self.members.items() if advice.changes}
 
     @property
     def findings(self) -> dict[str, tuple[Finding, ...]]:
-        """The findings by path."""
+        """Findings by path."""
         return {path: advice.findings for path, advice in self.members.items()}
 
-    def apply(self, dest: Any, *, device: Any = None, dry_run: bool = False, **options: Any) -> TransferReport:
-        """Copy the group to a destination, each array with its changes; options win over them. See `Advice.apply`."""
-        each = {path: {k: v for k, v in found.items() if k not in options} for path, found in self.changes.items()}
-        return transfer(self.group, dest, device=device, dry_run=dry_run, each=each, **options)
+    def apply(self, dest: Any, *, device: str | None = None, **options: Unpack[TransferKeywords]) -> TransferReport:
+        """Copy the group to a destination, each array with its changes.
+
+        Parameters
+        ----------
+        dest, device, **options
+            As in `Advice.apply`.
+
+        Returns
+        -------
+        TransferReport
+            What was done.
+
+        Raises
+        ------
+        CopyError, MetadataError
+            As in `gzarr.transfer`.
+        """
+        each = {path: {k: v for k, v in own.items() if k not in options} for path, own in self.changes.items()}
+        return transfer(self.group, dest, device=device, each=each, **options)
 
     def __repr__(self) -> str:
         if not self.members:

@@ -1,4 +1,4 @@
-"""Looks at a chain of codecs as a GPU would: which steps would stay on the host, and a chain where none does."""
+"""Finds the steps of a codec chain that a GPU leaves to the host, and a chain without such steps."""
 
 from __future__ import annotations
 
@@ -15,20 +15,15 @@ from gzarr.hierarchy.presets import gpu_compressor
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 
-#: Checksums, which compress nothing; those that a GPU verifies stay in a chain.
+#: Checksums; those that a GPU verifies stay in a chain.
 CHECKSUMS = frozenset({"crc32c", *(f"numcodecs.{n}" for n in ("crc32c", "crc32", "adler32", "fletcher32"))})
-#: Codecs that put bytes of one significance together.
+#: Codecs that only group bytes of equal significance.
 _SHUFFLES = frozenset({"numcodecs.shuffle"})
 
 
 @dataclass(frozen=True, slots=True)
 class HostStep:
-    """A step that a GPU leaves to the host.
-
-    Attributes:
-        spec: the codec.
-        why: one phrase.
-    """
+    """A step that a GPU leaves to the host, and why."""
 
     spec: CodecSpec
     why: str
@@ -45,34 +40,34 @@ def specs_of(meta: ArrayMeta) -> tuple[CodecSpec, ...]:
 
 
 def host_steps(specs: Sequence[CodecSpec], chunk: ArrayRepr) -> list[HostStep]:
-    """The steps that a GPU would leave to the host, in encoding order; all of them after the first are, too."""
+    """The steps that a GPU would leave to the host, in encoding order."""
     steps = prepare(specs, chunk)
-    found = []
-    # Of records, single fields are read on the device, which needs the same of their codecs.
+    on_host = []
+    # single fields of records are read on the device, with the same codecs
     for step, placed in zip(steps, gpu_placement(steps, chunk, whole_records=False), strict=False):
         spec = step.spec
         if placed.where == "host":
-            found.append(HostStep(spec, placed.why))
+            on_host.append(HostStep(spec, placed.why))
         elif is_blosclz(spec):
-            found.append(HostStep(spec, "the device has no blosclz"))
-    return found
+            on_host.append(HostStep(spec, "the device has no blosclz"))
+    return on_host
 
 
 def is_blosclz(spec: CodecSpec) -> bool:
-    """Whether a codec is Blosc with the one compressor that nvCOMP lacks."""
+    """Whether a codec is Blosc with the only compressor that nvCOMP lacks."""
     return spec.name in ("blosc", "numcodecs.blosc") and spec.configuration().get("cname") == "blosclz"
 
 
 def on_device(specs: tuple[CodecSpec, ...], chunk: ArrayRepr) -> tuple[CodecSpec, ...]:
-    """A chain that says the same and has no step on the host: filters left out, other codecs replaced.
+    """A lossless chain without steps on the host: filters are left out, other codecs replaced.
 
-    chunk: of a dtype that a GPU has.
+    The chunk has a dtype that exists on GPUs.
     """
     for _ in range(len(specs) + 1):
-        found = host_steps(specs, chunk)
-        if not found:
+        on_host = host_steps(specs, chunk)
+        if not on_host:
             break
-        at = next(i for i, step in enumerate(prepare(specs, chunk)) if step.spec == found[0].spec)
+        at = next(i for i, step in enumerate(prepare(specs, chunk)) if step.spec == on_host[0].spec)
         specs = _without(specs, at, chunk)
     return specs
 
@@ -80,17 +75,13 @@ def on_device(specs: tuple[CodecSpec, ...], chunk: ArrayRepr) -> tuple[CodecSpec
 def _without(specs: tuple[CodecSpec, ...], at: int, chunk: ArrayRepr) -> tuple[CodecSpec, ...]:
     spec = specs[at]
     rest = (*specs[:at], *specs[at + 1 :])
-    if spec.kind == "array_bytes" or is_serializer(spec, prepare(specs, chunk)[at].decoded):
+    makes_bytes = spec.kind == "any" and isinstance(prepare(specs, chunk)[at].decoded, ArrayRepr)
+    if spec.kind == "array_bytes" or makes_bytes:
         rest = tuple(s for s in rest if s.kind == "array_array")
         return with_compressor(complete(rest, chunk, default_serializer=_bytes(specs, chunk)))
     if spec.kind == "array_array" or spec.name in CHECKSUMS | _SHUFFLES:
         return complete(rest, chunk, default_serializer=_bytes(specs, chunk))
     return with_compressor(rest)
-
-
-def is_serializer(spec: CodecSpec, decoded: Any) -> bool:
-    """Whether a codec makes bytes of an array by itself."""
-    return spec.kind == "any" and isinstance(decoded, ArrayRepr)
 
 
 def _bytes(specs: Sequence[CodecSpec], chunk: ArrayRepr) -> BytesCodec:
@@ -99,14 +90,14 @@ def _bytes(specs: Sequence[CodecSpec], chunk: ArrayRepr) -> BytesCodec:
 
 
 def with_compressor(specs: Sequence[CodecSpec]) -> tuple[CodecSpec, ...]:
-    """A chain with the compressor that suits GPUs; checksums stay, around it."""
-    kept = [s for s in specs if s.kind not in {"bytes_bytes", "any"}]
+    """A chain with the compressor that suits GPUs, and with its checksums."""
+    before = [s for s in specs if s.kind not in {"bytes_bytes", "any"}]
     checksums = [s for s in specs if s.name in CHECKSUMS]
-    return (*kept, gpu_compressor(), *checksums)
+    return (*before, gpu_compressor(), *checksums)
 
 
 def is_shuffled(specs: Sequence[CodecSpec]) -> bool:
-    """Whether a chain puts bytes of one significance together."""
+    """Whether a chain groups bytes of equal significance."""
     for spec in specs:
         if spec.name in _SHUFFLES:
             return True
@@ -116,13 +107,13 @@ def is_shuffled(specs: Sequence[CodecSpec]) -> bool:
 
 
 def compressors_of(specs: Sequence[CodecSpec]) -> list[CodecSpec]:
-    """The codecs of a chain that give fewer bytes than they get."""
+    """The compressors of a chain."""
     kinds = ("bytes_bytes", "any")
     return [s for s in specs if s.kind in kinds and s.name not in CHECKSUMS | _SHUFFLES]
 
 
 def chain_keywords(meta: ArrayMeta, specs: tuple[CodecSpec, ...]) -> dict[str, Any]:
-    """Keywords of the creation functions that make an array with a chain of codecs."""
+    """Keywords of the creation functions for a chain of codecs."""
     filters, serializer, compressors = split_codecs(replace(meta, codecs=specs))
     if meta.zarr_format == 2:
         return {"filters": list(filters), "compressor": compressors[0] if compressors else None}

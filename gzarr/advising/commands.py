@@ -30,6 +30,6 @@ def _advise(args: argparse.Namespace) -> None:
     advice = advise(args.path, args.access)
     print(advice)
     if args.apply is not None:
-        device, if_exists = args.device or "cpu", args.if_exists or "raise"
-        done = advice.apply(args.apply, device=device, if_exists=if_exists, dry_run=args.dry_run)
+        if_exists: Any = args.if_exists or "raise"
+        done = advice.apply(args.apply, device=args.device or "cpu", if_exists=if_exists, dry_run=args.dry_run)
         print(f"\n{done}")

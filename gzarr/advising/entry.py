@@ -1,4 +1,4 @@
-"""Puts advice together: looks at an array, works out how else it could be stored, compares, says what to change."""
+"""Gives advice: samples an array, compares candidates for its storage, and says what to change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gzarr.advising.chains import (
     with_compressor,
 )
 from gzarr.advising.model import WAVE_NBYTES, WAVE_NCHUNKS, Stored, count
-from gzarr.advising.rules import MEASURES, Way, explain, pick, problems
+from gzarr.advising.rules import MEASURES, Candidate, explain, pick, problems
 from gzarr.advising.sampling import Regions, Sample, Trial, sample, streams_of
 from gzarr.api.open import open as open_node
 from gzarr.chunk_io.prepare import find_shardings
@@ -35,7 +35,7 @@ from gzarr.hierarchy.presets import AccessPattern, choose_chunks, choose_shards,
 from gzarr.indexing.chunking import parse_grid
 from gzarr.indexing.grid import is_regular, nchunks
 
-#: How many times fewer stored bytes a shuffle must give for it to be worth a re-encoding.
+#: Factor of stored bytes from which a shuffle is worth a re-encoding.
 _SHUFFLE_GAIN = 1.25
 
 
@@ -82,18 +82,18 @@ def advise(what: Any, access: AccessPattern = "volume", *, path: str | None = No
     """
     probes_of(access, ())
     if not isinstance(what, (Array, Group)) and hasattr(what, "__array__"):
-        raise TypeError(f"advise looks at what is stored, and got an array in memory ({type(what).__name__}): save it")
+        raise TypeError(f"advise looks at stored arrays, got an array in memory ({type(what).__name__}); save it first")
     if not isinstance(what, (Array, Group)) or path is not None:
         what = open_node(what, mode="r", path=path)
     if isinstance(what, Group):
-        found = {name: node for name, node in what.members(None) if isinstance(node, Array)}
-        return GroupAdvice({name: _advise(array, access, name) for name, array in found.items()}, what)
+        arrays = {name: node for name, node in what.members(None) if isinstance(node, Array)}
+        return GroupAdvice({name: _advise(array, access, name) for name, array in arrays.items()}, what)
     return _advise(what, access, what.path or what.store_path)
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """An array under advice: what is known of it before ways to store it are compared."""
+    """What is known of an array before candidates for its storage are compared."""
 
     array: Array
     access: AccessPattern
@@ -106,49 +106,51 @@ class _Case:
     def itemsize(self) -> int:
         return max(self.array.metadata.data_type.dtype.itemsize, 1)
 
-    def way(self, changes: dict[str, Any], stored: Stored) -> Way:
-        """A way to store the array, with what reads cost in it."""
-        return Way(changes, stored, tuple(count(stored, p, self.itemsize, self.wave) for p in self.probes))
+    def candidate(self, changes: dict[str, Any], stored: Stored) -> Candidate:
+        """A candidate with the cost of the reads."""
+        return Candidate(changes, stored, tuple(count(stored, p, self.itemsize, self.wave) for p in self.probes))
 
 
 def _advise(array: Array, access: AccessPattern, name: str) -> Advice:
     try:
-        found = sample(array)
+        sampled = sample(array)
     except (UnknownCodecError, MissingExtraError) as error:
         what = f"{array.dtype} {array.shape}"
         return Advice(name, what, access, "nothing", (Finding("codec", str(error)),), {}, {}, (), (), array)
-    case = _Case(array, access, specs_of(array.metadata), found, probes_of(access, array.shape), _wave(array))
-    now = case.way({}, found.stored)
-    sampled = f"{found.nlooked} of {nchunks(found.stored.grid):,} chunks, {found.nfound} of them stored"
+    case = _Case(array, access, specs_of(array.metadata), sampled, probes_of(access, array.shape), _wave(array))
+    now = case.candidate({}, sampled.stored)
+    text = f"{sampled.nsampled} of {nchunks(sampled.stored.grid):,} chunks, {sampled.npresent} of them stored"
     if not is_for_gpu(array.metadata.data_type.dtype):
-        text = f"no GPU has {array.dtype}: the host reads the array, in whatever layout"
-        return _advice(case, name, sampled, [Finding("dtype", text)], now, now, ({}, 0, 0))
+        finding = Finding("dtype", f"no GPU has {array.dtype}: the host reads the array in any layout")
+        return _advice(case, name, text, [finding], now, now, ({}, 0, 0))
     if array.size == 0:
-        return _advice(case, name, sampled, [Finding("data", "the array is empty")], now, now, ({}, 0, 0))
-    stuck = host_steps(case.specs, chunk_of(array.metadata, _lengths(found.stored)))
+        return _advice(case, name, text, [Finding("data", "the array is empty")], now, now, ({}, 0, 0))
+    on_host = host_steps(case.specs, chunk_of(array.metadata, _lengths(sampled.stored)))
     regions = Regions(array, choose_chunks(array.shape, case.itemsize, access=access, sharded=_has_shards(array)))
-    sampled += f"; {len(regions.data)} regions encoded anew"
-    if stuck:  # then the host decodes, and a GPU no stream at all
-        now = case.way({}, replace(found.stored, streams=0))
-    specs, findings = _judge_chain(case, stuck, regions)
-    ways = _ways(case, specs, regions)
-    best = pick(ways)
-    findings += _judge_geometry(ways, now, best)
+    text += f"; {len(regions.data)} regions encoded anew"
+    if on_host:  # the host decodes, a GPU decodes no stream
+        now = case.candidate({}, replace(sampled.stored, streams=0))
+    specs, findings = _judge_chain(case, on_host, regions)
+    candidates = _candidates(case, specs, regions)
+    best = pick(candidates)
+    findings += _judge_geometry(candidates, now, best)
     if _around(array):
         names = ", ".join(spec.name for spec in _around(array))
-        findings.append(Finding("shards", f"{names} around shards: each is fetched and decoded whole", "leave it out"))
+        findings.append(
+            Finding("shards", f"{names} around shards: every shard is fetched and decoded whole", "leave it out")
+        )
     changes = dict(best.changes)
     if specs is not case.specs or (changes and _nested(array) > 1):
-        # Copies take neither shards in shards apart nor codecs around them.
-        kept = {"chunks": _lengths(now.stored), "shards": array.metadata.object_shape} if _nested(array) else {}
-        changes = {**kept, **changes, **chain_keywords(array.metadata, specs)}
-    then = best if changes else now
-    left = len(host_steps(specs, chunk_of(array.metadata, _lengths(best.stored)))) if changes else len(stuck)
-    return _advice(case, name, sampled, findings, now, then, (changes, len(stuck) + len(_around(array)), left))
+        # copies support neither shards in shards nor codecs around them
+        present = {"chunks": _lengths(now.stored), "shards": array.metadata.object_shape} if _nested(array) else {}
+        changes = {**present, **changes, **chain_keywords(array.metadata, specs)}
+    after = best if changes else now
+    left = len(host_steps(specs, chunk_of(array.metadata, _lengths(best.stored)))) if changes else len(on_host)
+    return _advice(case, name, text, findings, now, after, (changes, len(on_host) + len(_around(array)), left))
 
 
 def _wave(array: Array) -> tuple[int, int]:
-    """Decoded bytes and chunks of a wave of the device that the array is on; of a large GPU if it is on none."""
+    """Limits on decoded bytes and chunks of a wave, of the array's device or of a large GPU."""
     if array.device == "cpu":
         return WAVE_NBYTES, WAVE_NCHUNKS
     return array.backend.wave_nbytes, array.backend.wave_nchunks
@@ -164,7 +166,7 @@ def _lengths(stored: Stored) -> tuple[int, ...]:
 
 
 def _nested(array: Array) -> int:
-    """How many levels of shards there are."""
+    """Number of levels of shards."""
     return len(find_shardings(array.metadata.codecs, array.ndim)[0])
 
 
@@ -173,14 +175,14 @@ def _around(array: Array) -> list[CodecSpec]:
     return [spec for sharding in find_shardings(array.metadata.codecs, array.ndim)[0] for spec in sharding.wrap]
 
 
-def _judge_chain(case: _Case, stuck: list[HostStep], regions: Regions) -> tuple[tuple[CodecSpec, ...], list[Finding]]:
-    """The chain to have, and what is found of the one that is there."""
+def _judge_chain(case: _Case, on_host: list[HostStep], regions: Regions) -> tuple[tuple[CodecSpec, ...], list[Finding]]:
+    """The chain to use, and findings on the present one."""
     meta, specs = case.array.metadata, case.specs
     findings = []
-    if stuck:
+    if on_host:
         chunk = chunk_of(meta, _lengths(case.sample.stored))
         specs = on_device(specs, chunk)
-        for step in stuck:
+        for step in on_host:
             about = "filters" if step.spec.kind == "array_array" else "codec"
             change = None if step.spec in specs else "leave it out" if about == "filters" else "replace it"
             findings.append(Finding(about, f"{step.spec.name} runs on the host: {step.why}", change))
@@ -188,43 +190,42 @@ def _judge_chain(case: _Case, stuck: list[HostStep], regions: Regions) -> tuple[
         with_shuffle = with_compressor(specs)
         gain = regions.encoded(specs).ratio / max(regions.encoded(with_shuffle).ratio, 1e-9)
         if gain > _SHUFFLE_GAIN:
-            text = f"bytes are not shuffled; with Blosc's lz4 and shuffle {gain:.1f} times fewer would be stored"
+            text = f"bytes are not shuffled; Blosc with lz4 and a shuffle would store {gain:.1f} times fewer"
             findings.append(Finding("shuffle", text, "shuffle them"))
             specs = with_shuffle
     if not any(spec.name in CHECKSUMS for spec in specs) and compressors_of(specs):
-        findings.append(Finding("checksum", "no codec verifies chunks; crc32c would, on a GPU too"))
+        findings.append(Finding("checksum", "no codec verifies chunks; crc32c would, also on a GPU"))
     return specs, findings
 
 
-def _ways(case: _Case, specs: tuple[CodecSpec, ...], regions: Regions) -> list[Way]:
-    """What is there, with the chain to have; the same chunks in shards; and what the layout for GPUs would choose."""
+def _candidates(case: _Case, specs: tuple[CodecSpec, ...], regions: Regions) -> list[Candidate]:
+    """The present chunks with the chain to use, the same chunks in shards, and the chunks of the layout for GPUs."""
     array, now = case.array, case.sample.stored
     trial = regions.encoded(specs)
     chunks = _lengths(now)
-    here = now
+    present = now
     if specs is not case.specs:
         same_shape = Regions(array, chunks).encoded(specs)
-        here = _estimated(case, now, specs, same_shape if same_shape.nregions else trial)
-    ways = [case.way({}, here)]
+        present = _estimated(case, now, specs, same_shape if same_shape.nregions else trial)
+    candidates = [case.candidate({}, present)]
     if _around(array):
         same = {"chunks": chunks, "shards": array.metadata.object_shape}
-        ways = [_with_shape(case, same, here)]
+        candidates = [_with_shape(case, same, present)]
     if _has_shards(array) and not now.sharded and is_regular(now.grid):
         shards = choose_shards(array.shape, chunks, case.itemsize)
         if shards is not None:
-            ways.append(_with_shape(case, {"chunks": chunks, "shards": shards}, here))
+            candidates.append(_with_shape(case, {"chunks": chunks, "shards": shards}, present))
     best = choose_chunks(array.shape, case.itemsize, access=case.access, sharded=_has_shards(array))
     shards = choose_shards(array.shape, best, case.itemsize) if _has_shards(array) else None
-    there = None if not now.sharded else array.metadata.object_shape
-    if (best, shards) != (chunks, there):
+    if (best, shards) != (chunks, array.metadata.object_shape if now.sharded else None):
         changes = {"chunks": best, **({"shards": shards} if _has_shards(array) else {})}
-        way = _with_shape(case, changes, here)
-        ways.append(case.way(changes, _estimated(case, way.stored, specs, trial)))
-    return ways
+        stored = _estimated(case, _with_shape(case, changes, present).stored, specs, trial)
+        candidates.append(case.candidate(changes, stored))
+    return candidates
 
 
-def _with_shape(case: _Case, changes: Mapping[str, Any], like: Stored) -> Way:
-    """A way with other chunks and shards, each as large as decoded, relative to that, as before."""
+def _with_shape(case: _Case, changes: Mapping[str, Any], like: Stored) -> Candidate:
+    """A candidate with other chunks and shards that are compressed as well as the present ones."""
     array = case.array
     objects, inner = parse_grid(changes["chunks"], changes.get("shards"), array.shape, case.itemsize)
     each = 0
@@ -238,21 +239,21 @@ def _with_shape(case: _Case, changes: Mapping[str, Any], like: Stored) -> Way:
         like, grid=grid, objects=objects, chunk_nbytes=nbytes, encoded_nbytes=encoded,
         index_nbytes=16 * each + 4 if each else 0, in_ranges=case.sample.versions,
     )  # fmt: skip
-    return case.way(dict(changes), stored)
+    return case.candidate(dict(changes), stored)
 
 
 def _estimated(case: _Case, stored: Stored, specs: tuple[CodecSpec, ...], trial: Trial) -> Stored:
-    """What a chain should make of chunks: bytes as in the trial, or as before where that has no data to go by."""
+    """Stored bytes and streams of a chain: as in the trial, or as before if the trial has no data."""
     streams = streams_of(specs, case.array, stored.chunk_nbytes)
     if not trial.nregions or not trial.present:
         return replace(stored, streams=streams)
     return replace(stored, encoded_nbytes=trial.ratio * stored.chunk_nbytes, streams=streams, present=trial.present)
 
 
-def _judge_geometry(ways: list[Way], now: Way, best: Way) -> list[Finding]:
-    """What is a problem of how the array is stored now and none of the best way."""
-    left = problems(best, ways)
-    solved = [measure for measure in problems(now, [now, *ways]) if measure not in left]
+def _judge_geometry(candidates: list[Candidate], now: Candidate, best: Candidate) -> list[Finding]:
+    """The problems of the present storage that the best candidate does not have."""
+    left = problems(best, candidates)
+    solved = [measure for measure in problems(now, [now, *candidates]) if measure not in left]
     if not best.changes:
         return []
     sharded = "put them into shards" if best.changes.get("shards") else "other chunks"
@@ -265,17 +266,17 @@ def _advice(
     name: str,
     sampled: str,
     findings: list[Finding],
-    now: Way,
-    then: Way,
+    now: Candidate,
+    then: Candidate,
     chain: tuple[dict[str, Any], int, int],
 ) -> Advice:
     changes, before, after = chain
     gains: dict[str, Gain] = {}
     if changes:
         for measure in MEASURES:
-            gains[measure.name] = Gain(_UNITS[measure.name], measure.worst(now), measure.worst(then))
-        streams = [min(cost.streams_per_wave for cost in way.costs) for way in (now, then)]
-        gains["streams_per_wave"] = Gain(_UNITS["streams_per_wave"], *streams)
+            gains[measure.name] = Gain(measure.unit, measure.worst(now), measure.worst(then))
+        streams = [min(cost.streams_per_wave for cost in candidate.costs) for candidate in (now, then)]
+        gains["streams_per_wave"] = Gain(gains["streams_per_wave"].unit, *streams)
         gains["host_steps"] = Gain("steps of the chain on the host", before, after)
         gains["stored_nbytes"] = Gain("stored bytes in all", now.stored.nbytes, then.stored.nbytes)
     return Advice(
@@ -290,16 +291,6 @@ def _advice(
         after=then.costs,
         array=case.array,
     )
-
-
-_UNITS = {
-    "amplification": "decoded bytes for a wanted one",
-    "read_amplification": "stored bytes fetched for a wanted one",
-    "streams_per_wave": "streams decoded at once",
-    "chunks": "chunks taken apart",
-    "objects": "objects opened",
-    "requests": "requests",
-}
 
 
 def _summary(case: _Case, stored: Stored) -> str:

@@ -1,14 +1,14 @@
-"""Counts what a read costs, out of how an array is stored: the model that advice and its estimates come from.
+"""Models the cost of a read from the way an array is stored. Advice and its estimates come from here.
 
-Geometry is exact: which chunks and objects a read touches, how many of the chunks of an object. Bytes and streams are
-means of a sample times these counts. Nothing here is a time. The rules that are counted:
+Geometry is exact: the chunks and objects that a read touches, and the number of chunks of each object. Bytes and
+streams are means of a sample times these counts. Nothing here is a time. The rules:
 
-- a chunk is fetched and decoded whole, however little of it is wanted;
-- of a shard, the index and then the chunks are fetched, those together that lie next to each other or nearly (as far
-  apart as for files; chunks are taken to lie in order, each as long as all); all of it in one request where half of
-  its chunks or more are wanted, where the store cannot tell one version of an object from the next, and where codecs
-  lie around the shard (local files are read piece by piece on a GPU whatever is wanted, which this leaves out);
-- a GPU decodes in waves of whole objects, of so many decoded bytes; all streams of a wave are decoded at once, and
+- A chunk is fetched and decoded whole, however little of it is wanted.
+- A shard costs a request for its index and requests for its chunks. Chunks that are adjacent, or as close as the gap
+  for files, share a request; chunks are assumed to be stored in order and of equal size. The whole shard is fetched in
+  one request if at least half of its chunks are wanted, if the store has no version tokens, or if codecs enclose the
+  shard. (A GPU reads local files in pieces in any case, which this ignores.)
+- A GPU decodes in waves of whole objects with a limit on decoded bytes. All streams of a wave are decoded at once, and
   `FULL_STREAMS` of them keep a large GPU busy.
 """
 
@@ -38,15 +38,24 @@ WAVE_NCHUNKS = 1 << 16
 class Stored:
     """How an array is stored.
 
-    Attributes:
-        grid: its chunks.
-        objects: its stored objects; the same as ``grid`` without shards.
-        chunk_nbytes: decoded bytes of a chunk.
-        encoded_nbytes: stored bytes of a chunk that is there, on average.
-        present: share of the chunks that are there.
-        streams: streams that a GPU decodes for a chunk, on average; 0 if nothing is compressed.
-        index_nbytes: bytes of a shard's index; 0 without shards.
-        in_ranges: whether chunks of an object are fetched one by one.
+    Attributes
+    ----------
+    grid : Grid
+        Its chunks.
+    objects : Grid
+        Its stored objects; the same as ``grid`` without shards.
+    chunk_nbytes : float
+        Decoded bytes of a chunk.
+    encoded_nbytes : float
+        Stored bytes of a stored chunk, on average.
+    present : float
+        Share of the chunks that are stored.
+    streams : float
+        Streams that a GPU decodes for a chunk, on average; 0 without compression.
+    index_nbytes : int
+        Bytes of a shard's index; 0 without shards.
+    in_ranges : bool
+        Whether chunks of an object can be fetched one by one.
     """
 
     grid: Grid
@@ -65,7 +74,7 @@ class Stored:
 
     @property
     def present_objects(self) -> float:
-        """Share of the objects that are there: those with a chunk, if chunks are there or missing at random."""
+        """Share of the objects that are stored: those with a chunk, if chunks are missing at random."""
         held = nchunks(self.grid) / max(nchunks(self.objects), 1)
         return 1.0 - float((1 - self.present) ** held)
 
@@ -78,18 +87,28 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one read costs.
+    """The cost of one read.
 
-    Attributes:
-        name: which read.
-        wanted_nbytes: decoded bytes asked for.
-        decoded_nbytes: decoded bytes of all chunks that are touched.
-        read_nbytes: stored bytes fetched.
-        chunks: chunks touched.
-        streams: streams decoded.
-        streams_per_wave: how many of them at once, on average.
-        objects: stored objects touched.
-        requests: requests to the store.
+    Attributes
+    ----------
+    name : str
+        Name of the read.
+    wanted_nbytes : int
+        Decoded bytes of the elements that are read.
+    decoded_nbytes : float
+        Decoded bytes of all chunks that are touched.
+    read_nbytes : float
+        Stored bytes fetched.
+    chunks : int
+        Chunks touched.
+    streams : float
+        Streams decoded.
+    streams_per_wave : float
+        Streams decoded at once, on average.
+    objects : int
+        Stored objects touched.
+    requests : int
+        Requests to the store.
     """
 
     name: str
@@ -115,13 +134,18 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Touched:
-    """Objects that a read touches alike.
+    """Objects in which a read touches the same chunks.
 
-    Attributes:
-        nobjects: how many.
-        nchunks: chunks wanted of each.
-        local: which ones, by coordinates in the object: numbers along each axis, whose product is meant.
-        places: which ones, instead, by number in the object.
+    Attributes
+    ----------
+    nobjects : int
+        Number of objects.
+    nchunks : int
+        Number of chunks in each.
+    local : tuple of tuple of int
+        Coordinates of these chunks in the object along each axis; their product is meant.
+    places : array of int64, optional
+        Instead of ``local``, numbers of the chunks in the object.
     """
 
     nobjects: int
@@ -130,7 +154,7 @@ class _Touched:
     places: NDArray[np.int64] | None = None
 
     def numbers(self, counts: tuple[int, ...]) -> NDArray[np.int64]:
-        """Numbers of the chunks in the object, in order. counts: chunks of an object along each axis."""
+        """Numbers of the chunks in an object with ``counts`` chunks along each axis, in order."""
         if self.places is not None:
             return np.sort(self.places)
         grid = np.ix_(*(np.asarray(numbers) for numbers in self.local))
@@ -138,7 +162,7 @@ class _Touched:
 
 
 def count(stored: Stored, probe: Probe, itemsize: int, wave: tuple[int, int] = (WAVE_NBYTES, WAVE_NCHUNKS)) -> Cost:
-    """What a read costs. wave: decoded bytes and chunks of one wave."""
+    """The cost of a read. ``wave`` limits the decoded bytes and the chunks of one wave."""
     counts = tuple(_capacity(a, o) for a, o in zip(stored.grid, stored.objects, strict=True))
     touched = _by_points(stored, probe.points, counts) if probe.points is not None else _by_axes(stored, probe.axes)
     objects = sum(t.nobjects for t in touched)
@@ -174,30 +198,30 @@ def _fetched(stored: Stored, touched: _Touched, counts: tuple[int, ...]) -> tupl
 
 
 def _waves(stored: Stored, chunks: int, objects: int, wave: tuple[int, int]) -> int:
-    """Number of waves: whole objects, until there are chunks enough."""
+    """Number of waves of whole objects."""
     limit = min(max(int(wave[0] // max(stored.chunk_nbytes, 1)), 1), wave[1])
     each = max(math.ceil(limit / (chunks / max(objects, 1))), 1) if chunks else 1
     return math.ceil(objects / each)
 
 
 def _by_axes(stored: Stored, axes: Iterable[NDArray[np.int64] | None]) -> list[_Touched]:
-    """What a read of some indices of each axis touches."""
-    found: list[tuple[tuple[tuple[int, ...], ...], int]] = [((), 1)]
+    """The objects that a read of some indices of each axis touches."""
+    touched: list[tuple[tuple[tuple[int, ...], ...], int]] = [((), 1)]
     for axis, objects, wanted in zip(stored.grid, stored.objects, axes, strict=True):
         along = _along(axis, objects, wanted)
-        found = [((*local, numbers), n * m) for local, n in found for numbers, m in along.items()]
-    return [_Touched(n, math.prod(map(len, local)), local) for local, n in found]
+        touched = [((*local, numbers), n * m) for local, n in touched for numbers, m in along.items()]
+    return [_Touched(n, math.prod(map(len, local)), local) for local, n in touched]
 
 
 def _along(axis: Axis, objects: Axis, wanted: NDArray[np.int64] | None) -> Counter[tuple[int, ...]]:
-    """Which chunks of an object are touched along one axis, and of how many objects."""
+    """The chunks of an object that are touched along one axis, and the number of such objects."""
     if wanted is None and axis == objects:
         return Counter({(0,): axis.nchunks})
     if wanted is None and isinstance(axis, RegularAxis) and isinstance(objects, RegularAxis):
         each, n = _capacity(axis, objects), objects.nchunks
-        found = Counter({tuple(range(each)): n - 1} if n > 1 else {})
-        found[tuple(range(axis.nchunks - each * max(n - 1, 0)))] += min(n, 1)
-        return found
+        whole = Counter({tuple(range(each)): n - 1} if n > 1 else {})
+        whole[tuple(range(axis.nchunks - each * max(n - 1, 0)))] += min(n, 1)
+        return whole
     chunks = np.arange(axis.nchunks) if wanted is None else np.unique(axis.locate_all(wanted))
     owners = objects.locate_all(axis.starts_of(chunks))
     local = chunks - axis.locate_all(objects.starts_of(owners))
@@ -205,7 +229,7 @@ def _along(axis: Axis, objects: Axis, wanted: NDArray[np.int64] | None) -> Count
 
 
 def _by_points(stored: Stored, points: Iterable[NDArray[np.int64]], counts: tuple[int, ...]) -> list[_Touched]:
-    """What a read of single elements touches."""
+    """The objects that a read of single elements touches."""
     pairs = list(zip(stored.grid, points, strict=True))
     chunks = np.unique(np.stack([axis.locate_all(p) for axis, p in pairs], axis=1), axis=0)
     columns = zip(stored.grid, stored.objects, chunks.T, strict=True)
@@ -221,6 +245,6 @@ def _by_points(stored: Stored, points: Iterable[NDArray[np.int64]], counts: tupl
 
 
 def _capacity(axis: Axis, objects: Axis) -> int:
-    """Chunks of the largest object along an axis, beyond the array's edge too."""
+    """Chunks of the largest object along an axis, including those beyond the edge of the array."""
     longest = max(getattr(objects, "lengths", (objects.bounds(0)[1],)))
     return int(longest // max(axis.bounds(0)[1] - axis.bounds(0)[0], 1)) if axis != objects else 1

@@ -1,7 +1,7 @@
-"""Judges ways to store an array by what reads cost in each, and picks the one that changes least of those that do well.
+"""Compares candidates for the storage of an array by the cost of reads, and picks the one with the fewest problems.
 
-A number is a problem if it is both worse than the best way's by a factor and beyond a floor below which it does not
-matter. The way that is there wins ties, so advice that was taken is not given again.
+A number is a problem if it exceeds the best candidate's by a factor, and a floor below which it does not matter. The
+present storage comes first and wins ties, so advice that was taken is not given again.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ from gzarr.advising.model import FULL_STREAMS, Cost, Stored
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Candidate:
     """One way to store an array.
 
-    Attributes:
-        changes: keywords that make it so; none for what is there.
-        stored: what the model wants to know.
-        costs: of every read.
+    Attributes
+    ----------
+    changes : dict
+        Keywords that make it so; empty for the present storage.
+    stored : Stored
+        Input of the model.
+    costs : tuple of Cost
+        Cost of every read.
     """
 
     changes: dict[str, Any]
@@ -30,68 +34,78 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One number to judge by; less is better.
+    """One number of a read; less is better.
 
-    Attributes:
-        name: of the gain. about: of the finding: "chunks" or "shards".
-        of: the number of one read.
-        factor: how much worse than the best is a problem. floor: up to which it never is.
+    Attributes
+    ----------
+    name : str
+        Name of the gain.
+    about : {"chunks", "shards"}
+        Subject of the finding.
+    unit : str
+        Name of the number in reports.
+    of : callable
+        The number, of a `Cost`.
+    factor, floor : float
+        A problem is more than ``floor``, and more than ``factor`` times the best.
     """
 
     name: str
     about: str
+    unit: str
     of: Callable[[Cost], float]
     factor: float
     floor: float
 
-    def worst(self, way: Way) -> float:
-        """The number of the read for which it is worst."""
-        return max(map(self.of, way.costs))
+    def worst(self, candidate: Candidate) -> float:
+        """The number for the worst read."""
+        return max(map(self.of, candidate.costs))
 
 
 def lack_of_streams(cost: Cost) -> float:
-    """How many times too few streams there are in a wave; 1 for enough, or for nothing to decode."""
+    """How many times too few streams a wave has; 1 if it has enough, or nothing to decode."""
     return max(FULL_STREAMS / cost.streams_per_wave, 1.0) if cost.streams_per_wave else 1.0
 
 
 MEASURES = (
-    Measure("amplification", "chunks", lambda cost: cost.amplification, 2.0, 2.0),
-    Measure("read_amplification", "chunks", lambda cost: cost.read_amplification, 1.5, 0.02),
-    Measure("streams_per_wave", "chunks", lack_of_streams, 2.0, 2.0),
-    Measure("chunks", "chunks", lambda cost: cost.chunks, 8.0, FULL_STREAMS),
-    Measure("objects", "shards", lambda cost: cost.objects, 4.0, 16.0),
-    Measure("requests", "shards", lambda cost: cost.requests, 4.0, 64.0),
+    Measure("amplification", "chunks", "decoded bytes per wanted byte", lambda cost: cost.amplification, 2.0, 2.0),
+    Measure(
+        "read_amplification", "chunks", "stored bytes per wanted byte", lambda cost: cost.read_amplification, 1.5, 0.02
+    ),
+    Measure("streams_per_wave", "chunks", "streams decoded at once", lack_of_streams, 2.0, 2.0),
+    Measure("chunks", "chunks", "chunks decoded", lambda cost: cost.chunks, 8.0, FULL_STREAMS),
+    Measure("objects", "shards", "objects opened", lambda cost: cost.objects, 4.0, 16.0),
+    Measure("requests", "shards", "requests", lambda cost: cost.requests, 4.0, 64.0),
 )
 
 
-def problems(way: Way, ways: Sequence[Way]) -> list[Measure]:
-    """What is a problem of one way, compared with all."""
-    found = []
-    for measure in MEASURES:
-        value, best = measure.worst(way), min(map(measure.worst, ways))
-        if value > measure.floor and value > best * measure.factor:
-            found.append(measure)
-    return found
+def problems(candidate: Candidate, candidates: Sequence[Candidate]) -> list[Measure]:
+    """The problems of one candidate, compared with all."""
+
+    def is_problem(measure: Measure) -> bool:
+        value, best = measure.worst(candidate), min(map(measure.worst, candidates))
+        return value > measure.floor and value > best * measure.factor
+
+    return list(filter(is_problem, MEASURES))
 
 
-def pick(ways: Sequence[Way]) -> Way:
-    """The first of those with the fewest problems."""
-    return min(ways, key=lambda way: len(problems(way, ways)))
+def pick(candidates: Sequence[Candidate]) -> Candidate:
+    """The first candidate with the fewest problems."""
+    return min(candidates, key=lambda candidate: len(problems(candidate, candidates)))
 
 
-def explain(measure: Measure, now: Way, then: Way) -> str:
-    """A problem in words and numbers. Raises: KeyError for a measure that is not in `MEASURES`."""
+def explain(measure: Measure, now: Candidate, better: Candidate) -> str:
+    """A problem in words and numbers. Raises KeyError for a measure that is not in `MEASURES`."""
     cost = max(now.costs, key=measure.of)
-    value, better = measure.of(cost), measure.worst(then)
-    most = min(other.streams_per_wave for other in then.costs)
+    value, possible = measure.of(cost), measure.worst(better)
+    streams = min(other.streams_per_wave for other in better.costs)
     text = {
-        "amplification": f"{cost.name} decodes {value:,.1f} bytes for each that is wanted, {better:,.1f} would do",
-        "read_amplification": f"{cost.name} fetches {value:,.2f} stored bytes for each that is wanted, "
-        f"{better:,.2f} would do",
-        "streams_per_wave": f"{cost.name} has {cost.streams_per_wave:,.0f} streams to decode at once, where about "
-        f"{FULL_STREAMS:,} keep a large GPU busy; {most:,.0f} are to be had",
-        "chunks": f"{cost.name} takes {value:,.0f} chunks apart, {better:,.0f} would do",
-        "objects": f"{cost.name} opens {value:,.0f} objects, {better:,.0f} would do",
-        "requests": f"{cost.name} takes {value:,.0f} requests, {better:,.0f} would do",
+        "amplification": f"decodes {value:,.1f} bytes per wanted byte; {possible:,.1f} would do",
+        "read_amplification": f"fetches {value:,.2f} stored bytes per wanted byte; {possible:,.2f} would do",
+        "streams_per_wave": f"decodes {cost.streams_per_wave:,.0f} streams at once; "
+        f"about {FULL_STREAMS:,} keep a large GPU busy, {streams:,.0f} are possible",
+        "chunks": f"decodes {value:,.0f} chunks; {possible:,.0f} would do",
+        "objects": f"opens {value:,.0f} objects; {possible:,.0f} would do",
+        "requests": f"takes {value:,.0f} requests; {possible:,.0f} would do",
     }
-    return text[measure.name]
+    return f"{cost.name} {text[measure.name]}"

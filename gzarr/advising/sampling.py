@@ -1,7 +1,7 @@
-"""Looks at a few chunks of an array: how large they are as stored, into how many streams, and what a re-encoding gives.
+"""Samples a few chunks of an array: their stored sizes, their streams, and the result of a re-encoding.
 
-Positions are drawn in elements, the same ones for every grid over the same shape, so that two layouts of the same data
-are judged by the same data. Nothing is listed: the number of requests does not grow with the array.
+Positions are drawn in elements, the same ones for every grid over the same shape, so that two layouts are compared on
+the same data. Nothing is listed: the number of requests does not grow with the array.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from gzarr.indexing.grid import Grid, chunk_shape, nchunks
 from gzarr.indexing.keys import Coords
 from gzarr.storage.base import Buffer, Request, host_view, token_of
 
-#: Chunks looked at, and regions encoded anew.
+#: Number of chunks sampled, and of regions encoded anew.
 NSAMPLED = 16
-#: Stored chunks, and decoded bytes of them, that may be read to have data to encode anew.
+#: Limits on the stored chunks, and on their decoded bytes, that are read to be encoded anew.
 TRIAL_NBYTES = 64 << 20
 TRIAL_NCHUNKS = 4096
-#: A shard that cannot be read in part is left out of the sample from this size on, in stored bytes.
+#: Stored bytes from which a shard that cannot be read in part is left out of the sample.
 _WHOLE_NBYTES = 64 << 20
-#: What is encoded to ask a compressor how it cuts chunks is at most this long.
+#: Most bytes that are encoded to learn how a compressor cuts chunks.
 _PROBE_NBYTES = 16 << 20
 _BLOSC = ("blosc", "numcodecs.blosc")
-#: Codecs that only put bytes behind a chunk.
+#: Codecs that only append bytes to a chunk.
 _SUFFIXES = ("crc32c", "numcodecs.crc32c", "numcodecs.fletcher32")
 _MEMCPY, _WHOLE, _MOST_SPLITS, _LEAST_SPLIT = 2, 16, 16, 128
 
@@ -47,30 +47,40 @@ _HOST = CpuBackend()
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was found of how an array is stored.
+    """A sample of how an array is stored.
 
-    Attributes:
-        stored: as the model wants it.
-        versions: whether the store tells versions of objects apart, so that shards are read in ranges.
-        nlooked: chunks looked at.
-        nfound: those of them that are there.
+    Attributes
+    ----------
+    stored : Stored
+        Input of the model.
+    versions : bool
+        Whether the store has version tokens, so that shards are read in ranges.
+    nsampled : int
+        Number of chunks looked at.
+    npresent : int
+        Number of those that are stored.
     """
 
     stored: Stored
     versions: bool
-    nlooked: int
-    nfound: int
+    nsampled: int
+    npresent: int
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Regions of an array encoded anew.
+    """The result of encoding regions of an array anew.
 
-    Attributes:
-        nregions: how many; 0 if reading them would have taken too long.
-        present: share of them that are not all fill value.
-        ratio: stored bytes for each decoded byte of those.
-        streams: streams of one of them.
+    Attributes
+    ----------
+    nregions : int
+        Number of regions; 0 if reading them would take too long.
+    present : float
+        Share of regions that hold more than the fill value.
+    ratio : float
+        Stored bytes per decoded byte of those.
+    streams : float
+        Streams of one of those.
     """
 
     nregions: int
@@ -80,26 +90,26 @@ class Trial:
 
 
 def positions(shape: tuple[int, ...], n: int) -> list[Coords]:
-    """Coordinates of elements, spread at random, the same ones for the same shape."""
+    """Coordinates of random elements, the same ones for the same shape."""
     rng = np.random.default_rng(1)
     return [tuple(int(rng.random() * extent) for extent in shape) for _ in range(n)]
 
 
 def coords_at(grid: Grid, shape: tuple[int, ...]) -> list[Coords]:
-    """Distinct chunks at these positions; all chunks if there are few."""
+    """The chunks at these positions, or all chunks if there are few."""
     if nchunks(grid) <= NSAMPLED:
         return [tuple(map(int, c)) for c in np.ndindex(*(axis.nchunks for axis in grid))]
-    found = [tuple(a.locate(i) for a, i in zip(grid, at, strict=True)) for at in positions(shape, NSAMPLED)]
-    return list(dict.fromkeys(found))
+    coords = [tuple(a.locate(i) for a, i in zip(grid, at, strict=True)) for at in positions(shape, NSAMPLED)]
+    return list(dict.fromkeys(coords))
 
 
 def io_of(array: Array) -> ArrayIO:
-    """An array's layout and chains, on the host."""
+    """The layout and the chains of an array on the host."""
     return prepare_array(array.metadata, array.store, array.path, _HOST)
 
 
 def sample(array: Array) -> Sample:
-    """Look at a few stored chunks. Raises: StoreError, CodecError for a damaged index."""
+    """Look at a few stored chunks. Raises StoreError, CodecError for a damaged index."""
     io = io_of(array)
     shardings, specs = find_shardings(array.metadata.codecs, array.ndim)
     sizes: list[int] = []
@@ -141,7 +151,7 @@ def _nbytes(array: Array, grid: Grid) -> int:
 
 
 def _look(io: ArrayIO, coords: Coords, specs: Sequence[CodecSpec]) -> tuple[str, int | None, Buffer]:
-    """(key of its object, stored bytes of a chunk: 0 if missing, None if nobody can tell cheaply; its first bytes)."""
+    """(key of a chunk's object; its stored bytes: 0 if missing, None if unknown at low cost; its first bytes)."""
     store, layout = io.store, io.layout
     starts = [axis.bounds(c)[0] for axis, c in zip(layout.grid, coords, strict=True)]
     owner = tuple(axis.locate(s) for axis, s in zip(layout.objects, starts, strict=True))
@@ -165,13 +175,13 @@ def _look(io: ArrayIO, coords: Coords, specs: Sequence[CodecSpec]) -> tuple[str,
 
 
 def _is_blosc(specs: Sequence[CodecSpec]) -> bool:
-    """Whether chunks begin with a Blosc header: it is the last codec but for checksums behind it."""
+    """Whether chunks begin with a Blosc header: only checksums come after Blosc."""
     last = next((s for s in reversed(specs) if s.name not in _SUFFIXES), None)
     return last is not None and last.name in _BLOSC
 
 
 def _streams_in(head: Buffer, specs: Sequence[CodecSpec], chunk_nbytes: int) -> float:
-    """Streams of an encoded chunk, of which the first bytes are given."""
+    """Streams of an encoded chunk, from its first bytes."""
     if not compressors_of(specs):
         return 0
     if not _is_blosc(specs) or host_view(head).nbytes < HEADER.size:
@@ -185,7 +195,7 @@ def _streams_in(head: Buffer, specs: Sequence[CodecSpec], chunk_nbytes: int) -> 
 
 
 def streams_of(specs: tuple[CodecSpec, ...], array: Array, chunk_nbytes: float) -> float:
-    """Streams of a chunk of some size, asked of the compressor itself, with zeros."""
+    """Streams of a chunk of some size, as the compressor cuts zeros."""
     dtype = array.metadata.data_type.dtype
     if not compressors_of(specs) or dtype.hasobject:
         return float(bool(compressors_of(specs)))
@@ -206,24 +216,24 @@ def encode(specs: Sequence[CodecSpec], data: NDArray[Any], fill: Any) -> Buffer:
 
 
 class Regions:
-    """Decoded regions of an array, one chunk of some shape each, to be encoded in several ways."""
+    """Decoded regions of an array in the shape of a chunk, to be encoded by several chains."""
 
     def __init__(self, array: Array, chunks: tuple[int, ...]) -> None:
         self._fill = array.metadata.fill_value
         self._array = array
         self.data = _regions(array, chunks)
         self.nbytes = math.prod(chunks) * array.metadata.data_type.dtype.itemsize
-        self._kept = [data for data in self.data if not self._is_fill(data)]
+        self._present = [data for data in self.data if not self._is_fill(data)]
 
     def encoded(self, specs: tuple[CodecSpec, ...]) -> Trial:
-        """What a chain makes of them."""
-        if not self._kept:
+        """Encode the regions with a chain."""
+        if not self._present:
             streams = streams_of(specs, self._array, self.nbytes)
             return Trial(len(self.data), 0.0 if self.data else 1.0, 1.0, streams)
-        made = [encode(specs, data, self._fill) for data in self._kept]
+        made = [encode(specs, data, self._fill) for data in self._present]
         size = fmean(host_view(buffer).nbytes for buffer in made)
         streams = fmean(_streams_in(buffer, specs, self.nbytes) for buffer in made)
-        return Trial(len(self.data), len(self._kept) / len(self.data), size / max(self.nbytes, 1), streams)
+        return Trial(len(self.data), len(self._present) / len(self.data), size / max(self.nbytes, 1), streams)
 
     def _is_fill(self, data: NDArray[Any]) -> bool:
         if self._fill is None:
@@ -233,12 +243,12 @@ class Regions:
 
 
 def _regions(array: Array, chunks: tuple[int, ...]) -> list[NDArray[Any]]:
-    """Read regions where the sample lies, as far as that costs little."""
+    """Read regions at the positions of the sample, within the limits."""
     io = io_of(array)
-    there = array.to("cpu")
+    on_host = array.to("cpu")
     dtype = array.metadata.data_type.dtype
     left, left_chunks = TRIAL_NBYTES, TRIAL_NCHUNKS
-    found: list[NDArray[Any]] = []
+    regions: list[NDArray[Any]] = []
     chunk = ArrayRepr(dtype, chunks, array.metadata.fill_value)
     starts = [tuple(i // c * c for i, c in zip(at, chunks, strict=True)) for at in positions(array.shape, NSAMPLED)]
     for start in dict.fromkeys(starts):
@@ -250,6 +260,6 @@ def _regions(array: Array, chunks: tuple[int, ...]) -> list[NDArray[Any]]:
             break
         data = np.full(chunks, fill_of(chunk), dtype)
         region = tuple(slice(first, stop) for first, stop in zip(start, stops, strict=True))
-        data[tuple(slice(0, r.stop - r.start) for r in region)] = there[region]
-        found.append(data)
-    return found
+        data[tuple(slice(0, r.stop - r.start) for r in region)] = on_host[region]
+        regions.append(data)
+    return regions

@@ -319,7 +319,7 @@ def test_arrays_with_little_in_them_are_advised(access: Any, zarr_format: Any) -
     z = gzarr.create_array(shape=(3, 2, 20, 512, 512), chunks=(1, 1, 1, 512, 512), dtype="u2", zarr_format=zarr_format)
     z[0, 0] = np.random.default_rng(0).integers(1, 1000, (20, 512, 512))
     advice = gzarr.advise(z, access)
-    assert "bytes for each that is wanted, 0.00 would do" not in str(advice)
+    assert "bytes per wanted byte; 0.00 would do" not in str(advice)
     assert all(cost.read_nbytes for cost in advice.after)
 
 
