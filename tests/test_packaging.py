@@ -40,7 +40,8 @@ def test_the_core_needs_no_extra() -> None:
 def test_every_extra_that_the_package_names_exists() -> None:
     text = "\n".join(path.read_text() for path in (ROOT / "gzarr").rglob("*.py"))
     named = {extra for found in re.findall(r"gzarr\[([\w,-]+)\]", text) for extra in found.split(",")}
-    assert "pillow" in named
+    named |= set(re.findall(r'require\("[\w.]+", "(\w+)"', text))
+    assert {"cuda13", "pillow"} <= named
     assert named <= set(EXTRAS)
 
 
