@@ -63,3 +63,16 @@ def sample(dtype: Any, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
         raw = np.repeat(raw[: n * dtype.itemsize // 4].astype(np.uint32), 1).view(np.uint8)
         return np.frombuffer(raw.tobytes(), dtype.newbyteorder("<")).astype(dtype).reshape(shape)
     return np.frombuffer(raw.tobytes(), dtype).reshape(shape)
+
+
+def objects(*items: Any) -> np.ndarray:
+    """An array of Python objects, lists and arrays among them."""
+    array = np.empty(len(items), object)
+    array[:] = items
+    return array
+
+
+def round_trip(spec: CodecSpec, array: np.ndarray) -> np.ndarray:
+    """The array, encoded and decoded by one codec."""
+    chain = chain_for([spec], array)
+    return chain.decode([bytes(chain.encode([array])[0])])[0]

@@ -1,0 +1,472 @@
+"""Creating arrays: what each keyword means, in the style of zarr 2 and of zarr-python 3, for both formats."""
+
+import numcodecs
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr import codecs
+from gzarr.errors import MetadataError
+from tests.support.naming import name_of
+
+# -- shape and chunks --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("zarr_format")
+@pytest.mark.parametrize(
+    ("shape", "expected"), [(5, (5,)), (np.int32(5), (5,)), ((5,), (5,)), ([2, 3], (2, 3)), ((), ()), ((0, 4), (0, 4))]
+)
+def test_forms_of_shape(shape, expected):
+    z = gzarr.ones(shape)
+    assert z.shape == expected
+    assert np.array_equal(z[...], np.ones(expected))
+
+
+@pytest.mark.parametrize("shape", [None, -1, (3, -1), (2.5,), ("3",), (True,)], ids=repr)
+def test_bad_shapes_are_named(shape):
+    store = {}
+    with pytest.raises(MetadataError, match="shape"):
+        gzarr.create_array(store, shape=shape)
+    assert store == {}
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_a_dimension_of_no_length_gets_chunks():
+    z = gzarr.zeros((0, 5), dtype="i4")
+    assert min(z.chunks) >= 1
+    assert z.append(np.ones((3, 5))) == (3, 5)
+    assert z[:].sum() == 15
+
+
+def test_rectilinear_chunks():
+    z = gzarr.zeros((10, 4), chunks=[[1, 2, 7], [4]], dtype="i4")
+    z[:] = np.arange(40).reshape(10, 4)
+    assert z.chunk_sizes == ((1, 2, 7), (4,))
+    assert np.array_equal(z[2:4], np.arange(8, 16).reshape(2, 4))
+    with pytest.raises(MetadataError, match="zarr_format=3"):
+        gzarr.zeros((10, 4), chunks=[[1, 2, 7], [4]], zarr_format=2)
+
+
+# -- data types --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_dtype_defaults_to_float64():
+    assert gzarr.create_array(shape=3).dtype == np.float64
+    assert gzarr.zeros(3).dtype == np.float64
+
+
+@pytest.mark.usefixtures("zarr_format")
+@pytest.mark.parametrize("dtype", ["i4", "<i4", "int32", np.int32, np.dtype("i4")], ids=repr)
+def test_forms_of_dtype(dtype):
+    assert gzarr.zeros(3, dtype=dtype).dtype == np.dtype("i4")
+
+
+@pytest.mark.usefixtures("zarr_format")
+@pytest.mark.parametrize(
+    ("dtype", "empty"), [("S6", b""), ("U4", ""), (str, ""), (bytes, b""), ("M8[D]", np.datetime64("1970-01-01"))]
+)
+def test_zero_of_every_kind(dtype, empty):
+    z = gzarr.zeros(3, dtype=dtype)
+    assert z[:].tolist() == np.array([empty] * 3, z.dtype).tolist()
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_text():
+    words = ["Hello", "", "wörld", "!" * 100]
+    z = gzarr.array(words, dtype=str, chunks=3)
+    assert z.dtype == object
+    assert z[:].tolist() == words
+    z[1] = "longer than before"
+    assert z[1] == "longer than before"
+    assert gzarr.array(np.array(words, object))[:].tolist() == ["Hello", "", "wörld", "!" * 100]
+    assert gzarr.array(words)[:].dtype == np.array(words).dtype
+
+
+@pytest.mark.usefixtures("zarr_format")
+@pytest.mark.parametrize(
+    ("codec", "values"),
+    [(numcodecs.VLenUTF8(), ["a", "", "ü"]), (numcodecs.VLenBytes(), [b"a", b"", b"\0\xff"])],
+)
+def test_object_codec_for_text_and_bytes(codec, values):
+    z = gzarr.array(np.array(values, object), dtype=object, object_codec=codec, store=(store := {}))
+    assert z[:].tolist() == values
+    assert gzarr.open(store, mode="r")[:].tolist() == values
+
+
+@pytest.mark.parametrize("codec", [numcodecs.JSON(), numcodecs.MsgPack()], ids=["json", "msgpack"])
+def test_object_codec_for_anything(codec):
+    store = {}
+    z = gzarr.empty(5, dtype=object, object_codec=codec, zarr_format=2, chunks=2, store=store)
+    values = [42, "foo", [1, 2, 3], {"a": 1, "b": 2.2}, None]
+    for i, value in enumerate(values):
+        z[i] = value
+    assert z.filters == [codec]
+    assert gzarr.open(store, mode="r")[:].tolist() == values
+
+
+def test_objects_that_equal_the_fill_value_but_are_not_it():
+    z = gzarr.zeros(4, dtype=object, object_codec=numcodecs.JSON(), zarr_format=2, chunks=2)
+    z[:] = [False, False, 0.0, 0]
+    assert [(item, type(item)) for item in z[:]] == [(False, bool), (False, bool), (0.0, float), (0, int)]
+
+
+def test_ragged_arrays():
+    z = gzarr.empty(4, dtype=object, object_codec=numcodecs.VLenArray(int), zarr_format=2, chunks=2)
+    z[0] = np.array([1, 3, 5])
+    z[1] = np.array([4])
+    z[2] = np.array([7, 9, 14])
+    assert [row.tolist() for row in z[:3]] == [[1, 3, 5], [4], [7, 9, 14]]
+    assert z[0].tolist() == [1, 3, 5]
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_objects_without_a_codec_are_refused_before_anything_is_written(zarr_format):
+    store = {}
+    with pytest.raises(ValueError, match="object"):
+        gzarr.array(np.array([{}, 1], object), dtype=object, store=store, zarr_format=zarr_format)
+    with pytest.raises(MetadataError, match=r"pickle|Python objects"):
+        gzarr.empty(3, dtype=object, object_codec=numcodecs.Pickle(), store=store, zarr_format=zarr_format)
+    assert store == {}
+
+
+# -- fill values -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_fill_values():
+    assert gzarr.full(3, 7, dtype="i4")[:].tolist() == [7, 7, 7]
+    assert np.isnan(gzarr.full(3, np.nan, dtype="f4")[:]).all()
+    assert gzarr.ones(3, dtype=bool)[:].tolist() == [True] * 3
+    assert gzarr.full((2,), fill_value="x", dtype="U1")[:].tolist() == ["x", "x"]
+    with pytest.raises(MetadataError, match="fill_value"):
+        gzarr.full(3, "seven", dtype="i4")
+    with pytest.raises(MetadataError, match="fill_value"):
+        gzarr.full(3, 300, dtype="u1")
+
+
+def test_undefined_fill_value():
+    assert gzarr.empty(3, zarr_format=2).fill_value is None
+    assert gzarr.empty(3, zarr_format=3).fill_value == 0
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_chunks_equal_to_the_fill_value_are_not_stored_unless_asked():
+    z = gzarr.zeros((4, 4), chunks=2)
+    z[:] = 0
+    assert z.nchunks_initialized == 0
+    z[:2] = 1
+    assert z.nchunks_initialized == 2
+    z[:] = 0
+    assert z.nchunks_initialized == 0
+    z = gzarr.zeros((4, 4), chunks=2, write_empty_chunks=True)
+    z[:] = 0
+    assert z.nchunks_initialized == 4
+    with gzarr.config.set({"array.write_empty_chunks": True}):
+        z = gzarr.zeros((4, 4), chunks=2)
+    z[:] = 0
+    assert z.nchunks_initialized == 4
+
+
+# -- codecs ------------------------------------------------------------------------------------------------------
+
+COMPRESSORS = [
+    numcodecs.Blosc(cname="zstd", clevel=3, shuffle=numcodecs.Blosc.BITSHUFFLE),
+    numcodecs.Zstd(level=1),
+    numcodecs.GZip(level=2),
+    numcodecs.Zlib(level=2),
+    numcodecs.BZ2(level=2),
+    numcodecs.LZ4(),
+    numcodecs.LZMA(preset=1),
+]
+
+
+@pytest.mark.usefixtures("zarr_format")
+@pytest.mark.parametrize("keyword", ["compressor", "compressors"])
+@pytest.mark.parametrize("codec", COMPRESSORS, ids=lambda c: c.codec_id)
+def test_numcodecs_compressors(codec, keyword):
+    data = np.arange(100, dtype="i4")
+    z = gzarr.array(data, chunks=30, store=(store := {}), **{keyword: codec})
+    assert z.compressor == codec
+    assert gzarr.open(store).compressor == codec
+    assert np.array_equal(gzarr.open(store)[:], data)
+
+
+@pytest.mark.usefixtures("zarr_format")
+@pytest.mark.parametrize(
+    "given",
+    [
+        codecs.ZstdCodec(level=5),
+        [codecs.ZstdCodec(level=5)],
+        {"name": "zstd", "configuration": {"level": 5}},
+        {"id": "zstd", "level": 5},
+        numcodecs.Zstd(5),
+        [numcodecs.Zstd(5)],
+    ],
+    ids=repr,
+)
+def test_forms_of_a_compressor(given):
+    for keyword in ("compressor", "compressors"):
+        assert gzarr.zeros(10, **{keyword: given}).compressor == numcodecs.Zstd(5)
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_zarr_python_codec_objects():
+    zarr_codecs = pytest.importorskip("zarr.codecs")
+    z = gzarr.zeros(10, compressors=zarr_codecs.BloscCodec(cname="zstd", clevel=2, shuffle="bitshuffle"))
+    assert z.compressor == numcodecs.Blosc("zstd", 2, numcodecs.Blosc.BITSHUFFLE)
+    z[:] = np.arange(10)
+    assert z[:].tolist() == list(range(10))
+
+
+@pytest.mark.usefixtures("zarr_format")
+@pytest.mark.parametrize("nothing", [{"compressor": None}, {"compressors": None}, {"compressors": []}], ids=repr)
+def test_no_compressor(nothing):
+    z = gzarr.array(np.arange(1000, dtype="i4"), chunks=1000, **nothing)
+    assert z.compressor is None
+    assert z.compressors == ()
+    assert max(map(len, z.store.values())) == 4000
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_defaults_by_name():
+    z = gzarr.create((10,), compressor="default")
+    assert z.compressor == gzarr.zeros(10).compressor
+    assert gzarr.create_array(shape=10, compressors="auto", filters="auto").compressor == z.compressor
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_filters():
+    data = np.arange(100, dtype="i4").reshape(10, 10)
+    z = gzarr.array(data, chunks=3, filters=[numcodecs.Delta("i4"), numcodecs.Shuffle(4)], compressor=numcodecs.Zstd(1))
+    assert np.array_equal(z[:], data)
+    z[5, 5] = -1
+    assert z[5, 5] == -1
+    assert gzarr.array(data, filters=None)[3, 3] == 33
+
+
+def test_more_than_one_compressor_needs_format_3():
+    two = [codecs.GzipCodec(1), codecs.ZstdCodec(1)]
+    z = gzarr.array(np.arange(10), compressors=two)
+    assert z.compressors == tuple(two)
+    assert z[:].tolist() == list(range(10))
+    with pytest.raises(TypeError, match="several compressors"):
+        z.compressor
+    with pytest.raises(MetadataError, match="one compressor, got 2"):
+        gzarr.zeros(10, compressors=two, zarr_format=2)
+
+
+def test_codecs_are_the_whole_chain():
+    z = gzarr.create_array(shape=10, dtype="i4", codecs=[codecs.BloscCodec(cname="lz4", clevel=1)])
+    assert [c.name for c in z.codecs] == ["bytes", "blosc"]
+    z = gzarr.create_array(shape=(4, 6), dtype=">i4", codecs=[codecs.TransposeCodec((1, 0)), codecs.Crc32cCodec()])
+    assert [c.name for c in z.codecs] == ["transpose", "bytes", "crc32c"]
+    assert z.serializer == codecs.BytesCodec("big")
+    with pytest.raises(MetadataError, match="zarr_format=3"):
+        gzarr.create_array(shape=10, codecs=[codecs.BytesCodec()], zarr_format=2)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"compressor": numcodecs.Delta("i4"), "zarr_format": 2},
+        {"compressor": 7},
+        {"compressor": {"level": 3}},
+        {"compressors": {"name": "nobody-knows"}},
+        {"filters": [{"id": 3}]},
+        {"codecs": [{"name": "bytes", "configuration": {"endian": "middle"}}]},
+        {"codecs": [codecs.ZstdCodec(), codecs.BytesCodec()]},
+        {"compressor": numcodecs.Zstd(), "compressors": numcodecs.Zstd()},
+        {"order": "K"},
+        {"zarr_format": 4},
+        {"dimension_separator": ":"},
+        {"chunk_key_encoding": {"name": "other"}},
+        {"dimension_names": ["x"]},
+        {"dimension_names": ["x", 3]},
+        {"dimension_names": ["x", "y"], "zarr_format": 2},
+        {"shards": (3, 3), "chunks": (2, 2)},
+        {"shards": (4, 4), "chunks": (2, 2), "zarr_format": 2},
+        {"fill_value": "x"},
+        {"dtype": "no-such-type"},
+        {"chunks": (0, 1)},
+        {"synchronizer": object()},
+    ],
+    ids=name_of,
+)
+def test_bad_keywords_write_nothing_and_delete_nothing(bad):
+    store = {}
+    gzarr.array(np.arange(6).reshape(2, 3), store=store, path="a")
+    before = dict(store)
+    for overwrite in (False, True):
+        for path in ("a", "b"):
+            with pytest.raises((MetadataError, TypeError)):
+                gzarr.create_array(store, **{"shape": (4, 4), "name": path, "overwrite": overwrite, **bad})
+            assert store == before
+    with pytest.raises((MetadataError, TypeError)):
+        gzarr.open_array(store, mode="w", path="a", **{"shape": (4, 4), **bad})
+    assert store == before
+
+
+@pytest.mark.parametrize("call", [gzarr.zeros, gzarr.create_array, gzarr.open_array])
+def test_unknown_keywords_are_named(call):
+    keywords = {"shape": (3,)} if call is not gzarr.zeros else {}
+    args = ((3,),) if call is gzarr.zeros else ()
+    with pytest.raises(TypeError, match="'chuncks'"):
+        call(*args, chuncks=(1,), **keywords)
+
+
+# -- keys, names, order ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keywords", "key"),
+    [
+        ({"zarr_format": 2}, "1.2"),
+        ({"zarr_format": 2, "dimension_separator": "/"}, "1/2"),
+        ({}, "c/1/2"),
+        ({"dimension_separator": "."}, "c.1.2"),
+        ({"chunk_key_encoding": "v2"}, "1.2"),
+        ({"chunk_key_encoding": {"name": "v2", "separator": "/"}}, "1/2"),
+        ({"chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}}}, "c.1.2"),
+    ],
+    ids=repr,
+)
+def test_chunk_keys(keywords, key):
+    store = {}
+    z = gzarr.zeros((4, 6), chunks=2, dtype="i4", store=store, **keywords)
+    z[2:, 4:] = 1
+    assert key in store
+    assert gzarr.open(store)[3, 5] == 1
+    assert z.nchunks_initialized == 1
+
+
+def test_dimension_names_and_attributes_at_creation():
+    store = {}
+    gzarr.create_array(store, shape=(2, 3), dimension_names=["y", None], attributes={"unit": "K", "n": np.int64(3)})
+    z = gzarr.open(store)
+    assert z.dimension_names == ("y", None)
+    assert z.attrs.asdict() == {"unit": "K", "n": 3}
+    store = {}
+    gzarr.create_array(store, shape=(2, 3), zarr_format=2, attributes={"unit": "K"})
+    assert gzarr.open(store).attrs["unit"] == "K"
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        gzarr.create_array(store, shape=3, attributes={"x": object()}, overwrite=True)
+    assert gzarr.open(store).shape == (2, 3)
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_fortran_order():
+    data = np.arange(60, dtype="i4").reshape(5, 12)
+    z = gzarr.array(data, chunks=(5, 6), order="F", compressor=None, store=(store := {}))
+    assert z.order == "F"
+    assert gzarr.open(store).order == "F"
+    chunk = next(value for key, value in store.items() if key in ("0.1", "c/0/1"))
+    assert chunk == data[:, 6:].tobytes(order="F")
+    assert np.array_equal(z[:], data)
+    assert gzarr.zeros((3, 3), config={"order": "F"}).order == "F"
+    with gzarr.config.set({"array.order": "F"}):
+        assert gzarr.zeros((3, 3)).order == "F"
+
+
+# -- like, from data, overwrite ----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_like_takes_shape_chunks_dtype_and_codecs():
+    z = gzarr.array(
+        np.arange(24, dtype="i2").reshape(4, 6),
+        chunks=(2, 3),
+        compressor=numcodecs.BZ2(3),
+        filters=[numcodecs.Delta("i2")],
+    )
+    for made, value in (
+        (gzarr.zeros_like(z), 0),
+        (gzarr.ones_like(z), 1),
+        (gzarr.full_like(z, fill_value=5), 5),
+        (gzarr.empty_like(z), 0),
+    ):
+        assert (made.shape, made.chunks, made.dtype) == (z.shape, z.chunks, z.dtype)
+        assert (made.codecs, made.zarr_format) == (z.codecs, z.zarr_format)
+        assert np.all(made[:] == value)
+    other = gzarr.zeros_like(z, dtype="f8", chunks=(4, 6), shape=(8, 6))
+    assert (other.shape, other.chunks, other.dtype) == ((8, 6), (4, 6), np.float64)
+    assert gzarr.zeros_like(np.ones((3, 4), "u2")).dtype == np.uint16
+    uncompressed = gzarr.zeros_like(z, compressor=None)
+    assert uncompressed.compressor is None
+    assert uncompressed.filters == z.filters
+    unfiltered = gzarr.zeros_like(z, filters=None)
+    assert unfiltered.compressor == numcodecs.BZ2(3)
+    assert not unfiltered.filters
+
+
+def test_like_keeps_shards_names_and_keys():
+    z = gzarr.create_array(
+        shape=(8, 8),
+        chunks=(2, 2),
+        shards={"shape": (4, 4), "index_location": "start"},
+        dtype="i4",
+        dimension_names=["a", "b"],
+        chunk_key_encoding="v2",
+    )
+    made = gzarr.zeros_like(z)
+    assert made.metadata == z.metadata
+    made[:] = 3
+    assert np.all(made[:] == 3)
+
+
+@pytest.mark.parametrize(("source", "target"), [(2, 3), (3, 2)])
+def test_like_into_the_other_format(source, target):
+    z = gzarr.array(np.arange(12.0).reshape(3, 4), chunks=(2, 2), zarr_format=source)
+    made = gzarr.array(z, zarr_format=target)
+    assert made.zarr_format == target
+    assert made.chunks == (2, 2)
+    assert np.array_equal(made[:], z[:])
+    assert gzarr.zeros_like(z, zarr_format=target).chunks == (2, 2)
+    assert np.array_equal(gzarr.from_array(data=z, zarr_format=target)[:], z[:])
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_from_data():
+    assert gzarr.array([[1, 2], [3, 4]]).shape == (2, 2)
+    assert gzarr.array(range(5))[:].tolist() == [0, 1, 2, 3, 4]
+    assert gzarr.array(7)[()] == 7
+    assert gzarr.array(np.arange(4), dtype="f4").dtype == np.float32
+    assert gzarr.create_array(data=np.ones((2, 2)))[1, 1] == 1
+    assert gzarr.create_array(shape=(2, 3), data=5, dtype="i4")[:].tolist() == [[5] * 3] * 2
+    z = gzarr.array(np.arange(10), chunks=3)
+    assert gzarr.array(z).chunks == (3,)
+    assert gzarr.array(z, chunks=5)[:].tolist() == list(range(10))
+    assert gzarr.array(["2007-07-13", "2006-01-13"], dtype="M8[D]")[0] == np.datetime64("2007-07-13")
+
+
+@pytest.mark.usefixtures("zarr_format")
+def test_data_that_does_not_fit_writes_and_deletes_nothing():
+    store = {}
+    gzarr.array(np.arange(3), store=store)
+    before = dict(store)
+    for data, keywords in (
+        (np.arange(6), {"shape": (4,)}),
+        (np.array(["1", "x"]), {"dtype": "i4"}),
+        (np.array([1, "x"], object), {"dtype": "f8"}),
+        (["x"], {"dtype": "i4"}),
+    ):
+        with pytest.raises((ValueError, TypeError)):
+            gzarr.array(data, store=store, overwrite=True, **keywords)
+        assert store == before
+
+
+def test_device():
+    assert gzarr.zeros(3, device="cpu").device == "cpu"
+    with pytest.raises(gzarr.DeviceError):
+        gzarr.zeros(3, device="cuda:99", store=(store := {}))
+    with pytest.raises(gzarr.DeviceError):
+        gzarr.zeros(3, device="toaster", store=store)
+    assert store == {}
+
+
+def test_write_data_false_takes_only_shape_and_dtype_from_the_data() -> None:
+    made = gzarr.from_array(data=np.arange(6, dtype="i2").reshape(2, 3), write_data=False)
+    assert (made.shape, made.dtype, made.nchunks_initialized) == ((2, 3), np.dtype("i2"), 0)
+    assert gzarr.from_array(data=np.arange(3), write_data=True)[:].tolist() == [0, 1, 2]
+    with pytest.raises(TypeError, match="write_dat"):
+        gzarr.zeros(3, write_dat=False)
