@@ -177,6 +177,14 @@ class GroupAdvice:
         Advice by path of the array in the group.
     group : Group
         The group.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> group = gzarr.group()
+    >>> z = group.create_array("z", shape=(512, 512), chunks=(8, 8), dtype="i4")
+    >>> gzarr.advise(group).changes["z"]["chunks"]
+    (256, 256)
     """
 
     members: Mapping[str, Advice]

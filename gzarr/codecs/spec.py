@@ -35,6 +35,13 @@ class ArrayRepr:
         Shape of the chunk in elements.
     fill_value : scalar of ``dtype``, optional
         Value of missing elements; None leaves it undefined.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gzarr.codecs import ArrayRepr
+    >>> ArrayRepr(np.dtype("i4"), (100, 100)).nbytes
+    40000
     """
 
     dtype: np.dtype[Any]
@@ -62,6 +69,13 @@ class BytesRepr:
         Exact size in bytes; None if it is not known beforehand.
     itemsize : int, default 1
         Size in bytes of the elements that the bytes hold, a hint for shuffles; 1 if there are none.
+
+    Examples
+    --------
+    >>> from gzarr.codecs import BytesRepr, Crc32cCodec
+    >>> spec, encoded = Crc32cCodec().resolve(BytesRepr(100))
+    >>> encoded.nbytes
+    104
     """
 
     nbytes: int | None = None
@@ -154,7 +168,7 @@ class CodecSpec(ABC):
             If a field is unknown, missing or has a bad value; the message names the field.
         """
         fields = dataclasses.fields(cast("Any", cls))
-        required = [field.name for field in fields if field.default is dataclasses.MISSING]
+        required = [f.name for f in fields if f.default is f.default_factory is dataclasses.MISSING]
         check_fields(cast("Any", cls).name, configuration, [field.name for field in fields], required)
         return cls(**configuration)
 
@@ -225,6 +239,8 @@ class Step(NamedTuple):
         What it encodes.
     encoded : ArrayRepr or BytesRepr
         What comes out of it.
+
+    See `gzarr.register_codec` for a function that takes a step.
     """
 
     spec: CodecSpec
@@ -243,6 +259,8 @@ class Codec(NamedTuple):
     ----------
     decode, encode : callable
         Functions of a list of chunks. A chunk that cannot be decoded or encoded raises CodecError with its index.
+
+    See `gzarr.register_codec` for a function that makes one.
     """
 
     decode: Batch

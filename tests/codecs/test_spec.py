@@ -1,7 +1,7 @@
 """Specs: what they accept, what they refuse, and how they read."""
 
 import importlib
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, dataclass, field
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from gzarr.codecs import (
     VLenUTF8Codec,
     ZstdCodec,
 )
+from gzarr.codecs.spec import CompressorSpec
 from gzarr.errors import MetadataError
 
 
@@ -170,3 +171,21 @@ def test_codecs_of_one_sort_of_array_refuse_others(spec) -> None:
     if isinstance(spec, NumcodecsCodec):
         with pytest.raises(MetadataError, match="1 to 4 dimensions"):
             spec.resolve(ArrayRepr(np.dtype("<f4"), ()))
+
+
+def test_a_spec_has_its_json_from_its_fields() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Tagged(CompressorSpec):
+        key: int
+        tags: list[str] = field(default_factory=list)
+
+        name = "example.tagged"
+
+    spec = Tagged.from_json({"key": 7})
+    assert spec == Tagged(7, [])
+    assert Tagged.from_json(spec.configuration()) == spec
+    assert spec.to_json() == {"name": "example.tagged", "configuration": {"key": 7, "tags": []}}
+    with pytest.raises(MetadataError, match="field 'key' is missing"):
+        Tagged.from_json({})
+    with pytest.raises(MetadataError, match="unknown configuration field 'lock'; known fields: 'key', 'tags'"):
+        Tagged.from_json({"key": 7, "lock": 1})

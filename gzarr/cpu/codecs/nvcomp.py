@@ -39,10 +39,14 @@ _SIZE, _PTR = ctypes.c_size_t, ctypes.c_void_p
 class HostAlgorithm(NamedTuple):
     """An algorithm of nvCOMP that a library for the host has.
 
-    Attributes:
-        decode: decodes a stream.
-        encode: encodes a chunk: (chunk, level) -> bytes.
-        load: loads the library. Raises: MissingExtraError if it is not installed.
+    Attributes
+    ----------
+    decode : callable
+        Decodes a stream.
+    encode : callable
+        Encodes a chunk: (chunk, level) -> bytes.
+    load : callable
+        Loads the library. Raises MissingExtraError if it is not installed.
     """
 
     decode: HostDecoder
