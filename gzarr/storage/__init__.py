@@ -97,19 +97,38 @@ def open_store(
 ) -> tuple[Store, str]:
     """Find or make the store that is meant, and the path inside it.
 
-    Args:
-        store_like: None for new memory; a path of a directory or of a ZIP archive (``data.zip``, or ``data.zip/foo``
-            for something inside), or of an N5 container (``data.n5``); a URL, of ``file://``, ``zip://``, ``memory://``
-            or one that `gzarr.storage.urls` knows; a mapping; a store; a store of zarr-python 3 or of obstore; an
-            fsspec ``FSMap``; a path of universal_pathlib.
-        read_only: give a store that refuses changes.
-        mode: how the node will be opened: ``"r"`` implies `read_only`; the others decide how an archive is opened.
-        storage_options: what the server of a URL needs to be told: credentials, region, endpoint, ...
+    Parameters
+    ----------
+    store_like : path, URL, mapping, Store or None
+        None for new memory; a path of a directory, of a ZIP archive (``data.zip``, or ``data.zip/foo`` for something
+        inside) or of an N5 container (``data.n5``); a URL of ``file://``, ``zip://``, ``memory://`` or one that
+        `gzarr.storage.urls` knows; a mapping; a store, also one of zarr-python 3 or of obstore; an fsspec ``FSMap``; a
+        path of universal_pathlib.
+    read_only : bool
+        Whether to return a store that refuses changes.
+    mode : {"r", "r+", "a", "w", "w-", "x"}, optional
+        How the node will be opened: "r" implies ``read_only``, the others decide how an archive is opened.
+    storage_options : mapping, optional
+        What the server of a URL needs to be told: credentials, region, endpoint, ...
 
-    Returns: (store, path inside it, ``""`` for its root). A store that was given is returned itself, or a view of it
-        if it may be written but `read_only` is asked for.
+    Returns
+    -------
+    tuple of (Store, str)
+        The store, and the path inside it: "" for its root. A store that was given is returned itself, or as a view that
+        refuses changes if ``read_only`` is asked for.
 
-    Raises: StoreError if the URL or the mode is not supported; TypeError if this cannot be a store.
+    Raises
+    ------
+    StoreError
+        If the URL or the mode is not supported.
+    TypeError
+        If ``store_like`` cannot be a store.
+
+    Examples
+    --------
+    >>> from gzarr.storage import open_store
+    >>> open_store("data.zarr")
+    (LocalStore('file://data.zarr'), '')
     """
     if mode not in (None, "r", "r+", "a", "w", "w-", "x"):
         raise StoreError(f"mode must be one of 'r', 'r+', 'a', 'w', 'w-'; got {mode!r}")

@@ -21,16 +21,29 @@ _CLIENT_OPTIONS = {"connection_timeout": 5, "retry_total": 2, "retry_backoff_fac
 class ABSStore(TaggedStore):
     """A store in a container of Azure Blob Storage; needs ``pip install 'gzarr[azure]'``.
 
-    Args:
-        container: name of the container, without `client`.
-        prefix: path within the container.
-        account_name, account_key: credentials, without `client`.
-        blob_service_kwargs: for the client, without `client`.
-        dimension_separator: for new Zarr v2 arrays that name none.
-        client: an ``azure.storage.blob.ContainerClient``; its own timeouts and retries hold.
-        read_only: refuse changes.
+    Parameters
+    ----------
+    container : str, optional
+        Name of the container, without `client`.
+    prefix : str
+        Path within the container.
+    account_name, account_key : str, optional
+        Credentials, without `client`.
+    blob_service_kwargs : dict, optional
+        Arguments for the client, without `client`.
+    dimension_separator : {".", "/"}, optional
+        For new Zarr v2 arrays that name none.
+    client : azure.storage.blob.ContainerClient
+        A client, with its own timeouts and retries, instead of the parameters above.
+    read_only : bool
+        Whether to refuse changes.
 
-    Raises: MissingExtraError; StoreError if neither a client nor a container and an account are given.
+    Raises
+    ------
+    MissingExtraError
+        If the extra is not installed.
+    StoreError
+        If neither a client nor a container and an account are given.
     """
 
     def __init__(

@@ -34,10 +34,14 @@ R = TypeVar("R")
 class Request(NamedTuple):
     """A whole object, or a range of its bytes.
 
-    Attributes:
-        key: key of the object.
-        start: first byte; negative counts from the end of the object (a suffix), None means the whole object.
-        length: number of bytes; None means up to the end.
+    Attributes
+    ----------
+    key : str
+        Key of the object.
+    start : int, optional
+        First byte; negative counts from the end of the object (a suffix), None means the whole object.
+    length : int, optional
+        Number of bytes; None means up to the end.
     """
 
     key: str
@@ -55,9 +59,12 @@ def host_view(buffer: Buffer) -> memoryview:
 class Versioned(NamedTuple):
     """What a request gave, and which version of its object it is from.
 
-    Attributes:
-        data: the bytes.
-        version: the object's token (`Versions.token`); None if it has none.
+    Attributes
+    ----------
+    data : Buffer
+        The bytes.
+    version : object, optional
+        The object's token (`Versions.token`); None if it has none.
     """
 
     data: Buffer
@@ -67,8 +74,10 @@ class Versioned(NamedTuple):
 class Opened(Protocol):
     """One version of an object, opened for reading parts of it; a context manager that closes it.
 
-    Attributes:
-        nbytes: size of the object.
+    Attributes
+    ----------
+    nbytes : int
+        Size of the object.
     """
 
     nbytes: int
@@ -85,12 +94,17 @@ class Opened(Protocol):
 class Target(NamedTuple):
     """How files may be replaced without the store: written under another name beside their place, then renamed.
 
-    Attributes:
-        prefix: what the paths of the files begin with, as in `Files.prefix`.
-        temporary: what the names of temporary files begin with; nobody else's do.
-        written: a table of uint64. Before a file takes its place, a number is put where its inode, modulo the length,
-            says, so that its `Versions.token` is one that no file has had.
-        number: gives the first of 65,536 such numbers.
+    Attributes
+    ----------
+    prefix : str
+        What the paths of the files begin with, as in `Files.prefix`.
+    temporary : str
+        What the names of temporary files begin with; nobody else's do.
+    written : numpy.ndarray
+        A table of uint64. Before a file takes its place, a number is put where its inode, modulo the length, says,
+        so that its `Versions.token` is one that no file has had.
+    number : callable
+        Gives the first of 65,536 such numbers.
     """
 
     prefix: str
@@ -129,9 +143,12 @@ class Files(ABC):
 class Versions(ABC):
     """A capability: tokens that tell the versions of an object apart, so that several reads can be tied together.
 
-    Attributes:
-        remote: whether asking for a token takes a round trip to a server, as long as reading a small object does.
-        pins: whether `get_pinned` and `get_versioned` work, which read chunks and no metadata documents.
+    Attributes
+    ----------
+    remote : bool
+        Whether asking for a token takes a round trip to a server, as long as reading a small object does.
+    pins : bool
+        Whether `get_pinned` and `get_versioned` work, which read chunks and no metadata documents.
     """
 
     remote: bool = False
@@ -238,12 +255,17 @@ class Store(MutableMapping[str, Any]):
     To change how bytes are read or written, override ``get_many`` and ``set_many``. The shortcuts ``get_one``, ``set``
     and ``contains_many`` are then made of these, whatever the base class has, unless they are overridden too.
 
-    Attributes:
-        read_only: True if every call that would change the store raises `ReadOnlyError`.
-        concurrency: how many requests are worth having under way at once; 1 where waiting is not what reading costs.
-        zarr_format: the only format that the store can hold, or None for both.
-        dimension_separator: what stands between the chunk coordinates in the keys of new Zarr v2 arrays that name
-            none, as stores of zarr 2 say; None leaves it to the array.
+    Attributes
+    ----------
+    read_only : bool
+        True if every call that would change the store raises `ReadOnlyError`.
+    concurrency : int
+        How many requests are worth having under way at once; 1 where waiting is not what reading costs.
+    zarr_format : {2, 3}, optional
+        The only format that the store can hold, or None for both.
+    dimension_separator : {".", "/"}, optional
+        What stands between the chunk coordinates in the keys of new Zarr v2 arrays that name none, as stores of
+        zarr 2 say; None leaves it to the array.
     """
 
     read_only: bool = False

@@ -38,15 +38,31 @@ class _Entry(NamedTuple):
 class LRUStoreCache(WrapperStore):
     """Keeps what is read from a store in memory. May be used by several threads.
 
-    Args:
-        store: the slow store; a mapping is taken for one.
-        max_size: bytes to keep at most; None for no limit. Objects and ranges that are larger are not kept.
-
-    Attributes:
-        hits: requests answered from memory.
-        misses: requests that went to the store.
-
     Pickled, it starts empty.
+
+    Parameters
+    ----------
+    store : Store or mapping
+        The slow store; a mapping is taken for one.
+    max_size : int, optional
+        Bytes to keep at most; None for no limit. Objects and ranges that are larger are not kept.
+
+    Attributes
+    ----------
+    hits : int
+        Requests answered from memory.
+    misses : int
+        Requests that went to the store.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> store = gzarr.MemoryStore()
+    >>> z = gzarr.array([1, 2, 3], store=store)
+    >>> cache = gzarr.LRUStoreCache(store, max_size=2**28)
+    >>> z = gzarr.open_array(cache, "r")
+    >>> int(z[0]), int(z[1]), cache.hits > 0
+    (1, 2, True)
     """
 
     def __init__(self, store: Store | MutableMapping[str, Any], max_size: int | None) -> None:

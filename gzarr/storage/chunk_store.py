@@ -45,13 +45,19 @@ class SplitStore(Store):
 
     Chunks are read as their own store reads best: in parts, many at once, tied to versions.
 
-    Args:
-        store: where the metadata are.
-        chunk_store: where the chunks are.
+    Parameters
+    ----------
+    store : Store
+        Where the metadata are.
+    chunk_store : Store
+        Where the chunks are.
 
-    Attributes:
-        metadata_store: the first.
-        chunk_store: the second.
+    Attributes
+    ----------
+    metadata_store
+        The first.
+    chunk_store : Store
+        The second.
     """
 
     def __init__(self, store: Store, chunk_store: Store) -> None:

@@ -23,10 +23,13 @@ MAX_NBYTES = 1 << 24
 class Coalesced(NamedTuple):
     """What to fetch, and where each original request is found in it.
 
-    Attributes:
-        requests: what to fetch.
-        parts: for each original request, the position in `requests` and the bytes of that answer, as (begin, end);
-            None means all of it.
+    Attributes
+    ----------
+    requests : list of Request
+        What to fetch.
+    parts : list of tuple
+        For each original request, the position in `requests` and the bytes of that answer, as (begin, end); None
+        means all of it.
     """
 
     requests: list[Request]
@@ -53,12 +56,19 @@ def coalesce(
 
     Requests for whole objects, suffixes, and ranges without a length stay as they are.
 
-    Args:
-        requests: what is wanted.
-        max_gap_nbytes: merge across at most so many unwanted bytes.
-        max_nbytes: merge to at most so many bytes; a single request that is longer stays whole.
+    Parameters
+    ----------
+    requests : sequence of Request
+        What is wanted.
+    max_gap_nbytes : int
+        How many unwanted bytes to merge across, at most.
+    max_nbytes : int
+        How many bytes a merged request may have; a single request that is longer stays whole.
 
-    Returns: the requests to make, and how to cut the answers.
+    Returns
+    -------
+    Coalesced
+        The requests to make, and how to cut the answers.
     """
     return _merge(requests, _candidates(requests), max_gap_nbytes, max_nbytes)
 
@@ -115,13 +125,20 @@ def get_coalesced(
 ) -> list[Buffer | None]:
     """Fetch requests from a store in one ``get_many``, merging ranges that lie near each other.
 
-    Args:
-        store: where to read.
-        requests: what is wanted.
-        max_gap_nbytes, max_nbytes: see `coalesce`.
+    Parameters
+    ----------
+    store : Readable
+        Where to read.
+    requests : sequence of Request
+        What is wanted.
+    max_gap_nbytes, max_nbytes : int
+        See `coalesce`.
 
-    Returns: the answer to each request, in order, as ``store.get_many(requests)`` would give; parts of merged reads
-        are views of them, not copies.
+    Returns
+    -------
+    list of Buffer or None
+        The answer to each request, in order, as ``store.get_many(requests)`` would give. Parts of merged reads are
+        views of them, not copies.
     """
     if len(requests) < 2:
         return store.get_many(requests)

@@ -26,20 +26,33 @@ from gzarr.storage.rules import as_bytes, check_key, check_path
 class DBMStore(FlatStore):
     """A store in a DBM file; close it (or use ``with``) when writing is done.
 
-    Args:
-        path: path of the file; some kinds of DBM add endings of their own.
-        flag: ``"c"`` opens the file and makes it if it is missing, ``"w"`` only opens it, ``"r"`` opens it for
-            reading, ``"n"`` begins an empty one.
-        mode: permissions of a new file.
-        open: what opens it, by default `dbm.open`, which takes the best kind that this Python has.
-        write_lock: accepted for zarr 2; there always is a lock.
-        dimension_separator: for new Zarr v2 arrays that name none.
-        open_kwargs: for `open`.
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Path of the file; some kinds of DBM add endings of their own.
+    flag : str
+        ``"c"`` opens the file and makes it if it is missing, ``"w"`` only opens it, ``"r"`` opens it for reading,
+        ``"n"`` begins an empty one.
+    mode : int
+        Permissions of a new file.
+    open : callable, optional
+        What opens it, by default `dbm.open`, which takes the best kind that this Python has.
+    write_lock : bool
+        Accepted for zarr 2; there always is a lock.
+    dimension_separator : {".", "/"}, optional
+        For new Zarr v2 arrays that name none.
+    **open_kwargs
+        Arguments of `open`.
 
-    Attributes:
-        backend: the kind of file, as `dbm.whichdb` names it: "dbm.gnu", "dbm.dumb", "dbm.sqlite3", ...
+    Attributes
+    ----------
+    backend : str
+        The kind of file, as `dbm.whichdb` names it: "dbm.gnu", "dbm.dumb", "dbm.sqlite3", ...
 
-    Raises: StoreError if the file cannot be opened.
+    Raises
+    ------
+    StoreError
+        If the file cannot be opened.
     """
 
     def __init__(

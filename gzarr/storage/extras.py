@@ -11,12 +11,19 @@ from gzarr.errors import MissingExtraError
 def require(module: str, extra: str, what: str) -> Any:
     """Import an optional package.
 
-    Args:
-        module: dotted name.
-        extra: the extra of gzarr that installs it.
-        what: what needs it, to begin the error with.
+    Parameters
+    ----------
+    module : str
+        Dotted name.
+    extra : str
+        The extra of gzarr that installs it.
+    what : str
+        What needs it, to begin the error with.
 
-    Raises: MissingExtraError.
+    Raises
+    ------
+    MissingExtraError
+        If the extra is not installed.
     """
     try:
         return import_module(module)

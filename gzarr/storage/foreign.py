@@ -25,9 +25,12 @@ _CONCURRENCY = 64
 class ZarrStore(FlatStore):
     """A store of zarr-python 3.
 
-    Args:
-        store: an instance of ``zarr.abc.store.Store``.
-        read_only: refuse changes; true if `store` refuses them.
+    Parameters
+    ----------
+    store : zarr.abc.store.Store
+        The store of zarr-python.
+    read_only : bool
+        Whether to refuse changes; true if `store` refuses them.
     """
 
     concurrency = _CONCURRENCY

@@ -53,13 +53,21 @@ class _FsspecVersions(Versions):
 class FsspecStore(RemoteStore):
     """A store on an fsspec file system; needs ``pip install 'gzarr[fsspec]'`` and what the file system needs.
 
-    Args:
-        fs: the file system, synchronous or asynchronous.
-        read_only: refuse changes; true for file systems that cannot be written to.
-        path: where the store is on it.
-        allowed_exceptions: what a missing object is recognized by.
+    Parameters
+    ----------
+    fs : fsspec.spec.AbstractFileSystem
+        The file system, synchronous or asynchronous.
+    read_only : bool
+        Whether to refuse changes; true for file systems that cannot be written to.
+    path : str
+        Where the store is on it.
+    allowed_exceptions : tuple of exception classes
+        What a missing object is recognized by.
 
-    Raises: MissingExtraError.
+    Raises
+    ------
+    MissingExtraError
+        If the extra is not installed.
     """
 
     def __init__(
@@ -316,18 +324,29 @@ class FsspecStore(RemoteStore):
 class FSStore(FsspecStore):
     """`FsspecStore` with the arguments of zarr 2.
 
-    Args:
-        url: URL, or with `fs` a path on it.
-        normalize_keys: must be False: keys are taken as they are.
-        key_separator: another name for `dimension_separator`.
-        mode: ``"r"`` for reading, anything else for writing.
-        exceptions: what a missing object is recognized by. zarr 2 takes every OSError for a missing object; here only
-            those that say so, unless others are given.
-        dimension_separator: for new Zarr v2 arrays that name none.
-        fs: a file system; then there are no `storage_options`.
-        check, create: accepted for zarr 2; directories are made when they are needed.
-        missing_exceptions: further `exceptions`.
-        storage_options: for the file system.
+    Parameters
+    ----------
+    url : str or os.PathLike
+        URL, or with `fs` a path on it.
+    normalize_keys : bool
+        Must be False: keys are taken as they are.
+    key_separator : {".", "/"}, optional
+        Another name for `dimension_separator`.
+    mode : str
+        ``"r"`` for reading, anything else for writing.
+    exceptions : tuple of exception classes
+        What a missing object is recognized by. zarr 2 takes every OSError for a missing object; here only those
+        that say so, unless others are given.
+    dimension_separator : {".", "/"}, optional
+        For new Zarr v2 arrays that name none.
+    fs : fsspec.spec.AbstractFileSystem, optional
+        A file system; then there are no `storage_options`.
+    check, create : bool
+        Accepted for zarr 2; directories are made when they are needed.
+    missing_exceptions : tuple of exception classes, optional
+        Further `exceptions`.
+    **storage_options
+        Arguments of the file system.
     """
 
     versions = FsspecStore.versions

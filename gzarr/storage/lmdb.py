@@ -36,14 +36,25 @@ class LMDBStore(FlatStore):
 
     Keys have at most 511 bytes.
 
-    Args:
-        path: path of the database, a directory; made if it is missing.
-        buffers: accepted for zarr 2; answers are always bytes of their own, since LMDB's views end with a transaction.
-        dimension_separator: for new Zarr v2 arrays that name none.
-        read_only: refuse changes, and open the database so that nothing can change it.
-        kwargs: for `lmdb.open`. A database that another store of this process has open stays as that opened it.
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Path of the database, a directory; made if it is missing.
+    buffers : bool
+        Accepted for zarr 2; answers are always bytes of their own, since LMDB's views end with a transaction.
+    dimension_separator : {".", "/"}, optional
+        For new Zarr v2 arrays that name none.
+    read_only : bool
+        Whether to refuse changes, and open the database so that nothing can change it.
+    **kwargs
+        Arguments of `lmdb.open`. A database that another store of this process has open stays as that opened it.
 
-    Raises: MissingExtraError; StoreError if the database cannot be opened.
+    Raises
+    ------
+    MissingExtraError
+        If the extra is not installed.
+    StoreError
+        If the database cannot be opened.
     """
 
     def __init__(

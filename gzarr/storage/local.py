@@ -106,9 +106,19 @@ class LocalStore(Store):
     A subclass that leaves the files as they are declares ``files, versions = LocalStore.files, LocalStore.versions`` to
     be as fast; see `Store`.
 
-    Args:
-        root: the directory; relative to the working directory at this moment.
-        read_only: refuse to change anything.
+    Parameters
+    ----------
+    root : str or os.PathLike
+        The directory; relative to the working directory at this moment.
+    read_only : bool
+        Whether to refuse to change anything.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> z = gzarr.create_array(gzarr.LocalStore("local.zarr"), shape=4, dtype="i4")
+    >>> gzarr.open_array("local.zarr", "r").shape
+    (4,)
     """
 
     def __init__(self, root: str | os.PathLike[str], read_only: bool = False) -> None:

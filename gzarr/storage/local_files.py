@@ -136,9 +136,12 @@ def failure(name: str, verb: str, path: str, error: OSError) -> StoreError:
 class LocalFiles(Files):
     """The files of a `LocalStore`: every object is one.
 
-    Args:
-        prefix: absolute path of the root directory, with a separator at its end.
-        name: of the store, for messages.
+    Parameters
+    ----------
+    prefix : str
+        Absolute path of the root directory, with a separator at its end.
+    name : str
+        Of the store, for messages.
     """
 
     __slots__ = ("_name", "_prefix")
@@ -176,8 +179,10 @@ class LocalFiles(Files):
 class LocalVersions(Versions):
     """Versions of files: inode, size, times of last change, and a number for those that this process writes.
 
-    Args:
-        prefix, name: as of `LocalFiles`.
+    Parameters
+    ----------
+    prefix, name : str
+        As of `LocalFiles`.
     """
 
     __slots__ = ("_name", "_prefix")

@@ -21,10 +21,14 @@ from operator import attrgetter, methodcaller
 class _Lock:
     """The lock of one name.
 
-    Attributes:
-        lock: which one thread may take several times.
-        n_users: how many hold it or wait for it.
-        number: in the order in which locks were made.
+    Attributes
+    ----------
+    lock
+        Which one thread may take several times.
+    n_users
+        How many hold it or wait for it.
+    number : int
+        In the order in which locks were made.
     """
 
     __slots__ = ("lock", "n_users", "number")
@@ -119,20 +123,26 @@ if hasattr(os, "register_at_fork"):
 def key_locks(names: Iterable[Hashable]) -> AbstractContextManager[None]:
     """Lock objects against read-modify-write by other threads of this process.
 
-    The same thread may lock a name again while it holds it, but must not lock *further* names then: it should ask for
-    all names in one call, or two threads can block each other.
+    A thread may lock a name again while it holds it, but must not lock *further* names then: it should ask for all
+    names in one call, or two threads can block each other.
 
-    It covers the threads of this process; `Store.locked` is where stores with a synchronizer add protection between
+    This covers the threads of one process. `Store.locked` is where stores with a synchronizer add protection between
     processes.
 
-    Args:
-        names: what `Store.lock_name` says of each object, in any order; names may repeat.
+    Parameters
+    ----------
+    names : iterable of hashable
+        What `Store.lock_name` says of each object, in any order; names may repeat.
 
-    Returns: a context manager, for one ``with`` statement, that holds the locks.
+    Returns
+    -------
+    context manager
+        Holds the locks, for one ``with`` statement.
 
-    Example:
-        >>> with key_locks([("store", "c/0/0"), ("store", "c/0/1")]):
-        ...     pass  # read, modify, write
+    Examples
+    --------
+    >>> with key_locks([("store", "c/0/0"), ("store", "c/0/1")]):
+    ...     pass  # read, modify, write
     """
     return _objects.holding(names)
 
@@ -142,10 +152,15 @@ def node_lock(name: Hashable) -> AbstractContextManager[None]:
 
     Objects may be locked (`key_locks`) while a node is; a node must not be locked while objects or another node are.
 
-    Args:
-        name: what `Store.lock_name` says of the metadata document.
+    Parameters
+    ----------
+    name : hashable
+        What `Store.lock_name` says of the metadata document.
 
-    Returns: a context manager that holds the lock; the same thread may lock the node again.
+    Returns
+    -------
+    context manager
+        Holds the lock; the same thread may lock the node again.
     """
     return _nodes.holding((name,))
 
@@ -153,9 +168,14 @@ def node_lock(name: Hashable) -> AbstractContextManager[None]:
 def document_lock(name: Hashable) -> AbstractContextManager[None]:
     """Lock one metadata document while it is read, changed and stored; hold nothing else of this kind meanwhile.
 
-    Args:
-        name: what `Store.lock_name` says of the document.
+    Parameters
+    ----------
+    name : hashable
+        What `Store.lock_name` says of the document.
 
-    Returns: a context manager that holds the lock.
+    Returns
+    -------
+    context manager
+        Holds the lock.
     """
     return _documents.holding((name,))

@@ -45,10 +45,14 @@ class _LoggedVersions(ForwardedVersions):
 class LoggingStore(WrapperStore):
     """Passes everything on to a store and logs it under the name "gzarr.storage".
 
-    Args:
-        store: the store to watch.
-        log_level: level of the messages.
-        log_handler: where they go besides what the logging module is configured for.
+    Parameters
+    ----------
+    store : Store
+        The store to watch.
+    log_level : str
+        Level of the messages.
+    log_handler : logging.Handler, optional
+        Where they go besides what the logging module is configured for.
     """
 
     def __init__(self, store: Store, log_level: str = "DEBUG", log_handler: logging.Handler | None = None) -> None:

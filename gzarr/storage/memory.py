@@ -68,13 +68,28 @@ class MemoryStore(Store):
     Written values are immutable `bytes` in the mapping itself, so its owner sees them. Whole objects are returned as
     they are and ranges as views: nothing is copied on reading.
 
-    Args:
-        data: where to keep the objects: a dict, a ``UserDict``, an fsspec ``FSMap``, a store object of zarr 2, or any
-            other mapping with str keys and bytes-like values; None makes a new dict. It must allow the calls that
-            several threads will make at once (a dict does).
-        read_only: refuse to change the mapping.
+    Parameters
+    ----------
+    data : mapping, optional
+        Where to keep the objects: a dict, a ``UserDict``, an fsspec ``FSMap``, a store object of zarr 2, or any
+        other mapping with str keys and bytes-like values; None makes a new dict. It must allow the calls that
+        several threads will make at once (a dict does).
+    read_only : bool
+        Whether to refuse to change the mapping.
 
-    Raises: TypeError if `data` is not a mutable mapping.
+    Raises
+    ------
+    TypeError
+        If `data` is not a mutable mapping.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> store = gzarr.MemoryStore()
+    >>> z = gzarr.create_array(store, shape=4, dtype="i4", compressors=None)
+    >>> z[...] = 1
+    >>> sorted(store)
+    ['c/0', 'zarr.json']
     """
 
     def __init__(self, data: MutableMapping[str, Any] | None = None, read_only: bool = False) -> None:

@@ -28,14 +28,25 @@ _MAX_NBYTES = (16 << 20) - 4096
 class MongoDBStore(FlatStore):
     """A store in a MongoDB collection; needs ``pip install 'gzarr[mongodb]'``.
 
-    Args:
-        database: name of the database.
-        collection: name of the collection.
-        dimension_separator: for new Zarr v2 arrays that name none.
-        read_only: refuse changes.
-        kwargs: for `pymongo.MongoClient`: ``host``, ``port``, ``username``, ...
+    A server that does not answer is noticed by the first call that asks it.
 
-    Raises: MissingExtraError. A server that does not answer is noticed by the first call that asks it.
+    Parameters
+    ----------
+    database : str
+        Name of the database.
+    collection : str
+        Name of the collection.
+    dimension_separator : {".", "/"}, optional
+        For new Zarr v2 arrays that name none.
+    read_only : bool
+        Whether to refuse changes.
+    **kwargs
+        Arguments of `pymongo.MongoClient`: ``host``, ``port``, ``username``, ...
+
+    Raises
+    ------
+    MissingExtraError
+        If the extra is not installed.
     """
 
     concurrency = 64

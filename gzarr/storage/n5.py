@@ -52,11 +52,16 @@ class _N5Versions(Versions):
 class N5Store(Store):
     """An N5 container as a store of Zarr v2 nodes; new arrays in it are N5 data sets.
 
-    Args:
-        store: path of the container, or a store that holds it.
-        normalize_keys: must be False.
-        dimension_separator: accepted for zarr 2; N5's is always "/".
-        read_only: refuse changes.
+    Parameters
+    ----------
+    store : Store, str or os.PathLike
+        Path of the container, or a store that holds it.
+    normalize_keys : bool
+        Must be False.
+    dimension_separator : {".", "/"}, optional
+        Accepted for zarr 2; N5's is always "/".
+    read_only : bool
+        Whether to refuse changes.
     """
 
     zarr_format: Literal[2, 3] | None = 2

@@ -25,13 +25,20 @@ _DELETE_PAGE = 1000
 class ObjectStore(TaggedStore):
     """A store in a bucket or container, or in any other store of obstore; needs ``pip install 'gzarr[s3]'``.
 
-    Args:
-        store: an obstore store, such as ``obstore.store.S3Store("bucket", prefix="data.zarr", region="eu-west-1")``.
-            `gzarr.open` makes one from ``s3://``, ``gs://`` and ``az://`` URLs.
-        read_only: refuse changes.
-        url: what to call the store; by default made from the class and prefix of `store`.
+    Parameters
+    ----------
+    store : obstore.store.ObjectStore
+        A store of obstore, such as ``obstore.store.S3Store("bucket", prefix="data.zarr", region="eu-west-1")``.
+        `gzarr.open` makes one from ``s3://``, ``gs://`` and ``az://`` URLs.
+    read_only : bool
+        Whether to refuse changes.
+    url : str, optional
+        What to call the store; by default made from the class and prefix of `store`.
 
-    Raises: MissingExtraError.
+    Raises
+    ------
+    MissingExtraError
+        If the extra is not installed.
     """
 
     # What keys begin with in `store`.
@@ -248,11 +255,16 @@ class HTTPStore(ObjectStore):
     Servers without entity tags are read without them: then whole shards are read. Listing needs `fsspec`, which reads
     the links of directory pages; most servers of data have none, but what is asked for by name is always found.
 
-    Args:
-        store: an ``obstore.store.HTTPStore``.
-        read_only: it is, whatever is given.
-        url: what to call the store, and where directory pages are.
-        path: where this store is in `store`, which may be one of the whole server, so that its connections are shared.
+    Parameters
+    ----------
+    store : obstore.store.HTTPStore
+        The store.
+    read_only : bool
+        Ignored: the store is read-only.
+    url : str, optional
+        What to call the store, and where directory pages are.
+    path : str
+        Where this store is in `store`, which may be one of the whole server, so that its connections are shared.
     """
 
     def __init__(self, store: Any, *, read_only: bool = True, url: str | None = None, path: str = "") -> None:

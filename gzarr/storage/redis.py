@@ -30,13 +30,23 @@ _SCAN_COUNT = 1000
 class RedisStore(FlatStore):
     """A store on a Redis server; needs ``pip install 'gzarr[redis]'``.
 
-    Args:
-        prefix: what the keys of this store begin with on the server, before a colon.
-        dimension_separator: for new Zarr v2 arrays that name none.
-        read_only: refuse changes.
-        kwargs: for `redis.Redis`: ``host``, ``port``, ``db``, ``password``, ``unix_socket_path``, ...
+    A server that does not answer is noticed by the first call that asks it.
 
-    Raises: MissingExtraError. A server that does not answer is noticed by the first call that asks it.
+    Parameters
+    ----------
+    prefix : str
+        What the keys of this store begin with on the server, before a colon.
+    dimension_separator : {".", "/"}, optional
+        For new Zarr v2 arrays that name none.
+    read_only : bool
+        Whether to refuse changes.
+    **kwargs
+        Arguments of `redis.Redis`: ``host``, ``port``, ``db``, ``password``, ``unix_socket_path``, ...
+
+    Raises
+    ------
+    MissingExtraError
+        If the extra is not installed.
     """
 
     concurrency = 64

@@ -33,8 +33,10 @@ _NODES = frozenset({"zarr.json", ".zarray", ".zgroup"})
 class EntityTags(Versions):
     """The versions that a server tells apart by entity tags, and to which it can tie reads.
 
-    Args:
-        store: whose requests are made, many at once.
+    Parameters
+    ----------
+    store : TaggedStore
+        Whose requests are made, many at once.
     """
 
     remote = True

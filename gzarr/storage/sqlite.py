@@ -49,13 +49,29 @@ class _RowVersions(Versions):
 class SQLiteStore(FlatStore):
     """A store in an SQLite database.
 
-    Args:
-        path: path of the database, made if it is missing; ``":memory:"`` for one that lives with the store.
-        dimension_separator: for new Zarr v2 arrays that name none.
-        read_only: refuse changes, and open the file so that nothing can change it.
-        kwargs: for `sqlite3.connect`.
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Path of the database, made if it is missing; ``":memory:"`` for one that lives with the store.
+    dimension_separator : {".", "/"}, optional
+        For new Zarr v2 arrays that name none.
+    read_only : bool
+        Whether to refuse changes, and open the file so that nothing can change it.
+    **kwargs
+        Arguments of `sqlite3.connect`.
 
-    Raises: StoreError if the file cannot be opened or is no database.
+    Raises
+    ------
+    StoreError
+        If the file cannot be opened or is no database.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> with gzarr.SQLiteStore("data.sqlite") as store:
+    ...     z = gzarr.create_array(store, data=[1, 2, 3])
+    ...     print(z[1:])
+    [2 3]
     """
 
     def __init__(

@@ -52,10 +52,22 @@ class ProcessSynchronizer:
     Needs the extra ``sync``. Works where the file system's locks do: between the processes of one machine, and across
     machines on network file systems that support ``fcntl`` locks.
 
-    Args:
-        path: a directory for the lock files, made when the first is needed; not the directory of the data.
+    Parameters
+    ----------
+    path : str or os.PathLike
+        A directory for the lock files, made when the first is needed; not the directory of the data.
 
-    Raises: MissingExtraError without fasteners.
+    Raises
+    ------
+    MissingExtraError
+        If fasteners is not installed.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> locks = gzarr.ProcessSynchronizer("shared.sync")
+    >>> z = gzarr.open_array("shared.zarr", "w", shape=10, dtype="i4", synchronizer=locks)
+    >>> z[:5] = 1
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -111,8 +123,10 @@ def synchronized(store: Store, synchronizer: Any) -> Store:
 class SynchronizedStore(WrapperStore):
     """Passes everything on to a store; who changes an object holds the synchronizer's lock too.
 
-    Attributes:
-        synchronizer: what gives the locks.
+    Attributes
+    ----------
+    synchronizer : Synchronizer
+        What gives the locks.
     """
 
     transparent = True

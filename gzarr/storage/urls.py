@@ -73,9 +73,12 @@ _RETRIES: dict[str, Any] = {
 class StoreURL(os.PathLike[str]):
     """A URL with the options that its server needs, to be passed wherever a path is taken.
 
-    Attributes:
-        url: the URL.
-        options: as in fsspec's ``storage_options``.
+    Attributes
+    ----------
+    url : str
+        The URL.
+    options : mapping
+        As in fsspec's ``storage_options``.
     """
 
     url: str
@@ -86,15 +89,28 @@ class StoreURL(os.PathLike[str]):
 
 
 def open_url(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[Store, str]:
-    """The store that a URL names.
+    """Return the store that a URL names.
 
-    Args:
-        url: with a scheme that is not of gzarr itself (``file://``, ``memory://``), or a chain.
-        options: what the file system or server needs.
-        read_only: give a store that refuses changes.
+    Parameters
+    ----------
+    url : str
+        A URL with a scheme that is not gzarr's own (``file://``, ``memory://``), or a chain.
+    options : mapping
+        What the file system or server needs.
+    read_only : bool
+        Whether to return a store that refuses changes.
 
-    Returns: (store, path inside it, which is always "").
-    Raises: MissingExtraError; StoreError naming the URL and what is wrong with it.
+    Returns
+    -------
+    tuple of (Store, str)
+        The store, and the path inside it, which is always "".
+
+    Raises
+    ------
+    MissingExtraError
+        If the extra that reaches the server is not installed.
+    StoreError
+        If something is wrong with the URL; the message says what.
     """
     scheme = re.split("://|::", url, maxsplit=1)[0].lower()
     if "::" not in url and url.lower().rstrip("/").endswith(".zip"):

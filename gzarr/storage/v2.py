@@ -15,10 +15,14 @@ from gzarr.storage.local import LocalStore
 class DirectoryStore(LocalStore):
     """`LocalStore` with the arguments of zarr 2. Every `LocalStore` counts as an instance of it.
 
-    Args:
-        path: the directory.
-        normalize_keys: must be False: keys are taken as they are.
-        dimension_separator: for new Zarr v2 arrays that name none.
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The directory.
+    normalize_keys : bool
+        Must be False: keys are taken as they are.
+    dimension_separator : {".", "/"}, optional
+        For new Zarr v2 arrays that name none.
     """
 
     files, versions = LocalStore.files, LocalStore.versions
@@ -71,10 +75,21 @@ class NestedDirectoryStore(DirectoryStore):
 class TempStore(DirectoryStore):
     """A `DirectoryStore` in a new temporary directory, which is deleted with the store or at the end of the program.
 
-    Args:
-        suffix, prefix, dir: of the directory, as for `tempfile.mkdtemp`.
-        normalize_keys: must be False.
-        dimension_separator: for new Zarr v2 arrays that name none.
+    Parameters
+    ----------
+    suffix, prefix, dir : str
+        Of the directory, as for `tempfile.mkdtemp`.
+    normalize_keys : bool
+        Must be False.
+    dimension_separator : {".", "/"}, optional
+        For new Zarr v2 arrays that name none.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> z = gzarr.create_array(gzarr.TempStore(), data=[1, 2, 3])
+    >>> z[1:]
+    array([2, 3])
     """
 
     files, versions = LocalStore.files, LocalStore.versions

@@ -244,10 +244,13 @@ class _FoundVersions(Versions):
 class PinnedStore(WrapperStore):
     """A view of a store that reads one version of each object, and knows no others. For one thread per object.
 
-    Args:
-        store: a store whose `versions` reads can be tied to.
-        versions: tokens of the objects whose version is given; of the others the first read says which it is. An object
-            that is missing then stays missing without a look; one that has no token is held in memory.
+    Parameters
+    ----------
+    store : Store
+        A store whose `versions` reads can be tied to.
+    versions : mapping
+        Tokens of the objects whose version is given; of the others the first read says which it is. An object that
+        is missing then stays missing without a look; one that has no token is held in memory.
     """
 
     def __init__(self, store: Store, versions: Mapping[str, object]) -> None:
@@ -359,16 +362,25 @@ class _CountedVersions(ForwardedVersions):
 class CountingStore(WrapperStore):
     """Passes everything on to a store and records it; may be used by several threads.
 
-    Args:
-        store: the store to watch.
+    Parameters
+    ----------
+    store : Store
+        The store to watch.
 
-    Attributes:
-        requests: every `Request` made, in order.
-        nbatches: number of calls that made them (``get_one`` and ``get_many``).
-        written: keys written, and destinations of moves.
-        deleted: keys deleted, paths given to ``delete_prefix``, and sources of moves.
-        listed: paths given to ``list_prefix`` and ``list_dir``.
-        sized: keys whose size, existence or token was asked for.
+    Attributes
+    ----------
+    requests
+        Every `Request` made, in order.
+    nbatches
+        Number of calls that made them (``get_one`` and ``get_many``).
+    written
+        Keys written, and destinations of moves.
+    deleted
+        Keys deleted, paths given to ``delete_prefix``, and sources of moves.
+    listed
+        Paths given to ``list_prefix`` and ``list_dir``.
+    sized
+        Keys whose size, existence or token was asked for.
     """
 
     def __init__(self, store: Store) -> None:

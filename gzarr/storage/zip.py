@@ -38,18 +38,38 @@ class ZipStore(Store):
     Reads archives that zarr-python or ``zip -r`` made: directories in them are passed over, and of several entries with
     one name the last counts. Only one store at a time may have an archive open for writing.
 
-    Args:
-        path: path of the archive, or a binary file object that can seek (and read, even for writing), such as
-            ``io.BytesIO``. The caller closes a file object, after the store.
-        mode: ``"r"`` reads an existing archive, ``"r+"`` also changes it, ``"a"`` makes it if it is missing, ``"w"``
-            begins an empty one, ``"x"`` does so where none exists.
-        compression: how new entries are compressed (``zipfile.ZIP_STORED`` and so on). Stored entries, the default, can
-            be read in parts; chunks are compressed by their codecs.
-        allowZip64: allow archives of more than 4 GiB.
-        read_only: refuse changes; None means exactly for mode ``"r"``.
+    Parameters
+    ----------
+    path : str, os.PathLike or binary file
+        Path of the archive, or a binary file object that can seek (and read, even for writing), such as
+        ``io.BytesIO``. The caller closes a file object, after the store.
+    mode : {"r", "r+", "a", "w", "x"}
+        ``"r"`` reads an existing archive, ``"r+"`` also changes it, ``"a"`` makes it if it is missing, ``"w"``
+        begins an empty one, ``"x"`` does so where none exists.
+    compression : int
+        How new entries are compressed (``zipfile.ZIP_STORED`` and so on). Stored entries, the default, can be read
+        in parts; chunks are compressed by their codecs.
+    allowZip64 : bool
+        Whether to allow archives of more than 4 GiB.
+    read_only : bool, optional
+        Whether to refuse changes; None means exactly for mode ``"r"``.
 
-    Raises: NodeNotFoundError if there is no such file; ContainsNodeError for mode ``"x"`` if there is; StoreError if it
-        is not an archive, cannot be opened, or `mode` and `read_only` contradict each other.
+    Raises
+    ------
+    NodeNotFoundError
+        If there is no such file.
+    ContainsNodeError
+        If there is one and the mode is ``"x"``.
+    StoreError
+        If it is not an archive, cannot be opened, or `mode` and `read_only` contradict each other.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> with gzarr.ZipStore("archive.zip", "w") as store:
+    ...     z = gzarr.create_array(store, data=[1, 2, 3])
+    >>> gzarr.open_array("archive.zip", "r")[...]
+    array([1, 2, 3])
     """
 
     def __init__(
