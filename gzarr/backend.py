@@ -1,8 +1,8 @@
 """What the engine asks of a device: the one protocol that the CPU and the GPU implement.
 
-Everything takes batches (a *wave*): the CPU works through a wave chunk by chunk while each is in cache, a GPU decodes
-it in one call per codec. Encoded bytes go in, arrays on the device come out; shapes, dtypes and sizes were worked out
-when the array was opened (`Step`).
+Everything takes batches (a *wave*). The CPU works through a wave chunk by chunk, while each is in cache; a GPU decodes
+it in one call per codec. Encoded bytes go in and arrays on the device come out. Shapes, dtypes and sizes were worked
+out when the array was opened (`Step`).
 """
 
 from __future__ import annotations
@@ -191,9 +191,9 @@ class Backend(Protocol):
     ) -> list[Any]:
         """Fetch what was located, for `place` in the same wave, which alone knows what the items are.
 
-        chain: of the chunks; where these differ in shape, that of one of them.
-        parts: what `place` will take of them, so that of large chunks only what is needed may come; empty where chunks
-            differ in shape.
+        chain: of the chunks; of one of them where they differ in shape.
+        parts: what `place` will take of the chunks, so that only the needed bytes of large ones need be read; empty
+            where chunks differ in shape.
         Raises: CodecError with the index of an item that is shorter than its request.
         """
         ...
@@ -210,7 +210,7 @@ class Backend(Protocol):
     def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> Compiled | None:
         """What takes the reads and writes of an array that compiled code does; None if the backend has no such code.
 
-        chain: of all chunks; None if they differ in shape. cached: whether decoded chunks are kept.
+        chain: of all chunks; None if they differ in shape. cached: whether decoded chunks are cached.
         """
         ...
 

@@ -1,12 +1,13 @@
-"""Keeps decoded chunks in memory, for arrays that are read again and again in pieces smaller than their chunks.
+"""Caches decoded chunks in memory, for arrays that are read again and again in pieces smaller than their chunks.
 
-Theory of operation. Reading a wave begins with what is kept (`ArrayChunks.serve`); the rest of the wave is located and
-fetched as ever, decoded chunk by chunk, kept, and copied into the result. A chunk is kept under the name of its stored
-object, with the token that the store gave for the object before it was fetched (`Versions.token`): if anybody
-replaces the object, what was kept of it is not used again. Stores without tokens rely on `gzarr.storage.invalidation`,
-which tells of everything this process writes: a chunk whose fetch overlaps such a change is not kept.
+Theory of operation. Reading a wave begins with the cached chunks (`ArrayChunks.serve`). The rest of the wave is located
+and fetched as usual, decoded chunk by chunk, cached, and copied into the result. A chunk is cached under the name of
+its stored object, with the token that the store gave for the object before it was fetched (`Versions.token`): when
+anybody replaces the object, its cached chunks are not used again. Stores without tokens rely on
+`gzarr.storage.invalidation`, which reports everything this process writes: a chunk is not cached if such a change
+overlaps its fetch.
 
-Rules: kept chunks are never handed out, only copied from; missing chunks are not kept; neither are chunks of Python
+Rules: cached chunks are never handed out, only copied from. Missing chunks are not cached. Neither are chunks of Python
 objects, whose size nobody knows and which callers may change.
 """
 
@@ -33,7 +34,7 @@ Wave: TypeAlias = list[tuple[Coords, list[Part]]]
 Place: TypeAlias = Callable[[Chain, Sequence[Buffer | None], Sequence[Part], Array, Fields], None]
 
 
-class _Kept(NamedTuple):
+class _Cached(NamedTuple):
     object_name: Hashable
     token: object | None
     chunk: np.ndarray[Any, Any]
@@ -45,12 +46,12 @@ class ChunkCache:
     Give it to several arrays or groups as ``chunk_cache=``; a number there makes a cache of its own.
 
     Args:
-        max_nbytes: bytes of decoded chunks to keep at most; larger chunks are not kept.
+        max_nbytes: bytes of decoded chunks to cache at most; larger chunks are not cached.
 
     Attributes:
         hits: parts of chunks that were copied from memory.
         misses: parts whose chunk was fetched and decoded, or is missing.
-        nbytes: bytes kept now.
+        nbytes: bytes cached now.
     """
 
     def __init__(self, max_nbytes: int) -> None:
@@ -61,7 +62,7 @@ class ChunkCache:
         self.misses = 0
         self.nbytes = 0
         self._guard = threading.Lock()
-        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._chunks: OrderedDict[Hashable, _Cached] = OrderedDict()
         self._by_object: dict[Hashable, set[Hashable]] = {}
         self._changes = 0
         listen(self)
@@ -90,39 +91,39 @@ class ChunkCache:
 
     def _find(self, key: Hashable, token: object | None) -> np.ndarray[Any, Any] | None:
         with self._guard:
-            kept = self._kept.get(key)
-            if kept is not None and kept.token != token:
+            cached = self._chunks.get(key)
+            if cached is not None and cached.token != token:
                 self._drop(key)
-                kept = None
-            if kept is None:
+                cached = None
+            if cached is None:
                 self.misses += 1
                 return None
             self.hits += 1
-            self._kept.move_to_end(key)
-            return kept.chunk
+            self._chunks.move_to_end(key)
+            return cached.chunk
 
-    def _keep(self, key: Hashable, kept: _Kept, changes: int) -> None:
-        nbytes = kept.chunk.nbytes
+    def _add(self, key: Hashable, cached: _Cached, changes: int) -> None:
+        nbytes = cached.chunk.nbytes
         if nbytes > self.max_nbytes:
             return
         with self._guard:
-            if kept.token is None and self._changes != changes:
+            if cached.token is None and self._changes != changes:
                 return
             self._drop(key)
-            self._kept[key] = kept
-            self._by_object.setdefault(kept.object_name, set()).add(key)
+            self._chunks[key] = cached
+            self._by_object.setdefault(cached.object_name, set()).add(key)
             self.nbytes += nbytes
             while self.nbytes > self.max_nbytes:
-                self._drop(next(iter(self._kept)))
+                self._drop(next(iter(self._chunks)))
 
     def _drop(self, key: Hashable) -> None:
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            self.nbytes -= kept.chunk.nbytes
-            siblings = self._by_object[kept.object_name]
+        cached = self._chunks.pop(key, None)
+        if cached is not None:
+            self.nbytes -= cached.chunk.nbytes
+            siblings = self._by_object[cached.object_name]
             siblings.discard(key)
             if not siblings:
-                del self._by_object[kept.object_name]
+                del self._by_object[cached.object_name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class ArrayChunks:
     root: Hashable
 
     def serve(self, layout: Layout, backend: Backend, wave: Wave, target: tuple[Array, Fields]) -> tuple[Wave, Place]:
-        """Copy what is kept of a wave into ``target`` (the result, and the fields it is limited to).
+        """Copy the cached chunks of a wave into ``target`` (the result, and the fields it is limited to).
 
         Returns: the rest of the wave, and what to do instead of `Backend.place` with its chunks once they are fetched.
         """
@@ -194,7 +195,7 @@ class ArrayChunks:
             chunk.flags.writeable = False
             name, token = objects[id(parts[i])]
             key = (name, parts[i].coords, self.signature)
-            self.cache._keep(key, _Kept(name, token, chunk), changes)  # noqa: SLF001
+            self.cache._add(key, _Cached(name, token, chunk), changes)  # noqa: SLF001
             _copy(chunk, parts[i], out, fields)
 
 

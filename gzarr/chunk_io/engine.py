@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from gzarr.backend import Array, Backend, PieceJob, Work
 from gzarr.chunk_io.array_io import ArrayIO, Wave
@@ -30,29 +30,24 @@ WAITING_WAVE_NBYTES = 1 << 26
 
 _SINGLE = Work(1, 0, 1)
 
-
-class _Run(NamedTuple):
-    """What a backend is to run.
-
-    Attributes:
-        backend: which.
-        task: what is done with each item.
-        items: waves or pieces.
-        work: how much there is to do.
-    """
-
-    backend: Backend
-    task: Callable[[Any], None]
-    items: Iterable[Any]
-    work: Work
+#: What `Backend.run` takes: a task, what it is done with (waves or pieces), and how much there is to do.
+Run: TypeAlias = tuple[Callable[[Any], None], Iterable[Any], Work]
 
 
 def read(jobs: Sequence[ReadJob]) -> None:
     """Carry out reads, all at once. Raises: ChunkError for damaged chunks, StoreError."""
-    taken = [_take_read(job) for job in jobs]
-    _run_all([_start(job, pieces, read_wave, "locate", job.out) for job, pieces in zip(jobs, taken, strict=True)])
-    left = [_rest(job, pieces) for job, pieces in zip(jobs, taken, strict=True) if pieces is not None]
-    _run_all([run for run in left if run is not None])
+    if len(jobs) > 1:
+        _read_together(jobs)
+        return
+    for job in jobs:
+        nparts = job.plan.nparts
+        pieces = _take_read(job, nparts)
+        if pieces is None:
+            job.io.backend.run(*_in_waves(job, read_wave, "locate", nparts, job.out))
+        else:
+            job.io.backend.run(*_in_pieces(job, pieces, read_wave, "locate"))
+            for run in _rest(job, pieces):
+                job.io.backend.run(*run)
 
 
 def write(job: WriteJob) -> None:
@@ -60,54 +55,40 @@ def write(job: WriteJob) -> None:
 
     Raises: ChunkError for damaged old chunks or values that a codec refuses, ReadOnlyError, StoreError.
     """
-    io = job.io
+    io, nparts = job.io, job.plan.nparts
     io.store.check_writable()
     taken: PieceJob | str = ""
     if io.compiled is not None:
-        nparts = job.plan.nparts
         taken = io.compiled.take_write(job.plan, nparts, job.value, job.fields, keep_empty=job.write_empty)
-    _run_all([_start(job, None if isinstance(taken, str) else taken, write_wave, "build", job.value)])
+    if isinstance(taken, str):
+        run = _in_waves(job, write_wave, "build", nparts, job.value)
+    else:
+        run = _in_pieces(job, taken, write_wave, "build")
+    io.backend.run(*run)
 
 
-def _take_read(job: ReadJob) -> PieceJob | None:
-    """The read as compiled code does it, or None."""
-    compiled = job.io.compiled
-    taken = "" if compiled is None else compiled.take_read(job.plan, job.plan.nparts, job.out, job.fields)
-    return None if isinstance(taken, str) else taken
+def _read_together(jobs: Sequence[ReadJob]) -> None:
+    taken = [(job, job.plan.nparts, _take_read(job, job.plan.nparts)) for job in jobs]
+    _run_all(
+        (
+            job.io.backend,
+            _in_waves(job, read_wave, "locate", nparts, job.out)
+            if pieces is None
+            else _in_pieces(job, pieces, read_wave, "locate"),
+        )
+        for job, nparts, pieces in taken
+    )
+    _run_all((job.io.backend, run) for job, _, pieces in taken if pieces is not None for run in _rest(job, pieces))
 
 
-def _start(job: Job, pieces: PieceJob | None, do_wave: Callable[[Job, Wave], None], first: str, value: Array) -> _Run:
-    """How a job is run. first: the stage that a wave begins with. value: what is read into, or written."""
-    backend = job.io.backend
-    recorder = recorder_for(backend.device)
-    if pieces is None:
-        return _Run(backend, _task(do_wave, job, recorder, first), *_waves_and_work(job.io, job.plan, value))
-    task = _task(partial(_do_piece, pieces, do_wave, first), job, recorder, "loop")
-    return _Run(backend, task, pieces.pieces(), pieces.work)
-
-
-def _rest(job: ReadJob, pieces: PieceJob) -> _Run | None:
-    """What is left of a read in pieces when all of them are done; None for nothing."""
-    again = pieces.again()
-    if again is None:
-        return None
-    backend = job.io.backend
-    task = _task(read_wave, job, recorder_for(backend.device), "locate")
-    return _Run(backend, task, ([group] for group in again), pieces.work)
-
-
-def _run_all(runs: Sequence[_Run]) -> None:
-    """Let backends run everything: all runs of one backend together."""
-    if len(runs) == 1:
-        backend, task, items, work = runs[0]
-        backend.run(task, items, work)
-        return
-    by_backend: dict[int, list[_Run]] = {}
-    for run in runs:
-        by_backend.setdefault(id(run.backend), []).append(run)
-    for members in by_backend.values():
-        calls = (partial(run.task, item) for run in members for item in run.items)
-        members[0].backend.run(_call, calls, _sum([run.work for run in members]))
+def _run_all(runs: Iterable[tuple[Backend, Run]]) -> None:
+    """Let backends do all that there is to do, each of them all of its own at once."""
+    by_backend: dict[int, tuple[Backend, list[Run]]] = {}
+    for backend, run in runs:
+        by_backend.setdefault(id(backend), (backend, []))[1].append(run)
+    for backend, members in by_backend.values():
+        calls = (partial(task, item) for task, items, _ in members for item in items)
+        backend.run(_call, calls, _sum([work for _, _, work in members]))
 
 
 def _call(function: Callable[[], None]) -> None:
@@ -123,6 +104,34 @@ def _sum(works: Sequence[Work]) -> Work:
         unlocked=all(work.unlocked for work in works),
         waits=any(work.waits for work in works),
     )
+
+
+def _take_read(job: ReadJob, nparts: int) -> PieceJob | None:
+    """The read as compiled code does it, or None."""
+    compiled = job.io.compiled
+    taken = "" if compiled is None else compiled.take_read(job.plan, nparts, job.out, job.fields)
+    return None if isinstance(taken, str) else taken
+
+
+def _in_waves(job: Job, do_wave: Callable[[Job, Wave], None], first: str, nparts: int, value: Array) -> Run:
+    """A job in waves. first: the stage that a wave begins with. value: what is read into, or written."""
+    recorder = recorder_for(job.io.backend.device)
+    return _task(do_wave, job, recorder, first), *_waves_and_work(job.io, job.plan, nparts, value)
+
+
+def _in_pieces(job: Job, pieces: PieceJob, do_wave: Callable[[Job, Wave], None], first: str) -> Run:
+    """A job in pieces. do_wave, first: as in `_in_waves`, for what is left of a piece."""
+    recorder = recorder_for(job.io.backend.device)
+    task = _task(partial(_do_piece, pieces, do_wave, first), job, recorder, "loop")
+    return task, pieces.pieces(), pieces.work
+
+
+def _rest(job: ReadJob, pieces: PieceJob) -> Iterator[Run]:
+    """What is left of a read in pieces when all of them are done, if anything is."""
+    again = pieces.again()
+    if again is not None:
+        task = _task(read_wave, job, recorder_for(job.io.backend.device), "locate")
+        yield task, ([group] for group in again), pieces.work
 
 
 def _do_piece(pieces: PieceJob, task: Callable[[Job, Wave], None], first: str, job: Job, piece: Any) -> None:
@@ -150,9 +159,8 @@ def _task(task: Callable[[Job, T], None], job: Job, recorder: Recorder | None, f
     return recorder.carry(first, partial(task, job), job.io.marker)
 
 
-def _waves_and_work(io: ArrayIO, plan: Plan, value: Array) -> tuple[Iterable[Wave], Work]:
+def _waves_and_work(io: ArrayIO, plan: Plan, nparts: int, value: Array) -> tuple[Iterable[Wave], Work]:
     """What is to be done, wave by wave, and how much that is in all."""
-    nparts = plan.nparts
     if nparts == 1:
         return (list(plan.groups(io.layout.objects)),), _SINGLE
     nbytes = max(io.chunk_nbytes, 1)

@@ -1,6 +1,6 @@
 """Makes an opened array ready to run: finds the shards in its codec chain, prepares every chain once.
 
-A chain ``[transpose*, sharding_indexed, bytes-to-bytes*]`` is addressed (`gzarr.layout.sharded.Sharded`), also
+A chain ``[transpose*, sharding_indexed, bytes-to-bytes*]`` is addressed (`gzarr.layout.sharded.Sharded`), even when
 nested. A sharding codec behind anything else (a delta over a whole shard, say) cannot be addressed: it runs as a codec,
 and the shard is read whole.
 """
@@ -8,9 +8,9 @@ and the shard is read whole.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -33,6 +33,8 @@ from gzarr.layout.sharded import Sharded
 from gzarr.metadata.documents import codecs_in_errors
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
+
+T = TypeVar("T")
 
 
 class _Sharding(NamedTuple):
@@ -67,7 +69,7 @@ def _prepared(
     meta: ArrayMeta, store: Store, path: str, backend: Backend, chunk_cache: ChunkCache | None, *, allow_pickle: bool
 ) -> ArrayIO:
     shardings, specs = find_shardings(meta.codecs, len(meta.shape))
-    if allow_pickle:
+    if allow_pickle and not all(spec.name in _FIXED for spec in specs):
         specs = tuple(map(trusted, specs))
     objects = meta.grid
     grid: Grid = objects
@@ -83,7 +85,7 @@ def _prepared(
     layout: Layout
     if shardings:
         levels = _levels(shardings, backend.host)
-        levels(chunk_shape(objects, (0,) * len(objects)))  # what is wrong with an index is said now, not at a read
+        levels(chunk_shape(objects, (0,) * len(objects)))  # a faulty index is reported now, not at a read
         layout = Sharded(grid, objects, key, levels, names)
     else:
         layout = Unsharded(objects, key, names)
@@ -113,43 +115,52 @@ def _cached_chunks(meta: ArrayMeta, store: Store, cache: ChunkCache | None) -> A
 
 #: Codecs that always run in the same way: no other package decides what their names mean.
 _FIXED = frozenset({"blosc", "bytes", "crc32c", "gzip", "transpose", "zstd"})
-_MAX_KEPT = 256
-# By backend, and no longer than that lives: a GPU's keeps device memory.
-_kept: WeakKeyDictionary[Backend, dict[tuple[Any, ...], tuple[Any, ...]]] = WeakKeyDictionary()
-_kept_lock = threading.Lock()
+_MAX_SHARED = 256
+# By backend, for as long as it lives: chains of a GPU hold device memory.
+_shared: WeakKeyDictionary[Backend, dict[Hashable, tuple[Any, Any]]] = WeakKeyDictionary()
+_shared_lock = threading.Lock()
+
+
+def _share(
+    backend: Backend, made_of: tuple[Any, ...], how: Hashable, specs: Sequence[CodecSpec], make: Callable[[], T]
+) -> T:
+    """Make something, or return what was made of the very same objects for an array opened before.
+
+    The objects are compared by identity, because equal fill values may differ in their bits. specs: codecs that it
+    depends on.
+    """
+    key = (*map(id, made_of), how, registry_state())
+    cached = _shared.get(backend, {}).get(key)
+    if cached is not None:
+        shared: T = cached[0]
+        return shared
+    made = make()
+    if all(spec.name in _FIXED for spec in specs):
+        with _shared_lock:
+            entries = _shared.setdefault(backend, {})
+            while len(entries) >= _MAX_SHARED:
+                del entries[next(iter(entries))]
+            entries[key] = (made, made_of)  # held, so that their ids stay theirs
+    return made
 
 
 def _chain(meta: ArrayMeta, specs: tuple[CodecSpec, ...], shape: Coords, backend: Backend) -> Chain:
-    """Prepare a chain, or find the one that was prepared of the very same objects: those of an array opened before.
+    def make() -> Chain:
+        chunk = ArrayRepr(meta.data_type.dtype, shape, meta.fill_value)
+        return backend.prepare(prepare(specs, chunk), chunk)
 
-    By identity, because equal fill values may differ in their bits.
-    """
-    key = (id(specs), id(meta.data_type), id(meta.fill_value), shape, registry_state())
-    chains = _kept.get(backend, {})
-    kept = chains.get(key)
-    if kept is not None:
-        found: Chain = kept[0]
-        return found
-    chunk = ArrayRepr(meta.data_type.dtype, shape, meta.fill_value)
-    chain = backend.prepare(prepare(specs, chunk), chunk)
-    if all(spec.name in _FIXED for spec in specs):
-        with _kept_lock:
-            chains = _kept.setdefault(backend, {})
-            while len(chains) >= _MAX_KEPT:
-                del chains[next(iter(chains))]
-            chains[key] = (chain, specs, meta.data_type, meta.fill_value)  # kept alive, so that ids are theirs
-    return chain
+    return _share(backend, (specs, meta.data_type, meta.fill_value), shape, specs, make)
 
 
 def _by_shape(meta: ArrayMeta, specs: tuple[CodecSpec, ...], grid: Grid, backend: Backend) -> Callable[[Coords], Chain]:
     """The chain of a chunk by its coordinates, where chunks differ in shape."""
-    kept = lru_cache(maxsize=256)(lambda shape: _chain(meta, specs, shape, backend))
-    return lambda coords: kept(chunk_shape(grid, coords))
+    cached = lru_cache(maxsize=256)(lambda shape: _chain(meta, specs, shape, backend))
+    return lambda coords: cached(chunk_shape(grid, coords))
 
 
 def find_shardings(specs: Sequence[CodecSpec], ndim: int) -> tuple[list[_Sharding], tuple[CodecSpec, ...]]:
     """Split a chain into its addressable levels of sharding and the codecs of the innermost chunks."""
-    found: list[_Sharding] = []
+    shardings: list[_Sharding] = []
     order = tuple(range(ndim))
     # A shard without axes holds one chunk: there is nothing to address, and sharding runs as a codec.
     while ndim:
@@ -169,11 +180,11 @@ def find_shardings(specs: Sequence[CodecSpec], ndim: int) -> tuple[list[_Shardin
         shape = [0] * ndim
         for axis, n in zip(order, sharding.chunk_shape, strict=True):
             shape[axis] = n
-        found.append(_Sharding(sharding, tuple(shape), order, tuple(specs[at + 1 :])))
+        shardings.append(_Sharding(sharding, tuple(shape), order, tuple(specs[at + 1 :])))
         specs = sharding.codecs
-    if found and order != tuple(range(ndim)):
+    if shardings and order != tuple(range(ndim)):
         specs = (TransposeCodec(order), *specs)
-    return found, tuple(specs)
+    return shardings, tuple(specs)
 
 
 def _check_divides(grid: Grid, inner: Coords) -> None:
@@ -193,7 +204,11 @@ def _levels(shardings: Sequence[_Sharding], host: Backend) -> Callable[[Coords],
         made = []
         for sharding in shardings:
             counts = tuple(n // c for n, c in zip(shape, sharding.chunk_shape, strict=True))
-            made.append(_level(sharding, counts, host))
+            how = "level", sharding.order, counts
+            make = partial(_level, sharding, counts, host)
+            made.append(
+                make() if sharding.wrap else _share(host, (sharding.spec,), how, sharding.spec.index_codecs, make)
+            )
             shape = sharding.chunk_shape
         return tuple(made)
 

@@ -1,8 +1,8 @@
 """Decodes chunks straight into memory of our choosing, and only what is wanted of them, where a chain allows it.
 
 Most chains are a bytes codec and one compressor, perhaps with transposes before and a checksum behind. Their chunks are
-decoded into the result itself if they fill one run of it, else into scratch memory of the thread, which stays in cache
-and costs no page faults; of large chunks that are cut into blocks, only the blocks that a part touches are decoded.
+decoded into the result itself if they fill one run of it, otherwise into scratch memory of the thread, which stays in
+cache and costs no page faults. For large chunks that are cut into blocks, only the blocks a part touches are decoded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gzarr.indexing.plan import Part
 
 #: Smaller chunks are decoded into memory of their own, which the allocator has at hand.
 MIN_SCRATCH_NBYTES = 1 << 17
-#: Larger ones too: a thread keeps no more than this.
+#: Larger ones too: a thread holds no more scratch memory than this.
 _MAX_SCRATCH_NBYTES = 1 << 26
 
 #: Results of these types do nothing but take a copy of what is put into them.
@@ -118,7 +118,7 @@ def place(into: DecodeInto, buffers: Sequence[Any], parts: Sequence[Part], out: 
     """Decode chunks one by one and copy their parts into ``out``. Raises: CodecError(index)."""
     if into.nbytes < MIN_SCRATCH_NBYTES:
         _place_each(into, partial(_small_piece, into, fields), buffers, parts, (out, fill))
-    # Arrays of another kind may do more than copy what they are given: keep it, or read other chunks.
+    # Arrays of another kind may do more than copy what they are given: hold on to it, or read other chunks.
     elif type(out) not in PLAIN_ARRAYS or out.dtype.hasobject:
         _place_each(into, partial(_large_piece, into, fields, None, _fresh), buffers, parts, (out, fill))
     else:
@@ -239,13 +239,13 @@ class _Scratch:
         return self._memory[:nbytes]
 
 
-class _Kept(threading.local):
+class _ThreadScratch(threading.local):
     """The scratch memory of a thread while nothing is decoded into it."""
 
     scratch: _Scratch | None = None
 
 
-_kept = _Kept()
+_own = _ThreadScratch()
 
 
 class lent_scratch:  # noqa: N801 - used like a function
@@ -258,8 +258,8 @@ class lent_scratch:  # noqa: N801 - used like a function
     __slots__ = ("_scratch",)
 
     def __enter__(self) -> _Scratch:
-        self._scratch, _kept.scratch = _kept.scratch or _Scratch(), None
+        self._scratch, _own.scratch = _own.scratch or _Scratch(), None
         return self._scratch
 
     def __exit__(self, *exc: object) -> None:
-        _kept.scratch = self._scratch
+        _own.scratch = self._scratch

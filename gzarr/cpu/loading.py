@@ -1,4 +1,4 @@
-"""Fetches the encoded chunks of a wave into host memory; of large chunks only what the wave's parts touch."""
+"""Fetches the encoded chunks of a wave into host memory; for large chunks, only the blocks a part touches."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ def load_host(store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
 
 
 def load_windows(into: DecodeInto, store: Store, wanted: Sequence[Located], parts: Sequence[Part]) -> list[Any]:
-    """Fetch chunks that can be cut: windows of those of which the parts touch little, the others whole.
+    """Fetch chunks that can be cut: windows of chunks that the parts touch a little of, the others whole.
 
     Returns: for every item a buffer, a `Window`, or None if it is missing. Raises: CodecError(index).
     """
     itemsize = into.dtype.itemsize
-    found: list[Any] = [None] * len(wanted)
+    loaded: list[Any] = [None] * len(wanted)
     wholes: list[tuple[int, Touched | None]] = []
     for index, (item, part) in enumerate(zip(wanted, parts, strict=True)):
         near = None if part.full or item is None else touched(part, into.shape, into.order, itemsize)
         if near is not None and isinstance(item, Request) and (files := store.files) is not None:
-            found[index] = _open_window(into, files, item, near, index)
+            loaded[index] = _open_window(into, files, item, near, index)
         elif item is not None:
             wholes.append((index, near))
     if not wholes:
-        return found
+        return loaded
     try:
         buffers = load_host(store, [wanted[index] for index, _ in wholes])
     except CodecError as error:
         error.index = wholes[error.index][0]
         raise
     for (index, near), buffer in zip(wholes, buffers, strict=True):
-        found[index] = buffer
+        loaded[index] = buffer
         if near is not None and buffer is not None:
             read = partial(_slice, host_view(buffer))
-            found[index] = _cut(into, read, host_view(buffer).nbytes, near, index) or buffer
-    return found
+            loaded[index] = _cut(into, read, host_view(buffer).nbytes, near, index) or buffer
+    return loaded
 
 
 def _slice(view: memoryview, start: int, nbytes: int) -> memoryview:

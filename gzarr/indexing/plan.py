@@ -3,8 +3,8 @@
 Theory of operation. For a `Box` every axis is cut on its own into `Span`s, and the parts are their product, made one at
 a time: a plan's memory is the sum of the axes, not the product. For `Points` the points are sorted by chunk once, and
 each part is a run of the sorted order. `Plan.groups` gathers parts by the stored object (the shard) that holds their
-chunks. Backends that want tables read `BoxPlan.axes`, where the spans of a long range are numbers until somebody looks
-at them, and `PointPlan.table`.
+chunks. Backends that want tables read `BoxPlan.axes`, where the spans of a long range are made only when somebody needs
+them one by one, and `PointPlan.table`.
 
 Source: the partition idea is TensorStore's "grid partition": strided axes separate, index arrays form joint sets.
 """
@@ -174,14 +174,14 @@ class BoxPlan(NamedTuple):
 
     def windows(self, objects: Grid) -> list[list[tuple[int, int, int]]]:
         """For every axis, which spans lie in one stored object: (its coordinate, first span, number of spans)."""
-        found = []
+        windows = []
         for spans, axis, owner_axis in zip(self.axes, self.grid, objects, strict=True):
             chunks = spans.columns()[0] if isinstance(spans, RangeSpans) else np.array([span.chunk for span in spans])
             owners = owner_axis.locate_all(axis.starts_of(chunks))
             firsts = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist()]
             counts = [b - a for a, b in pairwise([*firsts, owners.size])]
-            found.append(list(zip(owners[firsts].tolist(), firsts, counts, strict=True)))
-        return found
+            windows.append(list(zip(owners[firsts].tolist(), firsts, counts, strict=True)))
+        return windows
 
 
 class PointPlan(NamedTuple):

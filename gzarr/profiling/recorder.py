@@ -1,10 +1,10 @@
-"""Notes the stages of reads and writes while somebody looks: `gzarr.profile`, or a profiler of CUDA that shows ranges.
+"""Records the stages of reads and writes while profiling: for `gzarr.profile`, or a profiler of CUDA that shows ranges.
 
-Theory of operation. Who begins a read or a write asks `recorder_for` once; as long as it says None nothing else
-happens. A recorder carries itself into every wave (`Recorder.carry`), on whatever thread that runs, as the first stage
-of it. Within a wave `stage` begins another one, which interrupts the one around it: at each moment a thread is in one
-stage, so the seconds of the stages add up. Stages that put work on a device are marked there too; the marks are looked
-at when the profile ends, so that nothing waits for them.
+Theory of operation. Every read or write asks `recorder_for` once; nothing else happens unless it returns a recorder. A
+recorder carries itself into every wave (`Recorder.carry`), on whatever thread that runs, as the wave's first stage.
+Within a wave, `stage` begins another stage, which interrupts the one around it: a thread is in one stage at a time, so
+the seconds of the stages add up. Stages that submit work to a device are marked there too; the marks are read when the
+profile ends, so that nothing waits for them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gzarr.config import config
 
 T = TypeVar("T")
 
-#: Rows that a profile keeps; what comes after them is still summed.
+#: Rows that a profile records; later ones are only summed.
 MAX_ROWS = 100_000
 
 
@@ -116,19 +116,19 @@ class _Span(NamedTuple):
 
 
 class Recorder:
-    """Takes the stages down.
+    """Records stages.
 
     Args:
-        outer: the recorder of a profile around this one, which takes down the same; None if there is none.
-        keeps: whether to take anything down, instead of only showing ranges.
+        outer: the recorder of a profile around this one, which records the same; None if there is none.
+        records: whether to record anything, instead of only showing ranges.
 
     Attributes:
         ended: seconds from the beginning to the end of the last stretch of a stage, among all `n_rows` of them.
     """
 
-    def __init__(self, outer: Recorder | None = None, *, keeps: bool = True) -> None:
+    def __init__(self, outer: Recorder | None = None, *, records: bool = True) -> None:
         self.outer = outer
-        self.keeps = keeps
+        self.records = records
         self.began = perf_counter()
         self.stages: dict[str, Stage] = {}
         self.rows: list[Row] = []
@@ -144,10 +144,10 @@ class Recorder:
         self._lock = threading.RLock()
 
     def carry(self, first: str, task: Callable[[T], None], marker: Marker | None) -> Callable[[T], None]:
-        """A task that takes this recorder along, wherever it runs. first: what its time is that no stage has."""
+        """A task that takes this recorder along, wherever it runs. first: the stage of time that no other stage has."""
 
         def carried(wave: T) -> None:
-            token = active.set(self if self.keeps else None)
+            token = active.set(self if self.records else None)
             try:
                 with _Noted(self, first, next(_numbers), marker):
                     task(wave)
@@ -158,14 +158,14 @@ class Recorder:
 
     def count(self, stage: str, chunks: int, bytes_in: int, bytes_out: int) -> None:
         """Add to what went through a stage."""
-        if not self.keeps:
+        if not self.records:
             return
         with self._lock:
             if not self._closed:
-                found = self._stage(stage)
-                found.chunks += chunks
-                found.bytes_in += bytes_in
-                found.bytes_out += bytes_out
+                entry = self._stage(stage)
+                entry.chunks += chunks
+                entry.bytes_in += bytes_in
+                entry.bytes_out += bytes_out
         if self.outer is not None:
             self.outer.count(stage, chunks, bytes_in, bytes_out)
 
@@ -173,17 +173,17 @@ class Recorder:
         """Count a stage that begins."""
         with self._lock:
             if not self._closed:
-                found = self._stage(stage)
-                found.calls += 1
+                entry = self._stage(stage)
+                entry.calls += 1
                 self._waves.setdefault(wave, len(self._waves))
                 if (stage, wave) not in self._seen:
                     self._seen.add((stage, wave))
-                    found.waves += 1
+                    entry.waves += 1
         if self.outer is not None:
             self.outer.call(stage, wave)
 
     def note(self, row: tuple[str, int, float, float], marks: tuple[Marker, Any, Any] | None) -> None:
-        """Take down a stretch of a stage. row: (stage, wave, start, end), in seconds of `perf_counter`."""
+        """Record a stretch of a stage. row: (stage, wave, start, end), in seconds of `perf_counter`."""
         stage, wave, start, end = row
         with self._lock:
             if not self._closed:
@@ -199,7 +199,7 @@ class Recorder:
             self.outer.note(row, marks)
 
     def close(self) -> None:
-        """Take nothing down any more, and find out what the device needed, which waits for it."""
+        """Stop recording, and wait for the device to find out how long it took."""
         with self._lock:
             self._closed = True
         for name in dict.fromkeys(span.marker.name for span in self._spans):
@@ -217,17 +217,17 @@ class Recorder:
         starts = [first.marker.seconds_between(first.start, span.start) for span in spans]
         zero = max(span.before - start for span, start in zip(spans, starts, strict=True))
         for span, start in zip(spans, starts, strict=True):
-            found = self.stages[span.stage]
+            entry = self.stages[span.stage]
             seconds = span.marker.seconds_between(span.start, span.end)
-            found.device_seconds = (found.device_seconds or 0.0) + seconds
+            entry.device_seconds = (entry.device_seconds or 0.0) + seconds
             begun = zero + start
             self.rows.append(Row(span.stage, span.wave, f"{name}, {span.thread}", begun, begun + seconds))
 
     def _stage(self, name: str) -> Stage:
-        found = self.stages.get(name)
-        if found is None:
-            found = self.stages[name] = Stage()
-        return found
+        entry = self.stages.get(name)
+        if entry is None:
+            entry = self.stages[name] = Stage()
+        return entry
 
     def _thread(self) -> str:
         """A name for the current thread that no other one has."""
@@ -249,7 +249,7 @@ class _Noted:
         self._name = name
         self._wave = wave
         self._marker = marker
-        self._timed = timed and recorder.keeps and marker is not None
+        self._timed = timed and recorder.records and marker is not None
         self._outer: _Noted | None = None
         self._began = 0.0
         self._mark: Any = None
@@ -260,7 +260,7 @@ class _Noted:
             outer.pause()
         if self._marker is not None:
             self._marker.push_range(f"gzarr:{self._name}")
-        if self._recorder.keeps:
+        if self._recorder.records:
             self._recorder.call(self._name, self._wave)
         _here.top = self
         self.resume()
@@ -291,7 +291,7 @@ class _Noted:
 
     def pause(self) -> None:
         """End the stretch."""
-        if not self._recorder.keeps:
+        if not self._recorder.records:
             return
         now = perf_counter()
         marks = None
@@ -301,7 +301,7 @@ class _Noted:
 
 
 class _Unnoted:
-    """A stage that nobody looks at."""
+    """A stage that is not recorded."""
 
     __slots__ = ()
 
@@ -311,7 +311,7 @@ class _Unnoted:
     def __exit__(self, *_: object) -> None: ...
 
     def __bool__(self) -> bool:
-        """False: nothing need be counted."""
+        """False: nothing needs counting."""
         return False
 
     def count(self, chunks: int, bytes_in: int, bytes_out: int) -> None:
@@ -324,16 +324,16 @@ class _Here(threading.local):
     top: _Noted | None = None
 
 
-#: Who looks at what the current thread or coroutine does.
+#: The recorder of what the current thread or coroutine does.
 active: ContextVar[Recorder | None] = ContextVar("gzarr_recorder", default=None)
 _here = _Here()
 _numbers = count()
 _UNNOTED = _Unnoted()
-_RANGES_ONLY = Recorder(keeps=False)
+_RANGES_ONLY = Recorder(records=False)
 
 
 def stage(name: str, *, timed: bool = False) -> _Noted | _Unnoted:
-    """A context in which the current wave is in a stage; nothing if nobody looks.
+    """A context in which the current wave is in a stage; it does nothing unless profiling.
 
     timed: whether work is submitted to the current stream, which is to be timed there; so it is for stages within.
     """
@@ -357,11 +357,11 @@ def profiled(name: str, function: Callable[..., T]) -> Callable[..., T]:
 
 
 def recorder_for(device: str) -> Recorder | None:
-    """Who looks at what now begins on a device; None if nobody does."""
-    found = active.get()
-    if found is None and device != "cpu" and config["gpu.nvtx"]:
+    """The recorder of what now begins on a device; None unless profiling."""
+    recorder = active.get()
+    if recorder is None and device != "cpu" and config["gpu.nvtx"]:
         return _RANGES_ONLY
-    return found
+    return recorder
 
 
 def sum_nbytes(buffers: Sequence[Any]) -> int:

@@ -142,19 +142,19 @@ def profile() -> Iterator[Profile]:
     (20, 8000)
     """
     recorder = Recorder(active.get())
-    found = Profile()
+    result = Profile()
     token = active.set(recorder)
     try:
-        yield found
+        yield result
     finally:
         active.reset(token)
         recorder.close()
-        found.stages.update(sorted(recorder.stages.items(), key=_place_in_order))
-        found.timeline.extend(recorder.rows)
-        found.n_rows = recorder.n_rows
+        result.stages.update(sorted(recorder.stages.items(), key=_place_in_order))
+        result.timeline.extend(recorder.rows)
+        result.n_rows = recorder.n_rows
         if recorder.rows:
             end = max(recorder.ended, *(row.end for row in recorder.rows))
-            found.span_s = end - recorder.rows[0].start
+            result.span_s = end - recorder.rows[0].start
 
 
 def _place_in_order(item: tuple[str, Any]) -> int:

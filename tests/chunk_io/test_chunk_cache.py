@@ -218,7 +218,7 @@ def test_threads_that_read_and_write_see_no_older_value_than_the_last_one_writte
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     assert cache.hits
-    assert cache.nbytes == sum(kept.chunk.nbytes for kept in cache._kept.values()) <= 20_000
+    assert cache.nbytes == sum(cached.chunk.nbytes for cached in cache._chunks.values()) <= 20_000
 
 
 def test_changes_of_other_processes_are_seen_on_a_store_with_tokens(tmp_path):

@@ -1,7 +1,7 @@
 """Decides whether the compiled loop does a read or a write, or says why the reference path has to.
 
-What depends on the array alone (its chain, layout and store) is decided at the first read or write and kept with the
-opened array; what depends on the selection, the values and the settings is decided for each.
+What depends on the array alone (its chain, layout and store) is decided at the first read or write, for as long
+as the array is open; what depends on the selection, the values and the settings is decided every time.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class CompiledLoop:
     Args:
         store, layout: where the array's chunks are.
         chain: what the loop is told of them, or why it does not know them.
-        cached: whether decoded chunks are kept, so that reads go to the cache.
+        cached: whether decoded chunks are cached, so that reads go to the cache.
         n_threads: how many threads share the work.
     """
 

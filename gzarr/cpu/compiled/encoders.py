@@ -50,17 +50,17 @@ def make_encoder(step: Step | None, *, checksum: bool) -> Encoder | None:
 
     step: of the compressor, None for none. checksum: whether a crc32c follows.
     """
-    found = _encoder(step, checksum=checksum)
-    return found if found is not None and _is_known(found) else None
+    encoder = _encoder(step, checksum=checksum)
+    return encoder if encoder is not None and _is_known(encoder) else None
 
 
-def _is_known(found: Encoder) -> bool:
+def _is_known(encoder: Encoder) -> bool:
     """Whether the loop's fields can hold the parameters; what others do, codecs know, which may refuse them."""
-    numbers = found.level, found.shuffle, found.typesize, found.blocksize
-    if not all(type(number) is int for number in numbers) or type(found.cname) is not str:
+    numbers = encoder.level, encoder.shuffle, encoder.typesize, encoder.blocksize
+    if not all(type(number) is int for number in numbers) or type(encoder.cname) is not str:
         return False
-    small = abs(found.level) < 1 << 31 and found.shuffle in range(3) and found.blocksize in range(1 << 31)
-    return small and found.cname.isascii() and len(found.cname) < _CNAME_NBYTES
+    small = abs(encoder.level) < 1 << 31 and encoder.shuffle in range(3) and encoder.blocksize in range(1 << 31)
+    return small and encoder.cname.isascii() and len(encoder.cname) < _CNAME_NBYTES
 
 
 def _encoder(step: Step | None, *, checksum: bool) -> Encoder | None:

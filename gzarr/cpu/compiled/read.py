@@ -4,7 +4,7 @@ Theory of operation. A plan is cut into pieces: runs of chunks that are files, o
 does a whole piece, without the interpreter's lock, and says which parts it has left: damaged ones, odd ones, files that
 cannot be read. The reference path does those again, so its answers and its errors are the only ones there are.
 
-Rules: `gzarr.cpu.compiled.eligibility` decides which reads come here; nothing is kept from one read to the next.
+Rules: `gzarr.cpu.compiled.eligibility` decides which reads come here; no state outlives a read.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class CompiledRead(NamedTuple):
         return self.queue
 
     def keys(self, piece: Piece) -> tuple[str, ...]:
-        """Nothing: nobody is kept from writing what is read."""
+        """Nothing: reads lock no objects."""
         return ()
 
     def do(self, piece: Piece, keys: Sequence[str]) -> Left:

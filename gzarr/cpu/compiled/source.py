@@ -18,7 +18,7 @@ from gzarr.indexing.keys import KeyEncoding
 from gzarr.layout.chunk_layout import Layout
 from gzarr.storage.base import Store
 
-#: Larger chunks are not for the loop: a thread keeps scratch memory for two of them.
+#: Larger chunks are not for the loop: a thread holds scratch memory for two of them.
 MAX_NBYTES = 1 << 24
 #: Encoded chunks are hardly ever larger than decoded ones; one that is by an eighth and this is left.
 MAX_GROWTH_NBYTES = 1 << 12

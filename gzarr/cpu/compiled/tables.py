@@ -59,7 +59,7 @@ class Piece(NamedTuple):
 
 
 def spread(n: int, n_threads: int) -> Iterator[int]:
-    """The numbers below n in an order that keeps threads, which take them one by one, apart from each other.
+    """The numbers below n, in an order in which threads that take them one by one stay apart from each other.
 
     Chunks beside each other lie in the same pages of the result, which the system clears for every thread that finds
     them missing, and in the same directory, which one thread at a time may change.
@@ -141,8 +141,8 @@ class Rows:
 
     def tables(self) -> Tables:
         """What the loop is told of them."""
-        found: list[Any] = [self._points.rows, self._points.starts, self._points.inside, self._points.order]
-        rows, starts, inside, order = (np.array(table, np.int64).tobytes() for table in found)
+        tables: list[Any] = [self._points.rows, self._points.starts, self._points.inside, self._points.order]
+        rows, starts, inside, order = (np.array(table, np.int64).tobytes() for table in tables)
         return rows, starts, inside, order
 
     def whole(self) -> Piece:

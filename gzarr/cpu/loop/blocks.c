@@ -19,7 +19,7 @@ enum { MAX_BLOCKS = 1020, HEAD = HEADER + START * MAX_BLOCKS };
 enum { GROUP = 1 << 18 };
 /* Blocks of bytes that are stored as they are. */
 enum { PLAIN_BLOCK = 1 << 15 };
-/* Smaller chunks stay in cache whole; the usual path draws the line there, too (window.py). */
+/* Smaller chunks stay in cache whole; the reference path draws the same line (window.py). */
 const int64_t MIN_BLOCKWISE = 1 << 18;
 
 typedef struct {
