@@ -53,9 +53,14 @@ class KeyEncoding:
             parts = parts[1:]
         elif ndim == 0:
             return () if key == "0" else None
-        if len(parts) != ndim or not all(p.isascii() and p.isdigit() for p in parts):
+        if len(parts) != ndim or not all(map(_is_coordinate, parts)):
             return None
         return tuple(map(int, parts))
+
+
+def _is_coordinate(text: str) -> bool:
+    """Whether a part of a key is a number as chunk keys have it: "01" is a foreign file's."""
+    return text.isascii() and text.isdigit() and (text[0] != "0" or len(text) == 1)
 
 
 def normalize_path(path: str) -> str:
