@@ -228,7 +228,7 @@ def test_a_selection_error_is_an_index_error_and_nothing_was_written() -> None:
 
 def test_out_must_fit() -> None:
     array = gzarr.array(np.arange(6).reshape(2, 3), chunks=2)
-    with pytest.raises(ValueError, match=r"out has shape \(3, 2\), the selection \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"out has shape \(3, 2\), but the selection has shape \(2, 3\)"):
         array.get_basic_selection(out=np.empty((3, 2), "i8"))
     with pytest.raises(TypeError, match="out has dtype int64, which cannot take float64"):
         gzarr.array([0.5]).get_basic_selection(out=np.empty(1, "i8"))
