@@ -1,4 +1,4 @@
-"""A store that answers for the metadata of a consolidated hierarchy out of one document, and passes all else on.
+"""A store that serves the metadata of a consolidated hierarchy from one document, and passes everything else on.
 
 What it answers is never older than the document, as far as it can be known: before each answer it asks whether the
 document is still the one that was read (`gzarr.metadata.consolidated.watch`). Where the store has no tokens, or
@@ -48,7 +48,7 @@ class ConsolidatedStore(WrapperStore):
     """
 
     transparent = True
-    # Of chunks; documents are not read in these ways.
+    # Only chunks are reached this way; documents never are.
     files, versions = WrapperStore.files, WrapperStore.versions
 
     def __init__(self, store: Store, path: str, key: str, *, frozen: bool) -> None:

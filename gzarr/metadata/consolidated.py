@@ -1,4 +1,4 @@
-"""Consolidated metadata: the documents of a whole hierarchy in one, written once and kept true by every later change.
+"""Consolidated metadata: the documents of a whole hierarchy in one, which every later change updates.
 
 Zarr v2 keeps them in ``.zmetadata`` beside the group, v3 in the group's own ``zarr.json``. Here both are a mapping from
 keys, relative to the group, to documents: ``"a/b/zarr.json"`` or ``"a/.zgroup"``.
@@ -292,12 +292,12 @@ def _refresh_document(store: Store, key: str, data: Buffer, node: str, *, subtre
     now = {join_path(node, name): value for name, value in collect(store, join_path(group, node), deep=subtree).items()}
     here = {join_path(node, name) for name in _NAMES}
     gone = subtree or not any(name in now for name in here)
-    kept = {
+    others = {
         name: value
         for name, value in old.items()
         if name not in here and not (gone and (not node or name.startswith(f"{node}/")))
     }
-    documents = kept | {name: value for name, value in now.items() if name.endswith("zarr.json") == v3}
+    documents = others | {name: value for name, value in now.items() if name.endswith("zarr.json") == v3}
     if documents == old:
         return
     store.set(key, _with_block(document, documents) if v3 else dump_zmetadata(documents))

@@ -81,13 +81,13 @@ def _new_info(key: str, compression: int) -> zipfile.ZipInfo:
 
 def _without_zip64(extra: bytes) -> bytes:
     """Extra fields of a header without the one for large sizes, which is written again where needed."""
-    kept, at = b"", 0
+    others, at = b"", 0
     while at + 4 <= len(extra):
         kind, nbytes = struct.unpack_from("<HH", extra, at)
         if kind != 1:
-            kept += extra[at : at + 4 + nbytes]
+            others += extra[at : at + 4 + nbytes]
         at += 4 + nbytes
-    return kept
+    return others
 
 
 def _copy_entries(source: zipfile.ZipFile, file: IO[bytes], target: zipfile.ZipFile, out: IO[bytes]) -> None:
@@ -190,7 +190,7 @@ class Archive:
         self.dead_nbytes = 0
         self.documents: dict[str, bytes] = {}
         self.entries: dict[str, Entry] = {}
-        # What else the directory lists, such as directories: kept, though it is no object.
+        # Other entries, such as directories, stay in the archive although they are no objects.
         self.others: list[zipfile.ZipInfo] = []
         for info in zip_file.infolist():
             if info.filename.endswith("/"):

@@ -1,4 +1,4 @@
-"""What a store is: a few verbs on keys and bytes, batched, with range reads as first-class citizens.
+"""The interface of stores: a few batched verbs on keys and bytes, with range reads as first-class citizens.
 
 A store maps keys (``"foo/bar/c/0/1"``: no leading or trailing slash, no empty segment) to immutable byte objects.
 Subclasses implement the verbs marked *required*; everything else has a default made from them. Every store is also a
@@ -260,12 +260,12 @@ class Store(MutableMapping[str, Any]):
     read_only : bool
         True if every call that would change the store raises `ReadOnlyError`.
     concurrency : int
-        How many requests are worth having under way at once; 1 where waiting is not what reading costs.
+        How many requests to have under way at once; 1 if reading does not wait for a server.
     zarr_format : {2, 3}, optional
         The only format that the store can hold, or None for both.
     dimension_separator : {".", "/"}, optional
-        What stands between the chunk coordinates in the keys of new Zarr v2 arrays that name none, as stores of
-        zarr 2 say; None leaves it to the array.
+        The separator of chunk coordinates in the keys of new Zarr v2 arrays that name none, as for the stores of
+        zarr 2; None leaves it to the array.
     """
 
     read_only: bool = False
@@ -333,7 +333,7 @@ class Store(MutableMapping[str, Any]):
         return self.get_many((request,))[0]
 
     def contains_many(self, keys: Sequence[str]) -> list[bool]:
-        """Whether there is an object with each key. For documents: stores that cannot look quicker fetch them."""
+        """Whether an object exists for each key. Meant for documents: stores without a faster way fetch them."""
         return [value is not None for value in self.get_many([Request(key) for key in keys])]
 
     def set(self, key: str, value: Buffer) -> None:
@@ -360,27 +360,27 @@ class Store(MutableMapping[str, Any]):
         return sum(self.getsize(key) or 0 for key in self.list_prefix(path))
 
     def live(self) -> Store:
-        """The store whose metadata are what is stored now: another one only for a store that shows a copy of them."""
+        """The store that shows the metadata as they are stored now: this one, unless it shows a copy of them."""
         return self
 
     def enclosing(self) -> tuple[Store, str] | None:
-        """A store one level up that holds this one, and the path of this one in it; None if there is none to see."""
+        """The store one level up that contains this one, and the path of this one in it; None if it is unknown."""
         return None
 
     def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
-        """Hold objects against read-modify-write by others (`gzarr.storage.locks.key_locks`)."""
+        """Lock objects against read-modify-write by others (`gzarr.storage.locks.key_locks`)."""
         return key_locks([self.lock_name(key) for key in keys])
 
     def node_locked(self, key: str) -> AbstractContextManager[Any]:
-        """Hold a node, named by one of its documents, against changes by others (`gzarr.storage.locks.node_lock`)."""
+        """Lock a node, named by one of its documents, against changes by others (`gzarr.storage.locks.node_lock`)."""
         return node_lock(self.lock_name(key))
 
     def document_locked(self, key: str) -> AbstractContextManager[Any]:
-        """Hold one document against read-modify-write by others (`gzarr.storage.locks.document_lock`)."""
+        """Lock one document against read-modify-write by others (`gzarr.storage.locks.document_lock`)."""
         return document_lock(self.lock_name(key))
 
     def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Call a function that asks this store for something, once for each item; at once where the store waits."""
+        """Call a function once for each item, several at a time if the store waits for a server."""
         return [function(item) for item in items]
 
     def close(self) -> None:

@@ -1,15 +1,15 @@
-"""A store that keeps the bytes it has fetched from a slower one, up to a limit: `LRUStoreCache` of zarr 2.
+"""A store that caches the bytes it fetches from a slower one, up to a limit: `LRUStoreCache` of zarr 2.
 
-Theory of operation. What is kept are whole objects and ranges of objects, least recently used first out. A range is
-answered from the whole object or from any kept range that covers it. Every entry carries the token that the store gave
-for the object before it was fetched (`Versions.token`); where stores have tokens, an entry whose object has been
-replaced by anybody is never used. Where they have none, it is the caller who knows that nobody else writes: changes
-through the cache drop what they touch, changes past it are not seen until `invalidate`.
+Theory of operation. Whole objects and ranges of objects are cached, least recently used first out. A range is
+answered from the whole object or from any cached range that covers it. Every entry carries the token that the object
+had before it was fetched (`Versions.token`). If the store has tokens, an entry is never used once anybody has replaced
+its object. If it has none, the caller must know that nobody else writes: changes through the cache drop what they
+touch, and changes that bypass it are not seen until `invalidate`.
 
-A fetch that overlaps a change is not kept: each change counts twice, before and after, and an entry made under another
-count than the one it was asked under could hold the old bytes.
+A fetch that overlaps a change is not cached: each change counts twice, before and after, and an entry made under
+another count than the one it was requested under could hold the old bytes.
 
-Capabilities that read past it (`Store.files`, reads tied to versions) are not offered, whatever the store offers.
+The cache does not offer capabilities that would bypass it (`Store.files`, reads tied to versions).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Entry(NamedTuple):
 
 
 class LRUStoreCache(WrapperStore):
-    """Keeps what is read from a store in memory. May be used by several threads.
+    """Cache what is read from a store in memory. Several threads may use it.
 
     Pickled, it starts empty.
 
@@ -45,7 +45,7 @@ class LRUStoreCache(WrapperStore):
     store : Store or mapping
         The slow store; a mapping is taken for one.
     max_size : int, optional
-        Bytes to keep at most; None for no limit. Objects and ranges that are larger are not kept.
+        Bytes to cache at most; None for no limit. Larger objects and ranges are not cached.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class LRUStoreCache(WrapperStore):
         self._nbytes = 0
         self._guard = threading.Lock()
         self._entries: OrderedDict[Request, _Entry] = OrderedDict()
-        # By key: starts and ends of the kept ranges of known place, both ascending, none inside another.
+        # By key: starts and ends of the cached ranges of known place, both ascending, none inside another.
         self._ranges: dict[str, list[tuple[int, int]]] = {}
         self._requests: dict[str, set[Request]] = {}
         self._listings: dict[str, tuple[list[str], list[str]]] = {}
@@ -106,15 +106,15 @@ class LRUStoreCache(WrapperStore):
         if not missing:
             return found
         fetched = self._store.get_many([requests[i] for i in missing])
-        # Bytes that others may change, or of which only a part of a large read is wanted, are copied.
-        kept = [value if value is None or type(value) is bytes else bytes(host_view(value)) for value in fetched]
+        # Bytes that others may change, or that are a small part of a large read, are copied.
+        values = [value if value is None or type(value) is bytes else bytes(host_view(value)) for value in fetched]
         after = self._tokens(requests[i].key for i in missing)
         with self._guard:
-            for i, value in zip(missing, kept, strict=True):
+            for i, value in zip(missing, values, strict=True):
                 found[i] = value
                 key = requests[i].key
                 if value is not None and self._changes == changes and tokens[key] == after[key]:
-                    self._keep(_Entry(requests[i], tokens[key], value))
+                    self._add(_Entry(requests[i], tokens[key], value))
         return found
 
     def _tokens(self, keys: Iterable[str]) -> dict[str, object | None]:
@@ -123,7 +123,7 @@ class LRUStoreCache(WrapperStore):
         return dict(zip(names, tokens_of(self._store, names), strict=True))
 
     def _held(self, request: Request, token: object | None) -> Buffer | None:
-        """The answer to a request, if what is kept has it and is not known to be old."""
+        """The answer to a request, if it is cached and not known to be stale."""
         for name in self._covering(request):
             entry = self._entries.get(name)
             if entry is None:
@@ -150,7 +150,7 @@ class LRUStoreCache(WrapperStore):
                     low, high = ranges[at]
                     yield Request(key, low, high - low)
 
-    def _keep(self, entry: _Entry) -> None:
+    def _add(self, entry: _Entry) -> None:
         name, nbytes = entry.request, len(entry.data)
         if self._max_nbytes is not None and nbytes > self._max_nbytes:
             return
@@ -169,7 +169,7 @@ class LRUStoreCache(WrapperStore):
             self._drop(next(iter(self._entries)))
 
     def _drop_inside(self, key: str, low: int, high: int) -> None:
-        """Drop the kept ranges that lie inside a new one, and the one around it: ranges stay in order of both ends."""
+        """Drop the cached ranges inside a new one, and the one around it: ranges stay in order of both ends."""
         for begin, end in list(self._ranges.get(key, ())):
             if (low <= begin and end <= high) or (begin <= low and high <= end):
                 self._drop(Request(key, begin, end - begin))
@@ -189,16 +189,16 @@ class LRUStoreCache(WrapperStore):
                 del self._ranges[key]
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
-        """Names directly under a path, sorted: (objects, sub-paths). Kept only if the store has no tokens."""
+        """Names directly under a path, sorted: (objects, sub-paths). Cached only if the store has no tokens."""
         with self._guard:
             changes = self._changes
-            kept = None if self._has_tokens else self._listings.get(path)
-        if kept is None:
-            kept = self._store.list_dir(path)
+            listing = None if self._has_tokens else self._listings.get(path)
+        if listing is None:
+            listing = self._store.list_dir(path)
             with self._guard:
                 if self._changes == changes and not self._has_tokens:
-                    self._listings[path] = kept
-        return list(kept[0]), list(kept[1])
+                    self._listings[path] = listing
+        return list(listing[0]), list(listing[1])
 
     # -- changes -------------------------------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ class SplitStore(Store):
         return None if documents is None and chunks is None else _SplitVersions(self, documents, chunks)
 
     def store_of(self, key: str) -> Store:
-        """The one of both stores that has an object."""
+        """The store that holds an object."""
         return self.metadata_store if key.rpartition("/")[2] in DOCUMENTS else self.chunk_store
 
     def get_one(self, request: Request) -> Buffer | None:
@@ -101,7 +101,7 @@ class SplitStore(Store):
         return self.chunk_store.together(function, items)
 
     def by_store(self, keys: Sequence[str]) -> Iterator[tuple[Store, list[int]]]:
-        """Both stores with the positions of their keys, where there are any; metadata last: they make nodes exist."""
+        """Each store that has keys, with their positions; metadata last, because they make nodes exist."""
         owners = [self.store_of(key) is self.chunk_store for key in keys]
         for store, is_chunk in ((self.chunk_store, True), (self.metadata_store, False)):
             positions = [i for i, owner in enumerate(owners) if owner is is_chunk]

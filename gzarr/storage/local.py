@@ -4,8 +4,8 @@ Writing is atomic: an object is written to a temporary file beside it, which the
 process or another) sees all of the old bytes or all of the new. Nothing is forced to the disk, so the promise covers
 readers and failing writers, not a power cut.
 
-Directories appear with their first object and go with their last. Reads run one after the other: with the file in the
-page cache a read costs a few microseconds, and whoever wants several at a time calls from several threads.
+Directories appear with their first object and disappear with their last. Reads run one after another: a read of a file
+in the page cache costs a few microseconds, and callers that want several at a time use several threads.
 """
 # Plain os calls: pathlib costs more than the system calls themselves on small files.
 # ruff: noqa: PTH100, PTH103, PTH104, PTH106, PTH108, PTH112, PTH114, PTH116, PTH118, PTH120
@@ -39,7 +39,7 @@ from gzarr.storage.local_files import (
 from gzarr.storage.locks import key_locks
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_view, check_key, check_move, check_path
 
-# How often a write is begun again because another thread removed the directory that it had just made.
+# How often a write starts over because another thread removed the directory that it had just made.
 _ATTEMPTS = 100
 #: How often a directory is emptied again because a late writer put a file into it.
 _REMOVE_ATTEMPTS = 20
@@ -198,7 +198,7 @@ class LocalStore(Store):
         return None if info is None else info.st_size
 
     def contains_many(self, keys: Sequence[str]) -> list[bool]:
-        """Whether there is a file with each key."""
+        """Whether a file exists for each key."""
         found = []
         for key in keys:
             path = self._path(key)
@@ -216,7 +216,7 @@ class LocalStore(Store):
         return _real_file(_real_directory(self._prefix + key[:start]), key[start:])
 
     def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
-        """Hold files against read-modify-write by others; the real path of every directory is found once."""
+        """Lock files against read-modify-write by others; the real path of every directory is looked up once."""
         if len(keys) == 1:
             return key_locks((self.lock_name(keys[0]),))
         _looks.found = {}
@@ -226,12 +226,12 @@ class LocalStore(Store):
             _looks.found = None
 
     def enclosing(self) -> tuple[Store, str] | None:
-        """A store over the directory above, and the name of this one's in it."""
+        """A store over the parent directory, and the name of this directory in it."""
         above, name = os.path.split(self._root)
         return (LocalStore(above), name) if name else None
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
-        """All keys under a path; what others add or remove meanwhile may or may not be among them."""
+        """All keys under a path, with or without those that others add or remove meanwhile."""
         check_path(prefix)
         return self._walk(prefix)
 

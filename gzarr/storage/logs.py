@@ -1,4 +1,4 @@
-"""A store that tells a logger of every call and how long it took."""
+"""A store that logs every call and its duration."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _LoggedVersions(ForwardedVersions):
 
 
 class LoggingStore(WrapperStore):
-    """Passes everything on to a store and logs it under the name "gzarr.storage".
+    """Pass everything on to a store and log it under the name "gzarr.storage".
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class LoggingStore(WrapperStore):
     log_level : str
         Level of the messages.
     log_handler : logging.Handler, optional
-        Where they go besides what the logging module is configured for.
+        Where messages go, besides the handlers that the logging module is configured with.
     """
 
     def __init__(self, store: Store, log_level: str = "DEBUG", log_handler: logging.Handler | None = None) -> None:

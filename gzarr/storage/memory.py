@@ -32,9 +32,9 @@ def _lookup(data: MutableMapping[str, Any], key: str) -> Any:
 
 
 class _Identity:
-    """One bytes object, kept alive, so that no other can be mistaken for it.
+    """The identity of a bytes object, which stays alive, so that no other can be mistaken for it.
 
-    Contents would not do: they may come back, and what was read of another version in between would pass for theirs.
+    Contents would not do: they may return, and what was read from another version in between would pass for theirs.
     """
 
     __slots__ = ("_value",)

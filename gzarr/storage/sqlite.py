@@ -1,6 +1,6 @@
 """Objects as rows of a table in an SQLite database, the one that zarr 2 made: ``zarr(k TEXT PRIMARY KEY, v BLOB)``.
 
-Each call has a connection to itself, so readers never wait for each other; connections are kept for later calls, so
+Each call has a connection to itself, so readers never wait for each other. Connections are reused by later calls, so
 there are as many as there ever were calls at one time. SQLite's locks order writers, of this process and of others.
 Every written row gets a new random rowid, which is the token of the object's version: SQLite itself would reuse the
 number of a row that was deleted.

@@ -1,4 +1,4 @@
-"""Locks that users hand in, as in zarr 2, and the store that honours them: writers in several processes lose nothing.
+"""Synchronizers, as in zarr 2, and the store that honours them, so that writers in several processes lose no updates.
 
 Threads of one process need none: `gzarr.storage.locks` covers them. A synchronizer is anything that gives, for the key
 of an object, a context manager that excludes others while it is held. Here it is held, besides the locks of the
@@ -121,7 +121,7 @@ def synchronized(store: Store, synchronizer: Any) -> Store:
 
 
 class SynchronizedStore(WrapperStore):
-    """Passes everything on to a store; who changes an object holds the synchronizer's lock too.
+    """Pass everything on to a store; whoever changes an object also holds the lock of the synchronizer.
 
     Attributes
     ----------

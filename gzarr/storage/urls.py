@@ -52,7 +52,7 @@ _OPTIONS = {
 _CLIENT = {"connect_timeout": "5 seconds", "timeout": "60 seconds"}
 #: (server, path) of a URL whose path can be a part of keys: nothing in it is written otherwise in requests.
 _PLAIN_URL = re.compile(r"(https?://[^/?#]+)/([\w-][\w.-]*(?:/[\w-][\w.-]*)*)", re.ASCII | re.IGNORECASE)
-#: HTTP clients that are kept: making one reads the system's certificates, which takes 7 ms, and each connection takes
+#: Cached HTTP clients: making one reads the system's certificates, which takes 7 ms, and each connection takes
 #: round trips before the first request.
 _CLIENTS_KEPT = 64
 #: What a client takes from the environment when it is made: proxies, and certificates.

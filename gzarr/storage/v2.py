@@ -78,7 +78,7 @@ class TempStore(DirectoryStore):
     Parameters
     ----------
     suffix, prefix, dir : str
-        Of the directory, as for `tempfile.mkdtemp`.
+        Of the name of the directory, as for `tempfile.mkdtemp`; `dir` is where it is made.
     normalize_keys : bool
         Must be False.
     dimension_separator : {".", "/"}, optional

@@ -1,4 +1,4 @@
-"""Stores around other stores: a read-only view, and one that records what is asked of it.
+"""Stores around other stores: a read-only view, a view of one version of each object, and a record of all requests.
 
 A wrapper answers for the store it wraps: same locks, same name, and where it says so the same files and versions.
 """
@@ -27,14 +27,14 @@ def read_only(store: Store) -> Store:
 
 
 def seen_through(store: Store) -> Store:
-    """The store that a view shows: a read-only, synchronized or consolidated one is taken for the store below."""
+    """The store below all views: read-only, synchronized and consolidated stores are looked through."""
     while isinstance(store, WrapperStore) and store.transparent:
         store = store._store  # noqa: SLF001 - our own class
     return store
 
 
 def type_name(store: Store) -> str:
-    """Name of a store's class, as reports show it: of a view, that of the store seen through it."""
+    """Name of a store's class, as reports show it; for a view, the name of the class below it."""
     return type(seen_through(store)).__name__
 
 
@@ -360,7 +360,7 @@ class _CountedVersions(ForwardedVersions):
 
 
 class CountingStore(WrapperStore):
-    """Passes everything on to a store and records it; may be used by several threads.
+    """Pass everything on to a store and record it. Several threads may use it.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """A store in one ZIP archive.
 
-How an archive is kept without duplicate entries and made valid at the end is told in `gzarr.storage.archive`.
+`gzarr.storage.archive` describes how an archive stays free of duplicate entries and becomes valid at the end.
 """
 # os.path: the store takes what users call a path and gives it back unchanged.
 # ruff: noqa: PTH100
