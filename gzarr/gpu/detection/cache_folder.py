@@ -1,4 +1,4 @@
-"""Where files of the GPU backend are kept between processes: compiled kernels, results of the self-check."""
+"""The folder of files that the GPU backend caches between processes: compiled kernels, results of the self-check."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def cache_folder(name: str) -> Path | None:
-    """A folder in the user's cache, made if need be; None if there is none that the user alone can write."""
+    """A folder in the user's cache, created if necessary; None if there is none that only the user can write."""
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-        # One that is relative is to be ignored (XDG Base Directory Specification).
+        # A relative path must be ignored (XDG Base Directory Specification).
         folder = (base if base.is_absolute() else Path.home() / ".cache") / "gzarr" / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         about = folder.stat()

@@ -1,6 +1,6 @@
-"""Finds out, without importing or starting anything heavy, whether this machine can use its GPU, and what is missing.
+"""Detects whether this machine can use its GPU, and what is missing, without importing anything heavy.
 
-The driver is asked by ctypes: on a machine without one, some libraries hang or print when they are loaded first.
+The driver is queried with ctypes first, because without a driver some libraries hang or print when they are loaded.
 Versions of Python packages are read from their metadata.
 """
 
@@ -20,24 +20,24 @@ from gzarr.errors import DeviceError
 _EXTRA = "pip install 'gzarr[cuda13]'"
 _KVIKIO = f"{_EXTRA} and pip install --no-deps 'kvikio-cu13==26.10.*', or leave out reader='kvikio'"
 
-#: CUDA version that the libraries are built for, as the driver counts it, and the first driver that has it.
+#: CUDA version that the libraries are built for, as the driver reports it, and the first driver that has it.
 CUDA_VERSION, DRIVER_VERSION = 13000, "580"
-#: What the driver says in a process that was forked after cuInit (CUDA_ERROR_NOT_INITIALIZED).
+#: Status of the driver in a process that was forked after cuInit (CUDA_ERROR_NOT_INITIALIZED).
 _NOT_INITIALIZED = 3
-#: First CuPy whose wheels are for CUDA 13 and that KvikIO takes; first KvikIO with the interface used here.
+#: First CuPy with wheels for CUDA 13 that KvikIO accepts; first KvikIO with the interface used here.
 CUPY_VERSION, KVIKIO_VERSION = (14, 0, 1), (26, 10)
-#: Names under which CuPy is distributed: for CUDA 13, and built on the machine or by conda.
+#: Names of CuPy's distributions: for CUDA 13, and from source or conda.
 _CUPY_NAMES = ("cupy-cuda13x", "cupy")
 _DRIVING = ("nvidia-libnvcomp-cu13", "nvidia-cuda-nvrtc", "numpy", "numcodecs")
 _OTHER_CUPY = ("cupy-cuda12x", "cupy-cuda11x", "cupy-rocm-7-0", "cupy-rocm-5-0")
 
 
 class Driver(NamedTuple):
-    """What the NVIDIA driver says.
+    """The NVIDIA driver.
 
     Attributes:
         version: newest CUDA version that it runs, such as 13000; 0 if there is no driver.
-        devices: how many there are.
+        devices: number of devices.
         problem: what is wrong, or "".
     """
 
@@ -47,7 +47,7 @@ class Driver(NamedTuple):
 
 
 def may_be_usable() -> bool:
-    """Whether there is a driver, and CuPy. Nothing is started: asking the driver takes a tenth of a second or more."""
+    """Whether there are a driver and CuPy. Does not initialize the driver, which takes 0.1 s or more."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -80,12 +80,12 @@ def ask_driver() -> Driver:
 
 
 class Gpu(NamedTuple):
-    """Which GPU a device is.
+    """The identity of a GPU.
 
     Attributes:
-        name: such as "NVIDIA H200"; "" if nobody says.
-        uuid: of this very one, in hexadecimal digits.
-        driver: the driver's version, such as "580.95.05"; "" if nobody says.
+        name: such as "NVIDIA H200"; "" if unknown.
+        uuid: of this unit, in hexadecimal digits.
+        driver: version of the driver, such as "580.95.05"; "" if unknown.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Gpu(NamedTuple):
 
 @cache
 def identify(number: int) -> Gpu:
-    """Which GPU has a number, by the driver; nothing is started on it."""
+    """Identify the GPU with a number, without starting anything on it."""
     if number >= ask_driver().devices:
         return Gpu("", "", "")
     driver = ctypes.CDLL("libcuda.so.1")
@@ -110,7 +110,7 @@ def identify(number: int) -> Gpu:
 
 
 def _driver_version() -> str:
-    """As the kernel's module says; the driver's library only names the version of CUDA."""
+    """The version of the kernel module; the driver's library only reports that of CUDA."""
     try:
         return Path("/sys/module/nvidia/version").read_text().strip()
     except OSError:
@@ -123,9 +123,9 @@ def device_count() -> int:
 
 
 def find_problems(*, kvikio: bool = False) -> list[str]:
-    """Everything that keeps the GPU from being used, each as a phrase with its remedy.
+    """Reasons why the GPU cannot be used, each as a phrase with its remedy.
 
-    kvikio: whether files are to be read through KvikIO, which is needed for nothing else.
+    kvikio: whether files will be read with KvikIO, which nothing else needs.
     """
     problems = [ask_driver().problem, _cupy_problem(), _nvcomp_problem()]
     if kvikio:
@@ -134,7 +134,7 @@ def find_problems(*, kvikio: bool = False) -> list[str]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what drives a GPU, of the packages that are installed."""
+    """Versions of the installed packages that drive a GPU."""
     return {name: has for name in (*_CUPY_NAMES, *_DRIVING) if (has := _version(name)) is not None}
 
 
@@ -177,7 +177,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _too_old(name: str, found: str | None, needed: tuple[int, ...], remedy: str) -> str:
-    """A phrase if a version is too old; one that nobody states is taken for right."""
+    """A phrase if a version is too old, else ""; an unknown version is accepted."""
     numbers = tuple(int(n) for n in re.findall(r"\d+", found or "")[: len(needed)])
     if not numbers or numbers >= needed:
         return ""

@@ -1,14 +1,14 @@
-"""The values behind choices between host and device, and where they come from: ``measured.json`` beside this file.
+"""The numbers behind the choices between host and device, from ``measured.json`` beside this file.
 
-Each value belongs to a GPU by name, and was measured on it by `benchmarks.gpu.questions`; `benchmarks.gpu.values` puts
-answers into the file. For all other GPUs there are values that were only reasoned, and whoever uses one says so.
+Each value belongs to a GPU by name. `benchmarks.gpu.questions` measures it there, and `benchmarks.gpu.values` writes it
+to the file. For all other GPUs the values are only reasoned, and placements say so.
 
-**How the reasoned ones came about.** A read on the device costs about 300 microseconds for tables and calls from
-Python, and some tens each for the decoder's latency on short streams, launches and the wait; a host decodes a chunk in
-about 25 microseconds (docs/benchmarks.md) at 1 GB/s or better. That makes 500 microseconds for 8 chunks of 32 KiB on
-either side. Writes are taken to be alike. Where in doubt the device is chosen, as its costs per chunk are nearly
-nothing. KvikIO without GPUDirect Storage copies through host memory piece by piece, with a wait for each, where the
-host reader makes one copy for a wave: the host reader, then.
+**The reasoned values.** A read on the device costs about 300 microseconds for tables and calls from Python, and some
+tens each for the decoder's latency on short streams, for launches and for the wait; a host decodes a chunk in about 25
+microseconds (docs/benchmarks.md) at 1 GB/s or better. That makes 500 microseconds for 8 chunks of 32 KiB on either
+side. Writes are assumed to be alike. In doubt the device is preferred, as its costs per chunk are almost nothing.
+Without GPUDirect Storage, KvikIO copies through host memory piece by piece and waits for each piece, while the host
+reader makes one copy for a wave; hence the host reader.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from gzarr.gpu.detection import detect
 from gzarr.gpu.device.protocol import Device
 
-#: The parts of the file: limits of reads and writes that the host does, and the faster reader by state of KvikIO.
+#: The parts of the file: limits of the reads and writes that the host does, and the faster reader by KvikIO's state.
 SMALL_READS, SMALL_WRITES, READERS = "small_reads", "small_writes", "readers"
 REASONED = "reasoned, not measured"
 
@@ -30,8 +30,8 @@ class Value(NamedTuple):
     """A part of the file for one GPU.
 
     Attributes:
-        value: as it stands in the file.
-        basis: one phrase: the machine that it was measured on, or that it was not.
+        value: the entry of the file.
+        basis: the machine on which it was measured, or that it was not measured, as a phrase.
     """
 
     value: dict[str, Any]
@@ -39,7 +39,7 @@ class Value(NamedTuple):
 
 
 def value_for(part: str, gpu: str) -> Value:
-    """A part for a GPU, named as its driver names it: its own, or what was reasoned for all."""
+    """A part for a GPU, by the driver's name for it: measured, or else the reasoned one."""
     table = _table()
     entry = table["measured"].get(gpu, {})
     if part in entry:
@@ -48,7 +48,7 @@ def value_for(part: str, gpu: str) -> Value:
 
 
 def gpu_name(device: Device) -> str:
-    """The name of the GPU that a device is; "" for one that is none."""
+    """The name of a device's GPU; "" for an emulated device."""
     kind, _, number = device.name.partition(":")
     return detect.identify(int(number or 0)).name if kind == "cuda" else ""
 

@@ -1,8 +1,8 @@
-"""Below which size a read is decoded on the host and uploaded once, and a write encoded there after one download.
+"""The size below which the host decodes a read and uploads the result, or encodes a write.
 
-Work on the device has costs that do not depend on its size: tables made and uploaded, a call of nvCOMP for each codec,
-a few launches, and one wait for the statuses. A host works chunk by chunk, in a time that grows from nothing. The
-numbers, and whether they were measured, stand in `gzarr.gpu.detection.measured`.
+Work on the device has fixed costs: tables that are made and uploaded, a call of nvCOMP for each codec, a few launches,
+and a wait for the statuses. On the host, time is proportional to the number of chunks. The numbers are in
+`gzarr.gpu.detection.measured`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gzarr.gpu.device.protocol import Device
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """Where the host stops being faster.
+    """The limits up to which the host is faster.
 
     Attributes:
         nchunks: most stored chunks of a read that the host decodes, or of a write that it encodes.
@@ -30,7 +30,7 @@ class Crossover:
     basis: str = ""
 
     def prefers_host(self, nchunks: int, decoded_nbytes: int, result_nbytes: int) -> bool:
-        """Whether the host should do it. Where no chunk is stored, there is nothing to do."""
+        """Whether the host should do the work. If no chunk is stored, there is nothing to decode."""
         return 0 < nchunks <= self.nchunks and max(decoded_nbytes, result_nbytes) <= self.nbytes
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ NEVER = Crossover(nchunks=0, nbytes=0)
 
 
 def crossover_for(device: Device, part: str) -> Crossover:
-    """That of a device. An emulated one is there to run what a GPU runs, so it does everything.
+    """The limits for a device; an emulated device does everything itself.
 
     part: `SMALL_READS` or `SMALL_WRITES` of `gzarr.gpu.detection.measured`.
     """
@@ -51,6 +51,6 @@ def crossover_for(device: Device, part: str) -> Crossover:
 
 
 def crossover_of(part: str, gpu: str) -> Crossover:
-    """That of a GPU by name; "" for one that nothing was measured on."""
+    """The limits for a GPU by name; "" for a GPU without measurements."""
     limits, basis = value_for(part, gpu)
     return Crossover(int(limits["nchunks"]), int(limits["nbytes"]), basis)

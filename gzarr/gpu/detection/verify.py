@@ -1,9 +1,9 @@
-"""Whether ``device="auto"`` may take the GPU: it must have given the CPU's answers once, in a process of its own.
+"""Verifies that ``device="auto"`` may use the GPU: it must once have given the CPU's results, in a separate process.
 
-A driver that hangs or crashes then takes nothing of the caller's with it. The child is started anew, not forked, so
-that it has CUDA to itself; it gets this process's ``sys.path``. What it found is kept in the user's cache, in a file
-named by a hash of all that the answer depends on: the GPU, its driver, the libraries, and gzarr's code. That the GPU
-passed is kept as long as these stay; that it failed only for some minutes, as the GPU may just have been full.
+A driver that hangs or crashes then does not harm the caller. The child process is spawned, not forked, so that it can
+use CUDA; it gets this process's ``sys.path``. The result is cached in a file of the user's cache folder, whose name is
+a hash of everything that the result depends on: the GPU, its driver, the libraries, and gzarr's code. A success is
+valid as long as these do not change; a failure only for some minutes, as the GPU may just have been full.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from typing import Any
 from gzarr.gpu.detection import detect
 from gzarr.gpu.detection.cache_folder import cache_folder
 
-#: Compiling all kernels and loading the libraries takes some seconds on a slow machine; more is a hang.
+#: Compiling all kernels and loading the libraries takes some seconds on a slow machine; anything longer is a hang.
 TIMEOUT_S = 60.0
-#: For how long a failure is believed: the processes of one job do not each pay for it.
+#: How long a failure is valid, so that not every process of a job repeats the check.
 FAILURE_S = 600.0
-#: For how long a process that was killed is waited for; one that the driver holds may never end.
+#: How long to wait for a process that was killed, which may never end if the driver holds it.
 _KILLED_S = 5.0
 _CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from gzarr.selfcheck import main; main()"
 
 
 def find_fault(timeout_s: float = TIMEOUT_S) -> str | None:
-    """Why the first CUDA device is not to be trusted; None if it passed the self-check, now or before."""
+    """Why the first CUDA device must not be used; None if it passes the self-check, or has passed it before."""
     about = _about()
     folder = cache_folder("self-checks")
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:24]
@@ -42,17 +42,17 @@ def find_fault(timeout_s: float = TIMEOUT_S) -> str | None:
     if remembered is not None:
         return "; ".join(remembered) or None
     faults = run_self_check(timeout_s)
-    # A failure is no news where another process has found meanwhile that the GPU passes: it may be full of such checks.
+    # If another process has meanwhile found that the GPU passes, this failure may only mean that the GPU was full.
     if path is not None and not (faults and _recall(path) == []):
         _remember(path, {"faults": faults, "time": time.time(), "about": about})
     return "; ".join(faults) or None
 
 
 def run_self_check(timeout_s: float) -> list[str]:
-    """What `gzarr.selfcheck` finds, or how its process ended."""
+    """The faults that `gzarr.selfcheck` finds, or how its process ended."""
     if not sys.executable or getattr(sys, "frozen", False):
         return ["the self-check needs a Python interpreter to run in, and this program has none of its own"]
-    # The user's settings are not what is checked.
+    # The check must not depend on the user's settings.
     plain = {name: value for name, value in os.environ.items() if not name.startswith("GZARR_")}
     path = json.dumps([os.fsdecode(entry) for entry in sys.path if isinstance(entry, (str, bytes, os.PathLike))])
     try:
@@ -87,7 +87,7 @@ def run_self_check(timeout_s: float) -> list[str]:
 
 
 def _about() -> dict[str, Any]:
-    """All that the answer depends on."""
+    """Everything that the result depends on."""
     package = Path(__file__).parents[2]
     files = [path for path in package.rglob("*") if path.suffix in (".py", ".cu", ".cuh")]
     return {
@@ -99,7 +99,7 @@ def _about() -> dict[str, Any]:
 
 
 def _recall(path: Path) -> list[str] | None:
-    """The faults that a file holds; None if there is none, it cannot be read, or it is a failure of long ago."""
+    """The faults in a file; None if there is no valid file, or if a failure has expired."""
     try:
         found = json.loads(path.read_text())
         faults, age = found["faults"], time.time() - float(found["time"])
@@ -110,13 +110,13 @@ def _recall(path: Path) -> list[str] | None:
     return faults if not faults or 0 <= age < FAILURE_S else None
 
 
-def _remember(path: Path, found: dict[str, Any]) -> None:
-    """Write the file in one step; where that fails, the next process checks again."""
+def _remember(path: Path, result: dict[str, Any]) -> None:
+    """Write the file atomically. If that fails, the next process checks again."""
     with suppress(OSError):
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
         try:
             with os.fdopen(handle, "w") as file:
-                json.dump(found, file, indent=1)
+                json.dump(result, file, indent=1)
             Path(name).replace(path)
         except OSError:  # the disk is full
             Path(name).unlink(missing_ok=True)

@@ -1,10 +1,9 @@
 """A CUDA device: CuPy for memory, streams and kernels, nvCOMP for the batched decoders and encoders.
 
-Work goes to CuPy's current stream, and memory comes from CuPy's current allocator: `CudaDevice.activate` sets both for
-its thread, so that temporaries of CuPy's own operations count as well. Copies from staging memory (pinned) are
-asynchronous; `CudaDevice.download` and `CudaDevice.download_all` are where the host waits. Kernels are compiled by
-NVRTC at their first launch and kept in CuPy's cache. Errors of CuPy become `DeviceError` where a context of this module
-ends.
+Work goes to CuPy's current stream, and memory comes from CuPy's current allocator. `CudaDevice.activate` sets both for
+its thread, so that temporaries of CuPy's own operations are counted too. Copies from pinned staging memory are
+asynchronous; the host waits in `CudaDevice.download` and `CudaDevice.download_all`. NVRTC compiles kernels at their
+first launch, and CuPy caches them. CuPy's errors become `DeviceError` at the end of the contexts of this module.
 """
 
 from __future__ import annotations
@@ -34,30 +33,30 @@ from gzarr.gpu.device.nvcomp_tables import (
 from gzarr.gpu.device.protocol import Outcome, Table
 from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, source
 
-#: DLPack's numbers for memory on a CUDA device, and managed by CUDA (dlpack.h, DLDeviceType).
+#: DLPack's device types of CUDA memory and of managed memory (dlpack.h, DLDeviceType).
 _DLPACK_CUDA = (2, 13)
-#: Blocks of one launch: kernels step by the grid, so that more only cost scheduling.
+#: Most blocks of a launch. Kernels step by the grid, so more blocks would only cost scheduling.
 _MAX_BLOCKS = 1 << 20
 #: Smallest block of pinned memory, as in CuPy's pool.
 _MIN_PINNED_NBYTES = 512
-#: cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t): of the device, or of pinned host memory.
+#: cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t), for device or pinned host memory.
 _NO_MEMORY = 2
 
 
 class _Handle:
-    """The address of a stream, in CUDA's stream protocol."""
+    """The address of a stream as an object of CUDA's stream protocol."""
 
     def __init__(self, address: int) -> None:
         self._address = operator.index(address)
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        """(version of the protocol, address)."""
+        """The version of the protocol, and the address."""
         return 0, self._address
 
 
 @contextmanager
 def cuda_errors(device: str) -> Iterator[None]:
-    """Turn what CuPy raises of the driver and of memory into errors that say what to do. Raises: DeviceError."""
+    """Turn CuPy's errors of driver and memory into errors that name a remedy. Raises: DeviceError."""
     try:
         yield
     except cupy.cuda.memory.OutOfMemoryError as error:
@@ -102,7 +101,7 @@ class CudaDevice:
         return isinstance(array, cupy.ndarray) and array.device == self._device
 
     def adopt(self, value: Any) -> Any:
-        """A CuPy array that shares the memory of any library's array on a CUDA device; None for what is not on one."""
+        """A CuPy array that shares the memory of another library's array; None if that is not on a CUDA device."""
         if isinstance(value, cupy.ndarray):
             return value
         if hasattr(value, "__cuda_array_interface__"):
@@ -144,13 +143,13 @@ class CudaDevice:
 
     @contextmanager
     def activate(self, stream: Any, memory: Arena, staging: Arena) -> Iterator[None]:
-        """Make a stream and arenas current for this thread: CuPy's own allocations come from the arena too.
+        """Make a stream and arenas current for this thread, for CuPy's own allocations too.
 
-        Raises: DeviceError for what CuPy raises within.
+        Raises: DeviceError for CuPy's errors within the context.
         """
         state = self._local.__dict__
         outer = dict(state)
-        # What the user has chosen to allocate with (the default pool, or another library's) makes the blocks.
+        # Blocks come from the user's allocator: the default pool, or another one.
         state.update(allocator=outer.get("allocator") or cupy.cuda.get_allocator(), staging=staging)
         try:
             own = cupy.cuda.using_allocator(lambda nbytes: memory.take(nbytes).data)
@@ -168,8 +167,8 @@ class CudaDevice:
 
     def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
         """A block of pinned host memory."""
-        # CuPy keeps freed blocks for requests of the very same size, and never gives them back: few sizes, then, of
-        # which four lie between one power of two and the next.
+        # CuPy reuses freed blocks for requests of the same size only, and never frees them. So there are few sizes:
+        # four between one power of two and the next.
         step = max(_MIN_PINNED_NBYTES, 1 << max(nbytes.bit_length() - 3, 0))
         size = max(-(-nbytes // step), 1) * step
         return np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, nbytes)
@@ -184,8 +183,8 @@ class CudaDevice:
 
         Raises: DeviceError if there is not enough memory.
         """
-        # CuPy's pool hands memory out that work on the same stream may still be using: lanes wait for that stream only.
-        # A read within a write, or within a store, is made where a lane's allocator is current.
+        # CuPy's pool may return memory that work on the same stream still uses, and lanes wait for that stream only. In
+        # a read within a write, or within a store, a lane's allocator is current.
         allocator = getattr(self._local, "allocator", None)
         outside = nullcontext() if allocator is None else cupy.cuda.using_allocator(allocator)
         with cuda_errors(self.name), self._device, outside, nullcontext() if stream is None else stream:
@@ -194,31 +193,31 @@ class CudaDevice:
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Pinned host memory."""
         arena: Arena | None = getattr(self._local, "staging", None)
-        found: NDArray[np.uint8] = self.allocate_pinned(nbytes) if arena is None else arena.take(nbytes)
-        return found
+        memory: NDArray[np.uint8] = self.allocate_pinned(nbytes) if arena is None else arena.take(nbytes)
+        return memory
 
     def upload(self, host: NDArray[Any]) -> Any:
-        """Copy a host array to the device, in stream order."""
+        """Copy a host array to the device in stream order."""
         array = cupy.empty(host.shape, host.dtype)
         array.set(np.asarray(host, order="C"))
         return array
 
     def download(self, array: Any, into: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Copy a device array to the host; waits for the work before it. into: where to, of its shape and dtype."""
+        """Copy a device array to the host. Waits for earlier work. into: target of the same shape and dtype."""
         with cuda_errors(self.name):
             copied: NDArray[Any] = cupy.asnumpy(array, out=into)
         return copied
 
     def download_all(self, arrays: Sequence[Any]) -> list[NDArray[Any]]:
-        """Copy device arrays to pinned memory; waits once."""
-        found = []
+        """Copy device arrays to pinned memory. Waits once."""
+        copies = []
         with cuda_errors(self.name):
             for array in arrays:
                 host = self.staging(array.nbytes).view(array.dtype).reshape(array.shape)
                 array.get(out=host, blocking=False)
-                found.append(host)
+                copies.append(host)
             self.synchronize()
-        return found
+        return copies
 
     def synchronize(self) -> None:
         """Wait for the stream."""
@@ -233,7 +232,7 @@ class CudaDevice:
         cupy.cuda.nvtx.RangePop()
 
     def mark(self) -> Any:
-        """An event with a time on the current stream; None if the device has failed, of which the read will tell."""
+        """A timed event on the current stream; None if the device has failed, which the read reports."""
         try:
             return cupy.cuda.get_current_stream().record()
         except cupy.cuda.runtime.CUDARuntimeError:
@@ -292,8 +291,8 @@ class CudaDevice:
             self.address(statuses),
             stream,
         )
-        # In a lane, tables and scratch stay in its arenas until the wave is done; else CuPy's pool keeps the stream's
-        # order.
+        # In a lane, tables and scratch stay in its arenas until the wave is done. Outside of one, CuPy's pool reuses
+        # them in stream order.
         return Outcome(statuses, sizes)
 
     def scratch_nbytes(self, decoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
@@ -359,10 +358,10 @@ class CudaDevice:
         return out
 
     def _upload_tables(self, *tables: Table) -> Any:
-        """Copy tables to the device, one behind the other, as nvCOMP wants them: uint64.
+        """Upload tables in one copy, as uint64 for nvCOMP.
 
-        In a lane through its staging memory, which is not used again before the wave is done, so that nothing waits.
-        Outside of one the copy is made before this returns.
+        In a lane, they pass through its staging memory, which is not reused before the wave is done, so nothing waits.
+        Outside of one, the copy is complete when this returns.
         """
         arena: Arena | None = getattr(self._local, "staging", None)
         shape = len(tables), tables[0].size
@@ -373,7 +372,7 @@ class CudaDevice:
         return self.upload(host)
 
     def free_nbytes(self) -> int:
-        """Device memory that is free, what CuPy's pool holds unused included."""
+        """Free device memory, including unused memory of CuPy's pool."""
         with self._device:
             free, _ = cupy.cuda.runtime.memGetInfo()
             return int(free) + int(cupy.get_default_memory_pool().free_bytes())

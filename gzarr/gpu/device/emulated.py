@@ -1,8 +1,8 @@
-"""A device without hardware: NumPy for memory, host codecs for the batched calls, the kernels compiled by g++.
+"""A device without hardware: NumPy for memory, host codecs for the batched calls, and kernels compiled by g++.
 
-It is for tests, and for trying the GPU pipeline on a machine without a GPU; it is slow. It refuses what nvCOMP would
-refuse (empty batches, misaligned sources, streams that are too large), so that code which passes here is called right.
-What it cannot show: races, warp-level behaviour, the order of streams, speed.
+It is for tests, and for trying the GPU pipeline on a machine without a GPU; it is slow. It refuses what nvCOMP refuses
+(empty batches, misaligned sources, streams that are too large), so tests on it show that nvCOMP is called correctly. It
+cannot show races, warp-level behaviour, the order of streams, or speed.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from gzarr.gpu.device.nvcomp_tables import (
 )
 from gzarr.gpu.device.protocol import Outcome, Table
 
-#: What nvCOMP says of a damaged stream (nvcompErrorCannotDecompress).
+#: nvCOMP's status for a damaged stream (nvcompErrorCannotDecompress).
 _DAMAGED = 12
-#: And of a chunk that it could not compress (nvcompErrorCannotCompress).
+#: And for a chunk that it could not compress (nvcompErrorCannotCompress).
 _NOT_COMPRESSED = 19
 
 
@@ -52,16 +52,16 @@ class Tally:
 
     Attributes:
         live: bytes that are allocated now.
-        peak: the most that ever were at once.
-        n: number of allocations so far.
+        peak: most bytes that were allocated at once.
+        n: number of allocations.
     """
 
     def __init__(self) -> None:
         self.live = self.peak = self.n = 0
-        self._lock = threading.RLock()  # collecting garbage may call `_freed` while `count` holds it
+        self._lock = threading.RLock()  # garbage collection may call `_freed` while `count` holds the lock
 
     def count(self, array: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Count an array until nothing refers to it any more."""
+        """Count an array as long as something refers to it."""
         with self._lock:
             self.n += 1
             self.live += array.nbytes
@@ -75,10 +75,10 @@ class Tally:
 
 
 class EmulatedStream:
-    """A stream on which everything is done as soon as it is submitted.
+    """A stream whose work is done as soon as it is submitted.
 
     Attributes:
-        waited_for: the streams whose events it was made to wait for lately, in order.
+        waited_for: the streams that it was last made to wait for, in order.
     """
 
     def __init__(self) -> None:
@@ -94,10 +94,10 @@ class EmulatedDevice:
     Attributes:
         name: "emulated".
         xp: numpy.
-        launches: names of the kernels launched and decoders called, in order; tests count them.
-        free: device memory that it claims to have, in bytes.
-        memory: device memory allocated so far, blocks of arenas and what is outside of them; tests look at it.
-        pinned: pinned host memory likewise.
+        launches: names of launched kernels and called decoders, in order, for tests.
+        free: free device memory that it reports, in bytes.
+        memory: counts device memory, for tests.
+        pinned: counts pinned host memory.
     """
 
     name = "emulated"
@@ -116,7 +116,7 @@ class EmulatedDevice:
         return isinstance(array, np.ndarray) and not array.dtype.hasobject
 
     def adopt(self, value: Any) -> NDArray[Any] | None:
-        """A NumPy array that shares the memory of what says that it lies on a CUDA device; the address is trusted."""
+        """A NumPy array that shares the memory of an object with a CUDA interface, whose address is trusted."""
         interface = getattr(value, "__cuda_array_interface__", None)
         return None if interface is None else np.asarray(_Adopted(interface, value))
 
@@ -126,21 +126,21 @@ class EmulatedDevice:
         return _DEFAULT_STREAM if active is None else active
 
     def as_stream(self, stream: Any) -> EmulatedStream:
-        """The stream itself. Raises: DeviceError if it is none of this device."""
+        """The stream itself. Raises: DeviceError if it is not a stream of this device."""
         if not isinstance(stream, EmulatedStream):
             raise DeviceError(f"stream: expected an EmulatedStream, got {type(stream).__name__}")
         return stream
 
     def new_stream(self) -> EmulatedStream:
-        """Nothing runs by itself here: a stream only notes what it was made to wait for."""
+        """A new stream, which only notes what it was made to wait for."""
         return EmulatedStream()
 
     def record(self, stream: EmulatedStream) -> EmulatedStream:
-        """An event, which is the stream that it was recorded on."""
+        """An event, represented by the stream that it was recorded on."""
         return stream
 
     def wait(self, stream: EmulatedStream, event: EmulatedStream) -> None:
-        """Note it."""
+        """Note the event."""
         stream.waited_for.append(event)
 
     @contextmanager
@@ -156,29 +156,29 @@ class EmulatedDevice:
             state.update(outer)
 
     def allocate(self, nbytes: int) -> NDArray[np.uint8]:
-        """A block, which is counted."""
+        """A new block, which is counted."""
         return self.memory.count(np.empty(nbytes, np.uint8))
 
     def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
-        """A block, which is counted."""
+        """A new block, which is counted."""
         return self.pinned.count(np.empty(nbytes, np.uint8))
 
     def empty(self, nbytes: int) -> NDArray[np.uint8]:
-        """Memory filled with a pattern, so that what is read before it is written shows."""
+        """Memory filled with a pattern, which shows reads of uninitialized memory."""
         arena: Arena | None = getattr(self._local, "memory", None)
-        found: NDArray[np.uint8] = self.allocate(nbytes) if arena is None else arena.take(nbytes)
-        found[:] = 0xA5
-        return found
+        memory: NDArray[np.uint8] = self.allocate(nbytes) if arena is None else arena.take(nbytes)
+        memory[:] = 0xA5
+        return memory
 
     def result(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any = None) -> NDArray[Any]:
-        """An uninitialized array; it is the caller's, and so not counted."""
+        """An uninitialized array. It is the caller's, so it is not counted."""
         return np.empty(shape, dtype)
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Host memory."""
         arena: Arena | None = getattr(self._local, "staging", None)
-        found: NDArray[np.uint8] = self.allocate_pinned(nbytes) if arena is None else arena.take(nbytes)
-        return found
+        memory: NDArray[np.uint8] = self.allocate_pinned(nbytes) if arena is None else arena.take(nbytes)
+        return memory
 
     def upload(self, host: NDArray[Any]) -> NDArray[Any]:
         """A copy."""
@@ -195,28 +195,28 @@ class EmulatedDevice:
 
     def download_all(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """Copies in staging memory."""
-        found = []
+        copies = []
         for array in arrays:
             host = self.staging(array.nbytes).view(array.dtype).reshape(array.shape)
             host[...] = array
-            found.append(host)
-        return found
+            copies.append(host)
+        return copies
 
     def synchronize(self) -> None:
-        """Everything is done as soon as it is called."""
+        """Return at once, as no work is pending."""
 
     def push_range(self, name: str) -> None:
-        """Nobody looks."""
+        """Do nothing."""
 
     def pop_range(self) -> None:
-        """Nobody looks."""
+        """Do nothing."""
 
     def mark(self) -> float:
-        """The time: everything is done as soon as it is called."""
+        """The time, as no work is pending."""
         return perf_counter()
 
     def seconds_between(self, start: float, end: float) -> float:
-        """The difference."""
+        """The difference of two times."""
         return end - start
 
     def address(self, array: NDArray[Any]) -> int:
@@ -224,20 +224,20 @@ class EmulatedDevice:
         return int(array.__array_interface__["data"][0])
 
     def launch(self, kernel: str, n_threads: int, args: tuple[Any, ...]) -> None:
-        """Run a kernel, thread after thread."""
+        """Run a kernel, one thread after the other."""
         self.launches.append(kernel)
         plain = tuple(self.address(a) if isinstance(a, np.ndarray) else a for a in args)
         self._kernels.launch(kernel, n_threads, plain)
 
     def decoders(self) -> frozenset[str]:
-        """What host libraries that are installed decode as raw streams."""
+        """The formats that installed host libraries decode as bare streams."""
         return frozenset(_DECODE)
 
     def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
-        """Decode stream after stream. Raises: DeviceError for calls that nvCOMP refuses."""
+        """Decode one stream after the other. Raises: DeviceError for calls that nvCOMP refuses."""
         self.launches.append(decoder)
         self._check(decoder, source, target, capacity)
-        self.empty(4 * source.nbytes)  # the tables, and the scratch that nvCOMP would want
+        self.empty(4 * source.nbytes)  # memory for the tables, and for nvCOMP's scratch
         self.empty(self.scratch_nbytes(decoder, source.size, int(capacity.max()), int(capacity.sum())))
         statuses = self.upload(np.zeros(source.size, np.int32))
         sizes = self.upload(np.zeros(source.size, np.int64))
@@ -257,21 +257,21 @@ class EmulatedDevice:
         return Outcome(statuses, sizes)
 
     def scratch_nbytes(self, decoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
-        """What nvCOMP would need."""
+        """The scratch of nvCOMP."""
         return nvcomp.decompress_temp_nbytes(decoder, n, max_nbytes, total_nbytes)
 
     def alignment(self, decoder: str) -> int:
-        """What nvCOMP needs."""
+        """The alignment of nvCOMP."""
         return nvcomp.decompress_alignment(decoder).input
 
     def encoders(self) -> frozenset[str]:
-        """What host libraries that are installed make as raw streams."""
+        """The formats that installed host libraries encode as bare streams."""
         return frozenset(_ENCODE)
 
     def compress(
         self, encoder: str, source: Table, nbytes: Table, target: Table, capacity: int, typesize: int = 1
     ) -> Outcome:
-        """Encode chunk after chunk. Raises: DeviceError for calls that nvCOMP refuses, or might go astray in."""
+        """Encode one chunk after the other. Raises: DeviceError for calls that nvCOMP refuses, or that are unsafe."""
         self.launches.append(f"compress {encoder}")
         largest = int(nbytes.max(initial=0))
         check_compression(encoder, source.size, largest)
@@ -282,7 +282,7 @@ class EmulatedDevice:
         _check_alignment(encoder, "an output", target, alignment.output)
         if (nbytes % typesize).any():
             raise DeviceError(f"{encoder}: a chunk is no whole number of {typesize} bytes (nvCOMP status 20)")
-        self.empty(3 * source.nbytes)  # the tables, and the scratch that nvCOMP would want
+        self.empty(3 * source.nbytes)  # memory for the tables, and for nvCOMP's scratch
         self.empty(self.compress_scratch_nbytes(encoder, source.size, largest, int(nbytes.sum())))
         statuses, sizes = self.upload(np.zeros(source.size, np.int32)), self.upload(np.zeros(source.size, np.uint64))
         for i, (src, n, dst) in enumerate(zip(source.tolist(), nbytes.tolist(), target.tolist(), strict=True)):
@@ -299,20 +299,20 @@ class EmulatedDevice:
         return Outcome(statuses, sizes)
 
     def encode(self, encoder: str, data: bytes) -> bytes:
-        """Encode one chunk; tests of formats that no host library makes put something in its place."""
+        """Encode one chunk. Tests replace this for formats that no host library encodes."""
         return _ENCODE[encoder](data)
 
     def compress_max_nbytes(self, encoder: str, nbytes: int) -> int:
-        """What nvCOMP would need, or a little more."""
+        """The capacity that nvCOMP needs, or a little more."""
         check_compression(encoder, 1, nbytes)
         return bound_compressed_nbytes(encoder, nbytes)
 
     def compress_scratch_nbytes(self, encoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
-        """What nvCOMP would need at most; for Zstandard a guess."""
+        """The scratch of nvCOMP at most; for Zstandard an estimate."""
         return bound_compress_temp_nbytes(encoder, n, max_nbytes)
 
     def compress_alignment(self, encoder: str, typesize: int = 1) -> Alignment:
-        """What nvCOMP needs."""
+        """The alignment of nvCOMP."""
         return compress_alignment(encoder, typesize)
 
     def crc32c(self, source: Table, nbytes: Table) -> NDArray[np.uint32]:
@@ -328,7 +328,7 @@ class EmulatedDevice:
         return self.upload(np.array([zlib.crc32(ctypes.string_at(src, n)) for src, n in pairs], np.uint32))
 
     def free_nbytes(self) -> int:
-        """Device memory that is free."""
+        """The free device memory that it reports."""
         return self.free
 
     def _check(self, decoder: str, source: Table, target: Table, capacity: Table) -> None:
@@ -347,7 +347,7 @@ def _check_alignment(codec: str, what: str, addresses: Table, need: int) -> None
 
 
 class _Adopted:
-    """The two interfaces have the same fields; the owner of the memory lives as long as this does."""
+    """An array interface made of a CUDA array interface, with the same fields. Holds the owner of the memory."""
 
     def __init__(self, interface: Any, owner: Any) -> None:
         self.__array_interface__ = {k: v for k, v in interface.items() if k != "stream"} | {"version": 3}

@@ -1,6 +1,6 @@
-"""Compiles the CUDA kernels with g++ and runs them on host memory: the kernels of the emulated device.
+"""Compiles the CUDA kernels with g++ and runs them on host memory, for the emulated device.
 
-The library is made once and kept in the user's cache, named by a hash of everything that went into it.
+The library is built once and cached in the user's cache folder under a hash of everything that it is built from.
 ``GZARR_KERNEL_SANITIZE=1`` builds it with AddressSanitizer and UBSan; the process must then have been started with
 ``LD_PRELOAD`` set to `sanitizer_preload`, and stops at the first wrong access.
 """
@@ -25,7 +25,7 @@ from gzarr.gpu.detection.cache_folder import cache_folder
 from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, TABLE_DTYPES, Argument, all_sources, shim
 
 #: -fno-strict-aliasing: kernels read raw bytes as wider numbers, which device compilers allow.
-#: -ffp-contract=off: compilers may make one operation of two, with another result.
+#: -ffp-contract=off: compilers may fuse two operations into one with another result.
 _FLAGS = ("-std=c++17", "-shared", "-fPIC", "-O2", "-fno-strict-aliasing", "-ffp-contract=off")
 _WARNINGS = ("-Wall", "-Wextra", "-Werror")
 #: #pragma unroll is CUDA's; `-Wno-unused-function` because each kernel needs only some of the shared functions.
@@ -39,7 +39,7 @@ _PRELOADS = ("libasan.so", "libubsan.so", "libstdc++.so")
 
 
 def is_sanitized() -> bool:
-    """Whether this process is asked to run the kernels under sanitizers."""
+    """Whether this process runs the kernels under sanitizers."""
     return os.environ.get("GZARR_KERNEL_SANITIZE", "") not in ("", "0")
 
 
@@ -54,12 +54,12 @@ def sanitizer_preload() -> str | None:
     if compiler is None:
         return None
     found = [Path(_run([compiler, f"-print-file-name={name}"]).stdout.strip()) for name in _PRELOADS]
-    # A compiler that lacks a library answers with its bare name.
+    # A compiler that lacks a library prints the bare name.
     return ":".join(map(str, found)) if all(path.is_absolute() and path.exists() for path in found) else None
 
 
 def build(*, sanitize: bool = False) -> Path:
-    """Compile the kernels unless that was done before, and return the shared library.
+    """Compile the kernels unless they are cached. Returns: the path of the shared library.
 
     Raises: DeviceError if there is no compiler, or with its messages if it fails.
     """
@@ -77,7 +77,7 @@ def build(*, sanitize: bool = False) -> Path:
 
 
 def host_source() -> str:
-    """The C++ text of the library: the shim, the kernels, and for each a function that loops over its threads."""
+    """The C++ source of the library: the shim, the kernels, and for each a function that loops over its threads."""
     wrappers = []
     for name, arguments in KERNELS.items():
         params = "".join(f", {a.type} {a.name}" for a in arguments)
@@ -95,7 +95,7 @@ def _library(*, sanitize: bool) -> ctypes.CDLL:
 
 
 def _compile(command: list[str], text: str, target: Path) -> None:
-    """Compile under a name of its own and rename: other processes may be doing the same."""
+    """Compile to a unique name and rename, as other processes may do the same."""
     with tempfile.TemporaryDirectory(prefix="building-", dir=target.parent) as folder:
         file = Path(folder) / "kernels.cpp"
         file.write_text(text, encoding="utf-8")
@@ -117,7 +117,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 @cache
 def _cache_folder() -> Path:
-    """The user's cache, or if it cannot be written a fresh private folder: a shared one could hold others' files."""
+    """The user's cache folder, or a new private one if that cannot be written; others could write to a shared one."""
     return cache_folder("kernels") or Path(_private_folder().name)
 
 
@@ -142,7 +142,7 @@ def _as_c(kernel: str, argument: Argument, value: Any) -> Any:
 
 
 class HostKernels:
-    """The kernels, to be run on host memory. Compiled at the first launch; one library serves the whole process."""
+    """Runs the kernels on host memory. They are compiled at the first launch, into one library for the process."""
 
     def launch(self, name: str, n_threads: int, args: Sequence[Any]) -> None:
         """Run a kernel to its end, one thread after the other.

@@ -1,16 +1,16 @@
-"""Waves in flight: lanes, each with a stream and memory of its own, and the threads that carry waves through them.
+"""Lanes, the pipeline slots of waves in flight, each with its own stream and memory, and the threads that use them.
 
-Theory of operation. A wave is read, parsed and decoded by one thread; as many threads as lanes take turns, so that one
-wave is read while another is parsed and a third is decoded and placed. Each wave holds one of the backend's lanes from
-its first byte to its last, whoever reads: several callers share them, and the backend's device memory stays under its
-cap. A wave looks at its own results at its end, while the others are under way. Lanes are reused; the one used last
-goes first, so that single waves always get the same memory. Chance decides which wave of several comes to which lane:
-after a read the lanes that it used have the same memory, so that the next one needs no more.
+Theory of operation. One thread reads, parses and decodes a wave; there are as many threads as lanes, so that one wave
+is read while another one is parsed and a third one is decoded and placed. Each wave holds a lane from its first byte to
+its last. All callers share the lanes of a backend, so its device memory stays under the cap. A wave checks its own
+results at its end, while others are under way. The lane that was used last is reused first, so that single waves always
+get the same memory. Chance decides which of several waves gets which lane; after a read, its lanes are given the same
+amount of memory, so that the next read needs no more.
 
-Rules: a lane's stream waits for what the caller had submitted before the read began, and the caller's stream for the
-lane; lanes do not wait for each other. The caller's stream is only touched by the caller's thread: one that is "of each
-thread" would be another stream in another thread. A failure stops the waves after it, and nothing runs on when
-`Lanes.run` ends. After a fork the child has lanes that nobody holds.
+Rules: a lane's stream waits for what the caller had submitted before the read began, and the caller's stream waits for
+the lane; lanes do not wait for each other. Only the caller's thread touches the caller's stream, because a per-thread
+stream would be another stream in another thread. A failure stops the waves after it, and nothing is under way when
+`Lanes.run` ends. After a fork, all lanes of the child are idle.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from gzarr.errors import DeviceError
 from gzarr.gpu.device.memory import Arena
 from gzarr.gpu.device.protocol import Device
 
-#: A wave needs three things one after the other: its store, the interpreter (headers, tables), the device. With a lane
-#: for each, the slowest of them never waits for a lane; with two lanes it does where the three take equally long (2/3
-#: of the rate). More lanes would only take memory from these.
+#: A wave uses three resources in turn: its store, the interpreter (headers, tables), and the device. With three lanes,
+#: the slowest resource never waits for a lane; with two lanes, if all three take equally long, the rate drops to 2/3.
+#: More lanes would only divide the memory.
 N_LANES = 3
 
 
 class Lane:
-    """What one wave in flight has to itself.
+    """A pipeline slot: what one wave in flight has to itself.
 
     Attributes:
-        device: where it runs.
-        stream: the wave's work is submitted here.
-        memory: of the device; its share of the cap.
+        device: where the wave runs.
+        stream: where its work is submitted.
+        memory: device memory, a share of the cap.
         staging: pinned host memory.
     """
 
@@ -58,18 +58,18 @@ class Lane:
         return self.device.activate(self.stream, self.memory, self.staging)
 
     def rewind(self) -> None:
-        """Make the lane ready for another wave. Its stream must be idle."""
+        """Free the lane for another wave. Its stream must be idle."""
         self.memory.rewind()
         self.staging.rewind()
 
     def release(self) -> None:
-        """Give all memory back."""
+        """Return all memory to the device."""
         self.memory.release()
         self.staging.release()
 
 
 class _Call:
-    """A read or write of one caller: its stream and thread, what it had submitted before, the last work of others."""
+    """A read or write of one caller: its stream and thread, an event of its earlier work, and the ends of its waves."""
 
     def __init__(self, device: Device, stream: Any) -> None:
         current = device.current_stream()
@@ -81,7 +81,7 @@ class _Call:
 
 
 class _Turn:
-    """One wave, carried out by one thread. private: within another that has a lane, which must not wait for one."""
+    """One wave on one thread. private: within a wave that holds a lane, and so must not wait for one."""
 
     def __init__(self, call: _Call, *, private: bool = False) -> None:
         self.call = call
@@ -109,7 +109,7 @@ class Lanes:
         _EVERY.add(self)
 
     def take_back(self) -> None:
-        """Make all lanes idle, whoever has them: threads that held them are not there after a fork."""
+        """Make all lanes idle after a fork, in which the threads that held them do not exist."""
         self._idle = LifoQueue()
         for lane in self._all:
             lane.rewind()
@@ -127,16 +127,16 @@ class Lanes:
 
     @property
     def under_way(self) -> bool:
-        """Whether this thread is carrying out a wave."""
+        """Whether this thread carries out a wave."""
         return self._turn is not None
 
     def run(self, task: Callable[[T], None], waves: Iterable[T]) -> None:
-        """Carry out a task for every wave, several at once; on the caller's thread if there is only one.
+        """Carry out a task for every wave, several at once; on the caller's thread if there is only one wave.
 
-        A run within a task stays on its thread. Where that has a lane already (a store that reads through this
-        backend), it gets memory beyond the cap, which is given back after it; where not (a value that is read while it
-        is written) it takes lanes like any other.
-        Raises: what the first failing task raised; notes on it tell of the others.
+        A run within a task stays on the task's thread. If the task holds a lane (a store that reads with this backend),
+        the run gets memory beyond the cap, which is freed afterwards; if not (a lazy value that is written), it takes
+        lanes like any other run.
+        Raises: the error of the first task that failed, with notes on the others.
         """
         source = iter(waves)
         head = list(islice(source, N_LANES))
@@ -161,10 +161,10 @@ class Lanes:
 
     @contextmanager
     def borrow(self) -> Iterator[Lane]:
-        """The lane of the wave that this thread carries out; outside of a run, a lane for this context.
+        """A context with the lane of the wave that this thread carries out; outside of a run, with a lane of its own.
 
-        Within the context device work goes to the lane, after what the caller had submitted when the run began; what
-        the caller submits after the context comes after it.
+        In the context, work goes to the lane's stream, behind what the caller had submitted when the run began. What
+        the caller submits after the context is ordered behind it.
         """
         turn = self._turn
         if turn is None:
@@ -180,11 +180,11 @@ class Lanes:
 
     @contextmanager
     def borrow_to_write(self) -> Iterator[Lane]:
-        """As `borrow`, but the lane goes back when the context ends, with nothing of it in use any more.
+        """Like `borrow`, but the lane is returned when the context ends, when nothing may use its memory any more.
 
-        Writes hold locks of stored objects when they ask for a lane. As they give it back before they store anything,
-        nobody who holds a lane waits for a lock. The value may have been made on the stream that was current when the
-        run began, even if the caller has named another.
+        Writes hold locks of stored objects when they ask for a lane. As they return it before they store anything, no
+        holder of a lane waits for a lock. The value may have been made on the stream that was current when the run
+        began, even if the caller has named another stream.
         """
         turn = self._turn
         if turn is None:
@@ -198,7 +198,7 @@ class Lanes:
             self._give_back(turn)
 
     def release(self) -> None:
-        """Give back the memory of the lanes that are idle."""
+        """Free the memory of the idle lanes."""
         idle: list[Lane] = []
         with suppress(Empty):
             while True:
@@ -208,7 +208,7 @@ class Lanes:
             self._idle.put(lane)
 
     def _level(self, n: int) -> None:
-        """Give those of the ``n`` lanes used last that are idle as much memory as the one of them that has most."""
+        """Give the idle ones of the ``n`` lanes used last the memory of the largest of them."""
         lanes: list[Lane] = []
         with suppress(Empty):
             while len(lanes) < n:
@@ -247,7 +247,7 @@ class Lanes:
             try:
                 yield lane
             except BaseException as error:
-                # What was submitted may still be using the lane's memory.
+                # Submitted work may still use the lane's memory.
                 self._device.synchronize()
                 _clear_frames(error)
                 raise
@@ -266,7 +266,7 @@ class Lanes:
 
 
 def _clear_frames(error: BaseException) -> None:
-    """Clear the variables of frames that an error came through: whoever keeps it would keep the lane's memory."""
+    """Clear the frames of an error's traceback: whoever holds the error would hold the lane's memory."""
     cause: BaseException | None = error
     while cause is not None:
         clear_frames(cause.__traceback__)
@@ -286,9 +286,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_in_threads(task: Callable[[T], None], waves: Iterable[T], n_threads: int) -> None:
-    """Carry out a task for every wave on some threads, which pull waves from one iterator.
+    """Carry out a task for every wave on several threads, which pull waves from one iterator.
 
-    Raises: what the first failing task raised, after all threads have ended; notes on it tell of the others.
+    Raises: the error of the first task that failed, with notes on the others, after all threads have ended.
     """
     source = iter(waves)
     pull_lock = threading.Lock()
@@ -320,4 +320,4 @@ def run_in_threads(task: Callable[[T], None], waves: Iterable[T], n_threads: int
         try:
             raise first
         finally:
-            del first  # no circle of an error, its frames and what they refer to keeps the wave's memory
+            del first  # no cycle of an error and its frames may hold the wave's memory

@@ -1,8 +1,8 @@
-"""All memory of the GPU backend: arenas, which one wave fills and the next one fills again.
+"""Arenas, from which the GPU backend takes all its memory. Each wave fills an arena, and the next wave fills it again.
 
-An arena hands out pieces of a few blocks, one behind the other, and takes nothing back until it is rewound. A wave
-that asks for what the one before it asked for gets the same places, and nothing is allocated. An arena of device memory
-has a limit that its blocks never exceed: whoever asks for more gets `OverLimitError` and makes a smaller wave.
+An arena hands out consecutive pieces of a few blocks, and takes nothing back until it is rewound. A wave that asks for
+the same sizes as the wave before it gets the same addresses, and nothing is allocated. An arena of device memory has a
+limit that its blocks never exceed. A request beyond it raises `OverLimitError`, and the wave is made smaller.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ALIGNMENT = 256
 #: Smallest block, if the limit allows it: most reads of a few chunks fit into one.
 MIN_BLOCK_NBYTES = 1 << 20
 
-#: How much of each block was taken, at some moment.
+#: Bytes of each block that were taken at some moment.
 Mark = tuple[int, ...]
 
 
@@ -26,11 +26,11 @@ class OverLimitError(DeviceError):
 
 
 class Arena:
-    """Memory of one kind for one wave at a time; belongs to one thread at a time.
+    """Memory of one kind, for one wave and one thread at a time.
 
     Args:
         allocate: makes a block: a flat uint8 array of so many bytes.
-        limit: bytes that all blocks together may have; None for no limit.
+        limit: most bytes of all blocks together; None for no limit.
     """
 
     def __init__(self, allocate: Callable[[int], Any], limit: int | None = None) -> None:
@@ -42,7 +42,7 @@ class Arena:
 
     @property
     def limit(self) -> int | None:
-        """Bytes that all blocks together may have."""
+        """Most bytes of all blocks together; None for no limit."""
         return self._limit
 
     @property
@@ -51,7 +51,7 @@ class Arena:
         return sum(int(block.nbytes) for block in self._blocks)
 
     def take(self, nbytes: int) -> Any:
-        """A flat uint8 array that is valid until the arena is rewound behind it.
+        """Take a flat uint8 array, which is valid until the arena is rewound.
 
         Raises: OverLimitError if it does not fit under the limit.
         """
@@ -63,30 +63,30 @@ class Arena:
         return self._cut(len(self._blocks) - 1, 0, nbytes)
 
     def mark(self) -> Mark:
-        """What is taken now, to be rewound to."""
+        """The present state, to rewind to."""
         return tuple(self._taken)
 
     def rewind(self, mark: Mark = ()) -> None:
-        """Take back everything that was handed out since a mark. Nothing may be using it any more."""
+        """Take back everything that was handed out since a mark. Nothing may use it any more."""
         for number in range(len(self._taken)):
             self._taken[number] = mark[number] if number < len(mark) else 0
 
     def compact(self) -> None:
-        """Give up the blocks of which nothing is taken; the next block takes all that the limit leaves."""
-        # From the end: marks name blocks by number.
+        """Free the unused blocks. The next block takes everything that the limit leaves."""
+        # From the end, as marks refer to blocks by number.
         while self._taken and self._taken[-1] == 0:
             self._blocks.pop()
             self._taken.pop()
         self._whole = self._limit is not None
 
     def reserve(self, nbytes: int) -> None:
-        """Have so many bytes, in one block if they are not there yet. Nothing may be taken. Raises: OverLimitError."""
+        """Have ``nbytes``, allocated as one block if they are missing. Nothing may be taken. Raises: OverLimitError."""
         if self.nbytes < nbytes:
             self.release()
             self._grow(nbytes)
 
     def release(self) -> None:
-        """Give up all blocks."""
+        """Free all blocks."""
         self._blocks.clear()
         self._taken.clear()
         self._whole = False
@@ -96,7 +96,7 @@ class Arena:
         return self._blocks[number][start : start + nbytes]
 
     def _grow(self, nbytes: int) -> None:
-        """Add a block as large as all others together, so that there are few."""
+        """Add a block as large as all others together, so that there are few blocks."""
         held = self.nbytes
         wanted = -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
         size = max(wanted, held, MIN_BLOCK_NBYTES)

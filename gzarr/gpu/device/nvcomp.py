@@ -1,11 +1,11 @@
 """nvCOMP's batched C functions, called through ctypes: one call decodes all streams of a wave.
 
-Pointers are plain integers: addresses of device memory, which belongs to the caller and must live until the stream
-has passed the call. Functions whose names end in ``_async`` only queue work on a stream (an address, 0 for the default
-stream) of the calling thread's current device, and never wait. The library is loaded by the first call that needs it;
-the tables (`CODECS`, `decompress_alignment`, `decompress_temp_nbytes`) need no library.
+Pointers are plain integers: addresses of device memory, which belongs to the caller and must live until the stream has
+passed the call. Functions with names in ``_async`` only queue work on a stream (an address, 0 for the default stream)
+of the calling thread's current device, and never wait. The first call that needs the library loads it; the tables
+(`CODECS`, `decompress_alignment`, `decompress_temp_nbytes`) do not need it.
 
-Rules: option structs are 64 bytes and passed by value; the decoder is always the CUDA one; a batch is never empty.
+Rules: option structs have 64 bytes and are passed by value; the decoder is always the CUDA one; a batch is never empty.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
     "version",
 ]
 
-#: The one release series that the signatures below are of: version 5 has the same names with other arguments.
+#: The release series of the signatures below. Version 5 has the same names with other arguments.
 MAJOR = 6
 SONAME = "libnvcomp.so.6"
 REMEDY = "install it with: pip install 'gzarr[cuda13]'"
@@ -62,7 +62,7 @@ REMEDY = "install it with: pip install 'gzarr[cuda13]'"
 #: Most checksums in one call: the limit of the codecs. The library does not check it here.
 _MAX_CRC_BATCH = (1 << 31) - 1
 
-#: Polynomials: of crc32c (RFC 3720, 12.1), and of gzip (RFC 1952, 8), highest power first.
+#: Polynomials of crc32c (RFC 3720, 12.1) and of gzip (RFC 1952, 8), highest power first.
 _CASTAGNOLI, _IEEE = 0x1EDC6F41, 0x04C11DB7
 
 #: nvcompCRC32SegmentKind_t: each range is a whole message.
@@ -70,7 +70,7 @@ _ONLY_SEGMENT = 0
 
 
 class _Options(ctypes.Structure):
-    """Any codec's options. Opaque: larger than 16 bytes, it goes by memory whatever its fields are."""
+    """Options of any codec. The fields are opaque, as structs above 16 bytes are passed in memory."""
 
     _fields_ = (("words", ctypes.c_uint64 * (OPTIONS_NBYTES // 8)),)
 
@@ -96,7 +96,7 @@ class _Properties(ctypes.Structure):
 _INT, _SIZE, _PTR = ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p
 _SIZE_OUT = ctypes.POINTER(ctypes.c_size_t)
 
-#: Arguments by kind: what follows "nvcompBatched<codec>", or "nvcompBatched" where no codec is meant.
+#: Arguments by kind of function: its name behind "nvcompBatched<codec>", or behind "nvcompBatched".
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     # options, result
     "DecompressGetRequiredAlignments": (_Options, ctypes.POINTER(_Alignments)),
@@ -119,9 +119,9 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 @cache
 def load() -> ctypes.CDLL:
-    """Find and load nvCOMP 6: the wheel's library, wherever it was installed, else the system's.
+    """Find and load nvCOMP 6: the library of the wheel, or else of the system.
 
-    Raises: DeviceError naming every place looked at, and the extra that installs it.
+    Raises: DeviceError that names every place that was searched, and the extra that installs it.
     """
     seen: list[str] = []
     for path in _candidates(seen):
@@ -140,7 +140,7 @@ def load() -> ctypes.CDLL:
 
 
 def version() -> tuple[int, int, int]:
-    """Version of the library that is loaded. Raises: DeviceError if there is none."""
+    """Version of the loaded library. Raises: DeviceError if there is none."""
     return _version_of(load())
 
 
@@ -157,7 +157,7 @@ def query_alignment(codec: str, *, compress: bool = False, options: bytes | None
 
 
 def query_temp_nbytes(codec: str, n: int, max_chunk: int, total: int, stream: int = 0) -> int:
-    """Ask the library for the scratch of `decompress_async`, in bytes. No codec of the tables needs a device for it.
+    """Ask the library for the scratch of `decompress_async`, in bytes. This needs no device.
 
     n: streams. max_chunk: decompressed bytes of the largest. total: decompressed bytes of all.
     Raises: DeviceError for a batch beyond the codec's limits.
@@ -187,8 +187,8 @@ def decompress_async(
     in_sizes, out_capacities: device tables of n sizes in bytes (uint64).
     out_actual: receives n sizes in bytes (uint64); never 0. statuses: receives n statuses (int32); never 0.
     temp, temp_nbytes: scratch of at least `query_temp_nbytes`; 0 and 0 where none is needed.
-    Both results must be looked at once the stream is done: compare sizes too (`NvcompCodec.hides_corruption`).
-    Raises: DeviceError if the call is refused; damage to the streams shows only in the results.
+    When the stream is done, check both results, sizes too (`NvcompCodec.hides_corruption`).
+    Raises: DeviceError if the call is refused; damaged streams show only in the results.
     """
     check_batch(codec, n)
     pointers = {
@@ -262,7 +262,7 @@ def crc32c_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statu
     """Queue the crc32c of many byte ranges.
 
     ptrs, sizes: device tables of n addresses and n sizes in bytes (uint64); any alignment, empty ranges allowed.
-    max_nbytes: size of the largest; it only tunes the kernel. out: receives n checksums (uint32).
+    max_nbytes: size of the largest range, which only tunes the kernel. out: receives n checksums (uint32).
     statuses: receives n statuses (int32), or 0.
     Raises: DeviceError if the call is refused, or the batch is empty.
     """
@@ -281,7 +281,7 @@ def _crc_async(
         raise DeviceError(f"nvCOMP {name}: a batch of {n} ranges; it takes 1 to {_MAX_CRC_BATCH}: skip empty batches")
     _check_pointers(name, {"ptrs": ptrs, "sizes": sizes, "out": out})
     configuration = ctypes.create_string_buffer(32)
-    # The size 0 would mean "find out yourself", which waits for the stream.
+    # With size 0, the library would find it out itself and wait for the stream.
     arguments = (0, n, ctypes.addressof(configuration), max(max_nbytes, 1), stream)
     function = "nvcompBatchedCRC32GetHeuristicConf"
     _check(_function(function, "CRC32GetHeuristicConf")(*arguments), function)
@@ -291,7 +291,7 @@ def _crc_async(
 
 
 def _candidates(seen: list[str]) -> Iterator[str]:
-    """Where the library may lie, best first. What is found of other versions is noted in ``seen``."""
+    """Paths at which the library may be, best first. Other versions are added to ``seen``."""
     folders: dict[str, None] = {}
     try:
         spec = importlib.util.find_spec("nvidia.libnvcomp")
@@ -317,8 +317,8 @@ def _version_of(library: ctypes.CDLL) -> tuple[int, int, int]:
 
 @cache
 def _function(name: str, kind: str) -> Any:
-    """A function of the library with its argument types: those of a kind in the tables of signatures."""
-    function = load()[name]  # by index: an object of our own, not shared with others who load the library
+    """A function of the library with its argument types, by kind."""
+    function = load()[name]  # by index, for an object that is not shared with other users of the library
     function.argtypes, function.restype = _SIGNATURES[kind], _INT
     return function
 
@@ -334,7 +334,7 @@ def _check(status: int, name: str) -> None:
 
 
 def _check_pointers(codec: str, pointers: dict[str, int]) -> None:
-    """Refuse null pointers: the library lets some of them through to its kernels."""
+    """Refuse null pointers, some of which the library would pass on to its kernels."""
     null = [name for name, pointer in pointers.items() if not pointer]
     if null:
         raise DeviceError(f"nvCOMP {codec}: {', '.join(null)} must be device addresses, got 0")
@@ -351,7 +351,7 @@ def _by_value(options: bytes) -> _Options:
 
 
 def _crc_options(polynomial: int, configuration: bytes) -> _CrcOptions:
-    """The model of a reflected CRC of 32 bits that begins and ends with all bits flipped, then a configuration."""
+    """The model of a reflected 32-bit CRC with all bits flipped before and after, then a configuration."""
     model = struct.pack("<2I2?2xI16x", polynomial, 0xFFFFFFFF, True, True, 0xFFFFFFFF)
     return _CrcOptions.from_buffer_copy((model + configuration).ljust(128, b"\0"))
 

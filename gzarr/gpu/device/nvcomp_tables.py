@@ -1,8 +1,8 @@
-"""What nvCOMP 6 demands of each codec, as data: alignments, limits, scratch, options. Needs neither nvCOMP nor a GPU.
+"""nvCOMP 6 as data: alignments, limits, scratch and options of each codec. Needs neither nvCOMP nor a GPU.
 
-The emulated device refuses by these tables what nvCOMP refuses, and waves are planned with them. Where the tests find
-the library, they ask it for the same numbers. Values come from its query functions where it has them, else from its
-headers (release 6.0.0.12).
+Waves are planned with these tables, and by them the emulated device refuses what nvCOMP refuses. Values come from the
+library's query functions, or else from its headers (release 6.0.0.12). Tests compare them with the library if it is
+installed.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from types import MappingProxyType
 
 from gzarr.errors import DeviceError
 
-#: The decoder that runs as CUDA kernels (nvcompDecompressBackend_t). Always this one: the hardware engine and the
-#: default, which may choose it, report success for damaged input.
+#: The decoder that runs as CUDA kernels (nvcompDecompressBackend_t). The hardware engine, which the default may choose,
+#: reports success for damaged input.
 CUDA_BACKEND = 2
 
-#: nvcompType_t: "any type" to decoders, which read it from the stream.
+#: nvcompType_t: any type, for decoders that read the type from the stream.
 TYPE_BITS = 0xFF
 
-#: Bytes of an option struct; all are passed by value, and bytes that mean nothing must be zero.
+#: Bytes of an option struct, which is passed by value. Unused bytes must be zero.
 OPTIONS_NBYTES = 64
 
-#: Decompressed bytes that Zstandard's scratch is counted in.
+#: Decompressed bytes of a piece, by which Zstandard's scratch is counted.
 PIECE_NBYTES = 1 << 16
 
 #: nvcompStatus_t in words.
@@ -58,7 +58,7 @@ def status_text(status: int) -> str:
 
 
 def codec_of(name: str) -> NvcompCodec:
-    """The table of a codec. Raises: DeviceError for a name that nvCOMP does not have."""
+    """The entry of a codec. Raises: DeviceError for a name that nvCOMP does not have."""
     try:
         return CODECS[name]
     except KeyError:
@@ -71,7 +71,7 @@ def decompress_alignment(codec: str) -> Alignment:
 
 
 def decompress_temp_nbytes(codec: str, n: int, max_chunk: int, total: int) -> int:
-    """Scratch that decompression needs for a batch, in bytes.
+    """Scratch of the decompression of a batch, in bytes.
 
     n: streams. max_chunk: decompressed bytes of the largest. total: decompressed bytes of all.
     Raises: DeviceError for a batch that is empty or beyond the codec's limits.
@@ -106,12 +106,12 @@ def compress_options(codec: str, typesize: int = 1) -> bytes:
 
 
 def bound_compressed_nbytes(codec: str, nbytes: int) -> int:
-    """Capacity that compression needs for a chunk, in bytes: what the library says, or a little more."""
+    """Capacity that compression needs for a chunk, in bytes: that of the library, or a little more."""
     return codec_of(codec).compress_bound(nbytes)
 
 
 def bound_compress_temp_nbytes(codec: str, n: int, max_chunk: int) -> int:
-    """Scratch that compression needs at most, in bytes. For Zstd, which the library sizes on a device only, a guess.
+    """Most scratch of compression, in bytes. An estimate for Zstd, which the library sizes on a device only.
 
     n: chunks. max_chunk: bytes of the largest.
     """
@@ -119,7 +119,7 @@ def bound_compress_temp_nbytes(codec: str, n: int, max_chunk: int) -> int:
 
 
 def check_capacity(codec: str, max_chunk: int, capacity: int, needed: int) -> None:
-    """Refuse outputs that nvCOMP might write beyond: it is not told their size. Raises: DeviceError."""
+    """Refuse outputs that are too small, as nvCOMP does not know their size. Raises: DeviceError."""
     if capacity < needed:
         raise DeviceError(
             f"nvCOMP {codec}: outputs of {capacity} bytes for chunks of {max_chunk}, which may take {needed}"
@@ -127,7 +127,7 @@ def check_capacity(codec: str, max_chunk: int, capacity: int, needed: int) -> No
 
 
 def check_compression(codec: str, n: int, max_chunk: int) -> None:
-    """Refuse a batch that nvCOMP does not compress. Raises: DeviceError."""
+    """Refuse a batch that nvCOMP cannot compress. Raises: DeviceError."""
     check_batch(codec, n)
     limit = codec_of(codec).max_compress_nbytes
     if not 0 <= max_chunk <= limit:
@@ -135,7 +135,7 @@ def check_compression(codec: str, n: int, max_chunk: int) -> None:
 
 
 def check_batch(codec: str, n: int, max_chunk: int = 0, total: int = 0) -> None:
-    """Refuse a batch that nvCOMP refuses, or answers wrongly. Raises: DeviceError."""
+    """Refuse a batch for which nvCOMP fails or returns wrong results. Raises: DeviceError."""
     table = codec_of(codec)
     if not 1 <= n <= table.max_batch:
         raise DeviceError(
@@ -151,9 +151,9 @@ def check_batch(codec: str, n: int, max_chunk: int = 0, total: int = 0) -> None:
         raise DeviceError(f"nvCOMP {codec}: a batch of {total} decompressed bytes; expected 0 or more")
 
 
-#: Scratch of a call besides that of its chunks, at most.
+#: Most scratch of a call besides that of its chunks.
 _SCRATCH_OF_A_CALL = 64
-#: Pieces that nvCOMP's Gzip compresses by themselves; a stream and its scratch grow by piece.
+#: Bytes of the pieces that nvCOMP's Gzip compresses separately; a stream and its scratch grow by pieces.
 _GZIP_PIECE = 1 << 15
 
 
@@ -203,20 +203,20 @@ class NvcompCodec:
         symbol: the codec's part of the C names: "LZ4" of nvcompBatchedLZ4DecompressAsync.
         alignment: what decompression needs.
         max_decompressed_nbytes: largest chunk that can be decompressed.
-        hides_corruption: damaged input may decode "successfully" or read and write out of bounds; only codecs where
-            this is False promise a status. Verify a checksum first where the format has one.
+        hides_corruption: whether damaged input may decode "successfully", or read and write out of bounds. Only the
+            other codecs report a status for it. Verify a checksum first if the format has one.
         decompress_options: the 64 bytes passed to decompression.
         compress_alignment: what compression needs with the default options.
         max_compress_nbytes: largest chunk that can be compressed.
-        compress_options: the 64 bytes passed to compression unless others are given: the library's defaults.
+        compress_options: the 64 bytes passed to compression by default: the library's defaults.
         max_batch: most streams in one call.
         temp_fixed: scratch for decompression, in bytes: once per call.
         temp_per_byte: and for each decompressed byte.
         temp_per_piece: and for each 64 KiB of decompressed bytes.
-        temp_min_pieces: pieces counted for a stream at least, however small.
+        temp_min_pieces: least pieces of a stream, however short.
         compress_bound: bytes of a chunk -> bytes of its stream at most.
         compress_scratch: bytes of the largest chunk -> scratch for compression, for each chunk.
-        typed_options: what is passed to compression instead, by the size of the numbers.
+        typed_options: passed to compression instead, by the size of the numbers.
     """
 
     symbol: str

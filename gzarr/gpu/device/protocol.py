@@ -1,12 +1,12 @@
-"""The seam between the GPU pipeline and hardware: what a device must do. Everything above it runs on any device.
+"""The protocol between the GPU pipeline and hardware. Everything above it runs on any device.
 
-`gzarr.gpu.device.cuda.CudaDevice` does it with CuPy and nvCOMP; `gzarr.gpu.device.emulated.EmulatedDevice` with NumPy
-memory, host codecs for the batched calls and the same kernel sources compiled by g++. Tables (addresses, sizes) are
-made on the host as int64 NumPy arrays and handed over; results that the host must see (statuses, sizes) stay on the
-device until `Device.download` and `Device.download_all`, which are the places that wait.
+`gzarr.gpu.device.cuda.CudaDevice` implements it with CuPy and nvCOMP; `gzarr.gpu.device.emulated.EmulatedDevice` with
+NumPy memory, host codecs for the batched calls, and the same kernel sources compiled by g++. Tables (addresses, sizes)
+are int64 NumPy arrays that the host makes. Results that the host needs (statuses, sizes) stay on the device until
+`Device.download` or `Device.download_all`; only these two wait.
 
-Memory: within `Device.activate` everything comes from the arenas given to it, and goes back all at once when these are
-rewound; outside of it, from the device's own allocator.
+Memory: within `Device.activate`, everything is allocated from its arenas, and freed at once when these are rewound;
+outside of it, from the device's own allocator.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from gzarr.gpu.device.memory import Arena
 from gzarr.gpu.device.nvcomp_tables import Alignment
 from gzarr.profiling.recorder import Marker
 
-#: Addresses, sizes and offsets, made on the host.
+#: Addresses, sizes or offsets, made on the host.
 Table: TypeAlias = NDArray[np.int64]
 
 
 class Outcome(NamedTuple):
-    """What a batched decoder or encoder said, on the device: statuses (0 is success) and sizes of what it wrote.
+    """The result of a batched decoder or encoder, on the device.
 
-    statuses: int32. sizes: int64 or uint64.
+    Attributes:
+        statuses: int32, 0 for success.
+        sizes: int64 or uint64, bytes that were written.
     """
 
     statuses: Array
@@ -38,7 +40,7 @@ class Outcome(NamedTuple):
 
 
 class Device(Marker, Protocol):
-    """A device with memory of its own, kernels and batched decoders; it shows the stages of a profile as a `Marker`.
+    """A device with its own memory, kernels and batched decoders; as a `Marker`, it marks the stages of a profile.
 
     Attributes:
         name: "cuda:0", or "emulated".
@@ -53,74 +55,74 @@ class Device(Marker, Protocol):
         ...
 
     def adopt(self, value: Any) -> Array | None:
-        """An array of `xp` that shares the memory of any library's array in device memory; None if it is not there."""
+        """An array of `xp` that shares the memory of another library's array; None if that is not in device memory."""
         ...
 
     def current_stream(self) -> Any:
-        """The stream that this thread's work goes to."""
+        """The stream to which this thread's work is submitted."""
         ...
 
     def as_stream(self, stream: Any) -> Any:
-        """A stream of the caller, in the words of this device: any object of CUDA's stream protocol, or a handle.
+        """A caller's stream as a stream of this device. stream: any object of CUDA's stream protocol, or a handle.
 
-        Raises: DeviceError if it is none.
+        Raises: DeviceError if it is not a stream.
         """
         ...
 
     def new_stream(self) -> Any:
-        """A stream of its own, which does not wait for the default stream."""
+        """A new stream, which does not wait for the default stream."""
         ...
 
     def record(self, stream: Any) -> Any:
-        """An event behind everything that was submitted to a stream so far."""
+        """An event after everything that has been submitted to a stream."""
         ...
 
     def wait(self, stream: Any, event: Any) -> None:
-        """Make what is submitted to a stream from now on wait for an event."""
+        """Make all later work of a stream wait for an event."""
         ...
 
     def activate(self, stream: Any, memory: Arena, staging: Arena) -> AbstractContextManager[Any]:
         """A context in which this thread's work goes to a stream, and its memory comes from arenas.
 
-        memory: for whatever is allocated on the device, by the array module too. staging: pinned host memory.
+        memory: for all device memory, including that of the array module. staging: for pinned host memory.
         """
         ...
 
     def allocate(self, nbytes: int) -> Array:
-        """A block for an arena: device memory that belongs to no arena, as a flat uint8 array."""
+        """A block of device memory for an arena: a flat uint8 array."""
         ...
 
     def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
-        """A block for an arena: pinned host memory."""
+        """A block of pinned host memory for an arena."""
         ...
 
     def empty(self, nbytes: int) -> Array:
-        """Device memory of the arena at hand: a flat uint8 array."""
+        """Device memory of the active arena: a flat uint8 array."""
         ...
 
     def result(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any = None) -> Array:
-        """An uninitialized array for the caller to keep, in no arena.
+        """An uninitialized array that the caller keeps, so not from an arena.
 
-        stream: the caller's, in whose order the memory is free; None for the one that is current.
+        stream: the caller's, in whose order the memory is free; None for the current one.
         """
         ...
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
-        """Host memory of the arena at hand, from which copies to the device are fast."""
+        """Host memory of the active arena, from which uploads are fast."""
         ...
 
     def upload(self, host: NDArray[Any]) -> Array:
-        """Copy a host array to the device, in stream order. The host array must not change before `synchronize`."""
+        """Copy a host array to the device in stream order. The host array must not change before `synchronize`."""
         ...
 
     def download(self, array: Array, into: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Copy a device array to the host; waits for the work before it. into: where to, of its shape and dtype."""
+        """Copy a device array to the host. Waits for earlier work. into: target of the same shape and dtype."""
         ...
 
     def download_all(self, arrays: Sequence[Array]) -> list[NDArray[Any]]:
-        """Copy C-contiguous device arrays to the host; waits once, for all of them and the work before them.
+        """Copy C-contiguous device arrays to the host. Waits once, for all copies and earlier work.
 
-        What comes back lies in staging memory: it is valid until the arena at hand is rewound.
+        The results are in staging memory, and valid until the active arena is rewound.
         """
         ...
 
@@ -137,14 +139,14 @@ class Device(Marker, Protocol):
         ...
 
     def decoders(self) -> frozenset[str]:
-        """The batched decoders that the device has."""
+        """Names of the batched decoders that the device has."""
         ...
 
     def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
-        """Decode many streams in one call.
+        """Decode at least one stream in one call. All tables are on the host.
 
-        source, nbytes: addresses and sizes of the encoded streams. target, capacity: where the decoded bytes go, and
-            how many may be written. All on the host; at least one stream.
+        source, nbytes: addresses and sizes of the encoded streams. target, capacity: addresses for the decoded bytes,
+            and how many may be written.
         """
         ...
 
@@ -157,16 +159,16 @@ class Device(Marker, Protocol):
         ...
 
     def encoders(self) -> frozenset[str]:
-        """The batched encoders that the device has."""
+        """Names of the batched encoders that the device has."""
         ...
 
     def compress(
         self, encoder: str, source: Table, nbytes: Table, target: Table, capacity: int, typesize: int = 1
     ) -> Outcome:
-        """Encode many chunks in one call. There are no levels: nvCOMP's encoders know none, or others.
+        """Encode at least one chunk in one call. All tables are on the host. There are no compression levels.
 
-        source, nbytes: addresses and sizes of the chunks. target: where the streams go. capacity: bytes that may be
-            written at each target. All on the host; at least one chunk.
+        source, nbytes: addresses and sizes of the chunks. target: addresses for the streams. capacity: bytes that may
+            be written at each target.
         typesize: bytes (1, 2, 4, 8) of the integers that an encoder of numbers counts in; sizes are multiples of it.
         Raises: DeviceError for a call that nvCOMP refuses, or if the capacity is below `compress_max_nbytes` of the
             largest chunk.
@@ -174,7 +176,7 @@ class Device(Marker, Protocol):
         ...
 
     def compress_max_nbytes(self, encoder: str, nbytes: int) -> int:
-        """Capacity that `compress` needs for chunks of ``nbytes``, whatever is in them."""
+        """Capacity that `compress` needs for chunks of ``nbytes`` with any content."""
         ...
 
     def compress_scratch_nbytes(self, encoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
@@ -194,5 +196,5 @@ class Device(Marker, Protocol):
         ...
 
     def free_nbytes(self) -> int:
-        """Device memory that is free."""
+        """Free device memory in bytes."""
         ...

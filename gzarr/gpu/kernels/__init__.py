@@ -1,8 +1,8 @@
 """The CUDA kernels: their names, argument types, sources and launch sizes, the same on a device and on the host.
 
-Sources are CUDA C++ without any #include but their own ``.cuh`` files, which `source` writes in place, so that NVRTC,
-nvcc and g++ all compile one self-contained text. Arguments are flat: 64-bit integers, pointers to tables, and
-addresses of raw memory. Kernels step by the grid: any number of threads is right, the functions below say the best.
+Sources are CUDA C++ that includes nothing but the ``.cuh`` files here, which `source` inlines, so that NVRTC, nvcc and
+g++ all compile one self-contained text. Arguments are flat: 64-bit integers, pointers to tables, and addresses of raw
+memory. Kernels step by the grid, so any number of threads is correct; the functions below give the best one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-#: Bytes that one thread reads and writes at once: the widest memory access of a GPU.
+#: Bytes that a thread reads and writes at once: the widest memory access of a GPU.
 UNIT_NBYTES = 16
 #: Threads of a block. Kernels use neither shared memory nor barriers, so any multiple of a warp is right; 256 lets
 #: eight blocks fill a multiprocessor of 2048 threads, and rounding up wastes few threads on small launches.
@@ -25,14 +25,14 @@ BLOCK_THREADS = 256
 #: Bytes that one thread of weighted_sums adds up.
 PIECE_NBYTES = 1024
 
-#: Values of ``mode``: how the bytes of a decoded chunk still lie (Blosc's filters).
+#: Values of ``mode``: how the bytes of a decoded chunk are still shuffled (Blosc's filters).
 PLAIN, BYTE_SHUFFLED, BIT_SHUFFLED = 0, 1, 2
 
-#: ``source`` and ``target`` of calculate, and its operations: their places here are their numbers there.
+#: Dtypes of ``source`` and ``target`` of calculate, and its operations; their positions are their numbers there.
 NUMBERS = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 OPERATIONS = ("", "add", "subtract", "multiply", "divide", "rint")
 
-#: What blosc_parse writes into ``stream_error``, as the end of a sentence that begins "the Blosc frame".
+#: Values of ``stream_error`` of blosc_parse, as the end of a sentence that begins with "the Blosc frame".
 BLOSC_ERRORS = {
     0: "is sound",
     1: "is truncated",
@@ -48,7 +48,7 @@ class Argument(NamedTuple):
 
     Attributes:
         name: as in the source.
-        type: as in the source: "i64"; "const i32*", a table that is read; "u64*", one that is written; "void*" or
+        type: as in the source: "i64"; "const i32*", a table that is read; "u64*", a table that is written; "void*" or
             "const void*", the address of raw memory.
     """
 
@@ -96,7 +96,7 @@ def _arguments(signature: str) -> tuple[Argument, ...]:
     return tuple(Argument(name, type_) for type_, _, name in pairs)
 
 
-#: Every kernel by name, with its arguments in order.
+#: The arguments of every kernel, in order.
 KERNELS: dict[str, tuple[Argument, ...]] = {name: _arguments(text) for name, text in _SIGNATURES.items()}
 
 #: NumPy type of a table's elements.
@@ -117,7 +117,7 @@ def source(name: str) -> str:
 
 
 def all_sources() -> str:
-    """The text of all kernels together, each shared file once. Their names do not clash: one namespace for each."""
+    """The text of all kernels together, each in its own namespace, with each shared file once."""
     done: set[str] = set()
     files = ("common.cuh", "unit.cuh", "box.cuh", "source.cuh", "floats.cuh")
     shared = [line for name in files for line in _expanded(name, done)]
@@ -128,12 +128,12 @@ def all_sources() -> str:
 
 
 def shim() -> str:
-    """The text that comes before the kernels where they are compiled for the host."""
+    """The text before the kernels if they are compiled for the host."""
     return _text("host_shim.h")
 
 
 def box_threads(n_elements: int, copy_nbytes: int) -> int:
-    """Threads for place_box, gather_box: one for a unit of elements of 1, 2, 4, 8 bytes, else for a piece of one."""
+    """Threads for place_box and gather_box: one for a unit of elements of 1, 2, 4 or 8 bytes, or for a unit of one."""
     if copy_nbytes in (1, 2, 4, 8):
         return -(-n_elements * copy_nbytes // UNIT_NBYTES)
     return n_elements * -(-copy_nbytes // UNIT_NBYTES)
@@ -150,7 +150,7 @@ def row_threads(n_rows: int, row_nbytes: int) -> int:
 
 
 def prefix_sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each row begins if rows of the given lengths follow each other, and where the last ends: int64[n + 1]."""
+    """Positions of consecutive rows of given lengths, and the end of the last one: int64[n + 1]."""
     starts = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=starts[1:])
     return starts
@@ -167,7 +167,7 @@ def piece_starts(nbytes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _expanded(name: str, done: set[str]) -> Iterator[str]:
-    """The lines of a source file with its includes in place; #line keeps the compilers' messages true."""
+    """The lines of a source file with its includes inlined; #line keeps compilers' messages correct."""
     if name in done:
         return
     done.add(name)
