@@ -23,6 +23,14 @@ def test_overwrite():
     assert not any(key.startswith("x") for key in store)
 
 
+@pytest.mark.parametrize("make", [gzarr.group, lambda store, path: gzarr.zeros(3, store=store, path=path)])
+def test_the_error_names_the_path_as_it_is(make):
+    store = {}
+    make(store, path="ocean grid")
+    with pytest.raises((ContainsArrayError, ContainsGroupError), match=r"^an? (group|array) .*/ocean grid'"):
+        gzarr.zeros(3, store=store, path="ocean grid")
+
+
 @pytest.mark.usefixtures("zarr_format")
 def test_an_array_can_be_overwritten_by_itself_and_by_what_lies_below():
     store = {}
