@@ -1,4 +1,4 @@
-"""System calls that fail, in the compiled loop and in the usual path alike: every chunk is old or new, and whole."""
+"""System calls that fail, in the compiled loop and in the reference path alike: every chunk is old or new, and whole."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ for function, errors in ((OPEN, (13, 24, 30)), (WRITE, (28, 122, 5)), (RENAME, (
                     found = z[...]
                     case = function, error, after, count, keys
                     if count == 1 and not (failed and "shards" in options):
-                        assert not failed, case  # the usual path has done what the loop left
+                        assert not failed, case  # the reference path has done what the loop left
                         assert (found == new).all(), case
                     else:
                         assert failed, case

@@ -1,4 +1,4 @@
-"""The compiled loop gives what the usual path gives: the same values, the same errors; and it stays within its memory.
+"""The compiled loop gives what the reference path gives: the same values, the same errors; and it stays within its memory.
 
 Damage and lies are tried a second time in a process in which the loop is built with AddressSanitizer and UBSan.
 """
@@ -124,7 +124,7 @@ def test_the_loop_does_all_of_it(name: str, missing: bool, tmp_path: Path, watch
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_chains_go_the_usual_way(name: str, tmp_path: Path, watched: Watched) -> None:
+def test_other_chains_take_the_reference_path(name: str, tmp_path: Path, watched: Watched) -> None:
     array, model = stored(OTHERS[name], "<i4", LocalStore(tmp_path))
     same(array[...], model)
     assert watched.done == 0
@@ -143,7 +143,7 @@ class Elsewhere(LocalStore):
     """Does not say that its objects are files."""
 
 
-def test_other_reads_go_the_usual_way(tmp_path: Path, watched: Watched) -> None:
+def test_other_reads_take_the_reference_path(tmp_path: Path, watched: Watched) -> None:
     array, model = stored(CHAINS["blosc"], STRUCT, LocalStore(tmp_path / "s"))
     same(array["a"], model["a"])
     array, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
@@ -296,7 +296,7 @@ def damaged(data: bytes, how: st.DataObject) -> bytes:
 @pytest.mark.parametrize("name", [*CHAINS, "shards in shards"])
 @settings(max_examples=15)
 @given(data=st.data())
-def test_damage_has_the_outcome_of_the_usual_path(name: str, folder: Path, data: st.DataObject) -> None:
+def test_damage_has_the_outcome_of_the_reference_path(name: str, folder: Path, data: st.DataObject) -> None:
     path = folder / f"damaged {name}"
     if not path.exists():
         stored({**CHAINS, **OTHERS}[name], "<i4", LocalStore(path))
@@ -341,7 +341,7 @@ def raw_frame(content: bytes) -> bytes:
 
 
 def test_frames_without_a_size_are_read(tmp_path: Path, watched: Watched) -> None:
-    """A single one by the loop; more of them are an error, which the usual path raises."""
+    """A single one by the loop; more of them are an error, which the reference path raises."""
     array, model = stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
     content = model[:20, :15].tobytes()
     (tmp_path / "a/b/c/0/0/0").write_bytes(raw_frame(content))

@@ -125,7 +125,7 @@ def test_zarr_2_is_read_too(keywords: dict[str, Any], tmp_path: Path, watched: W
 
 @pytest.mark.parametrize("codecs", [[BytesCodec()], [BytesCodec(), BloscCodec("lz4", 0)]], ids=["bare", "in a frame"])
 @pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b + b"x", lambda b: b[:20], lambda b: b""])
-def test_plain_chunks_of_another_size_fail_as_on_the_usual_path(
+def test_plain_chunks_of_another_size_fail_as_on_the_reference_path(
     damage: Callable[[bytes], bytes], codecs: list[Any], tmp_path: Path
 ) -> None:
     array, _ = stored(tmp_path, "<i4", codecs)
@@ -244,7 +244,7 @@ def outcome(array: gzarr.Array, read: Callable[[gzarr.Array], Any]) -> Any:
 
 
 def check_outcomes(path: Path, sound: list[Any]) -> None:
-    """The usual path's outcome; or what was written, where it meets damage beside what is wanted."""
+    """The reference path's outcome; or what was written, where it meets damage beside what is wanted."""
     for read, written in zip(READS, sound, strict=True):
         found = []
         for on in (True, False):
@@ -274,7 +274,7 @@ def damaged(data: bytes, how: st.DataObject) -> bytes:
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_damage_has_the_outcome_of_the_usual_path(folder: Path, data: st.DataObject) -> None:
+def test_damage_has_the_outcome_of_the_reference_path(folder: Path, data: st.DataObject) -> None:
     path = folder / "damaged"
     if not path.exists():
         stored(path, "<i4", CODECS)

@@ -1,4 +1,4 @@
-"""Shards that the compiled loop writes in part are byte for byte those of the usual path; damaged ones stay."""
+"""Shards that the compiled loop writes in part are byte for byte those of the reference path; damaged ones stay."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def ranges(n: int) -> st.SearchStrategy[slice]:
 @pytest.mark.parametrize("name", CODECS)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_any_part_leaves_the_bytes_of_the_usual_path(
+def test_any_part_leaves_the_bytes_of_the_reference_path(
     name: str, index: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     codecs = sharding(name, endian=data.draw(st.sampled_from(["little", "big"])), checksum=data.draw(st.booleans()),
@@ -276,7 +276,7 @@ def test_shards_are_for_the_loop_where_it_saves_something(
     assert bool(watched.written) is loops
 
 
-def test_shards_that_may_become_large_go_the_usual_way(
+def test_shards_that_may_become_large_take_the_reference_path(
     tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     array = gzarr.create_array(tmp_path, shape=400, chunks=10, shards=400, dtype="i4", compressors=None)

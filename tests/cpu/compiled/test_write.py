@@ -1,4 +1,4 @@
-"""What the compiled loop writes is byte for byte what the usual path writes, and whatever fails, nothing is lost."""
+"""What the compiled loop writes is byte for byte what the reference path writes, and whatever fails, nothing is lost."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.properties.cases import basic_keys, orthogonal_index, orthogonal_keys
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
-#: Shards whose index is transposed are put together by the usual path.
+#: Shards whose index is transposed are put together by the reference path.
 WRITTEN = [name for name in CHAINS if name != "transposed shards"]
 
 
@@ -71,7 +71,7 @@ def both_ways(folder: Path, write: Any) -> tuple[dict[str, bytes], dict[str, byt
 @pytest.mark.parametrize("keep_empty", [False, True])
 @pytest.mark.parametrize("which", range(len(DTYPES)))
 @pytest.mark.parametrize("name", WRITTEN)
-def test_files_are_those_of_the_usual_path(
+def test_files_are_those_of_the_reference_path(
     name: str, which: int, keep_empty: bool, tmp_path: Path, watched: Watched
 ) -> None:
     model = values(DTYPES[which])
@@ -312,7 +312,7 @@ def test_an_empty_shard_is_deleted(tmp_path: Path, watched: Watched) -> None:
 # -- what is not for the loop ----------------------------------------------------------------------------------------
 
 
-def test_other_writes_go_the_usual_way(tmp_path: Path, watched: Watched) -> None:
+def test_other_writes_take_the_reference_path(tmp_path: Path, watched: Watched) -> None:
     model = values("<i4")
     gzip = gzarr.create_array(
         tmp_path / "g", shape=SHAPE, chunks=CHUNK, dtype="<i4", codecs=[BytesCodec(), GzipCodec(1)]
@@ -587,5 +587,5 @@ def test_tables_of_writes_that_lie_are_refused_or_left(
 
 
 def test_writes_pass_under_sanitizers(sanitized: tuple[Path, str]) -> None:
-    some = "lie or empty or laid or (usual_path and False and 3 and (checksum or transposed or shards))"
+    some = "lie or empty or laid or (reference_path and False and 3 and (checksum or transposed or shards))"
     check_under_sanitizers(sanitized, __file__, some)
