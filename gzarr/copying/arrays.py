@@ -18,7 +18,8 @@ from gzarr.codecs.chain import prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.copying.regions import Region, Regions, cut
 from gzarr.copying.sources import Source
-from gzarr.cpu.backend import CpuBackend, thread_count
+from gzarr.cpu.backend import CpuBackend
+from gzarr.cpu.threads import thread_count
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.grid import Axis, Grid

@@ -1,50 +1,26 @@
-"""The CPU backend: decodes chunk by chunk while each is in cache, on a pool of threads where that pays.
-
-NumPy and the codecs release the interpreter lock while they work on large chunks, so threads gain there; for chunks of
-a few kilobytes the interpreter is the cost, and one thread is faster.
-"""
+"""The CPU backend: decodes chunk by chunk while each is in cache, on several threads where that pays."""
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
-from _thread import start_new_thread
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from queue import SimpleQueue
-from time import perf_counter
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gzarr.backend import Array, Chain, Decode, Fields, Placement, T, Work
+from gzarr.backend import Array, Chain, Decode, Fields, Placement
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
-from gzarr.config import config
 from gzarr.cpu import decode_into
 from gzarr.cpu.compiled.eligibility import CompiledLoop
 from gzarr.cpu.compiled.source import LoopChain, make_loop_chain
 from gzarr.cpu.decode_into import DecodeInto
 from gzarr.cpu.loading import load_host, load_windows
 from gzarr.cpu.sharding import codecs_for
+from gzarr.cpu.threads import run, thread_count
 from gzarr.errors import CodecError
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.storage.base import Buffer, Store
-
-#: Asking the system takes 10 us.
-_N_CPUS = os.cpu_count() or 1
-#: While one wave waits for its server, another is decoded: 64 chunks of 4 MB from 20 ms away take 0.8 times as long.
-_THREADS_A_CPU_WAITING = 2
-#: From so many bytes of a chunk on, decoding it takes long enough for threads to pay.
-THREADED_PART_NBYTES = 1 << 18
-#: Smaller ones are timed: threads pay if a chunk takes so many seconds. Below that the time is the interpreter's, whose
-#: lock threads pass to and fro: 6,400 files of lz4 chunks of 40 kB take 20 us each by one thread, 25 by two.
-#: A first wave, with cold caches, takes half as long again.
-THREADED_CHUNK_S = 45e-6 if getattr(sys, "_is_gil_enabled", lambda: True)() else 5e-6
-#: Less than this much work, in seconds, is not worth waking a thread for.
-THREADED_WORK_S = 500e-6
 
 
 class _Prepared(NamedTuple):
@@ -82,6 +58,7 @@ class CpuBackend:
     reads_files = False
     options: Mapping[str, Any] = MappingProxyType({})
     marker = None
+    run = staticmethod(run)
 
     @property
     def host(self) -> CpuBackend:
@@ -191,26 +168,6 @@ class CpuBackend:
                 raise
         return encoded
 
-    def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
-        """Carry out a task for every wave, on the pool if a chunk takes long enough.
-
-        A run within a task stays on its thread: the task may hold locks that the pool's threads wait for.
-        Raises: what the first failing task raised; notes on it tell of the others.
-        """
-        waves = iter(waves)
-        if _in_task.active:
-            for wave in waves:
-                task(wave)
-            return
-        n_threads = thread_count(waits=work.waits) if work.nchunks > 1 else 1
-        if n_threads > 1 and work.part_nbytes < THREADED_PART_NBYTES and not _takes_long(task, waves, work):
-            n_threads = 1
-        if n_threads > 1:
-            _run_threaded(task, waves, n_threads)
-        else:
-            for wave in waves:
-                _carry_out(task, wave)
-
 
 def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """A value to be written as a NumPy array. Python numbers and lists are checked against ``dtype``, as NumPy does."""
@@ -230,11 +187,6 @@ def _downloaded(value: Any) -> np.ndarray[Any, Any]:
         if callable(download):
             return np.asarray(download())
     raise TypeError(f"a value of type {type(value).__name__} lies in GPU memory: copy it into a NumPy array first")
-
-
-def thread_count(*, waits: bool = False) -> int:
-    """Number of threads that decode at once. waits: whether they wait for a server in between."""
-    return int(config.get("threading.max_workers") or _N_CPUS * (_THREADS_A_CPU_WAITING if waits else 1))
 
 
 def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:
@@ -295,138 +247,3 @@ def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     flat = array.reshape(-1)
     size = flat.dtype.itemsize
     return flat.view(f"u{size}") if size in (1, 2, 4, 8) else flat.view("u1").reshape(flat.size, size)
-
-
-class _Helpers:
-    """Threads that carry out tasks: started when they are needed, never joined.
-
-    No executor: an interrupt within its `submit` can leave locks taken that its threads wait for, then and at exit.
-    """
-
-    def __init__(self) -> None:
-        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self.n_threads = 0
-
-    def submit(self, task: Callable[[], None], most: int) -> None:
-        """Let one of at most so many threads carry out a task, which may not raise. Raises: RuntimeError."""
-        if self.n_threads < most:
-            start_new_thread(self._work, ())
-            self.n_threads += 1
-        self._tasks.put(task)
-
-    def _work(self) -> None:
-        while True:
-            self._tasks.get()()
-
-
-_helpers = _Helpers()
-
-
-def _forget_helpers() -> None:
-    """After a fork the child has none of the parent's threads."""
-    global _helpers  # noqa: PLW0603 - one for the process
-    _helpers = _Helpers()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_helpers)
-
-
-class _InTask(threading.local):
-    """Whether the current thread carries out a task of `CpuBackend.run`."""
-
-    active = False
-
-
-_in_task = _InTask()
-
-
-def _carry_out(task: Callable[[T], None], wave: T) -> None:
-    """Do a task for a wave. No context manager: an interrupt that comes as its exit begins would skip that."""
-    _in_task.active = True
-    try:
-        task(wave)
-    finally:
-        _in_task.active = False
-
-
-def _takes_long(task: Callable[[T], None], waves: Iterator[T], work: Work) -> bool:
-    """Carry out the first wave and say whether the others should go to the pool."""
-    first = next(waves, None)
-    if first is None:
-        return False
-    started = perf_counter()
-    _carry_out(task, first)
-    n = min(work.nchunks, work.wave_nchunks)
-    each = (perf_counter() - started) / n
-    return (work.unlocked or each >= THREADED_CHUNK_S) and each * (work.nchunks - n) >= THREADED_WORK_S
-
-
-def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int) -> None:
-    """Let threads pull waves from one iterator, so that no more than one wave a thread is alive.
-
-    The caller's thread is one of them: while the pool is taken by other reads it goes on alone, so many callers at once
-    do not wait for each other's stores.
-    """
-    # Only what an interrupt cannot leave half done: plain variables, and locks and queues of the interpreter itself.
-    turn = threading.Lock()
-    ended: SimpleQueue[None] = SimpleQueue()
-    errors: list[BaseException] = []
-    started, finished, stopped = 0, 0, False
-
-    def pull() -> None:
-        nonlocal stopped
-        while not stopped:
-            with turn:
-                wave = next(waves, None)
-            if wave is None:
-                return
-            try:
-                _carry_out(task, wave)
-            except BaseException:
-                stopped = True
-                raise
-
-    def help_out() -> None:
-        nonlocal started, finished
-        with turn:
-            if over:
-                return
-            started += 1
-        try:
-            pull()
-        except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
-            errors.append(error)
-        finally:
-            with turn:
-                finished += 1
-            ended.put(None)
-
-    over = False
-    try:
-        with suppress(RuntimeError):  # no more threads: the system's limit is reached, or the interpreter exits
-            for _ in range(n_threads - 1):
-                _helpers.submit(help_out, n_threads - 1)
-        pull()
-    except BaseException as error:  # noqa: BLE001 - raised below, with notes of what else failed
-        stopped = True
-        errors.insert(0, error)
-    finally:
-        waiting = True
-        while waiting:
-            try:
-                over = True
-                with turn:  # whoever comes later sees that it is over
-                    pass
-                while finished < started:
-                    ended.get()
-                waiting = False
-            except BaseException as interrupt:  # noqa: BLE001 - nothing may go on behind the caller's back
-                stopped = True
-                errors.insert(0, interrupt)
-        # While other reads keep the threads busy, this one's tasks wait for their turn: not with the result in hand.
-        task, waves = (lambda _: None), iter(())
-    if errors:
-        for other in errors[1:]:
-            errors[0].add_note(f"another chunk failed too: {other}")
-        raise errors[0]

@@ -495,11 +495,11 @@ def test_several_reads_run_together(n_threads: int, tmp_path: Path, monkeypatch:
     ]
     runs, run = [], CpuBackend.run
 
-    def counted(self: CpuBackend, task: Any, waves: Any, work: Any) -> None:
+    def counted(task: Any, waves: Any, work: Any) -> None:
         runs.append(work.nchunks)
-        run(self, task, waves, work)
+        run(task, waves, work)
 
-    monkeypatch.setattr(CpuBackend, "run", counted)
+    monkeypatch.setattr(CpuBackend, "run", staticmethod(counted))
     keys = [(slice(None), slice(None)), (slice(3, 60), slice(0, 5)), (slice(0, 100, 7), slice(9, 99))]
     with gzarr.config.set({"threading.max_workers": n_threads}):
         outs = [read_job(array, key) for array in arrays for key in keys]

@@ -21,7 +21,7 @@ import pytest
 import gzarr
 from gzarr.codecs import BytesCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
 from gzarr.config import config
-from gzarr.cpu import backend as cpu_backend
+from gzarr.cpu import threads as cpu_threads
 from gzarr.storage import LocalStore, MemoryStore, Request, Store, ZipStore, locks
 from gzarr.storage.base import Versions
 from gzarr.storage.wrappers import ForwardedVersions
@@ -404,12 +404,12 @@ def test_the_pool_is_shared_by_callers() -> None:
 
 
 def in_child(array: gzarr.Array, answers: Any) -> None:
-    answers.put((use_pool(array), cpu_backend._helpers.n_threads > 0))
+    answers.put((use_pool(array), cpu_threads._helpers.n_threads > 0))
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that interrupt")
 def test_results_do_not_wait_for_threads_that_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_backend, "_helpers", cpu_backend._Helpers())
+    monkeypatch.setattr(cpu_threads, "_helpers", cpu_threads._Helpers())
     array = gzarr.create_array(None, shape=2 << 18, chunks=1 << 18, dtype="u1", compressors=None)
     array[...] = 1
     busy, go_on = threading.Event(), threading.Event()
@@ -419,12 +419,12 @@ def test_results_do_not_wait_for_threads_that_are_busy(monkeypatch: pytest.Monke
         go_on.wait(60)
 
     with config.set({"threading.max_workers": 2}):
-        cpu_backend._helpers.submit(keep_busy, 1)
+        cpu_threads._helpers.submit(keep_busy, 1)
         assert busy.wait(60)
         try:
             result = array[...]
             assert (result == 1).all()
-            assert cpu_backend._helpers._tasks.qsize() == 1
+            assert cpu_threads._helpers._tasks.qsize() == 1
             dead = weakref.ref(result)
             del result
             assert dead() is None
@@ -438,7 +438,7 @@ import signal, time
 import numpy as np
 import gzarr
 from gzarr.config import config
-from gzarr.cpu import backend
+from gzarr.cpu import threads
 from gzarr.storage import MemoryStore
 
 model = np.random.default_rng(0).integers(0, 10**6, (40, 100_000), np.int32)
@@ -448,7 +448,7 @@ signal.signal(signal.SIGALRM, signal.default_int_handler)
 interrupted = 0
 with config.set({"threading.max_workers": 8}):
     for i in range(1, 101):
-        backend._forget_helpers()  # interrupts hit the starting of threads, too
+        threads._forget_helpers()  # interrupts hit the starting of threads, too
         out = np.zeros_like(model)
         try:
             signal.setitimer(signal.ITIMER_REAL, i * 6e-5)
@@ -475,7 +475,7 @@ def test_a_thread_that_is_interrupted_still_shares_its_work_later(n_threads: int
 
     def interrupt(frame: Any, event: str, _: Any) -> None:
         nonlocal n_calls
-        if event == "call" and frame.f_code.co_filename == cpu_backend.__file__:
+        if event == "call" and frame.f_code.co_filename == cpu_threads.__file__:
             n_calls += 1
             if n_calls == reached:
                 raise KeyboardInterrupt
@@ -490,7 +490,7 @@ def test_a_thread_that_is_interrupted_still_shares_its_work_later(n_threads: int
                 pass
             finally:
                 sys.setprofile(None)
-            assert not cpu_backend._in_task.active
+            assert not cpu_threads._in_task.active
     assert reached > 3
 
 
@@ -511,7 +511,7 @@ atexit.register(late)
 def test_a_forked_process_starts_its_own_threads() -> None:
     """The child of a fork has the parent's helpers without their threads: work given to them would never be done."""
     assert use_pool(large())
-    assert cpu_backend._helpers.n_threads > 0
+    assert cpu_threads._helpers.n_threads > 0
     array = large()
     context = multiprocessing.get_context("fork")
     answers = context.Queue()

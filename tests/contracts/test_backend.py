@@ -695,7 +695,7 @@ def test_threads_are_used_where_chunks_take_long(
     monkeypatch: pytest.MonkeyPatch, limit_s: float, n_threads: int
 ) -> None:
     """The CPU backend times the first wave on the caller's thread."""
-    monkeypatch.setattr("gzarr.cpu.backend.THREADED_CHUNK_S", limit_s)
+    monkeypatch.setattr("gzarr.cpu.threads.THREADED_CHUNK_S", limit_s)
     used: list[int] = []
     meeting = Meeting(2)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from gzarr.cpu.backend import thread_count
+from gzarr.cpu.threads import thread_count
 from gzarr.layout.chunk_layout import Located
 from gzarr.storage.base import Request, Store
 from gzarr.storage.coalesce import MAX_GAP_NBYTES

@@ -1,4 +1,4 @@
-"""System calls that fail, in the compiled loop and in the reference path alike: every chunk is old or new, and whole."""
+"""System calls that fail, in the compiled loop and in the reference path: every chunk is old or new, and whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled loop gives what the reference path gives: the same values, the same errors; and it stays within its memory.
+"""The compiled loop gives what the reference path gives: the same values, the same errors. It stays within its memory.
 
 Damage and lies are tried a second time in a process in which the loop is built with AddressSanitizer and UBSan.
 """

@@ -1,4 +1,4 @@
-"""What the compiled loop writes is byte for byte what the reference path writes, and whatever fails, nothing is lost."""
+"""The compiled loop writes the bytes that the reference path writes; whatever fails, nothing is lost."""
 
 from __future__ import annotations
 
