@@ -35,7 +35,7 @@ from gzarr.storage.wrappers import WrapperStore
 
 
 class ConsolidatedStore(WrapperStore):
-    """Serves the documents of a node and of all below it from consolidated metadata.
+    """Serve the documents of a node and of everything below it from consolidated metadata.
 
     Args:
         store: the store.
@@ -63,7 +63,7 @@ class ConsolidatedStore(WrapperStore):
         self._children: dict[str, list[str]] = {}
 
     def load(self, data: Buffer | None, before: State | None) -> bool:
-        """Take over the document, as read after it was in a state; with None it will be read again when it is needed.
+        """Use the document as it was read after the state `before`; with None, read it again when it is needed.
 
         Returns: whether it is consolidated.
         """
@@ -91,7 +91,7 @@ class ConsolidatedStore(WrapperStore):
         return find_documents(document, what)
 
     def _current(self) -> Documents | None:
-        """The documents as of now; None if they are not consolidated any more."""
+        """The current documents; None if they are no longer consolidated."""
         if self.state() != self._read_in:
             with self._loading:
                 before = self.state()
@@ -100,7 +100,7 @@ class ConsolidatedStore(WrapperStore):
         return self._documents
 
     def _inner(self, key: str) -> str | None:
-        """A key relative to the consolidated node; None if it does not lie there."""
+        """A key relative to the consolidated node; None if it lies elsewhere."""
         if not self._path:
             return key
         if key == self._path:
@@ -128,7 +128,7 @@ class ConsolidatedStore(WrapperStore):
         return found
 
     def contains_many(self, keys: Sequence[str]) -> list[bool]:
-        """Whether there is an object with each key; of documents, whether the consolidated ones have it."""
+        """Whether an object exists for each key; for documents, whether the consolidated metadata contain it."""
         ours = [self._serves(key) for key in keys]
         documents = self._current() if any(ours) else None
         if documents is None:
@@ -145,7 +145,7 @@ class ConsolidatedStore(WrapperStore):
         return name in DOCUMENTS and name != DEFAULT_KEY and self._inner(key) is not None
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
-        """Names directly under a path, sorted: (objects, sub-paths); of consolidated groups, those of their members."""
+        """Names directly under a path, sorted: (objects, sub-paths); for consolidated groups, of their members."""
         node = self._inner(path)
         documents = None if node is None else self._current()
         if documents is None or node is None or not _is_group(documents, node):
@@ -215,7 +215,7 @@ def _is_group(documents: Documents, node: str) -> bool:
 def open_consolidated_node(
     store: Store, path: str, zarr_format: ZarrFormat | None, key: str = DEFAULT_KEY, *, frozen: bool = False
 ) -> tuple[Store, NodeMeta | None]:
-    """What is at a path, with a store that serves its consolidated metadata if it has any.
+    """Read the node at a path, with a store that serves its consolidated metadata if it has any.
 
     One fetch if it is consolidated, or of format 3.
 
@@ -250,5 +250,5 @@ def require_consolidated(store: Store, meta: NodeMeta | None, where: str) -> Non
 
 
 def may_be_consolidated(meta: NodeMeta) -> bool:
-    """Whether consolidated metadata are worth looking for beside a group's own: v3 groups say it themselves."""
+    """Whether a group may have consolidated metadata beside its own document. The document of a v3 group says so."""
     return meta.zarr_format == 2 or meta.extra.get(FIELD) is not None

@@ -42,13 +42,13 @@ _counting = threading.Lock()
 
 
 def token(store: Store, key: str) -> object | None:
-    """The token of a document's version, where asking for it does not take as long as reading it; else None."""
+    """The token of a document's version; None if asking for it takes as long as reading the document."""
     versions = store.versions
     return None if versions is None or versions.remote else versions.token(key)
 
 
 def watch(store: Store, key: str) -> Callable[[], State]:
-    """A function that says, in what compares equal, whether a document is still the same.
+    """A function whose results compare equal as long as a document stays the same.
 
     It knows what the store's tokens tell (see `token`), and all changes that this process makes.
     """
@@ -59,7 +59,7 @@ def watch(store: Store, key: str) -> Callable[[], State]:
 
 
 def _count(store: Store, key: str) -> None:
-    """Count a change of a document, so that those who watch it see one."""
+    """Count a change of a document, so that its watchers notice it."""
     global _total  # noqa: PLW0603 - one count for the process
     # The document is stored by now: who begins to watch later reads the new one.
     slot = _slot(store, key) if _watched else None
@@ -97,7 +97,7 @@ def find_documents(document: Mapping[str, Any], what: str) -> Documents | None:
 
 
 def _flatten(members: Mapping[str, Any], path: str, found: Documents, what: str) -> None:
-    """Collect entries; those of groups may hold their own members again."""
+    """Collect entries; the entries of groups may contain their own members."""
     for name, entry in members.items():
         if not isinstance(entry, dict):
             raise MetadataError(f"{what}: field {FIELD!r}: the entry {name!r} must be an object, got {entry!r}")
@@ -109,7 +109,7 @@ def _flatten(members: Mapping[str, Any], path: str, found: Documents, what: str)
 
 
 def to_block(documents: Documents) -> dict[str, Any]:
-    """The field of a group's ``zarr.json``. Groups in it have an empty one, as zarr-python expects of them."""
+    """The field of a group's ``zarr.json``. Groups in it have an empty field, as zarr-python expects."""
     empty = {FIELD: {"kind": "inline", "must_understand": False, "metadata": {}}}
     members = {
         key.removesuffix("/zarr.json"): {**document, **(empty if document.get("node_type") == "group" else {})}
@@ -172,7 +172,7 @@ def _is_group(documents: Documents, node: str) -> bool:
 
 
 def consolidate(store: Store, path: str, key: str = DEFAULT_KEY) -> bool:
-    """Gather the documents of the node at a path and all below it, and store them in one.
+    """Gather the documents of the node at a path and of everything below it, and store them in one document.
 
     Returns: False if there is no node. A v3 array is its one document: nothing is stored for it.
     Raises: MetadataError, ReadOnlyError.
@@ -201,7 +201,7 @@ def consolidate(store: Store, path: str, key: str = DEFAULT_KEY) -> bool:
 
 
 def refresh(store: Store, path: str, zarr_format: int | None = None, *, subtree: bool = False) -> None:
-    """Bring all consolidated metadata above a node up to date with what is stored of the node now, if anything.
+    """Update all consolidated metadata above a node to what is stored for the node now, if anything.
 
     Costs one fetch of the documents of the groups above it where none is consolidated (for a root, none); else those
     that are, are written anew.
@@ -227,7 +227,7 @@ def refresh(store: Store, path: str, zarr_format: int | None = None, *, subtree:
 
 
 def refresh_stored(store: Store, path: str, keys: Iterable[str]) -> None:
-    """Bring consolidated metadata up to date with objects that were stored as they are, documents among them.
+    """Update consolidated metadata after objects, documents among them, were stored as they are.
 
     Those of every group that the objects lie in, and those that are among the objects themselves, which may tell of
     more than was stored, or of less.
@@ -252,7 +252,7 @@ def refresh_stored(store: Store, path: str, keys: Iterable[str]) -> None:
 
 
 def _candidates(store: Store, path: str, zarr_format: int | None) -> list[str]:
-    """Keys of the consolidated metadata in a store that tell of a node."""
+    """Keys of the consolidated metadata in a store that contain a node."""
     parts = path.split("/") if path else []
     groups = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
     keys: list[str] = []
@@ -264,7 +264,7 @@ def _candidates(store: Store, path: str, zarr_format: int | None) -> list[str]:
 
 
 def _consolidated(store: Store, keys: list[str]) -> list[str]:
-    """The keys under which there are consolidated metadata."""
+    """Those keys that hold consolidated metadata."""
     found = store.get_many([Request(key) for key in keys]) if keys else []
     return [
         key

@@ -71,7 +71,7 @@ def _attributes(data: Buffer | None, what: str) -> dict[str, Any]:
 
 
 def documents(meta: NodeMeta, path: str) -> list[tuple[str, bytes]]:
-    """The documents of a node: (key, bytes), the one that makes the node exist last. Bytes are stable.
+    """The documents of a node as (key, bytes); the document that makes the node exist comes last. Bytes are stable.
 
     Raises: TypeError for attributes that JSON does not have.
     """
@@ -90,7 +90,7 @@ def write_node(store: Store, path: str, meta: NodeMeta) -> None:
 
 
 def write_shape(store: Store, path: str, meta: ArrayMeta) -> None:
-    """Write an array's new shape and chunk grid; everything else in its document stays as whoever wrote it."""
+    """Write an array's new shape and chunk grid; everything else in its document stays unchanged."""
     if meta.zarr_format == 3:
         _change(store, join_path(path, "zarr.json"), {k: v3.to_json(meta)[k] for k in ("shape", "chunk_grid")}, 2)
     else:
@@ -111,7 +111,7 @@ def _change(store: Store, key: str, fields: Mapping[str, Any], indent: int) -> N
 
 
 def write_attributes(store: Store, path: str, meta: NodeMeta) -> None:
-    """Write a node's attributes; all else in its documents stays. Raises: TypeError, ReadOnlyError."""
+    """Write a node's attributes; everything else in its documents stays unchanged. Raises: TypeError, ReadOnlyError."""
     store.check_metadata_writable()
     key = join_path(path, ".zattrs")
     if meta.zarr_format == 3:
@@ -124,7 +124,7 @@ def write_attributes(store: Store, path: str, meta: NodeMeta) -> None:
 
 
 def delete_node(store: Store, path: str) -> None:
-    """Delete everything at a path. Consolidated metadata tell afterwards what is left, also if this fails midway."""
+    """Delete everything at a path. Consolidated metadata list what is left, even if this fails midway."""
     store.check_metadata_writable()
     try:
         store.delete_prefix(path)
@@ -150,14 +150,14 @@ def document_key(meta: NodeMeta, path: str) -> str:
 
 
 def codecs_in_errors(meta: ArrayMeta, store: Store, path: str) -> str:
-    """Where an array's codecs are written, to begin an error with: store, key, field."""
+    """The place of an array's codecs, as errors name it: store, key, field."""
     if meta.zarr_format == 3:
         return f"{_what(store, join_path(path, 'zarr.json'))}: codecs"
     return f"{_what(store, join_path(path, '.zarray'))}: filters or compressor"
 
 
 def member_names(store: Store, path: str, zarr_format: ZarrFormat) -> Iterator[str]:
-    """Names of the nodes directly under a group, sorted; of those too whose documents cannot be read."""
+    """Names of the nodes directly under a group, sorted, including nodes whose documents cannot be read."""
     making, prefix = _MAKING[zarr_format], f"{path}/" if path else ""
     for names in _names_below(store, path):
         found = iter(store.contains_many([f"{prefix}{name}/{document}" for name in names for document in making]))

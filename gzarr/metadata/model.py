@@ -1,4 +1,4 @@
-"""What arrays and groups are, whatever the format of their documents: one immutable description for both."""
+"""Arrays and groups, in one immutable description for both formats of documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores: where the bytes of arrays and groups live, and how a path, a URL or a mapping becomes one."""
+"""Stores: the bytes of arrays and groups, and how a path, a URL or a mapping becomes a store."""
 # os.path: URLs and paths are taken apart as text and given back unchanged.
 # ruff: noqa: PTH112
 
@@ -163,7 +163,7 @@ _OBSTORE = ("AzureStore", "GCSStore", "LocalStore", "MemoryStore", "S3Store")
 
 
 def _brought(value: Any, read_only: bool) -> Store | None:
-    """The store over an object of another library; whoever has one has imported its library, so nothing is imported."""
+    """The store over an object of another library, which must be imported already."""
     if _is_instance(value, "zarr.abc.store", "Store"):
         from gzarr.storage.foreign import ZarrStore
 
@@ -190,7 +190,7 @@ def _brought(value: Any, read_only: bool) -> Store | None:
 
 
 def _is_instance(value: object, module: str, *names: str) -> bool:
-    """Whether a value is of one of some classes of a library, which need not be installed."""
+    """Whether a value is an instance of some classes of a library, if that is imported."""
     library = sys.modules.get(module)
     return library is not None and isinstance(value, tuple(getattr(library, name, ()) for name in names))
 

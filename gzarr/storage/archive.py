@@ -63,7 +63,7 @@ class Entry:
 
 
 def _data_offset(read: Callable[[int, int], bytes], info: zipfile.ZipInfo) -> int:
-    """Where the data of an entry begins, which only its local header says. Raises: BadZipFile."""
+    """The offset of an entry's data, which only its local header says. Raises: BadZipFile."""
     header = read(_LOCAL_HEADER_NBYTES, info.header_offset)
     if len(header) < _LOCAL_HEADER_NBYTES or header[:4] != b"PK\x03\x04":
         raise zipfile.BadZipFile(f"no local header at byte {info.header_offset}")
@@ -80,7 +80,7 @@ def _new_info(key: str, compression: int) -> zipfile.ZipInfo:
 
 
 def _without_zip64(extra: bytes) -> bytes:
-    """Extra fields of a header without the one for large sizes, which is written again where needed."""
+    """Extra fields of a header without the field for large sizes, which is written anew if needed."""
     others, at = b"", 0
     while at + 4 <= len(extra):
         kind, nbytes = struct.unpack_from("<HH", extra, at)
@@ -203,7 +203,7 @@ class Archive:
         self.shared_position = path is None or not hasattr(os, "pread")
 
     def read_at(self, nbytes: int, offset: int) -> bytes:
-        """Bytes of the file; a file object of the user has one position, which threads must share."""
+        """Read bytes of the file. A file object of the user has one position, which threads must share."""
         if not self.shared_position:
             data = os.pread(self.file.fileno(), nbytes, offset)
             while len(data) < nbytes and (more := os.pread(self.file.fileno(), nbytes - len(data), offset + len(data))):
@@ -214,7 +214,7 @@ class Archive:
             return self.file.read(nbytes)
 
     def read(self, key: str, entry: Entry, start: int | None, length: int | None) -> Buffer:
-        """What a request means of an entry. Raises: StoreError naming the key if the entry is damaged."""
+        """Read the range of a request from an entry. Raises: StoreError naming the key if the entry is damaged."""
         info = entry.info
         try:
             if info.flag_bits & _ENCRYPTED:

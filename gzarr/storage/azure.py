@@ -103,7 +103,7 @@ class ABSStore(TaggedStore):
         return self._get(request)
 
     def _get(self, request: Request, version: object | None = None) -> Versioned | None:
-        """Fetch one request, of one version if one is given, and say of which version it is."""
+        """Fetch one request, from one version if one is given, with the version of the answer."""
         key, start, length = request
         if start is not None and (start < 0 or length is None or length <= 0 or start + length >= 1 << 60):
             properties = self._properties(key)  # Azure has no suffixes, and lengths must be numbers

@@ -57,7 +57,7 @@ def host_view(buffer: Buffer) -> memoryview:
 
 
 class Versioned(NamedTuple):
-    """What a request gave, and which version of its object it is from.
+    """The answer to a request, with the version of its object.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class Files(ABC):
         """Open an object to read parts of it, all of one version; None if it is missing."""
 
     def path(self, key: str) -> str | None:
-        """Path of the file that holds exactly one object's bytes, there or not; None if the object has no such file."""
+        """Path of the file that holds exactly one object's bytes, even if it is missing; None without such a file."""
         return None
 
     def prefix(self, path: str) -> str | None:

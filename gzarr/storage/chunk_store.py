@@ -1,4 +1,4 @@
-"""A store made of two: metadata documents in one, chunks in the other (zarr 2's ``chunk_store``)."""
+"""A store of two stores: metadata documents in one, chunks in the other (zarr 2's ``chunk_store``)."""
 
 from __future__ import annotations
 
@@ -54,10 +54,16 @@ class SplitStore(Store):
 
     Attributes
     ----------
-    metadata_store
-        The first.
-    chunk_store : Store
-        The second.
+    metadata_store, chunk_store : Store
+        The two stores.
+
+    Examples
+    --------
+    >>> from gzarr.storage import MemoryStore
+    >>> store = SplitStore(MemoryStore(), MemoryStore())
+    >>> store["zarr.json"], store["c/0"] = b"{}", b"chunk"
+    >>> list(store.metadata_store), list(store.chunk_store)
+    (['zarr.json'], ['c/0'])
     """
 
     def __init__(self, store: Store, chunk_store: Store) -> None:
@@ -75,7 +81,7 @@ class SplitStore(Store):
 
     @property
     def versions(self) -> Versions | None:
-        """The versions of both stores; reads of chunks can be tied to them where their store says so."""
+        """The versions of both stores; reads of chunks can be tied to them if their store supports that."""
         documents, chunks = self.metadata_store.versions, self.chunk_store.versions
         return None if documents is None and chunks is None else _SplitVersions(self, documents, chunks)
 
@@ -153,7 +159,7 @@ class SplitStore(Store):
         return self.store_of(key).lock_name(key)
 
     def enclosing(self) -> tuple[Store, str] | None:
-        """What holds the metadata."""
+        """The store above that of the metadata."""
         return self.metadata_store.enclosing()
 
     def check_writable(self) -> None:

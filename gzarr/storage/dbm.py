@@ -139,7 +139,7 @@ class DBMStore(FlatStore):
             self._call(f"delete {key!r}", partial(_discard, key=key))
 
     def flush(self) -> None:
-        """Bring everything that was written into the file."""
+        """Write all changes to the file."""
         if hasattr(self._db, "sync"):
             self._call("flush", lambda db: db.sync())
         else:
@@ -187,5 +187,5 @@ def _discard(db: Any, *, key: str) -> None:
 
 
 def _serves_one_thread(opener: Any) -> bool:
-    """Whether what opens a file may be Python's dbm.sqlite3, which is there from version 3.13 on."""
+    """Whether a file may be opened by Python's dbm.sqlite3, which exists from version 3.13 on."""
     return sys.version_info >= (3, 13) and (opener is None or getattr(opener, "__module__", "").startswith("dbm"))

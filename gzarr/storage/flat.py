@@ -1,4 +1,4 @@
-"""What stores share that have keys but no directories: databases and object stores."""
+"""The common part of stores with keys but no directories: databases and object stores."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class FlatStore(Store):
 
 
 def cut_all(values: Sequence[bytes | None], requests: Sequence[Request]) -> list[Buffer | None]:
-    """The parts of whole objects that requests mean."""
+    """Cut the requested parts out of whole objects."""
     return [
         None if value is None else cut(value, request.start, request.length)
         for value, request in zip(values, requests, strict=True)
@@ -53,6 +53,6 @@ def cut_all(values: Sequence[bytes | None], requests: Sequence[Request]) -> list
 
 
 def under(keys: Sequence[str] | Iterator[str], path: str) -> Iterator[str]:
-    """Those of some keys that lie under a path."""
+    """The keys that lie under a path."""
     prefix = f"{path}/" if path else ""
     return (key for key in keys if key.startswith(prefix))

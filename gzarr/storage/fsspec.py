@@ -32,7 +32,7 @@ _FAR = 1 << 62
 
 
 class _FsspecVersions(Versions):
-    """What file systems say of versions.
+    """Entity tags and generations of file systems.
 
     Times of change are not taken for tokens: an object may be replaced twice within a tick of the server's clock.
     """
@@ -161,7 +161,7 @@ class FsspecStore(RemoteStore):
         return data if length is None or len(data) <= length else cut(data, start, length)
 
     def _fetch_all(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
-        """Fetch many; of file systems that serve one thread, whole objects in one call, which may be faster."""
+        """Fetch many; from file systems that serve one thread, whole objects in one call, which may be faster."""
         if self.concurrency > 1 or any(request.start is not None for request in requests):
             return super()._fetch_all(requests, versions)
         paths = {key: self._path(key) for key in {request.key for request in requests}}
@@ -244,7 +244,7 @@ class FsspecStore(RemoteStore):
 
     @contextmanager
     def _listing(self, path: str) -> Iterator[None]:
-        """Listings must not be old ones: others write here too."""
+        """List without caches: others write here too."""
         with self._lock:
             self.fs.invalidate_cache()
             try:

@@ -1,6 +1,6 @@
-"""Tells caches of decoded chunks which stored objects this process has just changed; costs nothing while there is none.
+"""Tells caches of decoded chunks which stored objects this process has changed; costs nothing without caches.
 
-Caches on stores with tokens of versions (`Store.versions`) do without; for the others this is what keeps them true.
+Caches on stores with versions (`Store.versions`) do not need it; the others rely on it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 
 class Listener(Protocol):
-    """Something that keeps what it derived from stored objects."""
+    """A cache of data derived from stored objects."""
 
     def forget(self, names: Iterable[Hashable] | None) -> None:
         """Drop what came from the objects with some lock names; from all objects if that is None."""
@@ -30,7 +30,7 @@ def listen(listener: Listener) -> None:
 
 
 def announce(names: Callable[[], Iterable[Hashable]] | None = None) -> None:
-    """Say that objects have been changed: after the change, also if it failed midway.
+    """Announce that objects were changed: after the change, even if it failed midway.
 
     names: gives their lock names; it is only called if somebody listens. None if whole nodes were deleted or moved.
     """

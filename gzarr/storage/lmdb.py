@@ -187,12 +187,12 @@ class LMDBStore(FlatStore):
                         txn.delete(name)
 
     def flush(self) -> None:
-        """Bring everything that was written to the disk."""
+        """Write all changes to the disk."""
         if not self.read_only:
             self._env().sync(True)
 
     def close(self) -> None:
-        """Bring everything to the disk and give the database up; it is opened again when the store is used again."""
+        """Write all changes to the disk and close the database; it is opened again when the store is used again."""
         with self._lock:
             if self._environment is not None and self._pid == os.getpid():
                 if not self.read_only:

@@ -46,7 +46,7 @@ _REMOVE_ATTEMPTS = 20
 
 
 def _remove_tree(directory: str) -> None:
-    """Delete a directory that has just been renamed: a writer that was on its way in may still add or remove a file."""
+    """Delete a directory that was just renamed: a late writer may still add or remove a file."""
     for _ in range(_REMOVE_ATTEMPTS):
         try:
             shutil.rmtree(directory)
@@ -318,7 +318,7 @@ class LocalStore(Store):
         self.delete_prefix()
 
     def delete_prefix(self, path: str = "") -> None:
-        """Delete every key under a path, which vanishes in one step; the root itself loses its entries one by one."""
+        """Delete every key under a path, in one step; the entries of the root are deleted one by one."""
         self.check_writable()
         check_path(path)
         if not path:
@@ -378,7 +378,7 @@ class LocalStore(Store):
             os.makedirs(directory, exist_ok=True)
 
     def _prune(self, directory: str) -> None:
-        """Remove a directory and its parents below the root as far as they are empty."""
+        """Remove a directory and its parents below the root while they are empty."""
         while directory.startswith(self._prefix) and len(directory) > len(self._prefix):
             try:
                 os.rmdir(directory)

@@ -67,7 +67,7 @@ def _read_all(fd: int, nbytes: int, offset: int) -> Buffer:
 
 
 def read_range(fd: int, start: int | None, length: int | None) -> Buffer:
-    """Read what a request means from an open file."""
+    """Read the range of a request from an open file."""
     if start is None:
         return _read_all(fd, os.lseek(fd, 0, os.SEEK_END), 0)
     if length is not None and 0 <= start <= _LAST_OFFSET - _UNCHECKED_NBYTES and 0 <= length <= _UNCHECKED_NBYTES:
@@ -77,7 +77,7 @@ def read_range(fd: int, start: int | None, length: int | None) -> Buffer:
 
 
 def temporary_name(directory: str) -> str:
-    """An unused name in a directory that listings pass over."""
+    """An unused name in a directory, which listings ignore."""
     return os.path.join(directory, TEMPORARY_PREFIX + secrets.token_hex(8))
 
 
@@ -162,7 +162,7 @@ class LocalFiles(Files):
             raise failure(self._name, "read", path, error) from error
 
     def path(self, key: str) -> str:
-        """Path of an object's file, there or not."""
+        """Path of an object's file, whether or not it exists."""
         check_key(key)
         return self._prefix + key
 
@@ -208,7 +208,7 @@ class LocalVersions(Versions):
 
 
 def find_file(path: str, name: str) -> os.stat_result | None:
-    """What the system says of a file; None if there is none. name: of the store. Raises: StoreError."""
+    """The status of a file; None if it is missing. name: of the store. Raises: StoreError."""
     try:
         info = os.stat(path)
     except MISSING:

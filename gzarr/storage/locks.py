@@ -1,10 +1,11 @@
-"""Locks on stored objects, for changing a part of an object: read it, modify it, write it back.
+"""Locks on stored objects, for changing part of an object: read, modify, write back.
 
 A name has a lock as long as somebody holds it or waits for it: nothing grows with the number of chunks, and different
 names never wait for each other. Several names are locked in the order in which their locks were made, which is the same
 for all who wait for them, so callers with crossing sets of names cannot block each other. Nodes have a table of their
-own: who resizes an array holds its node while objects are locked, also by other threads that work for it. So have
-metadata documents: who holds a node rewrites its document and those above it, one at a time.
+own: a thread that resizes an array holds the lock of its node while objects are locked, also by other threads that
+work for it. So have metadata documents: a thread that holds a node rewrites its document and those above it, one at a
+time.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class _Held(AbstractContextManager[None]):
             raise
 
     def _end(self) -> None:
-        """Release the locks and want them no more. Where it was interrupted it goes on if it is called again."""
+        """Release the locks and forget their names. After an interrupt, another call continues."""
         deque(self._releases, 0)
         table, wanted = self._table, self._wanted
         with table.guard:

@@ -1,4 +1,4 @@
-"""Objects in memory: in a dict of its own, or in any mutable mapping that the user brings."""
+"""Objects in memory: in a new dict, or in any mutable mapping of the user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _alive: WeakValueDictionary[int, MemoryStore] = WeakValueDictionary()
 
 
 def find_memory(identity: int) -> MemoryStore | None:
-    """The live store over the mapping with that ``id()``, or None if there is none any more."""
+    """The live store over the mapping with that ``id()``, or None if it is gone."""
     for store in list(_alive.values()):
         if id(store._data) == identity:  # noqa: SLF001  # our own class
             return store
@@ -121,7 +121,7 @@ class MemoryStore(Store):
         return value if start is None else cut(value, start, length)
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
-        """Fetch every request, in order; neighbours that name one key see one version of it."""
+        """Fetch every request, in order; adjacent requests for one key see one version of it."""
         found: list[Buffer | None] = []
         value: Any = None
         last: str | None = None

@@ -144,7 +144,7 @@ class MongoDBStore(FlatStore):
                 self.collection.bulk_write(operations, ordered=True)
 
     def _make_index(self) -> None:
-        """Keys are unique, also where two writers insert one at the same time; and they are found without a scan."""
+        """Make keys unique, even if two writers insert one at the same time, and make finding them need no scan."""
         if not self._indexed:
             self.collection.create_index("key", unique=True)
             self._indexed = True
@@ -177,7 +177,7 @@ def _unpickled(
 
 
 def _hosts(given: Any, kwargs: dict[str, Any]) -> str:
-    """The servers, with their ports; of URIs not the users, passwords and options."""
+    """The servers, with their ports, without the users, passwords and options of URIs."""
     names = []
     for host in [given] if isinstance(given, str) else given or ["localhost"]:
         name = str(host).rpartition("://")[2].rpartition("@")[2].partition("/")[0].partition("?")[0]

@@ -86,13 +86,13 @@ class N5Store(Store):
 
     @property
     def path(self) -> str:
-        """Path of the directory, of a container on this machine."""
+        """Path of the directory, for a container on this machine."""
         return str(getattr(self._store, "root", self._store))
 
     # -- documents -----------------------------------------------------------------------------------------------
 
     def _document(self, path: str) -> dict[str, Any] | None:
-        """What a node's document says; None if it has none."""
+        """A node's document; None if it has none."""
         key = _join(path, DOCUMENT)
         data = self._store.get_one(Request(key))
         if data is None:
@@ -113,7 +113,7 @@ class N5Store(Store):
             self._store.delete_many((key,))
 
     def _shown(self, key: str) -> bytes | None:
-        """A Zarr document made of what N5 says."""
+        """A Zarr document, made from the N5 document."""
         path, _, name = key.rpartition("/")
         document = self._document(path)
         if name == ".zattrs":
@@ -250,7 +250,7 @@ class N5Store(Store):
             self._write(path, new)
 
     def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete the keys; missing ones are ignored. Deleting a Zarr document takes its part out of N5's."""
+        """Delete the keys; missing ones are ignored. Deleting a Zarr document removes its part of the N5 document."""
         self.check_writable()
         names = list(keys)
         self._store.delete_many([_to_n5_key(k) for k in names if k.rpartition("/")[2] not in (*_SHOWN, *_REFUSED)])
@@ -312,7 +312,7 @@ def _join(path: str, name: str) -> str:
 
 
 def _to_n5_key(key: str) -> str:
-    """Where N5 has what Zarr calls by a key."""
+    """The N5 key of a Zarr key."""
     path, _, name = key.rpartition("/")
     if name in _SHOWN:
         return _join(path, DOCUMENT)
@@ -342,7 +342,7 @@ def _to_zarr(document: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
 
 
 def _to_n5(said: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """What N5 says of an array. Raises: MetadataError for what N5 does not have."""
+    """The N5 document of an array. Raises: MetadataError for what N5 does not support."""
     try:
         dtype = np.dtype(said["dtype"])
     except TypeError:

@@ -93,7 +93,7 @@ class ObjectStore(TaggedStore):
         return found
 
     def _get(self, request: Request, version: object | None = None) -> Versioned | None:
-        """Fetch one request, of one version if one is given, and say of which version it is."""
+        """Fetch one request, from one version if one is given, with the version of the answer."""
         key, start, length = request
         options: dict[str, Any] = {}
         if version is not None:
@@ -125,7 +125,7 @@ class ObjectStore(TaggedStore):
         raise ReplacedError(f"store {self}: {key!r} was replaced while it was read")
 
     def _get_otherwise(self, request: Request, version: object | None, error: Exception) -> Versioned | None:
-        """Answer a range that the server did not: it may lie past the end, or be a suffix, which Azure has not."""
+        """Answer a range that the server refused: it may lie past the end, or be a suffix, which Azure lacks."""
         key, start, length = request
         if "non-partial" in str(error):  # the server does not know ranges, or does not say that it sent one
             whole = self._get(Request(key), version)
@@ -139,7 +139,7 @@ class ObjectStore(TaggedStore):
         raise self._failed(f"read bytes {start} and on of", key, error) from error
 
     def _nothing(self, key: str, version: object | None, head: Any | None) -> Versioned | None:
-        """No bytes, of one version if one is given."""
+        """An empty answer, from one version if one is given."""
         if head is None:
             return None
         if version is not None and head["e_tag"] != version:
@@ -229,7 +229,7 @@ class ObjectStore(TaggedStore):
                 raise self._failed("delete", key, error) from error
 
     def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete the keys, a thousand in each request where the server takes that; missing ones are ignored."""
+        """Delete the keys, a thousand per request if the server accepts that; missing ones are ignored."""
         self.check_writable()
         names = list(dict.fromkeys(keys))
         pages = [names[i : i + _DELETE_PAGE] for i in range(0, len(names), _DELETE_PAGE)]
@@ -371,7 +371,7 @@ def _range(start: int, length: int | None) -> Any:
 
 
 def _part_of_suffix(whole: Buffer, start: int, length: int | None) -> Buffer:
-    """The first bytes of a suffix; it may be shorter than was asked for, and then its beginning is missing."""
+    """The first bytes of a suffix. If the suffix is shorter than requested, its beginning is missing."""
     data = bytes(host_view(whole))
     missing = -start - len(data)
     return cut(data, 0, max((length or 0) - missing, 0))

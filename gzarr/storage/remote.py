@@ -1,4 +1,4 @@
-"""What stores across a network share: many requests at once, on threads that wait while the server works.
+"""The common part of remote stores: many requests at once, on threads that wait while the server works.
 
 One pool of threads serves all of them. A call that is made on one of its threads does its work there, one request after
 the other, so that waiting threads never wait for each other.
@@ -31,7 +31,7 @@ _NODES = frozenset({"zarr.json", ".zarray", ".zgroup"})
 
 
 class EntityTags(Versions):
-    """The versions that a server tells apart by entity tags, and to which it can tie reads.
+    """Versions that a server tells apart by entity tags, and to which it can tie reads.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class EntityTags(Versions):
         return self._store._tag(key)  # noqa: SLF001 - one module, two classes
 
     def tokens(self, keys: Sequence[str]) -> list[object | None]:
-        """The entity tags, asked for at once. Raises: StoreError."""
+        """The entity tags, requested concurrently. Raises: StoreError."""
         return self._store.together(self.token, keys)
 
     def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
@@ -69,7 +69,7 @@ class RemoteStore(FlatStore):
 
     @abstractmethod
     def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
-        """Fetch one request, of one version if one is given. Raises: StoreError, ReplacedError."""
+        """Fetch one request, from one version if one is given. Raises: StoreError, ReplacedError."""
 
     @abstractmethod
     def _put(self, key: str, data: bytes | memoryview) -> None:

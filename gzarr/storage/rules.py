@@ -1,4 +1,4 @@
-"""What every store must agree on: which keys are allowed, which bytes a range means, what may be stored."""
+"""Rules that all stores share: which keys are allowed, which bytes a range means, which values can be stored."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def cut(value: bytes | memoryview, start: int | None, length: int | None) -> byt
 
 
 def byte_view(key: str, value: Any) -> bytes | memoryview:
-    """View what is to be stored as one-dimensional bytes, without a copy where it is that already.
+    """View a value to be stored as one-dimensional bytes, without a copy if possible.
 
     Raises: TypeError naming the key if the value does not hold bytes (an int, a str, a list, a device array).
     """
@@ -108,7 +108,7 @@ def byte_view(key: str, value: Any) -> bytes | memoryview:
 
 
 def as_bytes(key: str, value: Any) -> bytes:
-    """Make immutable bytes of what is to be stored; `bytes` are not copied. Raises: TypeError naming the key."""
+    """Make immutable bytes of a value to be stored; `bytes` are not copied. Raises: TypeError naming the key."""
     if type(value) is bytes:
         return value
     if isinstance(value, np.ndarray):

@@ -113,7 +113,7 @@ class SQLiteStore(FlatStore):
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection that nobody else uses meanwhile; of a database in memory the only one, under a lock."""
+        """A connection for exclusive use; for a database in memory, its only one, under a lock."""
         if self.path == ":memory:":
             with self._locked() as shared:
                 yield shared
@@ -241,7 +241,7 @@ def _unpickled(path: str, separator: Literal[".", "/"] | None, read_only: bool, 
 
 
 def _close_all(connections: list[sqlite3.Connection], pid: int) -> None:
-    """Close connections, unless they are those of a process that this one was forked from."""
+    """Close connections, unless they belong to the process that this one was forked from."""
     while connections:
         db = connections.pop()
         if pid == os.getpid():

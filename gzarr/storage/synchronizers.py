@@ -111,7 +111,30 @@ class _FileLock:
 
 
 def synchronized(store: Store, synchronizer: Any) -> Store:
-    """A store whose writers hold a synchronizer's locks. Raises: TypeError for what is not a synchronizer."""
+    """Return a view of a store whose writers hold the locks of a synchronizer.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    synchronizer : ThreadSynchronizer, ProcessSynchronizer, or any object that gives a lock for each key
+        The locks.
+
+    Returns
+    -------
+    Store
+        The view. Writers through such views with the same synchronizer exclude each other.
+
+    Raises
+    ------
+    TypeError
+        If `synchronizer` gives no locks.
+
+    Examples
+    --------
+    >>> from gzarr.storage import MemoryStore
+    >>> store = synchronized(MemoryStore(), ThreadSynchronizer())
+    """
     if not hasattr(type(synchronizer), "__getitem__"):
         raise TypeError(
             f"synchronizer must be a ThreadSynchronizer, a ProcessSynchronizer or an object that gives a lock for each"
@@ -143,15 +166,15 @@ class SynchronizedStore(WrapperStore):
         return found
 
     def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
-        """Hold objects against read-modify-write by others, in this process and under the synchronizer."""
+        """Lock objects against read-modify-write by others, in this process and under the synchronizer."""
         return self._both(super().locked(keys), keys)
 
     def node_locked(self, key: str) -> AbstractContextManager[Any]:
-        """Hold a node against changes by others, in this process and under the synchronizer."""
+        """Lock a node against changes by others, in this process and under the synchronizer."""
         return self._both(super().node_locked(key), (key,))
 
     def document_locked(self, key: str) -> AbstractContextManager[Any]:
-        """Hold one document. Its lock has a name of its own: the node that it describes may be held already."""
+        """Lock one document. Its lock has a name of its own, because its node may be locked already."""
         return self._both(super().document_locked(key), (f"{key}.document",))
 
     @contextmanager

@@ -182,7 +182,7 @@ def _with_durations(retry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_obstore(options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Fsspec's options in obstore's words; options that are obstore's already stay. None if one has no translation."""
+    """Translate fsspec's options to obstore's, which pass unchanged. None if an option has no translation."""
     found: dict[str, Any] = {}
     for name, value in options.items():
         if name == "client_kwargs":
@@ -204,7 +204,7 @@ def to_obstore(options: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _from_connection_string(text: str) -> dict[str, Any]:
-    """What Azure's connection strings say, in obstore's words."""
+    """The options of obstore for an Azure connection string."""
     parts = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
     names = {
         "AccountName": "account_name",
@@ -232,7 +232,7 @@ def _open_http(url: str, options: Mapping[str, Any]) -> Store:
 
 
 def _http_client(url: str, options: Mapping[str, Any]) -> Any | None:
-    """A store of obstore for a server: the one that was made before, with its open connections, if nothing differs."""
+    """An obstore store for a server, reused with its open connections if nothing differs."""
     try:
         said = json.dumps(options, sort_keys=True)
     except TypeError:  # durations, say

@@ -19,9 +19,25 @@ from gzarr.storage.rules import cut
 
 
 def read_only(store: Store) -> Store:
-    """A view of a store that refuses every change with `ReadOnlyError`; the store itself if it is read-only already.
+    """Return a view of a store that refuses every change.
 
-    Closing the view does not close the store.
+    Parameters
+    ----------
+    store : Store
+        The store to show.
+
+    Returns
+    -------
+    Store
+        A view that raises `ReadOnlyError` for every change, or the store itself if it is read-only already. Closing the
+        view does not close the store.
+
+    Examples
+    --------
+    >>> from gzarr.storage import MemoryStore
+    >>> view = read_only(MemoryStore({"key": b"bytes"}))
+    >>> view["key"], view.read_only
+    (b'bytes', True)
     """
     return store if store.read_only else _ReadOnlyStore(store)
 
@@ -369,18 +385,29 @@ class CountingStore(WrapperStore):
 
     Attributes
     ----------
-    requests
+    requests : list of Request
         Every `Request` made, in order.
-    nbatches
+    nbatches : int
         Number of calls that made them (``get_one`` and ``get_many``).
-    written
+    written : list of str
         Keys written, and destinations of moves.
-    deleted
+    deleted : list of str
         Keys deleted, paths given to ``delete_prefix``, and sources of moves.
-    listed
+    listed : list of str
         Paths given to ``list_prefix`` and ``list_dir``.
-    sized
+    sized : list of str
         Keys whose size, existence or token was asked for.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> store = CountingStore(gzarr.MemoryStore())
+    >>> array = gzarr.create_array(store, data=[1, 2, 3, 4], chunks=2)
+    >>> store.reset()
+    >>> int(array[0])
+    1
+    >>> store.requests
+    [Request(key='c/0', start=None, length=None)]
     """
 
     def __init__(self, store: Store) -> None:
