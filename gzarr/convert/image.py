@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.convert.writing import write
 from gzarr.copying.regions import Region
@@ -66,37 +68,35 @@ def from_image(source: Any, dest: Any, **options: Unpack[TransferKeywords]) -> T
     first, mode, info = _load(*frames[0])
     stacked = several or len(frames) > 1
     shape = (len(frames), *first.shape) if stacked else first.shape
-    attributes = {"mode": mode, **info}
     names = ("y", "x", "c")[: first.ndim]
-
-    def read(region: Region) -> Any:
-        if not stacked:
-            return first[region]
-        wanted = frames[region[0]]
-        out = np.empty((len(wanted), *(part.stop - part.start for part in region[1:])), first.dtype)
-        for number, (path, frame) in enumerate(wanted):
-            pixels = _load(path, frame)[0]
-            if pixels.shape != first.shape or pixels.dtype != first.dtype:
-                raise CopyError(
-                    f"{path}, frame {frame}, is {pixels.shape} {pixels.dtype}, the first image is {first.shape} "
-                    f"{first.dtype}: only images of one size and mode become one array"
-                )
-            out[number] = pixels[region[1:]]
-        return out
-
-    chunks = (1, *first.shape) if stacked else None
-    made = Source(
+    chunks = (1, *first.shape) if stacked else first.shape
+    image = Source(
         name=str(paths[0]),
         shape=shape,
         dtype=first.dtype,
         itemsize=first.dtype.itemsize,
-        read=read,
-        grid=regular_grid(shape, chunks or first.shape),
-        attributes=attributes,
+        read=partial(_read_frames, frames, first) if stacked else first.__getitem__,
+        grid=regular_grid(shape, chunks),
+        attributes={"mode": mode, **info},
         dimension_names=("t", *names) if stacked else names,
-        options={"chunks": chunks} if chunks else {},
+        options={"chunks": chunks} if stacked else {},
     )
-    return write(SourceTree(made.name, {}, {"": made}), dest, **options)
+    return write(SourceTree(image.name, {}, {"": image}), dest, **options)
+
+
+def _read_frames(frames: Sequence[tuple[Path, int]], first: NDArray[Any], region: Region) -> NDArray[Any]:
+    """Decode a region of some frames. Raises CopyError for a frame unlike the first."""
+    frames = frames[region[0]]
+    out = np.empty((len(frames), *(part.stop - part.start for part in region[1:])), first.dtype)
+    for number, (path, frame) in enumerate(frames):
+        pixels = _load(path, frame)[0]
+        if pixels.shape != first.shape or pixels.dtype != first.dtype:
+            raise CopyError(
+                f"{path}, frame {frame}, is {pixels.shape} {pixels.dtype}, the first image is {first.shape} "
+                f"{first.dtype}; only images of one size and mode become one array"
+            )
+        out[number] = pixels[region[1:]]
+    return out
 
 
 def _pillow() -> Any:

@@ -228,24 +228,28 @@ class _Pages:
         for coords in product(*spans):
             self._read_segment(page, int(np.ravel_multi_index(coords, self._counts)), box, target)
 
-    def _read_segment(self, page: Any, index: int, box: list[slice], target: Any) -> None:
-        """Decode one segment and copy the part of it in the box."""
-        offset, nbytes = page.dataoffsets[index], page.databytecounts[index]
-        if not nbytes:
-            return
-        handle = page.parent.filehandle
+    def _fetch(self, page: Any, index: int) -> bytes:
+        """The encoded bytes of a segment. Raises CopyError if the file ends too soon."""
+        handle, nbytes = page.parent.filehandle, page.databytecounts[index]
         with self._lock:
             closed = handle.closed  # the files of a series are, if there are several
             if closed:
                 handle.open()
             try:
-                handle.seek(offset)
-                encoded = handle.read(nbytes)
+                handle.seek(page.dataoffsets[index])
+                encoded: bytes = handle.read(nbytes)
             finally:
                 if closed:
                     handle.close()
         if len(encoded) < nbytes:
             raise CopyError(f"{handle.name}: page {page.index}, segment {index} is cut off; get the whole file")
+        return encoded
+
+    def _read_segment(self, page: Any, index: int, box: list[slice], target: Any) -> None:
+        """Decode one segment and copy the part of it in the box."""
+        if not page.databytecounts[index]:
+            return
+        encoded = self._fetch(page, index)
         try:
             data, position, shape = self._page.decode(
                 encoded, index, jpegtables=page.jpegtables, jpegheader=self._page.jpegheader
@@ -253,7 +257,7 @@ class _Pages:
         except Exception as error:  # decoders raise errors of many kinds
             hint = "; pip install 'gzarr[tiff]' has all decoders" if "imagecodecs" in str(error) else ""
             raise CopyError(
-                f"{handle.name}: page {page.index}, segment {index} cannot be decoded: {error}{hint}"
+                f"{page.parent.filehandle.name}: page {page.index}, segment {index} cannot be decoded: {error}{hint}"
             ) from error
         if data is None:
             return

@@ -68,9 +68,10 @@ def _nearest_group(store: Store, path: str) -> GroupMeta | None:
     return None
 
 
-def stored_form(source: Source) -> Any:
-    """The identity of a source's stored form: a resumed copy must have read the same one before."""
-    return None if source.array is None else repr(source.array.metadata)
+def identity(source: Source) -> tuple[Any, ...]:
+    """What identifies a source and its stored form: a resumed copy must have read the same one before."""
+    stored = None if source.array is None else repr(source.array.metadata)
+    return source.name, source.shape, str(source.dtype), stored
 
 
 def plan(source: Source, path: str, opened_with: OpenedWith, budget_nbytes: int, keywords: Mapping[str, Any]) -> Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -71,16 +72,12 @@ def copy_store(
     allowed = ["raise", "replace", "skip"]
     if if_exists not in allowed:
         raise ValueError(f"if_exists must be one of {allowed!r}; found {if_exists!r}")
-    source_store, source_base = open_store(source, mode="r")
-    dest_store, dest_base = open_store(dest, mode=None if dry_run else "a")
-    start = join_path(source_base, normalize_path(source_path))
-    end = join_path(dest_base, normalize_path(dest_path))
-    if lies_within(dest_store, end, source_store, start):
-        raise CopyError(
-            f"cannot copy {join_path(str(source_store), start)} into itself ({end!r}); choose another place"
-        )
     wanted = _key_filter(excludes, includes, flags)
-    try:
+    with opened(source, "r") as (source_store, base), opened(dest, None if dry_run else "a") as (dest_store, dest_base):
+        start, end = join_path(base, normalize_path(source_path)), join_path(dest_base, normalize_path(dest_path))
+        if lies_within(dest_store, end, source_store, start):
+            place = join_path(str(source_store), start)
+            raise CopyError(f"cannot copy {place} into itself ({end!r}); choose another place")
         keys = sorted(key for key in source_store.list_prefix(start) if wanted(key))
         pairs = [(key, join_path(end, key[len(start) :].lstrip("/"))) for key in keys]
         taken = set() if if_exists == "replace" else _taken(dest_store, [to for _, to in pairs])
@@ -91,11 +88,18 @@ def copy_store(
         with log_lines(log) as write_line, _consolidated_after(dest_store, end, pairs, dry_run=dry_run):
             counts = _copy_keys(source_store, dest_store, pairs, write_line, taken, if_exists, dry_run=dry_run)
             summary(write_line, counts, dry_run=dry_run)
-    finally:
-        for given, store in ((source, source_store), (dest, dest_store)):
-            if isinstance(given, str) or hasattr(given, "__fspath__"):
-                store.close()
     return counts.ncopied, counts.nskipped, counts.nbytes
+
+
+@contextmanager
+def opened(place: Any, mode: Literal["r", "a"] | None) -> Iterator[tuple[Store, str]]:
+    """The store of a place, and the path in it. A store that is opened here, from a path, is closed at the end."""
+    store, path = open_store(place, mode=mode)
+    try:
+        yield store, path
+    finally:
+        if isinstance(place, (str, os.PathLike)):
+            store.close()
 
 
 @contextmanager

@@ -6,7 +6,6 @@ route. Then the chunks of each array are written, followed by its metadata (see 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,11 +15,12 @@ from gzarr.api.open import open as open_node
 from gzarr.backend import Backend
 from gzarr.copying import sources
 from gzarr.copying.arrays import BUDGET_NBYTES, Route, copy_array
-from gzarr.copying.planning import Job, check_keywords, format_of, plan, reported, stored_form
+from gzarr.copying.planning import Job, check_keywords, format_of, identity, plan, reported
 from gzarr.copying.progress import Progress, ProgressLike
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, IfExists, Settings
 from gzarr.copying.sources import Source, SourceTree
+from gzarr.copying.stores import opened
 from gzarr.copying.unfinished import MARK, Mark, make_mark, read_mark, remove_mark, write_mark
 from gzarr.devices import backend_for
 from gzarr.errors import ContainsNodeError, CopyError, GzarrError, ReadOnlyError
@@ -33,7 +33,6 @@ from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import delete_node, read_node, write_attributes, write_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
-from gzarr.storage import open_store
 from gzarr.storage.base import Store
 
 
@@ -130,17 +129,14 @@ def destination(
             opened_with = node.opened_with
     if isinstance(dest, Array):
         raise CopyError(f"the destination {dest.store_path} is an array; name a path, a store or a group")
+    relative = normalize_path(path or "")
     if isinstance(dest, Group):
-        store, base = dest.store, dest.path
         if writable:
             dest.check_metadata_writable()
+        yield dest.store, join_path(dest.path, relative), opened_with
     else:
-        store, base = open_store(dest, mode="a" if writable else None)
-    try:
-        yield store, join_path(base, normalize_path(path or "")), opened_with
-    finally:
-        if isinstance(dest, (str, os.PathLike)):
-            store.close()
+        with opened(dest, "a" if writable else None) as (store, base):
+            yield store, join_path(base, relative), opened_with
 
 
 def _tree_of(source: Any) -> SourceTree:
@@ -172,8 +168,7 @@ def transfer_tree(
 ) -> TransferReport:
     """Copy a tree of sources to a place in a store. See `transfer`."""
     zarr_format, jobs = _plan_tree(tree, store, path, opened_with, settings, keywords, each or {})
-    origins = [(job.source.name, job.source.shape, str(job.source.dtype), stored_form(job.source)) for job in jobs]
-    mark = make_mark(tree.name, [(job.path, origin, job.meta) for job, origin in zip(jobs, origins, strict=True)])
+    mark = make_mark(tree.name, [(job.path, identity(job.source), job.meta) for job in jobs])
     resuming = _check_room(store, path, settings, mark)
     if not settings.dry_run and store.read_only:
         raise ReadOnlyError(f"store {store} is read-only; open it for writing to copy into it")

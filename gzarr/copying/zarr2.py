@@ -166,24 +166,9 @@ def _walked(
     source: Any, dest: Any, log: Any, options: _Options, run: Callable[[Log, _Options], Counts]
 ) -> tuple[int, int, int]:
     """Check, make a dry run, then carry the copy out."""
-    if not hasattr(dest, "create_dataset"):
-        raise ValueError(f"dest must be a group, got {dest!r}")
-    to_h5 = hdf5.is_h5(dest)
-    allowed = ["raise", "replace", "skip", "skip_initialized"]
-    if options.if_exists not in allowed:
-        raise ValueError(f"if_exists must be one of {allowed!r}; found {options.if_exists!r}")
-    if to_h5 and options.if_exists == "skip_initialized":
-        raise ValueError(f"{options.if_exists!r} can only be used when copying to zarr")
-    if not to_h5 and not hdf5.is_h5(source) and lies_within(dest.store, dest.path, source.store, source.path):
-        raise CopyError(
-            f"cannot copy {source.store_path} into {dest.store_path}, which is itself or lies in it; choose another"
-        )
+    _check(source, dest, options)
     with log_lines(log) as write_line:
         if not options.dry_run:
-            if not to_h5:
-                dest.check_metadata_writable()
-            elif dest.file.mode == "r":
-                raise ReadOnlyError(f"{hdf5.place(dest)} was opened read-only; open it with mode 'r+' or 'a'")
             run(lambda line: None, replace(options, dry_run=True))
         lines: list[str] = []
 
@@ -199,6 +184,27 @@ def _walked(
             raise CopyError(_stopped(lines, error)) from error
         summary(write_line, counts, dry_run=options.dry_run)
     return counts.ncopied, counts.nskipped, counts.nbytes
+
+
+def _check(source: Any, dest: Any, options: _Options) -> None:
+    if not hasattr(dest, "create_dataset"):
+        raise ValueError(f"dest must be a group, got {dest!r}")
+    to_h5 = hdf5.is_h5(dest)
+    allowed = ["raise", "replace", "skip", "skip_initialized"]
+    if options.if_exists not in allowed:
+        raise ValueError(f"if_exists must be one of {allowed!r}; found {options.if_exists!r}")
+    if to_h5 and options.if_exists == "skip_initialized":
+        raise ValueError(f"{options.if_exists!r} can only be used when copying to zarr")
+    if not to_h5 and not hdf5.is_h5(source) and lies_within(dest.store, dest.path, source.store, source.path):
+        raise CopyError(
+            f"cannot copy {source.store_path} into {dest.store_path}, which is itself or lies in it; choose another"
+        )
+    if options.dry_run:
+        return
+    if not to_h5:
+        dest.check_metadata_writable()
+    elif dest.file.mode == "r":
+        raise ReadOnlyError(f"{hdf5.place(dest)} was opened read-only; open it with mode 'r+' or 'a'")
 
 
 def _stopped(lines: Sequence[str], error: BaseException) -> str:
@@ -275,7 +281,8 @@ def _to_zarr(source: Source, dest: Group, name: str, options: _Options) -> int:
     """Write a Zarr array; return its decoded bytes. If that fails, what was written of it is deleted."""
     asked = options.create_kws.get("zarr_format")
     if asked not in (None, dest.metadata.zarr_format):
-        raise CopyError(f"zarr_format={asked!r} cannot lie in {dest.store_path}, which has format {dest.zarr_format}")
+        where = f"{dest.store_path}, which has format {dest.zarr_format}"
+        raise CopyError(f"zarr_format={asked!r} cannot lie in {where}; leave it out")
     keywords = {**options.create_kws, "zarr_format": dest.metadata.zarr_format}
     meta = new_meta(source, keywords)
     path = join_path(dest.path, normalize_path(name))

@@ -21,6 +21,16 @@ def test_copy_store_takes_paths_and_finishes_archives(tmp_path):
     assert np.array_equal(gzarr.open(tmp_path / "b.zip", mode="r")["x"][:], np.arange(5))
 
 
+def test_stores_are_closed_if_the_copy_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "a.zip"
+    gzarr.save_array(path, np.arange(3))
+    closed, close = [], gzarr.ZipStore.close
+    monkeypatch.setattr(gzarr.ZipStore, "close", lambda self: (closed.append(self), close(self)))
+    with pytest.raises(CopyError, match="into itself"):
+        gzarr.copy_store(path, path)
+    assert len({id(store) for store in closed}) == 2
+
+
 def test_a_full_destination_of_copy_store_says_how_to_go_on():
     source, store = hierarchy(gzarr), Filling(3)
     with pytest.raises(CopyError, match=r"stopped at key .*3 objects were copied.*if_exists='skip'"):
