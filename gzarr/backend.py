@@ -1,4 +1,4 @@
-"""What the engine asks of a device: the one protocol that the CPU and the GPU implement.
+"""The protocol that the CPU and the GPU implement: everything that the engine asks of a device.
 
 Everything takes batches (a *wave*). The CPU works through a wave chunk by chunk, while each is in cache; a GPU decodes
 it in one call per codec. Encoded bytes go in and arrays on the device come out. Shapes, dtypes and sizes were worked
@@ -68,7 +68,7 @@ class Chain(NamedTuple):
         chunk: the decoded chunk.
         codecs: in encoding order.
         placement: where each runs.
-        prepared: whatever else the backend has prepared, known to itself alone.
+        prepared: whatever else the backend needs; nobody else looks at it.
     """
 
     chunk: ArrayRepr
@@ -98,38 +98,41 @@ class PieceJob(Protocol):
         ...
 
     def pieces(self) -> Iterable[Any]:
-        """All there is to do, once, for `do`; pieces of a write have objects of their own."""
+        """The pieces, once. Every piece of a write has objects of its own."""
         ...
 
     def keys(self, piece: Any) -> Sequence[str]:
-        """The objects that must be locked while a piece is written; none for a read."""
+        """Keys of the objects that must be locked while a piece is written; none for a read."""
         ...
 
     def do(self, piece: Any, keys: Sequence[str]) -> list[tuple[Coords, list[Part]]]:
-        """Do a piece, all but the parts returned, by stored object: the reference path takes those.
+        """Do a piece, except for the parts that are returned, by stored object: the reference path does those.
 
         keys: what `keys` gives for the piece. Raises: StoreError.
         """
         ...
 
     def again(self) -> Iterable[tuple[Coords, list[Part]]] | None:
-        """Once all pieces are done: what the reference path takes besides, by stored object; None for nothing."""
+        """Once all pieces are done, return what the reference path has to do besides, by stored object; or None."""
         ...
 
 
 class Compiled(Protocol):
-    """Takes the reads and writes of one array that compiled code does."""
+    """Decides which reads and writes of one array compiled code does."""
 
     def take_read(self, plan: Plan, nparts: int, out: Array, fields: Fields) -> PieceJob | str:
-        """A read in pieces, or why the reference path has to do it. nparts: of the plan."""
+        """Return a read in pieces, or the reason why the reference path has to do it. nparts: of the plan."""
         ...
 
     def take_write(self, plan: Plan, nparts: int, value: Array, fields: Fields, *, keep_empty: bool) -> PieceJob | str:
-        """A write in pieces, or why the reference path has to do it. keep_empty: as in `Backend.merge_and_encode`."""
+        """Return a write in pieces, or the reason why the reference path has to do it.
+
+        nparts: of the plan. keep_empty: as in `Backend.merge_and_encode`.
+        """
         ...
 
     def placement(self) -> tuple[Placement, ...]:
-        """Who reads and writes many chunks, and why."""
+        """Say what reads and writes many chunks, and why."""
         ...
 
 
@@ -140,7 +143,7 @@ class Backend(Protocol):
         device: its name: "cpu", "cuda:0".
         wave_nbytes: decoded bytes that one wave should hold at most.
         wave_nchunks: chunks that one wave should hold at most; a wave has at least one object, though.
-        reads_files: whether `load` reads ranges of local files into place, so that whole shards are better not fetched.
+        reads_files: whether `load` reads ranges of local files into place; whole shards are then better not fetched.
     """
 
     device: str
@@ -150,17 +153,17 @@ class Backend(Protocol):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """What `gzarr.devices.backend_for` needs, besides the name, to make the same backend in another process."""
+        """Options with which `gzarr.devices.backend_for` makes the same backend in another process."""
         ...
 
     @property
     def marker(self) -> Marker | None:
-        """What shows the stages of a profile on the device; None on the host."""
+        """Shows the stages of a profile on the device; None on the host."""
         ...
 
     @property
     def host(self) -> Backend:
-        """The backend of the host, for what stays there whatever the device: shard indexes, encoded bytes."""
+        """The backend of the host, which handles shard indexes and encoded bytes for every device."""
         ...
 
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
@@ -168,7 +171,7 @@ class Backend(Protocol):
         ...
 
     def timed(self, chain: Chain, timed: Callable[[Decode], Decode]) -> Chain:
-        """The same chain for a profile: with each decoder that runs on the host made one that is timed."""
+        """Return the chain with every decoder on the host replaced by one that is timed, for a profile."""
         ...
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -176,11 +179,11 @@ class Backend(Protocol):
         ...
 
     def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:
-        """A value to be written, as an array: as it is if it is an array, else made with the dtype."""
+        """Return a value to be written as an array; what is no array is made one of the dtype."""
         ...
 
     def adopt_out(self, out: Any) -> Array:
-        """An array to read into, as one of the backend's that shares its memory.
+        """Return an array to read into as one of the backend's that shares its memory.
 
         Raises: ValueError if it lies where the backend cannot write, TypeError if it is no array.
         """
@@ -189,11 +192,11 @@ class Backend(Protocol):
     def load(
         self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
     ) -> list[Any]:
-        """Fetch what was located, for `place` in the same wave, which alone knows what the items are.
+        """Fetch located chunks for `place` in the same wave, which alone knows what the items are.
 
         chain: of the chunks; of one of them where they differ in shape.
-        parts: what `place` will take of the chunks, so that only the needed bytes of large ones need be read; empty
-            where chunks differ in shape.
+        parts: the parts that `place` will take, so that only the blocks a part touches need be read; empty where chunks
+            differ in shape.
         Raises: CodecError with the index of an item that is shorter than its request.
         """
         ...
@@ -208,7 +211,7 @@ class Backend(Protocol):
         ...
 
     def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> Compiled | None:
-        """What takes the reads and writes of an array that compiled code does; None if the backend has no such code.
+        """Return what decides on compiled code for an array; None if the backend has no such code.
 
         chain: of all chunks; None if they differ in shape. cached: whether decoded chunks are cached.
         """
@@ -228,13 +231,13 @@ class Backend(Protocol):
         *,
         keep_empty: bool,
     ) -> list[Buffer | None]:
-        """Make the new contents of chunks, encoded, in host memory. What is not compressed may be a view of ``value``.
+        """Encode the new contents of chunks into host memory. Uncompressed chunks may be views of ``value``.
 
         old: the encoded old contents; None for a chunk that holds the fill value, or is covered whole.
-        value: what is laid over the old contents; nothing reads it any more when this returns, but such views.
-        parts: of each chunk what is new, and where it is in ``value``; no chunk is there twice.
-        keep_empty: whether chunks that now equal the fill value are encoded too, instead of becoming None. What is
-            equal is so bit for bit: NaNs equal themselves, -0.0 differs from 0.0.
+        value: the new values; after the return, only such views read it.
+        parts: what is new in each chunk, and where it is in ``value``; no chunk occurs twice.
+        keep_empty: whether chunks that now equal the fill value are encoded too, instead of becoming None. Bits are
+            compared: NaNs equal themselves, -0.0 differs from 0.0.
         Raises: CodecError with the index of a chunk that cannot be decoded or encoded.
         """
         ...

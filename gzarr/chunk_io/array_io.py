@@ -1,4 +1,4 @@
-"""What reading and writing the chunks of one opened array needs."""
+"""An opened array, ready to run: its store, layout, backend and chains."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class ArrayIO(NamedTuple):
         name: what errors call the array.
         store: where its objects are.
         layout: where its chunks are.
-        backend: what decodes them.
+        backend: decodes them.
         chain: the prepared codecs of a chunk with given coordinates.
         only_chain: the chain of all chunks; None if they differ in shape, and so in their chains.
         chunk_nbytes: size of a decoded chunk, or an estimate.
-        compiled: what takes reads and writes that compiled code does; None if the backend has no such code.
+        compiled: decides which reads and writes compiled code does; None if the backend has no such code.
         cache: of decoded chunks, or None.
-        marker: what shows the stages of a profile on the device; None on the host.
+        marker: shows the stages of a profile on the device; None on the host.
     """
 
     name: str
@@ -48,7 +48,7 @@ class ArrayIO(NamedTuple):
     marker: Marker | None = None
 
     def placement(self) -> tuple[Placement, ...]:
-        """Where each step of a read runs, and who reads and writes many chunks."""
+        """Say where each step of a read runs, and what reads and writes many chunks."""
         steps = self.chain((0,) * len(self.layout.grid)).placement
         return steps if self.compiled is None else (*steps, *self.compiled.placement())
 
@@ -70,7 +70,7 @@ def pick(items: Sequence[T], positions: Sequence[int]) -> list[T]:
 
 
 def chunk_error(io: ArrayIO, wave: Wave, error: CodecError, positions: Sequence[int]) -> ChunkError:
-    """Name the chunk that an item of a batch is. positions: where the batch's items stand in the wave."""
+    """Return an error that names the chunk of a batch. positions: of the batch's items in the wave."""
     owners: list[tuple[Any, Part]] = [(coords, part) for coords, parts in wave for part in parts]
     object_coords, part = owners[positions[min(error.index, len(positions) - 1)]]
     key = io.layout.key(object_coords)

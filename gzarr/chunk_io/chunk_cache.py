@@ -41,17 +41,34 @@ class _Cached(NamedTuple):
 
 
 class ChunkCache:
-    """Decoded chunks of any number of arrays, least recently used first out. May be used by several threads.
+    """A cache of decoded chunks, which any number of arrays and threads may share.
 
-    Give it to several arrays or groups as ``chunk_cache=``; a number there makes a cache of its own.
+    Pass it to arrays or groups as ``chunk_cache=``; a number there makes a cache of its own. The least recently used
+    chunks are dropped first.
 
-    Args:
-        max_nbytes: bytes of decoded chunks to cache at most; larger chunks are not cached.
+    Parameters
+    ----------
+    max_nbytes : int
+        The largest number of bytes of decoded chunks to cache. Larger chunks are not cached.
 
-    Attributes:
-        hits: parts of chunks that were copied from memory.
-        misses: parts whose chunk was fetched and decoded, or is missing.
-        nbytes: bytes cached now.
+    Attributes
+    ----------
+    hits : int
+        Number of parts of chunks that were copied from memory.
+    misses : int
+        Number of parts whose chunk was fetched and decoded, or is missing.
+    nbytes : int
+        Number of bytes cached now.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> cache = gzarr.ChunkCache(100_000_000)
+    >>> z = gzarr.open_array(gzarr.array(range(10), chunks=5).store, "r", chunk_cache=cache)
+    >>> z[:2], z[2:4]
+    (array([0, 1]), array([2, 3]))
+    >>> cache.hits, cache.misses
+    (1, 1)
     """
 
     def __init__(self, max_nbytes: int) -> None:

@@ -30,7 +30,7 @@ WAITING_WAVE_NBYTES = 1 << 26
 
 _SINGLE = Work(1, 0, 1)
 
-#: What `Backend.run` takes: a task, what it is done with (waves or pieces), and how much there is to do.
+#: Arguments of `Backend.run`: a task, the waves or pieces that it is done with, and how much there is to do.
 Run: TypeAlias = tuple[Callable[[Any], None], Iterable[Any], Work]
 
 
@@ -107,7 +107,7 @@ def _sum(works: Sequence[Work]) -> Work:
 
 
 def _take_read(job: ReadJob, nparts: int) -> PieceJob | None:
-    """The read as compiled code does it, or None."""
+    """Return the read in pieces, if compiled code does it."""
     compiled = job.io.compiled
     taken = "" if compiled is None else compiled.take_read(job.plan, nparts, job.out, job.fields)
     return None if isinstance(taken, str) else taken
@@ -127,7 +127,7 @@ def _in_pieces(job: Job, pieces: PieceJob, do_wave: Callable[[Job, Wave], None],
 
 
 def _rest(job: ReadJob, pieces: PieceJob) -> Iterator[Run]:
-    """What is left of a read in pieces when all of them are done, if anything is."""
+    """Yield the rest of a read whose pieces are all done, if there is any."""
     again = pieces.again()
     if again is not None:
         task = _task(read_wave, job, recorder_for(job.io.backend.device), "locate")
@@ -160,7 +160,7 @@ def _task(task: Callable[[Job, T], None], job: Job, recorder: Recorder | None, f
 
 
 def _waves_and_work(io: ArrayIO, plan: Plan, nparts: int, value: Array) -> tuple[Iterable[Wave], Work]:
-    """What is to be done, wave by wave, and how much that is in all."""
+    """Return the waves of a job and how much there is to do in all."""
     if nparts == 1:
         return (list(plan.groups(io.layout.objects)),), _SINGLE
     nbytes = max(io.chunk_nbytes, 1)

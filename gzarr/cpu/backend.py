@@ -24,11 +24,11 @@ from gzarr.storage.base import Buffer, Store
 
 
 class _Prepared(NamedTuple):
-    """What the backend has prepared for a chain.
+    """How the backend decodes a chain.
 
     Attributes:
         into: how chunks are decoded into given memory; None if they must go through the codecs one by one.
-        loop: what the compiled loop is told of them, or why it does not know them.
+        loop: the chain as the compiled loop is told of it, or why it does not know the chain.
         fill: an element of a missing chunk.
     """
 
@@ -128,7 +128,7 @@ class CpuBackend:
             out[part.out] = chunk[part.inside]
 
     def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> CompiledLoop:
-        """What takes the reads and writes of an array that are for the compiled loop."""
+        """Return what decides on the compiled loop for an array."""
         loop = "chunks differ in shape" if chain is None else _unpacked(chain).loop
         return CompiledLoop(store, layout, loop, cached=cached, n_threads=thread_count)
 
@@ -181,7 +181,7 @@ def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def _downloaded(value: Any) -> np.ndarray[Any, Any]:
-    """What lies in GPU memory, copied by the library whose array it is: CuPy, Numba, PyTorch."""
+    """Copy an array in GPU memory to the host, by the library that it belongs to: CuPy, Numba, PyTorch."""
     for method in ("get", "copy_to_host", "cpu"):
         download = getattr(value, method, None)
         if callable(download):

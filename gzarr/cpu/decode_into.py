@@ -1,8 +1,8 @@
-"""Decodes chunks straight into memory of our choosing, and only what is wanted of them, where a chain allows it.
+"""Decodes chunks into given memory, and only the blocks a part touches, where a chain allows it.
 
 Most chains are a bytes codec and one compressor, perhaps with transposes before and a checksum behind. Their chunks are
 decoded into the result itself if they fill one run of it, otherwise into scratch memory of the thread, which stays in
-cache and costs no page faults. For large chunks that are cut into blocks, only the blocks a part touches are decoded.
+cache and costs no page faults.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gzarr.cpu.window import MIN_NBYTES, Cut, Window, cut_blosc, cut_plain
 from gzarr.errors import MissingExtraError
 from gzarr.indexing.plan import Part
 
-#: Smaller chunks are decoded into memory of their own, which the allocator has at hand.
+#: Smaller chunks are decoded into memory of their own, which the allocator reuses.
 MIN_SCRATCH_NBYTES = 1 << 17
 #: Larger ones too: a thread holds no more scratch memory than this.
 _MAX_SCRATCH_NBYTES = 1 << 26
@@ -54,7 +54,7 @@ class DecodeInto(NamedTuple):
         outer: codecs that are decoded first, in encoding order.
         codec: name of the compressor, for errors; "bytes" if there is none.
         function: decodes bytes, into an array of bytes if one is given; None if there is no compressor.
-        cut: makes windows of large chunks; None if that cannot be or does not pay.
+        cut: makes windows of large chunks; None if that is impossible or does not pay.
         dtype: dtype as stored, with its byte order.
         shape: shape as stored.
         order: the array axis of every stored axis.
@@ -133,7 +133,7 @@ def _place_each(
     parts: Sequence[Part],
     target: tuple[Any, Any],
 ) -> None:
-    """Decode chunks to what their parts take of them, and copy that. target: the result, and what missing chunks are.
+    """Decode chunks and copy their parts. target: the result, and the value of missing chunks.
 
     decode: returns None if it has decoded into the result. Only what it raises is a fault of the chunk.
     """
@@ -175,7 +175,7 @@ def _large_piece(into: DecodeInto, fields: Any, out: Any, room: _Room, buffer: A
 
 
 def _piece(into: DecodeInto, fields: Any, data: Any, part: Part) -> Any:
-    """What a part takes of a decoded chunk: a view."""
+    """The part of a decoded chunk: a view."""
     _check_size(into, data)
     return _viewed(into, fields, np.ndarray(into.shape, into.dtype, data))[part.inside]
 

@@ -18,7 +18,7 @@ from gzarr.storage.coalesce import get_coalesced
 
 
 def load_host(store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
-    """Fetch what was located into host memory, ranges of one object together. Raises: CodecError(index)."""
+    """Fetch located chunks into host memory, ranges of one object together. Raises: CodecError(index)."""
     positions = [i for i, item in enumerate(wanted) if isinstance(item, Request)]
     buffers: list[Any] = [None if isinstance(item, Request) else item for item in wanted]
     requests: list[Any] = [wanted[i] for i in positions]

@@ -1,7 +1,7 @@
 """Sharding as a computing codec: encodes and decodes whole shards, where a shard cannot be addressed.
 
-That is only so where another codec than a transpose stands before ``sharding_indexed`` (a delta over a whole shard,
-say); elsewhere `gzarr.layout.sharded.Sharded` reads just the chunks that are wanted.
+This happens only if another codec than a transpose comes before ``sharding_indexed`` (a delta over a whole shard, say).
+Otherwise `gzarr.layout.sharded.Sharded` reads just the chunks that are wanted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def sharding_codec(step: Step) -> Codec:
     index_coder = _coder(index_steps, index_chunk)
     inner_chunk = ArrayRepr(shard.dtype, spec.chunk_shape, shard.fill_value)
     inner = _coder(prepare(spec.codecs, inner_chunk), inner_chunk)
-    # The ellipsis keeps arrays arrays: an object taken out of an array without axes would become what NumPy guesses.
+    # The ellipsis makes the result an array: NumPy would guess what an object from an array without axes is.
     boxes: list[tuple[Any, ...]] = [
         (..., *(slice(i * n, (i + 1) * n) for i, n in zip(coords, spec.chunk_shape, strict=True)))
         for coords in np.ndindex(*counts)

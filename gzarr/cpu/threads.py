@@ -20,9 +20,9 @@ from gzarr.config import config
 
 #: Asking the system takes 10 us.
 _N_CPUS = os.cpu_count() or 1
-#: While one wave waits for its server, another is decoded: 64 chunks of 4 MB from 20 ms away take 0.8 times as long.
+#: One wave is decoded while another waits for its server: 64 chunks of 4 MB from 20 ms away take 0.8 times as long.
 _THREADS_A_CPU_WAITING = 2
-#: From so many bytes of a chunk on, decoding it takes long enough for threads to pay.
+#: Decoding a chunk of so many bytes takes long enough for threads to pay.
 THREADED_PART_NBYTES = 1 << 18
 #: Smaller ones are timed: threads pay if a chunk takes so many seconds. Below that the time is the interpreter's, whose
 #: lock threads pass to and fro: 6,400 files of lz4 chunks of 40 kB take 20 us each by one thread, 25 by two.
@@ -126,8 +126,8 @@ def _takes_long(task: Callable[[T], None], waves: Iterator[T], work: Work) -> bo
 def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int) -> None:
     """Let threads pull waves from one iterator, so that no more than one wave a thread is alive.
 
-    The caller's thread is one of them: while the pool is taken by other reads it goes on alone, so many callers at once
-    do not wait for each other's stores.
+    The caller's thread is one of them: it goes on alone while other reads keep the threads busy, so that callers do not
+    wait for each other's stores.
     """
     # Only what an interrupt cannot leave half done: plain variables, and locks and queues of the interpreter itself.
     turn = threading.Lock()

@@ -1,9 +1,9 @@
-"""Which bytes of a large chunk a part touches, and how the chunk looks when only those are there.
+"""Windows of large chunks: the bytes a part touches, and how to index them.
 
 Theory of operation. A chunk lies in memory in the order of its *stored* axes. A box touches one run of it: the leading
 axes on which it takes a single index are fixed, on the next axis it takes a range of rows, and everything behind that
-axis counts as touched. Points touch what they touch. A `Window` holds the bytes of the blocks that cover this (of a
-Blosc frame still encoded), and how to index them.
+axis counts as touched. A `Window` holds the bytes of the blocks that cover what is touched; those of a Blosc frame are
+still encoded.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from gzarr.cpu.codecs.blosc_blocks import HEADER, Read, cut_frame, read_table
 from gzarr.indexing.plan import Part
 
-#: Smaller chunks are read and decoded whole: what a table costs to read is worth decoding this much.
+#: Smaller chunks are read and decoded whole: reading a table of blocks takes as long as decoding this much.
 MIN_NBYTES = 1 << 18
 #: Parts that touch more than this share of a chunk take it whole.
 MAX_SHARE = 0.7
-#: Points are looked at one by one up to one for so many bytes of a chunk; more of them are likely to touch all blocks.
+#: Up to one point for so many bytes of a chunk is looked at; more points are likely to touch all blocks.
 NBYTES_PER_POINT = 1 << 17
 
 
@@ -35,7 +35,7 @@ class Window(NamedTuple):
         encoded: whether they are to be decoded.
         offset: where in the decoded bytes the window's array begins.
         shape: shape of that array, along the stored axes; empty for points.
-        index: what is taken of the array, along the array's axes; for points, of the flat elements.
+        index: selects the part from the array, along the array's axes; for points, from its flat elements.
     """
 
     data: Any
@@ -52,12 +52,12 @@ class Window(NamedTuple):
 
 
 class Touched(NamedTuple):
-    """What a part touches of a chunk: the bytes of a box from ``low`` to ``high``, or first bytes of points.
+    """The bytes of a chunk that a part touches: a box from ``low`` to ``high``, or the first bytes of points.
 
     Attributes:
         low, high: first byte and one past the last.
         shape: shape of the box, along the stored axes.
-        index: what is taken of the box, along the array's axes.
+        index: selects the part from the box, along the array's axes.
         points: first byte of every point; None for a box.
     """
 
@@ -69,7 +69,7 @@ class Touched(NamedTuple):
 
 
 def touched(part: Part, shape: Sequence[int], order: Sequence[int], itemsize: int) -> Touched | None:
-    """What a part touches; None if that is too much of the chunk to be worth a window.
+    """Return the bytes that a part touches; None if a window of so many does not pay.
 
     Args:
         part: a part that lies in the chunk.

@@ -28,7 +28,7 @@ class KeyEncoding:
 
     @property
     def prefix(self) -> str:
-        """What stands before the coordinates of a chunk that has any."""
+        """The beginning of the key of a chunk that has coordinates."""
         return f"c{self.separator}" if self.name == "default" else ""
 
     def encode(self, coords: Coords) -> str:

@@ -221,7 +221,7 @@ class PointPlan(NamedTuple):
         yield current, batch
 
     def part(self, table: PointTable, row: int) -> Part:
-        """What is taken of one chunk of the plan's table."""
+        """The part of one chunk of the plan's table."""
         coords, piece = table.rows[row], slice(table.starts[row], table.starts[row + 1])
         single = table.may_be_single and all(n == 1 for n in chunk_shape(self.grid, coords))
         out = piece if table.contiguous else table.order[piece]

@@ -17,7 +17,7 @@ from gzarr.indexing.grid import Grid
 from gzarr.indexing.keys import Coords, KeyEncoding
 from gzarr.storage.base import Buffer, Request, Store
 
-#: What ``locate`` says of a chunk: fetch this, here are its bytes, or it is missing.
+#: A located chunk: a request that fetches it, its bytes, or None if it is missing.
 Located: TypeAlias = "Request | Buffer | None"
 
 #: In place of an object's token: the store reads one version of it, and says itself which (`PinnedStore`).

@@ -27,7 +27,7 @@ MAX_ROWS = 100_000
 
 
 class Marker(Protocol):
-    """What a device offers to show stages with.
+    """Shows stages on a device.
 
     Attributes:
         name: of the device.
@@ -55,13 +55,19 @@ class Marker(Protocol):
 class Row(NamedTuple):
     """A stretch of time that a thread spent in a stage.
 
-    Attributes:
-        stage: its name.
-        wave: which wave, counted from 0 in the order of their beginnings.
-        thread: the thread's name; threads of one name are told apart by numbers. For work on a device, the device's
-            name and that of the thread that submitted it.
-        start: seconds since the profile began.
-        end: likewise.
+    Attributes
+    ----------
+    stage : str
+        Name of the stage.
+    wave : int
+        Number of the wave, from 0 in the order in which waves begin.
+    thread : str
+        Name of the thread; numbers tell threads of one name apart. For work on a device, the name of the device and
+        that of the thread that submitted it.
+    start : float
+        Seconds from the beginning of the profile to the start.
+    end : float
+        Seconds from the beginning of the profile to the end.
     """
 
     stage: str
@@ -73,16 +79,24 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class Stage:
-    """All that was done in one stage.
+    """Totals of one stage.
 
-    Attributes:
-        calls: how often it was begun.
-        waves: number of waves that came through it.
-        chunks: chunks that went through it, as far as they are counted there.
-        seconds: wall time, of all threads together, without that of stages within.
-        device_seconds: time that its work took on the device, from the first to the last; None if there was none.
-        bytes_in: bytes that it took: encoded ones for "decode", decoded ones for "place" and "encode".
-        bytes_out: bytes that it made.
+    Attributes
+    ----------
+    calls : int
+        How often the stage began.
+    waves : int
+        Number of waves that went through it.
+    chunks : int
+        Number of chunks that went through it, if the stage counts them.
+    seconds : float
+        Wall time of all threads together, without stages within this one.
+    device_seconds : float or None
+        Time that its work took on the device; None if there was none.
+    bytes_in : int
+        Bytes that it took: encoded ones for "decode", decoded ones for "place" and "encode".
+    bytes_out : int
+        Bytes that it made.
     """
 
     calls: int = 0

@@ -33,14 +33,19 @@ _HEAD = ("stage", "calls", "waves", "chunks", "seconds", "on device", "bytes in"
 
 @dataclass(slots=True)
 class Profile:
-    """What `profile` found. Filled when its ``with`` statement ends; printed, it is a table.
+    """The result of `profile`. It is filled when the ``with`` statement ends, and prints as a table.
 
-    Attributes:
-        stages: by name, in the order in which chunks come through them: see `profile`.
-        timeline: which thread was in which stage of which wave, in the order of the beginnings. A stage within
-            another one interrupts it, so that rows of a thread do not overlap. Work on a device has rows of its own.
-        span_s: seconds from the beginning of the first row to the end of the last.
-        n_rows: stretches of stages that there were; the first 100,000 are in `timeline` and `Stage.device_seconds`.
+    Attributes
+    ----------
+    stages : dict of str to Stage
+        Stages by name, in the order in which chunks go through them: see `profile`.
+    timeline : list of Row
+        Which thread was in which stage of which wave, by start. A stage within another interrupts it, so the rows of a
+        thread do not overlap. Work on a device has rows of its own.
+    span_s : float
+        Seconds from the start of the first row to the end of the last.
+    n_rows : int
+        Number of stretches of stages; the first 100,000 are in `timeline` and `Stage.device_seconds`.
     """
 
     stages: dict[str, Stage] = field(default_factory=dict)
@@ -115,25 +120,30 @@ class Profile:
 
 @contextmanager
 def profile() -> Iterator[Profile]:
-    """Find out where the time of reads and writes goes, on any device.
+    """Measure where the time of reads and writes goes, on any device.
 
-    Counts what the current thread, or coroutine, reads and writes within the ``with`` statement, and what is done for
-    that on threads of gzarr's own (`Array.aread` too). Threads that you start do not take part, unless they run in
-    your context (``contextvars.copy_context().run``, ``asyncio.to_thread``). A profile within another one is counted
-    in both.
+    The profile covers the reads and writes of the current thread, or coroutine, within the ``with`` statement, and the
+    work for them on gzarr's own threads (`Array.aread` too). Threads that you start take part only if they run in your
+    context (``contextvars.copy_context().run``, ``asyncio.to_thread``). A profile within another one is counted in
+    both.
 
-    The stages of a read: "locate" (keys, shard indexes, and what no other stage has), "read" (bytes from the store),
-    "upload" (to the device), "parse" (headers of compressed chunks), "decode", "place" (into the result), "check"
-    (waiting for the device, looking at what decoders and checksums say); "loop" is all of these where many small chunks
-    are read by the compiled loop: encoded bytes in, bytes of the result out. Those of a write: "load old", "encode"
-    (all of making new contents of chunks but the "decode" of old ones), "store", "build" (objects put together, locks,
-    and all the rest). A device works on after a stage has submitted to it: ``device_seconds`` are measured there,
-    without waiting.
+    The stages of a read are "locate" (keys, shard indexes, and everything that no other stage has), "read" (bytes from
+    the store), "upload" (to the device), "parse" (headers of compressed chunks), "decode", "place" (into the result)
+    and "check" (waiting for the device, checksums). "loop" stands for all of them when the compiled loop reads many
+    chunks: encoded bytes in, bytes of the result out. The stages of a write are "load old", "encode" (merging and
+    encoding, without the "decode" of old chunks), "store" and "build" (building objects, locks, and everything else). A
+    device goes on working after a stage has submitted to it: ``device_seconds`` are measured there, without waiting.
 
-    Yields: a `Profile`, which is filled at the end; that waits for the device. On a CUDA device the stages are NVTX
-    ranges, too, "gzarr:read" and so on, which Nsight Systems shows; the setting ``gpu.nvtx`` shows them without a
-    profile.
+    On a CUDA device, the stages are also NVTX ranges, "gzarr:read" and so on, which Nsight Systems shows. The setting
+    ``gpu.nvtx`` shows them without a profile.
 
+    Yields
+    ------
+    Profile
+        The profile. It is filled at the end, which waits for the device.
+
+    Examples
+    --------
     >>> import gzarr, numpy as np
     >>> array = gzarr.create_array(data=np.ones((100, 100), "i4"), chunks=(10, 10))
     >>> with gzarr.profile() as p:

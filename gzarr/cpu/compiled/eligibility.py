@@ -1,7 +1,7 @@
-"""Decides whether the compiled loop does a read or a write, or says why the reference path has to.
+"""Decides whether the compiled loop does a read or a write, and says why the reference path has to if it does not.
 
-What depends on the array alone (its chain, layout and store) is decided at the first read or write, for as long
-as the array is open; what depends on the selection, the values and the settings is decided every time.
+Conditions on the array alone (its chain, layout and store) are checked at the first read or write and then remembered.
+Conditions on the selection, the values and the settings are checked every time.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from gzarr.layout.chunk_layout import Layout
 from gzarr.layout.sharded import Sharded
 from gzarr.storage.base import Store, Target
 
-#: Fewer chunks are not worth the tables, which take 25 us (measured with lz4 chunks of 40 kB, which take the loop 12).
+#: The tables do not pay for fewer chunks: they take 25 us (measured with lz4 chunks of 40 kB, which take the loop 12).
 MIN_NCHUNKS = 2
-#: Nor are fewer small chunks of a shard to read, whose version is checked.
+#: Nor do they for fewer small chunks of a shard that is read, whose version is checked.
 MIN_NCHUNKS_OF_SHARD = 6
-#: What the loop saves by writing shards, in entries, each of which the reference path copies in 4 us: those of every
-#: shard, and so many for every chunk that is written, less so many for every shard. It must be worth the tables.
+#: The time that the loop saves by writing shards, in entries, each of which the reference path copies in 4 us: the
+#: entries of every shard, plus so many for every chunk that is written, minus so many for every shard. The tables must
+#: cost less.
 #: (Measured with zstd chunks of 2 to 40 kB: a shard of three chunks takes as long either way, and one chunk of a shard
 #: of 100 does.)
 _PER_CHUNK, _PER_SHARD, MIN_SAVED = 32, 100, 40
@@ -38,10 +39,10 @@ _OTHER_VALUES = "arrays of this kind, shape or dtype are handled by the referenc
 
 
 class _Decision(NamedTuple):
-    """What was decided for an array.
+    """The decision for an array.
 
     Attributes:
-        source: what the loop is told of it; None if it does neither.
+        source: the array as the loop is told of it; None if the loop neither reads nor writes it.
         no_read, no_write: why the loop does not read or write it; None if it does.
     """
 
@@ -51,11 +52,11 @@ class _Decision(NamedTuple):
 
 
 class CompiledLoop:
-    """Takes the reads and writes of one array that are for the compiled loop.
+    """Decides which reads and writes of one array the compiled loop does.
 
     Args:
         store, layout: where the array's chunks are.
-        chain: what the loop is told of them, or why it does not know them.
+        chain: the chunks as the loop is told of them, or why it does not know them.
         cached: whether decoded chunks are cached, so that reads go to the cache.
         n_threads: how many threads share the work.
     """
@@ -69,7 +70,7 @@ class CompiledLoop:
         self._decision: _Decision | None = None
 
     def take_read(self, plan: Plan, nparts: int, out: Any, fields: Fields) -> PieceJob | str:
-        """A read as a job of the loop, or why it is none. nparts: of the plan. out: of the plan's shape."""
+        """Return a read as a job of the loop, or why it is none. nparts: of the plan. out: of the plan's shape."""
         if nparts < MIN_NCHUNKS:
             return _FEW
         source, obstacle, _ = self._decision or self._decide()
@@ -95,7 +96,7 @@ class CompiledLoop:
         return make_read(source, parts, shards, out, n_threads)
 
     def take_write(self, plan: Plan, nparts: int, value: Any, fields: Fields, *, keep_empty: bool) -> PieceJob | str:
-        """A write as a job of the loop, or why it is none.
+        """Return a write as a job of the loop, or why it is none.
 
         nparts: of the plan. value: of the plan's shape. keep_empty: whether chunks equal to the fill value are stored.
         """
@@ -123,7 +124,7 @@ class CompiledLoop:
         return make_write((source, target), (parts, shards), (value, swap), keep_empty=keep_empty, n_threads=n_threads)
 
     def placement(self) -> tuple[Placement, ...]:
-        """How many chunks are read and written at once, and why."""
+        """Say what reads and writes many chunks, and why."""
         _, no_read, no_write = self._decision or self._decide()
         off = library.status() if library.loop() is None else None
         return tuple(
@@ -132,7 +133,7 @@ class CompiledLoop:
         )
 
     def _decide(self) -> _Decision:
-        """Decide what depends on the array alone. Several threads may come to the same at the same time."""
+        """Check the conditions on the array alone. Several threads may do so at the same time."""
         self._decision = decision = _decision(self._store, self._layout, self._chain, cached=self._cached)
         return decision
 
@@ -180,5 +181,5 @@ def _write_obstacle(source: Source) -> str | None:
 
 
 def _saved(layout: Sharded, nshards: int, nparts: int) -> int:
-    """What the loop saves by writing so many parts of so many shards, in entries."""
+    """Return the entries that the loop saves by writing so many parts of so many shards."""
     return nshards * (prod(level_of(layout).counts) - _PER_SHARD) + nparts * _PER_CHUNK

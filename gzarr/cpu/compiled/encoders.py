@@ -23,10 +23,10 @@ class Encoder(NamedTuple):
     """How the loop compresses a chunk.
 
     Attributes:
-        level: compression level; of LZ4 the acceleration.
+        level: compression level; the acceleration for LZ4.
         shuffle: Blosc's number of the shuffle.
         typesize: size of an element for Blosc, in bytes.
-        blocksize: of Blosc, in bytes; 0 lets it choose.
+        blocksize: Blosc's block size in bytes; 0 lets it choose.
         checksum: whether a Zstandard frame gets one.
         cname: Blosc's compressor.
     """
@@ -46,7 +46,7 @@ class Encoder(NamedTuple):
 
 
 def make_encoder(step: Step | None, *, checksum: bool) -> Encoder | None:
-    """What the loop needs to encode as the CPU's codec does; None if it cannot.
+    """Return parameters with which the loop encodes as the CPU's codec does; None if it cannot.
 
     step: of the compressor, None for none. checksum: whether a crc32c follows.
     """
@@ -55,7 +55,7 @@ def make_encoder(step: Step | None, *, checksum: bool) -> Encoder | None:
 
 
 def _is_known(encoder: Encoder) -> bool:
-    """Whether the loop's fields can hold the parameters; what others do, codecs know, which may refuse them."""
+    """Return whether the loop's fields can hold the parameters. Codecs check the others, and may refuse them."""
     numbers = encoder.level, encoder.shuffle, encoder.typesize, encoder.blocksize
     if not all(type(number) is int for number in numbers) or type(encoder.cname) is not str:
         return False

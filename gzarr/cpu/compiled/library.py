@@ -1,7 +1,7 @@
 """The compiled loop: whether it is there, and with which codecs. Nothing else knows the extension.
 
-It decodes and encodes with the very functions that numcodecs and google-crc32c use: they are found in these packages'
-libraries by their names. Where a name is not exported, the reference path takes the chunks of that codec.
+It decodes and encodes with the very functions that numcodecs and google-crc32c use, which are looked up by name in the
+libraries of these packages. The reference path takes chunks of codecs whose functions are not exported.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _FUNCTIONS: Mapping[str, str] = {
     "LZ4_compress_fast": "numcodecs.lz4",
 }
 _NAMES = tuple(_FUNCTIONS)
-#: Of what is agreed on with the extension (`loop/module.c`).
+#: Version of the interface to the extension (`loop/module.c`).
 _VERSION = 1
-#: Compressors by the name of their codec: the loop's number, and what must be there to decode and to encode.
+#: Compressors by the name of their codec: the loop's number, and the functions that decoding and encoding need.
 _CODECS: Mapping[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "bytes": (0, (), ()),
     "blosc": (1, ("blosc_decompress_ctx",), ("blosc_compress_ctx",)),
@@ -104,7 +104,7 @@ def _loaded() -> tuple[Any, Any]:
 
 
 def _address(owner: str, name: str) -> int:
-    """Where a function is in a module's library or those that it is linked with; 0 if it cannot be found."""
+    """Return the address of a function in a module's library or those linked with it; 0 if it is not there."""
     try:
         path = importlib.import_module(owner).__file__
         function = getattr(ctypes.CDLL(path), name)

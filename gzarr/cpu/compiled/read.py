@@ -1,8 +1,8 @@
 """Reads many chunks by the compiled loop (`loop/read.c`), which is given tables instead of parts.
 
-Theory of operation. A plan is cut into pieces: runs of chunks that are files, or what is wanted of one shard. The loop
-does a whole piece, without the interpreter's lock, and says which parts it has left: damaged ones, odd ones, files that
-cannot be read. The reference path does those again, so its answers and its errors are the only ones there are.
+Theory of operation. A plan is cut into pieces: runs of chunks that are files, or the chunks wanted of one shard. The
+loop does a whole piece, without the interpreter's lock, and reports the parts that it has left: damaged ones, odd ones,
+files that cannot be read. The reference path reads those, so its answers and its errors are the only ones there are.
 
 Rules: `gzarr.cpu.compiled.eligibility` decides which reads come here; no state outlives a read.
 """
@@ -40,16 +40,16 @@ class CompiledRead(NamedTuple):
 
     Attributes:
         source: where the chunks are, and what they are.
-        parts: what is wanted of them.
+        parts: the parts that are read.
         queue: the pieces, once.
         work: how much there is to do.
         out: the result: it must live as long as its address is used.
-        job, tables: what the loop is told for all pieces.
+        job, tables: arguments of the loop that are the same for all pieces.
         window: of chunks that are files.
         versions: the token of every shard that is read in several pieces: all must be of one version.
-        given_up: shards that the loop has left, by a piece of each. When no piece is under way any more, the reference
-            path does all that is wanted of them, knowing nothing: how it reads a shard depends on how much is wanted
-            and on whether the index is at hand.
+        given_up: shards that the loop has left, by a piece of each. Once all pieces are done, the reference path reads
+            all parts of them from scratch: how it reads a shard depends on how much is wanted and on whether the index
+            is cached.
     """
 
     source: Source
@@ -64,7 +64,7 @@ class CompiledRead(NamedTuple):
     given_up: dict[Coords, Piece]
 
     def pieces(self) -> Iterator[Piece]:
-        """All there is to do, once."""
+        """The pieces, once."""
         return self.queue
 
     def keys(self, piece: Piece) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class CompiledRead(NamedTuple):
         return []
 
     def again(self) -> Iterator[tuple[Coords, list[Part]]] | None:
-        """All that is wanted of the shards that were given up; None if none was."""
+        """All parts of the shards that were given up; None if none was."""
         return map(self._all_of, self.given_up.values()) if self.given_up else None
 
     def _read_shard(self, layout: Sharded, piece: Piece, generation: object | None) -> bool:
@@ -132,7 +132,7 @@ class CompiledRead(NamedTuple):
         return [i for i, left in enumerate(status) if left] if n_left else []
 
     def _all_of(self, piece: Piece) -> tuple[Coords, list[Part]]:
-        """All that is wanted of a shard."""
+        """All parts of a shard."""
         first, n = piece.whole
         return piece.shard or (), [self.parts.part(piece, number) for number in range(first, first + n)]
 
@@ -144,7 +144,7 @@ def make_read(
 
     Args:
         source: where the chunks are, and what they are.
-        parts: what is wanted of them.
+        parts: the parts that are read.
         shards: the same by shard, and how many shards; None for chunks that are files.
         out: where to, of the plan's shape.
         n_threads: how many threads will share the work.

@@ -1,4 +1,4 @@
-"""What the compiled loop is told of an array, whatever is read or written of it."""
+"""Facts about an array that the compiled loop is told for every read and write."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from gzarr.storage.base import Store
 
 #: Larger chunks are not for the loop: a thread holds scratch memory for two of them.
 MAX_NBYTES = 1 << 24
-#: Encoded chunks are hardly ever larger than decoded ones; one that is by an eighth and this is left.
+#: Encoded chunks are hardly ever larger than decoded ones; the loop leaves one that is, by an eighth and this.
 MAX_GROWTH_NBYTES = 1 << 12
 
 
 class LoopChain(NamedTuple):
-    """What the loop is told of every chunk of a chain.
+    """A chain as the loop is told of it.
 
     Attributes:
         chunk: the decoded chunk.
         dtype: dtype as stored, with its byte order.
         number: the loop's number of the compressor.
         checksum: whether a crc32c follows.
-        in_blocks: whether chunks are so large that only the blocks that are touched are read.
+        in_blocks: whether chunks are so large that only the blocks a part touches are read.
         lengths, strides: of a decoded chunk, in elements and bytes, along the array's axes.
         nbytes: bytes of a decoded chunk.
         max_encoded: bytes that an encoded chunk may have.
@@ -53,7 +53,7 @@ class LoopChain(NamedTuple):
     encoder: Encoder | None
 
     def job(self, swap: int, separator: str, array: Any, npoints: int) -> bytes:
-        """The loop's struct Job. swap: see `swapped`. separator: of keys. array: the result, or what is written."""
+        """Return the loop's struct Job. swap: see `swapped`. separator: of keys. array: the result, or the value."""
         ndim, padding = len(self.lengths), (0,) * (len(self.lengths) - array.ndim)
         head = ndim, self.dtype.itemsize, self.nbytes, self.max_encoded, self.number, swap, self.checksum
         address = array.__array_interface__["data"][0]
@@ -62,13 +62,13 @@ class LoopChain(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where the chunks of an array are, and what they are.
+    """The chunks of an array: where they are, and what they are.
 
     Attributes:
         store, layout: where they are.
         path: of the array in the store.
         keys: how coordinates become keys.
-        prefix: what the paths of the array's files begin with.
+        prefix: beginning of the paths of the array's files.
         chain: of all chunks.
     """
 
@@ -81,7 +81,7 @@ class Source(NamedTuple):
 
 
 def make_loop_chain(steps: Sequence[Step], chunk: ArrayRepr, into: DecodeInto | None) -> LoopChain | str:
-    """What the loop is told of a chain, or why it does not know the chain.
+    """Describe a chain for the loop, or say why the loop does not know it.
 
     into: how the reference path decodes the chain into given memory.
     """
@@ -118,7 +118,7 @@ def make_loop_chain(steps: Sequence[Step], chunk: ArrayRepr, into: DecodeInto | 
 
 
 def _obstacle(names: list[str]) -> str | None:
-    """Why the loop does not know a chain with such codecs; None if it may."""
+    """Say why the loop does not know a chain of codecs with these names; None if it may."""
     for name in names:
         if registered_factory("cpu", name) is not None:
             return f"codec {name!r} was registered by another package"
@@ -130,7 +130,7 @@ def _obstacle(names: list[str]) -> str | None:
 
 
 def swapped(stored: np.dtype[Any], wanted: np.dtype[Any]) -> int | None:
-    """How many bytes are to be swapped at a time to give elements another byte order, 0 for none; None if unknown."""
+    """Return how many bytes to swap at a time to change the byte order of elements; 0 for none, None if unknown."""
     if stored == wanted:
         return 0
     if wanted.kind not in "iufcmM" or stored.newbyteorder() != wanted:

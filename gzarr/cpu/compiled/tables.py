@@ -1,4 +1,4 @@
-"""The parts of a plan as tables of numbers, which the compiled loop works through: no object for each chunk.
+"""Parts of a plan as tables of numbers for the compiled loop, without an object for each chunk.
 
 The parts of a box are the product of its axes' spans, so the tables are as long as the axes together; the parts of a
 list of points are the chunks that hold some. A *piece* is a run of parts that one call of the loop does.
@@ -28,20 +28,20 @@ MAX_NDIM = 32
 #: Longest axis: no number in the tables overflows, however long the chunks.
 MAX_EXTENT = 1 << 62
 
-#: The coordinates of so many chunks are made one by one.
+#: The coordinates of fewer chunks are made one by one.
 _FEW = 12
 
-#: The loop's tables: of a box spans, index lists; of points rows, starts, positions in chunks, positions in the result.
+#: The loop's tables: spans and index lists for a box; rows, starts, positions in chunks and in the result for points.
 Tables: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 
 
 class Piece(NamedTuple):
-    """What one call does.
+    """A run of parts that one call of the loop does.
 
     Attributes:
         first, n: its first part among those of the window, and how many it has.
         shard: coordinates of the shard that holds them; None for chunks that are files.
-        window: of a box, first span and number of spans for every axis; of points nothing.
+        window: first span and number of spans for every axis of a box; nothing for points.
         whole: first part and number of parts of the piece that this one was cut from.
     """
 
@@ -83,7 +83,7 @@ class Boxes:
         self._chunks: list[Indices] | None = None  # of all spans, for every axis
 
     def tables(self) -> Tables:
-        """What the loop is told of them."""
+        """The loop's tables."""
         lists = _Lists()
         rows = b"".join(_rows(spans, lists) for spans in self._plan.axes)
         return rows, lists.table(), b"", b""
@@ -99,7 +99,7 @@ class Boxes:
         return (_piece_of(_nth(windows, number)) for number in spread(n, n_threads)), n
 
     def places(self, piece: Piece) -> tuple[list[int], list[int]]:
-        """For every axis, where its spans begin in the table, and how many there are."""
+        """The first span of every axis in the table, and the number of its spans."""
         firsts = [start + first for start, (first, _) in zip(self._starts, piece.window, strict=True)]
         return firsts, [n for _, n in piece.window]
 
@@ -128,7 +128,7 @@ class Boxes:
 
 
 class Rows:
-    """The parts of a list of points: what is taken of each chunk.
+    """The parts of a list of points: a row for every chunk.
 
     Attributes:
         nparts: number of parts.
@@ -140,7 +140,7 @@ class Rows:
         self.nparts, self.npoints = len(self._points.rows), plan.shape[0]
 
     def tables(self) -> Tables:
-        """What the loop is told of them."""
+        """The loop's tables."""
         tables: list[Any] = [self._points.rows, self._points.starts, self._points.inside, self._points.order]
         rows, starts, inside, order = (np.array(table, np.int64).tobytes() for table in tables)
         return rows, starts, inside, order
@@ -157,7 +157,7 @@ class Rows:
         return pieces, len(counts)
 
     def places(self, piece: Piece) -> tuple[list[int], list[int]]:
-        """Nothing of interest: rows are found by their numbers."""
+        """Zeros: the loop finds rows by their numbers."""
         nothing = [0] * len(self._plan.grid)
         return nothing, nothing
 
@@ -251,7 +251,7 @@ def _row(span: Span, lists: _Lists) -> bytes:
 
 
 def _side(index: Any, lists: _Lists, full: bool) -> tuple[int, int, int]:
-    """Start, step and -1; or 0, whether all is taken, and where the index list is."""
+    """Start, step and -1 of a slice; or 0, whether all is taken, and the place of the index list."""
     if type(index) is slice:
         return index.start, index.step or 1, -1
     return 0, full, lists.add(index)

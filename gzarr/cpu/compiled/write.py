@@ -1,9 +1,9 @@
 """Writes many chunks by the compiled loop (`loop/write.c`), which gathers, encodes and stores them.
 
 Theory of operation. As in `gzarr.cpu.compiled.read`, a plan is cut into pieces. The loop itself replaces chunks that
-are files; shards it puts together in memory, and the store takes them. Values that do not cover a chunk are laid over
-its old contents; the store gives the old bytes of a shard, and what is not written of it is copied as it is. The
-reference path does what the loop leaves, a shard whole. The loop stores the bytes that the reference path would.
+are files; it puts shards together in memory, and the store takes them. Values that do not cover a chunk are laid over
+its old contents. The store gives the old bytes of a shard, whose other chunks are copied encoded. The reference path
+does what the loop leaves, whole shards at a time. The loop stores the same bytes as the reference path.
 
 Rules: only files of stores that say so (`Files.target`) are written by the loop; the caller holds the locks of a piece
 (`CompiledWrite.keys`).
@@ -39,7 +39,7 @@ _PIECE_NCHUNKS = 64
 #: Shards that could become larger are put together by the reference path.
 _MAX_SHARD_NBYTES = 9 << 25
 
-#: What the loop says of a part: stored, left, or equal to the fill value.
+#: Status of a part: stored (0), left to the reference path, or equal to the fill value.
 _LEFT, _EMPTY = 1, 2
 
 
@@ -49,12 +49,12 @@ class CompiledWrite(NamedTuple):
     Attributes:
         source: where the chunks are, and what they are.
         target: how their files may be written.
-        parts: what is written of them.
+        parts: the parts that are written.
         queue: the pieces, once: shards are uncut.
         piece_nchunks: how many parts one call of the loop may have.
         work: how much there is to do.
-        value: what is written: it must live as long as its address is used.
-        job, encoder, tables, fill: what the loop is told for all pieces.
+        value: the values: they must live as long as their address is used.
+        job, encoder, tables, fill: arguments of the loop that are the same for all pieces.
         window: of chunks that are files.
     """
 
@@ -72,7 +72,7 @@ class CompiledWrite(NamedTuple):
     window: bytes
 
     def pieces(self) -> Iterator[Piece]:
-        """All there is to do, once."""
+        """The pieces, once."""
         return self.queue
 
     def keys(self, piece: Piece) -> list[str]:
@@ -81,7 +81,7 @@ class CompiledWrite(NamedTuple):
         return list(map(key, self.parts.coords(piece))) if piece.shard is None else [key(piece.shard)]
 
     def again(self) -> None:
-        """Nothing: what is left of a piece is done with it."""
+        """Nothing: the reference path does the rest of a piece at once."""
 
     def do(self, piece: Piece, keys: Sequence[str]) -> Left:
         """Write a piece, all but the parts that are returned. keys: its objects. Raises: StoreError."""
@@ -179,7 +179,7 @@ def make_write(
 
     Args:
         into: where the chunks are, and how their files may be written.
-        wanted: what is written of them; the same by shard, and how many shards, None for chunks that are files.
+        wanted: the parts that are written; the same by shard, and how many shards, None for chunks that are files.
         given: the value, of the plan's shape, and how many of its bytes are swapped at a time.
         keep_empty: whether chunks equal to the fill value are stored.
         n_threads: how many threads will share the work.
