@@ -7,6 +7,7 @@ from typing import Any, Literal, TypedDict
 
 from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.copying.progress import ProgressLike
+from gzarr.hierarchy.keywords import Layout
 
 IfExists = Literal["raise", "replace", "skip"]
 
@@ -29,7 +30,7 @@ class CopyKeywords(TypedDict, total=False):
     dimension_separator: Literal[".", "/"] | None
     chunk_key_encoding: Any
     write_empty_chunks: bool | None
-    layout: str | None
+    layout: Layout | None
 
 
 class TransferKeywords(CopyKeywords, total=False):
