@@ -300,7 +300,7 @@ def _emulated(max_nbytes: int | None, strict: bool, reader: str, stream: Any = N
 
 
 @cache
-def _kept(make: Callable[..., Backend], *options: Any) -> Backend:
+def _cached(make: Callable[..., Backend], *options: Any) -> Backend:
     return make(*options)
 
 
@@ -310,7 +310,7 @@ _sharing = threading.RLock()
 
 def _shared(make: Callable[..., Backend], *options: Any) -> Backend:
     with _sharing:
-        return _kept(make, *options)
+        return _cached(make, *options)
 
 
 def _forget_gpu() -> None:

@@ -1,23 +1,23 @@
 // blosc_parse: finds the compressed streams of Blosc-1 frames, one thread for each block.
 //
-// The host has read the 16-byte headers, so it knows how many blocks and streams each frame has (block_start and
-// stream_start are their prefix sums); only where the streams lie has to be read from the frame. The header is checked
-// again here, against those counts, so that no frame can make a thread write outside its rows.
+// The host has read the 16-byte headers, so it knows the numbers of blocks and streams of each frame (block_start and
+// stream_start are their prefix sums); only the positions of the streams must be read from the frame. The kernel checks
+// the header again, against those counts, so that no frame can make a thread write outside its rows.
 //
-// Streams of a frame are numbered block after block, each block having `splits` of them but a short last block, which
-// has one. A frame that was stored whole ("memcpy") counts as one block of one raw stream; one of no bytes has none.
+// Streams of a frame are numbered block by block. Each block has `splits` streams, but a short last block has one. A
+// frame that is stored whole ("memcpy") counts as one block of one raw stream; a frame of no bytes has none.
 //
 // Traffic for each block: 16 bytes of header and 4 of block table (cached); for each stream 4 read and 18 written.
-// The stream sizes of a block form a chain, hence one thread: there are at most 16 of them.
+// The stream sizes of a block form a chain of at most 16, hence one thread.
 //
 // Source: c-blosc 1.x, README_CHUNK_FORMAT.rst and blosc.c; offsets count from the beginning of the frame.
 #include "common.cuh"
 
 enum {
     PARSED = 0,
-    TRUNCATED = 1,   // the frame is longer than what is there, or shorter than its own tables
+    TRUNCATED = 1,   // the frame is longer than the chunk, or shorter than its own tables
     BAD_HEADER = 2,  // a version, flag or size that Blosc 1 does not write
-    BAD_COUNTS = 3,  // the header does not give the number of blocks and streams that the host counted
+    BAD_COUNTS = 3,  // the header has other numbers of blocks and streams than the host counted
     BAD_OFFSET = 4,  // a block begins outside the frame
     BAD_LENGTH = 5   // a stream reaches past the end of the frame
 };
@@ -87,7 +87,7 @@ GPU void put_stream(const Streams &streams, i64 row, const u8 *data, i64 csize, 
     streams.error[row] = error;
 }
 
-// Follow the chain of one block's streams into rows [first, first + splits). After an error the rest have it too.
+// Walk the streams of one block into rows [first, first + splits). After an error, the remaining rows get it too.
 GPU void parse_block(const Frame &frame, i64 block, i64 splits, i64 size, const Streams &streams, i64 first) {
     // Offsets are signed in the format.
     i64 at = (i32)little_endian(frame.data + HEADER_NBYTES + 4 * block);
@@ -113,7 +113,7 @@ GPU void parse_block(const Frame &frame, i64 block, i64 splits, i64 size, const 
 }
 
 // Every stream of a damaged frame gets the frame's error. The host counted n_blocks > 0 blocks and n_streams streams,
-// which need not divide: blocks share them out as evenly as they go.
+// which need not divide: blocks share them as evenly as possible.
 GPU void refuse_block(u8 error, i64 block, i64 n_blocks, i64 n_streams, const Streams &streams, i64 first) {
     i64 each = (n_streams + n_blocks - 1) / n_blocks;
     for (i64 k = block * each; k < (block + 1) * each && k < n_streams; k++) {

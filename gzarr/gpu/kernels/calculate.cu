@@ -1,11 +1,12 @@
-// calculate: numbers of one type become floats, go through up to three steps of arithmetic, and become floats of a type.
+// calculate: casts numbers to floats, does up to three steps of arithmetic, and casts the results to another float
+// type.
 //
-// source and target count in NUMBERS, op_1 to op_3 in OPERATIONS (see kernels/__init__.py); work, 4 or 8, says how many
-// bytes the floats have that the arithmetic is done in, and operand_1 to operand_3 are their bits. own_nan: the bits of
-// what the host makes of an invalid operation. spread: floats written for each number: 1, or 2, the second being zero,
-// for complex numbers. Rows lie one behind the other, aligned as their numbers. One thread takes one number.
+// source and target are indices of NUMBERS, op_1 to op_3 of OPERATIONS (see kernels/__init__.py); work, 4 or 8, is the
+// size of the floats in which the arithmetic is done, and operand_1 to operand_3 are their bits. own_nan: bits of the
+// host's result of an invalid operation. spread: floats written for each number: 1, or 2 for complex numbers, of which
+// the second is zero. Rows are contiguous, and aligned as their numbers. One thread takes one number.
 //
-// Traffic for each byte: one read, one written, neighbours by neighbouring threads.
+// Traffic for each byte: one read and one write, coalesced.
 #include "floats.cuh"
 
 GPU void become(float *to, float x) { *to = x; }

@@ -1,7 +1,7 @@
-// Types and index arithmetic that every kernel uses; valid as CUDA C++ and, through host_shim.h, as plain C++17.
+// Types and index arithmetic for every kernel, in CUDA C++ or, with host_shim.h, in plain C++17.
 #pragma once
 
-// Own names, because NVRTC has no <stdint.h>.
+// Defined here, because NVRTC has no <stdint.h>.
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -12,7 +12,7 @@ static_assert(sizeof(u16) == 2 && sizeof(u32) == 4 && sizeof(u64) == 8 && sizeof
 
 #define GPU __device__ __forceinline__
 
-// Kernels step by the grid, so any number of threads gives the right answer; one thread for each unit is fastest.
+// Kernels step by the grid, so any number of threads is correct; one thread for each unit is fastest.
 GPU i64 thread_index() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
 GPU i64 thread_count() { return (i64)gridDim.x * blockDim.x; }
 

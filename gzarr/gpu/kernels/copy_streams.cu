@@ -1,10 +1,10 @@
 // copy_streams: copies many byte streams of any length and alignment, such as the raw streams of Blosc frames.
 //
-// One thread copies 16 bytes; units are numbered stream after stream, unit_start being the prefix sums of
-// ceil(nbytes / 16), so that one long stream and thousands of short ones are equally well balanced.
+// One thread copies 16 bytes. Units are numbered stream by stream; unit_start holds the prefix sums of ceil(nbytes /
+// 16), so one long stream and thousands of short ones are balanced equally well.
 //
-// Traffic for each byte: one read, one written. A source that is aligned otherwise than its destination is cut out of
-// aligned words: 24 bytes loaded for 16, the rest out of L1.
+// Traffic for each byte: one read and one write. If source and destination are aligned differently, units are cut out
+// of aligned words: 24 bytes are loaded for 16, the rest from L1.
 #include "unit.cuh"
 
 extern "C" __global__ void copy_streams(i64 n_streams, const u64 *src, const u64 *dst, const i64 *nbytes,

@@ -1,10 +1,9 @@
-// differences: in each row of floats the first, then what each has more than the one before it: a delta filter encodes.
+// differences: the first float of each row, then the difference of each float to the one before it (encodes delta).
 //
-// Where complex numbers lie interleaved (parts = 2) each part is subtracted from the same part of the number before.
-// own_nan: the bits of what the host makes of an invalid operation. Rows of 4 or 8-byte floats, aligned so. One thread
-// takes one float.
+// For complex numbers (parts = 2), each part is subtracted from the same part of the number before. own_nan: bits of
+// the host's result of an invalid operation. Rows of 4- or 8-byte floats, aligned to that. One thread takes one float.
 //
-// Traffic for each byte: one read, and one from the cache; one written, neighbours by neighbouring threads.
+// Traffic for each byte: one read from memory, one from the cache, and one write, all coalesced.
 #include "floats.cuh"
 
 template <typename Float> GPU void take_away(const Float *from, Float *to, i64 k, i64 step, bool is_first, i64 own_nan) {

@@ -1,8 +1,8 @@
-// find_written: which chunks of a wave hold anything but the fill value, bit for bit.
+// find_written: finds the chunks of a wave that differ from the fill value in any bit.
 //
-// One thread compares one unit of 16 bytes; the fill value fills a unit without a rest. Flags must be zero before; threads
-// that find a difference all write the same. A chunk that is known to differ is not read any further, and most differ in
-// their first unit.
+// One thread compares one unit of 16 bytes, which is a multiple of the fill value. Flags must be zero at the start; all
+// threads that find a difference write the same. A chunk that is known to differ is not read further, and most chunks
+// differ in their first unit.
 //
 // Traffic: at most one read of each byte of a chunk that equals the fill value.
 #include "unit.cuh"

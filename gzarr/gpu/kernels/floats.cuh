@@ -1,9 +1,9 @@
-// Arithmetic and casts of floats, bit for bit as the host has them: subnormal numbers stay, NaNs keep their bits.
+// Arithmetic and casts of floats with the host's bits: subnormal numbers are preserved, and NaNs keep their bits.
 //
-// CuPy compiles with -ftz=true, after all other options: then every float operation of 4 bytes that the compiler writes
-// takes and gives zeros for subnormal numbers. So the instructions are written here, without .ftz. GPUs make all NaNs
-// of 4 bytes one and the same; the rule here is that of SSE, where the first operand that is a NaN is the result, made
-// quiet. NaNs that no operand brings are the host's own, which the caller gives.
+// CuPy compiles with -ftz=true behind all other options, so every 4-byte float operation of the compiler flushes
+// subnormal numbers to zero. Therefore the instructions are written here, without .ftz. GPUs have a single 4-byte NaN;
+// the rule here is that of SSE: the result is the first operand that is a NaN, made quiet. The NaN of an invalid
+// operation is the host's, which the caller passes.
 #pragma once
 #include "common.cuh"
 
@@ -36,7 +36,7 @@ template <typename Float> GPU Float with_bits(u64 bits) {
     return cell.number;
 }
 
-// In integers: comparisons of floats flush, too.
+// With integers, because comparisons of floats flush too.
 template <typename Float> GPU bool is_nan(Float x) {
     typedef typename Layout<Float>::Bits Bits;
     return (Bits)(bits_of(x) << 1) > (Bits)(Layout<Float>::infinity << 1);
@@ -79,7 +79,7 @@ EXACT_CAST(ieee_narrow, double, float, "cvt.rn.f32.f64", "d", "=f", (float))
 
 template <typename Float> GPU Float quieted(Float x) { return with_bits<Float>(bits_of(x) | Layout<Float>::quiet); }
 
-// The result of an operation, or the NaN that the host has in its place. own_nan: bits of one that no operand brings.
+// The result of an operation, or the NaN that the host returns. own_nan: bits of the NaN of an invalid operation.
 template <typename Float> GPU Float settled(Float result, Float a, Float b, i64 own_nan) {
     if (!is_nan(result)) return result;
     if (is_nan(a)) return quieted(a);
@@ -103,7 +103,7 @@ template <typename Float> GPU Float round_to_even(Float x) { return is_nan(x) ? 
 GPU float as_float(float x) { return x; }
 GPU double as_double(double x) { return x; }
 
-// Sign and upper bits of a NaN stay.
+// A NaN keeps its sign and upper bits.
 GPU double as_double(float x) {
     if (!is_nan(x)) return ieee_widen(x);
     u64 bits = bits_of(x);
@@ -115,7 +115,7 @@ GPU float as_float(double x) {
     return quieted(with_bits<float>((bits >> 32 & 0x80000000u) | Layout<float>::infinity | (bits >> 29 & 0x7fffffu)));
 }
 
-// A float of 2 bytes, of which NaNs, too, keep all bits: NumPy casts them in integers.
+// A 2-byte float. NaNs keep all bits too, as NumPy casts them with integers.
 template <typename Float> GPU Float from_half(u16 half) {
     typedef Layout<Float> To;
     u64 sign = (u64)(half >> 15) << (8 * sizeof(Float) - 1), exponent = half >> 10 & 31, mantissa = half & 0x3ff;

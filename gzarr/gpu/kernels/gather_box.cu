@@ -1,13 +1,13 @@
-// gather_box: copies what a separable selection takes from the caller's array into a wave of plain chunks.
+// gather_box: copies the values of a separable selection from the caller's array into a wave of plain chunks.
 //
-// The mirror of place_box. Elements are numbered part after part, each part in C order of its spans, and the axes come in
-// the order of the chunks' memory, so that consecutive threads write consecutive units. One thread makes one unit of 16
+// This mirrors place_box. Elements are numbered part by part, each part in C order of its spans, with the axes in the
+// order of the chunks' memory, so that consecutive threads write consecutive units. One thread makes one unit of 16
 // bytes: 16 / itemsize consecutive elements of 1, 2, 4 or 8 bytes, or one 16-byte piece of a larger (or odd) element.
-// Chunk number i is row i; an element of the caller's array begins at value + part_from + sum(index * part_stride), where
-// strides are of any sign: the parts of several arrays, or packed parts, are parts of one.
+// Chunk i is row i. An element of the caller's array begins at value + part_from + sum(index * part_stride), with
+// strides of any sign, so parts may belong to several arrays or be packed.
 //
-// Traffic for an element of s bytes: s read, s written. A value that is transposed against the chunk, or taken with a
-// step, reads a 32-byte sector for each element and counts on L2 for the elements beside it.
+// Traffic for an element of s bytes: s read and s written. If the value is transposed relative to the chunk, or indexed
+// with a step, each element reads a 32-byte sector and relies on L2 for its neighbours.
 #include "box.cuh"
 #include "unit.cuh"
 
@@ -24,7 +24,7 @@ GPU Row row_of(const Gather &gather, i64 part, i64 rest) {
                   gather.part_stride + part * gather.spans.ndim);
 }
 
-// Where element k of a row goes.
+// Address of element k of a row in the chunk.
 GPU u8 *target_of(const Gather &gather, i64 part, const Row &row, i64 k) {
     return gather.rows + part * gather.row_nbytes + in_element(gather.spans, row, k) * gather.itemsize;
 }
@@ -35,7 +35,7 @@ GPU void gather_elements(const Gather &gather, i64 part, const Row &row, int n, 
     bool whole = n * size == 16;
     const u8 *from = out_address(spans, row, 0);
     Unit unit = {0, 0};
-    // Elements are read one by one where 16 bytes are not one access: they are aligned more often than units.
+    // If 16 bytes are not one access, elements are read one by one, as they are aligned more often than units.
     if (whole && ((u64)from & 15) == 0 && joined_out(spans, row, size)) {
         unit = load_unit(from, from, from + 16);
     } else {
@@ -79,7 +79,7 @@ GPU void gather_piece(const Gather &gather, i64 element, i64 begin) {
     }
 }
 
-// itemsize is a multiple of swap_unit. No element of a row is written twice: the host has left out all but the last.
+// itemsize is a multiple of swap_unit. No element of a row is written twice: the tables hold the last value only.
 extern "C" __global__ void gather_box(i64 n_parts, i64 ndim, const void *value, const i64 *part_from,
                                       const i64 *part_stride, const i32 *part_span, const i64 *axis_base,
                                       const i64 *in_start, const i64 *in_step, const i64 *out_start,

@@ -1,13 +1,13 @@
-// gather_points: copies single elements of the caller's array to given places in a wave of plain chunks.
+// gather_points: copies single elements of the caller's array to given positions in a wave of plain chunks.
 //
-// The mirror of place_points. One thread makes one unit: an element of up to 16 bytes, or one 16-byte piece of a larger
-// one. Chunk number i is row i.
+// This mirrors place_points. One thread makes one unit: an element of up to 16 bytes, or one 16-byte piece of a larger
+// one. Chunk i is row i.
 //
-// Traffic for an element of s bytes: 20 bytes of tables, read in order; s bytes read, coalesced where the sorted points
-// are in the value's order; one 32-byte sector of the chunk written, shared with neighbours where the points lie close.
+// Traffic for an element of s bytes: 20 bytes of tables, read in order; s bytes read, coalesced if the sorted points
+// are in the order of the value; one 32-byte sector of the chunk written, which nearby points share.
 #include "unit.cuh"
 
-// No element of a row is named twice: the host has left out all but the last. itemsize is a multiple of swap_unit.
+// No element of a row occurs twice: the tables hold the last value only. itemsize is a multiple of swap_unit.
 extern "C" __global__ void gather_points(i64 n_points, const i32 *point_part, const i64 *point_elem,
                                          const i64 *point_from, const void *value, void *rows, i64 row_nbytes,
                                          i64 itemsize, i64 swap_unit) {

@@ -1,7 +1,7 @@
-// Lets a C++17 compiler build the kernels for the host: CUDA's words, and a loop in place of the grid.
+// Builds the kernels for the host with a C++17 compiler: CUDA's keywords, and a loop in place of the grid.
 //
-// Threads run one after the other, so this shows wrong index arithmetic and wrong addresses (more so under
-// AddressSanitizer and UBSan), but no race, no warp-level mistake and nothing about speed.
+// Threads run one after the other. This reveals wrong index arithmetic and wrong addresses, especially under
+// AddressSanitizer and UBSan, but no races, no warp-level errors, and nothing about speed.
 #pragma once
 
 #define __global__
@@ -18,7 +18,7 @@ struct HostIndex {
 
 static thread_local HostIndex threadIdx, blockIdx, blockDim, gridDim;
 
-// The last block is whole, as on a device: kernels must bear threads without work.
+// The last block is complete, as on a device: kernels must accept threads without work.
 template <typename... Params>
 static void run_threads(long long n_threads, unsigned block_threads, void (*kernel)(Params...), Params... params) {
     blockDim.x = block_threads;

@@ -1,14 +1,14 @@
-// place_box: copies what a separable selection takes from a wave of decoded chunks into the caller's array.
+// place_box: copies the elements of a separable selection from a wave of decoded chunks into the caller's array.
 //
-// Elements are numbered part after part, each part in C order of its spans. One thread makes one unit of 16 bytes:
-// 16 / copy_nbytes consecutive elements of 1, 2, 4 or 8 bytes, or one of the 16-byte pieces of a larger (or odd)
-// element. Where out is in C order, consecutive threads write consecutive units.
+// Elements are numbered part by part, each part in C order of its spans. One thread makes one unit of 16 bytes: 16 /
+// copy_nbytes consecutive elements of 1, 2, 4 or 8 bytes, or one 16-byte piece of a larger (or odd) element. If out is
+// in C order, consecutive threads write consecutive units.
 //
-// Traffic for an element of s bytes: s read, s written. Byte shuffle too reads each byte once, from s planes, each of
-// them contiguous over the warp. Bit shuffle reads each byte once from memory, and for s > 2 some times more from L1
-// (a thread loads 8 bytes for each 16 / s it takes). A transposed chunk or a step reads a 32-byte sector for each
-// element and counts on L2 for the elements beside it. A missing chunk reads nothing. Each unit makes log2(n_parts) + 8
-// ndim loads from tables that stay in cache.
+// Traffic for an element of s bytes: s read and s written. With byte shuffle, too, each byte is read once, from s
+// planes that are each contiguous over the warp. With bit shuffle, each byte is read once from memory and, for s > 2,
+// several times from L1 (a thread loads 8 bytes for each 16 / s that it uses). With a transposed chunk or a step, each
+// element reads a 32-byte sector and relies on L2 for its neighbours. A missing chunk reads nothing. Each unit makes
+// log2(n_parts) + 8 ndim loads from tables that stay in cache.
 #include "box.cuh"
 #include "source.cuh"
 
@@ -24,7 +24,7 @@ GPU Row row_of(const Box &box, i64 part, i64 rest) {
     return row_of(box.spans, part, rest, box.chunk_stride, box.out, box.out_stride);
 }
 
-// Byte in the plain chunk at which element k of a row begins (the field of it, if a field is copied).
+// Position in the plain chunk of element k of a row, or of its field if a field is copied.
 GPU i64 in_position(const Box &box, const Row &row, i64 k) {
     return in_element(box.spans, row, k) * box.src_itemsize + box.field_offset;
 }
@@ -109,7 +109,7 @@ GPU void place_all_pieces(const Box &box, const Sources &sources) {
     }
 }
 
-// copy_nbytes is a multiple of swap_unit. The fill value is in the byte order of out: it is not swapped.
+// copy_nbytes is a multiple of swap_unit. The fill value has the byte order of out, so it is not swapped.
 extern "C" __global__ void place_box(i64 n_parts, i64 ndim, const u64 *part_src, const i32 *part_span,
                                      const i64 *axis_base, const i64 *in_start, const i64 *in_step,
                                      const i64 *out_start, const i64 *out_step, const i64 *count, const i64 *in_list,

@@ -1,10 +1,10 @@
-// place_points: copies single elements of decoded chunks, sorted by chunk, to given places in the caller's array.
+// place_points: copies single elements of decoded chunks, sorted by chunk, to given positions in the caller's array.
 //
 // One thread makes one unit: an element of up to 16 bytes, or one 16-byte piece of a larger one.
 //
 // Traffic for an element of s bytes: 20 bytes of tables, read in order; one 32-byte sector of the chunk (s sectors if
-// byte-shuffled, 8 s if bit-shuffled), shared with neighbours where the points lie close; s bytes written, coalesced
-// where the sorted points are in result order.
+// byte-shuffled, 8 s if bit-shuffled), which nearby points share; s bytes written, coalesced if the sorted points are
+// in the order of the result.
 #include "source.cuh"
 
 struct Points {
@@ -49,7 +49,7 @@ GPU void place_piece(const Points &points, const Sources &sources, i64 point, i6
     }
 }
 
-// copy_nbytes is a multiple of swap_unit. The fill value is in the byte order of out: it is not swapped.
+// copy_nbytes is a multiple of swap_unit. The fill value has the byte order of out, so it is not swapped.
 extern "C" __global__ void place_points(i64 n_points, const i32 *point_part, const i64 *point_elem,
                                         const i64 *point_out, const u64 *part_src, void *out, i64 src_itemsize,
                                         i64 field_offset, i64 copy_nbytes, i64 swap_unit, const void *fill,

@@ -1,17 +1,17 @@
-// running_sums: in each row of floats the sum of all up to each, added one after the other, as a delta filter decodes.
+// running_sums: cumulative sums of each row of floats, added one after the other (decodes delta).
 //
-// Floats must be added in the order of the host, or the last bits differ, so a row is one chain: one thread takes one
-// row, or one part of it where complex numbers lie interleaved (parts = 2). Rows of 4 or 8-byte floats, aligned so.
-// own_nan: the bits of what the host makes of an invalid operation. later_nan: whether of two NaNs it keeps the later.
+// Floats must be added in the host's order, or the last bits differ, so a row is one chain: one thread takes one row,
+// or one part of a row of complex numbers (parts = 2). Rows of 4- or 8-byte floats, aligned to that. own_nan: bits of
+// the host's result of an invalid operation. later_nan: whether the host keeps the later one of two NaNs.
 //
-// Traffic for each byte: one read, one written, by a thread in a row of its own: lines are used whole, out of L1, as
-// long as it holds one for each thread. Latency of the additions bounds short batches of long rows.
+// Traffic for each byte: one read and one write. Each thread has its own row, so cache lines are used completely as
+// long as L1 holds one for each thread. The latency of additions limits short batches of long rows.
 #include "floats.cuh"
 
 template <typename Float> GPU void add_up(const Float *from, Float *to, i64 n, i64 step, i64 own_nan, i64 later_nan) {
     Float sum = 0;
     for (i64 k = 0; k < n; k += step) {
-        // The first is taken as it is: 0 + -0.0 would be 0.0.
+        // The first float is copied, because 0 + -0.0 would be 0.0.
         sum = k == 0 ? from[k] : later_nan ? add(from[k], sum, own_nan) : add(sum, from[k], own_nan);
         to[k] = sum;
     }

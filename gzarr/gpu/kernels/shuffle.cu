@@ -1,15 +1,15 @@
-// shuffle: shuffles the bytes or bits of plain chunks as Blosc's filters do, block by block, into memory elsewhere.
+// shuffle: shuffles the bytes or bits of plain chunks as Blosc's filters do, block by block, into other memory.
 //
-// The inverse of unshuffle, with the same tables: one thread takes 16 plain bytes; units are numbered chunk after chunk,
-// unit_start being the prefix sums of ceil(nbytes / 16). Chunks that are PLAIN are copied.
+// The inverse of unshuffle, with the same tables. One thread takes 16 plain bytes. Units are numbered chunk by chunk;
+// unit_start holds the prefix sums of ceil(nbytes / 16). Chunks that are PLAIN are copied.
 //
-// Byte shuffle: a thread writes its 16 / typesize bytes to each plane, so a warp writes each plane in one run. Bit
-// shuffle: eight items by one byte make a cell, eight bytes that hold one bit each of eight items; cells are numbered
-// item group by item group, and a thread makes those whose number times eight lies in its unit, wherever their bytes
-// are: each byte of the result has one writer. A warp writes 32 bytes in a row to each bit row.
+// Byte shuffle: a thread writes 16 / typesize bytes to each plane, so a warp writes each plane contiguously. Bit
+// shuffle: one byte of eight items makes a cell of eight bytes, each of which holds one bit of the eight items. Cells
+// are numbered item group by item group, and a thread makes the cells whose number times eight is in its unit, wherever
+// their bytes are, so each byte of the result has one writer. A warp writes 32 contiguous bytes to each bit row.
 //
-// Traffic for each byte: one read, in bit shuffles out of L1 as far as a thread reads pairs of bytes; one written, in
-// runs of 32 bytes and more. Items whose size is no power of two up to 16 go byte by byte.
+// Traffic for each byte: one read (in bit shuffles from L1 if a thread reads pairs of bytes) and one write, in runs of
+// at least 32 bytes. Items whose size is not a power of two up to 16 are shuffled byte by byte.
 #include "source.cuh"
 
 // The shuffled bytes of eight items, of their byte j: cell = group * typesize + j.
@@ -82,7 +82,7 @@ GPU void shuffle_unit(const Source &source, const Place &place, u8 *block, i64 p
     }
 }
 
-// n <= 16 plain bytes, one by one: right for every chunk. The loop stays a loop, as in plain_bytes.
+// n <= 16 plain bytes, one by one, which is correct for every chunk. The loop is not unrolled, as in plain_bytes.
 GPU void shuffle_bytes(const Source &source, u8 *to, i64 position, i64 n) {
 #pragma unroll 1
     for (i64 p = position; p < position + n; p++) {

@@ -1,7 +1,7 @@
-// A decoded chunk whose bytes may still be shuffled as Blosc left them, read as if they were plain.
+// A decoded chunk whose bytes may still be shuffled by Blosc, read as if they were plain.
 //
 // Source: c-blosc 1.x shuffle.c and bitshuffle, as described by the frame format of Blosc 1. A chunk is cut into blocks
-// of blocksize bytes, the last of which may be short; each block is shuffled on its own. A block of n whole items of
+// of blocksize bytes, the last of which may be short; each block is shuffled separately. A block of n whole items of
 // typesize bytes keeps byte j of item i at j * n + i (byte shuffle), or bit b of that byte as bit i % 8 of byte
 // (8 j + b) * (n / 8) + i / 8 (bit shuffle). What follows the whole items is plain. A block whose n is no multiple of
 // eight is not bit-shuffled at all.
@@ -18,7 +18,7 @@ struct Source {
     u32 mode;
 };
 
-// Where one byte lies: in which block, and how much of the block is shuffled.
+// The position of one byte in its block, and how much of the block is shuffled.
 struct Place {
     const u8 *block;
     i64 at;   // of the byte, in the plain block
@@ -26,7 +26,7 @@ struct Place {
     i64 body; // bytes of the block that are shuffled
 };
 
-// The tables that describe chunks, one row each. typesize and blocksize are >= 1 where the mode is not PLAIN.
+// The tables that describe chunks, one row each. typesize and blocksize are >= 1 unless the mode is PLAIN.
 struct Sources {
     const u64 *address;
     const u8 *mode;
@@ -42,7 +42,7 @@ GPU Source source_of(const Sources &sources, i64 row) {
     source.blocksize = sources.blocksize[row];
     source.typesize = (u32)sources.typesize[row];
     source.mode = sources.mode[row];
-    // Single bytes are the same shuffled and not.
+    // The byte shuffle of single bytes changes nothing.
     if (source.mode == BYTE_SHUFFLED && source.typesize < 2) source.mode = PLAIN;
     return source;
 }
@@ -81,8 +81,8 @@ GPU u32 plain_byte(const Source &source, i64 position) {
     return shuffled_byte(source, place, i, (u32)(place.at - i * source.typesize));
 }
 
-// n <= 16 plain bytes, one by one: right for every chunk, and what is left for tails, odd sizes and odd places. The
-// loop stays a loop, because unrolled it is a hundred times the rest of a kernel.
+// n <= 16 plain bytes, one by one, which is correct for every chunk: for tails, odd sizes and odd positions. The loop
+// is not unrolled, because it would become a hundred times as long as the rest of a kernel.
 GPU Unit plain_bytes(const Source &source, i64 position, i64 n) {
     Unit unit = {0, 0};
 #pragma unroll 1
@@ -144,7 +144,7 @@ template <int T> GPU Unit join_bits(const Place &place) {
     i64 row_nbytes = place.n / 8;
     i64 i = place.at / T;
     const u8 *row = place.block + i / 8;
-    // Two at once keep 16 loads under way; more would be code that takes longer to fetch than the bytes.
+    // Two at once keep 16 loads in flight; code for more would take longer to fetch than the bytes.
 #pragma unroll 2
     for (int j = 0; j < T; j++) {
 #pragma unroll
@@ -171,7 +171,7 @@ GPU bool begins_item(const Source &source, const Place &place) {
     return (place.at / typesize & (together - 1)) == 0;
 }
 
-// Sixteen plain bytes of a chunk. Fast where items have 1, 2, 4, 8 or 16 bytes and the unit begins with one.
+// Sixteen plain bytes of a chunk. Fast if items have 1, 2, 4, 8 or 16 bytes and the unit begins with an item.
 GPU Unit plain_unit(const Source &source, i64 position) {
     if (source.mode == PLAIN) {
         return load_unit(source.data + position, source.data, source.data + source.nbytes);

@@ -1,7 +1,7 @@
 // A unit: the 16 bytes that one thread reads and writes, held in registers.
 //
-// Sixteen bytes is the widest access of a GPU: a warp then writes 512 contiguous bytes in one instruction. The bytes
-// are two numbers, not an array, because an array that is indexed at run time would go to local memory.
+// Sixteen bytes are the widest access of a GPU: a warp writes 512 contiguous bytes in one instruction. The bytes are
+// two numbers, not an array, because an array that is indexed at run time would be in local memory.
 #pragma once
 #include "common.cuh"
 
@@ -75,7 +75,7 @@ GPU void store_bytes(u8 *to, const Unit &unit, i64 n) {
     }
 }
 
-// Sixteen bytes at any address. [first, last) is what may be read, so that a misaligned unit can be cut out of words.
+// Sixteen bytes at any address. [first, last) may be read, so that a misaligned unit can be cut out of words.
 GPU Unit load_unit(const u8 *from, const u8 *first, const u8 *last) {
     u64 address = (u64)from;
     if ((address & 15) == 0) {

@@ -1,10 +1,11 @@
-// unshuffle: turns decoded chunks whose Blosc blocks are still shuffled into plain bytes elsewhere.
+// unshuffle: writes decoded chunks whose Blosc blocks are still shuffled as plain bytes to other memory.
 //
-// One thread makes 16 plain bytes; units are numbered chunk after chunk, unit_start being the prefix sums of
+// One thread makes 16 plain bytes. Units are numbered chunk by chunk; unit_start holds the prefix sums of
 // ceil(nbytes / 16). Chunks that are PLAIN are copied.
 //
-// Traffic for each byte: one read, one written; writes are whole lines where dst is a multiple of 16, reads are
-// contiguous over the warp in each plane. Items whose size is no power of two up to 16 go byte by byte, through L1.
+// Traffic for each byte: one read and one write. Writes are whole lines if dst is a multiple of 16; reads are
+// contiguous over the warp in each plane. Items whose size is not a power of two up to 16 are read byte by byte,
+// through L1.
 #include "source.cuh"
 
 extern "C" __global__ void unshuffle(i64 n_chunks, const u64 *src, const u64 *dst, const i64 *unit_start,

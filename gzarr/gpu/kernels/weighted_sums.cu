@@ -1,12 +1,12 @@
-// weighted_sums: for each piece of 1024 bytes of many streams the sum of its words, and the sum of its words each
-// times the number of words from it to the end of the piece. Adler-32 and Fletcher-32 are made of these.
+// weighted_sums: for each piece of 1024 bytes of many streams, the sum of its words, and the sum of each word times the
+// number of words from it to the end of the piece. Adler-32 and Fletcher-32 are computed from these.
 //
-// A word is one byte (word = 1), or two with the high byte first (word = 2), of which the last may lack its low byte.
-// One thread takes one piece; pieces are numbered stream after stream, piece_start being the prefix sums of
-// ceil(nbytes / 1024). sums holds two numbers for each piece; the host puts the pieces of a stream together.
+// A word is one byte (word = 1), or two bytes with the high byte first (word = 2), of which the last one may lack its
+// low byte. One thread takes one piece. Pieces are numbered stream by stream; piece_start holds the prefix sums of
+// ceil(nbytes / 1024). sums holds two numbers for each piece; the host combines the pieces of a stream.
 //
-// Traffic for each byte: one read, in units of 16 bytes where the address allows; 1/64 written. Threads of a warp read
-// 1024 bytes apart, so lines come whole out of L1.
+// Traffic for each byte: one read, in units of 16 bytes if the address allows it; 1/64 written. Threads of a warp read
+// 1024 bytes apart, so whole lines are used from L1.
 #include "unit.cuh"
 
 const i64 PIECE_NBYTES = 1024; // even, so that no word lies in two pieces
@@ -21,7 +21,7 @@ extern "C" __global__ void weighted_sums(i64 n_streams, const u64 *src, const i6
         i64 left = nbytes[stream] - begin;
         if (left > PIECE_NBYTES) left = PIECE_NBYTES;
         const u8 *first = at_address(src[stream]), *last = first + nbytes[stream];
-        // The running sum is added after each word: the first word is added as often as there are words.
+        // The running sum is added after each word, so the first word is added as often as there are words.
         u64 plain = 0, weighted = 0;
         for (i64 k = 0; k < left; k += 16) {
             i64 n = left - k < 16 ? left - k : 16;

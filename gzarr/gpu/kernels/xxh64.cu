@@ -1,10 +1,11 @@
-// xxh64: XXH64 with seed 0 of many byte streams: the content checksum of Zstandard frames is its low half.
+// xxh64: XXH64 with seed 0 of many byte streams. Its low half is the content checksum of Zstandard frames.
 //
-// One thread takes one stream: the four lanes of the hash are chains over the whole stream, which nothing can cut. They
-// run side by side in the thread, so a stream takes about as long as one chain of its number of 32-byte stripes.
+// One thread takes one stream: the four lanes of the hash are chains over the whole stream, which cannot be split. They
+// run in parallel in the thread, so a stream takes about as long as one chain of as many steps as it has 32-byte
+// stripes.
 //
-// Traffic for each byte: one read; 8 bytes written for each stream. Threads of a warp read far apart, each 32 bytes in
-// a row: lines are used whole, out of L1, as long as it holds a line for each thread.
+// Traffic for each byte: one read; 8 bytes written for each stream. Threads of a warp read far apart, 32 contiguous
+// bytes each, so lines are used completely as long as L1 holds one for each thread.
 //
 // Source: the xxHash specification, "XXH64 algorithm description" (version 0.1.1).
 #include "unit.cuh"
