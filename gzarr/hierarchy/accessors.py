@@ -85,7 +85,7 @@ class Indexed(ABC):
     async def aread(self, selection: Any = ...) -> AnyArray:
         """Read a selection on a thread, so that many reads wait for a store at once.
 
-        A read that is cancelled before its turn is not made; the result of a later one is dropped. A result on a GPU is
+        If it is cancelled before its turn, nothing is read; if later, the result is dropped. A result on a GPU is
         ordered on the device's default stream.
 
         Parameters
@@ -318,7 +318,7 @@ class Indexed(ABC):
     async def awrite(self, selection: Any, value: Any) -> None:
         """Write a selection on a thread, so that many writes wait for a store at once.
 
-        A write that is cancelled before its turn is not made; a later one goes on to its end.
+        If it is cancelled before its turn, nothing is written; if later, the write goes on to its end.
 
         Parameters
         ----------
