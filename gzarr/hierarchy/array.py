@@ -27,7 +27,7 @@ from gzarr.errors import (
 from gzarr.hierarchy.array_resizing import ResizableArray
 from gzarr.hierarchy.keywords import DeviceKeywords
 from gzarr.hierarchy.node import same_objects
-from gzarr.hierarchy.open_options import OpenedWith
+from gzarr.hierarchy.open_options import OpenedWith, unpickled
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.hierarchy.values import broadcast_value, check_out, check_shape, fields_dtype, to_array_axes
 from gzarr.indexing.keys import join_path
@@ -407,7 +407,7 @@ class Array(ResizableArray):
     def __reduce__(self) -> tuple[Any, ...]:
         options = (self._read_only, self.write_empty_chunks, self.is_view, self._out_dtype if self.is_view else None)
         meta = self.metadata if self.is_view else None
-        return _reopen, (self.store, self.path, meta, self.opened_with, options)
+        return _reopen, (self.store, self.path, meta, self.opened_with.pickled(), options)
 
     def __dask_tokenize__(self) -> Any:
         from dask.base import normalize_token  # only Dask calls this
@@ -493,10 +493,15 @@ def open_node_array(
 
 
 def _reopen(
-    store: Store, path: str, meta: ArrayMeta | None, opened_with: OpenedWith, options: tuple[Any, ...]
+    store: Store,
+    path: str,
+    meta: ArrayMeta | None,
+    pickled: tuple[str, dict[str, Any], bool],
+    options: tuple[Any, ...],
 ) -> Array:
     """Open a pickled array again."""
     read_only, write_empty, is_view, out_dtype = options
+    opened_with = unpickled(*pickled)
     if meta is None:
         return open_node_array(store, path, opened_with, read_only=read_only, write_empty_chunks=write_empty)
     return Array(
