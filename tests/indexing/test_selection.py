@@ -230,7 +230,7 @@ def test_out_must_fit() -> None:
     array = gzarr.array(np.arange(6).reshape(2, 3), chunks=2)
     with pytest.raises(ValueError, match=r"out has shape \(3, 2\), but the selection has shape \(2, 3\)"):
         array.get_basic_selection(out=np.empty((3, 2), "i8"))
-    with pytest.raises(TypeError, match="out has dtype int64, which cannot take float64"):
+    with pytest.raises(TypeError, match="out has dtype int64, which cannot hold values of float64"):
         gzarr.array([0.5]).get_basic_selection(out=np.empty(1, "i8"))
     read_only = np.empty((2, 3), "i8")
     read_only.flags.writeable = False

@@ -143,7 +143,7 @@ def test_out_of_any_layout(stored, layout, dtype):
 
 def test_out_that_does_not_fit(stored):
     z = stored.to("emulated")
-    with pytest.raises(ValueError, match=r"out has shape \(13, 10\), the selection \(13, 11\)"):
+    with pytest.raises(ValueError, match=r"out has shape \(13, 10\), but the selection has shape \(13, 11\)"):
         z.get_basic_selection(..., out=np.zeros((13, 10)))
     with pytest.raises(TypeError, match="out has dtype bool"):
         z.get_basic_selection(..., out=np.zeros((13, 11), bool))
