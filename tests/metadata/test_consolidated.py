@@ -500,7 +500,7 @@ def test_what_is_missing_is_named() -> None:
     for call in (lambda: gzarr.open_consolidated(store), lambda: gzarr.open_group(store, "r+", use_consolidated=True)):
         with pytest.raises(ValueError, match=r"no consolidated metadata; make them with consolidate_metadata"):
             call()
-    with pytest.raises(ValueError, match="mode must be 'r' or 'r\\+', got 'w'"):
+    with pytest.raises(ValueError, match="mode must be 'r', 'r\\+' or 'a', got 'w'"):
         gzarr.open_consolidated(store, mode="w")
     with pytest.raises(ReadOnlyError):
         gzarr.consolidate_metadata(gzarr.storage.read_only(MemoryStore(store)))

@@ -116,7 +116,7 @@ def test_pickles():
     z3 = zarr.open("walnuts.zarr", mode="w", shape=100_000, dtype="i8")
     z3[:] = np.arange(100_000)
     s = pickle.dumps(z3)
-    assert len(s) < 400  # "small because no data have been pickled"
+    assert len(s) < 500  # "small because no data have been pickled"; names of modules and options are
     z4 = pickle.loads(s)
     assert z3 == z4
     assert np.all(z3[:] == z4[:])
