@@ -108,6 +108,9 @@ class OpenedWith(NamedTuple):
         """Return what a pickled node stores of it. A cache is left out."""
         return self.backend.device, dict(self.backend.options), self.allow_pickle
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unpickled, self.pickled()
+
 
 def unpickled(device: str, options: dict[str, Any], allow_pickle: bool) -> OpenedWith:
     """Open a pickled node's device, if this process has it, otherwise the best one."""
