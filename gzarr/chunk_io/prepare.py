@@ -81,14 +81,14 @@ def _prepared(
     uniform = is_regular(grid) or bool(shardings)
     first = _chain(meta, specs, chunk_shape(grid, (0,) * len(grid)), backend)
     chain: Callable[[Coords], Chain] = (lambda _: first) if uniform else _by_shape(meta, specs, grid, backend)
-    key, names = meta.keys.under(path), Names(path, meta.keys)
+    names = Names(path, meta.keys)
     layout: Layout
     if shardings:
         levels = _levels(shardings, backend.host)
         levels(chunk_shape(objects, (0,) * len(objects)))  # a faulty index is reported now, not at a read
-        layout = Sharded(grid, objects, key, levels, names)
+        layout = Sharded(grid, objects, levels, names)
     else:
-        layout = Unsharded(objects, key, names)
+        layout = Unsharded(objects, names)
     nbytes, cache = first.chunk.nbytes, _cached_chunks(meta, store, chunk_cache)
     return ArrayIO(
         name=join_path(str(store), path),

@@ -174,16 +174,12 @@ class ArrayInfo(Node[ArrayMeta]):
     @property
     def nchunks_initialized(self) -> int:
         """Number of chunks that are stored. In a sharded array the index of every shard is read."""
-        stored = objects_stored(self.metadata, self.store, self.path)
-        initialized = getattr(self._io.layout, "initialized", None)
-        if initialized is None:
-            return len(stored)
-        total = 0
-        for coords in stored:
+        layout, total = self._io.layout, 0
+        for coords in objects_stored(self.metadata, self.store, self.path):
             try:
-                total += initialized(self.store, coords)
+                total += layout.initialized(self.store, coords)
             except CodecError as error:
-                key = self._io.layout.key(coords)
+                key = layout.key(coords)
                 raise ChunkError(str(error), path=self.store_path, key=key, codec=error.codec) from error
         return total
 

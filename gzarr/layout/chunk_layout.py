@@ -10,7 +10,7 @@ Rules: nothing here decodes chunks; every inconsistency raises CodecError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from gzarr.indexing.grid import Grid
@@ -38,6 +38,11 @@ class Layout(Protocol):
     @property
     def objects(self) -> Grid:
         """The grid of stored objects."""
+        ...
+
+    @property
+    def names(self) -> Names:
+        """How the keys of objects are made."""
         ...
 
     def key(self, object_coords: Coords) -> str:
@@ -69,6 +74,10 @@ class Layout(Protocol):
         """The token of the version of an object whose index is cached; None if none is."""
         ...
 
+    def initialized(self, store: Store, object_coords: Coords) -> int:
+        """Number of chunks that an object that is stored holds. Raises: CodecError."""
+        ...
+
     def is_whole(self, object_coords: Coords, nchunks: int) -> bool:
         """Whether that many distinct chunks are all that the object holds within the array."""
         ...
@@ -98,16 +107,16 @@ class Unsharded:
     Attributes:
         grid: the chunk grid.
         objects: the grid of stored objects, which is the chunk grid.
+        names: how the keys of objects are made.
         key: key of a stored object.
-        names: how ``key`` makes keys; None if in another way.
     """
 
     __slots__ = ("grid", "key", "names", "objects")
 
-    def __init__(self, grid: Grid, key: Callable[[Coords], str], names: Names | None = None) -> None:
+    def __init__(self, grid: Grid, names: Names) -> None:
         self.grid = self.objects = grid
-        self.key = key
         self.names = names
+        self.key = names.keys.under(names.path)
 
     def locate(
         self,
@@ -128,6 +137,10 @@ class Unsharded:
     def cached_token(self, key: str) -> object | None:
         """Nothing: chunks that are objects have no index."""
         return None
+
+    def initialized(self, store: Store, object_coords: Coords) -> int:
+        """Number of chunks that an object that is stored holds: itself."""
+        return 1
 
     def is_whole(self, object_coords: Coords, nchunks: int) -> bool:
         """Whether that many distinct chunks are all that the object holds within the array."""

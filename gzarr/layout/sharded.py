@@ -72,24 +72,23 @@ class Sharded:
     Attributes:
         grid: the grid of the innermost chunks.
         objects: the grid of stored objects.
-        key: key of a stored object.
         levels: from a shard's shape to its levels, outermost first.
-        names: how ``key`` makes keys; None if in another way.
+        names: how the keys of objects are made.
+        key: key of a stored object.
     """
 
     def __init__(
         self,
         grid: Grid,
         objects: Grid,
-        key: Callable[[Coords], str],
         levels: Callable[[Coords], Sequence[Level]],
-        names: Names | None = None,
+        names: Names,
     ) -> None:
-        self.names = names
         self.grid = grid
         self.objects = objects
-        self.key = key
         self.levels = levels
+        self.names = names
+        self.key = names.keys.under(names.path)
         self._indexes: OrderedDict[_Place, tuple[object, NDArray[np.uint64]]] = OrderedDict()
         self._cached_nbytes = 0
         self._lock = threading.Lock()

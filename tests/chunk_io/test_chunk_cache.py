@@ -253,10 +253,10 @@ def test_nothing_listens_when_no_cache_is_there():
     if not invalidation._listeners:
         invalidation.announce(lambda: calls.append(1) or [])
         assert calls == []
-    kept = ChunkCache(5)
+    cache = ChunkCache(5)
     invalidation.announce(lambda: calls.append(1) or [])
     assert calls == [1]
-    assert kept.nbytes == 0
+    assert cache.nbytes == 0
 
 
 def test_pickled_arrays_and_caches_start_empty():

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from gzarr.indexing.grid import RegularAxis
-from gzarr.layout.chunk_layout import Unsharded
+from gzarr.indexing.keys import KeyEncoding
+from gzarr.layout.chunk_layout import Names, Unsharded
 from gzarr.storage import MemoryStore, Request
 
 
 def test_chunks_of_an_unsharded_layout_are_objects() -> None:
-    layout = Unsharded((RegularAxis(10, 4),), lambda coords: f"c/{coords[0]}")
+    layout = Unsharded((RegularAxis(10, 4),), Names("", KeyEncoding()))
     assert layout.objects is layout.grid
     assert layout.locate(MemoryStore(), (2,), [(2,)]) == [Request("c/2")]
     assert layout.extract(b"x", (2,), [(2,)]) == [b"x"]
     assert layout.build(b"old", (2,), {(2,): b"new"}) == b"new"
     assert layout.build(b"old", (2,), {(2,): None}) is None
     assert layout.is_whole((2,), 1)
+    assert layout.initialized(MemoryStore(), (2,)) == 1

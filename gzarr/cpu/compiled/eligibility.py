@@ -141,10 +141,9 @@ class CompiledLoop:
 def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: bool) -> _Decision:
     if isinstance(chain, str):
         return _Decision(None, chain, chain)
-    names = getattr(layout, "names", None)
-    files = store.files
-    prefix = None if names is None or files is None else files.prefix(names.path)
-    if names is None or prefix is None or "\0" in prefix:
+    names, files = layout.names, store.files
+    prefix = None if files is None else files.prefix(names.path)
+    if prefix is None or "\0" in prefix:
         why = "the store's objects are no local files that others may read"
         return _Decision(None, why, why)
     if any(axis.extent > MAX_EXTENT for axis in layout.grid):
