@@ -63,20 +63,20 @@ def ask_driver() -> Driver:
     except OSError:
         remedy = f"install driver {DRIVER_VERSION} or newer from nvidia.com or your distribution"
         return Driver(0, 0, f"there is no NVIDIA driver (libcuda.so.1): {remedy}")
-    found, count = ctypes.c_int(0), ctypes.c_int(0)
-    status = driver.cuInit(0) or driver.cuDriverGetVersion(ctypes.byref(found))
+    cuda, count = ctypes.c_int(0), ctypes.c_int(0)
+    status = driver.cuInit(0) or driver.cuDriverGetVersion(ctypes.byref(cuda))
     status = status or driver.cuDeviceGetCount(ctypes.byref(count))
     if status == _NOT_INITIALIZED:
         text = "this process was forked from one that had asked the NVIDIA driver, which cannot be asked again in it"
-        return Driver(found.value, 0, f"{text}: start processes by spawn (multiprocessing.set_start_method)")
+        return Driver(cuda.value, 0, f"{text}: start processes by spawn (multiprocessing.set_start_method)")
     if status or count.value == 0:
         remedy = "see whether nvidia-smi lists one, and CUDA_VISIBLE_DEVICES does not hide it"
-        return Driver(found.value, 0, f"the NVIDIA driver sees no device (status {status}): {remedy}")
-    if found.value < CUDA_VERSION:
-        has = f"{found.value // 1000}.{found.value % 1000 // 10}"
+        return Driver(cuda.value, 0, f"the NVIDIA driver sees no device (status {status}): {remedy}")
+    if cuda.value < CUDA_VERSION:
+        has = f"{cuda.value // 1000}.{cuda.value % 1000 // 10}"
         text = f"the NVIDIA driver is too old: it runs CUDA {has}, CUDA 13 is needed: install driver {DRIVER_VERSION}"
-        return Driver(found.value, count.value, f"{text} or newer")
-    return Driver(found.value, count.value, "")
+        return Driver(cuda.value, count.value, f"{text} or newer")
+    return Driver(cuda.value, count.value, "")
 
 
 class Gpu(NamedTuple):
@@ -145,12 +145,12 @@ def find_missing() -> str | None:
 
 def _cupy_problem() -> str:
     others = [f"{name} {has}" for name in _OTHER_CUPY if (has := _version(name)) is not None]
-    found = next((has for name in _CUPY_NAMES if (has := _version(name)) is not None), None)
-    if found is None and others:
+    installed = next((has for name in _CUPY_NAMES if (has := _version(name)) is not None), None)
+    if installed is None and others:
         return f"CuPy is built for another CUDA ({', '.join(others)}): pip uninstall it, then {_EXTRA}"
     if importlib.util.find_spec("cupy") is None:
         return f"CuPy is missing: {_EXTRA}"
-    return _too_old("CuPy", found, CUPY_VERSION, _EXTRA)
+    return _too_old("CuPy", installed, CUPY_VERSION, _EXTRA)
 
 
 def _nvcomp_problem() -> str:
@@ -176,12 +176,12 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _too_old(name: str, found: str | None, needed: tuple[int, ...], remedy: str) -> str:
+def _too_old(name: str, installed: str | None, needed: tuple[int, ...], remedy: str) -> str:
     """A phrase if a version is too old, else ""; an unknown version is accepted."""
-    numbers = tuple(int(n) for n in re.findall(r"\d+", found or "")[: len(needed)])
+    numbers = tuple(int(n) for n in re.findall(r"\d+", installed or "")[: len(needed)])
     if not numbers or numbers >= needed:
         return ""
-    return f"{name} {found} is too old, {'.'.join(map(str, needed))} is needed: {remedy}"
+    return f"{name} {installed} is too old, {'.'.join(map(str, needed))} is needed: {remedy}"
 
 
 if hasattr(os, "register_at_fork"):

@@ -101,8 +101,8 @@ def _about() -> dict[str, Any]:
 def _recall(path: Path) -> list[str] | None:
     """The faults in a file; None if there is no valid file, or if a failure has expired."""
     try:
-        found = json.loads(path.read_text())
-        faults, age = found["faults"], time.time() - float(found["time"])
+        document = json.loads(path.read_text())
+        faults, age = document["faults"], time.time() - float(document["time"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     if not isinstance(faults, list) or not all(isinstance(fault, str) for fault in faults):

@@ -53,9 +53,9 @@ def sanitizer_preload() -> str | None:
     compiler = find_compiler()
     if compiler is None:
         return None
-    found = [Path(_run([compiler, f"-print-file-name={name}"]).stdout.strip()) for name in _PRELOADS]
+    paths = [Path(_run([compiler, f"-print-file-name={name}"]).stdout.strip()) for name in _PRELOADS]
     # A compiler that lacks a library prints the bare name.
-    return ":".join(map(str, found)) if all(path.is_absolute() and path.exists() for path in found) else None
+    return ":".join(map(str, paths)) if all(path.is_absolute() and path.exists() for path in paths) else None
 
 
 def build(*, sanitize: bool = False) -> Path:

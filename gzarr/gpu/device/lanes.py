@@ -299,10 +299,10 @@ def run_in_threads(task: Callable[[T], None], waves: Iterable[T], n_threads: int
         while not stopped.is_set():
             try:
                 with pull_lock:
-                    found = list(islice(source, 1))
-                if not found:
+                    pulled = list(islice(source, 1))
+                if not pulled:
                     return
-                task(found[0])
+                task(pulled[0])
             except BaseException as error:  # noqa: BLE001 - raised again below, on the caller's thread
                 errors.append(error)
                 stopped.set()

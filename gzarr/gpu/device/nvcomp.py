@@ -127,13 +127,13 @@ def load() -> ctypes.CDLL:
     for path in _candidates(seen):
         try:
             library = ctypes.CDLL(path)
-            found = _version_of(library)
+            release = _version_of(library)
         except (OSError, AttributeError, DeviceError) as error:
             seen.append(f"{path}: {error}")
             continue
-        if found[0] == MAJOR:
+        if release[0] == MAJOR:
             return library
-        seen.append(f"{path}: version {'.'.join(map(str, found))}")
+        seen.append(f"{path}: version {'.'.join(map(str, release))}")
     raise DeviceError(
         f"nvCOMP {MAJOR} is needed to decode on the GPU and cannot be loaded ({'; '.join(seen)}); {REMEDY}"
     )
@@ -149,11 +149,11 @@ def query_alignment(codec: str, *, compress: bool = False, options: bytes | None
 
     options: the codec's struct (64 bytes); None for those of the tables.
     """
-    table, found = codec_of(codec), _Alignments()
+    table, answer = codec_of(codec), _Alignments()
     if options is None:
         options = table.compress_options if compress else table.decompress_options
-    _call(codec, f"{_verb(compress)}GetRequiredAlignments", _by_value(options), ctypes.byref(found))
-    return Alignment(found.input, found.output, found.temp)
+    _call(codec, f"{_verb(compress)}GetRequiredAlignments", _by_value(options), ctypes.byref(answer))
+    return Alignment(answer.input, answer.output, answer.temp)
 
 
 def query_temp_nbytes(codec: str, n: int, max_chunk: int, total: int, stream: int = 0) -> int:
@@ -163,9 +163,9 @@ def query_temp_nbytes(codec: str, n: int, max_chunk: int, total: int, stream: in
     Raises: DeviceError for a batch beyond the codec's limits.
     """
     check_batch(codec, n, max_chunk, total)
-    found, options = ctypes.c_size_t(), _by_value(codec_of(codec).decompress_options)
-    _call(codec, "DecompressGetTempSize", n, max_chunk, options, ctypes.byref(found), total, stream)
-    return found.value
+    nbytes, options = ctypes.c_size_t(), _by_value(codec_of(codec).decompress_options)
+    _call(codec, "DecompressGetTempSize", n, max_chunk, options, ctypes.byref(nbytes), total, stream)
+    return nbytes.value
 
 
 def decompress_async(
@@ -212,9 +212,9 @@ def compress_max_nbytes(codec: str, max_chunk: int, options: bytes | None = None
     Raises: DeviceError for chunks above the codec's limit, or options that it does not know.
     """
     check_compression(codec, 1, max_chunk)
-    found = ctypes.c_size_t()
-    _call(codec, "CompressGetMaxOutputChunkSize", max_chunk, _compress_options(codec, options), ctypes.byref(found))
-    return found.value
+    nbytes = ctypes.c_size_t()
+    _call(codec, "CompressGetMaxOutputChunkSize", max_chunk, _compress_options(codec, options), ctypes.byref(nbytes))
+    return nbytes.value
 
 
 def compress_temp_nbytes(
@@ -223,9 +223,9 @@ def compress_temp_nbytes(
     """Scratch of `compress_async`, in bytes. Zstd needs a device to answer. Raises: DeviceError."""
     check_batch(codec, n, 0, total)
     check_compression(codec, n, max_chunk)
-    found, struct_ = ctypes.c_size_t(), _compress_options(codec, options)
-    _call(codec, "CompressGetTempSize", n, max_chunk, struct_, ctypes.byref(found), total, stream)
-    return found.value
+    nbytes, struct_ = ctypes.c_size_t(), _compress_options(codec, options)
+    _call(codec, "CompressGetTempSize", n, max_chunk, struct_, ctypes.byref(nbytes), total, stream)
+    return nbytes.value
 
 
 def compress_async(
@@ -310,9 +310,9 @@ def _candidates(seen: list[str]) -> Iterator[str]:
 
 
 def _version_of(library: ctypes.CDLL) -> tuple[int, int, int]:
-    found = _Properties()
-    _check(library.nvcompGetProperties(ctypes.byref(found)), "nvcompGetProperties")
-    return found.version // 1000, found.version % 1000 // 100, found.version % 100
+    properties = _Properties()
+    _check(library.nvcompGetProperties(ctypes.byref(properties)), "nvcompGetProperties")
+    return properties.version // 1000, properties.version % 1000 // 100, properties.version % 100
 
 
 @cache

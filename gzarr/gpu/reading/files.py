@@ -42,24 +42,24 @@ class Span(NamedTuple):
 
 
 def locate_spans(store: Store, wanted: Sequence[Located]) -> list[Span | None] | None:
-    """Where in files the wanted chunks are, None for missing ones; None in all if the store must be asked instead.
+    """Where in files the wanted chunks are, with None for missing chunks; None if the store must be asked instead.
 
-    That is so for stores without files, for bytes that are here already, and for whatever is not as it should be:
-    the store then says what is wrong.
+    The store is asked if it has no files, if bytes are already here, or if anything is wrong, so that it raises the
+    right error.
     """
     files = store.files
     if files is None:
         return None
     spans: list[Span | None] = []
-    found: dict[str, tuple[str, tuple[int, ...] | None]] = {}
+    known: dict[str, tuple[str, tuple[int, ...] | None]] = {}
     for item in wanted:
         if item is None:
             spans.append(None)
             continue
         if not isinstance(item, Request):
             return None
-        known = found.get(item.key)
-        if known is None:
+        file = known.get(item.key)
+        if file is None:
             path = files.path(item.key)
             if path is None:
                 return None
@@ -67,13 +67,13 @@ def locate_spans(store: Store, wanted: Sequence[Located]) -> list[Span | None] |
                 info = os.stat(path)
                 if not stat.S_ISREG(info.st_mode):
                     return None
-                known = found[item.key] = (path, file_version(info))
+                file = known[item.key] = (path, file_version(info))
             except (FileNotFoundError, NotADirectoryError):
-                known = found[item.key] = (path, None)
+                file = known[item.key] = (path, None)
             except OSError:
                 return None
-        span = _span_of(item, *known)
-        if span is None and (known[1] is not None or item.start is not None):
+        span = _span_of(item, *file)
+        if span is None and (file[1] is not None or item.start is not None):
             return None
         spans.append(span)
     return spans
