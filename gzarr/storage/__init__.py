@@ -18,11 +18,12 @@ from gzarr.storage.archive import ZipMode
 from gzarr.storage.base import Buffer, Files, Request, Store, Versions
 from gzarr.storage.cache import LRUStoreCache
 from gzarr.storage.chunk_store import SplitStore
+from gzarr.storage.counting import CountingStore
 from gzarr.storage.local import LocalStore
 from gzarr.storage.memory import MemoryStore, find_memory
 from gzarr.storage.synchronizers import ProcessSynchronizer, ThreadSynchronizer, synchronized
 from gzarr.storage.v2 import DirectoryStore, NestedDirectoryStore, TempStore
-from gzarr.storage.wrappers import CountingStore, WrapperStore, read_only
+from gzarr.storage.wrappers import WrapperStore, read_only
 from gzarr.storage.zip import ZipStore
 
 if TYPE_CHECKING:
