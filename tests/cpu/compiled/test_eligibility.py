@@ -96,3 +96,13 @@ def test_the_setting_counts_at_once(tmp_path: Path, watched: Watched) -> None:
     assert (array[...] == 6).all()
     assert watched.done > before[1]
     assert reasons(array) == (BY_LOOP, BY_LOOP)
+
+
+def test_placement_says_that_there_is_no_extension(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = made(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(library, "_loaded", lambda: (None, "the extension was not built"))
+        unopened = made(tmp_path, codecs=[BytesCodec(), ZstdCodec(3)])
+        for array in (opened, unopened):
+            assert all("the extension was not built" in why for why in reasons(array))
+    assert reasons(opened) == (BY_LOOP, BY_LOOP)
