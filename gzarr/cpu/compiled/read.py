@@ -96,17 +96,17 @@ class CompiledRead(NamedTuple):
         """All parts of the shards that were given up; None if none was."""
         return map(self._all_of, self.given_up.values()) if self.given_up else None
 
-    def _read_shard(self, layout: Sharded, piece: Piece, generation: object | None) -> bool:
+    def _read_shard(self, layout: Sharded, piece: Piece, token: object | None) -> bool:
         """Read a piece of a shard. Returns: whether nothing is left of it."""
         shard = piece.shard or ()
         try:
-            index = layout.index(self.source.store, shard, generation)
+            index = layout.index(self.source.store, shard, token)
         except CodecError:  # the reference path says what is wrong
             return False
         places = self.parts.places(piece)
         if index is None:
             return not self._do(piece, "", b"", make_window(*places))
-        if generation is None:  # it has just come
+        if token is None:  # it has just come
             return False
         path = self.source.prefix + self.source.keys.encode(shard)
         return not self._do(piece, path, index, make_window(*places, index.origin, index.steps))
