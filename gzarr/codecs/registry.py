@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from itertools import count
 from pkgutil import iter_modules
 from typing import Any, TypeVar, cast
 
@@ -27,8 +26,8 @@ _ALIASES = {"endian": "bytes"}
 
 _Class = TypeVar("_Class", bound=type)
 
-_registrations = count(1)
-_registered = 0
+#: Every name that was registered, again or for the first time.
+_registered: list[str] = []
 
 
 def register_codec(
@@ -92,14 +91,13 @@ def register_codec(
     for backend, entry in (("cpu", cpu), ("gpu", gpu)):
         if entry is not None:
             _FACTORIES[backend][name] = entry
-    global _registered  # noqa: PLW0603 - see registry_state
-    _registered = next(_registrations)
+    _registered.append(name)
     return spec_class
 
 
 def registry_state() -> int:
     """A number that changes with every registration: specs parsed before may then be outdated."""
-    return _registered
+    return len(_registered)
 
 
 def registered_factory(backend: str, name: str) -> Any:

@@ -17,6 +17,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 ROUNDINGS = ("nearest-even", "towards-zero", "towards-positive", "towards-negative", "nearest-away")
 OUT_OF_RANGE = ("error", "clamp", "wrap")
+_INTEGRAL = {
+    "nearest-even": np.rint,
+    "towards-zero": np.trunc,
+    "towards-positive": np.ceil,
+    "towards-negative": np.floor,
+}
 
 
 def cast_values(
@@ -78,14 +84,8 @@ def _int_to_int(source: Array, dtype: np.dtype[Any], out_of_range: str) -> Array
 
 def round_to_integer(values: Array, rounding: str) -> Array:
     """Round floats to integral floats of the same dtype."""
-    if rounding == "nearest-even":
-        return np.asarray(np.rint(values))
-    if rounding == "towards-zero":
-        return np.asarray(np.trunc(values))
-    if rounding == "towards-positive":
-        return np.asarray(np.ceil(values))
-    if rounding == "towards-negative":
-        return np.asarray(np.floor(values))
+    if rounding in _INTEGRAL:
+        return np.asarray(_INTEGRAL[rounding](values))
     whole = np.trunc(values)
     return np.asarray(np.where(np.abs(values - whole) >= 0.5, whole + np.copysign(values.dtype.type(1), values), whole))
 

@@ -15,25 +15,13 @@ from gzarr.dtypes.datatype import DataType
 from gzarr.errors import MissingExtraError, UnknownDataTypeError
 
 #: Zarr name -> name in ml_dtypes. The names are those of https://github.com/zarr-developers/zarr-extensions.
-ML_NAMES = {
-    "bfloat16": "bfloat16",
-    "complex_bfloat16": "bcomplex32",
-    "complex_float16": "complex32",
-    "float4_e2m1fn": "float4_e2m1fn",
-    "float6_e2m3fn": "float6_e2m3fn",
-    "float6_e3m2fn": "float6_e3m2fn",
-    "float8_e3m4": "float8_e3m4",
-    "float8_e4m3": "float8_e4m3",
-    "float8_e4m3b11fnuz": "float8_e4m3b11fnuz",
-    "float8_e4m3fn": "float8_e4m3fn",
-    "float8_e4m3fnuz": "float8_e4m3fnuz",
-    "float8_e5m2": "float8_e5m2",
-    "float8_e5m2fnuz": "float8_e5m2fnuz",
-    "float8_e8m0fnu": "float8_e8m0fnu",
-    "int2": "int2",
-    "int4": "int4",
-    "uint2": "uint2",
-    "uint4": "uint4",
+ML_NAMES = {"complex_bfloat16": "bcomplex32", "complex_float16": "complex32"} | {
+    name: name
+    for name in (
+        *("bfloat16", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4", "float8_e4m3"),
+        *("float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+        *("float8_e8m0fnu", "int2", "int4", "uint2", "uint4"),
+    )
 }
 
 _ML_ZARR_NAMES = {theirs: zarr for zarr, theirs in ML_NAMES.items()}

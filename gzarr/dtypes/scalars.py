@@ -17,19 +17,8 @@ Family: TypeAlias = Literal["bool", "int", "float", "complex", "time", "bytes", 
 #: The integer that stands for "not a time".
 NAT = -(2**63)
 
-_KINDS: dict[str, Family] = {
-    "b": "bool",
-    "i": "int",
-    "u": "int",
-    "f": "float",
-    "c": "complex",
-    "m": "time",
-    "M": "time",
-    "S": "bytes",
-    "U": "str",
-    "V": "void",
-    "O": "object",
-}
+_KINDS: dict[str, Family] = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
+_KINDS |= {"m": "time", "M": "time", "S": "bytes", "U": "str", "V": "void", "O": "object"}
 _families: dict[type, Family] = {np.dtype(code).type: _KINDS[np.dtype(code).kind] for code in np.typecodes["All"]}
 
 _COMPONENTS: dict[type, type] = {np.complex64: np.float32, np.complex128: np.float64, np.clongdouble: np.longdouble}

@@ -22,6 +22,7 @@ from gzarr.metadata.consolidated import (
     State,
     changes_so_far,
     find_documents,
+    is_group,
     parse_zmetadata,
     token,
     watch,
@@ -101,31 +102,28 @@ class ConsolidatedStore(WrapperStore):
 
     def _inner(self, key: str) -> str | None:
         """A key relative to the consolidated node; None if it lies elsewhere."""
-        if not self._path:
-            return key
-        if key == self._path:
-            return ""
-        return key[len(self._path) + 1 :] if key.startswith(f"{self._path}/") else None
+        prefix = f"{self._path}/" if self._path else ""
+        return key[len(prefix) :] if f"{key}/".startswith(prefix) else None
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; documents come from the consolidated ones."""
-        ours = [i for i, request in enumerate(requests) if self._serves(request[0])]
-        documents = self._current() if ours else None
+        ours = [self._serves(request[0]) for request in requests]
+        documents = self._current() if any(ours) else None
         if documents is None:
             return self._store.get_many(requests)
-        found: list[Buffer | None] = [None] * len(requests)
-        for i in ours:
-            key, start, length = requests[i]
-            document = documents.get(self._inner(key) or "")
-            if document is not None:
-                found[i] = cut(dump_json(document, 2), start, length)
-        others = [i for i in range(len(requests)) if i not in set(ours)]
-        if others:
-            for i, value in zip(others, self._store.get_many([requests[i] for i in others]), strict=True):
-                found[i] = value
-        return found
+        others = [request for request, is_ours in zip(requests, ours, strict=True) if not is_ours]
+        rest = iter(self._store.get_many(others) if others else ())
+        return [
+            self._served(documents, request) if is_ours else next(rest)
+            for request, is_ours in zip(requests, ours, strict=True)
+        ]
+
+    def _served(self, documents: Documents, request: Request) -> Buffer | None:
+        key, start, length = request
+        document = documents.get(self._inner(key) or "")
+        return None if document is None else cut(dump_json(document, 2), start, length)
 
     def contains_many(self, keys: Sequence[str]) -> list[bool]:
         """Whether an object exists for each key; for documents, whether the consolidated metadata contain it."""
@@ -148,7 +146,7 @@ class ConsolidatedStore(WrapperStore):
         """Names directly under a path, sorted: (objects, sub-paths); for consolidated groups, of their members."""
         node = self._inner(path)
         documents = None if node is None else self._current()
-        if documents is None or node is None or not _is_group(documents, node):
+        if documents is None or node is None or not is_group(documents, node):
             return self._store.list_dir(path)
         names = sorted(name for name in DOCUMENTS if join_path(node, name) in documents)
         return names, list(self._children.get(node, ()))
@@ -205,11 +203,6 @@ class ConsolidatedStore(WrapperStore):
 
 def _reopened(store: Store, path: str, key: str, frozen: bool) -> ConsolidatedStore:
     return ConsolidatedStore(store, path, key, frozen=frozen)
-
-
-def _is_group(documents: Documents, node: str) -> bool:
-    own = documents.get(join_path(node, "zarr.json"))
-    return join_path(node, ".zgroup") in documents if own is None else own.get("node_type") == "group"
 
 
 def open_consolidated_node(

@@ -108,20 +108,15 @@ def _flatten(members: Mapping[str, Any], path: str, found: Documents, what: str)
             _flatten(inner["metadata"], node, found, what)
 
 
-def to_block(documents: Documents) -> dict[str, Any]:
-    """The field of a group's ``zarr.json``. Groups in it have an empty field, as zarr-python expects."""
+def _with_block(group: Mapping[str, Any], documents: Documents) -> bytes:
+    """A group's ``zarr.json`` with its members in it. Groups among them have an empty field, as zarr-python expects."""
     empty = {FIELD: {"kind": "inline", "must_understand": False, "metadata": {}}}
     members = {
         key.removesuffix("/zarr.json"): {**document, **(empty if document.get("node_type") == "group" else {})}
         for key, document in sorted(documents.items(), key=lambda item: (item[0].count("/"), item[0]))
         if key != "zarr.json"
     }
-    return {"kind": "inline", "must_understand": False, "metadata": members}
-
-
-def _with_block(document: Mapping[str, Any], members: Documents) -> bytes:
-    """A group's ``zarr.json`` with its members in it."""
-    return dump_json({**document, FIELD: to_block(members)}, 2)
+    return dump_json({**group, FIELD: {"kind": "inline", "must_understand": False, "metadata": members}}, 2)
 
 
 def parse_zmetadata(data: Buffer, what: str) -> Documents:
@@ -157,14 +152,15 @@ def collect(store: Store, path: str, *, deep: bool = True) -> Documents:
         for key, value in zip(keys, values, strict=True):
             if value is not None:
                 found[key] = parse_json(value, f"{store}: {join_path(path, key)}")
-        groups = [node for node in level if deep and _is_group(found, node)]
+        groups = [node for node in level if deep and is_group(found, node)]
         level = [join_path(node, name) for node in groups for name in store.list_dir(join_path(path, node))[1]]
     for document in found.values():
         document.pop(FIELD, None)
     return found
 
 
-def _is_group(documents: Documents, node: str) -> bool:
+def is_group(documents: Documents, node: str) -> bool:
+    """Whether documents are those of a group at a node."""
     v3 = documents.get(join_path(node, "zarr.json"))
     if v3 is not None:
         return v3.get("node_type") == "group"

@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gzarr.codecs.registry import registry_state
 from gzarr.errors import GzarrError
+from gzarr.metadata.fields import parse_json
+from gzarr.metadata.model import ArrayMeta, NodeMeta
 from gzarr.storage.base import Buffer, host_view
 
-T = TypeVar("T")
+Meta = TypeVar("Meta", ArrayMeta, NodeMeta)
 
 #: Larger documents (consolidated metadata, long attributes, data types of many fields) are not cached.
 _MAX_NBYTES = 1 << 12
 _MAX_DOCUMENTS = 256
 
 
-def parsed_once(parse: Callable[[bytes], T]) -> Callable[[Buffer], T | None]:
-    """A parser that caches its results while the registry of codecs stays unchanged.
-
-    It returns None for documents that are not cached: long ones, and bad ones, whose errors the caller reports with
-    their names. Results are shared: they must not be changed.
-    """
+def parsed_once(parse: Callable[[Mapping[str, Any], str], Meta]) -> Callable[[Buffer, str], Meta]:
+    """A parser of stored documents that caches its results while the registry of codecs stays unchanged."""
 
     @lru_cache(maxsize=_MAX_DOCUMENTS)
-    def parse_cached(data: bytes, registry: int) -> T:
-        return parse(data)
+    def parse_cached(data: bytes, registry: int) -> Meta:
+        return parse(parse_json(data, ""), "")
 
-    def find(data: Buffer) -> T | None:
-        if host_view(data).nbytes > _MAX_NBYTES:
-            return None
-        try:
-            return parse_cached(bytes(data), registry_state())
-        except GzarrError:
-            return None
+    def parse_bytes(data: Buffer, what: str) -> Meta:
+        if host_view(data).nbytes <= _MAX_NBYTES:
+            try:
+                meta = parse_cached(bytes(data), registry_state())
+            except GzarrError:
+                pass  # raised again below, with the name of the document
+            else:
+                # The caller may change what these hold.
+                attributes = deepcopy(meta.attributes) if meta.attributes else {}
+                return replace(meta, attributes=attributes, extra=deepcopy(meta.extra) if meta.extra else {})
+        return parse(parse_json(data, what), what)
 
-    return find
+    return parse_bytes

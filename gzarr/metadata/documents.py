@@ -10,7 +10,7 @@ from gzarr.errors import NodeNotFoundError
 from gzarr.indexing.keys import join_path
 from gzarr.metadata import v2, v3
 from gzarr.metadata.consolidated import refresh
-from gzarr.metadata.fields import attributes_of, dump_json, parse_json
+from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.metadata.model import ArrayMeta, NodeMeta, ZarrFormat
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.invalidation import announce
@@ -36,7 +36,9 @@ def read_node(store: Store, path: str, zarr_format: ZarrFormat | None = None) ->
         data = store.get_one(Request(key))
         if data is not None:
             return v3.parse_bytes(data, _what(store, key))
-    return None if zarr_format == 3 else _read_v2(store, path)
+    if zarr_format == 3:
+        return None
+    return _parse_v2(store, path, *store.get_many([Request(key) for key in _v2_keys(path)]))
 
 
 def node_exists(store: Store, path: str, zarr_format: ZarrFormat) -> bool:
@@ -44,30 +46,22 @@ def node_exists(store: Store, path: str, zarr_format: ZarrFormat) -> bool:
     return any(store.contains_many([join_path(path, name) for name in _MAKING[zarr_format]]))
 
 
-def _read_v2(store: Store, path: str) -> NodeMeta | None:
-    array, group, attrs = store.get_many([Request(key) for key in _v2_keys(path)])
-    return _parse_v2(store, path, (array, group, attrs))
-
-
 def _v2_keys(path: str) -> list[str]:
     return [join_path(path, name) for name in (".zarray", ".zgroup", ".zattrs")]
 
 
-def _parse_v2(store: Store, path: str, found: tuple[Buffer | None, Buffer | None, Buffer | None]) -> NodeMeta | None:
+def _parse_v2(
+    store: Store, path: str, array: Buffer | None, group: Buffer | None, attrs: Buffer | None
+) -> NodeMeta | None:
     """A node from what is stored for its `_v2_keys`."""
-    array, group, attrs = found
     if array is None and group is None:
         return None
     keys = _v2_keys(path)
-    attributes = _attributes(attrs, _what(store, keys[2]))
+    attributes = {} if attrs is None else parse_json(attrs, _what(store, keys[2]))
     what = _what(store, keys[0] if array is not None else keys[1])
     if array is not None:
         return v2.parse_array_bytes(array, attributes, what)
     return v2.parse_group(parse_json(group or b"", what), attributes, what)
-
-
-def _attributes(data: Buffer | None, what: str) -> dict[str, Any]:
-    return {} if data is None else attributes_of(parse_json(data, what), what)
 
 
 def documents(meta: NodeMeta, path: str) -> list[tuple[str, bytes]]:
@@ -188,7 +182,7 @@ def _read_members(
     else:
         found = iter(store.get_many([Request(key) for node in paths for key in _v2_keys(node)]))
         for name, node in zip(names, paths, strict=True):
-            meta = _parse_v2(store, node, (next(found), next(found), next(found)))
+            meta = _parse_v2(store, node, next(found), next(found), next(found))
             if meta is not None:
                 yield name, meta
 

@@ -8,7 +8,6 @@ Source: Zarr v2 specification.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -23,15 +22,12 @@ from gzarr.errors import MetadataError
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import KeyEncoding
 from gzarr.metadata.document_cache import parsed_once
-from gzarr.metadata.fields import expect, integers, parse_json, require
+from gzarr.metadata.fields import expect, integers, require
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.storage.base import Buffer
 
 _ARRAY_FIELDS = frozenset(
-    {
-        *("zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters"),
-        "dimension_separator",
-    }
+    {"zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters", "dimension_separator"}
 )
 
 
@@ -79,14 +75,10 @@ def parse_array_bytes(data: Buffer, attributes: Mapping[str, Any], what: str) ->
 
     Raises: MetadataError.
     """
-    meta = _find_parsed(data)
-    if meta is None:
-        return parse_array(parse_json(data, what), attributes, what)
-    # The caller may change what it holds.
-    return replace(meta, attributes=attributes, extra=deepcopy(meta.extra) if meta.extra else {})
+    return replace(_parse_bytes(data, what), attributes=attributes)
 
 
-_find_parsed = parsed_once(lambda data: parse_array(parse_json(data, ""), {}, ""))
+_parse_bytes = parsed_once(lambda document, what: parse_array(document, {}, what))
 
 
 def _codec(config: Any, field: str) -> CodecSpec:

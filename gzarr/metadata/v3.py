@@ -6,8 +6,6 @@ Source: Zarr v3 core 3.1, "array metadata" and "group metadata"; zarr-extensions
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
-from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -18,15 +16,12 @@ from gzarr.errors import MetadataError
 from gzarr.indexing.grid import Axis, Grid, RegularAxis, VaryingAxis
 from gzarr.indexing.keys import KeyEncoding
 from gzarr.metadata.document_cache import parsed_once
-from gzarr.metadata.fields import attributes_of, expect, integers, no_others, parse_json, require
+from gzarr.metadata.fields import attributes_of, expect, integers, no_others, require
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
-from gzarr.storage.base import Buffer
 
 _ARRAY_FIELDS = frozenset(
-    {
-        *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
-        *("attributes", "dimension_names", "storage_transformers"),
-    }
+    {"zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"}
+    | {"attributes", "dimension_names", "storage_transformers"}
 )
 _GROUP_FIELDS = frozenset({"zarr_format", "node_type", "attributes"})
 #: Inline consolidated metadata: written by zarr-python, some versions without "must_understand": false.
@@ -44,20 +39,8 @@ def parse(document: Mapping[str, Any], what: str) -> NodeMeta:
     return GroupMeta(attributes_of(document.get("attributes", {}), what), 3, extra)
 
 
-def parse_bytes(data: Buffer, what: str) -> NodeMeta:
-    """Parse a stored ``zarr.json``. Arrays with equal documents, or opened again, are parsed once.
-
-    Raises: MetadataError.
-    """
-    meta = _find_parsed(data)
-    if meta is None:
-        return parse(parse_json(data, what), what)
-    # The caller may change what these hold.
-    attributes = deepcopy(meta.attributes) if meta.attributes else {}
-    return replace(meta, attributes=attributes, extra=deepcopy(meta.extra) if meta.extra else {})
-
-
-_find_parsed = parsed_once(lambda data: parse(parse_json(data, ""), ""))
+#: Parses a stored ``zarr.json``. Arrays with equal documents, or opened again, are parsed once.
+parse_bytes = parsed_once(parse)
 
 
 def to_json(meta: NodeMeta) -> dict[str, Any]:
