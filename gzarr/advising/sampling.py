@@ -159,10 +159,11 @@ def _look(io: ArrayIO, coords: Coords, specs: Sequence[CodecSpec]) -> tuple[str,
     size = store.getsize(key)
     if size is None:
         return key, 0, b""
-    if layout.objects is layout.grid:
-        head = store.get_one(Request(key, 0, HEADER.size)) if _is_blosc(specs) else b""
-        return key, size, head or b""
     generation = token_of(store, key)
+    if layout.objects is layout.grid:
+        beginning = Request(key) if generation is None else Request(key, 0, HEADER.size)
+        head = store.get_one(beginning) if _is_blosc(specs) else b""
+        return key, size, head or b""
     if generation is None and size > _WHOLE_NBYTES:
         return key, None, b""
     (located,) = layout.locate(store, owner, [coords], generation, may_fetch=False)

@@ -152,11 +152,13 @@ class Sharded:
         pins = versions is not None and versions.pins
         store, token = (PinnedStore(store, {}), PINNED) if pins else (store, token_of(store, key))
         source = _Source(None, key, token=token)
-        if level.wrap is not None:
+        if level.wrap is not None or token is None:
             stored = store.get_one(Request(key))
             if stored is None:
                 return 0
-            source = _unwrapped(store, _Source(host_view(stored), key), level.wrap)
+            source = _Source(host_view(stored), key)
+        if level.wrap is not None:
+            source = _unwrapped(store, source, level.wrap)
         index = self._index(store, source, level)
         return 0 if index is None else int(np.count_nonzero(index.reshape(-1, 2)[:, 0] != MISSING))
 

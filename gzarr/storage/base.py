@@ -289,7 +289,7 @@ class Store(MutableMapping[str, Any]):
 
     @property
     def versions(self) -> Versions | None:
-        """Tokens that tie reads together; None if the store has none. Shards are then read whole."""
+        """Tokens that tie reads together; None if the store has none. Objects are then read whole."""
         return None
 
     # -- required ------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -222,6 +223,65 @@ def test_one_verb_of_two_is_enough(tmp_path: Path) -> None:
             super().set(key, inverted(value) or b"")
 
     check_store(One(tmp_path))
+
+
+class Deflated(WrapperStore):
+    """Stores objects deflated, so that ranges of them mean nothing. It keeps a list of what is asked for."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.asked: list[Request] = []
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        self.asked += requests
+        return [data and zlib.decompress(host_view(data)) for data in super().get_many(requests)]
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        super().set_many([(key, zlib.compress(host_view(data))) for key, data in items])
+
+
+def deflated_in(tmp_path: Path) -> list[tuple[Deflated, Store]]:
+    """Stores that deflate, each with a store to be used."""
+    local, memory, split = Deflated(LocalStore(tmp_path / "x")), Deflated(MemoryStore()), Deflated(MemoryStore())
+    inner, tied, cached = Deflated(MemoryStore()), Deflated(MemoryStore()), Deflated(LocalStore(tmp_path / "y"))
+    return [
+        (local, local),
+        (memory, memory),
+        (split, SplitStore(MemoryStore(), split)),
+        (inner, CountingStore(inner)),
+        (tied, synchronized(tied, ThreadSynchronizer())),
+        (cached, LRUStoreCache(cached, 1 << 24)),
+    ]
+
+
+def test_a_wrapper_that_changes_lengths_is_asked_for_whole_objects_alone(tmp_path: Path) -> None:
+    for deflated, store in deflated_in(tmp_path):
+        check_store(store)
+        assert {request.start for request in deflated.asked} == {None}
+
+
+def test_a_store_of_other_lengths_is_asked_for_whole_objects_by_all_that_looks_at_arrays(tmp_path: Path) -> None:
+    layouts: dict[str, dict[str, Any]] = {
+        **LAYOUTS,
+        "blosc": {"chunks": (12, 12), "compressors": gzarr.codecs.BloscCodec()},
+        "blosc in shards": {"chunks": (6, 6), "shards": (24, 24), "compressors": gzarr.codecs.BloscCodec()},
+        "v2 with blosc": {"chunks": (12, 12), "zarr_format": 2, "compressors": gzarr.Blosc()},
+    }
+    for name, options in layouts.items():
+        for number, (deflated, store) in enumerate(deflated_in(tmp_path / name)):
+            array = gzarr.create_array(store, name="a", data=VALUES, **options)
+            assert array.nchunks_initialized == array.nchunks
+            assert str(array.info)
+            gzarr.advise(array)
+            copied = Deflated(LocalStore(tmp_path / name / f"copied {number}"))
+            gzarr.copy_store(store, copied)
+            moved = Deflated(MemoryStore())
+            gzarr.transfer(array, moved, path="b", chunks=(8, 8))
+            gzarr.copy(array, gzarr.group(moved, zarr_format=array.metadata.zarr_format), name="c")
+            check_values(gzarr.open_array(copied, path="a"), VALUES)
+            check_values(gzarr.open_array(moved, path="b"), VALUES)
+            check_values(gzarr.open_array(moved, path="c"), VALUES)
+            assert {request.start for s in (deflated, copied, moved) for request in s.asked} == {None}
 
 
 def test_nothing_is_inherited_that_a_class_does_not_say() -> None:
