@@ -17,9 +17,12 @@ from gzarr.copying.settings import TransferKeywords
 from gzarr.errors import CopyError
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
-_TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-_NETCDF3 = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
-_IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"RIFF", b"\0\0\0\x0cjP", b"P5", b"P6")
+_MAGIC = {
+    "netcdf": (b"CDF\x01", b"CDF\x02", b"CDF\x05"),
+    "tiff": (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),
+    "npy": (b"\x93NUMPY",),
+    "image": (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"RIFF", b"\0\0\0\x0cjP", b"P5", b"P6"),
+}
 _BY_FORMAT: dict[str, Callable[..., TransferReport]] = {
     "hdf5": from_hdf5,
     "netcdf": from_netcdf,
@@ -64,14 +67,11 @@ def recognize(path: str | os.PathLike[str]) -> str:
         is_hdf5 = begin.startswith(_HDF5) or _has_user_block(opened)
     if is_hdf5:
         return "netcdf" if suffix in (".nc", ".nc4", ".cdf", ".netcdf") else "hdf5"
-    if begin.startswith(_NETCDF3):
-        return "netcdf"
-    if begin.startswith(_TIFF):
-        return "tiff"
-    if begin.startswith(b"\x93NUMPY") or (begin.startswith(b"PK") and suffix == ".npz"):
+    if begin.startswith(b"PK") and suffix == ".npz":
         return "npy"
-    if begin.startswith(_IMAGES):
-        return "image"
+    for name, magic in _MAGIC.items():
+        if begin.startswith(magic):
+            return name
     raise CopyError(
         f"the format of {str(file)!r} is unknown (it begins with {begin[:8]!r}); "
         f"give one with format=: {', '.join(_BY_FORMAT)}"

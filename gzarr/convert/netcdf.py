@@ -23,7 +23,7 @@ from gzarr.copying.conventions import ATTRIBUTE, MASK, as_json, decode_mask, spl
 from gzarr.copying.regions import Region
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
-from gzarr.copying.sources import Source, SourceTree, child_path, from_array, from_group, on_host, regular_grid
+from gzarr.copying.sources import Source, SourceTree, child_path, from_array, on_host, regular_grid
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
@@ -133,7 +133,7 @@ def _variable(variable: Any, where: str) -> Source:
         dtype=dtype,
         itemsize=itemsize,
         read=read,
-        grid=regular_grid(shape, chunks or (1,) * len(shape)),
+        grid=regular_grid(shape, chunks),
         attributes=attributes,
         dimension_names=tuple(variable.dimensions),
         # no fill value by default: in v2, xarray would take every zero for missing data
@@ -192,33 +192,31 @@ def to_netcdf(
     """
     node = source if isinstance(source, (Array, Group)) else open_node(source, mode="r")
     netcdf4 = _netcdf4()
-    if isinstance(node, Group):
-        tree = from_group(node)
-    else:
-        tree = SourceTree(node.store_path, {"": {}}, {node.basename or "data": from_array(node)})
+    nodes = list(node.members(None)) if isinstance(node, Group) else [(node.basename or "data", node)]
     with replacing(path, overwrite=overwrite) as partial:
         try:
             with netcdf4.Dataset(os.fspath(partial), "w", format="NETCDF4") as dataset:
                 dataset.set_auto_maskandscale(False)
-                for name, attributes in tree.groups.items():
-                    _set_attributes(dataset.createGroup(name) if name else dataset, attributes)
-                for name, one in tree.arrays.items():
-                    _write_variable(dataset, name, one, compression)
+                if isinstance(node, Group):
+                    _set_attributes(dataset, node.attrs)
+                for name, member in nodes:
+                    if isinstance(member, Group):
+                        _set_attributes(dataset.createGroup(name), member.attrs)
+                    else:
+                        _write_variable(dataset, name, member, compression)
         except (RuntimeError, TypeError, ValueError, OSError) as error:
             full = "; the disk is full" if shutil.disk_usage(partial.parent).free < _FULL_NBYTES else ""
             raise CopyError(f"cannot write {os.fspath(path)!r} as NetCDF: {error}{full}; no file was made") from error
 
 
-def _write_variable(dataset: Any, path: str, source: Source, compression: str | None) -> None:
+def _write_variable(dataset: Any, path: str, array: Array, compression: str | None) -> None:
+    source = from_array(array)
     parent, _, name = path.rpartition("/")
     group = dataset[parent] if parent else dataset
     attributes, names = split_names(source.attributes, source.dimension_names, len(source.shape))
     dims = [names[i] if names and names[i] else f"{name}_dim_{i}" for i in range(len(source.shape))]
     for dim, extent in zip(dims, source.shape, strict=True):
         _require_dimension(group, str(dim), extent, source.name)
-    array = source.array
-    if array is None:
-        raise CopyError(f"{source.name} is not a gzarr array")
     dtype, convert, extra = _encoding(array)
     mask = attributes.pop(MASK, None)
     if mask is None and array.zarr_format == 2 and ATTRIBUTE in source.attributes:
@@ -236,7 +234,7 @@ def _write_variable(dataset: Any, path: str, source: Source, compression: str | 
     variable.set_auto_maskandscale(False)
     variable.set_auto_chartostring(False)
     _set_attributes(variable, {**attributes, **extra})
-    grid = regular_grid(source.shape, tuple(chunks) if chunks else None)
+    grid = regular_grid(source.shape, tuple(chunks))
 
     def put(region: Region, data: Any) -> None:
         values = convert(on_host(data))

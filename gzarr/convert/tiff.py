@@ -208,9 +208,9 @@ class _Pages:
         nouter = len(self._outer)
         lengths = [part.stop - part.start for part in region]
         out = np.full(lengths, self._page.nodata, self._level.dtype)
-        for inner, coords in _enumerated(region[:nouter]):
-            number = int(np.ravel_multi_index(coords, self._outer)) if nouter else 0
-            page = self._level.pages[number]
+        numbers = np.arange(math.prod(self._outer)).reshape(self._outer)
+        for inner, number in np.ndenumerate(numbers[region[:nouter]]):
+            page = self._level.pages[int(number)]
             if page is not None:  # sparse files leave out empty pages
                 self._read_page(page, region[nouter:], out[inner])
         return out
@@ -268,9 +268,3 @@ class _Pages:
         inside = tuple(slice(low - s, high - s) for low, high, s in zip(lows, highs, starts, strict=True))
         into = tuple(slice(low - p.start, high - p.start) for low, high, p in zip(lows, highs, box, strict=True))
         target[into] = data[None][inside]
-
-
-def _enumerated(parts: Region) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """(position in the region, coordinates) of every element of some slices."""
-    ranges = [range(part.start, part.stop) for part in parts]
-    return [(tuple(c - r.start for c, r in zip(coords, ranges, strict=True)), coords) for coords in product(*ranges)]

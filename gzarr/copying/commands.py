@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(args: argparse.Namespace) -> dict[str, Any]:
-    """The keywords of `transfer` that the shared options stand for. Raises: MetadataError."""
+    """The keywords of `transfer` that the shared options stand for. Raises MetadataError."""
     bar = sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
     options: dict[str, Any] = {
         "if_exists": args.if_exists,
@@ -74,7 +74,7 @@ def _mebibytes(text: str) -> int:
 
 
 def _compressor(text: str) -> Any:
-    """A compressor by its numcodecs name, with a level: ``zstd:3``; None for "none". Raises: MetadataError."""
+    """A compressor by its numcodecs name, with a level: ``zstd:3``; None for "none". Raises MetadataError."""
     import numcodecs
 
     name, _, level = text.partition(":")

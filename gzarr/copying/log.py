@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -31,17 +32,11 @@ def log_lines(log: Any) -> Iterator[Log]:
         yield log
     elif isinstance(log, str):
         with Path(log).open("w", encoding="utf-8") as file:
-            yield lambda line: _print(line, file)
+            yield partial(print, file=file, flush=True)
     elif hasattr(log, "write"):
-        yield lambda line: _print(line, log)
+        yield partial(print, file=log, flush=hasattr(log, "flush"))  # a progress display is read line by line
     else:
         raise TypeError(f"log must be a callable function, file path or file-like object, found {log!r}")
-
-
-def _print(line: str, file: Any) -> None:
-    print(line, file=file)
-    if hasattr(file, "flush"):
-        file.flush()  # a progress display is read line by line
 
 
 def summary(log: Log, counts: Counts, *, dry_run: bool) -> None:

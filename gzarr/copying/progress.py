@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any, Self, TypeAlias
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 from gzarr.errors import MissingExtraError
 
@@ -12,32 +13,28 @@ from gzarr.errors import MissingExtraError
 ProgressLike: TypeAlias = bool | Callable[[int, int, str], object] | None
 
 
-class Progress:
-    """Counts decoded bytes from several threads. Raises MissingExtraError for a bar without tqdm."""
+@contextmanager
+def counted(wanted: ProgressLike, total: int) -> Iterator[Callable[[int, str], None]]:
+    """A function of (bytes done, name of the array) for several threads. Raises MissingExtraError without tqdm."""
+    lock = threading.Lock()
+    done = 0
+    bar = _bar(total) if wanted is True else None
 
-    def __init__(self, wanted: ProgressLike, total: int) -> None:
-        self._total = total
-        self._done = 0
-        self._lock = threading.Lock()
-        self._report = wanted if callable(wanted) else None
-        self._bar: Any = _bar(total) if wanted is True else None
+    def add(nbytes: int, name: str) -> None:
+        nonlocal done
+        with lock:
+            done += nbytes
+            if bar is not None:
+                bar.set_description_str(name, refresh=False)
+                bar.update(nbytes)
+            if callable(wanted):
+                wanted(done, total, name)
 
-    def add(self, nbytes: int, name: str) -> None:
-        """Count bytes as done."""
-        with self._lock:
-            self._done += nbytes
-            if self._bar is not None:
-                self._bar.set_description_str(name, refresh=False)
-                self._bar.update(nbytes)
-            if self._report is not None:
-                self._report(self._done, self._total, name)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
+    try:
+        yield add
+    finally:
+        if bar is not None:
+            bar.close()
 
 
 def _bar(total: int) -> Any:

@@ -89,10 +89,9 @@ class SourceTree:
     zarr_format: int | None = None
 
 
-def regular_grid(shape: tuple[int, ...], chunks: tuple[int, ...] | None) -> Grid:
-    """A grid of chunks of one shape; a single chunk by default."""
-    lengths = shape if chunks is None else chunks
-    return tuple(RegularAxis(n, max(min(c, n), 1)) for n, c in zip(shape, lengths, strict=True))
+def regular_grid(shape: tuple[int, ...], chunks: tuple[int, ...] | None = None) -> Grid:
+    """A grid of chunks of one shape; by default of single elements, for what can be read in any pieces."""
+    return tuple(RegularAxis(n, max(min(c, n), 1)) for n, c in zip(shape, chunks or (1,) * len(shape), strict=True))
 
 
 def from_array(array: Array) -> Source:
@@ -128,7 +127,7 @@ def from_memory(data: Any, name: str = "array") -> Source:
     dtype = np.dtype(data.dtype)
     chunks = getattr(data, "chunks", None)
     if not isinstance(chunks, tuple) or len(chunks) != len(data.shape) or not all(isinstance(n, int) for n in chunks):
-        chunks = (1,) * len(data.shape)  # memory can be read in any pieces
+        chunks = None
     shape = tuple(int(n) for n in data.shape)
     return Source(name, shape, dtype, max(dtype.itemsize, 1), data.__getitem__, regular_grid(shape, chunks))
 

@@ -6,7 +6,7 @@ route. Then the chunks of each array are written, followed by its metadata (see 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Unpack
@@ -14,12 +14,12 @@ from typing import Any, Unpack
 from gzarr.api.open import open as open_node
 from gzarr.backend import Backend
 from gzarr.copying import sources
-from gzarr.copying.arrays import BUDGET_NBYTES, Route, copy_array
+from gzarr.copying.arrays import BUDGET_NBYTES, copy_array
 from gzarr.copying.planning import Job, check_keywords, format_of, identity, plan, reported
-from gzarr.copying.progress import Progress, ProgressLike
+from gzarr.copying.progress import ProgressLike, counted
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, IfExists, Settings
-from gzarr.copying.sources import Source, SourceTree
+from gzarr.copying.sources import SourceTree
 from gzarr.copying.stores import opened
 from gzarr.copying.unfinished import MARK, Mark, make_mark, read_mark, remove_mark, write_mark
 from gzarr.devices import backend_for
@@ -30,7 +30,7 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.node import lies_within
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.resizing import objects_stored
-from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.indexing.keys import Coords, join_path, normalize_path
 from gzarr.metadata.documents import delete_node, read_node, write_attributes, write_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.storage.base import Store
@@ -186,11 +186,11 @@ def transfer_tree(
         begun.append("mark")
         for name, attributes in tree.groups.items():
             _write_group(store, join_path(path, name), attributes, zarr_format)
-        with Progress(settings.progress, sum(job.source.nbytes for job in todo)) as progress:
+        with counted(settings.progress, sum(job.source.nbytes for job in todo)) as add:
             for job in todo:
                 begun.append(job.path)
                 present = set(objects_stored(job.meta, store, job.path)) if resuming else set()
-                write_array(store, job.path, job.source, job.meta, job.route, opened_with, progress, present)
+                write_array(store, job, opened_with, add, present)
         remove_mark(store, path)
     return report
 
@@ -280,21 +280,23 @@ def _write_group(store: Store, path: str, attributes: Mapping[str, Any], zarr_fo
 
 
 def write_array(
-    store: Store,
-    path: str,
-    source: Source,
-    meta: ArrayMeta,
-    route: Route,
-    opened_with: OpenedWith,
-    progress: Progress,
-    present: set[tuple[int, ...]] | None = None,
+    store: Store, job: Job, opened_with: OpenedWith, add: Callable[[int, str], None], present: Collection[Coords] = ()
 ) -> None:
-    """Write the chunks of a new array, except the objects that are ``present``, then its metadata."""
-    array = Array(store, path, meta, opened_with, write_empty_chunks=False)
+    """Write the chunks of a new array, except the objects that are ``present``, then its metadata.
+
+    ``add`` is called with the decoded bytes of every piece and the name of the source.
+    """
     if not present:  # chunks that a killed copy left would show where this one stores nothing
-        store.delete_many([join_path(path, meta.keys.encode(c)) for c in objects_stored(meta, store, path)])
-    copy_array(source, array, route, present or set(), lambda nbytes: progress.add(nbytes, source.name))
-    write_node(store, path, meta)
+        delete_objects(store, job)
+    array = Array(store, job.path, job.meta, opened_with, write_empty_chunks=False)
+    copy_array(job.source, array, job.route, present, lambda nbytes: add(nbytes, job.source.name))
+    write_node(store, job.path, job.meta)
+
+
+def delete_objects(store: Store, job: Job) -> None:
+    """Delete the stored objects of a new array."""
+    coords = objects_stored(job.meta, store, job.path)
+    store.delete_many([join_path(job.path, job.meta.keys.encode(c)) for c in coords])
 
 
 @contextmanager

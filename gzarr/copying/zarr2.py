@@ -6,27 +6,26 @@ element type that the destination lacks) stops it at the start. An array appears
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Unpack
 
 from gzarr.copying import hdf5, sources
-from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route, plan_route
+from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
 from gzarr.copying.log import Counts, Log, log_lines, summary
-from gzarr.copying.planning import new_meta
-from gzarr.copying.progress import Progress
+from gzarr.copying.planning import plan
 from gzarr.copying.settings import MemberKeywords
 from gzarr.copying.sources import Source, check_name, regular_grid
-from gzarr.copying.transfer import check_apart, write_array
+from gzarr.copying.transfer import check_apart, delete_objects, write_array
 from gzarr.errors import CopyError, GzarrError, ReadOnlyError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import make_room
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.node import lies_within
-from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.keys import join_path, normalize_path
-from gzarr.storage.base import Store
 
 IfExists = Literal["raise", "replace", "skip", "skip_initialized"]
 
@@ -284,33 +283,21 @@ def _to_zarr(source: Source, dest: Group, name: str, options: _Options) -> int:
         where = f"{dest.store_path}, which has format {dest.zarr_format}"
         raise CopyError(f"zarr_format={asked!r} cannot lie in {where}; leave it out")
     keywords = {**options.create_kws, "zarr_format": dest.metadata.zarr_format}
-    meta = new_meta(source, keywords)
-    path = join_path(dest.path, normalize_path(name))
-    made = Array(dest.store, path, meta, dest.opened_with)
-    made.require_codecs()
-    make_room(dest.store, path, overwrite=False, zarr_format=meta.zarr_format)
-    route = plan_route(source, meta, BUDGET_NBYTES)
+    job = plan(source, join_path(dest.path, normalize_path(name)), dest.opened_with, BUDGET_NBYTES, keywords)
+    make_room(dest.store, job.path, overwrite=False, zarr_format=dest.metadata.zarr_format)
     try:
-        write_array(dest.store, path, source, meta, route, dest.opened_with, Progress(None, 0))
+        write_array(dest.store, job, dest.opened_with, lambda _nbytes, _name: None)
     except BaseException:
-        _forget(dest.store, meta, path)
+        with suppress(GzarrError, OSError):  # the error that stopped the copy matters more
+            delete_objects(dest.store, job)
         raise
-    return made.nbytes
-
-
-def _forget(store: Store, meta: Any, path: str) -> None:
-    """Delete the chunks of an unfinished array."""
-    try:
-        store.delete_many([join_path(path, meta.keys.encode(c)) for c in objects_stored(meta, store, path)])
-    except (GzarrError, OSError):
-        return  # the error that stopped the copy matters more
+    return math.prod(job.meta.shape) * job.meta.data_type.dtype.itemsize
 
 
 def _to_hdf5(source: Source, dest: Any, name: str, options: _Options) -> int:
     """Write an HDF5 dataset; return its decoded bytes. If that fails, the dataset is deleted."""
     dataset = hdf5.create_dataset(dest, name, source, options.create_kws)
-    grid = regular_grid(source.shape, dataset.chunks or (1,) * len(source.shape))
-    route = decoding_route(source, grid, BUDGET_NBYTES)
+    route = decoding_route(source, regular_grid(source.shape, dataset.chunks), BUDGET_NBYTES)
     try:
         copy_regions(source, partial(hdf5.write_region, dataset), route)
         hdf5.write_attributes(dataset, source.attributes)
