@@ -38,7 +38,7 @@ class Finding:
     change: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.about}: {self.text}" + (f" -> {self.change}" if self.change else "")
+        return f"{self.about}: {self.text}" + (f": {self.change}" if self.change else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ from gzarr.hierarchy.presets import AccessPattern, choose_chunks, choose_shards,
 from gzarr.indexing.chunking import parse_grid
 from gzarr.indexing.grid import is_regular, nchunks
 
+#: Gains that say nothing if no chunk of the sample is stored.
+_SAMPLED = ("read_amplification", "streams_per_wave", "stored_nbytes")
 #: Factor of stored bytes from which a shuffle is worth a re-encoding.
 _SHUFFLE_GAIN = 1.25
 
@@ -127,7 +129,9 @@ def _advise(array: Array, access: AccessPattern, name: str) -> Advice:
         return _advice(case, name, text, [Finding("data", "the array is empty")], now, now, ({}, 0, 0))
     on_host = host_steps(case.specs, chunk_of(array.metadata, _lengths(sampled.stored)))
     regions = Regions(array, choose_chunks(array.shape, case.itemsize, access=access, sharded=_has_shards(array)))
-    text += f"; {len(regions.data)} regions encoded anew"
+    text += f"; {len(regions.data)} regions re-encoded"
+    if not sampled.npresent:
+        text += "; too few stored chunks to estimate bytes and streams"
     if on_host:  # the host decodes, a GPU decodes no stream
         now = case.candidate({}, replace(sampled.stored, streams=0))
     specs, findings = _judge_chain(case, on_host, regions)
@@ -256,8 +260,8 @@ def _judge_geometry(candidates: list[Candidate], now: Candidate, best: Candidate
     solved = [measure for measure in problems(now, [now, *candidates]) if measure not in left]
     if not best.changes:
         return []
-    sharded = "put them into shards" if best.changes.get("shards") else "other chunks"
-    remedy = {"chunks": "other chunks", "shards": sharded}
+    sharded = "put them into shards" if best.changes.get("shards") else "change the chunks"
+    remedy = {"chunks": "change the chunks", "shards": sharded}
     return [Finding(m.about, explain(m, now, best), remedy[m.about]) for m in solved]
 
 
@@ -279,6 +283,8 @@ def _advice(
         gains["streams_per_wave"] = Gain(gains["streams_per_wave"].unit, *streams)
         gains["host_steps"] = Gain("steps of the chain on the host", before, after)
         gains["stored_nbytes"] = Gain("stored bytes in all", now.stored.nbytes, then.stored.nbytes)
+        if not case.sample.npresent:
+            gains = {name: gain for name, gain in gains.items() if name not in _SAMPLED}
     return Advice(
         name=name,
         summary=_summary(case, now.stored),

@@ -123,12 +123,12 @@ class Cost:
 
     @property
     def amplification(self) -> float:
-        """Decoded bytes for each wanted byte."""
+        """Decoded bytes for each requested byte."""
         return self.decoded_nbytes / max(self.wanted_nbytes, 1)
 
     @property
     def read_amplification(self) -> float:
-        """Stored bytes fetched for each wanted byte."""
+        """Stored bytes fetched for each requested byte."""
         return self.read_nbytes / max(self.wanted_nbytes, 1)
 
 

@@ -68,9 +68,14 @@ def lack_of_streams(cost: Cost) -> float:
 
 
 MEASURES = (
-    Measure("amplification", "chunks", "decoded bytes per wanted byte", lambda cost: cost.amplification, 2.0, 2.0),
+    Measure("amplification", "chunks", "decoded bytes per requested byte", lambda cost: cost.amplification, 2.0, 2.0),
     Measure(
-        "read_amplification", "chunks", "stored bytes per wanted byte", lambda cost: cost.read_amplification, 1.5, 0.02
+        "read_amplification",
+        "chunks",
+        "stored bytes per requested byte",
+        lambda cost: cost.read_amplification,
+        1.5,
+        0.02,
     ),
     Measure("streams_per_wave", "chunks", "streams decoded at once", lack_of_streams, 2.0, 2.0),
     Measure("chunks", "chunks", "chunks decoded", lambda cost: cost.chunks, 8.0, FULL_STREAMS),
@@ -100,12 +105,12 @@ def explain(measure: Measure, now: Candidate, better: Candidate) -> str:
     value, possible = measure.of(cost), measure.worst(better)
     streams = min(other.streams_per_wave for other in better.costs)
     text = {
-        "amplification": f"decodes {value:,.1f} bytes per wanted byte; {possible:,.1f} would do",
-        "read_amplification": f"fetches {value:,.2f} stored bytes per wanted byte; {possible:,.2f} would do",
-        "streams_per_wave": f"decodes {cost.streams_per_wave:,.0f} streams at once; "
-        f"about {FULL_STREAMS:,} keep a large GPU busy, {streams:,.0f} are possible",
-        "chunks": f"decodes {value:,.0f} chunks; {possible:,.0f} would do",
-        "objects": f"opens {value:,.0f} objects; {possible:,.0f} would do",
-        "requests": f"takes {value:,.0f} requests; {possible:,.0f} would do",
+        "amplification": f"decodes {value:,.1f} bytes for each byte requested ({possible:,.1f} possible)",
+        "read_amplification": f"fetches {value:,.2f} stored bytes for each byte requested ({possible:,.2f} possible)",
+        "streams_per_wave": f"decodes {cost.streams_per_wave:,.0f} of the about {FULL_STREAMS:,} streams "
+        f"that keep a large GPU busy ({streams:,.0f} possible)",
+        "chunks": f"decodes {value:,.0f} chunks ({possible:,.0f} possible)",
+        "objects": f"opens {value:,.0f} objects ({possible:,.0f} possible)",
+        "requests": f"takes {value:,.0f} requests ({possible:,.0f} possible)",
     }
     return f"{cost.name} {text[measure.name]}"

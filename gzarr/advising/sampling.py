@@ -28,9 +28,9 @@ from gzarr.indexing.grid import Grid, chunk_shape, nchunks
 from gzarr.indexing.keys import Coords
 from gzarr.storage.base import Buffer, Request, host_view, token_of
 
-#: Number of chunks sampled, and of regions encoded anew.
+#: Number of chunks sampled, and of regions re-encoded.
 NSAMPLED = 16
-#: Limits on the stored chunks, and on their decoded bytes, that are read to be encoded anew.
+#: Limits on the stored chunks, and on their decoded bytes, that are read to be re-encoded.
 TRIAL_NBYTES = 64 << 20
 TRIAL_NCHUNKS = 4096
 #: Stored bytes from which a shard that cannot be read in part is left out of the sample.
@@ -69,7 +69,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of encoding regions of an array anew.
+    """The result of re-encoding regions of an array.
 
     Attributes
     ----------

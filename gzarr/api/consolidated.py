@@ -49,7 +49,7 @@ def consolidate_metadata(
     Returns
     -------
     Group or Array
-        What `open_consolidated` returns. An array has no document but its own.
+        What `open_consolidated` returns. For an array there is nothing to consolidate.
 
     Raises
     ------

@@ -54,7 +54,7 @@ def create_array(
     store : Store, Group, path, URL or mapping, optional
         Where to create the array. By default in memory.
     name, path : str, optional
-        Path of the array in the store. Both mean the same.
+        Path of the array in the store. Both mean the same: ``name`` is zarr-python 3's keyword, ``path`` zarr 2's.
     shape : int or sequence of int
         Extents. By default those of ``data``.
     dtype : dtype-like, optional
@@ -68,6 +68,7 @@ def create_array(
         Shape of the shards (v3). By default chunks are objects of their own.
     compressor, compressors : codec or sequence of codecs, optional
         Codecs from bytes to bytes: objects of numcodecs, `gzarr.codecs` or zarr-python, or dicts. None for none.
+        ``compressor`` takes one codec, as in zarr 2; ``compressors`` takes one or several, as in zarr-python 3.
     filters : codec or sequence of codecs, optional
         Codecs that run before the compressors.
     serializer : codec, optional
@@ -75,7 +76,8 @@ def create_array(
     codecs : sequence of codecs, optional
         The whole codec chain, instead of the four keywords above (v3).
     fill_value : scalar, optional
-        Value of elements that were never written. By default 0 or its like; undefined in v2 if it is None.
+        Value of elements that were never written. By default 0, False, an empty string, or NaT for times; undefined
+        in v2 if it is None.
     order : {"C", "F"}, optional
         Memory order of the elements within a chunk.
     zarr_format : {2, 3}, optional
@@ -270,7 +272,8 @@ def array(data: Any, **kwargs: Unpack[NewArrayKeywords]) -> Array:
     Parameters
     ----------
     data : array-like
-        Values, on the host or on a GPU. An array of gzarr, zarr-python or h5py also lends its chunks.
+        Values, on the host or on a GPU. The chunk shape of a gzarr, zarr-python or h5py array
+        is kept.
     **kwargs
         See `create_array`.
 

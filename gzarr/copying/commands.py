@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shards", type=_lengths, metavar="N,N,...", help="shape of the shards (v3)")
     parser.add_argument("--compressor", metavar="NAME[:LEVEL]", help="zstd:3, gzip, lz4, ..., or none")
     accesses = ", ".join(ACCESS_PATTERNS)
-    text = f"chunks, shards and compressor that suit GPUs; gpu:ACCESS if it is known how it will be read: {accesses}"
+    text = f"chunks, shards and compressor that suit GPUs; use gpu:ACCESS if you know how the data will be read: {accesses}"
     parser.add_argument("--layout", metavar="gpu", help=text)
     parser.add_argument("--zarr-format", type=int, choices=[2, 3], help="default: as the source")
     parser.add_argument("--if-exists", choices=["raise", "replace", "skip"], default="raise", help="default: raise")
@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--memory", type=_mebibytes, default=BUDGET_NBYTES >> 20, metavar="MIB", help="default: %(default)s"
     )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
-    parser.add_argument("--resume", action="store_true", help="go on with a copy that was interrupted")
+    parser.add_argument("--resume", action="store_true", help="continue an interrupted copy")
 
 
 def options_of(args: argparse.Namespace) -> dict[str, Any]:

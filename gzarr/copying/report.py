@@ -96,6 +96,12 @@ class TransferReport:
 
     def __str__(self) -> str:
         begin = "dry run: would copy" if self.dry_run else "copied"
-        summary = f"{begin} {len(self.arrays)} arrays ({self.nbytes:,} bytes) and {self.ngroups} groups"
-        skipped = f", {self.nskipped} arrays existed already" if self.nskipped else ""
+        arrays, groups, skipped = _count(len(self.arrays), "array"), _count(self.ngroups, "group"), ""
+        if self.nskipped:
+            skipped = f", {_count(self.nskipped, 'array')} existed already"
+        summary = f"{begin} {arrays} ({self.nbytes:,} bytes) and {groups}"
         return "\n".join([*map(str, self.arrays), summary + skipped])
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"

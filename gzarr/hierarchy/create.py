@@ -105,7 +105,7 @@ def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrForm
         node = read_node(store, parent)
         if isinstance(node, ArrayMeta):
             raise ContainsArrayError(
-                f"an array is stored at {join_path(str(store), parent)!r}: nothing can lie below it"
+                f"an array is stored at {join_path(str(store), parent)!r}: an array cannot contain other nodes"
             )
         if node is None:
             missing.append(parent)

@@ -149,7 +149,7 @@ class GroupArrays(Node[GroupMeta]):
         array = Array(self.store, path, meta, self.opened_with, read_only=self._read_only)
         wanted = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
         if array.shape != wanted:
-            raise TypeError(f"shape do not match existing array; expected {wanted}, got {array.shape}")
+            raise TypeError(f"the existing array has shape {array.shape}, not {wanted}")
         asked = np.dtype(dtype or "f8")
         if asked != array.dtype and (exact or not np.can_cast(asked, array.dtype)):
             cast = "differ exactly" if exact else "cannot be safely cast"

@@ -33,7 +33,7 @@ ACCESS_PATTERNS: tuple[AccessPattern, ...] = ("batch", "plane", "volume", "rando
 
 #: Decoded bytes of the largest chunk in a shard; the smallest has nearly half as many.
 CHUNK_NBYTES = 256 << 10
-#: The same for reads that need little of a chunk, so that they decode less in vain.
+#: The same for reads that need little of a chunk, so that they decode less unnecessarily.
 SMALL_CHUNK_NBYTES = 128 << 10
 #: Below this, the index entry and the tables of a chunk begin to cost time.
 LEAST_CHUNK_NBYTES = 64 << 10

@@ -162,8 +162,8 @@ class ConsolidatedStore(WrapperStore):
         super().check_metadata_writable()
         if self._frozen:
             raise ReadOnlyError(
-                f"{join_path(str(self), self._path)}: the metadata of what open_consolidated opens are read-only; open"
-                " it with open_group(..., mode='r+') to change them"
+                f"{join_path(str(self), self._path)}: metadata opened with open_consolidated is read-only; "
+                "use open_group(..., mode='r+') to change it"
             )
 
     def _check_keys(self, keys: Iterable[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import gzarr
 from gzarr.advising.chains import host_steps, specs_of
 from gzarr.advising.model import WAVE_NBYTES, WAVE_NCHUNKS
+from gzarr.advising.sampling import sample
 from gzarr.cli.main import main
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.sharding import ShardingCodec
@@ -243,7 +245,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["advise", source, "--apply", dest, "--dry-run"]) == 0
     assert "dry run" in capsys.readouterr().out
     assert main(["advise", source, "--access", "plane", "--apply", dest]) == 0
-    assert "copied 1 arrays" in capsys.readouterr().out
+    assert "copied 1 array " in capsys.readouterr().out
     assert main(["advise", dest, "--access", "plane"]) == 0
     assert "nothing to change" in capsys.readouterr().out
     assert main(["advise", str(tmp_path / "missing")]) == 1
@@ -319,14 +321,21 @@ def test_arrays_with_little_in_them_are_advised(access: Any, zarr_format: Any) -
     z = gzarr.create_array(shape=(3, 2, 20, 512, 512), chunks=(1, 1, 1, 512, 512), dtype="u2", zarr_format=zarr_format)
     z[0, 0] = np.random.default_rng(0).integers(1, 1000, (20, 512, 512))
     advice = gzarr.advise(z, access)
-    assert "bytes per wanted byte; 0.00 would do" not in str(advice)
+    assert "requested (0.00 possible" not in str(advice)
     assert all(cost.read_nbytes for cost in advice.after)
 
 
 def test_shards_that_are_missing_have_no_index() -> None:
     advice = gzarr.advise(gzarr.create_array(shape=(10**6, 10**6), dtype="f4", chunks=(10, 10)))
     assert advice.changes["shards"]
-    assert advice.gains["stored_nbytes"].after == 0
+    assert replace(sample(advice.array).stored, index_nbytes=20).nbytes == 0
+
+
+def test_gains_that_need_stored_chunks_are_left_out_without_them() -> None:
+    advice = gzarr.advise(gzarr.create_array(shape=(512, 512), chunks=(8, 8), dtype="i4"))
+    assert "too few stored chunks to estimate" in str(advice)
+    assert not {"read_amplification", "streams_per_wave", "stored_nbytes"} & advice.gains.keys()
+    assert advice.gains["objects"].before == 4096
 
 
 def test_an_array_in_memory_is_no_place() -> None:

@@ -18,10 +18,10 @@ def test_copy_rechunks_reencodes_and_converts(source, tmp_path, capsys):
     dest = str(tmp_path / "b.zarr")
     options = ["--chunks", "10,10", "--shards", "20,30", "--compressor", "zstd:3", "--zarr-format", "3"]
     assert main(["copy", source, dest, *options, "--dry-run"]) == 0
-    assert "dry run: would copy 1 arrays (4,800 bytes)" in capsys.readouterr().out
+    assert "dry run: would copy 1 array (4,800 bytes)" in capsys.readouterr().out
     assert not (tmp_path / "b.zarr").exists()
     assert main(["copy", source, dest, *options]) == 0
-    assert "copied 1 arrays (4,800 bytes) and 1 groups" in capsys.readouterr().out
+    assert "copied 1 array (4,800 bytes) and 1 group" in capsys.readouterr().out
     z = gzarr.open(dest)["x"]
     assert (z.chunks, z.shards, z.zarr_format) == ((10, 10), (20, 30), 3)
     assert "level=3" in repr(z.compressors)
@@ -41,7 +41,7 @@ def test_copy_refuses_replaces_skips_and_resumes(source, tmp_path, capsys):
     assert main(["copy", source, dest, "--if-exists", "replace", "--memory", "1", "--chunks", "7"]) == 0
     assert gzarr.open(dest, mode="r")["x"].chunks == (7, 7)
     assert main(["copy", source, dest, "--resume", "--chunks", "7"]) == 0
-    assert "1 arrays existed already" in capsys.readouterr().out
+    assert "1 array existed already" in capsys.readouterr().out
     assert main(["copy", source, source]) == 1
     assert "which is itself" in capsys.readouterr().err
 

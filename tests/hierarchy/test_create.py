@@ -13,7 +13,7 @@ def test_overwrite():
     gzarr.array(np.arange(3), store=store, path="x")
     with pytest.raises(ContainsArrayError, match=r"'memory://\d+/x'.*overwrite=True"):
         gzarr.zeros(3, store=store, path="x")
-    with pytest.raises(ContainsArrayError, match="nothing can lie below"):
+    with pytest.raises(ContainsArrayError, match="cannot contain other nodes"):
         gzarr.zeros(3, store=store, path="x/y")
     with pytest.raises(ContainsGroupError, match=r"a group.*overwrite=True"):
         gzarr.zeros(3, store=store, path="")

@@ -159,7 +159,7 @@ def test_create_group(root):
         root.create_group("foo")
     with pytest.raises(ContainsArrayError, match="an array is already stored"):
         root.create_group("a")
-    with pytest.raises(ContainsArrayError, match="nothing can lie below"):
+    with pytest.raises(ContainsArrayError, match="cannot contain other nodes"):
         root.create_group("a/b/c")
     assert list(root.create_group("foo", overwrite=True)) == []
     assert [g.path for g in root.create_groups("g1", "g2")] == ["g1", "g2"]

@@ -239,7 +239,7 @@ def test_require_dataset_checks_shape_and_dtype():
     made[:] = 3
     assert g.require_dataset("a", shape=(5,), dtype="i4")[:].sum() == 15
     assert g.require_dataset("a", shape=5, dtype="i2")[:].sum() == 15
-    with pytest.raises(TypeError, match=r"shape do not match existing array; expected \(6,\), got \(5,\)"):
+    with pytest.raises(TypeError, match=r"the existing array has shape \(5,\), not \(6,\)"):
         g.require_dataset("a", shape=(6,), dtype="i4")
     with pytest.raises(TypeError, match=r"dtypes \(int64, int32\) cannot be safely cast"):
         g.require_dataset("a", shape=(5,), dtype="i8")

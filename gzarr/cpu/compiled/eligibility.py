@@ -129,7 +129,7 @@ class CompiledLoop:
         off = library.status() if library.loop() is None else None
         return tuple(
             Placement(step, "host", "by the compiled loop" if why is None else f"by the reference path: {why}")
-            for step, why in (("many read", off or no_read), ("many written", off or no_write))
+            for step, why in (("bulk reads", off or no_read), ("bulk writes", off or no_write))
         )
 
     def _decide(self) -> _Decision:
@@ -144,7 +144,7 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
     names, files = layout.names, store.files
     prefix = None if files is None else files.prefix(names.path)
     if prefix is None or "\0" in prefix:
-        why = "the store's objects are no local files that others may read"
+        why = "the store does not expose its objects as local files"
         return _Decision(None, why, why)
     if any(axis.extent > MAX_EXTENT for axis in layout.grid):
         return _Decision(None, why := "an axis is too long", why)

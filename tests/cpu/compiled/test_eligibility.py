@@ -24,7 +24,7 @@ BY_LOOP = "by the compiled loop"
 def reasons(array: gzarr.Array) -> tuple[str, str]:
     """What `placement` says of reads and writes of many chunks."""
     why = {row.step: row.why for row in array.placement}
-    return why["many read"], why["many written"]
+    return why["bulk reads"], why["bulk writes"]
 
 
 def made(store: Any, **options: Any) -> gzarr.Array:
@@ -35,7 +35,7 @@ def made(store: Any, **options: Any) -> gzarr.Array:
 
 def test_files_of_known_codecs_are_for_the_loop(tmp_path: Path) -> None:
     assert reasons(made(tmp_path)) == (BY_LOOP, BY_LOOP)
-    assert [row.step for row in made(tmp_path).placement] == ["bytes", "zstd", "many read", "many written"]
+    assert [row.step for row in made(tmp_path).placement] == ["bytes", "zstd", "bulk reads", "bulk writes"]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_placement_says_why_a_chain_is_not_for_the_loop(codecs: list[Any], why: 
 
 
 def test_placement_says_why_a_store_is_not_for_the_loop(tmp_path: Path) -> None:
-    assert "no local files" in reasons(made(MemoryStore()))[0]
+    assert "as local files" in reasons(made(MemoryStore()))[0]
 
     class Own(LocalStore):
         @property
