@@ -28,8 +28,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shards", type=_lengths, metavar="N,N,...", help="shape of the shards (v3)")
     parser.add_argument("--compressor", metavar="NAME[:LEVEL]", help="zstd:3, gzip, lz4, ..., or none")
     accesses = ", ".join(ACCESS_PATTERNS)
-    text = f"chunks, shards and compressor that suit GPUs; use gpu:ACCESS if you know how the data will be read: {accesses}"
-    parser.add_argument("--layout", metavar="gpu", help=text)
+    text = "chunks, shards and compressor that suit GPUs; use gpu:ACCESS if you know how the data will be read:"
+    parser.add_argument("--layout", metavar="gpu", help=f"{text} {accesses}")
     parser.add_argument("--zarr-format", type=int, choices=[2, 3], help="default: as the source")
     parser.add_argument("--if-exists", choices=["raise", "replace", "skip"], default="raise", help="default: raise")
     parser.add_argument(

@@ -43,7 +43,7 @@ def test_copy_refuses_replaces_skips_and_resumes(source, tmp_path, capsys):
     assert main(["copy", source, dest, "--resume", "--chunks", "7"]) == 0
     assert "1 array existed already" in capsys.readouterr().out
     assert main(["copy", source, source]) == 1
-    assert "which is itself" in capsys.readouterr().err
+    assert "the destination is the source" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
