@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -69,7 +70,8 @@ class BloscCodec(CompressorSpec):
     typesize: int | None = None
     blocksize: int = 0
 
-    name = "blosc"
+    name = v2_id = "blosc"
+    v2_fields: ClassVar[Mapping[str, Any]] = {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
 
     def __post_init__(self) -> None:
         check_choice(self.name, "cname", self.cname, CNAMES)
@@ -84,6 +86,17 @@ class BloscCodec(CompressorSpec):
         """Give the fields in zarr-python's order, without those left open. See `CodecSpec.configuration`."""
         fields = {name: getattr(self, name) for name in ("typesize", "cname", "clevel", "shuffle", "blocksize")}
         return {name: value for name, value in fields.items() if value is not None}
+
+    def to_v2(self) -> dict[str, Any]:
+        """Give the shuffle as a number, and no element size. See `CodecSpec.to_v2`."""
+        shuffle = AUTO_SHUFFLE if self.shuffle is None else SHUFFLES.index(self.shuffle)
+        return {
+            "id": self.v2_id,
+            "cname": self.cname,
+            "clevel": self.clevel,
+            "shuffle": shuffle,
+            "blocksize": self.blocksize,
+        }
 
     def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
         """Choose the element size and the shuffle if they were left open. See `CodecSpec.resolve`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from gzarr.codecs.spec import BytesRepr, CodecSpec, Kind, Repr, need_bytes
 
@@ -28,6 +28,10 @@ class Crc32cCodec(CodecSpec):
 
     name = "crc32c"
     kind: ClassVar[Kind] = "bytes_bytes"
+
+    def to_v2(self) -> dict[str, Any]:
+        """Give numcodecs' codec of the same bytes, which Zarr v2 puts anywhere in a chain. See `CodecSpec.to_v2`."""
+        return {"id": self.name}
 
     def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
         """Check that bytes go in; four more come out. See `CodecSpec.resolve`."""

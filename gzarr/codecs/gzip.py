@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from gzarr.codecs.fields import check_integer
 from gzarr.codecs.spec import CompressorSpec
@@ -38,7 +40,8 @@ class GzipCodec(CompressorSpec):
 
     level: int = 5
 
-    name = "gzip"
+    name = v2_id = "gzip"
+    v2_fields: ClassVar[Mapping[str, Any]] = {"level": 1}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "level", check_integer(self.name, "level", self.level, 0, 9))

@@ -53,7 +53,7 @@ class N5Codec(CompressorSpec):
     chunk_shape: tuple[int, ...]
     compressor_config: str = "null"
 
-    name = "n5_wrapper"
+    name = v2_id = "n5_wrapper"
 
     def __post_init__(self) -> None:
         config: Any = self.compressor_config

@@ -134,6 +134,10 @@ class NumcodecsCodec(CodecSpec):
         """Give the codec as Zarr v3 metadata, with ``configuration`` even if empty: zarr-python requires it."""
         return {"name": self.name, "configuration": self.configuration()}
 
+    def to_v2(self) -> dict[str, Any]:
+        """Give the id and the configuration. See `CodecSpec.to_v2`."""
+        return {"id": self.id, **self.configuration()}
+
     def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
         """Fill in missing dtypes and sizes of elements. See `CodecSpec.resolve`."""
         kind = self.kind

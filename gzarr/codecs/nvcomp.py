@@ -18,14 +18,11 @@ Source: nvCOMP 6, headers of the batched C interface; KvikIO 25.08, NvCompBatchC
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
-
-import numcodecs.abc
-import numcodecs.registry
+from typing import Self
 
 from gzarr.codecs.fields import check_integer
 from gzarr.codecs.spec import BytesRepr, CompressorSpec, Repr, need_bytes
-from gzarr.errors import MetadataError, MissingExtraError
+from gzarr.errors import MetadataError
 
 PREFIX = "nvcomp."
 
@@ -81,7 +78,7 @@ class NvcompDeflateCodec(NvcompCodec):
 
     level: int = 6
 
-    name = "nvcomp.deflate"
+    name = v2_id = "nvcomp.deflate"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "level", check_integer(self.name, "level", self.level, 0, 9))
@@ -118,7 +115,7 @@ class NvcompGdeflateCodec(NvcompCodec):
 
     level: int = 6
 
-    name = "nvcomp.gdeflate"
+    name = v2_id = "nvcomp.gdeflate"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "level", check_integer(self.name, "level", self.level, 1, 12))
@@ -141,7 +138,7 @@ class NvcompSnappyCodec(NvcompCodec):
     (NvcompSnappyCodec(),)
     """
 
-    name = "nvcomp.snappy"
+    name = v2_id = "nvcomp.snappy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +158,7 @@ class NvcompBitcompCodec(NvcompCodec):
     (NvcompBitcompCodec(),)
     """
 
-    name = "nvcomp.bitcomp"
+    name = v2_id = "nvcomp.bitcomp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +178,7 @@ class NvcompAnsCodec(NvcompCodec):
     (NvcompAnsCodec(),)
     """
 
-    name = "nvcomp.ans"
+    name = v2_id = "nvcomp.ans"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +198,7 @@ class NvcompCascadedCodec(NvcompCodec):
     (NvcompCascadedCodec(),)
     """
 
-    name = "nvcomp.cascaded"
+    name = v2_id = "nvcomp.cascaded"
 
 
 SPECS: tuple[type[NvcompCodec], ...] = (
@@ -213,26 +210,3 @@ SPECS: tuple[type[NvcompCodec], ...] = (
     NvcompSnappyCodec,
 )
 BY_NAME: dict[str, type[NvcompCodec]] = {spec.name: spec for spec in SPECS}
-
-
-class NvcompConfig(numcodecs.abc.Codec):  # type: ignore[misc]
-    """The configuration, as ``array.compressor`` of a v2 array shows it. It does not know chunk sizes: no encoding."""
-
-    def __init__(self, **fields: Any) -> None:
-        self.fields = fields
-
-    def get_config(self) -> dict[str, Any]:
-        """The numcodecs configuration."""
-        return {"id": self.codec_id, **self.fields}
-
-    def encode(self, buf: Any) -> Any:
-        """Refuse: see `decode`."""
-        raise MissingExtraError(f"{self.codec_id}: only arrays opened with gzarr encode it")
-
-    def decode(self, buf: Any, out: Any = None) -> Any:
-        """Refuse: the decoded size is that of the chunk, which only an array knows."""
-        raise MissingExtraError(f"{self.codec_id}: only arrays opened with gzarr decode it")
-
-
-for _name in BY_NAME:
-    numcodecs.registry.register_codec(type("NvcompConfig", (NvcompConfig,), {"codec_id": _name}))

@@ -12,6 +12,7 @@ import numcodecs.registry
 
 from gzarr.codecs.numcodecs import PREFIX, NumcodecsCodec
 from gzarr.codecs.spec import CodecSpec, Factory
+from gzarr.codecs.v2 import SPECS as V2_SPECS
 from gzarr.codecs.v2 import from_numcodecs, from_v2
 from gzarr.errors import MetadataError, UnknownCodecError
 
@@ -86,6 +87,8 @@ def register_codec(
         if not isinstance(name, str):
             raise MetadataError(f"codec class {spec_class.__name__} has no class attribute 'name'; pass name=...")
         _SPECS[name] = spec_class
+        if spec_class.v2_id is not None:
+            V2_SPECS[spec_class.v2_id] = spec_class
     else:
         raise MetadataError(f"{spec_class!r} is neither a CodecSpec class nor a numcodecs codec class")
     for backend, entry in (("cpu", cpu), ("gpu", gpu)):

@@ -121,6 +121,10 @@ class CodecSpec(ABC):
         Zarr v3 name of the codec, and its key in the tables of the backends.
     kind : {"array_array", "array_bytes", "bytes_bytes", "any"}
         What the codec takes and gives when it encodes.
+    v2_id : str, optional
+        Id of the codec in Zarr v2, whose configuration has the same fields; None if Zarr v2 has no such codec.
+    v2_fields : mapping
+        Fields of the configuration in Zarr v2 with their defaults there, if either differs from Zarr v3.
 
     Examples
     --------
@@ -142,6 +146,8 @@ class CodecSpec(ABC):
 
     __slots__ = ()
     kind: ClassVar[Kind]
+    v2_id: ClassVar[str | None] = None
+    v2_fields: ClassVar[Mapping[str, Any]] = {}
 
     @property
     @abstractmethod
@@ -214,6 +220,23 @@ class CodecSpec(ABC):
         """
         configuration = self.configuration()
         return {"name": self.name, "configuration": configuration} if configuration else {"name": self.name}
+
+    def to_v2(self) -> dict[str, Any]:
+        """Give the codec as Zarr v2 metadata.
+
+        Returns
+        -------
+        dict
+            The ``id``, and the fields of the configuration.
+
+        Raises
+        ------
+        MetadataError
+            If Zarr v2 has no such codec.
+        """
+        if self.v2_id is None:
+            raise MetadataError(f"codec {self.name!r} cannot be stored in Zarr v2; use zarr_format=3")
+        return {"id": self.v2_id, **self.configuration()}
 
 
 class CompressorSpec(CodecSpec):

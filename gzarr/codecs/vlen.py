@@ -44,7 +44,7 @@ class VLenUTF8Codec(_VLenCodec):
     ['text', '']
     """
 
-    name = "vlen-utf8"
+    name = v2_id = "vlen-utf8"
     dtype_kinds: ClassVar[str] = "OTU"
 
 
@@ -67,5 +67,5 @@ class VLenBytesCodec(_VLenCodec):
     [b'data', b'']
     """
 
-    name = "vlen-bytes"
+    name = v2_id = "vlen-bytes"
     dtype_kinds: ClassVar[str] = "OS"

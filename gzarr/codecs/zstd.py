@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from gzarr.codecs.fields import check_boolean, check_integer
 from gzarr.codecs.spec import CompressorSpec
@@ -45,8 +46,12 @@ class ZstdCodec(CompressorSpec):
     level: int = 0
     checksum: bool = False
 
-    name = "zstd"
+    name = v2_id = "zstd"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "level", check_integer(self.name, "level", self.level, MIN_LEVEL, MAX_LEVEL))
         object.__setattr__(self, "checksum", check_boolean(self.name, "checksum", self.checksum))
+
+    def to_v2(self) -> dict[str, Any]:
+        """Leave out a checksum of False: older readers refuse the field. See `CodecSpec.to_v2`."""
+        return {"id": self.v2_id, "level": self.level, **({"checksum": True} if self.checksum else {})}

@@ -21,7 +21,7 @@ from gzarr.codecs.registry import parse_codec
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.codecs.transpose import TransposeCodec
-from gzarr.codecs.v2 import from_v2, to_v2
+from gzarr.codecs.v2 import from_v2
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
 from gzarr.codecs.zstd import ZstdCodec
 from gzarr.config import config
@@ -205,7 +205,7 @@ def _v2_codecs(options: ArrayOptions, meta: ArrayMeta, order: str) -> tuple[Code
 
 def _as_stored(spec: CodecSpec) -> CodecSpec:
     """Return the codec that a v2 document, whose fields are sorted, gives back: a reopened array says the same."""
-    return from_v2(json.loads(json.dumps(to_v2(spec), sort_keys=True)))
+    return from_v2(json.loads(json.dumps(spec.to_v2(), sort_keys=True)))
 
 
 def _v3_codecs(

@@ -14,7 +14,6 @@ import numpy as np
 from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.transpose import TransposeCodec
-from gzarr.codecs.v2 import to_v2
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
 from gzarr.devices import DEVICE_OPTIONS
 from gzarr.errors import MetadataError
@@ -173,7 +172,7 @@ def _codecs_of_other_format(meta: ArrayMeta) -> dict[str, Any]:
     if meta.zarr_format == 3:
         try:
             for spec in (*others, *compressors):
-                to_v2(spec)
+                spec.to_v2()
         except MetadataError:
             return {}
         if len(compressors) > 1:

@@ -16,7 +16,6 @@ from gzarr.codecs.chain import complete
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.v2 import from_v2 as codec_from_v2
-from gzarr.codecs.v2 import to_v2 as codec_to_v2
 from gzarr.dtypes import DataType, fill_from_json, fill_to_json, from_v2, to_v2
 from gzarr.errors import MetadataError
 from gzarr.indexing.grid import RegularAxis
@@ -116,10 +115,10 @@ def to_json(meta: NodeMeta) -> dict[str, Any]:
         "shape": list(meta.shape),
         "chunks": list(meta.object_shape),
         "dtype": to_v2(meta.data_type),
-        "compressor": None if compressor is None else codec_to_v2(compressor),
+        "compressor": None if compressor is None else compressor.to_v2(),
         "fill_value": fill_to_json(meta.fill_value, meta.data_type, 2),
         "order": "F" if meta.codecs and isinstance(meta.codecs[0], TransposeCodec) else "C",
-        "filters": [codec_to_v2(f) for f in filters] or None,
+        "filters": [f.to_v2() for f in filters] or None,
         **meta.extra,
     }
     if meta.keys.separator != ".":

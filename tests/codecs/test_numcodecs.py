@@ -24,7 +24,7 @@ from gzarr.codecs import (
     register_codec,
 )
 from gzarr.codecs.registry import _FACTORIES, _SPECS
-from gzarr.codecs.v2 import from_numcodecs, from_v2, to_numcodecs, to_v2
+from gzarr.codecs.v2 import from_numcodecs, from_v2, to_numcodecs
 from gzarr.cpu.codecs import TABLE, factory_for
 from gzarr.cpu.codecs.per_chunk import per_chunk
 from gzarr.errors import CodecError, MetadataError, MissingExtraError, UnknownCodecError
@@ -221,7 +221,7 @@ def test_a_registered_codec_after_bytes_gets_bytes() -> None:
 )
 def test_a_codec_that_nobody_registered_is_named_when_it_is_needed(id: str, words: str) -> None:
     spec = from_v2({"id": id, "level": 3})
-    assert to_v2(spec) == {"id": id, "level": 3}
+    assert spec.to_v2() == {"id": id, "level": 3}
     with pytest.raises(UnknownCodecError, match=words):
         chain_for([spec], sample("u1", (4,)))
 

@@ -2,6 +2,9 @@
 
 import json
 import lzma
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numcodecs
 import numcodecs.abc
@@ -15,12 +18,16 @@ from gzarr.codecs import (
     Crc32cCodec,
     GzipCodec,
     NumcodecsCodec,
+    NvcompDeflateCodec,
     VLenBytesCodec,
     VLenUTF8Codec,
     ZstdCodec,
     parse_codec,
+    register_codec,
 )
-from gzarr.codecs.v2 import from_numcodecs, from_v2, to_numcodecs, to_v2
+from gzarr.codecs.spec import CompressorSpec
+from gzarr.codecs.v2 import SPECS, from_numcodecs, from_v2, to_numcodecs
+from gzarr.errors import MetadataError, UnknownCodecError
 
 
 @pytest.mark.parametrize(
@@ -47,7 +54,7 @@ from gzarr.codecs.v2 import from_numcodecs, from_v2, to_numcodecs, to_v2
 )
 def test_configurations_round_trip_byte_for_byte(text: str, spec: CodecSpec) -> None:
     assert from_v2(json.loads(text)) == spec
-    assert json.dumps(to_v2(spec), sort_keys=True) == text
+    assert json.dumps(spec.to_v2(), sort_keys=True) == text
 
 
 @pytest.mark.parametrize(
@@ -89,4 +96,40 @@ def test_numcodecs_objects_read_as_zarr_users_know_them() -> None:
         "Blosc(cname='zstd', clevel=3, shuffle=BITSHUFFLE, blocksize=0)"
     )
     assert repr(to_numcodecs(ZstdCodec(1))) == "Zstd(level=1)"
-    assert to_v2(Crc32cCodec()) == {"id": "crc32c"}
+    assert Crc32cCodec().to_v2() == {"id": "crc32c"}
+
+
+@dataclass(frozen=True, slots=True)
+class Squeeze(CompressorSpec):
+    level: int = 3
+
+    name = "example.squeeze"
+    v2_id = "squeeze"
+    v2_fields: ClassVar[Mapping[str, Any]] = {"level": 7}
+
+
+def test_a_registered_spec_is_found_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SPECS, "squeeze", Squeeze)
+    assert from_v2({"id": "squeeze"}) == Squeeze(7)
+    assert from_v2(Squeeze(2).to_v2()) == from_numcodecs(to_numcodecs(Squeeze(2))) == Squeeze(2)
+    with pytest.raises(MetadataError, match="unknown configuration field 'speed'"):
+        from_v2({"id": "squeeze", "speed": 1})
+
+
+def test_registration_makes_the_id_known() -> None:
+    SPECS.pop("nvcomp.deflate")
+    register_codec(NvcompDeflateCodec)
+    assert from_v2({"id": "nvcomp.deflate", "level": 1}) == NvcompDeflateCodec(1)
+
+
+def test_an_object_that_only_shows_a_configuration_runs_nothing() -> None:
+    codec = to_numcodecs(Squeeze())
+    assert (codec.codec_id, codec.get_config(), repr(codec)) == (
+        "squeeze",
+        {"id": "squeeze", "level": 3},
+        "Squeeze(level=3)",
+    )
+    assert codec == to_numcodecs(Squeeze())
+    for function in (codec.encode, codec.decode):
+        with pytest.raises(UnknownCodecError, match="only arrays opened with gzarr"):
+            function(b"")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import gzarr
 from gzarr.codecs import (
     ArrayRepr,
     BloscCodec,
@@ -28,8 +29,12 @@ from gzarr.codecs import (
     parse_codec,
 )
 from gzarr.codecs.nvcomp import SPECS, NvcompCodec, NvcompDeflateCodec, NvcompSnappyCodec
-from gzarr.codecs.v2 import from_v2, to_v2
+from gzarr.codecs.v2 import from_v2
+from gzarr.dtypes import parse_dtype
+from gzarr.dtypes import to_v2 as dtype_to_v2
 from gzarr.errors import CodecError, MetadataError
+from gzarr.metadata.v2 import is_compressor
+from gzarr.storage import MemoryStore
 from tests.codecs.chains import CpuChain, chain_for, sample
 
 NUMBERS = ("<i4", ">i4", "u1", "<f8", ">f2", "?", "<M8[s]", "S3", ">U2", [("a", "<i2"), ("b", ">f4")])
@@ -136,6 +141,10 @@ def same(got: np.ndarray, want: np.ndarray, tolerance: float) -> bool:
     return bool(np.all(got == want))
 
 
+def in_v2(case: Case) -> bool:
+    return case.spec.v2_id is not None or isinstance(case.spec, NumcodecsCodec | Crc32cCodec)
+
+
 @each_case
 def test_json_round_trips_byte_for_byte(case: Case) -> None:
     text = json.dumps(case.spec.to_json())
@@ -157,12 +166,36 @@ def test_resolved_spec_round_trips_and_leaves_nothing_open(case: Case) -> None:
 
 @each_case
 def test_zarr_v2_configuration_round_trips(case: Case) -> None:
-    if isinstance(case.spec, BytesCodec | TransposeCodec | CastValueCodec | ScaleOffsetCodec):
+    if not in_v2(case):
         with pytest.raises(MetadataError, match="Zarr v2"):
-            to_v2(case.spec)
+            case.spec.to_v2()
         return
-    config = json.loads(json.dumps(to_v2(case.spec)))
-    assert to_v2(from_v2(config)) == config
+    config = json.loads(json.dumps(case.spec.to_v2()))
+    assert from_v2(config).to_v2() == config
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if in_v2(case)], ids=str)
+def test_a_zarr_v2_array_shows_the_codec(case: Case) -> None:
+    array, chain = first_run(case)
+    (config,) = (step.spec.to_v2() for step in chain.steps if step.spec.name == case.spec.name)
+    codecs = {"compressor": config, "filters": None} if is_compressor(case.spec) else {"filters": [config]}
+    document = {
+        "zarr_format": 2,
+        "shape": array.shape,
+        "chunks": array.shape,
+        "dtype": dtype_to_v2(parse_dtype(array.dtype)),
+        "fill_value": None,
+        "order": "C",
+        "compressor": None,
+        **codecs,
+    }
+    shown = gzarr.open_array(MemoryStore({".zarray": json.dumps(document).encode()}), mode="r", device="cpu")
+    (codec,) = (*shown.compressors, *(shown.filters or ()))
+    label = "Compressor" if is_compressor(case.spec) else "Filter [0]"
+    assert (label, repr(codec)) in shown.info.items
+    assert shown.compressor == (codec if is_compressor(case.spec) else None)
+    shows = case.spec.compressor if isinstance(case.spec, N5Codec) else config
+    assert (codec and codec.get_config()["id"]) == (shows and shows["id"])
 
 
 @pytest.mark.parametrize(("case", "dtype"), RUNS)
