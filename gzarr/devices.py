@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, MutableMapping
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -94,14 +95,14 @@ def backend_for(
         if stream is not None:
             raise ValueError(f"stream: device {asked!r} has no streams; leave it out, or choose 'cuda'")
         return _CPU
-    if name == "emulated":
-        return _shared(_emulated, *chosen) if stream is None else _emulated(*chosen, stream)
-    if re.fullmatch(r"cuda(:\d+)?", name) is None:
-        raise DeviceError(f"no device {asked!r}; use {_NAMES}")
-    _check_usable(name, chosen[2])
-    number = int(name.partition(":")[2] or 0)
-    _check_number(number)
-    return _shared(_cuda, number, *chosen) if stream is None else _cuda(number, *chosen, stream)
+    number = None
+    if name != "emulated":
+        if re.fullmatch(r"cuda(:\d+)?", name) is None:
+            raise DeviceError(f"no device {asked!r}; use {_NAMES}")
+        _check_usable(name, chosen[2])
+        number = int(name.partition(":")[2] or 0)
+        _check_number(number)
+    return _shared(_gpu, number, *chosen) if stream is None else _gpu(number, *chosen, stream)
 
 
 def take_backend(device: str | Backend | None, keywords: MutableMapping[str, Any]) -> Backend:
@@ -146,34 +147,21 @@ def gpu_placement(steps: tuple[Step, ...], chunk: ArrayRepr, *, whole_records: b
     ``whole_records`` says whether records are read whole, which the host does, or field by field. Raises
     UnknownCodecError and MissingExtraError, as `Backend.prepare` does.
     """
+    from gzarr.gpu.device.nvcomp_tables import DECODERS, ENCODERS
     from gzarr.gpu.pipeline.placement import make_device_plan
 
     host = _CPU.prepare(steps, chunk)
     if chunk.nbytes is None:
         return tuple(Placement(step.spec.name, "host", "Python objects live on the host") for step in steps)
-    placement = make_device_plan(steps, chunk, host.codecs, _AnyGpu(), strict=False)[1]  # type: ignore[arg-type]
+    # Planning asks no more of a device: here it has all of nvCOMP's decoders and encoders.
+    any_gpu: Any = SimpleNamespace(name="cuda", decoders=lambda: DECODERS, encoders=lambda: ENCODERS)
+    placement = make_device_plan(steps, chunk, host.codecs, any_gpu, strict=False)[1]
     if gpu_has_dtype(chunk.dtype) or (chunk.dtype.names is not None and not whole_records):
         return placement
     why = f"arrays on a GPU cannot have dtype {chunk.dtype}"
     if chunk.dtype.names is not None:
         why = "records are put together on the host; reads of one field of numbers run on the GPU"
     return tuple(Placement(step.spec.name, "host", why) for step in steps)
-
-
-class _AnyGpu:
-    """What planning asks of a device: its name and which decoders and encoders it has, here all of nvCOMP's."""
-
-    name = "cuda"
-
-    def decoders(self) -> frozenset[str]:
-        from gzarr.gpu.device.nvcomp_tables import DECODERS
-
-        return DECODERS
-
-    def encoders(self) -> frozenset[str]:
-        from gzarr.gpu.device.nvcomp_tables import ENCODERS
-
-        return ENCODERS
 
 
 def _checked(stream: Any, max_nbytes: Any, strict: Any, reader: Any) -> tuple[int | None, bool, str]:
@@ -261,7 +249,7 @@ def _fault() -> str | None:
 def _opening_fault(options: tuple[int | None, bool, str]) -> str | None:
     """Return what CUDA says when the device is opened: another process may hold it, or all of its memory."""
     try:
-        _shared(_cuda, 0, *options)
+        _shared(_gpu, 0, *options)
     except Exception as error:  # noqa: BLE001 - whatever a driver or a library raises
         return f"{type(error).__name__}: {error}"
     return None
@@ -272,30 +260,21 @@ _warned: list[str] = []
 
 
 @cache
-def _cuda_device(number: int) -> Any:
+def _device(number: int | None) -> Any:
+    """Return the CUDA device with a number, or the emulated one for None."""
+    if number is None:
+        from gzarr.gpu.device.emulated import EmulatedDevice
+
+        return EmulatedDevice()
     from gzarr.gpu.device.cuda import CudaDevice
 
     return CudaDevice(number)
 
 
-def _cuda(number: int, max_nbytes: int | None, strict: bool, reader: str, stream: Any = None) -> Backend:
+def _gpu(number: int | None, max_nbytes: int | None, strict: bool, reader: str, stream: Any = None) -> Backend:
     from gzarr.gpu.backend import GpuBackend
 
-    device = _cuda_device(number)
-    return GpuBackend(device, max_device_nbytes=max_nbytes, strict=strict, reader=reader, stream=stream)
-
-
-@cache
-def _emulated_device() -> Any:
-    from gzarr.gpu.device.emulated import EmulatedDevice
-
-    return EmulatedDevice()
-
-
-def _emulated(max_nbytes: int | None, strict: bool, reader: str, stream: Any = None) -> Backend:
-    from gzarr.gpu.backend import GpuBackend
-
-    device = _emulated_device()
+    device = _device(number)
     return GpuBackend(device, max_device_nbytes=max_nbytes, strict=strict, reader=reader, stream=stream)
 
 

@@ -162,7 +162,7 @@ def test_threads_that_ask_at_once_get_one_backend(monkeypatch):
         made.append(options)
         return object()
 
-    monkeypatch.setattr("gzarr.devices._emulated", slow)
+    monkeypatch.setattr("gzarr.devices._gpu", slow)
     with ThreadPoolExecutor(4) as pool:
         found = set(pool.map(lambda _: backend_for("emulated", max_device_nbytes=54321), range(4)))
     assert len(found) == len(made) == 1
@@ -174,7 +174,7 @@ def test_a_device_that_cannot_be_opened_is_not_taken(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(devices, "_has_gpu", lambda kvikio: True)
     monkeypatch.setattr(devices, "_fault", lambda: None)
     monkeypatch.setattr(devices, "_warned", [])
-    monkeypatch.setattr(devices, "_cuda", lambda *options: (_ for _ in ()).throw(RuntimeError("all memory is taken")))
+    monkeypatch.setattr(devices, "_gpu", lambda *options: (_ for _ in ()).throw(RuntimeError("all memory is taken")))
     devices._opening_fault.cache_clear()
     with pytest.warns(RuntimeWarning, match="RuntimeError: all memory is taken"):
         assert gzarr.zeros(3, device="auto").device == "cpu"
