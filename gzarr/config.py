@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 DEFAULTS: Mapping[str, Any] = {
     "default_zarr_format": 3,  # of new arrays and groups
@@ -27,7 +26,8 @@ DEFAULTS: Mapping[str, Any] = {
     "gpu.nvtx": False,  # whether stages are marked for NVIDIA's profilers
 }
 
-_PYTHON = {"True": True, "False": False, "None": None}
+#: Python's names of values, and JSON's.
+_PYTHON = {"True": "true", "False": "false", "None": "null"}
 #: Texts that mean a truth value in the environment.
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
@@ -128,20 +128,17 @@ class Config(Mapping[str, Any]):
         return f"Config({self._values})"
 
 
-class _Restore:
+class _Restore(NamedTuple):
     """Puts the earlier settings back when a ``with`` block ends."""
 
-    def __init__(self, owner: Config, before: dict[str, Any]) -> None:
-        self._owner = owner
-        self._before = before
+    owner: Config
+    before: dict[str, Any]
 
     def __enter__(self) -> Config:
-        return self._owner
+        return self.owner
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._owner._values = self._before  # noqa: SLF001 - the two classes belong together
+    def __exit__(self, *error: object) -> None:
+        self.owner._values = self.before  # noqa: SLF001 - the two classes belong together
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -155,10 +152,8 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _parsed(text: str) -> Any:
-    if text in _PYTHON:
-        return _PYTHON[text]
     try:
-        return json.loads(text)
+        return json.loads(_PYTHON.get(text, text))
     except json.JSONDecodeError:
         return text
 
