@@ -11,22 +11,8 @@ import json
 from contextlib import suppress
 from typing import Any
 
+import numcodecs as nc
 import numpy as np
-from numcodecs import (
-    CRC32,
-    LZ4,
-    Adler32,
-    AsType,
-    BitRound,
-    Blosc,
-    Delta,
-    FixedScaleOffset,
-    Fletcher32,
-    PackBits,
-    Quantize,
-    Shuffle,
-    Zlib,
-)
 
 from gzarr import codecs
 from gzarr.api.create import create_array
@@ -47,20 +33,20 @@ CASES: dict[str, dict[str, Any]] = {
     "big-endian, transposed": {**_V2, "dtype": ">i4", "order": "F"},
     "blosc lz4, byte shuffle": {"compressors": codecs.BloscCodec("lz4", 5, "shuffle")},
     "blosc zstd, bit shuffle": {"compressors": codecs.BloscCodec("zstd", 5, "bitshuffle")},
-    "blosc zlib": {**_V2, "compressor": Blosc("zlib", 5, Blosc.SHUFFLE)},
+    "blosc zlib": {**_V2, "compressor": nc.Blosc("zlib", 5, nc.Blosc.SHUFFLE)},
     "zstd and crc32c": {"compressors": [codecs.ZstdCodec(3, checksum=True), codecs.Crc32cCodec()]},
-    "zlib": {**_V2, "compressor": Zlib(5)},
-    "lz4": {**_V2, "compressor": LZ4()},
+    "zlib": {**_V2, "compressor": nc.Zlib(5)},
+    "lz4": {**_V2, "compressor": nc.LZ4()},
     "sharding": {"chunks": (16, 8), "shards": (48, 40), "compressors": codecs.ZstdCodec(1)},
-    "delta and shuffle": {**_V2, "dtype": "i4", "filters": [Delta("i4"), Shuffle(4)], "compressor": LZ4()},
-    "fixedscaleoffset": {**_V2, "dtype": "f8", "filters": [FixedScaleOffset(0, 8, "f8", "i4")]},
-    "quantize": {**_V2, "dtype": "f8", "filters": [Quantize(3, "f8", "f4")]},
-    "bitround": {**_V2, "filters": [BitRound(7)]},
-    "astype": {**_V2, "dtype": "f8", "filters": [AsType("f4", "f8")]},
-    "packbits": {**_V2, "dtype": "bool", "filters": [PackBits()]},
+    "delta and shuffle": {**_V2, "dtype": "i4", "filters": [nc.Delta("i4"), nc.Shuffle(4)], "compressor": nc.LZ4()},
+    "fixedscaleoffset": {**_V2, "dtype": "f8", "filters": [nc.FixedScaleOffset(0, 8, "f8", "i4")]},
+    "quantize": {**_V2, "dtype": "f8", "filters": [nc.Quantize(3, "f8", "f4")]},
+    "bitround": {**_V2, "filters": [nc.BitRound(7)]},
+    "astype": {**_V2, "dtype": "f8", "filters": [nc.AsType("f4", "f8")]},
+    "packbits": {**_V2, "dtype": "bool", "filters": [nc.PackBits()]},
     "scale_offset": {"dtype": "f8", "filters": codecs.ScaleOffsetCodec(offset=3.0, scale=2.0), "compressors": None},
     "cast_value": {"dtype": "f8", "filters": codecs.CastValueCodec("float32"), "compressors": None},
-    **{kind.codec_id: {**_V2, "filters": [kind()]} for kind in (CRC32, Adler32, Fletcher32)},
+    **{kind.codec_id: {**_V2, "filters": [kind()]} for kind in (nc.CRC32, nc.Adler32, nc.Fletcher32)},
 }
 
 
