@@ -97,11 +97,21 @@ class Tree:
 
 def human_size(nbytes: int) -> str:
     """Write a size in bytes, and again in binary units: ``400000000 (381.5M)``."""
-    size = float(nbytes)
-    unit = ""
+    size, unit = _scaled(nbytes)
+    return f"{nbytes} ({size:.1f}{unit})" if unit else str(nbytes)
+
+
+def size_text(nbytes: int) -> str:
+    """Write a size in binary units: ``381.5 MiB``."""
+    size, unit = _scaled(nbytes)
+    return f"{size:.1f} {unit}iB" if unit else f"{nbytes} B"
+
+
+def _scaled(nbytes: int) -> tuple[float, str]:
+    """Return a size in the largest binary unit below it, and the letter of that unit; "" for bytes."""
+    size, unit = float(nbytes), ""
     for letter in "KMGTPE":
         if size < 1024:
             break
-        size /= 1024
-        unit = letter
-    return f"{nbytes} ({size:.1f}{unit})" if unit else str(nbytes)
+        size, unit = size / 1024, letter
+    return size, unit

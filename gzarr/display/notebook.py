@@ -83,16 +83,6 @@ def group_html(title: str, facts: Iterable[tuple[str, str]], group: Member) -> s
     )
 
 
-def size_text(nbytes: int) -> str:
-    """Write a size in binary units: ``381.5 MiB``."""
-    size, unit = float(nbytes), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{nbytes} B" if unit == "B" else f"{size:.1f} {unit}"
-
-
 def _members(group: Member) -> str:
     items = "".join(f"<li>{_member(member)}</li>" for member in group.members or ())
     if group.more:

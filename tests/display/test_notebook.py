@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.display.notebook import size_text
+from gzarr.display.info import size_text
 from gzarr.storage import CountingStore
 
 VOID = {"br", "img", "hr"}
