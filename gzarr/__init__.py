@@ -77,37 +77,6 @@ _STORES = frozenset(
         "TempStore",
     }
 )
-# Compressors and filters of numcodecs that zarr 2 has at the top level.
-_CODECS = frozenset(
-    {
-        "Adler32",
-        "AsType",
-        "BZ2",
-        "Base64",
-        "BitRound",
-        "Blosc",
-        "CRC32",
-        "Categorize",
-        "Delta",
-        "FixedScaleOffset",
-        "Fletcher32",
-        "GZip",
-        "JSON",
-        "JenkinsLookup3",
-        "LZ4",
-        "LZMA",
-        "MsgPack",
-        "PackBits",
-        "Pickle",
-        "Quantize",
-        "Shuffle",
-        "VLenArray",
-        "VLenBytes",
-        "VLenUTF8",
-        "Zlib",
-        "Zstd",
-    }
-)
 _ADVICE = frozenset({"Advice", "GroupAdvice", "advise"})
 
 
@@ -116,13 +85,20 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module("gzarr.advising"), name)
     if name in _STORES:
         return getattr(storage, name)
-    if name in _CODECS:
-        return getattr(import_module("numcodecs"), name)
+    if name[:1].isupper() and name in (found := _codecs()):
+        return found[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_STORES, *_CODECS})
+    return sorted({*__all__, *_STORES, *_codecs()})
+
+
+def _codecs() -> dict[str, Any]:
+    """Compressors and filters of numcodecs, which zarr 2 has at the top level, too."""
+    base = import_module("numcodecs.abc").Codec
+    found = vars(import_module("numcodecs"))
+    return {name: kind for name, kind in found.items() if isinstance(kind, type) and issubclass(kind, base)}
 
 
 __all__ = [
