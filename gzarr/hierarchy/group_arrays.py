@@ -82,18 +82,8 @@ class GroupArrays(Node[GroupMeta]):
         given["zarr_format"] = self.metadata.zarr_format
         return new_nodes.make(self.store, self._member_path(name), self.opened_with, data=data, **given)
 
-    def create_dataset(
-        self,
-        name: str,
-        shape: Any = None,
-        dtype: Any = None,
-        data: Any = None,
-        *,
-        fill_value: Any = UNSET,
-        **kwargs: Unpack[MemberKeywords],
-    ) -> Array:
-        """Create an array: h5py's name for `create_array`, whose parameters it has."""
-        return self.create_array(name, shape, dtype, data, fill_value=fill_value, **kwargs)
+    create_dataset = create_array  # h5py's name
+    create = create_array  # zarr 2's name
 
     def require_array(
         self,
@@ -156,23 +146,7 @@ class GroupArrays(Node[GroupMeta]):
             raise TypeError(f"dtypes ({asked}, {array.dtype}) {cast}: existing array {array.store_path}")
         return array
 
-    def require_dataset(
-        self,
-        name: str,
-        shape: Any,
-        dtype: Any = None,
-        exact: bool = False,
-        *,
-        fill_value: Any = UNSET,
-        **kwargs: Unpack[MemberKeywords],
-    ) -> Array:
-        """Open an array, creating it if it is missing: h5py's name for `require_array`, whose parameters it has."""
-        return self.require_array(name, shape, dtype, exact, fill_value=fill_value, **kwargs)
-
-    def create(self, name: str, *, data: Any = None, **kwargs: Unpack[NewMemberKeywords]) -> Array:
-        """Create an array: zarr 2's name for `create_array`, whose parameters it has."""
-        given: dict[str, Any] = {**kwargs}
-        return self.create_array(name, data=data, **given)
+    require_dataset = require_array  # h5py's name
 
     def array(self, name: str, data: Any, **kwargs: Unpack[NewMemberKeywords]) -> Array:
         """Create an array from data: `create_array` with ``data`` in second place."""
