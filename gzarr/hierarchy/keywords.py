@@ -67,39 +67,47 @@ class CreateArrayKeywords(RareArrayKeywords, UrlKeywords, total=False):
     write_empty_chunks: bool | None
 
 
-class CreateKeywords(CreateArrayKeywords, total=False):
-    """Of `gzarr.create`, which names what zarr 2 has as positional arguments."""
+class MadeKeywords(TypedDict, total=False):
+    """How a new array is stored and used, of functions that do not name this."""
 
-    name: str | None
-    path: str | None
-    data: Any
-    shards: Any
-    compressors: Any
-    filters: Any
-    serializer: Any
-    codecs: Any
     zarr_format: int | None
-    attributes: Mapping[str, Any] | None
-    dimension_names: Any
-    chunk_key_encoding: Any
-    overwrite: bool
+    write_empty_chunks: bool | None
     device: str | None
 
 
-class ChunkKeywords(RareArrayKeywords, total=False):
-    """How an array is cut and encoded."""
+class NamedKeywords(UrlKeywords, total=False):
+    """Where in a store an array is created."""
 
-    chunks: Any
+    name: str | None
+    path: str | None
+
+
+class CodecKeywords(RareArrayKeywords, total=False):
+    """How chunks are encoded and named."""
+
     shards: Any
-    compressor: Any
     compressors: Any
     filters: Any
     serializer: Any
     codecs: Any
-    order: Literal["C", "F"] | None
     attributes: Mapping[str, Any] | None
     dimension_names: Any
     chunk_key_encoding: Any
+
+
+class CreateKeywords(CodecKeywords, MadeKeywords, NamedKeywords, total=False):
+    """Of `gzarr.create`, which names what zarr 2 has as positional arguments."""
+
+    data: Any
+    overwrite: bool
+
+
+class ChunkKeywords(CodecKeywords, total=False):
+    """How an array is cut and encoded."""
+
+    chunks: Any
+    compressor: Any
+    order: Literal["C", "F"] | None
 
 
 class OpenArrayKeywords(ChunkKeywords, UrlKeywords, total=False):
@@ -113,13 +121,10 @@ class OpenArrayKeywords(ChunkKeywords, UrlKeywords, total=False):
     read_only: bool
 
 
-class MemberKeywords(ChunkKeywords, total=False):
+class MemberKeywords(ChunkKeywords, MadeKeywords, total=False):
     """Of ``Group.create_array``."""
 
     overwrite: bool
-    zarr_format: int | None
-    write_empty_chunks: bool | None
-    device: str | None
 
 
 class FilledMemberKeywords(MemberKeywords, total=False):
@@ -135,7 +140,7 @@ class LikeMemberKeywords(FilledMemberKeywords, total=False):
 
 
 class NewMemberKeywords(LikeMemberKeywords, total=False):
-    """Of ``Group.array`` and ``Group.create``."""
+    """Of ``Group.array``."""
 
     fill_value: Any
 
@@ -147,14 +152,11 @@ class FromZarrKeywords(ReachKeywords, total=False):
     zarr_format: int | None
 
 
-class ToZarrKeywords(ChunkKeywords, total=False):
+class ToZarrKeywords(ChunkKeywords, MadeKeywords, total=False):
     """Of `gzarr.interop.dask.to_zarr`, used where it creates an array."""
 
     dtype: Any
     fill_value: Any
-    zarr_format: int | None
-    write_empty_chunks: bool | None
-    device: str | None
 
 
 class SaveArrayKeywords(NewMemberKeywords, UrlKeywords, total=False):
@@ -168,12 +170,10 @@ class LoadKeywords(GroupKeywords, total=False):
     use_consolidated: bool | str | None
 
 
-class PlaceKeywords(UrlKeywords, total=False):
+class PlaceKeywords(NamedKeywords, total=False):
     """Where an array is created."""
 
     store: Any
-    name: str | None
-    path: str | None
 
 
 class FilledKeywords(FilledMemberKeywords, PlaceKeywords, total=False):
@@ -188,11 +188,8 @@ class NewArrayKeywords(NewMemberKeywords, PlaceKeywords, total=False):
     """Of `gzarr.array` and `gzarr.full_like`."""
 
 
-class FromArrayKeywords(NewMemberKeywords, UrlKeywords, total=False):
+class FromArrayKeywords(NewMemberKeywords, NamedKeywords, total=False):
     """Of `gzarr.from_array`, which names the store."""
-
-    name: str | None
-    path: str | None
 
 
 class OpenKeywords(NewMemberKeywords, UrlKeywords, total=False):
