@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Unpack
+from collections.abc import Callable, Coroutine
+from functools import update_wrapper
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from gzarr.api.open import open as open_node
 from gzarr.api.open import open_array, open_group
-from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.group import Group
-from gzarr.hierarchy.keywords import GroupKeywords, OpenArrayKeywords, OpenKeywords
 from gzarr.hierarchy.threads import run_in_thread
 
+P = ParamSpec("P")
+T = TypeVar("T")
+Awaited: TypeAlias = Callable[P, Coroutine[Any, Any, T]]
 
-async def aopen(
-    store: Any = None, mode: str | None = None, *, path: str | None = None, **kwargs: Unpack[OpenKeywords]
-) -> Array | Group:
+
+def _awaited(call: Callable[P, T]) -> Callable[[Callable[[], None]], Awaited[P, T]]:
+    """Return a decorator that gives a name and a docstring to a coroutine with the parameters of a call."""
+
+    def decorate(documented: Callable[[], None]) -> Awaited[P, T]:
+        async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+            return await run_in_thread(call, *args, **kwargs)
+
+        update_wrapper(run, documented)
+        return update_wrapper(run, call, ["__annotations__"])
+
+    return decorate
+
+
+@_awaited(open_node)
+def aopen() -> None:
     """Open an array or a group on a thread, as `gzarr.open` does.
 
     Parameters
@@ -38,19 +52,10 @@ async def aopen(
     >>> asyncio.run(first_row())
     array([1, 2, 3], dtype=int32)
     """
-    return await run_in_thread(open_node, store, mode, path=path, **kwargs)
 
 
-async def aopen_array(
-    store: Any = None,
-    mode: str | None = None,
-    *,
-    path: str | None = None,
-    device: str | None = None,
-    write_empty_chunks: bool | None = None,
-    zarr_format: int | None = None,
-    **kwargs: Unpack[OpenArrayKeywords],
-) -> Array:
+@_awaited(open_array)
+def aopen_array() -> None:
     """Open an array on a thread, as `gzarr.open_array` does.
 
     Parameters
@@ -63,21 +68,10 @@ async def aopen_array(
     Array
         The array.
     """
-    given: dict[str, Any] = {"write_empty_chunks": write_empty_chunks, "zarr_format": zarr_format, **kwargs}
-    return await run_in_thread(open_array, store, mode, path=path, device=device, **given)
 
 
-async def aopen_group(
-    store: Any = None,
-    mode: str | None = None,
-    *,
-    path: str | None = None,
-    zarr_format: int | None = None,
-    attributes: Mapping[str, Any] | None = None,
-    device: str | None = None,
-    use_consolidated: bool | str | None = None,
-    **kwargs: Unpack[GroupKeywords],
-) -> Group:
+@_awaited(open_group)
+def aopen_group() -> None:
     """Open a group on a thread, as `gzarr.open_group` does.
 
     Parameters
@@ -90,7 +84,3 @@ async def aopen_group(
     Group
         The group.
     """
-    given: dict[str, Any] = {"zarr_format": zarr_format, "attributes": attributes, **kwargs}
-    return await run_in_thread(
-        open_group, store, mode, path=path, device=device, use_consolidated=use_consolidated, **given
-    )
