@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Fields
+from gzarr.hierarchy.array_info import ArrayInfo
 from gzarr.hierarchy.threads import run_in_thread
 from gzarr.indexing.selection import (
     Box,
@@ -22,22 +23,13 @@ from gzarr.indexing.selection import (
 )
 
 
-class Indexed(ABC):
+class Indexed(ArrayInfo):
     """Reads and writes every kind of selection.
 
     Subclasses read and write selections that have been normalized.
     """
 
     __slots__ = ()
-
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, ...]:
-        """Extents of the array."""
-
-    @abstractmethod
-    def _edges(self) -> list[Sequence[int]]:
-        """Return the chunk boundaries of every axis, from 0 to the extent."""
 
     @abstractmethod
     def _read(self, selection: Selection, fields: Fields, out: AnyArray) -> AnyArray:
@@ -240,8 +232,10 @@ class Indexed(ABC):
         return self._read(self._blocks(selection), fields, out)
 
     @property
-    def vindex(self) -> VIndex:
+    def vindex(self) -> Accessor:
         """Points by their coordinates or by a mask, to read and to write.
+
+        One index array for every axis, broadcast together, or a boolean mask.
 
         Examples
         --------
@@ -251,11 +245,13 @@ class Indexed(ABC):
         array([ 1, 11])
         >>> z.vindex[[0, 2], [1, 3]] = 0
         """
-        return VIndex(self)
+        return Accessor(self.get_coordinate_selection, self.set_coordinate_selection)
 
     @property
-    def oindex(self) -> OIndex:
+    def oindex(self) -> Accessor:
         """Rows and columns, to read and to write.
+
+        An integer, slice, index list or boolean list for each axis, independently.
 
         Examples
         --------
@@ -266,10 +262,10 @@ class Indexed(ABC):
                [ 9, 10]])
         >>> z.oindex[:, [0, 3]] = 0
         """
-        return OIndex(self)
+        return Accessor(self.get_orthogonal_selection, self.set_orthogonal_selection)
 
     @property
-    def blocks(self) -> Blocks:
+    def blocks(self) -> Accessor:
         """Whole chunks by their coordinates in the chunk grid, to read and to write.
 
         Examples
@@ -280,7 +276,7 @@ class Indexed(ABC):
         array([[8, 9]])
         >>> z.blocks[:, 0] = 0
         """
-        return Blocks(self)
+        return Accessor(self.get_block_selection, self.set_block_selection)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write a selection.
@@ -452,61 +448,19 @@ class Indexed(ABC):
         return normalize_blocks(selection, self.shape, self._edges())
 
 
-class VIndex:
-    """Points: one index array for every axis, broadcast together, or a boolean mask.
+class Accessor:
+    """One way to select, with brackets. Made by `Array.vindex`, `Array.oindex` and `Array.blocks`."""
 
-    Made by `Array.vindex`.
-    """
+    __slots__ = ("_read", "_write")
 
-    __slots__ = ("_array",)
-
-    def __init__(self, array: Indexed) -> None:
-        self._array = array
+    def __init__(self, read: Callable[..., AnyArray], write: Callable[..., None]) -> None:
+        self._read = read
+        self._write = write
 
     def __getitem__(self, key: Any) -> AnyArray:
         key, fields = split_fields(key)
-        return self._array.get_coordinate_selection(key, fields=fields)
+        return self._read(key, fields=fields)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         key, fields = split_fields(key)
-        self._array.set_coordinate_selection(key, value, fields=fields)
-
-
-class OIndex:
-    """Rows and columns: an integer, slice, index list or boolean list for each axis, independently.
-
-    Made by `Array.oindex`.
-    """
-
-    __slots__ = ("_array",)
-
-    def __init__(self, array: Indexed) -> None:
-        self._array = array
-
-    def __getitem__(self, key: Any) -> AnyArray:
-        key, fields = split_fields(key)
-        return self._array.get_orthogonal_selection(key, fields=fields)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        key, fields = split_fields(key)
-        self._array.set_orthogonal_selection(key, value, fields=fields)
-
-
-class Blocks:
-    """Whole chunks by their coordinates in the chunk grid.
-
-    Made by `Array.blocks`.
-    """
-
-    __slots__ = ("_array",)
-
-    def __init__(self, array: Indexed) -> None:
-        self._array = array
-
-    def __getitem__(self, key: Any) -> AnyArray:
-        key, fields = split_fields(key)
-        return self._array.get_block_selection(key, fields=fields)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        key, fields = split_fields(key)
-        self._array.set_block_selection(key, value, fields=fields)
+        self._write(key, value, fields=fields)

@@ -12,31 +12,20 @@ import numpy as np
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
 from gzarr.chunk_io import engine
-from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import prepare_array
 from gzarr.chunk_io.waves import ReadJob, WriteJob
 from gzarr.config import config
 from gzarr.dtypes import cast_fill, parse_dtype
-from gzarr.errors import (
-    ArrayNotFoundError,
-    GzarrError,
-    MetadataError,
-    MissingExtraError,
-    UnknownCodecError,
-)
+from gzarr.errors import ArrayNotFoundError, MetadataError, MissingExtraError, UnknownCodecError
 from gzarr.hierarchy.array_resizing import ResizableArray
 from gzarr.hierarchy.keywords import DeviceKeywords
 from gzarr.hierarchy.node import same_objects
-from gzarr.hierarchy.open_options import OpenedWith, unpickled
+from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.hierarchy.values import broadcast_value, check_out, check_shape, fields_dtype, to_array_axes
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.plan import make_plan
-from gzarr.indexing.selection import (
-    Points,
-    Selection,
-    normalize_basic,
-)
+from gzarr.indexing.selection import Points, Selection, normalize_basic
 from gzarr.metadata.documents import documents, read_node
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
@@ -314,7 +303,8 @@ class Array(ResizableArray):
             meta = replace(meta, data_type=data_type, fill_value=fill)
         if fill_value is not None:
             meta = replace(meta, fill_value=cast_fill(fill_value, meta.data_type))
-        return self._with(meta, read_only=self.read_only if read_only is None else read_only, is_view=True)
+        read_only = self.read_only if read_only is None else read_only
+        return self._with(meta, read_only=read_only, is_view=True, out_dtype=None)
 
     def to(self, device: str | Backend, **options: Unpack[DeviceKeywords]) -> Self:
         """Return the same array with its reads on another device.
@@ -345,13 +335,7 @@ class Array(ResizableArray):
         >>> z.to("cpu").device
         'cpu'
         """
-        return self._with(
-            self.metadata,
-            read_only=self._read_only,
-            is_view=self.is_view,
-            out_dtype=self._out_dtype,
-            opened_with=self.opened_with.on(device, **options),
-        )
+        return self._with(self.metadata, self.opened_with.on(device, **options))
 
     def digest(self, hashname: str = "sha1") -> bytes:
         """Compute a hash of the stored chunks and metadata, without decoding them.
@@ -405,9 +389,8 @@ class Array(ResizableArray):
         return hash((self.path, self.metadata.shape))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = (self._read_only, self.write_empty_chunks, self.is_view, self._out_dtype if self.is_view else None)
         meta = self.metadata if self.is_view else None
-        return _reopen, (self.store, self.path, meta, self.opened_with.pickled(), options)
+        return _reopen, (self.store, self.path, meta, self.opened_with, self._options())
 
     def __dask_tokenize__(self) -> Any:
         from dask.base import normalize_token  # only Dask calls this
@@ -418,12 +401,6 @@ class Array(ResizableArray):
         return f"<Array {self.store_path} shape={self.shape} dtype={self.dtype}>"
 
     # -- inside --------------------------------------------------------------------------------------------------
-
-    @property
-    def _io(self) -> ArrayIO:
-        if isinstance(self._bound, GzarrError):
-            raise type(self._bound)(str(self._bound))
-        return self._bound
 
     def require_codecs(self) -> None:
         """Raise what reading would raise if a codec is missing: UnknownCodecError or MissingExtraError."""
@@ -459,58 +436,22 @@ class Array(ResizableArray):
             raise TypeError("only arrays of one element can be converted to a Python scalar")
         return self[(0,) * self.ndim]
 
-    def _with(
-        self,
-        meta: ArrayMeta,
-        *,
-        read_only: bool,
-        is_view: bool,
-        out_dtype: np.dtype[Any] | None = None,
-        opened_with: OpenedWith | None = None,
-    ) -> Self:
+    def _options(self) -> dict[str, Any]:
+        """Return keywords of the constructor that make an array like this one."""
+        out_dtype = self._out_dtype if self.is_view else None
+        given = {"read_only": self._read_only, "write_empty_chunks": self.write_empty_chunks}
+        return {**given, "is_view": self.is_view, "out_dtype": out_dtype}
+
+    def _with(self, meta: ArrayMeta, opened_with: OpenedWith | None = None, **options: Any) -> Self:
         """Return the array with other metadata or on another device."""
-        return type(self)(
-            self.store,
-            self.path,
-            meta,
-            opened_with or self.opened_with,
-            read_only=read_only,
-            write_empty_chunks=self.write_empty_chunks,
-            out_dtype=out_dtype,
-            is_view=is_view,
-        )
+        options = {**self._options(), **options}
+        return type(self)(self.store, self.path, meta, opened_with or self.opened_with, **options)
 
 
-def open_node_array(
-    store: Store, path: str, opened_with: OpenedWith, *, read_only: bool = False, write_empty_chunks: bool | None = None
-) -> Array:
-    """Open the array at a path. Raises ArrayNotFoundError or MetadataError."""
-    meta = read_node(store, path)
-    if not isinstance(meta, ArrayMeta):
-        stored = "nothing is there" if meta is None else "a group is there"
+def _reopen(store: Store, path: str, meta: ArrayMeta | None, opened_with: OpenedWith, options: dict[str, Any]) -> Array:
+    """Open a pickled array again, a view with its metadata. Raises ArrayNotFoundError or MetadataError."""
+    found = read_node(store, path) if meta is None else meta
+    if not isinstance(found, ArrayMeta):
+        stored = "nothing is there" if found is None else "a group is there"
         raise ArrayNotFoundError(f"no array at {join_path(str(store), path)!r}: {stored}")
-    return Array(store, path, meta, opened_with, read_only=read_only, write_empty_chunks=write_empty_chunks)
-
-
-def _reopen(
-    store: Store,
-    path: str,
-    meta: ArrayMeta | None,
-    pickled: tuple[str, dict[str, Any], bool],
-    options: tuple[Any, ...],
-) -> Array:
-    """Open a pickled array again."""
-    read_only, write_empty, is_view, out_dtype = options
-    opened_with = unpickled(*pickled)
-    if meta is None:
-        return open_node_array(store, path, opened_with, read_only=read_only, write_empty_chunks=write_empty)
-    return Array(
-        store,
-        path,
-        meta,
-        opened_with,
-        read_only=read_only,
-        write_empty_chunks=write_empty,
-        out_dtype=out_dtype,
-        is_view=is_view,
-    )
+    return Array(store, path, found, opened_with, **options)

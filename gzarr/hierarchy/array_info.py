@@ -14,9 +14,9 @@ from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.codecs.spec import CodecSpec
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.display.drawing import draw_grid
-from gzarr.display.info import PlacementReport, Report, human_size
-from gzarr.display.notebook import array_html, size_text
-from gzarr.errors import ChunkError, CodecError
+from gzarr.display.info import PlacementReport, Report, human_size, size_text
+from gzarr.display.notebook import array_html
+from gzarr.errors import ChunkError, CodecError, GzarrError
 from gzarr.hierarchy.node import Node
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.grid import Grid, RegularAxis, is_regular, nchunks
@@ -28,13 +28,16 @@ from gzarr.storage.wrappers import type_name
 class ArrayInfo(Node[ArrayMeta]):
     """The properties of an array."""
 
-    __slots__ = ("_out_dtype",)
+    __slots__ = ("_bound", "_out_dtype")
+    _bound: ArrayIO | GzarrError
     _out_dtype: np.dtype[Any]
 
     @property
-    @abstractmethod
     def _io(self) -> ArrayIO:
-        """The array as the engine reads and writes it."""
+        """The array as the engine reads and writes it. Raises UnknownCodecError or MissingExtraError."""
+        if isinstance(self._bound, GzarrError):
+            raise type(self._bound)(str(self._bound))
+        return self._bound
 
     @abstractmethod
     def resize(self, *args: Any) -> None:
@@ -57,10 +60,7 @@ class ArrayInfo(Node[ArrayMeta]):
     @property
     def size(self) -> int:
         """Number of elements."""
-        n = 1
-        for extent in self.metadata.shape:
-            n *= extent
-        return n
+        return prod(self.metadata.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -6,11 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import prepare_array
-from gzarr.errors import ArrayNotFoundError, GzarrError, ReadOnlyError, SelectionError
+from gzarr.errors import ArrayNotFoundError, ReadOnlyError, SelectionError
 from gzarr.hierarchy.accessors import Indexed
-from gzarr.hierarchy.array_info import ArrayInfo
 from gzarr.hierarchy.resizing import clear_outside
 from gzarr.hierarchy.values import broadcast_value, check_shape
 from gzarr.indexing.plan import box_between
@@ -18,11 +16,10 @@ from gzarr.metadata.documents import document_key, read_node, write_shape
 from gzarr.metadata.model import ArrayMeta
 
 
-class ResizableArray(ArrayInfo, Indexed):
+class ResizableArray(Indexed):
     """The methods of an array that change its extents."""
 
-    __slots__ = ("_bound", "is_view")
-    _bound: ArrayIO | GzarrError
+    __slots__ = ("is_view",)
     is_view: bool
 
     def resize(self, *args: Any) -> None:
@@ -55,8 +52,8 @@ class ResizableArray(ArrayInfo, Indexed):
         shape = args[0] if len(args) == 1 and not isinstance(args[0], (int, np.integer)) else args
         new = check_shape(tuple(shape), self.ndim)
         self._check_resizable()
-        with self._metadata_lock():
-            self._catch_up()
+        with self.store.node_locked(document_key(self.metadata, self.path)):
+            self.refresh()  # another array object may have changed shape or attributes
             self._resize(new)
 
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
@@ -101,8 +98,8 @@ class ResizableArray(ArrayInfo, Indexed):
             raise SelectionError(
                 f"{self.store_path}: cannot append along axis {axis} of a {self.ndim}-dimensional array"
             )
-        with self._metadata_lock():
-            self._catch_up()
+        with self.store.node_locked(document_key(self.metadata, self.path)):
+            self.refresh()
             old = self.shape
             added = tuple(data.shape)
             if len(added) != len(old) or added[:axis] + added[axis + 1 :] != old[:axis] + old[axis + 1 :]:
@@ -132,7 +129,10 @@ class ResizableArray(ArrayInfo, Indexed):
         meta = read_node(self.store.live(), self.path, self.metadata.zarr_format)
         if not isinstance(meta, ArrayMeta):
             raise ArrayNotFoundError(f"no array at {self.store_path!r} any more: it was deleted or replaced by a group")
-        self._rebind(meta)
+        self._bound = prepare_array(meta, self.store, self.path, *self.opened_with)
+        if self._out_dtype == self.metadata.data_type.dtype:
+            self._out_dtype = meta.data_type.dtype
+        self.metadata = meta
         return self
 
     def _check_resizable(self) -> None:
@@ -140,23 +140,9 @@ class ResizableArray(ArrayInfo, Indexed):
         if self.is_view:
             raise ReadOnlyError(f"{self.store_path}: a view cannot be resized; resize the array that it shows")
 
-    def _metadata_lock(self) -> Any:
-        return self.store.node_locked(document_key(self.metadata, self.path))
-
-    def _catch_up(self) -> None:
-        """Take over the stored metadata: another array object may have changed shape or attributes."""
-        if not self.is_view:
-            self.refresh()
-
     def _resize(self, shape: tuple[int, ...]) -> None:
         new = self.metadata.resized(shape)
         io = prepare_array(new, self.store, self.path, *self.opened_with)  # if this fails, nothing has been changed
         clear_outside(self._io, self.metadata, self.store, self.path, shape)
         write_shape(self.store, self.path, new)
         self._bound, self.metadata = io, new
-
-    def _rebind(self, meta: ArrayMeta) -> None:
-        self._bound = prepare_array(meta, self.store, self.path, *self.opened_with)
-        if self._out_dtype == self.metadata.data_type.dtype:
-            self._out_dtype = meta.data_type.dtype
-        self.metadata = meta

@@ -45,8 +45,8 @@ def new_array(
     array = Array(store, path, meta, opened_with, write_empty_chunks=options.write_empty_chunks)
     array.require_codecs()
     if data is not None:
-        if overwrite and isinstance(data, Array) and _is_below(data, store, path):
-            data = data[...]
+        if overwrite and isinstance(data, Array) and lies_within(data.store, data.path, store, path):
+            data = data[...]  # what is read would be deleted together with the path
         data = broadcast_value(data, array.dtype, normalize_basic((), array.shape), opened_with.backend)
     made = documents(meta, path)
     make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
@@ -69,11 +69,6 @@ def _for_store(options: ArrayOptions, store: Store) -> ArrayOptions:
     if store.dimension_separator is not None and not named and checked_format(options.zarr_format) == 2:
         options = replace(options, dimension_separator=store.dimension_separator)
     return options
-
-
-def _is_below(array: Array, store: Store, path: str) -> bool:
-    """Return whether an array would be deleted together with a path."""
-    return lies_within(array.store, array.path, store, path)
 
 
 def new_group_meta(

@@ -20,7 +20,7 @@ from gzarr.hierarchy.group_info import group_page
 from gzarr.hierarchy.group_listing import GroupListing
 from gzarr.hierarchy.keywords import DeviceKeywords
 from gzarr.hierarchy.node import lies_within, same_objects
-from gzarr.hierarchy.open_options import OpenedWith, unpickled
+from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import delete_node, member_names, move_node, node_exists, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta
@@ -343,7 +343,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         self.store.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.store, self.path, self.opened_with.pickled(), self._read_only)
+        return _reopen, (self.store, self.path, self.opened_with, self._read_only)
 
     def __repr__(self) -> str:
         return f"<Group {self.store_path}>"
@@ -352,15 +352,10 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         return group_page(self)
 
 
-def open_node_group(store: Store, path: str, opened_with: OpenedWith, *, read_only: bool = False) -> Group:
-    """Open the group at a path. Raises GroupNotFoundError or MetadataError."""
+def _reopen(store: Store, path: str, opened_with: OpenedWith, read_only: bool) -> Group:
+    """Open a pickled group again. Raises GroupNotFoundError or MetadataError."""
     meta = read_node(store, path)
     if not isinstance(meta, GroupMeta):
         stored = "nothing is there" if meta is None else "an array is there"
         raise GroupNotFoundError(f"no group at {join_path(str(store), path)!r}: {stored}")
     return Group(store, path, meta, opened_with, read_only=read_only)
-
-
-def _reopen(store: Store, path: str, pickled: tuple[str, dict[str, Any], bool], read_only: bool) -> Group:
-    """Open a pickled group again."""
-    return open_node_group(store, path, unpickled(*pickled), read_only=read_only)

@@ -147,12 +147,8 @@ def _without_overridden(defaults: dict[str, Any], keywords: Mapping[str, Any]) -
         drop |= {"compressor", "compressors"}
     if keywords.get("zarr_format") not in (None, defaults["zarr_format"]):
         drop |= {"shards", "dimension_names"}
-    if "shape" in keywords:
-        drop |= (
-            {"dimension_names", "chunks", "shards"}
-            if len(np.atleast_1d(keywords["shape"])) != len(defaults["shape"])
-            else set()
-        )
+    if "shape" in keywords and len(np.atleast_1d(keywords["shape"])) != len(defaults["shape"]):
+        drop |= {"dimension_names", "chunks", "shards"}
     if "dtype" in keywords:
         drop.add("fill_value")
     if "chunks" in keywords and "shards" not in keywords:

@@ -177,9 +177,6 @@ class Attributes(MutableMapping[str, Any]):
     def __len__(self) -> int:
         return len(self._node.metadata.attributes)
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._node.metadata.attributes
-
     def __setitem__(self, key: str, value: Any) -> None:
         self._change({key: value}, ())
 
@@ -218,7 +215,7 @@ class Attributes(MutableMapping[str, Any]):
 
     def refresh(self) -> None:
         """Read the attributes from the store again."""
-        self._set(self._stored())
+        self._node.metadata = replace(self._node.metadata, attributes=self._stored().attributes)
 
     def __repr__(self) -> str:
         return f"Attributes({self.asdict()!r})"
@@ -229,9 +226,6 @@ class Attributes(MutableMapping[str, Any]):
         if meta is None:
             raise NodeNotFoundError(f"{node.store_path} was deleted")
         return meta
-
-    def _set(self, stored: Any) -> None:
-        self._node.metadata = replace(self._node.metadata, attributes=stored.attributes)
 
     def _change(self, values: Mapping[str, Any], removed: tuple[str, ...] | None) -> None:
         """Set values and remove names; ``removed=None`` removes all others."""
@@ -250,4 +244,4 @@ class Attributes(MutableMapping[str, Any]):
                 names = ", ".join(map(repr, values))
                 raise TypeError(f"attribute {names} of {node.store_path}: {error}") from error
         # Take what was stored, not what was given: NumPy scalars have become JSON values.
-        self._set(self._stored())
+        self.refresh()

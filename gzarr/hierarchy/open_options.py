@@ -104,16 +104,12 @@ class OpenedWith(NamedTuple):
         backend = backend_for(device, **options)
         return OpenedWith(backend, self.chunk_cache if backend.device == "cpu" else None, self.allow_pickle)
 
-    def pickled(self) -> tuple[str, dict[str, Any], bool]:
-        """Return what a pickled node stores of it. A cache is left out."""
-        return self.backend.device, dict(self.backend.options), self.allow_pickle
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return unpickled, self.pickled()
+        return _unpickled, (self.backend.device, dict(self.backend.options), self.allow_pickle)
 
 
-def unpickled(device: str, options: dict[str, Any], allow_pickle: bool) -> OpenedWith:
-    """Open a pickled node's device, if this process has it, otherwise the best one."""
+def _unpickled(device: str, options: dict[str, Any], allow_pickle: bool) -> OpenedWith:
+    """Open a pickled node's device, if this process has it, otherwise the best one. A cache has been left out."""
     return OpenedWith(backend_or_auto(device, options), None, allow_pickle)
 
 
