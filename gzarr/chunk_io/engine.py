@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from gzarr.backend import Array, Backend, PieceJob, Work
 from gzarr.chunk_io.array_io import ArrayIO, Wave
-from gzarr.chunk_io.profiled_backend import profiled_backend
+from gzarr.chunk_io.profiled_backend import ProfiledBackend
 from gzarr.chunk_io.waves import ReadJob, WriteJob, read_wave, while_locked, write_wave
 from gzarr.indexing.plan import Plan
 from gzarr.profiling.recorder import Recorder, recorder_for, stage
@@ -155,7 +155,8 @@ def _task(task: Callable[[Job, T], None], job: Job, recorder: Recorder | None, f
     """
     if recorder is None:
         return partial(task, job)
-    job = job._replace(io=job.io._replace(backend=profiled_backend(job.io.backend, recorder)))
+    backend = cast(Backend, ProfiledBackend(job.io.backend, recorder))
+    job = job._replace(io=job.io._replace(backend=backend))
     return recorder.carry(first, partial(task, job), job.io.marker)
 
 

@@ -27,7 +27,7 @@ from gzarr.codecs.transpose import TransposeCodec
 from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.indexing.grid import Grid, RegularAxis, chunk_shape, is_regular
 from gzarr.indexing.keys import Coords, join_path
-from gzarr.layout.chunk_layout import Layout, Names, Unsharded
+from gzarr.layout.chunk_layout import Layout, Names
 from gzarr.layout.levels import Level
 from gzarr.layout.sharded import Sharded
 from gzarr.metadata.documents import codecs_in_errors
@@ -82,13 +82,11 @@ def _prepared(
     first = _chain(meta, specs, chunk_shape(grid, (0,) * len(grid)), backend)
     chain: Callable[[Coords], Chain] = (lambda _: first) if uniform else _by_shape(meta, specs, grid, backend)
     names = Names(path, meta.keys)
-    layout: Layout
+    layout = Layout(grid, objects, names)
     if shardings:
         levels = _levels(shardings, backend.host)
         levels(chunk_shape(objects, (0,) * len(objects)))  # a faulty index is reported now, not at a read
         layout = Sharded(grid, objects, levels, names)
-    else:
-        layout = Unsharded(objects, names)
     nbytes, cache = first.chunk.nbytes, _cached_chunks(meta, store, chunk_cache)
     return ArrayIO(
         name=join_path(str(store), path),

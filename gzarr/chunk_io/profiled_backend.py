@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from gzarr.backend import Array, Backend, Chain, Fields
 from gzarr.indexing.plan import Part
-from gzarr.layout.chunk_layout import Located
 from gzarr.profiling.recorder import Recorder, profiled, stage, sum_nbytes
-from gzarr.storage.base import Buffer, Store
-
-
-def profiled_backend(backend: Backend, recorder: Recorder) -> Backend:
-    """The backend, with its calls recorded."""
-    return cast(Backend, ProfiledBackend(backend, recorder))
+from gzarr.storage.base import Buffer
 
 
 class ProfiledBackend:
@@ -35,12 +28,10 @@ class ProfiledBackend:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def load(
-        self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
-    ) -> list[Any]:
+    def load(self, *args: Any) -> list[Any]:
         """`Backend.load`, which is "read"."""
         with stage("read") as noted:
-            loaded = self.inner.load(store, wanted, chain, parts)
+            loaded = self.inner.load(*args)
             nbytes = sum_nbytes(loaded)
             noted.count(sum(item is not None for item in loaded), nbytes, nbytes)
             return loaded
@@ -52,7 +43,8 @@ class ProfiledBackend:
         with stage("place") as noted:
             self.inner.place(self.inner.timed(chain, partial(profiled, "decode")), buffers, parts, out, fields)
             decoded = self._count_decoded(chain, buffers)
-            noted.count(len(parts), decoded, sum(_n_elements(part, out) for part in parts) * out.dtype.itemsize)
+            elements = np.broadcast_to(np.False_, out.shape)  # takes no memory
+            noted.count(len(parts), decoded, sum(elements[part.out].size for part in parts) * out.dtype.itemsize)
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """`Backend.decode`, which is "decode"."""
@@ -61,19 +53,10 @@ class ProfiledBackend:
             self._count_decoded(chain, buffers)
             return chunks
 
-    def merge_and_encode(
-        self,
-        chain: Chain,
-        old: Sequence[Buffer | None],
-        value: Array,
-        parts: Sequence[Part],
-        fields: Fields,
-        *,
-        keep_empty: bool,
-    ) -> list[Buffer | None]:
+    def merge_and_encode(self, chain: Chain, *args: Any, **options: Any) -> list[Buffer | None]:
         """`Backend.merge_and_encode`, which is "encode"."""
         with stage("encode") as noted:
-            encoded = self.inner.merge_and_encode(chain, old, value, parts, fields, keep_empty=keep_empty)
+            encoded = self.inner.merge_and_encode(chain, *args, **options)
             noted.count(len(encoded), len(encoded) * (chain.chunk.nbytes or 0), sum_nbytes(encoded))
             return encoded
 
@@ -83,17 +66,3 @@ class ProfiledBackend:
         nbytes = n * (chain.chunk.nbytes or 0)
         self._recorder.count("decode", n, sum_nbytes(buffers), nbytes)
         return nbytes
-
-
-def _n_elements(part: Part, out: Array) -> int:
-    """How many elements of a result a part is."""
-    index = part.out if isinstance(part.out, tuple) else (part.out,)
-    shape = getattr(out, "shape", ())
-    sizes = [_n_along(item, shape[axis] if axis < len(shape) else 1) for axis, item in enumerate(index)]
-    return math.prod(sizes)
-
-
-def _n_along(item: Any, n: int) -> int:
-    if isinstance(item, slice):
-        return len(range(*item.indices(n)))
-    return 1 if isinstance(item, (int, np.integer)) or item is None or item is Ellipsis else int(np.size(item))

@@ -12,20 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from gzarr.backend import Array, Fields
+from gzarr.backend import Array, Chain, Fields
 from gzarr.chunk_io.array_io import ArrayIO, Wave, by_chain, chunk_error, pick
 from gzarr.chunk_io.chunk_cache import Place
-from gzarr.chunk_io.loading import load
-from gzarr.errors import ChunkError, CodecError
+from gzarr.errors import ChunkError, CodecError, ReplacedError
 from gzarr.indexing.keys import Coords
-from gzarr.indexing.plan import Plan
+from gzarr.indexing.plan import Part, Plan
+from gzarr.layout.chunk_layout import PINNED, Located
 from gzarr.profiling.recorder import stage, sum_nbytes
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.base import Buffer, Request, Store, tokens_of
 from gzarr.storage.invalidation import announce
+from gzarr.storage.wrappers import PinnedStore
 
 T = TypeVar("T")
+
+#: How often a read starts over because a shard was replaced under it, before it gives up.
+MAX_RETRIES = 100
 
 _is_full = attrgetter("full")
 
@@ -73,6 +77,86 @@ def read_wave(job: ReadJob, wave: Wave) -> None:
             raise chunk_error(io, wave, error, positions) from error
 
 
+def load_encoded(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | None]:
+    """Fetch the encoded chunks of a wave, all of their bytes, into host memory whatever the backend."""
+    return load(io._replace(backend=io.backend.host), wave, parts, (None, ()))
+
+
+def load(io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | None, Sequence[Part]]) -> list[Any]:
+    """Fetch what `Backend.place` will place. near: the last arguments of `Backend.load`."""
+    layout, store = io.layout, io.store
+    if layout.objects is layout.grid:
+        try:
+            return io.backend.load(store, [Request(layout.key(part.coords)) for part in parts], *near)
+        except CodecError as error:
+            raise chunk_error(io, wave, error, range(len(parts))) from error
+    keys = [layout.key(coords) for coords, _ in wave]
+    versions = store.versions
+    if versions is not None and versions.pins:
+        return _load_pinned(io, wave, parts, near)
+    for _ in range(MAX_RETRIES):
+        before = tokens_of(store, keys)
+        try:
+            located = _locate(io, store, wave, before)
+            buffers = io.backend.load(store, located, *near)
+        except (CodecError, ChunkError) as error:
+            if tokens_of(store, keys) != before:
+                continue
+            if isinstance(error, ChunkError):
+                raise
+            raise chunk_error(io, wave, error, range(len(parts))) from error
+        # Ranges and the index they came from must be of one version of the shard.
+        if not any(isinstance(item, Request) for item in located) or tokens_of(store, keys) == before:
+            return buffers
+    raise _replaced_too_often(io, keys[0])
+
+
+def _load_pinned(
+    io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | None, Sequence[Part]]
+) -> list[Any]:
+    """Fetch what `Backend.place` will place from a store that ties reads to versions itself.
+
+    A version whose index is cached is assumed to be the current one; if it is, reading takes a single round trip.
+    Otherwise the answer that brings the index says which version that is, and the chunks are of the same version.
+    """
+    keys = [io.layout.key(coords) for coords, _ in wave]
+    cached = {key: io.layout.cached_token(key) for key in keys}
+    versions = {key: token for key, token in cached.items() if token is not None}
+    for _ in range(MAX_RETRIES):
+        pinned = PinnedStore(io.store, versions)
+        try:
+            return io.backend.load(pinned, _locate(io, pinned, wave, [PINNED] * len(keys)), *near)
+        except ReplacedError:
+            versions = {}
+        except CodecError as error:
+            raise chunk_error(io, wave, error, range(len(parts))) from error
+    raise _replaced_too_often(io, keys[0])
+
+
+def _replaced_too_often(io: ArrayIO, key: str) -> ChunkError:
+    return ChunkError(f"the shard was replaced {MAX_RETRIES} times while it was read", path=io.name, key=key)
+
+
+def _locate(io: ArrayIO, store: Store, wave: Wave, tokens: Sequence[object | None]) -> list[Located]:
+    """Say where the chunks of a wave are."""
+
+    def locate(item: tuple[tuple[Coords, list[Part]], object | None]) -> list[Located]:
+        (coords, parts), token = item
+        try:
+            files = store.files if io.backend.reads_files else None
+            may_fetch = files is None or files.path(io.layout.key(coords)) is None
+            return io.layout.locate(store, coords, [part.coords for part in parts], token, may_fetch=may_fetch)
+        except CodecError as error:
+            raise _object_error(io, io.layout.key(coords), error) from error
+
+    return [place for places in store.together(locate, list(zip(wave, tokens, strict=True))) for place in places]
+
+
+def _object_error(io: ArrayIO, key: str, error: CodecError) -> ChunkError:
+    """Return an error that names the object."""
+    return ChunkError(str(error), path=io.name, key=key, codec=error.codec)
+
+
 def write_wave(job: WriteJob, wave: Wave) -> None:
     """Write a wave. Raises: ChunkError, StoreError."""
     keys = [job.io.layout.key(coords) for coords, _ in wave]
@@ -100,7 +184,7 @@ def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str]) -> None:
         try:
             data = io.layout.build(old, coords, chunks)
         except CodecError as error:
-            raise ChunkError(str(error), path=io.name, key=key, codec=error.codec) from error
+            raise _object_error(io, key, error) from error
         if data is None:
             emptied.append(key)
         else:
@@ -167,8 +251,7 @@ def _old_chunks(job: WriteJob, wave: Wave, stored: Sequence[Buffer | None]) -> l
             try:
                 taken = job.io.layout.extract(data, object_coords, [parts[i].coords for i in partial_ones])
             except CodecError as error:
-                key = job.io.layout.key(object_coords)
-                raise ChunkError(str(error), path=job.io.name, key=key, codec=error.codec) from error
+                raise _object_error(job.io, job.io.layout.key(object_coords), error) from error
             for i, buffer in zip(partial_ones, taken, strict=True):
                 old[i] = buffer
         old_chunks += old

@@ -1,7 +1,7 @@
 """Where chunks are: chunk coordinates to requests, and new chunks to stored objects. Sharding is addressing.
 
-Theory of operation. An *object* is what has a key in the store. In an `Unsharded` layout, every chunk is an object. In
-a `gzarr.layout.sharded.Sharded` layout, an object holds a grid of chunks and an index. ``locate`` turns the chunks
+Theory of operation. An *object* is what has a key in the store. In a plain `Layout`, every chunk is an object. In a
+`gzarr.layout.sharded.Sharded` layout, an object holds a grid of chunks and an index. ``locate`` turns the chunks
 wanted from one object into byte ranges. ``build`` makes an object's new bytes from its old ones and the chunks that
 change; it copies the other chunks encoded.
 
@@ -11,7 +11,7 @@ Rules: nothing here decodes chunks; every inconsistency raises CodecError.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gzarr.indexing.grid import Grid
 from gzarr.indexing.keys import Coords, KeyEncoding
@@ -24,30 +24,33 @@ Located: TypeAlias = "Request | Buffer | None"
 PINNED: object = object()
 
 
-class Layout(Protocol):
-    """Where the chunks of one array are in its store.
+class Names(NamedTuple):
+    """How the keys of an array's objects are made.
 
-    A layout whose ``objects`` is the same object as its ``grid`` stores every chunk by itself.
+    Attributes:
+        path: of the array.
+        keys: how coordinates become the rest of the key.
     """
 
-    @property
-    def grid(self) -> Grid:
-        """The chunk grid."""
-        ...
+    path: str
+    keys: KeyEncoding
 
-    @property
-    def objects(self) -> Grid:
-        """The grid of stored objects."""
-        ...
 
-    @property
-    def names(self) -> Names:
-        """How the keys of objects are made."""
-        ...
+class Layout:
+    """Where the chunks of one array are in its store. In this class, every chunk is a stored object.
 
-    def key(self, object_coords: Coords) -> str:
-        """Key of a stored object."""
-        ...
+    A layout whose ``objects`` is the same object as its ``grid`` stores every chunk by itself.
+
+    Attributes:
+        grid: the chunk grid.
+        objects: the grid of stored objects.
+        names: how the keys of objects are made.
+        key: key of a stored object.
+    """
+
+    def __init__(self, grid: Grid, objects: Grid, names: Names) -> None:
+        self.grid, self.objects, self.names = grid, objects, names
+        self.key = names.keys.under(names.path)
 
     def locate(
         self,
@@ -64,82 +67,18 @@ class Layout(Protocol):
         may_fetch: whether an object may be fetched whole if most of its chunks are wanted, which saves a request.
         Raises: CodecError.
         """
-        ...
-
-    def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:
-        """Take chunks out of an object's bytes. Raises: CodecError."""
-        ...
-
-    def cached_token(self, key: str) -> object | None:
-        """The token of the version of an object whose index is cached; None if none is."""
-        ...
-
-    def initialized(self, store: Store, object_coords: Coords) -> int:
-        """Number of chunks that an object that is stored holds. Raises: CodecError."""
-        ...
-
-    def is_whole(self, object_coords: Coords, nchunks: int) -> bool:
-        """Whether that many distinct chunks are all that the object holds within the array."""
-        ...
-
-    def build(
-        self, stored: Buffer | None, object_coords: Coords, changed: Mapping[Coords, Buffer | None]
-    ) -> Buffer | None:
-        """An object's new bytes: the old ones with some chunks replaced or removed. None if nothing is left."""
-        ...
-
-
-class Names(NamedTuple):
-    """How the keys of an array's objects are made.
-
-    Attributes:
-        path: of the array.
-        keys: how coordinates become the rest of the key.
-    """
-
-    path: str
-    keys: KeyEncoding
-
-
-class Unsharded:
-    """Every chunk is a stored object.
-
-    Attributes:
-        grid: the chunk grid.
-        objects: the grid of stored objects, which is the chunk grid.
-        names: how the keys of objects are made.
-        key: key of a stored object.
-    """
-
-    __slots__ = ("grid", "key", "names", "objects")
-
-    def __init__(self, grid: Grid, names: Names) -> None:
-        self.grid = self.objects = grid
-        self.names = names
-        self.key = names.keys.under(names.path)
-
-    def locate(
-        self,
-        store: Store,
-        object_coords: Coords,
-        chunks: Sequence[Coords],
-        token: object | None = None,
-        *,
-        may_fetch: bool = True,
-    ) -> list[Located]:
-        """Say where the chunks of one object are."""
         return [Request(self.key(object_coords))]
 
     def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:
-        """Take chunks out of an object's bytes."""
+        """Take chunks out of an object's bytes. Raises: CodecError."""
         return [stored]
 
     def cached_token(self, key: str) -> object | None:
-        """Nothing: chunks that are objects have no index."""
+        """The token of the version of an object whose index is cached; None if none is."""
         return None
 
     def initialized(self, store: Store, object_coords: Coords) -> int:
-        """Number of chunks that an object that is stored holds: itself."""
+        """Number of chunks that an object that is stored holds. Raises: CodecError."""
         return 1
 
     def is_whole(self, object_coords: Coords, nchunks: int) -> bool:
@@ -149,5 +88,5 @@ class Unsharded:
     def build(
         self, stored: Buffer | None, object_coords: Coords, changed: Mapping[Coords, Buffer | None]
     ) -> Buffer | None:
-        """An object's new bytes: those of its one chunk."""
+        """An object's new bytes: the old ones with some chunks replaced or removed. None if nothing is left."""
         return changed[object_coords]

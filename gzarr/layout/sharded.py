@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import Grid, chunk_shape
 from gzarr.indexing.keys import Coords
-from gzarr.layout.chunk_layout import PINNED, Located, Names
+from gzarr.layout.chunk_layout import PINNED, Layout, Located, Names
 from gzarr.layout.levels import Level, by_owner, rebuild
 from gzarr.layout.shard import MISSING, Coder, decode_index, entry, slice_entry, split_index
 from gzarr.profiling.recorder import stage
@@ -66,7 +66,7 @@ class _Source(NamedTuple):
     token: object | None = None
 
 
-class Sharded:
+class Sharded(Layout):
     """An object holds a grid of chunks, with an index.
 
     Attributes:
@@ -77,18 +77,9 @@ class Sharded:
         key: key of a stored object.
     """
 
-    def __init__(
-        self,
-        grid: Grid,
-        objects: Grid,
-        levels: Callable[[Coords], Sequence[Level]],
-        names: Names,
-    ) -> None:
-        self.grid = grid
-        self.objects = objects
+    def __init__(self, grid: Grid, objects: Grid, levels: Callable[[Coords], Sequence[Level]], names: Names) -> None:
+        super().__init__(grid, objects, names)
         self.levels = levels
-        self.names = names
-        self.key = names.keys.under(names.path)
         self._indexes: OrderedDict[_Place, tuple[object, NDArray[np.uint64]]] = OrderedDict()
         self._cached_nbytes = 0
         self._lock = threading.Lock()
@@ -222,19 +213,9 @@ class Sharded:
             return [None] * len(chunks)
         if len(levels) == 1:
             return _parts_of(source, index, [level.place(c) for c in chunks])
-        return self._descend_nested(store, source, levels, (index, chunks))
-
-    def _descend_nested(
-        self,
-        store: Store | None,
-        source: _Source,
-        levels: Sequence[Level],
-        wanted: tuple[NDArray[np.uint64], Sequence[Coords]],
-    ) -> list[Located]:
-        index, chunks = wanted
         located: list[Located] = [None] * len(chunks)
         for outer, members in by_owner(levels[1:], chunks).items():
-            part = _part_of(source, entry(index, levels[0].place(outer)))
+            part = _part_of(source, entry(index, level.place(outer)))
             if part is None:
                 continue
             if isinstance(part, Request):

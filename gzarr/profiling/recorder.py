@@ -10,6 +10,7 @@ profile ends, so that nothing waits for them.
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -114,16 +115,9 @@ class Stage:
         return max(self.bytes_in, self.bytes_out) / seconds if seconds else 0.0
 
 
-class _Span(NamedTuple):
-    """Marks around what a stretch of a stage has submitted to a device.
+class _Marks(NamedTuple):
+    """Marks around what a stretch of a stage has submitted to a device, each submitted just after that moment."""
 
-    before: seconds from the beginning of the profile to a moment before the first mark was submitted.
-    """
-
-    stage: str
-    wave: int
-    thread: str
-    before: float
     marker: Marker
     start: Any
     end: Any
@@ -144,11 +138,11 @@ class Recorder:
         self.outer = outer
         self.records = records
         self.began = perf_counter()
-        self.stages: dict[str, Stage] = {}
+        self.stages: defaultdict[str, Stage] = defaultdict(Stage)
         self.rows: list[Row] = []
         self.n_rows = 0
         self.ended = 0.0
-        self._spans: list[_Span] = []
+        self._spans: list[tuple[Row, _Marks]] = []
         self._waves: dict[int, int] = {}
         self._seen: set[tuple[str, int]] = set()
         self._threads: dict[tuple[str, int], str] = {}
@@ -176,7 +170,7 @@ class Recorder:
             return
         with self._lock:
             if not self._closed:
-                entry = self._stage(stage)
+                entry = self.stages[stage]
                 entry.chunks += chunks
                 entry.bytes_in += bytes_in
                 entry.bytes_out += bytes_out
@@ -187,7 +181,7 @@ class Recorder:
         """Count a stage that begins."""
         with self._lock:
             if not self._closed:
-                entry = self._stage(stage)
+                entry = self.stages[stage]
                 entry.calls += 1
                 self._waves.setdefault(wave, len(self._waves))
                 if (stage, wave) not in self._seen:
@@ -196,19 +190,20 @@ class Recorder:
         if self.outer is not None:
             self.outer.call(stage, wave)
 
-    def note(self, row: tuple[str, int, float, float], marks: tuple[Marker, Any, Any] | None) -> None:
+    def note(self, row: tuple[str, int, float, float], marks: _Marks | None) -> None:
         """Record a stretch of a stage. row: (stage, wave, start, end), in seconds of `perf_counter`."""
         stage, wave, start, end = row
         with self._lock:
             if not self._closed:
-                self._stage(stage).seconds += end - start
+                self.stages[stage].seconds += end - start
                 self.n_rows += 1
                 self.ended = max(self.ended, end - self.began)
                 if len(self.rows) < MAX_ROWS:
-                    number, thread = self._waves.get(wave, 0), self._thread()
-                    self.rows.append(Row(stage, number, thread, start - self.began, end - self.began))
+                    number = self._waves.get(wave, 0)
+                    noted = Row(stage, number, self._thread(), start - self.began, end - self.began)
+                    self.rows.append(noted)
                     if marks is not None:
-                        self._spans.append(_Span(stage, number, thread, start - self.began, *marks))
+                        self._spans.append((noted, marks))
         if self.outer is not None:
             self.outer.note(row, marks)
 
@@ -216,32 +211,26 @@ class Recorder:
         """Stop recording, and wait for the device to find out how long it took."""
         with self._lock:
             self._closed = True
-        for name in dict.fromkeys(span.marker.name for span in self._spans):
-            self._add_rows_of_device(name, [span for span in self._spans if span.marker.name == name])
+        for name in dict.fromkeys(marks.marker.name for _, marks in self._spans):
+            self._add_rows_of_device(name, [span for span in self._spans if span[1].marker.name == name])
         self._spans.clear()
         self.rows.sort(key=lambda row: row.start)
 
-    def _add_rows_of_device(self, name: str, spans: list[_Span]) -> None:
+    def _add_rows_of_device(self, name: str, spans: list[tuple[Row, _Marks]]) -> None:
         """Put what a device did on the clock of the threads.
 
         No mark is past before it was submitted: of all marks, the one that was past soonest after that shows how the
         two clocks lie to each other.
         """
-        first = spans[0]
-        starts = [first.marker.seconds_between(first.start, span.start) for span in spans]
-        zero = max(span.before - start for span, start in zip(spans, starts, strict=True))
-        for span, start in zip(spans, starts, strict=True):
-            entry = self.stages[span.stage]
-            seconds = span.marker.seconds_between(span.start, span.end)
+        first = spans[0][1]
+        starts = [first.marker.seconds_between(first.start, marks.start) for _, marks in spans]
+        zero = max(row.start - start for (row, _), start in zip(spans, starts, strict=True))
+        for (row, marks), start in zip(spans, starts, strict=True):
+            entry = self.stages[row.stage]
+            seconds = marks.marker.seconds_between(marks.start, marks.end)
             entry.device_seconds = (entry.device_seconds or 0.0) + seconds
             begun = zero + start
-            self.rows.append(Row(span.stage, span.wave, f"{name}, {span.thread}", begun, begun + seconds))
-
-    def _stage(self, name: str) -> Stage:
-        entry = self.stages.get(name)
-        if entry is None:
-            entry = self.stages[name] = Stage()
-        return entry
+            self.rows.append(Row(row.stage, row.wave, f"{name}, {row.thread}", begun, begun + seconds))
 
     def _thread(self) -> str:
         """A name for the current thread that no other one has."""
@@ -310,7 +299,7 @@ class _Noted:
         now = perf_counter()
         marks = None
         if self._mark is not None and self._marker is not None:
-            marks = self._marker, self._mark, self._marker.mark()
+            marks = _Marks(self._marker, self._mark, self._marker.mark())
         self._recorder.note((self._name, self._wave, self._began, now), marks)
 
 

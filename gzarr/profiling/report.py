@@ -13,21 +13,8 @@ from typing import Any
 from gzarr.profiling.recorder import MAX_ROWS, Recorder, Row, Stage, active
 
 #: In the order in which chunks come through them.
-_ORDER = (
-    "loop",
-    "locate",
-    "read",
-    "upload",
-    "parse",
-    "decode",
-    "place",
-    "check",
-    "load old",
-    "gather",
-    "encode",
-    "store",
-    "build",
-)
+_OF_READS = ("loop", "locate", "read", "upload", "parse", "decode", "place", "check")
+_ORDER = (*_OF_READS, "load old", "gather", "encode", "store", "build")
 _HEAD = ("stage", "calls", "waves", "chunks", "seconds", "on device", "bytes in", "bytes out", "GB/s")
 
 

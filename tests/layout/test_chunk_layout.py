@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import KeyEncoding
-from gzarr.layout.chunk_layout import Names, Unsharded
+from gzarr.layout.chunk_layout import Layout, Names
 from gzarr.storage import MemoryStore, Request
 
 
 def test_chunks_of_an_unsharded_layout_are_objects() -> None:
-    layout = Unsharded((RegularAxis(10, 4),), Names("", KeyEncoding()))
+    grid = (RegularAxis(10, 4),)
+    layout = Layout(grid, grid, Names("", KeyEncoding()))
     assert layout.objects is layout.grid
     assert layout.locate(MemoryStore(), (2,), [(2,)]) == [Request("c/2")]
     assert layout.extract(b"x", (2,), [(2,)]) == [b"x"]
