@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from gzarr.api.keywords import checked_format, take_group_options
-from gzarr.api.locating import join_storage_options, locate_node, open_store_at
+from gzarr.api.keywords import checked_format
+from gzarr.api.locating import join_storage_options, open_store_at, reach_group
 from gzarr.errors import MetadataError, NodeNotFoundError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
@@ -132,11 +132,8 @@ def open_consolidated(
         raise ValueError(f"open_consolidated creates nothing: mode must be 'r', 'r+' or 'a', got {mode!r}")
     if not use_consolidated:
         raise ValueError("use_consolidated must be True here; use open_group to do without consolidated metadata")
-    given: dict[str, Any] = {**kwargs}
-    store, path = join_storage_options(path if store is None else store, given), None if store is None else path
-    options, opened_with = take_group_options(device, given)
-    opened, where, mode = locate_node(store, path, mode)
-    opened = options.store(opened)
+    store, path = (path, None) if store is None else (store, path)
+    opened, where, mode, opened_with = reach_group(store, path, mode, device, {**kwargs})
     opened, meta = open_consolidated_node(opened, where, checked_format(zarr_format), metadata_key, frozen=True)
     if meta is None:
         raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")

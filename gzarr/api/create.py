@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from gzarr.api.keywords import take_node_options
-from gzarr.api.locating import join_storage_options, open_store_at
+from gzarr.api.locating import reach_node
 from gzarr.errors import MetadataError
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
@@ -19,7 +18,6 @@ from gzarr.hierarchy.keywords import (
     NewArrayKeywords,
 )
 from gzarr.hierarchy.options import UNSET
-from gzarr.indexing.keys import join_path, normalize_path
 
 
 def create_array(
@@ -135,11 +133,8 @@ def create_array(
     given |= {"compressor": compressor, "compressors": compressors, "filters": filters, "serializer": serializer}
     given |= {"codecs": codecs, "fill_value": fill_value, "zarr_format": zarr_format, "attributes": attributes}
     given |= {"dimension_names": dimension_names, "chunk_key_encoding": chunk_key_encoding, **kwargs}
-    options, opened_with = take_node_options(device, given)
-    store = join_storage_options(store, given)
-    opened, base = open_store_at(store, "w" if overwrite else "a")
-    where = join_path(base, normalize_path(name or path or ""))
-    return new_nodes.make(options.store(opened), where, opened_with, data=data, overwrite=overwrite, **given)
+    opened, where, _, opened_with = reach_node(store, name or path, "w" if overwrite else "a", device, given)
+    return new_nodes.make(opened, where, opened_with, data=data, overwrite=overwrite, **given)
 
 
 def create(

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from gzarr.errors import StoreError
+from gzarr.backend import Backend
+from gzarr.devices import DEVICE_OPTIONS, take_backend
+from gzarr.errors import MetadataError, StoreError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.open_options import NAMES as OPEN_OPTIONS
+from gzarr.hierarchy.open_options import OpenedWith, take_open_options
+from gzarr.hierarchy.options import unknown_keyword
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.storage import LocalStore, ZipStore, open_store
 from gzarr.storage.base import Store
 
+_OF_GROUPS = {*OPEN_OPTIONS, *DEVICE_OPTIONS, "device", "storage_options", "cache_attrs"}
 _MODES = {"r", "r+", "a", "w", "w-", "x"}
 
 
@@ -44,19 +50,36 @@ def join_storage_options(store: Any, keywords: dict[str, Any]) -> Any:
     return StoreURL(os.fspath(store), {**getattr(store, "options", {}), **options})
 
 
-def locate_node(store: Any, path: str | None, mode: str | None) -> tuple[Store, str, str]:
-    """Return (store, path in it, mode). A ``path`` without a store is taken for the store."""
-    if store is None and path is not None:
-        store, path = path, None
+def reach_node(
+    store: Any, path: str | None, mode: str | None, device: str | Backend | None, keywords: dict[str, Any]
+) -> tuple[Store, str, str, OpenedWith]:
+    """Return (store, path in it, mode, what goes with it), as a call says.
+
+    The keywords that say how a node is reached, and on which device, are taken out of those of the call.
+    """
+    options = take_open_options(keywords)
+    opened_with = options.opened_with(OpenedWith(take_backend(options.device(device), keywords)))
+    store = join_storage_options(store, keywords)
     if mode is None:
         mode = "r" if isinstance(store, Store) and store.read_only else "a"
     if mode not in _MODES:
         raise ValueError(f"mode must be 'r', 'r+', 'a', 'w', 'w-' or 'x', got {mode!r}")
     opened, base = open_store_at(store, mode)
-    return opened, join_path(base, normalize_path(path or "")), mode
+    return options.store(opened), join_path(base, normalize_path(path or "")), mode, opened_with
+
+
+def reach_group(
+    store: Any, path: str | None, mode: str | None, device: str | Backend | None, keywords: dict[str, Any]
+) -> tuple[Store, str, str, OpenedWith]:
+    """`reach_node` for a group. Raises TypeError for other keywords, except one of zarr that changes nothing."""
+    for name in keywords.keys() - _OF_GROUPS:
+        raise unknown_keyword(name, _OF_GROUPS)
+    if keywords.get("cache_attrs") not in (None, True, False):
+        raise MetadataError("the keyword 'cache_attrs' has no such value; leave it out")
+    return reach_node(store, path, mode, device, keywords)
 
 
 def close_if_opened_here(given: Any, opened: Store) -> None:
     """Close a store that was opened here from a path: a zip file is complete only once it is closed."""
-    if given is not opened and isinstance(opened, (ZipStore, LocalStore)):
+    if not isinstance(given, (Store, Array, Group)) and isinstance(opened, (ZipStore, LocalStore)):
         opened.close()

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from gzarr.api.consolidated import read_with_consolidated
-from gzarr.api.keywords import checked_format, take_group_options, take_mode, take_node_options
-from gzarr.api.locating import join_storage_options, locate_node, open_store_at
+from gzarr.api.keywords import checked_format, take_mode
+from gzarr.api.locating import reach_group, reach_node
 from gzarr.display.info import Tree
 from gzarr.errors import ArrayNotFoundError, ContainsArrayError, GroupNotFoundError, NodeNotFoundError
 from gzarr.hierarchy import new_nodes
@@ -15,7 +15,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import new_group_meta
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenArrayKeywords, OpenKeywords, OpenLikeKeywords
-from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.indexing.keys import join_path
 from gzarr.metadata.catalog import may_be_consolidated
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta
@@ -77,11 +77,9 @@ def open_array(
     array([1, 4, 9], dtype=int32)
     """
     given: dict[str, Any] = {**kwargs}
-    store, path = join_storage_options(path if store is None else store, given), None if store is None else path
+    store, path = (path, None) if store is None else (store, path)
     mode = take_mode(mode, given)
-    options, opened_with = take_node_options(device, given)
-    opened, where, mode = locate_node(store, path, mode)
-    opened = options.store(opened)
+    opened, where, mode, opened_with = reach_node(store, path, mode, device, given)
     given.pop("overwrite", None)  # the mode decides
     given = {"zarr_format": zarr_format, "write_empty_chunks": write_empty_chunks, **given}
     if mode in ("w", "w-", "x"):
@@ -172,11 +170,8 @@ def open_group(
     >>> root.attrs["title"], list(root)
     ('test run', ['speed'])
     """
-    given: dict[str, Any] = {**kwargs}
-    store, path = join_storage_options(path if store is None else store, given), None if store is None else path
-    options, opened_with = take_group_options(device, given)
-    opened, where, mode = locate_node(store, path, mode)
-    opened = options.store(opened)
+    store, path = (path, None) if store is None else (store, path)
+    opened, where, mode, opened_with = reach_group(store, path, mode, device, {**kwargs})
     if mode in ("w", "w-", "x"):
         made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=mode == "w")
         return Group(opened, where, made, opened_with)
@@ -228,18 +223,14 @@ def open(
     <Array file://numbers.zarr shape=(3,) dtype=int64>
     """
     given: dict[str, Any] = {**kwargs}
-    if store is None and path is not None:
-        store, path = path, None
-    store = join_storage_options(store, given)
+    store, path = (path, None) if store is None else (store, path)
     use_consolidated = given.pop("use_consolidated", None)
     mode = take_mode(mode, given)
     wants_array = given.get("shape") is not None or given.get("data") is not None
     if mode in ("w", "w-", "x"):
         create = open_array if wants_array else open_group
         return create(store, mode, path=path, **given)
-    options, opened_with = take_node_options(given.get("device"), given)
-    opened, where, mode = locate_node(store, path, mode)
-    opened = options.store(opened)
+    opened, where, mode, opened_with = reach_node(store, path, mode, given.get("device"), given)
     zarr_format = checked_format(given.get("zarr_format"))
     meta = read_node(opened, where, zarr_format)
     if meta is None and mode == "a":
@@ -309,11 +300,7 @@ def group(
         └── bar
             └── baz (100, 100) int32
     """
-    given: dict[str, Any] = {**kwargs}
-    store = join_storage_options(store, given)
-    options, opened_with = take_group_options(device, given)
-    opened, base = open_store_at(store, "w" if overwrite else "a")
-    opened, where = options.store(opened), join_path(base, normalize_path(path or ""))
+    opened, where, _, opened_with = reach_group(store, path, "w" if overwrite else "a", device, {**kwargs})
     if not overwrite:
         meta = read_node(opened, where, checked_format(zarr_format))
         if isinstance(meta, ArrayMeta):
@@ -372,11 +359,7 @@ def create_group(
     >>> root.attrs["title"]
     'test run'
     """
-    given: dict[str, Any] = {**kwargs}
-    store = join_storage_options(store, given)
-    options, opened_with = take_group_options(device, given)
-    opened, base = open_store_at(store, "w" if overwrite else "a")
-    opened, where = options.store(opened), join_path(base, normalize_path(path or ""))
+    opened, where, _, opened_with = reach_group(store, path, "w" if overwrite else "a", device, {**kwargs})
     made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=overwrite)
     return Group(opened, where, made, opened_with)
 

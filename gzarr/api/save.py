@@ -64,8 +64,7 @@ def save_array(store: Any, arr: Any, *, path: str | None = None, **kwargs: Unpac
         See `create_array`.
     """
     given: dict[str, Any] = {**kwargs}
-    store = join_storage_options(store, given)
-    opened, base = open_store_at(store, "w")
+    opened, base = open_store_at(join_storage_options(store, given), "w")
     create_array(opened, name=join_path(base, normalize_path(path or "")), data=arr, overwrite=True, **given)
     close_if_opened_here(store, opened)
 
@@ -142,9 +141,8 @@ def load(store: Any, path: str | None = None, *, device: str | None = None, **kw
     >>> gzarr.load("loaded.zarr")
     array([1, 2, 3])
     """
-    given: dict[str, Any] = {**kwargs}
-    store, path = join_storage_options(path if store is None else store, given), None if store is None else path
-    node = open(store, "r", path=path, device=device, **given)
+    store, path = (path, None) if store is None else (store, path)
+    node = open(store, "r", path=path, device=device, **kwargs)
     if isinstance(node, Group):
         return LazyLoader(node)
     data = node[...]

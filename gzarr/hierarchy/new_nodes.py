@@ -28,7 +28,7 @@ from gzarr.storage.base import Store
 
 _OPTIONS = frozenset(f.name for f in fields(ArrayOptions))
 #: Keywords that callers give beside them, and that others take out of a call.
-_ELSEWHERE = NAMES | {*DEVICE_OPTIONS, "data", "device", "overwrite", "storage_options"}
+ELSEWHERE = NAMES | {*DEVICE_OPTIONS, "data", "device", "overwrite", "storage_options", "write_data"}
 #: Keywords of zarr that change nothing here: metadata are always cached, chunks are decoded in part where possible.
 HARMLESS = frozenset({"cache_metadata", "cache_attrs", "cachesize", "cache_type", "partial_decompress"})
 
@@ -51,7 +51,7 @@ def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
             if value is not None:
                 raise MetadataError("storage_options go with a URL, where a store is opened; leave them out here")
         elif name not in HARMLESS:
-            raise unknown_keyword(name, _OPTIONS | _ELSEWHERE)
+            raise unknown_keyword(name, _OPTIONS | ELSEWHERE)
     if known.get("attributes") is None:
         known.pop("attributes", None)
     return ArrayOptions(**known)

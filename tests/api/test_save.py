@@ -60,3 +60,15 @@ def test_load_what_is_not_there(tmp_path):
     with pytest.raises(NodeNotFoundError, match=r"x\.zarr"):
         gzarr.load(tmp_path / "x.zarr")
     assert not (tmp_path / "x.zarr").exists()
+
+
+def test_loading_a_node_leaves_its_store_open(tmp_path):
+    with gzarr.ZipStore(tmp_path / "x.zip", mode="w") as store:
+        root = gzarr.group(store)
+        root["a"] = [1, 2, 3]
+        assert gzarr.load(root["a"]).tolist() == [1, 2, 3]
+        gzarr.save_array(root, [4, 5], path="b")
+        gzarr.save_group(root, c=[6], path="g")
+        assert root["a"][0] == 1
+        assert root["b"][...].tolist() == [4, 5]
+        assert root["g/c"][...].tolist() == [6]
