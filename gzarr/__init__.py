@@ -4,7 +4,7 @@
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gzarr import codecs, convert, errors, storage
 from gzarr.api.aio import aopen, aopen_array, aopen_group
@@ -59,6 +59,25 @@ from gzarr.storage import (
     ZipStore,
 )
 
+if TYPE_CHECKING:  # what `__getattr__` finds
+    from gzarr.advising import Advice, GroupAdvice, advise
+
+    ABSStore = storage.ABSStore
+    DBMStore = storage.DBMStore
+    KVStore = storage.KVStore
+    LMDBStore = storage.LMDBStore
+    MongoDBStore = storage.MongoDBStore
+    N5FSStore = storage.N5FSStore
+    N5Store = storage.N5Store
+    NestedDirectoryStore = storage.NestedDirectoryStore
+    RedisStore = storage.RedisStore
+    SQLiteStore = storage.SQLiteStore
+    TempStore = storage.TempStore
+    _codec: Any = None
+    Adler32 = AsType = BZ2 = Base64 = BitRound = Blosc = CRC32 = CRC32C = Categorize = Delta = _codec
+    FixedScaleOffset = Fletcher32 = GZip = JSON = JenkinsLookup3 = LZ4 = LZMA = MsgPack = PCodec = _codec
+    PackBits = Pickle = Quantize = Shuffle = VLenArray = VLenBytes = VLenUTF8 = ZFPY = Zlib = Zstd = _codec
+
 __version__ = "0.1.0"
 
 # Stores that zarr 2 has at the top level; they are imported when they are first asked for.
@@ -78,16 +97,24 @@ _STORES = frozenset(
     }
 )
 _ADVICE = frozenset({"Advice", "GroupAdvice", "advise"})
+# Codecs that numcodecs has beside optional packages.
+_EXTRAS = {"MsgPack": "msgpack", "PCodec": "pcodec", "ZFPY": "zfp"}
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ADVICE:
-        return getattr(import_module("gzarr.advising"), name)
-    if name in _STORES:
-        return getattr(storage, name)
-    if name[:1].isupper() and name in (found := _codecs()):
-        return found[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker would take every name to exist
+
+    def __getattr__(name: str) -> Any:
+        if name in _ADVICE:
+            return getattr(import_module("gzarr.advising"), name)
+        if name in _STORES:
+            return getattr(storage, name)
+        if name[:1].isupper() and name in (found := _codecs()):
+            return found[name]
+        if name in _EXTRAS:
+            raise errors.MissingExtraError(
+                f"gzarr.{name} needs a package that is not installed: pip install 'gzarr[{_EXTRAS[name]}]'"
+            )
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

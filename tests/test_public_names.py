@@ -2,6 +2,9 @@
 
 import types
 
+import numcodecs
+import pytest
+
 import gzarr
 
 MODULES = {"codecs", "convert", "errors", "storage"}
@@ -18,3 +21,11 @@ def test_import_star():
     found = {}
     exec("from gzarr import *", found)
     assert set(gzarr.__all__) <= set(found)
+
+
+@pytest.mark.parametrize(("name", "extra"), [("MsgPack", "msgpack"), ("PCodec", "pcodec"), ("ZFPY", "zfp")])
+def test_a_codec_that_numcodecs_lacks_is_named_with_its_extra(name, extra, monkeypatch):
+    monkeypatch.delattr(numcodecs, name, raising=False)
+    with pytest.raises(gzarr.errors.MissingExtraError, match=rf"gzarr\.{name} .*'gzarr\[{extra}\]'"):
+        getattr(gzarr, name)
+    assert name not in dir(gzarr)

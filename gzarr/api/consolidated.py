@@ -10,7 +10,7 @@ from gzarr.api.locating import join_storage_options, open_store_at, reach_group
 from gzarr.errors import MetadataError, NodeNotFoundError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.hierarchy.keywords import GroupKeywords
+from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.catalog import open_consolidated_node, require_consolidated
 from gzarr.metadata.consolidated import DEFAULT_KEY, consolidate
@@ -82,7 +82,7 @@ def consolidate_metadata(
 def open_consolidated(
     store: Any,
     metadata_key: str = DEFAULT_KEY,
-    mode: str | None = None,
+    mode: OpenMode | None = None,
     *,
     path: str | None = None,
     zarr_format: int | None = None,
@@ -144,7 +144,7 @@ def open_consolidated(
 
 
 def read_with_consolidated(
-    store: Store, path: str, zarr_format: Any, mode: str, use_consolidated: bool | str | None
+    store: Store, path: str, zarr_format: Any, mode: OpenMode, use_consolidated: bool | str | None
 ) -> tuple[Store, NodeMeta | None]:
     """Return a store and what is at a path; the store serves consolidated metadata if they exist and are wanted."""
     if use_consolidated is False or (use_consolidated is None and mode != "r"):

@@ -6,9 +6,10 @@ from typing import Any
 
 from gzarr.errors import MetadataError
 from gzarr.hierarchy import new_nodes
+from gzarr.hierarchy.keywords import OpenMode
 
 
-def take_mode(mode: str | None, keywords: dict[str, Any]) -> str | None:
+def take_mode(mode: OpenMode | None, keywords: dict[str, Any]) -> OpenMode | None:
     """Return the mode, "r" for ``read_only=True``, after a check that creation knows all other keywords.
 
     Raises TypeError for unknown keywords, even if an array exists and none of them would be used.

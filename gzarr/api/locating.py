@@ -10,6 +10,7 @@ from gzarr.devices import DEVICE_OPTIONS, take_backend
 from gzarr.errors import MetadataError, StoreError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.keywords import OpenMode
 from gzarr.hierarchy.open_options import NAMES as OPEN_OPTIONS
 from gzarr.hierarchy.open_options import OpenedWith, take_open_options
 from gzarr.hierarchy.options import unknown_keyword
@@ -21,7 +22,7 @@ _OF_GROUPS = {*OPEN_OPTIONS, *DEVICE_OPTIONS, "device", "storage_options", "cach
 _MODES = {"r", "r+", "a", "w", "w-", "x"}
 
 
-def open_store_at(store: Any, mode: str) -> tuple[Store, str]:
+def open_store_at(store: Any, mode: OpenMode) -> tuple[Store, str]:
     """Return (store, path in it). Raises StoreError."""
     if isinstance(store, (Array, Group)):
         return store.store, store.path
@@ -31,7 +32,7 @@ def open_store_at(store: Any, mode: str) -> tuple[Store, str]:
             return open_store(store, mode="a")
         except StoreError:  # a damaged archive: nothing to lose
             pass
-    return open_store(store, mode=mode)  # type: ignore[arg-type]
+    return open_store(store, mode=mode)
 
 
 def join_storage_options(store: Any, keywords: dict[str, Any]) -> Any:
@@ -51,8 +52,8 @@ def join_storage_options(store: Any, keywords: dict[str, Any]) -> Any:
 
 
 def reach_node(
-    store: Any, path: str | None, mode: str | None, device: str | Backend | None, keywords: dict[str, Any]
-) -> tuple[Store, str, str, OpenedWith]:
+    store: Any, path: str | None, mode: OpenMode | None, device: str | Backend | None, keywords: dict[str, Any]
+) -> tuple[Store, str, OpenMode, OpenedWith]:
     """Return (store, path in it, mode, what goes with it), as a call says.
 
     The keywords that say how a node is reached, and on which device, are taken out of those of the call.
@@ -69,8 +70,8 @@ def reach_node(
 
 
 def reach_group(
-    store: Any, path: str | None, mode: str | None, device: str | Backend | None, keywords: dict[str, Any]
-) -> tuple[Store, str, str, OpenedWith]:
+    store: Any, path: str | None, mode: OpenMode | None, device: str | Backend | None, keywords: dict[str, Any]
+) -> tuple[Store, str, OpenMode, OpenedWith]:
     """`reach_node` for a group. Raises TypeError for other keywords, except one of zarr that changes nothing."""
     for name in keywords.keys() - _OF_GROUPS:
         raise unknown_keyword(name, _OF_GROUPS)

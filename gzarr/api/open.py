@@ -14,7 +14,7 @@ from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import new_group_meta
 from gzarr.hierarchy.group import Group
-from gzarr.hierarchy.keywords import GroupKeywords, OpenArrayKeywords, OpenKeywords, OpenLikeKeywords
+from gzarr.hierarchy.keywords import GroupKeywords, OpenArrayKeywords, OpenKeywords, OpenLikeKeywords, OpenMode
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.catalog import may_be_consolidated
 from gzarr.metadata.documents import read_node
@@ -23,7 +23,7 @@ from gzarr.metadata.model import ArrayMeta, GroupMeta
 
 def open_array(
     store: Any = None,
-    mode: str | None = None,
+    mode: OpenMode | None = None,
     *,
     path: str | None = None,
     device: str | None = None,
@@ -115,7 +115,7 @@ def open_like(a: Any, path: Any, **kwargs: Unpack[OpenLikeKeywords]) -> Array:
 
 def open_group(
     store: Any = None,
-    mode: str | None = None,
+    mode: OpenMode | None = None,
     *,
     path: str | None = None,
     zarr_format: int | None = None,
@@ -186,7 +186,7 @@ def open_group(
 
 
 def open(
-    store: Any = None, mode: str | None = None, *, path: str | None = None, **kwargs: Unpack[OpenKeywords]
+    store: Any = None, mode: OpenMode | None = None, *, path: str | None = None, **kwargs: Unpack[OpenKeywords]
 ) -> Array | Group:
     """Open an array or a group, whichever is stored; create one where the mode allows it.
 

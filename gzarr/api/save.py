@@ -159,7 +159,10 @@ class LazyLoader(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
-            self._loaded[name] = self._group[name][...]
+            node = self._group[name]
+            if isinstance(node, Group):
+                raise KeyError(f"{name!r} is a group, not an array")
+            self._loaded[name] = node[...]
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:

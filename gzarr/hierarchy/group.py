@@ -49,7 +49,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
 
     # -- mapping -------------------------------------------------------------------------------------------------
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Array | Self:
         """Return the array or group with a name or path.
 
         Parameters

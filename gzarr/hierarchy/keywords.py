@@ -14,6 +14,8 @@ from gzarr.chunk_io.chunk_cache import ChunkCache
 
 #: What ``layout=`` takes besides None.
 Layout: TypeAlias = Literal["gpu", "gpu:batch", "gpu:plane", "gpu:volume", "gpu:random"]
+#: What ``mode=`` of the functions that open takes besides None.
+OpenMode: TypeAlias = Literal["r", "r+", "a", "w", "w-", "x"]
 
 
 class DeviceKeywords(TypedDict, total=False):
@@ -148,7 +150,7 @@ class NewMemberKeywords(LikeMemberKeywords, total=False):
 class FromZarrKeywords(ReachKeywords, total=False):
     """Of `gzarr.interop.dask.from_zarr`, which opens an array for reading unless told otherwise."""
 
-    mode: str | None
+    mode: OpenMode | None
     zarr_format: int | None
 
 
@@ -203,4 +205,4 @@ class OpenKeywords(NewMemberKeywords, UrlKeywords, total=False):
 class OpenLikeKeywords(NewMemberKeywords, UrlKeywords, total=False):
     """Of `gzarr.open_like`."""
 
-    mode: str | None
+    mode: OpenMode | None

@@ -71,6 +71,12 @@ z = gzarr.open_array("x", "r", chunk_cache=gzarr.ChunkCache(1 << 20), max_device
 g = gzarr.open_group("x", "r", synchronizer=None, allow_pickle=True, device="cpu")
 z = g.create_array("a", (4,), "i4", chunks=2, shards=4, fill_value=3)
 z.to("cpu", strict=False)
+a = g["a"]
+z = a if isinstance(a, gzarr.Array) else a.create_array("b", (4,), "i4", compressors=gzarr.Blosc())
+n: int = z.ndim
+g = gzarr.open_group(gzarr.LMDBStore("x"), "w")
+s: gzarr.storage.Store = gzarr.storage.SQLiteStore("x")
+advice: gzarr.Advice | gzarr.GroupAdvice = gzarr.advise(z, "plane")
 """
 MISTAKES = """
 import gzarr
@@ -80,18 +86,27 @@ gzarr.open_array("x", devise="cpu")
 gzarr.open_group("x", chunks=2)
 gzarr.group().create_array("a", (4,), reader="kvik")
 z = gzarr.array([1]).to("cpu", strikt=True)
+gzarr.open_arary("x")
+gzarr.storage.LocalStroe("x")
+gzarr.open_array("x", "rw")
+gzarr.open_group("x", mode="read")
+gzarr.group()["a"].shpae
+gzarr.advise("x", "planes")
+gzarr.LMDBStore(3)
 """
 
 
 def test_a_type_checker_knows_the_keywords(tmp_path: Path) -> None:
-    (tmp_path / "calls.py").write_text(CALLS)
+    names = [f"{module}.{name}" for module in ("gzarr", "gzarr.storage") for name in dir(eval(module))]
+    named = [f"{name}\n" for name in names if not name.rpartition(".")[2].startswith("_")]
+    (tmp_path / "calls.py").write_text(CALLS + "".join(named))
     (tmp_path / "mistakes.py").write_text(MISTAKES)
     command = [sys.executable, "-m", "mypy", "--config-file", "", "--follow-imports", "silent"]
     command += ["--ignore-missing-imports", "--no-error-summary", "--cache-dir", str(tmp_path / "cache")]
     command += [str(tmp_path / "calls.py"), str(tmp_path / "mistakes.py")]
     run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     flagged = set(re.findall(r"(\w+\.py:\d+): error", run.stdout))
-    assert flagged == {f"mistakes.py:{n}" for n in range(3, 9)}, run.stdout + run.stderr
+    assert flagged == {f"mistakes.py:{n}" for n in range(3, 3 + 13)}, run.stdout + run.stderr
 
 
 @pytest.mark.parametrize(
