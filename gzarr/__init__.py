@@ -1,6 +1,7 @@
-"""Zarr arrays straight into GPU memory, and the same code, files and answers on a machine with no GPU.
+"""gzarr reads and writes Zarr v2 and v3 arrays, fast on the CPU today.
 
-``import gzarr as zarr`` reads and writes Zarr v2 and v3 in the call styles of zarr 2 and zarr-python 3.
+A CUDA backend that decodes chunks in GPU memory is being tested. ``import gzarr as zarr`` takes the call styles of
+zarr 2 and zarr-python 3.
 """
 
 from importlib import import_module

@@ -9,6 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 
+def __dir__() -> list[str]:
+    return sorted(name for name, value in globals().items() if isinstance(value, type) and issubclass(value, Exception))
+
+
 class GzarrError(Exception):
     """Base of all errors raised by gzarr."""
 

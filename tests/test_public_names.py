@@ -29,3 +29,10 @@ def test_a_codec_that_numcodecs_lacks_is_named_with_its_extra(name, extra, monke
     with pytest.raises(gzarr.errors.MissingExtraError, match=rf"gzarr\.{name} .*'gzarr\[{extra}\]'"):
         getattr(gzarr, name)
     assert name not in dir(gzarr)
+
+
+@pytest.mark.parametrize("module", [gzarr.codecs, gzarr.errors, gzarr.storage])
+def test_dir_of_a_module_shows_its_public_names_only(module):
+    assert set(getattr(module, "__all__", ())) <= set(dir(module))
+    assert not {"annotations", "Any", "os", "re"} & set(dir(module))
+    assert not [name for name in dir(module) if name.startswith("_")]

@@ -20,7 +20,7 @@ def take_mode(mode: OpenMode | None, keywords: dict[str, Any]) -> OpenMode | Non
         mode = "r"
     given = {name: value for name, value in keywords.items() if name not in new_nodes.ELSEWHERE}
     if given:
-        new_nodes.options_from(given)
+        new_nodes.options_from(given, "mode")
     return mode
 
 

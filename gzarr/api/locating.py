@@ -74,7 +74,7 @@ def reach_group(
 ) -> tuple[Store, str, OpenMode, OpenedWith]:
     """`reach_node` for a group. Raises TypeError for other keywords, except one of zarr that changes nothing."""
     for name in keywords.keys() - _OF_GROUPS:
-        raise unknown_keyword(name, _OF_GROUPS)
+        raise unknown_keyword(name, _OF_GROUPS | {"mode", "path", "zarr_format"} - {name})
     if keywords.get("cache_attrs") not in (None, True, False):
         raise MetadataError("the keyword 'cache_attrs' has no such value; leave it out")
     return reach_node(store, path, mode, device, keywords)

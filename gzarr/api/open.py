@@ -12,12 +12,12 @@ from gzarr.display.info import Tree
 from gzarr.errors import ArrayNotFoundError, ContainsArrayError, GroupNotFoundError, NodeNotFoundError
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.create import new_group_meta
+from gzarr.hierarchy.create import check_free, new_group_meta
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenArrayKeywords, OpenKeywords, OpenLikeKeywords, OpenMode
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.catalog import may_be_consolidated
-from gzarr.metadata.documents import read_node
+from gzarr.metadata.documents import found_instead, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta
 
 
@@ -83,13 +83,15 @@ def open_array(
     given.pop("overwrite", None)  # the mode decides
     given = {"zarr_format": zarr_format, "write_empty_chunks": write_empty_chunks, **given}
     if mode in ("w", "w-", "x"):
+        if mode != "w" and given.get("shape") is None and given.get("data") is None:
+            check_free(opened, where)
         return new_nodes.make(opened, where, opened_with, overwrite=mode == "w", **given)
     meta = read_node(opened, where, checked_format(zarr_format))
     if meta is None and mode == "a" and (given.get("shape") is not None or given.get("data") is not None):
         return new_nodes.make(opened, where, opened_with, **given)
     if not isinstance(meta, ArrayMeta):
-        stored = "nothing is there" if meta is None else "a group is there"
-        raise ArrayNotFoundError(f"no array at {join_path(str(opened), where)!r}: {stored}")
+        found = found_instead(opened, where, meta)
+        raise ArrayNotFoundError(f"no array at {join_path(str(opened), where)!r}: {found}")
     return Array(opened, where, meta, opened_with, read_only=mode == "r", write_empty_chunks=write_empty_chunks)
 
 
@@ -181,7 +183,7 @@ def open_group(
     if meta is None and mode == "a":
         meta = new_group_meta(opened, where, attributes or {}, zarr_format)
     if meta is None:
-        raise GroupNotFoundError(f"no group at {join_path(str(opened), where)!r}: nothing is there")
+        raise GroupNotFoundError(f"no group at {join_path(str(opened), where)!r}: {found_instead(opened, where, meta)}")
     return Group(opened, where, meta, opened_with, read_only=mode == "r")
 
 
@@ -237,7 +239,8 @@ def open(
         create = open_array if wants_array else open_group
         return create(opened, mode, path=where, **given | opened_with.keywords())
     if meta is None:
-        raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
+        found = found_instead(opened, where, meta)
+        raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}: {found}")
     if isinstance(meta, GroupMeta):
         if use_consolidated is not None or (mode == "r" and may_be_consolidated(meta)):
             opened, consolidated = read_with_consolidated(opened, where, zarr_format, mode, use_consolidated)

@@ -141,6 +141,8 @@ def load(store: Any, path: str | None = None, *, device: str | None = None, **kw
     >>> gzarr.load("loaded.zarr")
     array([1, 2, 3])
     """
+    if "mode" in kwargs:
+        raise TypeError("load takes no mode: it only reads")
     store, path = (path, None) if store is None else (store, path)
     node = open(store, "r", path=path, device=device, **kwargs)
     if isinstance(node, Group):

@@ -11,7 +11,7 @@ import gzarr
 def add_command(commands: Any) -> None:
     """Add ``gzarr info`` to the commands of a parser."""
     parser = commands.add_parser("info", help="describe an array or a group")
-    parser.add_argument("path", help="a directory, a zip file, or an array or group within: data.zarr/foo")
+    parser.add_argument("path", help="a directory, a zip file, a URL, or an array or group within: data.zarr/foo")
     parser.set_defaults(command=_info)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -37,15 +38,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (``| head``) has seen enough. Python would complain again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (GzarrError, OSError) as error:
-        print(f"gzarr: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"gzarr: {_in_options(' '.join(str(error).split()))}", file=sys.stderr)
         return 1
     return 0
+
+
+def _in_options(message: str) -> str:
+    """A message that names the commands' options where it named keywords: ``--if-exists replace``."""
+    message = message.replace("overwrite=True", "if_exists='replace'")
+    return re.sub(
+        r"\b(if_exists|resume|format)=(?:True|'(\w+)')?",
+        lambda match: " ".join(filter(None, (f"--{match[1].replace('_', '-')}", match[2]))),
+        message,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gzarr",
-        description="Zarr arrays on the GPU and the CPU.",
+        description=gzarr.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,  # the version is one line, however long
     )
     parser.add_argument(

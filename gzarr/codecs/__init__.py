@@ -49,6 +49,11 @@ _SPEC_CLASSES: tuple[type[CodecSpec], ...] = (
 for _spec_class in _SPEC_CLASSES:
     register_codec(_spec_class)
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 __all__ = [
     "ArrayRepr",
     "BloscCodec",

@@ -34,6 +34,8 @@ def add_command(commands: Any) -> None:
 
 def _convert(args: argparse.Namespace) -> None:
     suffix = Path(args.dest).suffix.lower()
+    if suffix not in _WRITERS and Path(args.source).is_dir():
+        raise CopyError(f"{args.source!r} is a folder: Zarr can be converted to .h5 and .nc only")
     if suffix not in _WRITERS:
         print(from_file(args.source, args.dest, format=args.format, **options_of(args)))
         return

@@ -85,7 +85,8 @@ def _compressor(text: str) -> Any:
     try:
         return numcodecs.get_codec({**blosc, **({field: int(level)} if level else {})})
     except (ValueError, TypeError) as error:
-        raise MetadataError(f"--compressor {text!r}: {error}; use for instance zstd:3, gzip, lz4, blosc-lz4") from error
+        why = str(error).replace("''", "'")
+        raise MetadataError(f"--compressor {text}: {why}; use for instance zstd:3, gzip, lz4, blosc-lz4") from error
 
 
 def _copy(args: argparse.Namespace) -> None:

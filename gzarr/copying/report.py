@@ -55,7 +55,7 @@ class ArrayReport:
         region = f" in regions of {self.region}" if self.region else ""
         return (
             f"/{self.path} {self.shape} {self.dtype} chunks={self.chunks}{shards}: {self.nbytes:,} bytes, "
-            f"{self.nobjects:,} objects, {_HOW[self.how]}{region}{again}"
+            f"{_count(self.nobjects, 'object')}, {_HOW[self.how]}{region}{again}"
         )
 
 
@@ -104,4 +104,4 @@ class TransferReport:
 
 
 def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"

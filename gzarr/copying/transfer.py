@@ -235,7 +235,9 @@ def _check_room(store: Store, path: str, settings: Settings, mark: Mark) -> bool
             "or start again with if_exists='replace'"
         )
     if settings.if_exists == "raise" and read_node(store.live(), path) is not None:
-        raise CopyError(f"something is already stored at {where}; pass if_exists='replace' or 'skip', or another path")
+        raise CopyError(
+            f"something is already stored at {where}; pass if_exists='replace', if_exists='skip' or another path"
+        )
     return False
 
 

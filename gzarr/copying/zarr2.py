@@ -54,6 +54,9 @@ def copy(
 ) -> tuple[int, int, int]:
     """Copy an array or a group into a group, between gzarr and h5py in any direction.
 
+    This is zarr 2's function, which also copies to and from h5py. `transfer` is for everything else: it converts
+    between formats, has a memory limit, and resumes what was interrupted.
+
     Parameters
     ----------
     source : Array, Group, h5py.Dataset or h5py.Group

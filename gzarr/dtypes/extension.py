@@ -7,6 +7,7 @@ in memory and in chunks, with its value in the low bits.
 from __future__ import annotations
 
 import importlib
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -67,8 +68,12 @@ def extension_name(dtype: np.dtype[Any]) -> str:
 
 def unknown(name: Any) -> UnknownDataTypeError:
     """The error for an unknown data type."""
+    codes = (np.dtype(code).str[1:] for code in np.typecodes["AllInteger"] + np.typecodes["AllFloat"])
+    names = [*codes, *(str(name) for name in np.sctypeDict if str(name).isalnum())]
+    near = get_close_matches(str(name), names, 1, 0.5 if len(str(name)) < 4 else 0.75)
+    hint = f"did you mean {near[0]!r}? Otherwise " if near else ""
     return UnknownDataTypeError(
-        f"data type {name!r} is unknown; register the NumPy dtype that stands for it with "
+        f"data type {name!r} is unknown; {hint}register the NumPy dtype that stands for it with "
         "gzarr.register_data_type(name, dtype)"
     )
 

@@ -464,3 +464,6 @@ class Accessor:
     def __setitem__(self, key: Any, value: Any) -> None:
         key, fields = split_fields(key)
         self._write(key, value, fields=fields)
+
+    def __repr__(self) -> str:
+        return f"<Accessor: {self._read.__name__} of {self._read.__self__!r}>"  # type: ignore[attr-defined]

@@ -26,7 +26,7 @@ from gzarr.hierarchy.values import broadcast_value, check_out, check_shape, fiel
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.plan import make_plan
 from gzarr.indexing.selection import Points, Selection, normalize_basic
-from gzarr.metadata.documents import documents, read_node
+from gzarr.metadata.documents import documents, found_instead, read_node
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
 
@@ -39,6 +39,10 @@ class Array(ResizableArray):
 
     Attributes
     ----------
+    store, path : Store and str
+        The store, and the path of the array in it; "" is the root.
+    metadata : ArrayMeta
+        What the array's documents said when it was opened or last changed through this object.
     is_view : bool
         Whether this is a view made by `astype` or `view`, whose metadata are not stored.
     write_empty_chunks : bool
@@ -452,6 +456,5 @@ def _reopen(store: Store, path: str, meta: ArrayMeta | None, opened_with: Opened
     """Open a pickled array again, a view with its metadata. Raises ArrayNotFoundError or MetadataError."""
     found = read_node(store, path) if meta is None else meta
     if not isinstance(found, ArrayMeta):
-        stored = "nothing is there" if found is None else "a group is there"
-        raise ArrayNotFoundError(f"no array at {join_path(str(store), path)!r}: {stored}")
+        raise ArrayNotFoundError(f"no array at {join_path(str(store), path)!r}: {found_instead(store, path, found)}")
     return Array(store, path, found, opened_with, **options)

@@ -22,7 +22,7 @@ from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.grid import Grid, RegularAxis, is_regular, nchunks
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
-from gzarr.storage.wrappers import type_name
+from gzarr.storage.wrappers import full_type_name, type_name
 
 
 class ArrayInfo(Node[ArrayMeta]):
@@ -238,7 +238,7 @@ def array_report(array: ArrayInfo) -> Report:
             *((f"Filter [{i}]", repr(as_shown(f))) for i, f in enumerate(filters)),
             *([("Serializer", repr(serializer))] if serializer is not None else []),
             *(("Compressor", repr(as_shown(c))) for c in compressors),
-            ("Store type", f"gzarr.storage.{type_name(array.store)}"),
+            ("Store type", full_type_name(array.store)),
             ("No. bytes", human_size(array.nbytes)),
             ("No. bytes stored", human_size(stored)),
             ("Storage ratio", f"{array.nbytes / stored:.1f}" if stored else "inf"),

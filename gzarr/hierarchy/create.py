@@ -107,14 +107,19 @@ def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrForm
     if overwrite:
         clear(store, path)
     else:
-        node = read_node(store, path)
-        if node is not None:
-            is_array = isinstance(node, ArrayMeta)
-            error, kind = (ContainsArrayError, "an array") if is_array else (ContainsGroupError, "a group")
-            where = join_path(str(store), path)
-            raise error(f"{kind} is already stored at {where!r}; pass overwrite=True to replace it")
+        check_free(store, path)
     for parent in missing:
         write_node(store, parent, GroupMeta({}, zarr_format))
+
+
+def check_free(store: Store, path: str) -> None:
+    """Raise ContainsArrayError or ContainsGroupError if a node is stored at a path."""
+    node = read_node(store, path)
+    if node is not None:
+        is_array = isinstance(node, ArrayMeta)
+        error, kind = (ContainsArrayError, "an array") if is_array else (ContainsGroupError, "a group")
+        where = join_path(str(store), path)
+        raise error(f"{kind} is already stored at {where!r}; pass overwrite=True or mode='w' to replace it")
 
 
 def clear(store: Store, path: str) -> None:

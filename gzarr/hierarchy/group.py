@@ -22,7 +22,7 @@ from gzarr.hierarchy.keywords import DeviceKeywords
 from gzarr.hierarchy.node import lies_within, same_objects
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.indexing.keys import join_path
-from gzarr.metadata.documents import delete_node, member_names, move_node, node_exists, read_node
+from gzarr.metadata.documents import delete_node, found_instead, member_names, move_node, node_exists, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.base import Store
 
@@ -356,6 +356,6 @@ def _reopen(store: Store, path: str, opened_with: OpenedWith, read_only: bool) -
     """Open a pickled group again. Raises GroupNotFoundError or MetadataError."""
     meta = read_node(store, path)
     if not isinstance(meta, GroupMeta):
-        stored = "nothing is there" if meta is None else "an array is there"
-        raise GroupNotFoundError(f"no group at {join_path(str(store), path)!r}: {stored}")
+        found = found_instead(store, path, meta)
+        raise GroupNotFoundError(f"no group at {join_path(str(store), path)!r}: {found}")
     return Group(store, path, meta, opened_with, read_only=read_only)

@@ -11,7 +11,7 @@ from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import members
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.storage.base import Store
-from gzarr.storage.wrappers import type_name
+from gzarr.storage.wrappers import full_type_name, type_name
 
 #: How many members and levels of a group a notebook shows: listing costs one request for each group.
 _MAX_MEMBERS, _MAX_LEVELS = 40, 3
@@ -28,7 +28,7 @@ def group_report(group: Node[GroupMeta]) -> Report:
             ("Type", "gzarr.Group"),
             ("Zarr format", str(group.metadata.zarr_format)),
             ("Read-only", str(group.read_only)),
-            ("Store type", f"gzarr.storage.{type_name(group.store)}"),
+            ("Store type", full_type_name(group.store)),
             ("No. members", str(len(listed))),
             ("No. arrays", str(len(array_names))),
             ("No. groups", str(len(group_names))),

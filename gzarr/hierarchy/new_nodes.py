@@ -33,8 +33,8 @@ ELSEWHERE = NAMES | {*DEVICE_OPTIONS, "data", "device", "overwrite", "storage_op
 HARMLESS = frozenset({"cache_metadata", "cache_attrs", "cachesize", "cache_type", "partial_decompress"})
 
 
-def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
-    """Sort a caller's keywords into `ArrayOptions`.
+def options_from(keywords: Mapping[str, Any], *others: str) -> ArrayOptions:
+    """Sort a caller's keywords into `ArrayOptions`. ``others`` are keywords that the caller has taken.
 
     Raises TypeError for an unknown keyword, MetadataError for one that has no use here.
     """
@@ -51,7 +51,7 @@ def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
             if value is not None:
                 raise MetadataError("storage_options go with a URL, where a store is opened; leave them out here")
         elif name not in HARMLESS:
-            raise unknown_keyword(name, _OPTIONS | ELSEWHERE)
+            raise unknown_keyword(name, _OPTIONS | ELSEWHERE | {*others})
     if known.get("attributes") is None:
         known.pop("attributes", None)
     return ArrayOptions(**known)

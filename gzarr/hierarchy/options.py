@@ -90,6 +90,8 @@ class ArrayOptions:
 
 def unknown_keyword(name: str, known: Collection[str]) -> TypeError:
     """Return the error for a keyword that a function does not take, with one that it takes."""
+    if name == "maxshape":
+        return TypeError("unknown keyword 'maxshape'; leave it out: every array can be resized")
     near = get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"gzarr knows {', '.join(sorted(known))}"
     return TypeError(f"unknown keyword {name!r}; {hint}")

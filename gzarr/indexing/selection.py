@@ -250,7 +250,8 @@ def _integer(item: Any, extent: int, axis: int, what: str = "index") -> int:
     try:
         index = operator.index(item)
     except TypeError as error:
-        kinds = "integers, slices, '...', None, index lists and boolean masks"
+        kinds = "integers, slices, '...' and None"
+        kinds += "; oindex and vindex take index lists" if _is_listlike(item) else ", index lists and boolean masks"
         raise SelectionError(f"cannot index axis {axis} with {type(item).__name__} {item!r}; use {kinds}") from error
     if not -extent <= index < extent:
         raise SelectionError(f"{what} {index} is out of bounds for axis {axis} with size {extent}")

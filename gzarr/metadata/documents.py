@@ -41,6 +41,22 @@ def read_node(store: Store, path: str, zarr_format: ZarrFormat | None = None) ->
     return _parse_v2(store, path, *store.get_many([Request(key) for key in _v2_keys(path)]))
 
 
+def found_instead(store: Store, path: str, meta: NodeMeta | None) -> str:
+    """What is at a path instead of the node that was looked for, in words; ``meta`` is what `read_node` found."""
+    if meta is not None:
+        return f"{_kind(meta)} is there"
+    other = read_node(store, path)
+    if other is not None:
+        return f"{_kind(other)} of Zarr v{other.zarr_format} is there, not of v{5 - other.zarr_format}"
+    # Only local folders are listed: in a bucket that could take thousands of requests.
+    is_folder = store.files is not None and any(store.list_dir(path))
+    return "a folder without Zarr metadata is there" if is_folder else "nothing is there"
+
+
+def _kind(meta: NodeMeta) -> str:
+    return "an array" if isinstance(meta, ArrayMeta) else "a group"
+
+
 def node_exists(store: Store, path: str, zarr_format: ZarrFormat) -> bool:
     """Whether there is an array or group at a path: whether it has its document, readable or not."""
     return any(store.contains_many([join_path(path, name) for name in _MAKING[zarr_format]]))

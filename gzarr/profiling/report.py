@@ -114,10 +114,11 @@ def profile() -> Iterator[Profile]:
     context (``contextvars.copy_context().run``, ``asyncio.to_thread``). A profile within another one is counted in
     both.
 
-    The stages of a read are "locate" (keys, shard indexes, and everything that no other stage has), "read" (bytes from
-    the store), "upload" (to the device), "parse" (headers of compressed chunks), "decode", "place" (into the result)
-    and "check" (waiting for the device, checksums). "loop" stands for all of them when the compiled loop reads many
-    chunks: encoded bytes in, bytes of the result out. The stages of a write are "load old", "encode" (merging and
+    The stages of a read are "locate" (find keys and read shard indexes; what no other stage has counts here),
+    "read" (fetch bytes from the store), "upload" (to the device), "parse" (headers of compressed chunks), "decode",
+    "place" (copy decoded chunks to where they belong in the result) and "check" (wait for the device, and compare
+    checksums). On the CPU, the compiled loop reads many chunks in one call: one stage, "loop", instead of these.
+    The stages of a write are "load old", "encode" (merging and
     encoding, without the "decode" of old chunks), "store" and "build" (building objects, locks, and everything else). A
     device goes on working after a stage has submitted to it: ``device_seconds`` are measured there, without waiting.
 

@@ -71,7 +71,7 @@ if not TYPE_CHECKING:  # a type checker would take every name to exist
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted(__all__)
 
 
 #: Another name of zarr 2.

@@ -53,6 +53,13 @@ def type_name(store: Store) -> str:
     return type(seen_through(store)).__name__
 
 
+def full_type_name(store: Store) -> str:
+    """The name of `type_name`, with the module that users import it from."""
+    kind = type(seen_through(store))
+    module = "gzarr.storage" if kind.__module__.startswith("gzarr.storage.") else kind.__module__
+    return f"{module}.{kind.__qualname__}"
+
+
 class WrapperStore(Store):
     """Pass every verb on to a store; subclasses change what they need.
 
@@ -103,6 +110,13 @@ class WrapperStore(Store):
         return self._store.get_one(request)
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order; None where the key is missing. All reads of bytes go through it.
+
+        Parameters
+        ----------
+        requests : sequence of Request
+            Keys, each with the range of bytes that is wanted.
+        """
         return self._store.get_many(requests)
 
     def contains_many(self, keys: Sequence[str]) -> list[bool]:
@@ -113,6 +127,13 @@ class WrapperStore(Store):
         self._store.set(key, value)
 
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every pair of a key and its bytes; all writes of bytes go through it.
+
+        Parameters
+        ----------
+        items : iterable of (str, bytes-like)
+            Keys and bytes. Each replaces its object atomically.
+        """
         self.check_writable()
         self._store.set_many(items)
 

@@ -123,3 +123,16 @@ def test_an_unknown_keyword_is_named_with_one_that_is_known(
 ) -> None:
     with pytest.raises(TypeError, match=f"unknown keyword '{name}'; did you mean '{suggestion}'"):
         call({}, **{name: 2})
+
+
+@pytest.mark.parametrize("function", [gzarr.open, gzarr.open_array, gzarr.open_group])
+def test_a_misspelt_mode_is_recognized(function: Any) -> None:
+    with pytest.raises(TypeError, match="unknown keyword 'moed'; did you mean 'mode'"):
+        function({}, moed="r")
+
+
+def test_keywords_that_have_no_use_say_so() -> None:
+    with pytest.raises(TypeError, match="every array can be resized"):
+        gzarr.group().create_dataset("a", shape=3, maxshape=(None,))  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="load takes no mode"):
+        gzarr.load({}, mode="r")  # type: ignore[call-arg]

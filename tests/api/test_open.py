@@ -166,6 +166,24 @@ def test_open_finds_what_is_there(place):
         gzarr.open_group(place, mode="r", path="a/b")
 
 
+@pytest.mark.parametrize("function", [gzarr.open, gzarr.open_array, gzarr.open_group])
+def test_the_error_says_what_is_there_instead(tmp_path, function):
+    gzarr.save(tmp_path / "x.zarr", [1], zarr_format=3)
+    with pytest.raises(NodeNotFoundError, match="an array of Zarr v3 is there, not of v2"):
+        function(tmp_path / "x.zarr", mode="r", zarr_format=2)
+    (tmp_path / "y").mkdir()
+    (tmp_path / "y/letter.txt").write_text("text")
+    with pytest.raises(NodeNotFoundError, match="a folder without Zarr metadata is there"):
+        function(tmp_path / "y", mode="r")
+
+
+@pytest.mark.parametrize("mode", ["x", "w-"])
+def test_without_a_shape_the_error_is_that_something_is_there(tmp_path, mode):
+    gzarr.save(tmp_path / "x.zarr", [1])
+    with pytest.raises(ContainsArrayError, match="already stored"):
+        gzarr.open_array(tmp_path / "x.zarr", mode=mode)
+
+
 @pytest.mark.usefixtures("zarr_format")
 def test_open_array_where_nothing_is_and_no_shape_is_given(tmp_path):
     with pytest.raises(ArrayNotFoundError, match="nothing is there"):

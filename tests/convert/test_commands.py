@@ -24,3 +24,9 @@ def test_convert_reads_and_writes_files(tmp_path, capsys):
     assert main(["convert", str(tmp_path / "text.txt"), str(tmp_path / "c.zarr")]) == 1
     assert "is unknown" in capsys.readouterr().err
     assert not (tmp_path / "c.zarr").exists()
+
+
+def test_zarr_is_converted_to_some_formats_only(tmp_path, capsys):
+    gzarr.save(tmp_path / "a.zarr", [1])
+    assert main(["convert", str(tmp_path / "a.zarr"), str(tmp_path / "a.npy")]) == 1
+    assert "can be converted to .h5 and .nc only" in capsys.readouterr().err

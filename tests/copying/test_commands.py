@@ -36,6 +36,7 @@ def test_copy_refuses_replaces_skips_and_resumes(source, tmp_path, capsys):
     assert main(["copy", source, dest]) == 1
     error = capsys.readouterr().err
     assert error.startswith("gzarr: something is already stored")
+    assert "pass --if-exists replace, --if-exists skip or" in error
     assert error.count("\n") == 1
     assert main(["copy", source, dest, "--if-exists", "skip"]) == 0
     assert main(["copy", source, dest, "--if-exists", "replace", "--memory", "1", "--chunks", "7"]) == 0

@@ -126,3 +126,9 @@ def test_names_to_show():
         "bfloat16",
         "datetime64[s]",
     ]
+
+
+@pytest.mark.parametrize(("name", "near"), [("i5", "i8"), ("flaot32", "float32")])
+def test_the_error_for_an_unknown_name_suggests_one(name, near):
+    with pytest.raises(UnknownDataTypeError, match=f"did you mean '{near}'"):
+        parse_dtype(name)
