@@ -221,7 +221,8 @@ def _write_variable(dataset: Any, path: str, array: Array, compression: str | No
     mask = attributes.pop(MASK, None)
     if mask is None and array.zarr_format == 2 and ATTRIBUTE in source.attributes:
         mask = array.fill_value
-    fill = extra.pop(MASK, None) if mask is None or dtype is str else decode_mask(mask, np.dtype(dtype))
+    plain = np.dtype(dtype)
+    fill = extra.pop(MASK, None) if mask is None or dtype is str else plain.type(decode_mask(mask, plain))
     chunks = [max(min(c, n), 1) for c, n in zip(array.chunks, source.shape, strict=True)]
     variable = group.createVariable(
         name,

@@ -60,12 +60,18 @@ def encode_mask(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def decode_mask(value: Any, dtype: np.dtype[Any]) -> Any:
-    """The value that `encode_mask` or a v2 attribute stands for. Raises ValueError."""
-    if isinstance(value, str) and dtype.kind == "f":
-        return dtype.type(struct.unpack("<d", base64.standard_b64decode(value))[0])
-    if isinstance(value, str) and dtype.kind == "S":
-        return base64.standard_b64decode(value)
-    return value if dtype.kind == "O" else dtype.type(value)
+    """The value that xarray wrote in base64; other values as they are. Raises ValueError."""
+    if dtype.kind == "f" and isinstance(value, str):
+        return _double(value)
+    if dtype.kind == "c" and isinstance(value, list):
+        real, imaginary = map(_double, value)
+        return complex(real, imaginary)
+    return base64.standard_b64decode(value) if dtype.kind == "S" and isinstance(value, str) else value
+
+
+def _double(text: str) -> float:
+    (number,) = np.frombuffer(base64.standard_b64decode(text), "<f8")
+    return float(number)
 
 
 def as_json(value: Any) -> Any:

@@ -12,9 +12,7 @@ device to the host.
 
 from __future__ import annotations
 
-import base64
 import os
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gzarr.api.open import open_group
+from gzarr.copying.conventions import ATTRIBUTE, MASK, decode_mask
 from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
@@ -33,9 +32,6 @@ try:
     from xarray.core import indexing
 except ImportError as error:
     raise MissingExtraError("gzarr.interop.xarray needs Xarray: pip install 'gzarr[xarray]'") from error
-
-#: The attribute in which Xarray stores the names of axes.
-_DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +94,12 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         self,
         filename_or_obj: Any,
         *,
-        mask_and_scale: Any = True,
-        decode_times: Any = True,
-        concat_characters: Any = True,
-        decode_coords: Any = True,
         drop_variables: str | Iterable[str] | None = None,
-        use_cftime: bool | None = None,
-        decode_timedelta: Any = None,
         group: str | None = None,
         device: str | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        **decoders: Any,
     ) -> xr.Dataset:
         """Open a group as a dataset.
 
@@ -125,8 +116,11 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
             Whether fill values count as missing values. By default in v2 only, as in Xarray.
         storage_options : mapping, optional
             Options for the server of a URL.
-        mask_and_scale, decode_times, concat_characters, decode_coords, drop_variables, use_cftime, decode_timedelta
+        drop_variables
             See `xarray.open_dataset`.
+        **decoders
+            Its keywords ``mask_and_scale``, ``decode_times``, ``concat_characters``, ``decode_coords``, ``use_cftime``
+            and ``decode_timedelta``.
 
         Returns
         -------
@@ -147,15 +141,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         arrays = {name: array for name, array in opened.arrays() if name not in dropped}
         variables = {name: _variable(array, use_zarr_fill_value_as_mask) for name, array in arrays.items()}
         attributes = {key: value for key, value in opened.attrs.items() if not key.lower().startswith("_nc")}
-        dataset = StoreBackendEntrypoint().open_dataset(
-            _Undecoded(variables, attributes),
-            mask_and_scale=mask_and_scale,
-            decode_times=decode_times,
-            concat_characters=concat_characters,
-            decode_coords=decode_coords,
-            use_cftime=use_cftime,
-            decode_timedelta=decode_timedelta,
-        )
+        dataset = StoreBackendEntrypoint().open_dataset(_Undecoded(variables, attributes), **decoders)
         if device is not None:
             dataset = _on_device(dataset, arrays, device, None)
         if _is_opened_here(filename_or_obj, opened):
@@ -287,7 +273,7 @@ def as_dataarray(
     stored = _dimensions(array)
     if dims is None:
         dims = stored or tuple(f"dim_{axis}" for axis in range(array.ndim))
-    attributes = {key: value for key, value in array.attrs.items() if key != _DIMENSIONS}
+    attributes = {key: value for key, value in array.attrs.items() if key != ATTRIBUTE}
     variable = xr.Variable(tuple(dims), indexing.LazilyIndexedArray(LazyArray(array)), attributes)
     return xr.DataArray(variable, coords=coords, name=name or array.basename or None)
 
@@ -376,9 +362,7 @@ def _unpacked(array: Array, decoded: xr.Variable) -> _Unpacked | Literal["host"]
     stored, dtype, encoding = array.dtype.newbyteorder("="), decoded.dtype, decoded.encoding
     if stored.kind not in "biufc" or dtype.kind not in "biufc" or "_Unsigned" in encoding:
         return "host"
-    missing = [
-        value for name in ("_FillValue", "missing_value") if name in encoding for value in np.ravel(encoding[name])
-    ]
+    missing = [value for name in (MASK, "missing_value") if name in encoding for value in np.ravel(encoding[name])]
     scale, offset = encoding.get("scale_factor"), encoding.get("add_offset")
     if dtype == stored and scale is None and offset is None and all(np.isnan(value) for value in missing):
         return None
@@ -404,18 +388,24 @@ def _variable(array: Array, fill_is_missing: bool | None) -> xr.Variable:
     if dims is None:
         raise MetadataError(
             f"{array.store_path}: Xarray needs names for its {array.ndim} axes; create it "
-            f"with dimension_names (v3), set its attribute {_DIMENSIONS!r} (v2), or leave it out with drop_variables"
+            f"with dimension_names (v3), set its attribute {ATTRIBUTE!r} (v2), or leave it out with drop_variables"
         )
     if len(dims) != array.ndim:
         raise MetadataError(f"{array.store_path}: {len(dims)} names {dims} for {array.ndim} axes")
-    attributes = {key: value for key, value in array.attrs.items() if key != _DIMENSIONS}
+    attributes = {key: value for key, value in array.attrs.items() if key != ATTRIBUTE}
     meta = array.metadata
     if fill_is_missing is None:
         fill_is_missing = meta.zarr_format == 2
     if fill_is_missing and meta.fill_value is not None:
-        attributes["_FillValue"] = meta.fill_value
-    elif not fill_is_missing and "_FillValue" in attributes:
-        attributes["_FillValue"] = _decoded_fill(attributes["_FillValue"], array)
+        attributes[MASK] = meta.fill_value
+    elif not fill_is_missing and MASK in attributes:
+        value = attributes[MASK]
+        try:
+            attributes[MASK] = decode_mask(value, array.dtype)
+        except ValueError as error:
+            raise MetadataError(
+                f"{array.store_path}: attribute {MASK!r} is {value!r}, not a value in base64"
+            ) from error
     encoding = {
         "chunks": array.chunks,
         **({"shards": array.shards} if array.shards else {}),
@@ -432,29 +422,8 @@ def _length(axis: Any) -> int | tuple[int, ...]:
 
 def _dimensions(array: Array) -> tuple[str, ...] | None:
     """Return the names of an array's axes, or None if an axis has none."""
-    names = array.dimension_names or array.attrs.get(_DIMENSIONS)
+    names = array.dimension_names or array.attrs.get(ATTRIBUTE)
     if names is None:
         return None if array.ndim else ()
     named = tuple(name for name in names if isinstance(name, str))
     return named if len(named) == len(names) else None
-
-
-def _decoded_fill(value: Any, array: Array) -> Any:
-    """Decode a ``_FillValue`` that Xarray wrote into attributes.
-
-    Floats are eight bytes, little endian, in base64.
-    """
-    kind = array.dtype.kind
-    try:
-        if kind == "f" and isinstance(value, str):
-            return struct.unpack("<d", base64.standard_b64decode(value))[0]
-        if kind == "c" and isinstance(value, list):
-            real, imaginary = (struct.unpack("<d", base64.standard_b64decode(part))[0] for part in value)
-            return complex(real, imaginary)
-        if kind == "S" and isinstance(value, str):
-            return base64.standard_b64decode(value)
-    except (ValueError, struct.error) as error:
-        raise MetadataError(
-            f"{array.store_path}: attribute '_FillValue' is {value!r}, not a value in base64"
-        ) from error
-    return value
