@@ -256,12 +256,12 @@ def _estimated(case: _Case, stored: Stored, specs: tuple[CodecSpec, ...], trial:
 
 def _judge_geometry(candidates: list[Candidate], now: Candidate, best: Candidate) -> list[Finding]:
     """The problems of the present storage that the best candidate does not have."""
-    left = problems(best, candidates)
-    solved = [measure for measure in problems(now, [now, *candidates]) if measure not in left]
     if not best.changes:
         return []
+    left = problems(best, candidates)
     sharded = "put them into shards" if best.changes.get("shards") else "change the chunks"
     remedy = {"chunks": "change the chunks", "shards": sharded}
+    solved = [measure for measure in problems(now, [now, *candidates]) if measure not in left]
     return [Finding(m.about, explain(m, now, best), remedy[m.about]) for m in solved]
 
 

@@ -79,14 +79,11 @@ class Trial:
         Share of regions that hold more than the fill value.
     ratio : float
         Stored bytes per decoded byte of those.
-    streams : float
-        Streams of one of those.
     """
 
     nregions: int
     present: float
     ratio: float
-    streams: float
 
 
 def positions(shape: tuple[int, ...], n: int) -> list[Coords]:
@@ -221,7 +218,6 @@ class Regions:
 
     def __init__(self, array: Array, chunks: tuple[int, ...]) -> None:
         self._fill = array.metadata.fill_value
-        self._array = array
         self.data = _regions(array, chunks)
         self.nbytes = math.prod(chunks) * array.metadata.data_type.dtype.itemsize
         self._present = [data for data in self.data if not self._is_fill(data)]
@@ -229,12 +225,9 @@ class Regions:
     def encoded(self, specs: tuple[CodecSpec, ...]) -> Trial:
         """Encode the regions with a chain."""
         if not self._present:
-            streams = streams_of(specs, self._array, self.nbytes)
-            return Trial(len(self.data), 0.0 if self.data else 1.0, 1.0, streams)
-        made = [encode(specs, data, self._fill) for data in self._present]
-        size = fmean(host_view(buffer).nbytes for buffer in made)
-        streams = fmean(_streams_in(buffer, specs, self.nbytes) for buffer in made)
-        return Trial(len(self.data), len(self._present) / len(self.data), size / max(self.nbytes, 1), streams)
+            return Trial(len(self.data), 0.0 if self.data else 1.0, 1.0)
+        size = fmean(host_view(encode(specs, data, self._fill)).nbytes for data in self._present)
+        return Trial(len(self.data), len(self._present) / len(self.data), size / max(self.nbytes, 1))
 
     def _is_fill(self, data: NDArray[Any]) -> bool:
         if self._fill is None:

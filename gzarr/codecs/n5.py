@@ -75,8 +75,4 @@ class N5Codec(CompressorSpec):
 
     def configuration(self) -> dict[str, Any]:
         """Give all three fields. See `CodecSpec.configuration`."""
-        return {
-            "compressor_config": self.compressor,
-            "dtype": self.dtype,
-            "chunk_shape": list(self.chunk_shape),
-        }
+        return {"compressor_config": self.compressor, "dtype": self.dtype, "chunk_shape": list(self.chunk_shape)}

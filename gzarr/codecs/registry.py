@@ -13,7 +13,7 @@ import numcodecs.registry
 from gzarr.codecs.numcodecs import PREFIX, NumcodecsCodec
 from gzarr.codecs.spec import CodecSpec, Factory
 from gzarr.codecs.v2 import SPECS as V2_SPECS
-from gzarr.codecs.v2 import from_numcodecs, from_v2
+from gzarr.codecs.v2 import from_v2
 from gzarr.errors import MetadataError, UnknownCodecError
 
 #: Spec classes by Zarr v3 name; `gzarr.codecs` registers its own.
@@ -158,17 +158,12 @@ def parse_codec(value: Any) -> CodecSpec:
     if isinstance(value, Mapping):
         return _from_json(value)
     if hasattr(value, "get_config") and hasattr(value, "codec_id"):
-        return from_numcodecs(value)
+        return from_v2(value.get_config())
     if hasattr(value, "to_dict"):
         return _from_zarr(value)
     raise MetadataError(
         f"{value!r} is not a codec; give a codec of gzarr.codecs, a numcodecs codec, or a JSON object with a name"
     )
-
-
-def parse_codecs(values: Iterable[Any]) -> tuple[CodecSpec, ...]:
-    """`parse_codec` of each."""
-    return tuple(parse_codec(value) for value in values)
 
 
 def _from_json(value: Mapping[str, Any]) -> CodecSpec:

@@ -12,7 +12,7 @@ from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import complete, prepare
 from gzarr.codecs.crc32c import Crc32cCodec
 from gzarr.codecs.fields import check_choice, check_integers
-from gzarr.codecs.registry import parse_codecs
+from gzarr.codecs.registry import parse_codec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Kind, Repr, need_array
 from gzarr.errors import MetadataError
 
@@ -73,7 +73,7 @@ class ShardingCodec(CodecSpec):
             value = getattr(self, field)
             if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
                 raise MetadataError(f"codec {self.name!r}: {field} must be a list of codecs, got {value!r}")
-            object.__setattr__(self, field, parse_codecs(value))
+            object.__setattr__(self, field, tuple(map(parse_codec, value)))
         check_choice(self.name, "index_location", self.index_location, INDEX_LOCATIONS)
 
     def configuration(self) -> dict[str, Any]:

@@ -43,11 +43,6 @@ def _fields(spec_class: type[CodecSpec]) -> Collection[str]:
     return spec_class.v2_fields or [field.name for field in dataclasses.fields(cast("Any", spec_class))]
 
 
-def from_numcodecs(codec: Any) -> CodecSpec:
-    """The spec of a numcodecs object. Raises MetadataError if its configuration cannot be stored."""
-    return from_v2(codec.get_config())
-
-
 def to_numcodecs(spec: CodecSpec) -> Any:
     """The numcodecs object of a spec; a `ConfigOnly` for a codec of gzarr that numcodecs does not have.
 

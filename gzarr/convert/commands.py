@@ -13,13 +13,8 @@ from gzarr.convert.netcdf import to_netcdf
 from gzarr.copying.commands import add_options, options_of
 from gzarr.errors import CopyError
 
-_WRITERS: dict[str, Callable[..., None]] = {
-    ".h5": to_hdf5,
-    ".hdf5": to_hdf5,
-    ".he5": to_hdf5,
-    ".nc": to_netcdf,
-    ".nc4": to_netcdf,
-}
+_WRITERS: dict[str, Callable[..., None]] = dict.fromkeys((".h5", ".hdf5", ".he5"), to_hdf5)
+_WRITERS |= dict.fromkeys((".nc", ".nc4"), to_netcdf)
 
 
 def add_command(commands: Any) -> None:

@@ -23,10 +23,11 @@ from gzarr.copying.conventions import ATTRIBUTE, MASK, as_json, decode_mask, spl
 from gzarr.copying.regions import Region
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
-from gzarr.copying.sources import Source, SourceTree, child_path, from_array, on_host, regular_grid
+from gzarr.copying.sources import Source, SourceTree, check_name, from_array, on_host, regular_grid
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.indexing.keys import join_path
 from gzarr.storage.extras import require
 
 #: With less space left, the disk counts as full; the library says only "HDF error".
@@ -100,11 +101,12 @@ def from_netcdf(source: str | os.PathLike[str], dest: Any, **options: Unpack[Tra
 def _add_group(
     group: Any, path: str, name: str, groups: dict[str, Mapping[str, Any]], arrays: dict[str, Source]
 ) -> None:
-    groups[path] = _attributes(group, f"{name}:/{path}")
+    where = f"{name}:/{path}"
+    groups[path] = _attributes(group, where)
     for child, variable in group.variables.items():
-        arrays[child_path(path, child, f"{name}:/{path}")] = _variable(variable, f"{name}:/{path}")
+        arrays[join_path(path, check_name(child, where))] = _variable(variable, where)
     for child, below in group.groups.items():
-        _add_group(below, child_path(path, child, f"{name}:/{path}"), name, groups, arrays)
+        _add_group(below, join_path(path, check_name(child, where)), name, groups, arrays)
 
 
 def _variable(variable: Any, where: str) -> Source:

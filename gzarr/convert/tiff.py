@@ -143,7 +143,7 @@ def _level(level: Any, name: str, attributes: Mapping[str, Any]) -> Source:
     """One resolution of a series as a source. Raises CopyError if its pages do not add up to its shape."""
     page, shape = level.keyframe, tuple(level.shape)
     dtype = np.dtype(level.dtype)
-    chunks = None
+    segments = None
     # the pages of a series may be in several files with their own offsets
     one_file = all(other is None or other.parent is page.parent for other in level.pages)
     if one_file and level.dataoffset is not None:
@@ -153,25 +153,23 @@ def _level(level: Any, name: str, attributes: Mapping[str, Any]) -> Source:
         except ValueError as error:
             raise CopyError(f"{name} is cut off: {error}; get the whole file") from error
         read: Callable[[Region], Any] = data.__getitem__
-        grid = regular_grid(shape, (1,) * len(shape))
     else:
         outer = shape[: len(shape) - page.ndim]
         if shape[len(outer) :] != tuple(page.shape) or math.prod(outer) != len(level.pages):
             raise CopyError(f"{name}: {len(level.pages)} pages of {page.shape} do not add up to an image of {shape}")
         pages = _Pages(level, outer)
         read = pages.read
-        grid = regular_grid(shape, (*[1] * len(outer), *pages.segment_shape))
-        chunks = (*[1] * len(outer), *pages.segment_shape) if page.is_tiled else None
+        segments = (*[1] * len(outer), *pages.segment_shape)
     return Source(
         name=name,
         shape=shape,
         dtype=dtype,
         itemsize=dtype.itemsize,
         read=read,
-        grid=grid,
+        grid=regular_grid(shape, segments),
         attributes=attributes,
         dimension_names=_dimension_names(level.axes),
-        options={} if chunks is None else {"chunks": chunks},
+        options={"chunks": segments} if segments and page.is_tiled else {},
     )
 
 

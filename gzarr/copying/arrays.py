@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice, product
 from typing import Any
@@ -22,7 +22,7 @@ from gzarr.cpu.backend import CpuBackend
 from gzarr.cpu.threads import thread_count
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.resizing import objects_stored
-from gzarr.indexing.grid import Axis, Grid
+from gzarr.indexing.grid import Grid, RegularAxis
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan
 from gzarr.metadata.model import ArrayMeta
@@ -52,11 +52,6 @@ class Route:
     regions: Regions | None = None
     workers: int = 1
 
-    @property
-    def reads(self) -> float:
-        """How often a source chunk is decoded on average; 0.0 without decoding."""
-        return 0.0 if self.regions is None else self.regions.reads
-
 
 def plan_route(source: Source, meta: ArrayMeta, budget_nbytes: int) -> Route:
     """Choose how a source is copied into an array with this metadata."""
@@ -83,12 +78,7 @@ def decoding_route(source: Source, dest: Grid, budget_nbytes: int) -> Route:
 
 def _largest(grid: Grid) -> int:
     """Elements of the largest chunk of a grid."""
-    return math.prod(max((b - a for a, b in map(axis.bounds, _distinct(axis))), default=1) for axis in grid)
-
-
-def _distinct(axis: Axis) -> Iterable[int]:
-    """Chunks of every length on an axis: the first one, if all have the same."""
-    return range(axis.nchunks) if hasattr(axis, "lengths") else range(min(axis.nchunks, 1))
+    return math.prod(axis.length if isinstance(axis, RegularAxis) else max(axis.lengths) for axis in grid)
 
 
 def same_fill(source: ArrayMeta, dest: ArrayMeta) -> bool:

@@ -113,6 +113,7 @@ def _mask_value(source: Source, meta: ArrayMeta) -> Any:
 
 def reported(job: Job) -> ArrayReport:
     """The report of a job."""
+    regions = job.route.regions
     return ArrayReport(
         path=job.path,
         source=job.source.name,
@@ -123,6 +124,6 @@ def reported(job: Job) -> ArrayReport:
         nbytes=job.source.nbytes,
         nobjects=nchunks(job.meta.grid),
         how=job.route.how,
-        region=None if job.route.regions is None else job.route.regions.shape,
-        reads=job.route.reads,
+        region=None if regions is None else regions.shape,
+        reads=0.0 if regions is None else regions.reads,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from gzarr.errors import MissingExtraError
+from gzarr.storage.extras import require
 
 #: True for a bar; a function of (bytes done, bytes in all, name of the array); None for nothing.
 ProgressLike: TypeAlias = bool | Callable[[int, int, str], object] | None
@@ -18,7 +18,10 @@ def counted(wanted: ProgressLike, total: int) -> Iterator[Callable[[int, str], N
     """A function of (bytes done, name of the array) for several threads. Raises MissingExtraError without tqdm."""
     lock = threading.Lock()
     done = 0
-    bar = _bar(total) if wanted is True else None
+    bar = None
+    if wanted is True:
+        tqdm = require("tqdm.auto", "progress", "progress=True, which a function can replace,").tqdm
+        bar = tqdm(total=total, unit="B", unit_scale=True, unit_divisor=1024)
 
     def add(nbytes: int, name: str) -> None:
         nonlocal done
@@ -35,13 +38,3 @@ def counted(wanted: ProgressLike, total: int) -> Iterator[Callable[[int, str], N
     finally:
         if bar is not None:
             bar.close()
-
-
-def _bar(total: int) -> Any:
-    try:
-        from tqdm.auto import tqdm
-    except ImportError as error:
-        raise MissingExtraError(
-            "progress=True needs tqdm, which is not installed: pip install 'gzarr[progress]', or pass a function"
-        ) from error
-    return tqdm(total=total, unit="B", unit_scale=True, unit_divisor=1024)

@@ -14,7 +14,6 @@ from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.grid import Grid, RegularAxis
-from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import NAMES
 from gzarr.storage.rules import TEMPORARY_PREFIX
 
@@ -151,8 +150,3 @@ def check_name(name: str | bytes, where: str) -> str:
     if problem:
         raise CopyError(f"{where} has a member named {name!r}, which is not a valid name in Zarr: {problem}; rename it")
     return name
-
-
-def child_path(parent: str, name: str, where: str) -> str:
-    """Path of a member below a group, after a check of its name."""
-    return join_path(parent, check_name(name, where))

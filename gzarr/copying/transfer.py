@@ -23,7 +23,7 @@ from gzarr.copying.sources import SourceTree
 from gzarr.copying.stores import opened
 from gzarr.copying.unfinished import MARK, Mark, make_mark, read_mark, remove_mark, write_mark
 from gzarr.devices import backend_for
-from gzarr.errors import ContainsNodeError, CopyError, GzarrError, ReadOnlyError
+from gzarr.errors import ContainsNodeError, CopyError, GzarrError
 from gzarr.hierarchy import create
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
@@ -168,8 +168,6 @@ def transfer_tree(
     zarr_format, jobs = _plan_tree(tree, store, path, opened_with, settings, keywords, each or {})
     mark = make_mark(tree.name, [(job.path, identity(job.source), job.meta) for job in jobs])
     resuming = _check_room(store, path, settings, mark)
-    if not settings.dry_run and store.read_only:
-        raise ReadOnlyError(f"store {store} is read-only; open it for writing to copy into it")
     if not settings.dry_run:
         store.check_metadata_writable()
     complete = _complete_arrays(store, jobs, settings, resuming=resuming)

@@ -24,7 +24,7 @@ from gzarr.codecs import (
     register_codec,
 )
 from gzarr.codecs.registry import _FACTORIES, _SPECS
-from gzarr.codecs.v2 import from_numcodecs, from_v2, to_numcodecs
+from gzarr.codecs.v2 import from_v2, to_numcodecs
 from gzarr.cpu.codecs import TABLE, factory_for
 from gzarr.cpu.codecs.per_chunk import per_chunk
 from gzarr.errors import CodecError, MetadataError, MissingExtraError, UnknownCodecError
@@ -49,7 +49,7 @@ def registries():
 def test_blosc_of_zarr_v2_is_byte_for_byte_that_of_numcodecs(dtype, shuffle: int) -> None:
     array = sample(dtype, (40, 5))
     codec = numcodecs.Blosc("lz4", 5, shuffle)
-    chain = chain_for([from_numcodecs(codec)], array, serializer=BytesCodec(None))
+    chain = chain_for([parse_codec(codec)], array, serializer=BytesCodec(None))
     assert chain.encode([array]) == [codec.encode(array)]
 
 
@@ -114,7 +114,7 @@ def test_lzma_with_filters_round_trips(config: dict) -> None:
 )
 def test_numcodecs_reads_what_is_written_and_the_reverse(codec) -> None:
     array = sample("<i4", (40, 5))
-    chain = chain_for([from_numcodecs(codec)], array)
+    chain = chain_for([parse_codec(codec)], array)
     (data,) = chain.encode([array])
     theirs = bytes(
         np.asarray(codec.encode(array)).data if not isinstance(codec.encode(array), bytes) else codec.encode(array)
@@ -191,7 +191,7 @@ class Tiles(numcodecs.abc.Codec):
 def test_a_registered_codec_gets_the_array_with_its_dtype_and_shape(dtype: str) -> None:
     numcodecs.register_codec(Tiles)
     array = sample(dtype, (1, 5, 6, 3))
-    spec = from_numcodecs(Tiles(level=3))
+    spec = parse_codec(Tiles(level=3))
     assert spec == NumcodecsCodec("test_tiles", {"level": 3})
     chain = chain_for([spec], array, serializer=BytesCodec(None))
     assert [step.spec for step in chain.steps] == [spec]

@@ -178,6 +178,8 @@ def test_what_cannot_be_written_leaves_no_file(tmp_path):
         convert.to_netcdf(root, tmp_path / "a.nc")
     with pytest.raises(CopyError, match="dtype complex64"):
         convert.to_netcdf(gzarr.zeros(3, dtype="c8"), tmp_path / "a.nc")
+    with pytest.raises(CopyError, match="buffer size"):
+        convert.to_netcdf(gzarr.array([1.0], attributes={"_FillValue": "AAAA"}), tmp_path / "a.nc")
     damaged = gzarr.array(np.arange(10), chunks=5)
     damaged.store["c/1"] = b"damaged"
     for write in (convert.to_netcdf, convert.to_hdf5):
