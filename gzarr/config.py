@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from operator import index
+from typing import Any, NamedTuple, SupportsIndex
 
 DEFAULTS: Mapping[str, Any] = {
     "default_zarr_format": 3,  # of new arrays and groups
@@ -27,6 +28,15 @@ DEFAULTS: Mapping[str, Any] = {
 }
 
 #: Python's names of values, and JSON's.
+#: Values of settings that have few, and the settings that are numbers. `gzarr.devices` checks the others, with what
+#: they are combined with.
+_CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "default_zarr_format": (2, 3),
+    "array.order": ("C", "F"),
+    **dict.fromkeys(("array.write_empty_chunks", "cpu.native", "gpu.nvtx"), (True, False)),
+}
+_NUMBERS = ("threading.max_workers", "async.concurrency", "remote.concurrency")
+
 _PYTHON = {"True": "true", "False": "false", "None": "null"}
 #: Texts that mean a truth value in the environment.
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -58,7 +68,7 @@ class Config(Mapping[str, Any]):
             key = name.removeprefix("GZARR_").lower().replace("__", ".")
             if name.startswith("GZARR_") and key in DEFAULTS:
                 switch = _SWITCHES.get(text.strip().lower()) if isinstance(DEFAULTS[key], bool) else None
-                self._values[key] = _parsed(text) if switch is None else switch
+                self._values[key] = _checked(key, _parsed(text) if switch is None else switch, f" (environment {name})")
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value of a setting.
@@ -96,6 +106,8 @@ class Config(Mapping[str, Any]):
         ------
         KeyError
             If there is no such setting; the message names those there are.
+        ValueError
+            If a setting has no such value.
 
         Examples
         --------
@@ -105,9 +117,10 @@ class Config(Mapping[str, Any]):
         2
         """
         changes = {**_flat(values or {}), **{k.replace("__", "."): v for k, v in kwargs.items()}}
-        for key in changes:
+        for key, value in changes.items():
             if key not in DEFAULTS:
                 raise KeyError(f"no setting {key!r}; the settings are {', '.join(DEFAULTS)}")
+            _checked(key, value)
         before = dict(self._values)
         self._values = {**before, **changes}
         return _Restore(self, before)
@@ -149,6 +162,18 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[prefix + key] = value
     return flat
+
+
+def _checked(key: str, value: Any, where: str = "") -> Any:
+    """Return a setting's value. Raises ValueError if it has no such value."""
+    choices = _CHOICES.get(key)
+    if choices is not None and value not in choices:
+        raise ValueError(f"the setting {key}{where} must be {' or '.join(map(repr, choices))}, got {value!r}")
+    is_number = isinstance(value, SupportsIndex) and index(value) > 0
+    if key in _NUMBERS and not is_number and (value is not None or DEFAULTS[key] is not None):
+        or_none = "" if DEFAULTS[key] else " or None"
+        raise ValueError(f"the setting {key}{where} must be a number >= 1{or_none}, got {value!r}")
+    return value
 
 
 def _parsed(text: str) -> Any:
