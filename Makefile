@@ -1,5 +1,5 @@
 # Needs Python >= 3.11 and make. Each target makes the virtual environment it needs, once.
-#   make demo    write, read, check, time and draw the relief of the Earth (examples/relief, output in demo-out/)
+#   make demo    write, read, check, time and draw an elevation map of the Earth (examples/relief, output in demo-out/)
 #   make test    lint, types and tests
 #   make coverage    the tests again, twice as slow, with a table of the lines that the tests miss
 #   make bench   time gzarr beside its peers (docs/benchmarks.md; 20 minutes, 5 GB in .bench-cache)

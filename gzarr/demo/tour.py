@@ -73,7 +73,7 @@ def run_tour(out: Path, device: str = "auto", *, tiles: int = 8, say: Say = prin
     relief, forms = load_relief(), make_forms()
     out.mkdir(parents=True, exist_ok=True)
     rows, columns = relief.heights.shape
-    say(f"1. The data: the relief of the Earth (NOAA ETOPO20), {rows} x {columns} cells, {relief.heights.dtype}")
+    say(f"1. The data: an elevation map of the Earth (NOAA ETOPO20), {rows} x {columns} cells, {relief.heights.dtype}")
     say("\n2. Written as Zarr, twice")
     for form in forms:
         write_form(out / form.filename, form, relief, device)
