@@ -97,6 +97,7 @@ class PieceJob(Protocol):
         """How much there is to do."""
         ...
 
+    @property
     def pieces(self) -> Iterable[Any]:
         """The pieces, once. Every piece of a write has objects of its own."""
         ...

@@ -123,7 +123,7 @@ def _in_pieces(job: Job, pieces: PieceJob, do_wave: Callable[[Job, Wave], None],
     """A job in pieces. do_wave, first: as in `_in_waves`, for what is left of a piece."""
     recorder = recorder_for(job.io.backend.device)
     task = _task(partial(_do_piece, pieces, do_wave, first), job, recorder, "loop")
-    return task, pieces.pieces(), pieces.work
+    return task, pieces.pieces, pieces.work
 
 
 def _rest(job: ReadJob, pieces: PieceJob) -> Iterator[Run]:

@@ -28,7 +28,7 @@ from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.indexing.grid import Grid, RegularAxis, chunk_shape, is_regular
 from gzarr.indexing.keys import Coords, join_path
 from gzarr.layout.chunk_layout import Layout, Names
-from gzarr.layout.levels import Level
+from gzarr.layout.shard import Level
 from gzarr.layout.sharded import Sharded
 from gzarr.metadata.documents import codecs_in_errors
 from gzarr.metadata.model import ArrayMeta

@@ -27,8 +27,7 @@ from gzarr.errors import CodecError
 from gzarr.indexing.grid import Grid, chunk_shape
 from gzarr.indexing.keys import Coords
 from gzarr.layout.chunk_layout import PINNED, Layout, Located, Names
-from gzarr.layout.levels import Level, by_owner, rebuild
-from gzarr.layout.shard import MISSING, Coder, decode_index, entry, slice_entry, split_index
+from gzarr.layout.shard import MISSING, Coder, Level, by_owner, decode_index, entry, rebuild, slice_entry, split_index
 from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
 from gzarr.storage.wrappers import PinnedStore

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -13,31 +12,12 @@ import numpy as np
 from gzarr.codecs.numcodecs import NumcodecsCodec, TrustedPickleCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, Step
 from gzarr.codecs.v2 import to_numcodecs
-from gzarr.cpu.codecs.compressors import (
-    blosc_decoder,
-    blosc_encoder,
-    bz2_decoder,
-    gzip_decoder,
-    lz4_decoder,
-    lzma_decoder,
-    zlib_decoder,
-    zstd_decoder,
-)
+from gzarr.cpu.codecs.compressors import DECODERS, blosc_encoder, lzma_decoder
 from gzarr.cpu.codecs.objects import as_objects, json_decoder, msgpack_decoder, vlen_decoder
 from gzarr.cpu.codecs.per_chunk import Bytes, Function, as_bytes, per_chunk, reinterpret, wrong_size
 from gzarr.errors import CodecError
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-#: Compressors whose data claims a size, which is checked before they decode.
-_DECODERS: Mapping[str, Any] = {
-    "blosc": blosc_decoder,
-    "zstd": zstd_decoder,
-    "gzip": gzip_decoder,
-    "zlib": zlib_decoder,
-    "bz2": bz2_decoder,
-    "lz4": lz4_decoder,
-}
 
 #: Codecs that compute on values, in the byte order of the machine only.
 _NATIVE = frozenset(("bitround", "zfpy", "pcodec"))
@@ -92,9 +72,8 @@ def _contiguous(array: Array, dtype: np.dtype[Any]) -> Array:
 def _bytes_decoder(spec: NumcodecsCodec, codec: Any, expected: int | None) -> Function:
     if spec.id == "lzma":
         return lzma_decoder(expected, spec.configuration())
-    if spec.id in _DECODERS:
-        decoder: Function = _DECODERS[spec.id](expected)
-        return decoder
+    if spec.id in DECODERS:
+        return DECODERS[spec.id](expected)
     if spec.id == "fletcher32" and expected == 0:
         return _empty_fletcher32
     return _generic_decoder(spec.name, codec, expected)

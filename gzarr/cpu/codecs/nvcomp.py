@@ -16,6 +16,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from numcodecs.lz4 import compress as lz4_compress
+from numcodecs.zstd import compress as zstd_compress
+
 from gzarr.codecs.nvcomp import BY_NAME, PREFIX
 from gzarr.codecs.spec import Codec, Step
 from gzarr.cpu.codecs.compressors import lz4_decoder, zstd_decoder
@@ -72,11 +75,9 @@ def nvcomp_batch_codec(step: Step) -> Codec:
     algorithm = str(spec.configuration().get("algorithm", "")).lower()
     expected = step.decoded.nbytes
     if algorithm == "lz4":
-        lz4: Any = import_module("numcodecs.lz4")
-        return per_chunk(spec.name, lz4_decoder(expected), lz4.compress)
+        return per_chunk(spec.name, lz4_decoder(expected), lz4_compress)
     if algorithm == "zstd":
-        zstd: Any = import_module("numcodecs.zstd")
-        return per_chunk(spec.name, zstd_decoder(expected), zstd.compress)
+        return per_chunk(spec.name, zstd_decoder(expected), zstd_compress)
     return _codec(spec.name, algorithm, expected or 0, 6)
 
 

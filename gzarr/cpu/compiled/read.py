@@ -41,7 +41,7 @@ class CompiledRead(NamedTuple):
     Attributes:
         source: where the chunks are, and what they are.
         parts: the parts that are read.
-        queue: the pieces, once.
+        pieces: the pieces, once.
         work: how much there is to do.
         out: the result: it must live as long as its address is used.
         job, tables: arguments of the loop that are the same for all pieces.
@@ -54,7 +54,7 @@ class CompiledRead(NamedTuple):
 
     source: Source
     parts: Boxes | Rows
-    queue: Iterator[Piece]
+    pieces: Iterator[Piece]
     work: Work
     out: Array
     job: bytes
@@ -62,10 +62,6 @@ class CompiledRead(NamedTuple):
     window: bytes
     versions: dict[Coords, object]
     given_up: dict[Coords, Piece]
-
-    def pieces(self) -> Iterator[Piece]:
-        """The pieces, once."""
-        return self.queue
 
     def keys(self, piece: Piece) -> tuple[str, ...]:
         """Nothing: reads lock no objects."""
@@ -154,14 +150,14 @@ def make_read(
     share = max(-(-parts.nparts // (n_threads * PIECES_PER_THREAD)), smallest)
     size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // chain.nbytes, share), 1)
     if shards is None:
-        queue = parts.whole().cut(size, n_threads)
+        pieces = parts.whole().cut(size, n_threads)
     else:
-        queue = (piece for shard in shards[0] for piece in shard.cut(size))
+        pieces = (piece for shard in shards[0] for piece in shard.cut(size))
     swap = swapped(chain.dtype, chain.chunk.dtype) or 0
     return CompiledRead(
         source=source,
         parts=parts,
-        queue=queue,
+        pieces=pieces,
         work=Work(parts.nparts, out.nbytes // parts.nparts, min(size, -(-parts.nparts // n)), unlocked=True),
         out=out,
         job=chain.job(swap, source.keys.separator, out, parts.npoints),

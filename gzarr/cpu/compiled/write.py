@@ -21,15 +21,13 @@ import numpy as np
 from gzarr.backend import Work
 from gzarr.codecs.spec import fill_of
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.encoders import Encoder
 from gzarr.cpu.compiled.read import PIECE_NBYTES, PIECES_PER_THREAD, Left
-from gzarr.cpu.compiled.source import Source
+from gzarr.cpu.compiled.source import Encoder, Source
 from gzarr.cpu.compiled.tables import Boxes, Piece, make_window
 from gzarr.cpu.decode_into import lent_scratch
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import chunk_shape
-from gzarr.layout.levels import Level
-from gzarr.layout.shard import MISSING, decode_index, split_index
+from gzarr.layout.shard import MISSING, Level, decode_index, split_index
 from gzarr.layout.sharded import Sharded
 from gzarr.profiling.recorder import here
 from gzarr.storage.base import Buffer, Request, Target, host_view
@@ -50,7 +48,7 @@ class CompiledWrite(NamedTuple):
         source: where the chunks are, and what they are.
         target: how their files may be written.
         parts: the parts that are written.
-        queue: the pieces, once: shards are uncut.
+        pieces: the pieces, once: shards are uncut.
         piece_nchunks: how many parts one call of the loop may have.
         work: how much there is to do.
         value: the values: they must live as long as their address is used.
@@ -61,7 +59,7 @@ class CompiledWrite(NamedTuple):
     source: Source
     target: Target
     parts: Boxes
-    queue: Iterator[Piece]
+    pieces: Iterator[Piece]
     piece_nchunks: int
     work: Work
     value: Any
@@ -70,10 +68,6 @@ class CompiledWrite(NamedTuple):
     tables: tuple[bytes, bytes]
     fill: bytes
     window: bytes
-
-    def pieces(self) -> Iterator[Piece]:
-        """The pieces, once."""
-        return self.queue
 
     def keys(self, piece: Piece) -> list[str]:
         """The objects of a piece."""
@@ -189,9 +183,9 @@ def make_write(
     size = max(min(_PIECE_NCHUNKS, PIECE_NBYTES // chain.nbytes), 1)
     if shards is None:
         wave_nchunks = size = min(size, -(-parts.nparts // (n_threads * PIECES_PER_THREAD)))
-        queue = parts.whole().cut(size, n_threads)
+        pieces = parts.whole().cut(size, n_threads)
     else:
-        queue, wave_nchunks = shards[0], -(-parts.nparts // shards[1])
+        pieces, wave_nchunks = shards[0], -(-parts.nparts // shards[1])
     drops = not keep_empty and chain.chunk.fill_value is not None
     extents = tuple([axis.extent for axis in source.layout.grid])
     own_dtype = value.dtype == chain.chunk.dtype
@@ -200,7 +194,7 @@ def make_write(
         source=source,
         target=target,
         parts=parts,
-        queue=queue,
+        pieces=pieces,
         piece_nchunks=size,
         work=Work(parts.nparts, chain.nbytes, wave_nchunks, unlocked=True),
         value=value,
