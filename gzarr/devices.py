@@ -99,9 +99,8 @@ def backend_for(
     if name != "emulated":
         if re.fullmatch(r"cuda(:\d+)?", name) is None:
             raise DeviceError(f"no device {asked!r}; use {_NAMES}")
-        _check_usable(name, chosen[2])
         number = int(name.partition(":")[2] or 0)
-        _check_number(number)
+        _check_usable(name, number, chosen[2])
     return _shared(_gpu, number, *chosen) if stream is None else _gpu(number, *chosen, stream)
 
 
@@ -188,16 +187,13 @@ def _given(option: str, value: Any) -> tuple[Any, str]:
     return config[f"gpu.{option}"], f"the setting gpu.{option} (environment GZARR_GPU__{option.upper()})"
 
 
-def _check_usable(name: str, reader: str) -> None:
+def _check_usable(name: str, number: int, reader: str) -> None:
+    from gzarr.gpu.detection.detect import device_count
+
     reasons = _problems(reader == "kvikio")
     if reasons:
         listed = "".join(f"\n- {reason}" for reason in reasons)
         raise DeviceError(f"device {name!r} cannot be used:{listed}\nUse device='cpu' or 'auto' without them.")
-
-
-def _check_number(number: int) -> None:
-    from gzarr.gpu.detection.detect import device_count
-
     count = device_count()
     if number >= count:
         there = "is one device, cuda:0" if count == 1 else f"are {count} devices, cuda:0 to cuda:{count - 1}"

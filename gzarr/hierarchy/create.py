@@ -17,7 +17,7 @@ from gzarr.indexing.keys import join_path
 from gzarr.indexing.selection import normalize_basic
 from gzarr.metadata.consolidated import refresh
 from gzarr.metadata.documents import NAMES, delete_node, documents, read_node, write_node
-from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
+from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta, ZarrFormat
 from gzarr.storage.base import Store
 
 
@@ -48,10 +48,7 @@ def new_array(
         if overwrite and isinstance(data, Array) and lies_within(data.store, data.path, store, path):
             data = data[...]  # what is read would be deleted together with the path
         data = broadcast_value(data, array.dtype, normalize_basic((), array.shape), opened_with.backend)
-    made = documents(meta, path)
-    make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
-    store.set_many(made)
-    refresh(store, path, meta.zarr_format)
+    _put(store, path, meta, overwrite=overwrite)
     if store.zarr_format is not None:  # the store may have put its own codecs into the document, as N5 does
         stored = read_node(store, path, store.zarr_format)
         if isinstance(stored, ArrayMeta):
@@ -79,11 +76,16 @@ def new_group_meta(
     Raises ContainsArrayError, ContainsGroupError, ReadOnlyError.
     """
     meta = GroupMeta(dict(attributes), checked_format(store.zarr_format if zarr_format is None else zarr_format))
-    made = documents(meta, path)
+    _put(store, path, meta, overwrite=overwrite)
+    return meta
+
+
+def _put(store: Store, path: str, meta: NodeMeta, *, overwrite: bool) -> None:
+    """Store the documents of a new node."""
+    made = documents(meta, path)  # before anything is deleted: they may have no JSON
     make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
     store.set_many(made)
     refresh(store, path, meta.zarr_format)
-    return meta
 
 
 def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrFormat) -> None:
