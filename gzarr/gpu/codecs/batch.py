@@ -143,6 +143,18 @@ class Wave:
     checks: list[tuple[Array, Callable[[NDArray[Any]], None]]] = field(default_factory=list)
     held: list[Any] = field(default_factory=list)
 
+    def empty(self, nbytes: int) -> Array:
+        """Allocate device memory that lives until the wave is done: uint8, not initialized."""
+        array = self.device.empty(nbytes)
+        self.held.append(array)
+        return array
+
+    def upload(self, staging: NDArray[np.uint8]) -> Array:
+        """Upload staging memory. It and its copy live until the wave is done."""
+        array = self.device.upload(staging)
+        self.held += [staging, array]
+        return array
+
     def expect(self, codec: str, outcome: Outcome, items: Table, sizes: Table) -> None:
         """Check, when the wave is done, that a batched decoder succeeded and wrote the right number of bytes.
 

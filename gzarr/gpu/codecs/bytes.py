@@ -9,10 +9,9 @@ import numpy as np
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Streams, Wave
-from gzarr.gpu.codecs.compressing import as_rows, chunks_of
 from gzarr.gpu.codecs.dtypes import swap_unit
-from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, as_chunks, decoded_nbytes, no_detour
-from gzarr.gpu.codecs.transfers import reversed_units, unshuffled
+from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes
+from gzarr.gpu.codecs.transfers import as_chunks, as_rows, reversed_units, rows_as_chunks, unshuffled
 from gzarr.gpu.device.protocol import Device
 
 
@@ -47,7 +46,7 @@ def _native_decoder(step: Step, device: Device) -> Decoder | str:
 
     def decode(wave: Wave, batch: Streams | Chunks) -> Chunks:
         plain = unshuffled(wave, as_chunks(wave, batch, nbytes, "bytes"))
-        return chunks_of(wave, reversed_units(wave, plain.rows, unit))
+        return rows_as_chunks(wave, reversed_units(wave, plain.rows, unit))
 
     return decode
 
@@ -58,11 +57,11 @@ def _native_encoder(step: Step, device: Device) -> Encoder | str:
         return encoder
 
     def encode(wave: Wave, batch: Chunks | Encoded) -> Chunks:
-        return chunks_of(wave, reversed_units(wave, as_rows(wave, batch), unit))
+        return rows_as_chunks(wave, reversed_units(wave, as_rows(wave, batch), unit))
 
     return encode
 
 
 #: The bytes codec behind filters, which take and give numbers in native byte order.
-NATIVE = DeviceCodec(_native_decoder, _native_encoder, detour=no_detour)
-CODECS = {"bytes": DeviceCodec(_decoder, _encoder, detour=no_detour)}
+NATIVE = DeviceCodec(_native_decoder, _native_encoder)
+CODECS = {"bytes": DeviceCodec(_decoder, _encoder)}

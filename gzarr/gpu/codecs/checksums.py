@@ -23,9 +23,9 @@ from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import Step
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Streams, Wave
-from gzarr.gpu.codecs.compressing import ROOM, byte_ranges, copy_pieces
+from gzarr.gpu.codecs.compressing import ROOM, copy_pieces
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder
-from gzarr.gpu.codecs.transfers import ALIGNMENT, unshuffled, upload_tables
+from gzarr.gpu.codecs.transfers import ALIGNMENT, byte_ranges, unshuffled, upload_tables
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.kernels import PIECE_NBYTES, piece_starts
 from gzarr.profiling.recorder import stage
@@ -115,9 +115,7 @@ def compare(codec: str, items: Table, stored: NDArray[Any], computed: NDArray[An
 
 
 def _uint64(wave: Wave, n: int) -> Array:
-    array = wave.device.empty(8 * n).view(np.uint64)
-    wave.held.append(array)
-    return array
+    return wave.empty(8 * n).view(np.uint64)
 
 
 def _unchanged(raw: NDArray[Any]) -> NDArray[np.uint32]:
@@ -233,8 +231,7 @@ def _encoder(kind: str, skip: int) -> Encoder:
 def _new_places(wave: Wave, sizes: Table) -> tuple[Array, Table]:
     """Allocate device memory for encoded chunks, with room behind each. Returns: the memory, and their addresses."""
     ends = np.cumsum(-(-(sizes + ROOM) // ALIGNMENT) * ALIGNMENT)
-    memory = wave.device.empty(int(ends[-1]))
-    wave.held.append(memory)
+    memory = wave.empty(int(ends[-1]))
     return memory, wave.device.address(memory) + np.concatenate([[0], ends[:-1]]).astype(np.int64)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import Chunks, Encoded, Wave
+from gzarr.gpu.codecs.batch import Wave
 from gzarr.gpu.codecs.transfers import ALIGNMENT, aligned, copy_streams, new_rows
 from gzarr.gpu.device.nvcomp_tables import status_text
 from gzarr.gpu.device.protocol import Table
@@ -44,30 +44,6 @@ class Slots:
     front: int
     capacity: int
     behind: int
-
-
-def byte_ranges(batch: Chunks | Encoded) -> tuple[Table, Table]:
-    """Addresses and sizes of the items of a batch. Chunks must not be shuffled."""
-    if isinstance(batch, Encoded):
-        return batch.addresses, batch.sizes
-    return batch.addresses, np.full(len(batch), batch.nbytes, np.int64)
-
-
-def as_rows(wave: Wave, batch: Chunks | Encoded) -> Array:
-    """A batch whose items have one size, as a uint8 array (n, nbytes)."""
-    if isinstance(batch, Chunks) and batch.rows is not None:
-        return batch.rows
-    source, sizes = byte_ranges(batch)
-    rows, addresses = new_rows(wave, len(batch), int(sizes[0]))
-    copy_streams(wave, source, addresses, sizes)
-    return rows
-
-
-def chunks_of(wave: Wave, rows: Array) -> Chunks:
-    """The rows of a uint8 array (n, nbytes) as chunks. The wave holds the array."""
-    wave.held.append(rows)
-    n, nbytes = rows.shape
-    return Chunks(rows, wave.device.address(rows) + np.arange(n, dtype=np.int64) * nbytes, nbytes, rows)
 
 
 def new_slots(wave: Wave, encoder: str, n: int, nbytes: int, front: int = 0, behind: int = 0) -> Slots:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gzarr.gpu.codecs.entry import DeviceCodec
+from gzarr.gpu.codecs.entry import DeviceCodec, headers_on_host
 from gzarr.gpu.codecs.headers import Bytes, Mask, Sizes, Stored, StreamTable, check_ranges, read, refuse, stream_table
 from gzarr.gpu.codecs.single_stream import Checksum, Cut, Envelope, stream_decoder, stream_encoder
 from gzarr.gpu.codecs.transfers import ALIGNMENT
@@ -140,11 +140,13 @@ _GZIP = DeviceCodec(
     stream_encoder(_gzip_envelope),
     takes_streams=True,
     phase=ALIGNMENT - GZIP_HEADER,
+    detour=headers_on_host,
 )
 _ZLIB = DeviceCodec(
     stream_decoder("deflate", parse_zlib, checksum=Checksum("adler32", stored_adler32)),
     stream_encoder(_zlib_envelope),
     takes_streams=True,
     phase=ALIGNMENT - ZLIB_HEADER,
+    detour=headers_on_host,
 )
 CODECS = {"gzip": _GZIP, "numcodecs.gzip": _GZIP, "numcodecs.zlib": _ZLIB}

@@ -12,10 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from gzarr.codecs.spec import CodecSpec, Step
-from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Streams, Wave
 from gzarr.gpu.device.protocol import Device
 
@@ -53,7 +50,9 @@ class DeviceCodec:
         scratch: bytes of temporary device memory for each decoded byte.
         phase: where encoded chunks should begin, modulo `gzarr.gpu.codecs.transfers.ALIGNMENT`, so that the stream
             behind their header is aligned.
-        detour: why encoded chunks must pass through host memory to be decoded, as a phrase; None if they need not.
+        detour: why encoded chunks must pass through host memory to be decoded, as a phrase; None if they need not,
+            which is the default. A decoder that uses `Streams.host` has `headers_on_host`: a slab that is only on the
+            device would be downloaded.
         is_suffix: whether the codec only appends bytes to a chunk, so that the codec before it decides `phase` and
             `detour`.
         host_may_lack: whether the host may lack the library for this codec.
@@ -64,7 +63,7 @@ class DeviceCodec:
     takes_streams: bool = False
     scratch: int = 1
     phase: int = 0
-    detour: Callable[[CodecSpec], str | None] = headers_on_host
+    detour: Callable[[CodecSpec], str | None] = no_detour
     is_suffix: bool = False
     host_may_lack: bool = False
 
@@ -73,14 +72,3 @@ def decoded_nbytes(step: Step) -> int | None:
     """Decoded size of a step's chunks, if the device can hold such a stream."""
     nbytes = step.decoded.nbytes
     return nbytes if nbytes is not None and 0 < nbytes <= MAX_STREAM_NBYTES else None
-
-
-def as_chunks(wave: Wave, batch: Streams | Chunks, nbytes: int, codec: str) -> Chunks:
-    """A batch as chunks of one size. Raises: CodecError(index) for a stream of another size."""
-    if isinstance(batch, Chunks):
-        return batch
-    bad = np.flatnonzero(batch.sizes != nbytes)
-    if bad.size:
-        got = int(batch.sizes[bad[0]])
-        raise CodecError(f"{codec}: expected {nbytes} bytes, got {got}", index=int(bad[0]), codec=codec)
-    return Chunks(batch.slab, wave.device.address(batch.slab) + batch.offsets, nbytes)

@@ -20,10 +20,9 @@ from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs import floats
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Streams, Wave
-from gzarr.gpu.codecs.compressing import as_rows, chunks_of
 from gzarr.gpu.codecs.dtypes import has_dtype
-from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, as_chunks, decoded_nbytes
-from gzarr.gpu.codecs.transfers import unshuffled
+from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes
+from gzarr.gpu.codecs.transfers import as_chunks, as_rows, rows_as_chunks, unshuffled
 from gzarr.gpu.device.protocol import Device
 
 #: Works on all chunks of a wave: uint8 (n, bytes before) -> uint8 (n, bytes after), both on the device.
@@ -50,7 +49,7 @@ def filter_codec(decoding: Maker, encoding: Maker) -> DeviceCodec:
 
         def decode(wave: Wave, batch: Streams | Chunks) -> Chunks:
             chunks = unshuffled(wave, as_chunks(wave, batch, encoded, name))
-            return _expect(name, "decoded", decoded, chunks_of(wave, function(wave, chunks.rows)))
+            return _expect(name, "decoded", decoded, rows_as_chunks(wave, function(wave, chunks.rows)))
 
         return decode
 
@@ -61,7 +60,7 @@ def filter_codec(decoding: Maker, encoding: Maker) -> DeviceCodec:
         name = step.spec.name
 
         def encode(wave: Wave, batch: Chunks | Encoded) -> Chunks:
-            return _expect(name, "encoded", encoded, chunks_of(wave, function(wave, as_rows(wave, batch))))
+            return _expect(name, "encoded", encoded, rows_as_chunks(wave, function(wave, as_rows(wave, batch))))
 
         return encode
 

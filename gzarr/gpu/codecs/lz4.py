@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gzarr.cpu.codecs.compressors import LZ4_RATIO
-from gzarr.gpu.codecs.entry import DeviceCodec, no_detour
+from gzarr.gpu.codecs.entry import DeviceCodec
 from gzarr.gpu.codecs.headers import Bytes, Sizes, StreamTable, check_ranges, read, refuse, refuse_sizes, stream_table
 from gzarr.gpu.codecs.single_stream import Envelope, stream_decoder, stream_encoder
 
@@ -45,6 +45,5 @@ LZ4 = DeviceCodec(
     stream_decoder("lz4", parse_lz4, header_nbytes=_SIZE_NBYTES),
     stream_encoder(_envelope),
     takes_streams=True,
-    detour=no_detour,
 )
 CODECS = {"numcodecs.lz4": LZ4}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gzarr.codecs.nvcomp import PREFIX
-from gzarr.codecs.spec import Step
+from gzarr.codecs.spec import CodecSpec, Step
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import Chunks, Streams, Wave
 from gzarr.gpu.codecs.deflate import deflate_envelope
@@ -60,21 +60,28 @@ _ALGORITHMS = {
 _IN_BATCH = {**_ALGORITHMS, "lz4": LZ4, "zstd": ZSTD}
 
 
-def _in_batch(step: Step) -> DeviceCodec | None:
-    return _IN_BATCH.get(str(step.spec.configuration().get("algorithm", "")).lower())
+def _in_batch(spec: CodecSpec) -> DeviceCodec | None:
+    return _IN_BATCH.get(str(spec.configuration().get("algorithm", "")).lower())
+
+
+def _batch_detour(spec: CodecSpec) -> str | None:
+    codec = _in_batch(spec)
+    return None if codec is None else codec.detour(spec)
 
 
 def _batch_decoder(step: Step, device: Device) -> Decoder | str:
-    codec = _in_batch(step)
+    codec = _in_batch(step.spec)
     return UNFIT if codec is None else codec.decoder(step, device)
 
 
 def _batch_encoder(step: Step, device: Device) -> Encoder | str:
-    codec = _in_batch(step)
+    codec = _in_batch(step.spec)
     return UNFIT if codec is None else codec.encoder(step, device)
 
 
 CODECS = {
-    "numcodecs.nvcomp_batch": DeviceCodec(_batch_decoder, _batch_encoder, takes_streams=True, host_may_lack=True),
+    "numcodecs.nvcomp_batch": DeviceCodec(
+        _batch_decoder, _batch_encoder, takes_streams=True, detour=_batch_detour, host_may_lack=True
+    ),
     **{PREFIX + name: codec for name, codec in _ALGORITHMS.items()},
 }

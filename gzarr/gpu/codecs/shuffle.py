@@ -7,9 +7,8 @@ import numpy as np
 from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import Step
 from gzarr.gpu.codecs.batch import BYTE_SHUFFLE, Chunks, Encoded, Shuffle, Streams, Wave
-from gzarr.gpu.codecs.compressing import as_rows, chunks_of
-from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, as_chunks, decoded_nbytes
-from gzarr.gpu.codecs.transfers import shuffled, unshuffled
+from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes
+from gzarr.gpu.codecs.transfers import as_chunks, as_rows, rows_as_chunks, shuffled, unshuffled
 from gzarr.gpu.device.protocol import Device
 
 
@@ -46,7 +45,7 @@ def _encoder(step: Step, device: Device) -> Encoder | str:
     nbytes, typesize = sizes
 
     def encode(wave: Wave, batch: Chunks | Encoded) -> Chunks:
-        chunks = chunks_of(wave, as_rows(wave, batch))
+        chunks = rows_as_chunks(wave, as_rows(wave, batch))
         return chunks if typesize < 2 else shuffled(wave, chunks, BYTE_SHUFFLE, typesize, nbytes)
 
     return encode

@@ -19,10 +19,10 @@ from gzarr.cpu.codecs import factory_for
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Streams, Wave
-from gzarr.gpu.codecs.compressing import ROOM, Piece, byte_ranges, compress, copy_pieces, new_slots
+from gzarr.gpu.codecs.compressing import ROOM, Piece, compress, copy_pieces, new_slots
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DecoderFactory, Encoder, EncoderFactory, decoded_nbytes
 from gzarr.gpu.codecs.headers import Stored, StreamTable
-from gzarr.gpu.codecs.transfers import decode_on_host, decompress, new_rows, upload_tables
+from gzarr.gpu.codecs.transfers import byte_ranges, decode_on_host, decompress, new_rows, upload_tables
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.profiling.recorder import stage

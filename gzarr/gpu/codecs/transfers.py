@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import PLAIN, Chunks, Shuffle, Streams, Wave
+from gzarr.gpu.codecs.batch import PLAIN, Chunks, Encoded, Shuffle, Streams, Wave
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import unit_starts
 from gzarr.profiling.recorder import stage
@@ -29,9 +29,7 @@ def upload_tables(wave: Wave, *tables: NDArray[Any]) -> list[int]:
     staging = wave.device.staging(size)
     for table, start in zip(tables, starts, strict=True):
         staging[start : start + table.nbytes] = np.ascontiguousarray(table).reshape(-1).view(np.uint8)
-    on_device = wave.device.upload(staging)
-    wave.held += [staging, on_device]
-    base = wave.device.address(on_device)
+    base = wave.device.address(wave.upload(staging))
     return [base + start for start in starts]
 
 
@@ -45,16 +43,52 @@ def upload_streams(wave: Wave, buffers: Sequence[Any]) -> Streams:
     staging = wave.device.staging(int(ends[-1]) + ALIGNMENT)
     for array, start in zip(arrays, offsets.tolist(), strict=True):
         staging[start : start + array.size] = array
-    slab = _upload(wave, staging, len(arrays))
-    wave.held += [staging, slab]
-    return Streams(staging, slab, offsets, sizes)
+    return Streams(staging, _upload(wave, staging, len(arrays)), offsets, sizes)
 
 
 def new_rows(wave: Wave, n: int, nbytes: int) -> tuple[Array, Table]:
     """Allocate device memory for n chunks. Returns: a uint8 array (n, nbytes), and the address of every row."""
-    rows = wave.device.empty(n * nbytes).reshape(n, nbytes)
+    rows = wave.empty(n * nbytes).reshape(n, nbytes)
+    return rows, _row_addresses(wave, rows)
+
+
+def rows_as_chunks(wave: Wave, rows: Array) -> Chunks:
+    """The rows of a uint8 array (n, nbytes) as chunks. The wave holds the array."""
     wave.held.append(rows)
-    return rows, wave.device.address(rows) + np.arange(n, dtype=np.int64) * nbytes
+    return Chunks(rows, _row_addresses(wave, rows), rows.shape[1], rows)
+
+
+def as_chunks(wave: Wave, batch: Streams | Chunks, nbytes: int, codec: str) -> Chunks:
+    """A batch that is to be decoded, as chunks of one size. Raises: CodecError(index) for a stream of another size."""
+    if isinstance(batch, Chunks):
+        return batch
+    bad = np.flatnonzero(batch.sizes != nbytes)
+    if bad.size:
+        got = int(batch.sizes[bad[0]])
+        raise CodecError(f"{codec}: expected {nbytes} bytes, got {got}", index=int(bad[0]), codec=codec)
+    return Chunks(batch.slab, wave.device.address(batch.slab) + batch.offsets, nbytes)
+
+
+def byte_ranges(batch: Chunks | Encoded) -> tuple[Table, Table]:
+    """Addresses and sizes of the items of a batch. Chunks must not be shuffled."""
+    if isinstance(batch, Encoded):
+        return batch.addresses, batch.sizes
+    return batch.addresses, np.full(len(batch), batch.nbytes, np.int64)
+
+
+def as_rows(wave: Wave, batch: Chunks | Encoded) -> Array:
+    """A batch that is to be encoded, whose items have one size, as a uint8 array (n, nbytes)."""
+    if isinstance(batch, Chunks) and batch.rows is not None:
+        return batch.rows
+    source, sizes = byte_ranges(batch)
+    rows, addresses = new_rows(wave, len(batch), int(sizes[0]))
+    copy_streams(wave, source, addresses, sizes)
+    return rows
+
+
+def _row_addresses(wave: Wave, rows: Array) -> Table:
+    addresses: Table = wave.device.address(rows) + np.arange(rows.shape[0], dtype=np.int64) * rows.shape[1]
+    return addresses
 
 
 def upload_rows(wave: Wave, arrays: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> Chunks:
@@ -64,16 +98,13 @@ def upload_rows(wave: Wave, arrays: Sequence[NDArray[Any]], dtype: np.dtype[Any]
     staging = wave.device.staging(len(arrays) * nbytes)
     for row, array in zip(staging.reshape(len(arrays), nbytes), arrays, strict=True):
         row[:] = np.ascontiguousarray(array, native).reshape(-1).view(np.uint8)
-    rows = _upload(wave, staging, len(arrays)).reshape(len(arrays), nbytes)
-    wave.held += [staging, rows]
-    addresses = wave.device.address(rows) + np.arange(len(arrays), dtype=np.int64) * nbytes
-    return Chunks(rows, addresses, nbytes, rows)
+    return rows_as_chunks(wave, _upload(wave, staging, len(arrays)).reshape(len(arrays), nbytes))
 
 
 def _upload(wave: Wave, staging: NDArray[np.uint8], n_chunks: int) -> Array:
     with stage("upload", timed=True) as noted:
         noted.count(n_chunks, staging.nbytes, staging.nbytes)
-        return wave.device.upload(staging)
+        return wave.upload(staging)
 
 
 def copy_streams(wave: Wave, source: Table, target: Table, nbytes: Table) -> None:
@@ -91,8 +122,7 @@ def aligned(wave: Wave, source: Table, nbytes: Table, alignment: int) -> Table:
     if not odd.any():
         return source
     ends = np.cumsum(-(-nbytes[odd] // ALIGNMENT) * ALIGNMENT)
-    moved = wave.device.empty(int(ends[-1]) + ALIGNMENT)
-    wave.held.append(moved)
+    moved = wave.empty(int(ends[-1]) + ALIGNMENT)
     places = wave.device.address(moved) + np.concatenate([[0], ends[:-1]])
     copy_streams(wave, source[odd], places.astype(np.int64), nbytes[odd])
     source = source.copy()
@@ -131,9 +161,8 @@ def decode_on_host(
             error.index = i
             raise
         place[:] = data.reshape(-1).view(np.uint8) if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
-    decoded = _upload(wave, staging, which.size)
-    wave.held += [staging, decoded]
-    source = wave.device.address(decoded) + np.arange(which.size, dtype=np.int64) * nbytes
+    decoded = _upload(wave, staging, which.size).reshape(which.size, nbytes)
+    source = _row_addresses(wave, decoded)
     target = wave.device.address(rows) + which.astype(np.int64) * nbytes
     copy_streams(wave, source, target, np.full(which.size, nbytes, np.int64))
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gzarr.codecs.spec import Step
 from gzarr.cpu.codecs.frames import DICTIONARY, MAGIC, SINGLE_SEGMENT, SKIPPABLE_MAGIC
-from gzarr.gpu.codecs.entry import UNFIT, DeviceCodec, Encoder, decoded_nbytes
+from gzarr.gpu.codecs.entry import UNFIT, DeviceCodec, Encoder, decoded_nbytes, headers_on_host
 from gzarr.gpu.codecs.headers import Bytes, Mask, Sizes, Stored, StreamTable, check_ranges, read, refuse, stream_table
 from gzarr.gpu.codecs.single_stream import Checksum, Envelope, stream_decoder, stream_encoder
 from gzarr.gpu.device.protocol import Device
@@ -201,5 +201,6 @@ ZSTD = DeviceCodec(
     _encoder,
     takes_streams=True,
     scratch=4,
+    detour=headers_on_host,
 )
 CODECS = {"numcodecs.zstd": ZSTD, "zstd": ZSTD}

@@ -14,7 +14,7 @@ from gzarr.errors import DeviceError
 from gzarr.gpu.codecs.batch import Chunks, Shuffle, Wave
 from gzarr.gpu.codecs.dtypes import has_dtype, swap_unit
 from gzarr.gpu.codecs.floats import cast, why_not_cast
-from gzarr.gpu.codecs.transfers import plain_shuffle, reversed_units, unshuffled, upload_tables
+from gzarr.gpu.codecs.transfers import plain_shuffle, reversed_units, rows_as_chunks, unshuffled, upload_tables
 from gzarr.gpu.kernels import box_threads, point_threads
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.placing import box_tables, is_box, point_tables
@@ -158,9 +158,7 @@ def _cast(wave: Wave, plan: DevicePlan, chunks: Chunks, native: np.dtype[Any], w
     rows = cast(wave, rows, native, wanted.newbyteorder("="))
     if swap_unit(wanted):
         rows = reversed_units(wave, rows, swap_unit(wanted))
-    wave.held.append(rows)
-    n, nbytes = rows.shape
-    return Chunks(rows, wave.device.address(rows) + np.arange(n, dtype=np.int64) * nbytes, nbytes, rows)
+    return rows_as_chunks(wave, rows)
 
 
 def _spread(shuffle: Shuffle, present: Sequence[int], n: int) -> Shuffle:

@@ -97,8 +97,7 @@ def _packed(wave: Wave, pieces: Sequence[np.ndarray[Any, Any]], dtype: np.dtype[
         if start is not None:
             nbytes = piece.size * native.itemsize
             staging[start : start + nbytes].view(native).reshape(piece.shape)[...] = piece
-    slab = wave.device.upload(staging)
-    wave.held += [staging, slab]
+    slab = wave.upload(staging)
     table = np.array(strides, np.int64).reshape(len(pieces), pieces[0].ndim)
     return Source(slab, native, wave.device.address(slab), np.array(starts, np.int64), table, "part")
 

@@ -149,8 +149,7 @@ def _find_written(wave: Wave, plan: DevicePlan, rows: Array) -> list[int]:
     staging = wave.device.staging(UNIT_NBYTES + n)
     staging[:UNIT_NBYTES] = np.tile(fill, UNIT_NBYTES // fill.size)
     staging[UNIT_NBYTES:] = 0
-    table = wave.device.upload(staging)
-    wave.held += [staging, table]
+    table = wave.upload(staging)
     address = wave.device.address(table)
     args = (n, nbytes, wave.device.address(rows), address, address + UNIT_NBYTES)
     wave.device.launch("find_written", row_threads(n, nbytes), args)
@@ -186,8 +185,7 @@ def _downloaded(wave: Wave, batch: Chunks | Encoded) -> list[NDArray[np.uint8]]:
     else:
         ends = np.cumsum(-(-sizes // ALIGNMENT) * ALIGNMENT)
         starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-        slab = wave.device.empty(int(ends[-1]))
-        wave.held.append(slab)
+        slab = wave.empty(int(ends[-1]))
         copy_streams(wave, batch.addresses, wave.device.address(slab) + starts, sizes)
     # Not the lane's memory: the results outlive the lane, and a store may hold them.
     host = wave.device.download(slab, wave.device.allocate_pinned(slab.nbytes))

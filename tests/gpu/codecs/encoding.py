@@ -18,9 +18,8 @@ from gzarr.cpu.backend import CpuBackend
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Wave
 from gzarr.gpu.codecs.bytes import stored_dtype
-from gzarr.gpu.codecs.compressing import byte_ranges
 from gzarr.gpu.codecs.entry import Encoder
-from gzarr.gpu.codecs.transfers import copy_streams
+from gzarr.gpu.codecs.transfers import byte_ranges, copy_streams
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.protocol import Outcome

@@ -17,11 +17,10 @@ from gzarr.gpu.codecs.blosc import headers
 from gzarr.gpu.codecs.blosc.framing import frame_of, framed
 from gzarr.gpu.codecs.blosc.on_device import parse_blosc
 from gzarr.gpu.codecs.blosc.parsing import BloscStreams
-from gzarr.gpu.codecs.compressing import as_rows, chunks_of
 from gzarr.gpu.codecs.deflate import ZLIB_HEADER, ZLIB_TRAILER, stored_adler32
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes
 from gzarr.gpu.codecs.single_stream import parsed
-from gzarr.gpu.codecs.transfers import copy_streams, decode_on_host, decompress, new_rows
+from gzarr.gpu.codecs.transfers import as_rows, copy_streams, decode_on_host, decompress, new_rows, rows_as_chunks
 from gzarr.gpu.codecs.zstd import stored_xxh64
 from gzarr.gpu.device.protocol import Device, Table
 
@@ -90,7 +89,7 @@ def _encoder(step: Step, device: Device) -> Encoder | str:
     name = step.spec.name
 
     def encode(wave: Wave, batch: Chunks | Encoded) -> Encoded:
-        return framed(wave, name, frame, chunks_of(wave, as_rows(wave, batch)))
+        return framed(wave, name, frame, rows_as_chunks(wave, as_rows(wave, batch)))
 
     return encode
 

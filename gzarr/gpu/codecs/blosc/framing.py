@@ -219,8 +219,7 @@ def _assemble(wave: Wave, frame: Frame, plain: Chunks, streams: _Streams) -> Enc
     stored = (cbytes >= whole) | (frame.encoder == "")
     cbytes[stored] = whole
     places = prefix_sums(-(-(cbytes + ROOM) // ALIGNMENT) * ALIGNMENT)
-    memory = wave.device.empty(int(places[-1]))
-    wave.held.append(memory)
+    memory = wave.empty(int(places[-1]))
     addresses = wave.device.address(memory) + places[:-1]
     heads = _heads(frame, cbytes, stored, starts)
     (at,) = upload_tables(wave, heads)

@@ -54,8 +54,7 @@ def _launch(wave: Wave, batch: Streams, frames: headers.Frames, blocks: parsing.
     tables = upload_tables(
         wave, (base + frames.offset[rows]).astype(np.uint64), frames.cbytes[rows], block_start, stream_start
     )
-    results = device.empty(18 * n)  # addresses and sizes of 8 bytes, two flags
-    wave.held.append(results)
+    results = wave.empty(18 * n)  # addresses and sizes of 8 bytes, two flags
     at = device.address(results)
     device.launch("blosc_parse", len(blocks.frame), (rows.size, *tables, at, at + 8 * n, at + 16 * n, at + 17 * n))
     table = device.download(results)

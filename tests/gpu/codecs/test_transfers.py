@@ -1,4 +1,4 @@
-"""What encoders are given."""
+"""Batches as rows and chunks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gzarr.gpu.codecs.batch import Chunks, Wave
-from gzarr.gpu.codecs.compressing import as_rows
+from gzarr.gpu.codecs.transfers import as_rows
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from tests.gpu.codecs.encoding import bytes_of, chunks_of, chunks_on
