@@ -56,49 +56,6 @@ class Argument(NamedTuple):
     type: str
 
 
-_SOURCE_TABLES = "const u8* {0}mode, const i32* {0}typesize, const i64* {0}blocksize, const i64* {0}nbytes"
-_SPAN_TABLES = (
-    "const i32* part_span, const i64* axis_base, const i64* in_start, const i64* in_step, const i64* out_start, "
-    "const i64* out_step, const i64* count, const i64* in_list, const i64* out_list, const i64* index_pool, "
-    "const i64* elem_start, "
-)
-_SIGNATURES = {
-    "place_box": "i64 n_parts, i64 ndim, const u64* part_src, "
-    + _SPAN_TABLES
-    + "const i64* chunk_stride, void* out, const i64* out_stride, i64 src_itemsize, i64 field_offset, "
-    "i64 copy_nbytes, i64 swap_unit, const void* fill, " + _SOURCE_TABLES.format("part_"),
-    "place_points": "i64 n_points, const i32* point_part, const i64* point_elem, const i64* point_out, "
-    "const u64* part_src, void* out, i64 src_itemsize, i64 field_offset, i64 copy_nbytes, i64 swap_unit, "
-    "const void* fill, " + _SOURCE_TABLES.format("part_"),
-    "shuffle": "i64 n_chunks, const u64* src, const u64* dst, const i64* unit_start, " + _SOURCE_TABLES.format(""),
-    "gather_box": "i64 n_parts, i64 ndim, const void* value, const i64* part_from, const i64* part_stride, "
-    + _SPAN_TABLES
-    + "const i64* chunk_stride, void* rows, i64 row_nbytes, i64 itemsize, i64 swap_unit",
-    "gather_points": "i64 n_points, const i32* point_part, const i64* point_elem, const i64* point_from, "
-    "const void* value, void* rows, i64 row_nbytes, i64 itemsize, i64 swap_unit",
-    "find_written": "i64 n_rows, i64 row_nbytes, const void* rows, const void* fill, u8* written",
-    "unshuffle": "i64 n_chunks, const u64* src, const u64* dst, const i64* unit_start, " + _SOURCE_TABLES.format(""),
-    "copy_streams": "i64 n_streams, const u64* src, const u64* dst, const i64* nbytes, const i64* unit_start",
-    "blosc_parse": "i64 n_frames, const u64* frame, const i64* frame_nbytes, const i64* block_start, "
-    "const i64* stream_start, u64* stream_address, i64* stream_csize, u8* stream_raw, u8* stream_error",
-    "calculate": "i64 n_numbers, i64 source, i64 work, i64 target, i64 op_1, i64 operand_1, i64 op_2, i64 operand_2, "
-    "i64 op_3, i64 operand_3, i64 own_nan, i64 spread, const void* src, void* dst",
-    "differences": "i64 n_rows, i64 n_floats, i64 itemsize, i64 parts, i64 own_nan, const void* src, void* dst",
-    "running_sums": "i64 n_rows, i64 n_floats, i64 itemsize, i64 parts, i64 own_nan, i64 later_nan, const void* src, "
-    "void* dst",
-    "weighted_sums": "i64 n_streams, const u64* src, const i64* nbytes, const i64* piece_start, i64 word, u64* sums",
-    "xxh64": "i64 n_streams, const u64* src, const i64* nbytes, u64* hash",
-}
-
-
-def _arguments(signature: str) -> tuple[Argument, ...]:
-    pairs = (argument.rpartition(" ") for argument in signature.split(", "))
-    return tuple(Argument(name, type_) for type_, _, name in pairs)
-
-
-#: The arguments of every kernel, in order.
-KERNELS: dict[str, tuple[Argument, ...]] = {name: _arguments(text) for name, text in _SIGNATURES.items()}
-
 #: NumPy type of a table's elements.
 TABLE_DTYPES: dict[str, np.dtype[Any]] = {
     "u8": np.dtype(np.uint8),
@@ -183,4 +140,18 @@ def _expanded(name: str, done: set[str]) -> Iterator[str]:
 
 @cache
 def _text(name: str) -> str:
-    return (files(__package__) / name).read_text(encoding="utf-8")
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+def _arguments(name: str) -> tuple[Argument, ...]:
+    """The arguments of a kernel, from the declaration in its source."""
+    declaration = _text(f"{name}.cu").partition(f'extern "C" __global__ void {name}(')[2].partition(")")[0]
+    plain = re.sub(r"\s*\*\s*", "* ", " ".join(declaration.split()))
+    pairs = (argument.rpartition(" ") for argument in plain.split(", "))
+    return tuple(Argument(argument, type_) for type_, _, argument in pairs)
+
+
+_FOLDER = files(__package__)
+_NAMES = sorted(file.name.removesuffix(".cu") for file in _FOLDER.iterdir() if file.name.endswith(".cu"))
+#: The arguments of every kernel, in order.
+KERNELS: dict[str, tuple[Argument, ...]] = {name: _arguments(name) for name in _NAMES}
