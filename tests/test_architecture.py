@@ -60,7 +60,7 @@ SUBJECTS = {
     *("architecture", "documentation", "packaging", "public_names"),
     "codecs/images",
     *("cpu/peak_memory", "cpu/compiled/faults", "cpu/compiled/read_blocks", "cpu/compiled/shards"),
-    *("gpu/faults", "gpu/profile_on_device", "gpu/reuse", "gpu/written_arrays"),
+    *("gpu/faults", "gpu/hardware_files", "gpu/profile_on_device", "gpu/reuse", "gpu/written_arrays"),
     *("gpu/on_emulated_device", "gpu/on_emulated_device_directly", "gpu/copies_on_emulated_device"),
     *("gpu/read_counts", "gpu/write_counts", "gpu/write_traffic"),
     *("gpu/device/cuda_kernels", "gpu/device/cuda_memory"),
