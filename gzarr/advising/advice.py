@@ -83,7 +83,8 @@ class Advice:
         Keywords of `gzarr.create_array` and `gzarr.transfer`; empty if nothing should change.
     gains : mapping of str to Gain
         Effects of the changes: "amplification", "read_amplification", "streams_per_wave", "chunks", "objects",
-        "requests", "host_steps" and "stored_nbytes"; empty without changes.
+        "requests", "host_steps" and "stored_nbytes"; empty without changes. Those that need stored chunks are left out
+        if the sample has none.
     before, after : tuple of Cost
         What the reads cost now, and what they should cost after the changes.
     array : Array
