@@ -208,29 +208,35 @@ def tokens_of(store: Store, keys: Sequence[str]) -> list[object | None]:
     return [None] * len(keys) if versions is None else versions.tokens(keys)
 
 
-def _get_each(self: Store, requests: Sequence[Request]) -> list[Buffer | None]:
-    """`Store.get_many` of a class that overrides `Store.get_one` alone."""
-    return [self.get_one(request) for request in requests]
-
-
-def _set_each(self: Store, items: Iterable[tuple[str, Buffer]]) -> None:
-    """`Store.set_many` of a class that overrides `Store.set` alone."""
-    for key, value in items:
-        self.set(key, value)
-
-
 def _make_shortcuts(cls: type[Store], base: type[Store]) -> None:
-    """Replace inherited verbs that do the same as an overridden one, and would do it in the base's way."""
+    """Replace inherited verbs that do the same as an overridden one, and would do it in the base's way.
+
+    They call the verbs of the class, not those of the object: a subclass that overrides another verb of the two, and
+    calls the one above it, would be called again.
+    """
 
     def is_inherited(verb: str) -> bool:
         return getattr(cls, verb) is getattr(base, verb)
 
-    for many, one, each in (("get_many", "get_one", _get_each), ("set_many", "set", _set_each)):
-        made_of_many = getattr(Store, one)
+    def get_one(self: Store, request: Request) -> Buffer | None:
+        return cls.get_many(self, (request,))[0]
+
+    def get_many(self: Store, requests: Sequence[Request]) -> list[Buffer | None]:
+        return [cls.get_one(self, request) for request in requests]
+
+    def set_one(self: Store, key: str, value: Buffer) -> None:
+        cls.set_many(self, ((key, value),))
+
+    def set_many(self: Store, items: Iterable[tuple[str, Buffer]]) -> None:
+        for key, value in items:
+            cls.set(self, key, value)
+
+    pairs = (("get_many", get_many), ("get_one", get_one)), (("set_many", set_many), ("set", set_one))
+    for (many, made_many), (one, made_one) in pairs:
         if is_inherited(one) and not is_inherited(many):
-            setattr(cls, one, made_of_many)
-        elif is_inherited(many) and not is_inherited(one) and getattr(base, one) is not made_of_many:
-            setattr(cls, many, each)
+            setattr(cls, one, made_one)
+        elif is_inherited(many) and not is_inherited(one) and getattr(base, one) is not getattr(Store, one):
+            setattr(cls, many, made_many)
     contains = "contains_many"
     if is_inherited(contains) and not is_inherited("get_many"):
         setattr(cls, contains, getattr(Store, contains))

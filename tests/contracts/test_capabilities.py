@@ -222,7 +222,38 @@ def test_one_verb_of_two_is_enough(tmp_path: Path) -> None:
         def set(self, key: str, value: Buffer) -> None:
             super().set(key, inverted(value) or b"")
 
-    check_store(One(tmp_path))
+    class Untouched(One):
+        pass
+
+    check_store(One(tmp_path / "one"))
+    check_store(Untouched(tmp_path / "untouched"))
+
+
+def inverting_one_by_one(base: Any) -> Any:
+    """A subclass that changes bytes in the shortcuts alone."""
+
+    class One(base):
+        def get_one(self, request: Request) -> Buffer | None:
+            return inverted(super().get_one(request))
+
+        def set(self, key: str, value: Buffer) -> None:
+            super().set(key, inverted(value) or b"")
+
+    return One
+
+
+@pytest.mark.parametrize("base", [LocalStore, DirectoryStore])
+def test_classes_that_override_different_verbs_join(base: type[LocalStore], tmp_path: Path) -> None:
+    one, many = inverting_one_by_one(base), inverting(base)
+    mixed = [type("Mixed", bases, {}) for bases in ((one, many), (many, one))]
+    for number, cls in enumerate((inverting_one_by_one(many), inverting(one), *mixed)):
+        store = cls(tmp_path / str(number))
+        check_store(store, ["plain", "sharded"])
+        store.set_many([("x", b"a")])
+        store["y"] = b"b"
+        requests = [Request("x"), Request("y")]
+        assert store.get_many(requests) == [store.get_one(request) for request in requests] == [b"a", b"b"]
+        assert [LocalStore(tmp_path / str(number))[key] for key in "xy"] == [b"a", b"b"]  # changed twice
 
 
 class Deflated(WrapperStore):
