@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Any, Literal
 
-from gzarr.errors import ReplacedError, StoreError
-from gzarr.storage.base import Buffer, Request, Versioned
+from gzarr.errors import StoreError
+from gzarr.storage.base import Request, Versioned
 from gzarr.storage.extras import require
 from gzarr.storage.remote import EntityTags, TaggedStore
 from gzarr.storage.rules import byte_range, check_key, check_path
@@ -60,7 +60,8 @@ class ABSStore(TaggedStore):
     ) -> None:
         blob = require("azure.storage.blob", "azure", "ABSStore")
         azure = require("azure.core", "azure", "ABSStore")
-        self._errors = require("azure.core.exceptions", "azure", "ABSStore")
+        self._exceptions = require("azure.core.exceptions", "azure", "ABSStore")
+        self._errors = self._exceptions.AzureError
         self._unmodified = azure.MatchConditions.IfNotModified
         if client is None:
             if container is None or account_name is None:
@@ -82,28 +83,20 @@ class ABSStore(TaggedStore):
     def _path(self, key: str) -> str:
         return f"{self.prefix}/{key}" if self.prefix else key
 
-    def _failed(self, verb: str, key: str, error: Exception) -> StoreError:
+    def _failed(self, what: str, error: Exception) -> StoreError:
         text = str(error).partition("\n")[0]
         remedy = "is the server reachable, and are account and container right?"
         if getattr(error, "status_code", None) in (401, 403):
             remedy = "the account wants credentials, or others: pass them to the client"
-        return StoreError(f"store {self} at {self._endpoint}: cannot {verb} {key!r}: {text[:600]}; {remedy}")
+        return StoreError(f"store {self} at {self._endpoint}: cannot {what}: {text[:600]}; {remedy}")
 
     def _is_missing(self, error: Exception) -> bool:
         # Only what is missing in a container that is there: a wrong container is an error, not an empty array.
-        return isinstance(error, self._errors.ResourceNotFoundError) and "ContainerNotFound" not in str(
+        return isinstance(error, self._exceptions.ResourceNotFoundError) and "ContainerNotFound" not in str(
             getattr(error, "error_code", "")
         )
 
-    def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
-        found = self._get(request, version)
-        return None if found is None else found.data
-
-    def _fetch_versioned(self, request: Request) -> Versioned | None:
-        return self._get(request)
-
     def _get(self, request: Request, version: object | None = None) -> Versioned | None:
-        """Fetch one request, from one version if one is given, with the version of the answer."""
         key, start, length = request
         if start is not None and (start < 0 or length is None or length <= 0 or start + length >= 1 << 60):
             properties = self._properties(key)  # Azure has no suffixes, and lengths must be numbers
@@ -112,7 +105,7 @@ class ABSStore(TaggedStore):
             begin, end = byte_range(start, length, int(properties.size))
             start, length = begin, end - begin
             if version is not None and str(properties.etag) != version:
-                raise ReplacedError(f"store {self}: {key!r} was replaced while it was read")
+                raise self._replaced(key)
             if not length:
                 return Versioned(b"", str(properties.etag))
             version = version or str(properties.etag)  # a suffix of the object that has this size
@@ -122,24 +115,24 @@ class ABSStore(TaggedStore):
                 options |= {"etag": version, "match_condition": self._unmodified}
             found = self._blob(key).download_blob(max_concurrency=1, **options)
             return Versioned(bytes(found.readall()), str(found.properties.etag))  # which checks the tag itself
-        except self._errors.ResourceModifiedError as error:
-            raise ReplacedError(f"store {self}: {key!r} was replaced while it was read") from error
-        except self._errors.AzureError as error:
+        except self._exceptions.ResourceModifiedError as error:
+            raise self._replaced(key) from error
+        except self._errors as error:
             if self._is_missing(error):
                 return None
             if getattr(error, "status_code", None) == 416:  # range not satisfiable: RFC 9110, 15.5.17
                 return self._get(Request(key, 0, 0), version)
-            raise self._failed("read", key, error) from error
+            raise self._failed(f"read {key!r}", error) from error
 
     def _properties(self, key: str) -> Any | None:
         if not key:
             return None
         try:
             return self._blob(key).get_blob_properties()
-        except self._errors.AzureError as error:
+        except self._errors as error:
             if self._is_missing(error):
                 return None
-            raise self._failed("look up", key, error) from error
+            raise self._failed(f"look up {key!r}", error) from error
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
@@ -155,14 +148,6 @@ class ABSStore(TaggedStore):
         found = self._properties(key)
         return None if found is None else str(found.etag)
 
-    def list_prefix(self, prefix: str = "") -> Iterator[str]:
-        """All keys under a path."""
-        return (key for key, _ in self._listed(prefix))
-
-    def nbytes_stored(self, path: str = "") -> int:
-        """Bytes stored under a path, as the listing says."""
-        return sum(nbytes for _, nbytes in self._listed(path))
-
     def _start(self, path: str) -> str:
         check_path(path)
         start = self._path(path).strip("/")
@@ -170,23 +155,19 @@ class ABSStore(TaggedStore):
 
     def _listed(self, path: str) -> list[tuple[str, int]]:
         nskip = len(self._path("x")) - 1
-        try:
+        with self._failures(f"list {path!r}"):
             blobs = self.client.list_blobs(name_starts_with=self._start(path) or None)
             return [(blob.name[nskip:], blob.size) for blob in blobs]
-        except self._errors.AzureError as error:
-            raise self._failed("list", path, error) from error
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths)."""
         start = self._start(path)
         objects: list[str] = []
         paths: list[str] = []
-        try:
+        with self._failures(f"list {path!r}"):
             for item in self.client.walk_blobs(name_starts_with=start or None, delimiter="/"):
                 name = item.name[len(start) :]
                 (paths if name.endswith("/") else objects).append(name.rstrip("/"))
-        except self._errors.AzureError as error:
-            raise self._failed("list", path, error) from error
         return sorted(objects), sorted(paths)
 
     def lock_name(self, key: str) -> Hashable:
@@ -195,21 +176,16 @@ class ABSStore(TaggedStore):
 
     def _put(self, key: str, data: bytes | memoryview) -> None:
         check_key(key)
-        try:
+        with self._failures(f"write {key!r}"):
             self._blob(key).upload_blob(bytes(data), overwrite=True, max_concurrency=1)
-        except self._errors.AzureError as error:
-            raise self._failed("write", key, error) from error
 
     def _remove(self, key: str) -> None:
         check_key(key)
         try:
             self._blob(key).delete_blob()
-        except self._errors.AzureError as error:
+        except self._errors as error:
             if not self._is_missing(error):
-                raise self._failed("delete", key, error) from error
+                raise self._failed(f"delete {key!r}", error) from error
 
     def close(self) -> None:
         """Do nothing: whoever made the client closes it."""
-
-    def __str__(self) -> str:
-        return self._name

@@ -23,6 +23,7 @@ import numpy as np
 
 from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage.locks import document_lock, key_locks, node_lock
+from gzarr.storage.rules import check_move
 
 #: Host bytes: anything of bytes that supports the buffer protocol. NumPy arrays here are one-dimensional uint8.
 Buffer: TypeAlias = bytes | bytearray | memoryview | np.ndarray[Any, Any]
@@ -348,18 +349,38 @@ class Store(MutableMapping[str, Any]):
 
     def delete_prefix(self, path: str = "") -> None:
         """Delete every key under a path."""
+        self.check_writable()
         self.delete_many(list(self.list_prefix(path)))
 
+    def clear(self) -> None:
+        """Delete everything."""
+        self.delete_prefix()
+
     def move_prefix(self, source: str, dest: str) -> None:
-        """Rename every key under the path ``source`` to lie under the path ``dest``, which must hold nothing.
+        """Rename every key under the path ``source`` to lie under the path ``dest``.
 
         Neither may be the root or lie within the other.
+
+        Raises
+        ------
+        StoreError
+            If anything lies at the destination.
         """
-        for key in list(self.list_prefix(source)):
-            value = self.get_one(Request(key))
-            if value is not None:
-                self.set(dest + key[len(source) :], value)
-        self.delete_prefix(source)
+        self._check_move(source, dest)
+        keys = list(self.list_prefix(source))
+        self.together(lambda key: self._copy(key, dest + key[len(source) :]), keys)
+        self.delete_many(keys)
+
+    def _check_move(self, source: str, dest: str) -> None:
+        self.check_writable()
+        check_move(source, dest)
+        if next(self.list_prefix(dest), None) is not None:
+            raise StoreError(f"store {self}: cannot move {source!r} to {dest!r}, which is not empty; delete it first")
+
+    def _copy(self, source: str, dest: str) -> None:
+        value = self.get_one(Request(source))
+        if value is not None:
+            self.set(dest, value)
 
     def nbytes_stored(self, path: str = "") -> int:
         """Bytes stored under a path."""

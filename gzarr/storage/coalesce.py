@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from gzarr.storage.base import Buffer, Readable, Request
+from gzarr.storage.base import Buffer, Readable, Request, host_view
 
 #: Bytes between two ranges that are read and thrown away rather than making a second request. Measured with files in
 #: the page cache (Linux 6, Python 3.11): one more range of an open file costs 0.9 us, as much as 16 KiB more of a
@@ -35,9 +35,13 @@ class Coalesced(NamedTuple):
     requests: list[Request]
     parts: list[tuple[int, tuple[int, int] | None]]
 
-
-def _view(block: Any) -> memoryview:
-    return memoryview(block)
+    def cut(self, blocks: Sequence[Buffer | None]) -> list[Buffer | None]:
+        """The answer to each original request, as views of the answers to `requests`."""
+        found: list[Buffer | None] = []
+        for index, part in self.parts:
+            block = blocks[index]
+            found.append(block if part is None or block is None else host_view(block)[part[0] : part[1]])
+        return found
 
 
 def _candidates(requests: Sequence[Request]) -> dict[str, list[int]]:
@@ -145,10 +149,5 @@ def get_coalesced(
     candidates = _candidates(requests)
     if not candidates:
         return store.get_many(requests)
-    merged, parts = _merge(requests, candidates, max_gap_nbytes, max_nbytes)
-    blocks = store.get_many(merged)
-    found: list[Buffer | None] = []
-    for index, part in parts:
-        block = blocks[index]
-        found.append(block if part is None or block is None else _view(block)[part[0] : part[1]])
-    return found
+    merged = _merge(requests, candidates, max_gap_nbytes, max_nbytes)
+    return merged.cut(store.get_many(merged.requests))

@@ -12,18 +12,19 @@ import dbm
 import os
 import sys
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from operator import setitem
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, R, Request
-from gzarr.storage.flat import FlatStore, cut_all, under
-from gzarr.storage.rules import as_bytes, check_key, check_path
+from gzarr.storage.flat import DatabaseStore, cut_all
+from gzarr.storage.rules import check_path, under
 
 
-class DBMStore(FlatStore):
+class DBMStore(DatabaseStore):
     """A store in a DBM file; close it (or use ``with``) when writing is done.
 
     Parameters
@@ -94,13 +95,13 @@ class DBMStore(FlatStore):
     def _run(self, function: Callable[..., R], *args: Any) -> R:
         return function(*args) if self._thread is None else self._thread.submit(function, *args).result()
 
-    def _call(self, verb: str, function: Callable[[Any], R]) -> R:
-        """Call a function with the open file, one at a time; a closed file is opened again."""
+    def _call(self, verb: str, function: Callable[..., R], *args: Any) -> R:
+        """Call a function with the open file and arguments, one at a time; a closed file is opened again."""
         with self._lock:
             if self._db is None:
                 self._run(self._open_file, "c" if self.flag[:1] == "n" else self.flag)  # never empty it a second time
             try:
-                return self._run(function, self._db)
+                return self._run(function, self._db, *args)
             except Exception as error:  # every kind of DBM has errors of its own
                 raise StoreError(f"store {self} ({self.backend}): cannot {verb}: {error}") from error
 
@@ -111,7 +112,7 @@ class DBMStore(FlatStore):
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
-        value = self._call(f"look up {key!r}", lambda db: _lookup(db, key))
+        value = self._call(f"look up {key!r}", _lookup, key)
         return None if value is None else len(value)
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
@@ -124,19 +125,13 @@ class DBMStore(FlatStore):
         """The real path of the file, with the key."""
         return os.path.realpath(self.path), key
 
-    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
-        """Store every (key, bytes) pair. Raises: StoreError."""
-        self.check_writable()
-        for key, value in items:
-            check_key(key)
-            data = as_bytes(key, value)
-            self._call(f"write {key!r} of {len(data)} bytes", partial(_store, key=key, data=data))
+    def _write(self, rows: list[tuple[str, bytes]]) -> None:
+        for key, data in rows:
+            self._call(f"write {key!r} of {len(data)} bytes", setitem, key.encode(), data)
 
-    def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete the keys; missing ones are ignored."""
-        self.check_writable()
+    def _delete(self, keys: list[str]) -> None:
         for key in keys:
-            self._call(f"delete {key!r}", partial(_discard, key=key))
+            self._call(f"delete {key!r}", _discard, key)
 
     def flush(self) -> None:
         """Write all changes to the file."""
@@ -159,9 +154,6 @@ class DBMStore(FlatStore):
         if getattr(self, "_thread", None) is not None:
             self._thread.shutdown(wait=False)  # type: ignore[union-attr]
 
-    def __str__(self) -> str:
-        return self._name
-
     def __reduce__(self) -> tuple[Any, ...]:
         if not self.read_only:
             self.flush()
@@ -177,11 +169,7 @@ def _lookup(db: Any, key: str) -> bytes | None:
         return None
 
 
-def _store(db: Any, *, key: str, data: bytes) -> None:
-    db[key.encode()] = data
-
-
-def _discard(db: Any, *, key: str) -> None:
+def _discard(db: Any, key: str) -> None:
     if key.encode() in db:
         del db[key.encode()]
 

@@ -1,47 +1,74 @@
-"""The common part of stores with keys but no directories: databases and object stores."""
+"""The common part of stores with keys but no directories: databases, archives and object stores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Request, Store
-from gzarr.storage.rules import check_move, children, cut
+from gzarr.storage.rules import as_bytes, check_key, children, cut
 
 
 class FlatStore(Store):
-    """Listings, renaming and emptying, made of the other verbs."""
+    """Listings made of keys, names made of one, and errors of other libraries made errors of the store."""
+
+    _name: str
+    # What the library below raises, and what to say when it does.
+    _errors: type[Exception] | tuple[type[Exception], ...] = ()
+    _remedy = ""
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths)."""
         return children(self.list_prefix(path), path)
 
-    def clear(self) -> None:
-        """Delete everything."""
-        self.delete_prefix()
+    def lock_name(self, key: str) -> Hashable:
+        """The name of the store, with the key."""
+        return self._name, key
 
-    def delete_prefix(self, path: str = "") -> None:
-        """Delete every key under a path."""
+    @contextmanager
+    def _failures(self, what: str) -> Iterator[None]:
+        """Raise a StoreError for the errors of the library below. what: a verb, and what it is about."""
+        try:
+            yield
+        except self._errors as error:
+            raise self._failed(what, error) from error
+
+    def _failed(self, what: str, error: Exception) -> StoreError:
+        return StoreError(f"store {self}: cannot {what}: {str(error)[:500]}{self._remedy}")
+
+    def __str__(self) -> str:
+        return self._name
+
+
+class DatabaseStore(FlatStore):
+    """Changes many objects in one step; subclasses say how."""
+
+    @abstractmethod
+    def _write(self, rows: list[tuple[str, bytes]]) -> None:
+        """Store some (key, bytes) pairs. Raises: StoreError."""
+
+    @abstractmethod
+    def _delete(self, keys: list[str]) -> None:
+        """Delete some keys; missing ones are ignored. Raises: StoreError."""
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair, together where the database can do that. Raises: StoreError."""
         self.check_writable()
-        self.delete_many(list(self.list_prefix(path)))
+        rows = []
+        for key, value in items:
+            check_key(key)
+            rows.append((key, as_bytes(key, value)))
+        if rows:
+            self._write(rows)
 
-    def move_prefix(self, source: str, dest: str) -> None:
-        """Copy every key under `source` to lie under `dest`, then delete it.
-
-        Raises: StoreError if anything lies at the destination.
-        """
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys, together where the database can do that; missing ones are ignored. Raises: StoreError."""
         self.check_writable()
-        check_move(source, dest)
-        if next(self.list_prefix(dest), None) is not None:
-            raise StoreError(f"store {self}: cannot move {source!r} to {dest!r}, which is not empty; delete it first")
-        keys = list(self.list_prefix(source))
-        self.together(lambda key: self._copy(key, dest + key[len(source) :]), keys)
-        self.delete_many(keys)
-
-    def _copy(self, source: str, dest: str) -> None:
-        value = self.get_one(Request(source))
-        if value is not None:
-            self.set(dest, value)
+        names = list(dict.fromkeys(keys))
+        if names:
+            self._delete(names)
 
 
 def cut_all(values: Sequence[bytes | None], requests: Sequence[Request]) -> list[Buffer | None]:
@@ -50,9 +77,3 @@ def cut_all(values: Sequence[bytes | None], requests: Sequence[Request]) -> list
         None if value is None else cut(value, request.start, request.length)
         for value, request in zip(values, requests, strict=True)
     ]
-
-
-def under(keys: Sequence[str] | Iterator[str], path: str) -> Iterator[str]:
-    """The keys that lie under a path."""
-    prefix = f"{path}/" if path else ""
-    return (key for key in keys if key.startswith(prefix))

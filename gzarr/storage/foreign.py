@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 from gzarr.errors import ReadOnlyError, StoreError
-from gzarr.storage.base import Buffer, R, Request, T, host_view
-from gzarr.storage.flat import FlatStore
-from gzarr.storage.rules import DOCUMENTS, as_bytes, byte_range, check_key, check_move, check_path
+from gzarr.storage.base import Buffer, R, Request, T
+from gzarr.storage.flat import DatabaseStore
+from gzarr.storage.rules import DOCUMENTS, byte_range, check_path, under
 
 #: Coroutines under way at once.
 _CONCURRENCY = 64
 
 
-class ZarrStore(FlatStore):
+class ZarrStore(DatabaseStore):
     """A store of zarr-python 3.
 
     Parameters
@@ -52,7 +52,7 @@ class ZarrStore(FlatStore):
 
             async def one(item: T) -> R:
                 async with slots:
-                    with self._failures(verb, item[0] if isinstance(item, tuple) else item):
+                    with self._failures(f"{verb} {item[0] if isinstance(item, tuple) else item!r}"):
                         return await function(item)
 
             return await asyncio.gather(*(one(item) for item in items))
@@ -61,13 +61,13 @@ class ZarrStore(FlatStore):
         return found
 
     @contextmanager
-    def _failures(self, verb: str, what: object) -> Iterator[None]:
+    def _failures(self, what: str) -> Iterator[None]:
         try:
             yield
         except (StoreError, TypeError, ReadOnlyError):
             raise
         except Exception as error:  # every store has errors of its own
-            raise StoreError(f"store {self}: cannot {verb} {what!r}: {type(error).__name__}: {error}") from error
+            raise StoreError(f"store {self}: cannot {what}: {type(error).__name__}: {error}") from error
 
     async def _get(self, request: Request) -> Buffer | None:
         key, start, length = request
@@ -140,15 +140,14 @@ class ZarrStore(FlatStore):
                     raise
                 return []
 
-        with self._failures("list", prefix):
-            found: list[str] = self._sync(names())
-        return iter([name for name in found if name.startswith(start)])
+        with self._failures(f"list {prefix!r}"):
+            return under(self._sync(names()), prefix)
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths)."""
         check_path(path)
         start = f"{path}/" if path else ""
-        with self._failures("list", path):
+        with self._failures(f"list {path!r}"):
             listed: list[str] = self._sync(self._collect(self.store.list_dir(path)))
         names = sorted({name.strip("/").rpartition("/")[2] for name in listed} - {""})
         # Names do not say whether they are an object's or a path's, or both.
@@ -163,28 +162,18 @@ class ZarrStore(FlatStore):
         """The name of the store, with the key."""
         return str(self.store), key
 
-    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
-        """Store every (key, bytes) pair, many at once. Raises: StoreError."""
-        self.check_writable()
-        checked = []
-        for key, value in items:
-            check_key(key)
-            checked.append((key, as_bytes(key, value)))
-
+    def _write(self, rows: list[tuple[str, bytes]]) -> None:
         async def put(item: tuple[str, bytes]) -> None:
-            await self.store.set(item[0], self._buffers.buffer.from_bytes(bytes(host_view(item[1]))))
+            await self.store.set(item[0], self._buffers.buffer.from_bytes(item[1]))
 
-        self._all("write", put, checked)
+        self._all("write", put, rows)
 
-    def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete the keys; missing ones are ignored. Raises: StoreError."""
-        self.check_writable()
-
+    def _delete(self, keys: list[str]) -> None:
         async def delete(key: str) -> None:
             if await self._exists(key):
                 await self.store.delete(key)
 
-        self._all("delete", delete, list(dict.fromkeys(keys)))
+        self._all("delete", delete, keys)
 
     def delete_prefix(self, path: str = "") -> None:
         """Delete all keys under a path, as the store itself does it. Raises: StoreError."""
@@ -197,10 +186,7 @@ class ZarrStore(FlatStore):
 
         Raises: StoreError if anything lies at the destination.
         """
-        self.check_writable()
-        check_move(source, dest)
-        if next(self.list_prefix(dest), None) is not None:
-            raise StoreError(f"store {self}: cannot move {source!r} to {dest!r}, which is not empty; delete it first")
+        self._check_move(source, dest)
         keys = list(self.list_prefix(source))
         documents = {key for key in keys if key.rpartition("/")[2] in DOCUMENTS}
         # Icechunk takes chunks of arrays only that it knows of.

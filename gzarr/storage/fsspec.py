@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Literal, Self
 
 from gzarr.errors import MissingExtraError, ReadOnlyError, StoreError
@@ -19,7 +19,7 @@ from gzarr.storage.extras import require
 from gzarr.storage.flat import cut_all
 from gzarr.storage.local import LocalStore
 from gzarr.storage.remote import RemoteStore
-from gzarr.storage.rules import byte_range, check_key, check_path, children, cut, without_secrets
+from gzarr.storage.rules import byte_range, check_key, check_path, children, cut, refuse_normalizing, without_secrets
 
 #: Exceptions that mean that there is no such object; all others are errors.
 MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
@@ -69,6 +69,8 @@ class FsspecStore(RemoteStore):
     MissingExtraError
         If the extra is not installed.
     """
+
+    _errors = Exception  # every file system has errors of its own
 
     def __init__(
         self,
@@ -138,7 +140,7 @@ class FsspecStore(RemoteStore):
             return None
         except Exception as error:  # every file system has errors of its own
             if start is None:
-                raise self._failed("read", key, error) from error
+                raise self._failed(f"read {key!r}", error) from error
             nbytes = self.getsize(key)
             if nbytes is None:
                 return None
@@ -146,7 +148,7 @@ class FsspecStore(RemoteStore):
             if begin == end:
                 return b""  # the range lies past the end, which some servers refuse to answer
             if start >= 0:
-                raise self._failed(f"read bytes {start} and on of", key, error) from error
+                raise self._failed(f"read bytes {start} and on of {key!r}", error) from error
         return self._fetch(Request(key, begin, end - begin))
 
     def _cat(self, path: str, start: int | None, length: int | None) -> Buffer:
@@ -173,7 +175,7 @@ class FsspecStore(RemoteStore):
             if isinstance(value, self._missing):
                 values[key] = None
             elif isinstance(value, Exception):
-                raise self._failed("read", key, value) from value
+                raise self._failed(f"read {key!r}", value) from value
         return cut_all([values.get(request.key) for request in requests], requests)
 
     def _info(self, key: str) -> Mapping[str, Any] | None:
@@ -183,7 +185,7 @@ class FsspecStore(RemoteStore):
         except self._missing:
             return None
         except Exception as error:
-            raise self._failed("look up", key, error) from error
+            raise self._failed(f"look up {key!r}", error) from error
         return None if info.get("type") == "directory" else info
 
     def getsize(self, key: str) -> int | None:
@@ -206,10 +208,6 @@ class FsspecStore(RemoteStore):
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path."""
         return iter(sorted(self._found(prefix)))
-
-    def nbytes_stored(self, path: str = "") -> int:
-        """Bytes stored under a path."""
-        return sum(size or 0 for size in self.together(self.getsize, list(self._found(path))))
 
     def _found(self, prefix: str) -> set[str]:
         check_path(prefix)
@@ -245,14 +243,10 @@ class FsspecStore(RemoteStore):
     @contextmanager
     def _listing(self, path: str) -> Iterator[None]:
         """List without caches: others write here too."""
-        with self._lock:
+        with self._lock, self._failures(f"list {path!r}"), suppress(*self._missing):
             self.fs.invalidate_cache()
             try:
                 yield
-            except self._missing:
-                pass  # nothing is there
-            except Exception as error:
-                raise self._failed("list", path, error) from error
             finally:
                 self.fs.invalidate_cache()
 
@@ -274,11 +268,8 @@ class FsspecStore(RemoteStore):
         if self._local is not None:
             self._local.set(key, data)
             return
-        try:
-            with self._lock:
-                self.fs.pipe_file(self._path(key), bytes(data))
-        except Exception as error:
-            raise self._failed("write", key, error) from error
+        with self._failures(f"write {key!r}"), self._lock:
+            self.fs.pipe_file(self._path(key), bytes(data))
 
     def _remove(self, key: str) -> None:
         if self._local is not None:
@@ -286,13 +277,8 @@ class FsspecStore(RemoteStore):
             return
         if self._info(key) is None:
             return  # rm would delete all that lies under a path
-        try:
-            with self._lock:
-                self.fs.rm_file(self._path(key))
-        except self._missing:
-            return
-        except Exception as error:
-            raise self._failed("delete", key, error) from error
+        with self._failures(f"delete {key!r}"), suppress(*self._missing), self._lock:
+            self.fs.rm_file(self._path(key))
 
     # -- names ---------------------------------------------------------------------------------------------------
 
@@ -302,9 +288,9 @@ class FsspecStore(RemoteStore):
         check_key(key)
         return f"{self.path}/{key}" if self.path or self._protocol == "memory" else key
 
-    def _failed(self, verb: str, key: str, error: Exception) -> StoreError:
+    def _failed(self, what: str, error: Exception) -> StoreError:
         said = without_secrets(str(error))[:600]
-        text = f"store {self}: cannot {verb} {key!r}: {type(error).__name__}: {said}"
+        text = f"store {self}: cannot {what}: {type(error).__name__}: {said}"
         if isinstance(error, PermissionError) or "redential" in text or "Forbidden" in text:
             text += "\nThe server wants credentials, or others: pass them in storage_options=, or {'anon': True}"
         elif isinstance(error, OSError) or "onnect" in text:
@@ -365,10 +351,7 @@ class FSStore(FsspecStore):
         missing_exceptions: tuple[type[Exception], ...] | None = None,
         **storage_options: Any,
     ) -> None:
-        if normalize_keys:
-            raise StoreError(
-                "FSStore: normalize_keys=True is not supported: two keys must not become one; leave it out"
-            )
+        refuse_normalizing("FSStore", normalize_keys)
         if fs is not None and storage_options:
             raise StoreError(f"FSStore: fs and storage_options {sorted(storage_options)} exclude each other")
         path = os.fspath(url)

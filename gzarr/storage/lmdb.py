@@ -12,15 +12,16 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Request
 from gzarr.storage.extras import require
-from gzarr.storage.flat import FlatStore
-from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
+from gzarr.storage.flat import DatabaseStore
+from gzarr.storage.rules import byte_range, check_path
 
 #: Address space for the map, as in zarr 2: a sparse file, which takes no more of the disk than was written.
 _MAP_NBYTES = 1 << 40 if sys.maxsize >= 1 << 32 else 1 << 28
@@ -31,7 +32,7 @@ _opened: dict[tuple[int, str], tuple[Any, list[int]]] = {}
 _opened_lock = threading.Lock()
 
 
-class LMDBStore(FlatStore):
+class LMDBStore(DatabaseStore):
     """A store in an LMDB database; needs ``pip install 'gzarr[lmdb]'``. Close it when writing is done.
 
     Keys have at most 511 bytes.
@@ -67,6 +68,7 @@ class LMDBStore(FlatStore):
         **kwargs: Any,
     ) -> None:
         self._lmdb = require("lmdb", "lmdb", "LMDBStore")
+        self._errors = self._lmdb.Error
         self._name = f"lmdb://{os.fsdecode(path)}"
         self.path = os.path.abspath(os.fsdecode(path))
         self.dimension_separator = dimension_separator
@@ -112,14 +114,13 @@ class LMDBStore(FlatStore):
 
     @contextmanager
     def _transaction(self, verb: str, write: bool = False) -> Iterator[Any]:
-        env = self._env()
-        try:
-            with env.begin(write=write, buffers=not write) as txn:
-                yield txn
-        except self._lmdb.MapFullError as error:
-            raise StoreError(f"store {self}: cannot {verb}: the map is full; open it with map_size=...") from error
-        except self._lmdb.Error as error:
-            raise StoreError(f"store {self}: cannot {verb}: {error}") from error
+        with self._failures(verb), self._env().begin(write=write, buffers=not write) as txn:
+            yield txn
+
+    def _failed(self, what: str, error: Exception) -> StoreError:
+        if isinstance(error, self._lmdb.MapFullError):
+            return StoreError(f"store {self}: cannot {what}: the map is full; open it with map_size=...")
+        return super()._failed(what, error)
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order, all from one state of the database; ranges are copied, not whole objects."""
@@ -161,30 +162,22 @@ class LMDBStore(FlatStore):
         """The real path of the database, with the key."""
         return os.path.realpath(self.path), key
 
-    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
-        """Store every (key, bytes) pair in one transaction: all of them or none. Raises: StoreError."""
-        self.check_writable()
+    def _write(self, rows: list[tuple[str, bytes]]) -> None:
+        # One transaction: all of them or none.
         most = self._env().max_key_size()
-        rows = []
-        for key, value in items:
-            check_key(key)
-            if len(key.encode()) > most:
-                raise StoreError(f"store {self}: key {key!r} has {len(key.encode())} bytes, LMDB takes {most}")
-            rows.append((key.encode(), as_bytes(key, value)))
-        if rows:
-            with self._transaction(f"write {rows[0][0]!r}", write=True) as txn:
-                for name, data in rows:
-                    txn.put(name, data)
+        with self._transaction(f"write {rows[0][0]!r}", write=True) as txn:
+            for key, data in rows:
+                name = key.encode()
+                if len(name) > most:
+                    raise StoreError(f"store {self}: key {key!r} has {len(name)} bytes, LMDB takes {most}")
+                txn.put(name, data)
 
-    def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete the keys in one transaction; missing ones are ignored."""
-        self.check_writable()
-        names = [key.encode() for key in keys]
-        if names:
-            with self._transaction("delete", write=True) as txn:
-                for name in names:
-                    if 0 < len(name) <= self._env().max_key_size():
-                        txn.delete(name)
+    def _delete(self, keys: list[str]) -> None:
+        most = self._env().max_key_size()
+        with self._transaction("delete", write=True) as txn:
+            for name in map(str.encode, keys):
+                if 0 < len(name) <= most:
+                    txn.delete(name)
 
     def flush(self) -> None:
         """Write all changes to the disk."""
@@ -200,15 +193,8 @@ class LMDBStore(FlatStore):
                 self._release()
             self._environment = None
 
-    def __str__(self) -> str:
-        return self._name
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self.path, self.dimension_separator, self.read_only, self._kwargs)
-
-
-def _unpickled(path: str, separator: Literal[".", "/"] | None, read_only: bool, kwargs: dict[str, Any]) -> LMDBStore:
-    return LMDBStore(path, dimension_separator=separator, read_only=read_only, **kwargs)
+        return partial(LMDBStore, read_only=self.read_only, **self._kwargs), (self.path, True, self.dimension_separator)
 
 
 def _close_inherited(place: tuple[int, str]) -> None:

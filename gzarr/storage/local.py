@@ -16,7 +16,6 @@ import contextlib
 import errno
 import os
 import shutil
-import stat
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -37,7 +36,7 @@ from gzarr.storage.local_files import (
     write_atomically,
 )
 from gzarr.storage.locks import key_locks
-from gzarr.storage.rules import TEMPORARY_PREFIX, byte_view, check_key, check_move, check_path
+from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, byte_view, check_key, check_move, check_path
 
 # How often a write starts over because another thread removed the directory that it had just made.
 _ATTEMPTS = 100
@@ -178,19 +177,12 @@ class LocalStore(Store):
         return found
 
     def _get_ranges(self, key: str, requests: Sequence[Request]) -> list[Buffer | None]:
-        path = self._path(key)
-        try:
-            fd = os.open(path, READ_FLAGS)
-            try:
-                return [read_range(fd, start, length) for _, start, length in requests]
-            finally:
-                os.close(fd)
-        except MISSING:
+        opened = LocalFiles(self._prefix, self._name).open(key)
+        if opened is None:
             return [None] * len(requests)
-        except OSError as error:
-            if os.path.isdir(path):
-                return [None] * len(requests)
-            raise self._failed("read", path, error) from error
+        with opened:
+            ranges = [byte_range(start, length, opened.nbytes) for _, start, length in requests]
+            return [opened.read(begin, end - begin) for begin, end in ranges]
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
@@ -199,16 +191,7 @@ class LocalStore(Store):
 
     def contains_many(self, keys: Sequence[str]) -> list[bool]:
         """Whether a file exists for each key."""
-        found = []
-        for key in keys:
-            path = self._path(key)
-            try:
-                found.append(stat.S_ISREG(os.stat(path).st_mode))
-            except MISSING:
-                found.append(False)
-            except OSError as error:
-                raise self._failed("look at", path, error) from error
-        return found
+        return [find_file(self._path(key), self._name) is not None for key in keys]
 
     def lock_name(self, key: str) -> Hashable:
         """The real absolute path of the file, so that stores with different roots agree."""
@@ -312,10 +295,6 @@ class LocalStore(Store):
         finally:
             for directory in emptied:
                 self._prune(directory)
-
-    def clear(self) -> None:
-        """Delete everything; the root directory stays."""
-        self.delete_prefix()
 
     def delete_prefix(self, path: str = "") -> None:
         """Delete every key under a path, in one step; the entries of the root are deleted one by one."""

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Request, Store, Versions
-from gzarr.storage.rules import as_bytes, check_key, check_move, children, cut
+from gzarr.storage.base import Buffer, Request, Versions
+from gzarr.storage.flat import FlatStore
+from gzarr.storage.rules import as_bytes, check_key, cut, under
 
 # Every store that is alive, so that its own name ("memory://140453554680576") finds it.
 _alive: WeakValueDictionary[int, MemoryStore] = WeakValueDictionary()
@@ -62,7 +62,7 @@ class _ValueVersions(Versions):
         return _Identity(value) if type(value) is bytes else None
 
 
-class MemoryStore(Store):
+class MemoryStore(FlatStore):
     """A store over a mapping from keys to bytes.
 
     Written values are immutable `bytes` in the mapping itself, so its owner sees them. Whole objects are returned as
@@ -142,10 +142,8 @@ class MemoryStore(Store):
 
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
         """Store every (key, bytes) pair."""
-        self.check_writable()
         for key, value in items:
-            check_key(key)
-            self._data[key] = as_bytes(key, value)
+            MemoryStore.set(self, key, value)  # not self.set, which a subclass may have made of this
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the keys; missing ones are ignored."""
@@ -156,30 +154,10 @@ class MemoryStore(Store):
             except KeyError:
                 continue
 
-    def clear(self) -> None:
-        """Delete everything."""
-        self.delete_prefix()
-
-    def move_prefix(self, source: str, dest: str) -> None:
-        """Rename every key under `source` to lie under `dest`. Raises: StoreError if anything lies there."""
-        self.check_writable()
-        check_move(source, dest)
-        if next(self.list_prefix(dest), None) is not None:
-            raise StoreError(f"store {self}: cannot move {source!r} to {dest!r}, which is not empty; delete it first")
-        super().move_prefix(source, dest)
-
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path, as they were when listing began."""
         # list() of the bare iterator: one step for a dict, so other threads cannot change it in between.
-        keys = list(iter(self._data))
-        if not prefix:
-            return iter(keys)
-        prefix += "/"
-        return (key for key in keys if key.startswith(prefix))
-
-    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
-        """Names directly under a path, sorted: (objects, sub-paths)."""
-        return children(self.list_prefix(path), path)
+        return under(list(iter(self._data)), prefix)
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Request
 from gzarr.storage.extras import require
-from gzarr.storage.flat import FlatStore, cut_all
-from gzarr.storage.rules import as_bytes, check_key, check_path
+from gzarr.storage.flat import DatabaseStore, cut_all
+from gzarr.storage.rules import check_path
 
 #: Milliseconds to wait for a server; the driver's own 30 s are long to learn that a name is wrong.
 _SELECTION_TIMEOUT_MS = 5000
@@ -25,7 +25,7 @@ _ANSWER_TIMEOUT_MS = 60_000
 _MAX_NBYTES = (16 << 20) - 4096
 
 
-class MongoDBStore(FlatStore):
+class MongoDBStore(DatabaseStore):
     """A store in a MongoDB collection; needs ``pip install 'gzarr[mongodb]'``.
 
     A server that does not answer is noticed by the first call that asks it.
@@ -50,6 +50,7 @@ class MongoDBStore(FlatStore):
     """
 
     concurrency = 64
+    _remedy = "; check host, port and user"
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class MongoDBStore(FlatStore):
         **kwargs: Any,
     ) -> None:
         self._pymongo = require("pymongo", "mongodb", "MongoDBStore")
+        self._errors = self._pymongo.errors.PyMongoError
         self._database, self._collection, self._kwargs = database, collection, kwargs
         self.dimension_separator = dimension_separator
         self.read_only = read_only
@@ -73,8 +75,7 @@ class MongoDBStore(FlatStore):
         """The driver's client, a new one after `close`."""
         if self._client is None:
             timeouts = {"serverSelectionTimeoutMS": _SELECTION_TIMEOUT_MS, "socketTimeoutMS": _ANSWER_TIMEOUT_MS}
-            options = {**timeouts, **self._kwargs}
-            self._client = self._pymongo.MongoClient(**options)
+            self._client = self._pymongo.MongoClient(**{**timeouts, **self._kwargs})
             weakref.finalize(self, self._client.close)
         return self._client
 
@@ -82,13 +83,6 @@ class MongoDBStore(FlatStore):
     def collection(self) -> Any:
         """The collection, as an object of the driver."""
         return self.client[self._database][self._collection]
-
-    @contextmanager
-    def _failures(self, verb: str) -> Iterator[None]:
-        try:
-            yield
-        except self._pymongo.errors.PyMongoError as error:
-            raise StoreError(f"store {self}: cannot {verb}: {str(error)[:500]}; check host, port and user") from error
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order, with one query. Raises: StoreError."""
@@ -120,17 +114,9 @@ class MongoDBStore(FlatStore):
             found = self.collection.find(_under(prefix), {"_id": 0, "key": 1})
             return iter([document["key"] for document in found])
 
-    def lock_name(self, key: str) -> Hashable:
-        """The server, database and collection, with the key."""
-        return self._name, key
-
-    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
-        """Store every (key, bytes) pair, in as few messages as they fit in. Raises: StoreError."""
-        self.check_writable()
+    def _write(self, rows: list[tuple[str, bytes]]) -> None:
         operations = []
-        for key, value in items:
-            check_key(key)
-            data = as_bytes(key, value)
+        for key, data in rows:
             if len(data) > _MAX_NBYTES:
                 raise StoreError(
                     f"store {self}: key {key!r}: {len(data)} bytes, and a MongoDB document holds {_MAX_NBYTES};"
@@ -138,24 +124,16 @@ class MongoDBStore(FlatStore):
                 )
             document = {"key": key, "value": data}
             operations.append(self._pymongo.ReplaceOne({"key": key}, document, upsert=True))
-        if operations:
-            with self._failures(f"write {len(operations)} objects"):
-                self._make_index()
-                self.collection.bulk_write(operations, ordered=True)
+        with self._failures(f"write {len(operations)} objects"):
+            # Keys are unique, even if two writers insert one at the same time, and finding them needs no scan.
+            if not self._indexed:
+                self.collection.create_index("key", unique=True)
+                self._indexed = True
+            self.collection.bulk_write(operations, ordered=True)
 
-    def _make_index(self) -> None:
-        """Make keys unique, even if two writers insert one at the same time, and make finding them need no scan."""
-        if not self._indexed:
-            self.collection.create_index("key", unique=True)
-            self._indexed = True
-
-    def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete the keys; missing ones are ignored."""
-        self.check_writable()
-        names = list(keys)
-        if names:
-            with self._failures("delete"):
-                self.collection.delete_many({"key": {"$in": names}})
+    def _delete(self, keys: list[str]) -> None:
+        with self._failures("delete"):
+            self.collection.delete_many({"key": {"$in": keys}})
 
     def close(self) -> None:
         """Close the connections; new ones are made when the store is used again."""
@@ -163,17 +141,9 @@ class MongoDBStore(FlatStore):
         if client is not None:
             client.close()
 
-    def __str__(self) -> str:
-        return self._name
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self._database, self._collection, self.dimension_separator, self.read_only, self._kwargs)
-
-
-def _unpickled(
-    database: str, collection: str, separator: Literal[".", "/"] | None, read_only: bool, kwargs: dict[str, Any]
-) -> MongoDBStore:
-    return MongoDBStore(database, collection, separator, read_only=read_only, **kwargs)
+        given = (self._database, self._collection, self.dimension_separator)
+        return partial(MongoDBStore, read_only=self.read_only, **self._kwargs), given
 
 
 def _hosts(given: Any, kwargs: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ import os
 import re
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +23,8 @@ import numpy as np
 from gzarr.errors import MetadataError, StoreError
 from gzarr.storage.base import Buffer, R, Request, Store, T, Versions
 from gzarr.storage.local import LocalStore
-from gzarr.storage.rules import as_bytes, check_key, check_path, cut
+from gzarr.storage.rules import as_bytes, check_key, check_path, cut, refuse_normalizing
+from gzarr.storage.wrappers import Tokens
 
 DOCUMENT = "attributes.json"
 #: What N5 says of a node itself; all other names in a document are attributes of the user.
@@ -35,18 +37,14 @@ _CHUNK = re.compile(r"\d+(\.\d+)+$")
 _BLOCK = re.compile(r"\d+(/\d+)*$")
 
 
-class _N5Versions(Versions):
+class _N5Versions(Tokens):
     """Tokens of the objects that N5 stores, under Zarr's keys."""
 
-    def __init__(self, versions: Versions) -> None:
-        self._versions = versions
-        self.remote = versions.remote
-
     def token(self, key: str) -> object | None:
-        return self._versions.token(_to_n5_key(key))
+        return super().token(_to_n5_key(key))
 
     def tokens(self, keys: Sequence[str]) -> list[object | None]:
-        return self._versions.tokens([_to_n5_key(key) for key in keys])
+        return super().tokens([_to_n5_key(key) for key in keys])
 
 
 class N5Store(Store):
@@ -75,10 +73,7 @@ class N5Store(Store):
         *,
         read_only: bool = False,
     ) -> None:
-        if normalize_keys:
-            raise StoreError(
-                "N5Store: normalize_keys=True is not supported: two keys must not become one; leave it out"
-            )
+        refuse_normalizing("N5Store", normalize_keys)
         self._store = store if isinstance(store, Store) else LocalStore(store)
         self.read_only = read_only or self._store.read_only
         self.concurrency = self._store.concurrency
@@ -268,10 +263,6 @@ class N5Store(Store):
         self.check_writable()
         self._store.delete_prefix(path)
 
-    def clear(self) -> None:
-        """Delete everything."""
-        self.delete_prefix()
-
     def move_prefix(self, source: str, dest: str) -> None:
         """Rename everything under `source` to lie under `dest`. Raises: StoreError if anything lies there."""
         self.check_writable()
@@ -289,7 +280,7 @@ class N5Store(Store):
         return str(self._store)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self._store, self.read_only)
+        return partial(N5Store, read_only=self.read_only), (self._store,)
 
 
 class N5FSStore(N5Store):
@@ -301,10 +292,6 @@ class N5FSStore(N5Store):
         from gzarr.storage.fsspec import FSStore
 
         super().__init__(FSStore(*args, **kwargs))
-
-
-def _unpickled(store: Store, read_only: bool) -> N5Store:
-    return N5Store(store, read_only=read_only)
 
 
 def _join(path: str, name: str) -> str:

@@ -6,14 +6,14 @@ Reads can be tied to an entity tag, so shards are read in ranges that the server
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
-from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
+from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage.base import Buffer, Request, Versioned, host_view
 from gzarr.storage.extras import require
-from gzarr.storage.remote import EntityTags, TaggedStore
+from gzarr.storage.remote import EntityTags, RemoteStore, TaggedStore
 from gzarr.storage.rules import byte_range, check_path, cut, without_secrets
 
 #: Keys listed at a time; a page of S3 has 1,000.
@@ -46,7 +46,10 @@ class ObjectStore(TaggedStore):
 
     def __init__(self, store: Any, *, read_only: bool = False, url: str | None = None) -> None:
         self._obstore = require("obstore", "s3", "ObjectStore")
-        self._errors = require("obstore.exceptions", "s3", "ObjectStore")
+        exceptions = require("obstore.exceptions", "s3", "ObjectStore")
+        self._exceptions = exceptions
+        self._errors = (exceptions.BaseError, OSError, ValueError)
+        self._missing = (FileNotFoundError, NotADirectoryError, IsADirectoryError, exceptions.NotFoundError)
         self.store = store
         self.read_only = read_only
         self._url = url
@@ -54,17 +57,10 @@ class ObjectStore(TaggedStore):
         # A store in memory has no name that another would not have too.
         self._lock_root: Hashable = url or (id(store) if type(store).__name__.startswith("Memory") else self._name)
 
-    @contextmanager
-    def _failures(self, verb: str, key: str) -> Iterator[None]:
-        try:
-            yield
-        except (self._errors.BaseError, OSError, ValueError) as error:
-            raise self._failed(verb, key, error) from error
-
-    def _failed(self, verb: str, key: str, error: Exception) -> StoreError:
+    def _failed(self, what: str, error: Exception) -> StoreError:
         text = without_secrets(str(error).partition("\n\nDebug source")[0].strip())
-        where = f"store {self}: cannot {verb} {key!r}: {text[:600]}"
-        refused = (self._errors.PermissionDeniedError, self._errors.UnauthenticatedError, PermissionError)
+        where = f"store {self}: cannot {what}: {text[:600]}"
+        refused = (self._exceptions.PermissionDeniedError, self._exceptions.UnauthenticatedError, PermissionError)
         if isinstance(error, refused) or _asks_for_credentials(text):
             return StoreError(
                 f"{where}\nThe server wants credentials, or others: pass them in storage_options=, set them in the"
@@ -73,7 +69,7 @@ class ObjectStore(TaggedStore):
             )
         if isinstance(error, FileNotFoundError) or "NoSuchBucket" in text or "ContainerNotFound" in text:
             return StoreError(f"{where}\nIs the bucket or container named rightly, and does it exist?")
-        if isinstance(error, (self._errors.GenericError, OSError)):
+        if isinstance(error, (self._exceptions.GenericError, OSError)):
             return StoreError(
                 f"{where}\nIs the server reachable, are URL and endpoint right, and does it take so many requests at"
                 " once (setting remote.concurrency)?"
@@ -82,10 +78,6 @@ class ObjectStore(TaggedStore):
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
-        found = self._get(request, version)
-        return None if found is None else found.data
-
     def _fetch_versioned(self, request: Request) -> Versioned | None:
         found = self._get(request)
         if found is not None and found.version is None:
@@ -93,7 +85,6 @@ class ObjectStore(TaggedStore):
         return found
 
     def _get(self, request: Request, version: object | None = None) -> Versioned | None:
-        """Fetch one request, from one version if one is given, with the version of the answer."""
         key, start, length = request
         options: dict[str, Any] = {}
         if version is not None:
@@ -110,19 +101,19 @@ class ObjectStore(TaggedStore):
             # Some servers do not know If-Match, so what came is compared too.
             if version is None or result.meta["e_tag"] == version:
                 return Versioned(memoryview(result.bytes()), self._version_of(result.meta))
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, self._errors.NotFoundError) as error:
+        except self._missing as error:
             if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error):
-                raise self._failed("read", key, error) from error
+                raise self._failed(f"read {key!r}", error) from error
             return None
-        except self._errors.InvalidPathError:
+        except self._exceptions.InvalidPathError:
             return None  # what cannot be a key has no object
-        except self._errors.PreconditionError as error:
-            raise ReplacedError(f"store {self}: {key!r} was replaced while it was read") from error
-        except (self._errors.BaseError, OSError, ValueError) as error:
+        except self._exceptions.PreconditionError as error:
+            raise self._replaced(key) from error
+        except self._errors as error:
             if start is not None:
                 return self._get_otherwise(request, version, error)
-            raise self._failed("read", key, error) from error
-        raise ReplacedError(f"store {self}: {key!r} was replaced while it was read")
+            raise self._failed(f"read {key!r}", error) from error
+        raise self._replaced(key)
 
     def _get_otherwise(self, request: Request, version: object | None, error: Exception) -> Versioned | None:
         """Answer a range that the server refused: it may lie past the end, or be a suffix, which Azure lacks."""
@@ -136,25 +127,23 @@ class ObjectStore(TaggedStore):
             return self._nothing(key, version, head)
         if start is not None and start < 0:  # a suffix of the object that has this size
             return self._get(Request(key, begin, end - begin), version or self._version_of(head))
-        raise self._failed(f"read bytes {start} and on of", key, error) from error
+        raise self._failed(f"read bytes {start} and on of {key!r}", error) from error
 
     def _nothing(self, key: str, version: object | None, head: Any | None) -> Versioned | None:
         """An empty answer, from one version if one is given."""
         if head is None:
             return None
         if version is not None and head["e_tag"] != version:
-            raise ReplacedError(f"store {self}: {key!r} was replaced while it was read")
+            raise self._replaced(key)
         return Versioned(b"", self._version_of(head))
 
     def _head(self, key: str) -> Any | None:
         try:
             return self._obstore.head(self.store, self._below + key)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        except (*self._missing, self._exceptions.InvalidPathError):
             return None
-        except (self._errors.NotFoundError, self._errors.InvalidPathError):
-            return None
-        except (self._errors.BaseError, OSError, ValueError) as error:
-            raise self._failed("look up", key, error) from error
+        except self._errors as error:
+            raise self._failed(f"look up {key!r}", error) from error
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
@@ -183,19 +172,11 @@ class ObjectStore(TaggedStore):
     def _untagged(self, key: str) -> StoreError:
         return StoreError(f"store {self}: the server gives {key!r} no entity tag")
 
-    def list_prefix(self, prefix: str = "") -> Iterator[str]:
-        """All keys under a path."""
-        return iter([key for key, _ in self._listed(prefix)])
-
-    def nbytes_stored(self, path: str = "") -> int:
-        """Bytes stored under a path, as the listing says."""
-        return sum(nbytes for _, nbytes in self._listed(path))
-
-    def _listed(self, prefix: str) -> list[tuple[str, int]]:
-        check_path(prefix)
-        start = f"{prefix}/" if prefix else ""
-        with self._failures("list", prefix):
-            pages = self._obstore.list(self.store, prefix or None, chunk_size=_PAGE)
+    def _listed(self, path: str) -> list[tuple[str, int]]:
+        check_path(path)
+        start = f"{path}/" if path else ""
+        with self._failures(f"list {path!r}"):
+            pages = self._obstore.list(self.store, path or None, chunk_size=_PAGE)
             # Names that end in a slash are what consoles make of folders.
             return [(o["path"], o["size"]) for page in pages for o in page if o["path"].startswith(start)]
 
@@ -203,7 +184,7 @@ class ObjectStore(TaggedStore):
         """Names directly under a path, sorted: (objects, sub-paths)."""
         check_path(path)
         nskip = len(path) + 1 if path else 0
-        with self._failures("list", path):
+        with self._failures(f"list {path!r}"):
             found = self._obstore.list_with_delimiter(self.store, path or None)
         objects = {o["path"][nskip:] for o in found["objects"] if o["path"] != path}
         return sorted(objects - {""}), sorted({name.rstrip("/")[nskip:] for name in found["common_prefixes"]} - {""})
@@ -215,18 +196,18 @@ class ObjectStore(TaggedStore):
     # -- writing -------------------------------------------------------------------------------------------------
 
     def _put(self, key: str, data: bytes | memoryview) -> None:
-        with self._failures("write", key):
+        with self._failures(f"write {key!r}"):
             self._obstore.put(self.store, key, bytes(data) if host_view(data).nbytes < _PAGE else data)
 
     def _remove(self, key: str) -> None:
         try:
             self._obstore.delete(self.store, key)
-        except (FileNotFoundError, NotADirectoryError, self._errors.NotFoundError):
+        except self._missing:
             return
-        except (self._errors.BaseError, OSError) as error:
+        except self._errors as error:
             # Where a name is both an object's and a path's, file systems refuse what object stores ignore.
             if self._head(key) is not None:
-                raise self._failed("delete", key, error) from error
+                raise self._failed(f"delete {key!r}", error) from error
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the keys, a thousand per request if the server accepts that; missing ones are ignored."""
@@ -235,18 +216,15 @@ class ObjectStore(TaggedStore):
         pages = [names[i : i + _DELETE_PAGE] for i in range(0, len(names), _DELETE_PAGE)]
         try:
             self.together(lambda page: self._obstore.delete(self.store, page), pages)
-        except (self._errors.BaseError, OSError):
+        except self._errors:
             super().delete_many(names)  # one is missing and the server minds, or it takes only one at a time
 
     def _copy(self, source: str, dest: str) -> None:
-        with self._failures(f"copy to {dest!r} the object", source):
+        with self._failures(f"copy to {dest!r} the object {source!r}"):
             self._obstore.copy(self.store, source, dest)
 
-    def __str__(self) -> str:
-        return self._name
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (type(self), self.store, self.read_only, self._url)
+        return partial(type(self), read_only=self.read_only, url=self._url), (self.store,)
 
 
 class HTTPStore(ObjectStore):
@@ -338,20 +316,10 @@ class HTTPStore(ObjectStore):
             (paths if name.endswith("/") else objects).add(name.partition("/")[0])
         return sorted(objects - {""}), sorted(paths - {""})
 
-    def nbytes_stored(self, path: str = "") -> int:
-        """Bytes stored under a path."""
-        return sum(size or 0 for size in self.together(self.getsize, list(self.list_prefix(path))))
+    nbytes_stored = RemoteStore.nbytes_stored
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _http_unpickled, (self.store, self._url, self._path)
-
-
-def _http_unpickled(store: Any, url: str | None, path: str) -> HTTPStore:
-    return HTTPStore(store, url=url, path=path)
-
-
-def _unpickled(kind: type[ObjectStore], store: Any, read_only: bool, url: str | None) -> ObjectStore:
-    return kind(store, read_only=read_only, url=url)
+        return partial(HTTPStore, url=self._url, path=self._path), (self.store,)
 
 
 def _described(store: Any) -> str:

@@ -7,15 +7,14 @@ shards are read whole. A string has at most 512 MiB.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Literal
 
-from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Request
 from gzarr.storage.extras import require
-from gzarr.storage.flat import FlatStore
-from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
+from gzarr.storage.flat import DatabaseStore
+from gzarr.storage.rules import byte_range, check_path
 
 #: Seconds to wait for a connection: a server that is there answers within a few milliseconds.
 _CONNECT_TIMEOUT_S = 5.0
@@ -27,7 +26,7 @@ _PIPELINE_NBYTES = 64 << 20
 _SCAN_COUNT = 1000
 
 
-class RedisStore(FlatStore):
+class RedisStore(DatabaseStore):
     """A store on a Redis server; needs ``pip install 'gzarr[redis]'``.
 
     A server that does not answer is noticed by the first call that asks it.
@@ -50,6 +49,7 @@ class RedisStore(FlatStore):
     """
 
     concurrency = 64
+    _remedy = "; check host, port and password"
 
     def __init__(
         self,
@@ -59,7 +59,8 @@ class RedisStore(FlatStore):
         read_only: bool = False,
         **kwargs: Any,
     ) -> None:
-        self._redis = require("redis", "redis", "RedisStore")
+        redis = require("redis", "redis", "RedisStore")
+        self._errors = redis.RedisError
         self._prefix, self._kwargs = prefix, kwargs
         self.dimension_separator = dimension_separator
         self.read_only = read_only
@@ -70,14 +71,7 @@ class RedisStore(FlatStore):
         retry = require("redis.retry", "redis", "RedisStore").Retry(backoff, 2)
         timeouts = {"socket_connect_timeout": _CONNECT_TIMEOUT_S, "socket_timeout": _ANSWER_TIMEOUT_S}
         # Values are bytes, whatever else the caller's clients make of them.
-        self.client = self._redis.Redis(**{**timeouts, "retry": retry, **kwargs, "decode_responses": False})
-
-    @contextmanager
-    def _failures(self, verb: str) -> Iterator[None]:
-        try:
-            yield
-        except self._redis.RedisError as error:
-            raise StoreError(f"store {self}: cannot {verb}: {error}; check host, port and password") from error
+        self.client = redis.Redis(**{**timeouts, "retry": retry, **kwargs, "decode_responses": False})
 
     def _key(self, key: str) -> str:
         return f"{self._prefix}:{key}"
@@ -94,10 +88,7 @@ class RedisStore(FlatStore):
             _ask(pipeline, self._key(request.key), request, sizes.get(request))
         with self._failures("read"):
             answers = pipeline.execute()
-        return [
-            answers[2 * i + 1] if answers[2 * i] and answers[2 * i + 1] is not None else None
-            for i in range(len(requests))
-        ]
+        return [value if exists else None for exists, value in zip(answers[::2], answers[1::2], strict=True)]
 
     def _sizes(self, keys: Sequence[str]) -> list[int]:
         pipeline = self.client.pipeline(transaction=False)
@@ -130,20 +121,10 @@ class RedisStore(FlatStore):
             keys = set(self.client.scan_iter(match=pattern, count=_SCAN_COUNT))
         return iter([_encoded(key)[nskip:].decode() for key in keys])
 
-    def lock_name(self, key: str) -> Hashable:
-        """The server, database and prefix, with the key."""
-        return self._name, key
-
-    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
-        """Store every (key, bytes) pair, many in each round trip. Raises: StoreError."""
-        self.check_writable()
-        checked = []
-        for key, value in items:
-            check_key(key)
-            checked.append((key, as_bytes(key, value)))
+    def _write(self, rows: list[tuple[str, bytes]]) -> None:
         pipeline, nbytes = self.client.pipeline(transaction=False), 0
-        with self._failures(f"write {checked[0][0] if checked else ''!r}"):
-            for key, data in checked:
+        with self._failures(f"write {rows[0][0]!r}"):
+            for key, data in rows:
                 pipeline.set(self._key(key), data)
                 nbytes += len(data)
                 if nbytes > _PIPELINE_NBYTES:
@@ -151,27 +132,16 @@ class RedisStore(FlatStore):
                     nbytes = 0
             pipeline.execute()
 
-    def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete the keys in one call; missing ones are ignored."""
-        self.check_writable()
-        names = [self._key(key) for key in keys]
-        if names:
-            with self._failures("delete"):
-                self.client.delete(*names)
+    def _delete(self, keys: list[str]) -> None:
+        with self._failures("delete"):
+            self.client.delete(*map(self._key, keys))
 
     def close(self) -> None:
         """Close the connections; new ones are made when the store is used again."""
         self.client.close()
 
-    def __str__(self) -> str:
-        return self._name
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self._prefix, self.dimension_separator, self.read_only, self._kwargs)
-
-
-def _unpickled(prefix: str, separator: Literal[".", "/"] | None, read_only: bool, kwargs: dict[str, Any]) -> RedisStore:
-    return RedisStore(prefix, separator, read_only=read_only, **kwargs)
+        return partial(RedisStore, read_only=self.read_only, **self._kwargs), (self._prefix, self.dimension_separator)
 
 
 def _encoded(key: str | bytes) -> bytes:

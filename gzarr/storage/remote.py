@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
 from gzarr.config import config
-from gzarr.storage.base import Buffer, R, Request, T, Versioned, Versions, host_view
+from gzarr.errors import ReplacedError
+from gzarr.storage.base import Buffer, R, Request, T, Versioned, Versions
 from gzarr.storage.coalesce import coalesce
 from gzarr.storage.flat import FlatStore
 from gzarr.storage.rules import byte_view, check_key
@@ -88,13 +89,10 @@ class RemoteStore(FlatStore):
         return self._fetch_all(requests, {})
 
     def _fetch_all(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
-        merged, parts = coalesce(requests, max_gap_nbytes=MAX_GAP_NBYTES, max_nbytes=MAX_NBYTES)
-        blocks = self.together(lambda request: self._fetch(request, versions.get(request.key)), merged)
-        found: list[Buffer | None] = []
-        for index, part in parts:
-            block = blocks[index]
-            found.append(block if part is None or block is None else host_view(block)[part[0] : part[1]])
-        return found
+        merged = coalesce(requests, max_gap_nbytes=MAX_GAP_NBYTES, max_nbytes=MAX_NBYTES)
+        return merged.cut(
+            self.together(lambda request: self._fetch(request, versions.get(request.key)), merged.requests)
+        )
 
     def nbytes_stored(self, path: str = "") -> int:
         """Bytes stored under a path."""
@@ -133,8 +131,34 @@ class TaggedStore(RemoteStore):
         """The entity tag of an object; None if it is missing or has none. Raises: StoreError."""
 
     @abstractmethod
+    def _get(self, request: Request, version: object | None = None) -> Versioned | None:
+        """Fetch one request, from one version if one is given, with the version of the answer.
+
+        Raises: StoreError, ReplacedError.
+        """
+
+    @abstractmethod
+    def _listed(self, path: str) -> list[tuple[str, int]]:
+        """The keys under a path, with the sizes of their objects. Raises: StoreError."""
+
+    def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
+        found = self._get(request, version)
+        return None if found is None else found.data
+
     def _fetch_versioned(self, request: Request) -> Versioned | None:
         """Fetch one request with its version, as `Versions.get_versioned` says. Raises: StoreError, ReplacedError."""
+        return self._get(request)
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path."""
+        return iter([key for key, _ in self._listed(prefix)])
+
+    def nbytes_stored(self, path: str = "") -> int:
+        """Bytes stored under a path, as the listing says."""
+        return sum(nbytes for _, nbytes in self._listed(path))
+
+    def _replaced(self, key: str) -> ReplacedError:
+        return ReplacedError(f"store {self}: {key!r} was replaced while it was read")
 
 
 class _OnPool(threading.local):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -117,20 +117,27 @@ def as_bytes(key: str, value: Any) -> bytes:
     return bytes(byte_view(key, value))
 
 
+def refuse_normalizing(store: str, normalize_keys: bool) -> None:
+    """Refuse the argument `normalize_keys` of zarr 2. store: the name of its class. Raises: StoreError."""
+    if normalize_keys:
+        raise StoreError(f"{store}: normalize_keys=True is not supported: two keys must not become one; leave it out")
+
+
+def under(keys: Iterable[str], path: str) -> Iterator[str]:
+    """The keys that lie under a path."""
+    prefix = f"{path}/" if path else ""
+    return (key for key in keys if key.startswith(prefix))
+
+
 def children(keys: Iterable[str], path: str) -> tuple[list[str], list[str]]:
     """Names directly under a path, among some keys of a store that has no directories.
 
     Returns: (objects, sub-paths), both sorted.
     """
     nskip = len(path) + 1 if path else 0
-    prefix = f"{path}/" if path else ""
-    objects: list[str] = []
+    objects: set[str] = set()
     paths: set[str] = set()
-    for key in keys:
-        if key.startswith(prefix):
-            name, slash, _ = key[nskip:].partition("/")
-            if slash:
-                paths.add(name)
-            else:
-                objects.append(name)
+    for key in under(keys, path):
+        name, slash, _ = key[nskip:].partition("/")
+        (paths if slash else objects).add(name)
     return sorted(objects), sorted(paths)

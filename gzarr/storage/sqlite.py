@@ -15,14 +15,16 @@ import random
 import sqlite3
 import threading
 import weakref
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Request, Versions
-from gzarr.storage.flat import FlatStore
-from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
+from gzarr.storage.flat import DatabaseStore
+from gzarr.storage.rules import byte_range, check_path
 
 _CREATE = "CREATE TABLE IF NOT EXISTS zarr(k TEXT PRIMARY KEY, v BLOB)"
 _SET = (
@@ -46,7 +48,7 @@ class _RowVersions(Versions):
         return self._store._one("SELECT rowid FROM zarr WHERE k = ?", key)  # noqa: SLF001 - one module, two classes
 
 
-class SQLiteStore(FlatStore):
+class SQLiteStore(DatabaseStore):
     """A store in an SQLite database.
 
     Parameters
@@ -73,6 +75,8 @@ class SQLiteStore(FlatStore):
     ...     print(z[1:])
     [2 3]
     """
+
+    _errors = (sqlite3.Error, OverflowError)
 
     def __init__(
         self,
@@ -101,22 +105,21 @@ class SQLiteStore(FlatStore):
     # -- connections ---------------------------------------------------------------------------------------------
 
     def _new_connection(self) -> sqlite3.Connection:
+        place = self.path
         options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, **self._kwargs}
         if self.read_only and self.path != ":memory:":
-            from pathlib import Path
-
-            options["uri"] = True
-            found: sqlite3.Connection = sqlite3.connect(f"{Path(self.path).as_uri()}?mode=ro", **options)
-            return found
-        made: sqlite3.Connection = sqlite3.connect(self.path, **options)
+            place, options["uri"] = f"{Path(self.path).as_uri()}?mode=ro", True
+        made: sqlite3.Connection = sqlite3.connect(place, **options)
         return made
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         """A connection for exclusive use; for a database in memory, its only one, under a lock."""
         if self.path == ":memory:":
-            with self._locked() as shared:
-                yield shared
+            with self._lock:
+                if self._shared is None:
+                    raise StoreError(f"store {self} is closed, and its contents are gone")
+                yield self._shared
             return
         with self._lock:
             if self._pid != os.getpid():  # connections do not survive a fork
@@ -135,26 +138,12 @@ class SQLiteStore(FlatStore):
             if not keep:
                 db.close()  # the store was closed meanwhile, or a transaction could not be ended
 
-    @contextmanager
-    def _locked(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            if self._shared is None:
-                raise StoreError(f"store {self} is closed, and its contents are gone")
-            yield self._shared
-
-    @contextmanager
-    def _failures(self, verb: str) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OverflowError) as error:
-            raise StoreError(f"store {self}: cannot {verb}: {error}") from error
-
     # -- reading -------------------------------------------------------------------------------------------------
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order, all from one state of the database. Raises: StoreError."""
         with self._failures(f"read {requests[0].key if requests else ''!r}"), self._connection() as db:
-            if all(request.start is None for request in requests[:2]) and len(requests) < 2:
+            if len(requests) < 2 and all(request.start is None for request in requests):
                 return [_get(db, request) for request in requests]
             db.execute("BEGIN")
             try:
@@ -178,21 +167,15 @@ class SQLiteStore(FlatStore):
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path, as they were when listing began."""
-        check_path(prefix)
         with self._failures("list keys"), self._connection() as db:
-            if not prefix:
-                return iter([key for (key,) in db.execute("SELECT k FROM zarr").fetchall()])
-            # "0" follows "/" in ASCII, so the range holds what begins with the prefix and a slash.
-            query = "SELECT k FROM zarr WHERE k >= ? AND k < ?"
-            return iter([key for (key,) in db.execute(query, (f"{prefix}/", f"{prefix}0")).fetchall()])
+            rows = db.execute("SELECT k FROM zarr WHERE k >= ? AND k < ?", _bounds(prefix))
+            return iter([key for (key,) in rows])
 
     def nbytes_stored(self, path: str = "") -> int:
         """Bytes stored under a path, added up by the database."""
-        check_path(path)
-        low, high = (f"{path}/", f"{path}0") if path else ("", "\U0010ffff")
         with self._failures("add up sizes"), self._connection() as db:
-            query = "SELECT total(length(v)) FROM zarr WHERE k >= ? AND k < ?"
-            return int(db.execute(query, (low, high)).fetchone()[0])
+            rows = db.execute("SELECT total(length(v)) FROM zarr WHERE k >= ? AND k < ?", _bounds(path))
+            return int(rows.fetchone()[0])
 
     def lock_name(self, key: str) -> Hashable:
         """The real path of the database (or the identity of one in memory), with the key."""
@@ -200,21 +183,13 @@ class SQLiteStore(FlatStore):
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
-        """Store every (key, bytes) pair in one transaction: all of them or none. Raises: StoreError."""
-        self.check_writable()
-        rows = []
-        for key, value in items:
-            check_key(key)
-            rows.append((key, as_bytes(key, value)))
-        if rows:
-            with self._failures(f"write {rows[0][0]!r}"), self._connection() as db, _transaction(db):
-                for key, data in rows:
-                    _set(db, key, data)
+    def _write(self, rows: list[tuple[str, bytes]]) -> None:
+        # One transaction: all of them or none.
+        with self._failures(f"write {rows[0][0]!r}"), self._connection() as db, _transaction(db):
+            for key, data in rows:
+                _set(db, key, data)
 
-    def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete the keys in one transaction; missing ones are ignored. Raises: StoreError."""
-        self.check_writable()
+    def _delete(self, keys: list[str]) -> None:
         with self._failures("delete"), self._connection() as db, _transaction(db):
             db.executemany("DELETE FROM zarr WHERE k = ?", ((key,) for key in keys))
 
@@ -227,17 +202,17 @@ class SQLiteStore(FlatStore):
             if shared is not None:
                 shared.close()
 
-    def __str__(self) -> str:
-        return self._name
-
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path == ":memory:":
             raise StoreError(f"store {self} cannot be pickled: its contents live in this process")
-        return _unpickled, (self.path, self.dimension_separator, self.read_only, self._kwargs)
+        return partial(SQLiteStore, read_only=self.read_only, **self._kwargs), (self.path, self.dimension_separator)
 
 
-def _unpickled(path: str, separator: Literal[".", "/"] | None, read_only: bool, kwargs: dict[str, Any]) -> SQLiteStore:
-    return SQLiteStore(path, separator, read_only=read_only, **kwargs)
+def _bounds(path: str) -> tuple[str, str | bytes]:
+    """Between which keys those under a path lie."""
+    check_path(path)
+    # "0" follows "/" in ASCII; blobs follow all text.
+    return (f"{path}/", f"{path}0") if path else ("", b"")
 
 
 def _close_all(connections: list[sqlite3.Connection], pid: int) -> None:

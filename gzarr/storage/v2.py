@@ -10,6 +10,7 @@ from typing import Literal
 
 from gzarr.errors import StoreError
 from gzarr.storage.local import LocalStore
+from gzarr.storage.rules import refuse_normalizing
 
 
 class DirectoryStore(LocalStore):
@@ -35,11 +36,7 @@ class DirectoryStore(LocalStore):
         *,
         read_only: bool = False,
     ) -> None:
-        if normalize_keys:
-            raise StoreError(
-                f"{type(self).__name__}: normalize_keys=True is not supported: two keys must not become one;"
-                " leave it out"
-            )
+        refuse_normalizing(type(self).__name__, normalize_keys)
         super().__init__(path, read_only)
         self.dimension_separator = dimension_separator
 

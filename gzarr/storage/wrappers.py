@@ -141,9 +141,6 @@ class WrapperStore(Store):
         self.check_writable()
         self._store.delete_many(keys)
 
-    def clear(self) -> None:
-        self.delete_prefix()
-
     def delete_prefix(self, path: str = "") -> None:
         self.check_writable()
         self._store.delete_prefix(path)

@@ -15,8 +15,9 @@ from typing import IO, Any
 
 from gzarr.errors import StoreError
 from gzarr.storage.archive import DAMAGE, Archive, ZipMode, open_archive, open_file
-from gzarr.storage.base import Buffer, Request, Store, Versions
-from gzarr.storage.rules import DOCUMENTS, as_bytes, byte_view, check_key, check_move, check_path, children, cut
+from gzarr.storage.base import Buffer, Request, Versions
+from gzarr.storage.flat import FlatStore
+from gzarr.storage.rules import DOCUMENTS, as_bytes, byte_view, check_key, check_path, cut, under
 
 
 class _EntryVersions(Versions):
@@ -32,7 +33,7 @@ class _EntryVersions(Versions):
         return self._archive.entries.get(key) if document is None else document
 
 
-class ZipStore(Store):
+class ZipStore(FlatStore):
     """A store in a ZIP archive; close it (or use ``with``) when writing is done.
 
     Reads archives that zarr-python or ``zip -r`` made: directories in them are passed over, and of several entries with
@@ -145,12 +146,7 @@ class ZipStore(Store):
         archive = self._open()
         with archive.lock:
             keys = list(dict.fromkeys([*archive.entries, *archive.documents]))
-        prefix = f"{prefix}/" if prefix else ""
-        return (key for key in keys if key.startswith(prefix))
-
-    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
-        """Names directly under a path, sorted: (objects, sub-paths)."""
-        return children(self.list_prefix(path), path)
+        return under(keys, prefix)
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -187,22 +183,6 @@ class ZipStore(Store):
                 self._open().documents.pop(key, None)
                 archive.drop(key)
 
-    def clear(self) -> None:
-        """Delete everything."""
-        self.delete_prefix()
-
-    def move_prefix(self, source: str, dest: str) -> None:
-        """Copy every key under `source` to lie under `dest`, then delete it; entries have no other way to be renamed.
-
-        Raises: StoreError if anything lies at the destination.
-        """
-        self._open()
-        self.check_writable()
-        check_move(source, dest)
-        if next(self.list_prefix(dest), None) is not None:
-            raise StoreError(f"store {self}: cannot move {source!r} to {dest!r}, which is not empty; delete it first")
-        super().move_prefix(source, dest)
-
     def close(self) -> None:
         """Finish the archive: write the waiting documents and the directory. May be called again.
 
@@ -216,9 +196,6 @@ class ZipStore(Store):
         if archive.closed:
             raise StoreError(f"store {self} is closed; open it again to use it")
         return archive
-
-    def __str__(self) -> str:
-        return self._name
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._path is None or self._mode != "r":
