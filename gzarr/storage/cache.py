@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from gzarr.storage.base import Buffer, Request, Store, Versions, host_view, tokens_of
 from gzarr.storage.memory import MemoryStore
-from gzarr.storage.rules import cut
+from gzarr.storage.rules import cut, under
 from gzarr.storage.wrappers import Tokens, WrapperStore
 
 
@@ -214,8 +214,7 @@ class LRUStoreCache(WrapperStore):
             with self._guard:
                 self._changes += 1
                 self._listings.clear()
-                under = [key for key in self._requests for path in paths if _lies_under(key, path)]
-                for key in (*keys, *under):
+                for key in (*keys, *(key for path in paths for key in under(self._requests, path))):
                     for name in list(self._requests.get(key, ())):
                         self._drop(name)
 
@@ -270,7 +269,3 @@ class LRUStoreCache(WrapperStore):
 
     def __reduce__(self) -> tuple[type[LRUStoreCache], tuple[Store, int | None]]:
         return LRUStoreCache, (self._store, self._max_nbytes)
-
-
-def _lies_under(key: str, path: str) -> bool:
-    return not path or key.startswith(f"{path}/")

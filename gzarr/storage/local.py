@@ -112,6 +112,11 @@ class LocalStore(Store):
     read_only : bool
         Whether to refuse to change anything.
 
+    Attributes
+    ----------
+    root : str
+        Absolute path of the directory.
+
     Examples
     --------
     >>> import gzarr
@@ -123,14 +128,9 @@ class LocalStore(Store):
     def __init__(self, root: str | os.PathLike[str], read_only: bool = False) -> None:
         given = os.fsdecode(root)
         self._name = f"file://{given}"
-        self._root = os.path.abspath(given)
-        self._prefix = os.path.join(self._root, "")
+        self.root = os.path.abspath(given)
+        self._prefix = os.path.join(self.root, "")
         self.read_only = read_only
-
-    @property
-    def root(self) -> str:
-        """Absolute path of the directory."""
-        return self._root
 
     @property
     def files(self) -> LocalFiles | None:
@@ -210,7 +210,7 @@ class LocalStore(Store):
 
     def enclosing(self) -> tuple[Store, str] | None:
         """A store over the parent directory, and the name of this directory in it."""
-        above, name = os.path.split(self._root)
+        above, name = os.path.split(self.root)
         return (LocalStore(above), name) if name else None
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:

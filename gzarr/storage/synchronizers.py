@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol
 
-from gzarr.errors import MissingExtraError, StoreError
+from gzarr.errors import StoreError
 from gzarr.storage.base import Store
+from gzarr.storage.extras import require
 from gzarr.storage.wrappers import WrapperStore
 
 
@@ -72,20 +73,10 @@ class ProcessSynchronizer:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fsdecode(path)
-        _fasteners()
+        require("fasteners", "sync", "ProcessSynchronizer")
 
     def __getitem__(self, key: str) -> AbstractContextManager[Any]:
         return _FileLock(os.path.join(self.path, key))  # noqa: PTH118 - a path made of text, as in zarr 2
-
-
-def _fasteners() -> Any:
-    try:
-        import fasteners
-    except ImportError as error:
-        raise MissingExtraError(
-            "ProcessSynchronizer needs a package that is not installed: pip install 'gzarr[sync]'"
-        ) from error
-    return fasteners
 
 
 class _FileLock:
@@ -95,7 +86,7 @@ class _FileLock:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._lock = _fasteners().InterProcessLock(path)
+        self._lock = require("fasteners", "sync", "ProcessSynchronizer").InterProcessLock(path)
 
     def __enter__(self) -> None:
         try:

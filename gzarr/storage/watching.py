@@ -1,0 +1,135 @@
+"""The common part of stores that watch another store: every call is seen, none is changed."""
+
+# WatchedStore has the verbs of Store, which are documented there.
+# ruff: noqa: D102
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Self, TypeAlias
+
+from gzarr.storage.base import Buffer, Files, Opened, Request, Versioned, Versions
+from gzarr.storage.wrappers import ForwardedVersions, WrapperStore
+
+#: Watches a call in a ``with`` statement: a verb, and the requests, keys or paths that it is about.
+_Watch: TypeAlias = Callable[[str, Sequence[Any]], AbstractContextManager[None]]
+
+
+class _WatchedReads:
+    """An opened object each read of which is watched."""
+
+    def __init__(self, opened: Opened, key: str, watch: _Watch) -> None:
+        self._opened, self._key, self._watch = opened, key, watch
+        self.nbytes = opened.nbytes
+
+    def read(self, start: int, nbytes: int) -> Buffer:
+        with self._watch("get", [Request(self._key, start, nbytes)]):
+            return self._opened.read(start, nbytes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._opened.__exit__(*exc)
+
+
+class _WatchedFiles(Files):
+    """Watches what is read of opened objects."""
+
+    def __init__(self, files: Files, watch: _Watch) -> None:
+        self._files, self._watch = files, watch
+
+    def open(self, key: str) -> Opened | None:
+        found = self._files.open(key)
+        if found is not None:
+            return _WatchedReads(found, key, self._watch)
+        with self._watch("get", [Request(key)]):
+            return None
+
+
+class _WatchedVersions(ForwardedVersions):
+    """Watches the tokens asked for, and the reads that are tied to versions."""
+
+    def __init__(self, versions: Versions, watch: _Watch) -> None:
+        super().__init__(versions)
+        self._watch = watch
+
+    def token(self, key: str) -> object | None:
+        with self._watch("version of", (key,)):
+            return super().token(key)
+
+    def tokens(self, keys: Sequence[str]) -> list[object | None]:
+        with self._watch("version of", keys):
+            return super().tokens(keys)
+
+    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        with self._watch("get of one version", requests):
+            return super().get_pinned(requests, versions)
+
+    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
+        with self._watch("get with version", requests):
+            return super().get_versioned(requests)
+
+
+class WatchedStore(WrapperStore):
+    """Pass everything on to a store; a subclass says how calls are watched."""
+
+    @abstractmethod
+    def _watching(self, verb: str, what: Sequence[Any]) -> AbstractContextManager[None]:
+        """Watch one call. what: the requests, keys or paths that it is about."""
+
+    @property
+    def files(self) -> Files | None:
+        """Objects that can be opened, each read of which is watched; nobody else reads or replaces their files."""
+        files = self._store.files
+        return None if files is None else _WatchedFiles(files, self._watching)
+
+    @property
+    def versions(self) -> Versions | None:
+        """The versions of the store below."""
+        versions = self._store.versions
+        return None if versions is None else _WatchedVersions(versions, self._watching)
+
+    def get_one(self, request: Request) -> Buffer | None:
+        with self._watching("get", (request,)):
+            return super().get_one(request)
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        with self._watching("get", requests):
+            return super().get_many(requests)
+
+    def set(self, key: str, value: Buffer) -> None:
+        with self._watching("set", (key,)):
+            super().set(key, value)
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        items = list(items)
+        with self._watching("set", [key for key, _ in items]):
+            super().set_many(items)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        keys = list(keys)
+        with self._watching("delete", keys):
+            super().delete_many(keys)
+
+    def delete_prefix(self, path: str = "") -> None:
+        with self._watching("delete all under", (path,)):
+            super().delete_prefix(path)
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        with self._watching("list all under", (prefix,)):
+            return super().list_prefix(prefix)
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        with self._watching("list", (path,)):
+            return super().list_dir(path)
+
+    def getsize(self, key: str) -> int | None:
+        with self._watching("size of", (key,)):
+            return super().getsize(key)
+
+    def __contains__(self, key: object) -> bool:
+        with self._watching("size of", (str(key),)):
+            return super().__contains__(key)
