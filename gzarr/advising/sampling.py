@@ -156,14 +156,14 @@ def _look(io: ArrayIO, coords: Coords, specs: Sequence[CodecSpec]) -> tuple[str,
     size = store.getsize(key)
     if size is None:
         return key, 0, b""
-    generation = token_of(store, key)
+    version = token_of(store, key)
     if layout.objects is layout.grid:
-        beginning = Request(key) if generation is None else Request(key, 0, HEADER.size)
+        beginning = Request(key) if version is None else Request(key, 0, HEADER.size)
         head = store.get_one(beginning) if _is_blosc(specs) else b""
         return key, size, head or b""
-    if generation is None and size > _WHOLE_NBYTES:
+    if version is None and size > _WHOLE_NBYTES:
         return key, None, b""
-    (located,) = layout.locate(store, owner, [coords], generation, may_fetch=False)
+    (located,) = layout.locate(store, owner, [coords], version, may_fetch=False)
     if located is None:
         return key, 0, b""
     if not isinstance(located, Request):
