@@ -172,8 +172,24 @@ class Versions(ABC):
         This saves the second look at a token: the server compares (HTTP ``If-Match``), so an index and the chunks that
         it points to are of one version of a shard, in one round trip each.
 
-        versions: the token of each request's key.
-        Raises: ReplacedError if an object has another version meanwhile; StoreError.
+        Parameters
+        ----------
+        requests : sequence of Request
+            What is wanted.
+        versions : mapping
+            The token of each request's key.
+
+        Returns
+        -------
+        list of Buffer or None
+            The answer to each request; None where the key is missing.
+
+        Raises
+        ------
+        ReplacedError
+            If an object has another version meanwhile.
+        StoreError
+            If something else fails.
         """
         raise StoreError("this store cannot tie reads to versions")
 
@@ -183,8 +199,23 @@ class Versions(ABC):
         The answer itself says the version (HTTP ``ETag``), so a first read and reads of the same version after it
         (`get_pinned`) need no look at the object before them.
 
-        Returns: for an object that has no token its whole bytes, whatever was asked for: these are of one version.
-        Raises: ReplacedError if an object was replaced within a read; StoreError.
+        Parameters
+        ----------
+        requests : sequence of Request
+            What is wanted.
+
+        Returns
+        -------
+        list of Versioned or None
+            The answer to each request. For an object that has no token these are its whole bytes, whatever was asked
+            for: they are of one version.
+
+        Raises
+        ------
+        ReplacedError
+            If an object was replaced within a read.
+        StoreError
+            If something else fails.
         """
         raise StoreError("this store cannot tie reads to versions")
 

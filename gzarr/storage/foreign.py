@@ -184,7 +184,10 @@ class ZarrStore(DatabaseStore):
     def move_prefix(self, source: str, dest: str) -> None:
         """Copy every key under `source` to lie under `dest`, groups and arrays before chunks, then delete it.
 
-        Raises: StoreError if anything lies at the destination.
+        Raises
+        ------
+        StoreError
+            If anything lies at the destination.
         """
         self._check_move(source, dest)
         keys = list(self.list_prefix(source))

@@ -104,8 +104,21 @@ class FsspecStore(RemoteStore):
     ) -> Self:
         """The store at a URL, which may be a chain (``zip::s3://bucket/x.zip``).
 
-        storage_options: for the file system; of a chain, by protocol: ``{"s3": {"anon": True}}``.
-        Raises: MissingExtraError; StoreError if the file system cannot be made.
+        Parameters
+        ----------
+        url : str
+            The URL.
+        storage_options : mapping, optional
+            For the file system; of a chain, by protocol: ``{"s3": {"anon": True}}``.
+        read_only, allowed_exceptions
+            As of the class.
+
+        Raises
+        ------
+        MissingExtraError
+            If what the file system needs is not installed.
+        StoreError
+            If the file system cannot be made.
         """
         fs, path = open_filesystem(url, storage_options or {})
         return cls(fs, read_only, path, allowed_exceptions)

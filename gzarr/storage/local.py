@@ -36,7 +36,7 @@ from gzarr.storage.local_files import (
     write_atomically,
 )
 from gzarr.storage.locks import key_locks
-from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, byte_view, check_key, check_move, check_path
+from gzarr.storage.rules import TEMPORARY_PREFIX, byte_view, check_key, check_move, check_path
 
 # How often a write starts over because another thread removed the directory that it had just made.
 _ATTEMPTS = 100
@@ -177,12 +177,19 @@ class LocalStore(Store):
         return found
 
     def _get_ranges(self, key: str, requests: Sequence[Request]) -> list[Buffer | None]:
-        opened = LocalFiles(self._prefix, self._name).open(key)
-        if opened is None:
+        path = self._path(key)
+        try:
+            fd = os.open(path, READ_FLAGS)
+            try:
+                return [read_range(fd, start, length) for _, start, length in requests]
+            finally:
+                os.close(fd)
+        except MISSING:
             return [None] * len(requests)
-        with opened:
-            ranges = [byte_range(start, length, opened.nbytes) for _, start, length in requests]
-            return [opened.read(begin, end - begin) for begin, end in ranges]
+        except OSError as error:
+            if os.path.isdir(path):
+                return [None] * len(requests)
+            raise self._failed("read", path, error) from error
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""

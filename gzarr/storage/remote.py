@@ -118,7 +118,10 @@ class RemoteStore(FlatStore):
     def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function for each item, `concurrency` at once, but no more than the setting ``remote.concurrency``.
 
-        Raises: what the first failing call raised.
+        Raises
+        ------
+        BaseException
+            What the first failing call raised.
         """
         return run_together(function, items, min(self.concurrency, max(int(config["remote.concurrency"]), 1)))
 

@@ -186,7 +186,10 @@ class ZipStore(FlatStore):
     def close(self) -> None:
         """Finish the archive: write the waiting documents and the directory. May be called again.
 
-        Raises: StoreError if that fails, for example because the disk is full.
+        Raises
+        ------
+        StoreError
+            If that fails, for example because the disk is full.
         """
         self._finalizer.detach()
         self._archive.close()
