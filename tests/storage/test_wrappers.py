@@ -101,3 +101,16 @@ def test_wrappers_answer_for_the_store_inside() -> None:
         again = pickle.loads(pickle.dumps(store))
         assert dict(again) == {"a": b"1"}
         assert again.read_only == store.read_only
+
+
+def test_a_logging_store_says_what_was_done_and_how_long_it_took(caplog: pytest.LogCaptureFixture) -> None:
+    store = LoggingStore(MemoryStore(), log_level="INFO")
+    with caplog.at_level("INFO", logger="gzarr.storage"):
+        store.set_many([("a/b", b"1"), ("a/c", b"2")])
+        assert store["a/b"] == b"1"
+        assert store.list_dir("a") == (["b", "c"], [])
+        store.clear()
+    said = [message.partition(": ")[2].rpartition(": ")[0] for message in caplog.messages]
+    got = str([Request("a/b")])
+    assert said == ["set ['a/b', 'a/c']", f"get {got}", "list ['a']", "delete all under ['']"]
+    assert all(message.endswith(" s") for message in caplog.messages)
