@@ -16,8 +16,6 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.presets import AccessPattern
 
-_NOTHING = "nothing to change"
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -158,7 +156,7 @@ class Advice:
         yield f"sampled: {self.sampled}"
         yield from (f"- {finding}" for finding in self.findings)
         if not self.changes:
-            yield _NOTHING
+            yield "nothing to change"
             return
         yield "change: " + ", ".join(f"{name}={_shown(value)}" for name, value in self.changes.items())
         yield "estimated, for the worst read:"

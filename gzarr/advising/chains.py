@@ -17,6 +17,7 @@ from gzarr.metadata.parts import split_codecs
 
 #: Checksums; those that a GPU verifies stay in a chain.
 CHECKSUMS = frozenset({"crc32c", *(f"numcodecs.{n}" for n in ("crc32c", "crc32", "adler32", "fletcher32"))})
+BLOSC = ("blosc", "numcodecs.blosc")
 #: Codecs that only group bytes of equal significance.
 _SHUFFLES = frozenset({"numcodecs.shuffle"})
 
@@ -48,14 +49,9 @@ def host_steps(specs: Sequence[CodecSpec], chunk: ArrayRepr) -> list[HostStep]:
         spec = step.spec
         if placed.where == "host":
             on_host.append(HostStep(spec, placed.why))
-        elif is_blosclz(spec):
+        elif spec.name in BLOSC and spec.configuration().get("cname") == "blosclz":  # which nvCOMP lacks
             on_host.append(HostStep(spec, "the device has no blosclz"))
     return on_host
-
-
-def is_blosclz(spec: CodecSpec) -> bool:
-    """Whether a codec is Blosc with the only compressor that nvCOMP lacks."""
-    return spec.name in ("blosc", "numcodecs.blosc") and spec.configuration().get("cname") == "blosclz"
 
 
 def on_device(specs: tuple[CodecSpec, ...], chunk: ArrayRepr) -> tuple[CodecSpec, ...]:
@@ -98,12 +94,8 @@ def with_compressor(specs: Sequence[CodecSpec]) -> tuple[CodecSpec, ...]:
 
 def is_shuffled(specs: Sequence[CodecSpec]) -> bool:
     """Whether a chain groups bytes of equal significance."""
-    for spec in specs:
-        if spec.name in _SHUFFLES:
-            return True
-        if spec.name in ("blosc", "numcodecs.blosc") and spec.configuration().get("shuffle") not in (0, "noshuffle"):
-            return True
-    return False
+    by_blosc = [s.configuration().get("shuffle") not in (0, "noshuffle") for s in specs if s.name in BLOSC]
+    return any(by_blosc) or any(s.name in _SHUFFLES for s in specs)
 
 
 def compressors_of(specs: Sequence[CodecSpec]) -> list[CodecSpec]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.advising.chains import compressors_of
+from gzarr.advising.chains import BLOSC, compressors_of
 from gzarr.advising.model import Stored
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import find_shardings, prepare_array
@@ -37,7 +37,6 @@ TRIAL_NCHUNKS = 4096
 _WHOLE_NBYTES = 64 << 20
 #: Most bytes that are encoded to learn how a compressor cuts chunks.
 _PROBE_NBYTES = 16 << 20
-_BLOSC = ("blosc", "numcodecs.blosc")
 #: Codecs that only append bytes to a chunk.
 _SUFFIXES = ("crc32c", "numcodecs.crc32c", "numcodecs.fletcher32")
 _MEMCPY, _WHOLE, _MOST_SPLITS, _LEAST_SPLIT = 2, 16, 16, 128
@@ -175,7 +174,7 @@ def _look(io: ArrayIO, coords: Coords, specs: Sequence[CodecSpec]) -> tuple[str,
 def _is_blosc(specs: Sequence[CodecSpec]) -> bool:
     """Whether chunks begin with a Blosc header: only checksums come after Blosc."""
     last = next((s for s in reversed(specs) if s.name not in _SUFFIXES), None)
-    return last is not None and last.name in _BLOSC
+    return last is not None and last.name in BLOSC
 
 
 def _streams_in(head: Buffer, specs: Sequence[CodecSpec], chunk_nbytes: int) -> float:
@@ -200,7 +199,7 @@ def streams_of(specs: tuple[CodecSpec, ...], array: Array, chunk_nbytes: float) 
     if not _is_blosc(specs):
         return 1
     n = max(min(int(chunk_nbytes), _PROBE_NBYTES) // dtype.itemsize, 1)
-    blosc = [s for s in specs if s.name in _BLOSC]
+    blosc = [s for s in specs if s.name in BLOSC]
     encoded = encode(blosc, np.zeros(n, dtype), None)
     return _streams_in(encoded, blosc, n * dtype.itemsize) * max(chunk_nbytes / (n * dtype.itemsize), 1)
 

@@ -61,9 +61,8 @@ def to_numcodecs(spec: CodecSpec) -> Any:
         if not isinstance(spec, NumcodecsCodec):
             return ConfigOnly(spec)
         if codec_id in EXTRAS:
-            extra = EXTRAS[codec_id]
             raise MissingExtraError(
-                f"codec {codec_id!r} needs a package that is not installed: pip install 'gzarr[{extra}]'"
+                f"codec {codec_id!r} needs a package that is not installed: pip install 'gzarr[{EXTRAS[codec_id]}]'"
             ) from error
         raise UnknownCodecError(f"codec {codec_id!r} is not in the numcodecs registry; {_remedy(codec_id)}") from error
     except (TypeError, ValueError, AttributeError) as error:

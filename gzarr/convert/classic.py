@@ -26,7 +26,7 @@ def check_whole(path: str | os.PathLike[str]) -> None:
         if magic[:3] != b"CDF" or magic[3:] not in (b"\x01", b"\x02", b"\x05"):
             return
         try:
-            expected = _Header(file, magic[3]).nbytes()
+            expected = _expected_nbytes(file, magic[3])
         except (struct.error, KeyError, IndexError) as error:
             raise CopyError(f"{os.fspath(path)!r} is damaged or cut off within its header") from error
         nbytes = file.seek(0, os.SEEK_END)
@@ -34,60 +34,54 @@ def check_whole(path: str | os.PathLike[str]) -> None:
         raise CopyError(f"{os.fspath(path)!r} is cut off: it has {nbytes} of {expected} bytes; get the whole file")
 
 
-class _Header:
-    """Reads a header after its first four bytes. Raises struct.error if it ends too soon."""
+def _expected_nbytes(file: IO[bytes], version: int) -> int:
+    """Bytes of a file up to its last element, by the header after its first four bytes.
 
-    def __init__(self, file: IO[bytes], version: int) -> None:
-        self._file = file
-        self._count_format = ">q" if version == 5 else ">i"
-        self._offset_format = ">i" if version == 1 else ">q"
+    Raises struct.error if the header ends too soon.
+    """
+    count_format = ">q" if version == 5 else ">i"
 
-    def _number(self, form: str) -> int:
-        (value,) = struct.unpack(form, self._file.read(struct.calcsize(form)))
+    def number(form: str = count_format) -> int:
+        (value,) = struct.unpack(form, file.read(struct.calcsize(form)))
         return int(value)
 
-    def _count(self) -> int:
-        return self._number(self._count_format)
+    def skip(nbytes: int) -> None:
+        file.seek(_padded(nbytes), os.SEEK_CUR)
 
-    def _skip(self, nbytes: int) -> None:
-        self._file.seek(_padded(nbytes), os.SEEK_CUR)
+    def list_length() -> int:
+        number(">i")  # the tag of the list; zero if it is empty
+        return number()
 
-    def _list_length(self) -> int:
-        self._number(">i")  # the tag of the list; zero if it is empty
-        return self._count()
+    def skip_attributes() -> None:
+        for _ in range(list_length()):
+            skip(number())
+            itemsize = _ITEMSIZE[number(">i")]
+            skip(number() * itemsize)
 
-    def _skip_attributes(self) -> None:
-        for _ in range(self._list_length()):
-            self._skip(self._count())
-            itemsize = _ITEMSIZE[self._number(">i")]
-            self._skip(self._count() * itemsize)
-
-    def nbytes(self) -> int:
-        """Bytes of the file up to its last element."""
-        nrecords = max(self._count(), 0)  # -1 if unknown when the header was written
-        lengths = []
-        for _ in range(self._list_length()):
-            self._skip(self._count())
-            lengths.append(self._count())
-        self._skip_attributes()
-        ends, records = [0], []
-        for _ in range(self._list_length()):
-            self._skip(self._count())
-            shape = [lengths[self._count()] for _ in range(self._count())]
-            self._skip_attributes()
-            itemsize = _ITEMSIZE[self._number(">i")]
-            self._count()  # the size, which is wrong for large variables
-            begin = self._number(self._offset_format)
-            in_records = bool(shape) and shape[0] == 0  # 0 stands for "unlimited"
-            nbytes = math.prod(shape[1:] if in_records else shape) * itemsize
-            if in_records:
-                records.append((begin, nbytes))
-            else:
-                ends.append(begin + nbytes)
-        # a single record variable is not padded
-        step = records[0][1] if len(records) == 1 else sum(_padded(nbytes) for _, nbytes in records)
-        ends += [begin + (nrecords - 1) * step + nbytes for begin, nbytes in records if nrecords]
-        return max(ends)
+    nrecords = max(number(), 0)  # -1 if unknown when the header was written
+    lengths = []
+    for _ in range(list_length()):
+        skip(number())
+        lengths.append(number())
+    skip_attributes()
+    ends, records = [0], []
+    for _ in range(list_length()):
+        skip(number())
+        shape = [lengths[number()] for _ in range(number())]
+        skip_attributes()
+        itemsize = _ITEMSIZE[number(">i")]
+        number()  # the size, which is wrong for large variables
+        begin = number(">i" if version == 1 else ">q")
+        in_records = bool(shape) and shape[0] == 0  # 0 stands for "unlimited"
+        nbytes = math.prod(shape[1:] if in_records else shape) * itemsize
+        if in_records:
+            records.append((begin, nbytes))
+        else:
+            ends.append(begin + nbytes)
+    # a single record variable is not padded
+    step = records[0][1] if len(records) == 1 else sum(_padded(nbytes) for _, nbytes in records)
+    ends += [begin + (nrecords - 1) * step + nbytes for begin, nbytes in records if nrecords]
+    return max(ends)
 
 
 def _padded(nbytes: int) -> int:

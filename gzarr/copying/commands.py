@@ -49,8 +49,7 @@ def options_of(args: argparse.Namespace) -> dict[str, Any]:
         "budget_nbytes": args.memory << 20,
         "progress": bar or None,
     }
-    names = ("chunks", "shards", "layout", "zarr_format")
-    given = {name: getattr(args, name) for name in names}
+    given = {name: getattr(args, name) for name in ("chunks", "shards", "layout", "zarr_format")}
     options |= {name: value for name, value in given.items() if value is not None}
     if args.compressor is not None:
         options["compressors"] = _compressor(args.compressor)

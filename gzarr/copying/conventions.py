@@ -52,11 +52,10 @@ def in_format(
 
 def encode_mask(value: Any, dtype: np.dtype[Any]) -> Any:
     """A value for missing data as xarray writes it in a v3 attribute."""
-    if dtype.kind == "f":
-        return base64.standard_b64encode(struct.pack("<d", float(value))).decode()
-    if dtype.kind == "S":
-        return base64.standard_b64encode(bytes(value)).decode()
-    return as_json(value)
+    if dtype.kind not in "fS":
+        return as_json(value)
+    raw = bytes(value) if dtype.kind == "S" else struct.pack("<d", float(value))
+    return base64.standard_b64encode(raw).decode()
 
 
 def decode_mask(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -76,13 +75,13 @@ def _double(text: str) -> float:
 
 def as_json(value: Any) -> Any:
     """The value of an attribute in JSON: arrays as lists, bytes as text. Raises TypeError, ValueError."""
-    if isinstance(value, np.ndarray):
-        return [as_json(item) for item in value] if value.ndim else as_json(value[()])
+    if isinstance(value, np.ndarray) and not value.ndim:
+        value = value[()]
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, np.generic) and value.dtype.kind in "biufSU":
         return as_json(value.item())
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, np.ndarray)):
         return [as_json(item) for item in value]
     if value is None or type(value) in (bool, int, float, str):
         return value

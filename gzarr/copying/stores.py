@@ -154,7 +154,7 @@ def _copy_keys(
             log(f"{'skip' if to in taken else 'copy'} {what}")
             if to not in taken:
                 todo.append((key, to))
-        nbytes = 0 if dry_run else _copy_batch(source, dest, todo, counts.ncopied)
+        nbytes = _copy_batch(source, dest, todo, counts.ncopied) if todo and not dry_run else 0
         counts = counts.plus(Counts(len(todo), len(batch) - len(todo), nbytes))
     return counts
 
@@ -178,8 +178,6 @@ def _batches(
 
 def _copy_batch(source: Store, dest: Store, pairs: Sequence[tuple[str, str]], ncopied: int) -> int:
     """Copy some objects at once; return their bytes. Raises CopyError."""
-    if not pairs:
-        return 0
     try:
         buffers = source.get_many([Request(key) for key, _ in pairs])
         gone = next((key for (key, _), data in zip(pairs, buffers, strict=True) if data is None), None)

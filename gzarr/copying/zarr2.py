@@ -100,11 +100,9 @@ def copy(
     all done: 3 copied, 0 skipped, 800 bytes copied
     (3, 0, 800)
     """
-    if name is None:
-        name = source.name.rpartition("/")[2]
-        if not name:
-            raise TypeError("source has no name, please provide the `name` parameter to indicate a name to copy to")
-    chosen = name
+    chosen = source.name.rpartition("/")[2] if name is None else name
+    if name is None and not chosen:
+        raise TypeError("source has no name, please provide the `name` parameter to indicate a name to copy to")
     options = _Options(shallow, without_attrs, if_exists, dry_run, create_kws)
     return _walked(source, dest, log, options, lambda log, o: _copy(log, source, dest, chosen, o, root=True))
 

@@ -98,7 +98,8 @@ def _float_from_text(text: str, dtype: np.dtype[Any], zarr_format: int) -> Any:
         return to_float(number, dtype)
     if zarr_format == 2:
         # TensorStore writes this type as base64 in v2
-        return _raw_scalar(text, dtype) if dtype.type.__name__ == "float4_e2m1fn" else None
+        raw = _from_base64(text) if dtype.type.__name__ == "float4_e2m1fn" else None
+        return from_bytes(raw, dtype) if raw is not None and len(raw) == dtype.itemsize else None
     return _from_hex(text, dtype)
 
 
@@ -108,11 +109,6 @@ def _from_hex(text: str, dtype: np.dtype[Any]) -> Any:
     if digits is None or (len(digits[1]) != 2 * dtype.itemsize and (dtype.itemsize, len(digits[1])) != (1, 1)):
         return None
     return from_bits(int(digits[1], 16), dtype)
-
-
-def _raw_scalar(text: str, dtype: np.dtype[Any]) -> Any:
-    raw = _from_base64(text)
-    return from_bytes(raw, dtype) if raw is not None and len(raw) == dtype.itemsize else None
 
 
 def _read_complex(value: Any, dtype: np.dtype[Any], zarr_format: int) -> Any:

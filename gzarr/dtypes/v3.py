@@ -199,9 +199,7 @@ def _field_from_v3(field: Any, depth: int) -> tuple[str, np.dtype[Any]]:
 
 def _inner(json: Any, depth: int) -> np.dtype[Any]:
     dtype = None if type(json) is str else _configured(json, depth + 1)
-    if dtype is None:
-        dtype = from_v3(json).dtype
-    return dtype
+    return from_v3(json).dtype if dtype is None else dtype
 
 
 def _read_subarray(name: str, configuration: dict[str, Any], depth: int) -> np.dtype[Any]:

@@ -96,7 +96,7 @@ def from_zarr(
     if meta.dtype != array.dtype:  # GPUs have only native byte order
         array = array.astype(meta.dtype)
     if chunks is None:
-        chunks = tuple(_block_lengths(edges) for edges in _object_edges(array))
+        chunks = tuple(tuple(np.diff(edges).tolist()) or (0,) for edges in _object_edges(array))
     return da.from_array(array, chunks, name=name, inline_array=inline_array, meta=meta)
 
 
@@ -191,10 +191,6 @@ def to_zarr(
 def _object_edges(array: Array) -> list[Sequence[int]]:
     """Return for every axis the boundaries of the stored objects, from 0 to the extent or past it."""
     return [axis.edges() for axis in array.metadata.grid]
-
-
-def _block_lengths(edges: Sequence[int]) -> tuple[int, ...]:
-    return tuple(np.diff(np.asarray(edges)).tolist()) or (0,)
 
 
 def _region_slices(region: Any, shape: tuple[int, ...]) -> tuple[slice, ...]:

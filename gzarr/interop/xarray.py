@@ -144,9 +144,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         dataset = StoreBackendEntrypoint().open_dataset(_Undecoded(variables, attributes), **decoders)
         if device is not None:
             dataset = _on_device(dataset, arrays, device, None)
-        if _is_opened_here(filename_or_obj, opened):
-            dataset.set_close(opened.store.close)
-        return dataset
+        return _closing(dataset, filename_or_obj, opened)
 
     def open_groups_as_dict(
         self,
@@ -173,8 +171,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         opened = _open_group(filename_or_obj, group, storage_options)
         paths = ["", *(path for path, node in opened.members(None) if isinstance(node, Group))]
         datasets = {f"/{path}": self.open_dataset(opened, group=path or None, **each) for path in paths}
-        if _is_opened_here(filename_or_obj, opened):
-            datasets["/"].set_close(opened.store.close)
+        _closing(datasets["/"], filename_or_obj, opened)
         return datasets
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
@@ -236,9 +233,7 @@ def open_dataset(
     dataset = xr.open_dataset(opened, engine=GzarrBackendEntrypoint, **where, **kwargs)
     if chunks is not None:
         dataset = _on_device(dataset, dict(opened.arrays()), device or "cpu", chunks)
-    if _is_opened_here(filename_or_obj, opened):
-        dataset.set_close(opened.store.close)
-    return dataset
+    return _closing(dataset, filename_or_obj, opened)
 
 
 def as_dataarray(
@@ -340,9 +335,11 @@ def _open_group(filename_or_obj: Any, path: str | None, options: Mapping[str, An
     return open_group(filename_or_obj, "r", path=path, device="cpu", storage_options=options)
 
 
-def _is_opened_here(filename_or_obj: Any, opened: Group) -> bool:
-    """Return whether a store was opened here, and so is to be closed with what was opened."""
-    return opened.store is not getattr(filename_or_obj, "store", filename_or_obj)
+def _closing(dataset: xr.Dataset, filename_or_obj: Any, opened: Group) -> xr.Dataset:
+    """Return the dataset, which closes the store with itself if the store was opened here."""
+    if opened.store is not getattr(filename_or_obj, "store", filename_or_obj):
+        dataset.set_close(opened.store.close)
+    return dataset
 
 
 def _on_device(dataset: xr.Dataset, arrays: Mapping[str, Array], device: str, chunks: Any) -> xr.Dataset:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from gzarr.errors import MetadataError, ReadOnlyError
@@ -198,11 +199,7 @@ class ConsolidatedStore(WrapperStore):
         super().move_prefix(source, dest)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self._store, self._path, self._key, self._frozen)
-
-
-def _reopened(store: Store, path: str, key: str, frozen: bool) -> ConsolidatedStore:
-    return ConsolidatedStore(store, path, key, frozen=frozen)
+        return partial(ConsolidatedStore, frozen=self._frozen), (self._store, self._path, self._key)
 
 
 def open_consolidated_node(

@@ -63,10 +63,8 @@ class ArrayMeta:
         shape = list(sharding.chunk_shape)
         for codec in reversed(self.codecs[: self.codecs.index(sharding)]):
             if isinstance(codec, TransposeCodec):
-                undone = [0] * len(shape)
-                for place, axis in enumerate(codec.permutation(len(shape))):
-                    undone[axis] = shape[place]
-                shape = undone
+                order = codec.permutation(len(shape))
+                shape = [shape[order.index(axis)] for axis in range(len(order))]
         return tuple(shape)
 
     @property
