@@ -102,10 +102,6 @@ class ChunkCache:
     def __reduce__(self) -> tuple[type[ChunkCache], tuple[int]]:
         return ChunkCache, (self.max_nbytes,)
 
-    def _changes_so_far(self) -> int:
-        with self._guard:
-            return self._changes
-
     def _find(self, key: Hashable, token: object | None) -> np.ndarray[Any, Any] | None:
         with self._guard:
             cached = self._chunks.get(key)
@@ -165,7 +161,7 @@ class ArrayChunks:
         Returns: the rest of the wave, and what to do instead of `Backend.place` with its chunks once they are fetched.
         """
         out, fields = target
-        changes = self.cache._changes_so_far()  # noqa: SLF001 - one module, two classes
+        changes = self.cache._changes  # noqa: SLF001 - one module, two classes
         rest: Wave = []
         objects: dict[int, tuple[Hashable, object | None]] = {}
         keys = [layout.key(coords) for coords, _ in wave]

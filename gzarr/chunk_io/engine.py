@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import call
 from typing import Any, TypeAlias, TypeVar, cast
 
 from gzarr.backend import Array, Backend, PieceJob, Work
@@ -88,11 +89,7 @@ def _run_all(runs: Iterable[tuple[Backend, Run]]) -> None:
         by_backend.setdefault(id(backend), (backend, []))[1].append(run)
     for backend, members in by_backend.values():
         calls = (partial(task, item) for task, items, _ in members for item in items)
-        backend.run(_call, calls, _sum([work for _, _, work in members]))
-
-
-def _call(function: Callable[[], None]) -> None:
-    function()
+        backend.run(call, calls, _sum([work for _, _, work in members]))
 
 
 def _sum(works: Sequence[Work]) -> Work:

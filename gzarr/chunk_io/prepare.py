@@ -22,7 +22,7 @@ from gzarr.codecs.chain import prepare
 from gzarr.codecs.numcodecs import trusted
 from gzarr.codecs.registry import registry_state
 from gzarr.codecs.sharding import ShardingCodec
-from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Repr, Step
+from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.indexing.grid import Grid, RegularAxis, chunk_shape, is_regular
@@ -217,7 +217,7 @@ def _level(sharding: _Sharding, counts: Coords, host: Backend) -> Level:
     shape = tuple(counts[axis] for axis in sharding.order)
     index = ArrayRepr(np.dtype("uint64"), (*shape, 2), np.uint64(2**64 - 1))
     steps = prepare(sharding.spec.index_codecs, index)
-    encoded: Repr = steps[-1].encoded if steps else index
+    encoded = steps[-1].encoded
     if not isinstance(encoded, BytesRepr) or encoded.nbytes is None:
         raise MetadataError("codec 'sharding_indexed': index_codecs must give an index of fixed size")
     return Level(
@@ -227,15 +227,5 @@ def _level(sharding: _Sharding, counts: Coords, host: Backend) -> Level:
         coder=host.prepare(steps, index),
         index_nbytes=encoded.nbytes,
         location=sharding.spec.index_location,
-        wrap=_wrap(sharding.wrap, index, host) if sharding.wrap else None,
+        wrap=host.prepare(prepare(sharding.wrap, BytesRepr()), index) if sharding.wrap else None,
     )
-
-
-def _wrap(specs: Sequence[CodecSpec], unused: ArrayRepr, host: Backend) -> Chain:
-    steps = []
-    current: Repr = BytesRepr()
-    for spec in specs:
-        resolved, encoded = spec.resolve(current)
-        steps.append(Step(resolved, current, encoded))
-        current = encoded
-    return host.prepare(tuple(steps), unused)

@@ -15,7 +15,7 @@ from gzarr.codecs.vlen import VLenUTF8Codec
 from gzarr.errors import MetadataError
 
 
-def prepare(specs: Iterable[CodecSpec], chunk: ArrayRepr) -> tuple[Step, ...]:
+def prepare(specs: Iterable[CodecSpec], chunk: Repr) -> tuple[Step, ...]:
     """Resolve every codec for the chunks that it will see: ``chunk`` for the first one.
 
     Codecs and steps are in encoding order; the last step encodes to bytes. Raises MetadataError if the order is wrong
@@ -42,7 +42,7 @@ def complete(
     return tuple(step.spec for step in _walk(specs, chunk, default_serializer))
 
 
-def _walk(specs: Iterable[CodecSpec], chunk: ArrayRepr, serializer: CodecSpec | None) -> tuple[Step, ...]:
+def _walk(specs: Iterable[CodecSpec], chunk: Repr, serializer: CodecSpec | None) -> tuple[Step, ...]:
     steps: list[Step] = []
     current: Repr = chunk
 

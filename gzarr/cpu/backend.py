@@ -16,7 +16,7 @@ from gzarr.cpu.compiled.source import LoopChain, make_loop_chain
 from gzarr.cpu.decode_into import DecodeInto
 from gzarr.cpu.loading import load_host, load_windows
 from gzarr.cpu.sharding import codecs_for
-from gzarr.cpu.threads import run, thread_count
+from gzarr.cpu.threads import run
 from gzarr.errors import CodecError
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
@@ -42,6 +42,26 @@ def _unpacked(chain: Chain) -> _Prepared:
     return prepared
 
 
+def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """A value to be written as a NumPy array. Python numbers and lists are checked against ``dtype``, as NumPy does."""
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "__cuda_array_interface__"):
+        return _downloaded(value)
+    if isinstance(value, (np.generic, str, bytes)) or not hasattr(value, "__array__"):
+        return np.asarray(value, dtype)
+    return np.asarray(value)
+
+
+def _downloaded(value: Any) -> np.ndarray[Any, Any]:
+    """Copy an array in GPU memory to the host, by the library that it belongs to: CuPy, Numba, PyTorch."""
+    for method in ("get", "copy_to_host", "cpu"):
+        download = getattr(value, method, None)
+        if callable(download):
+            return np.asarray(download())
+    raise TypeError(f"a value of type {type(value).__name__} lies in GPU memory: copy it into a NumPy array first")
+
+
 class CpuBackend:
     """Decodes on the host into NumPy arrays.
 
@@ -58,6 +78,7 @@ class CpuBackend:
     reads_files = False
     options: Mapping[str, Any] = MappingProxyType({})
     marker = None
+    asarray = staticmethod(as_numpy)
     run = staticmethod(run)
 
     @property
@@ -83,10 +104,6 @@ class CpuBackend:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An uninitialized NumPy array."""
         return np.empty(shape, dtype)
-
-    def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:
-        """A value to be written, as a NumPy array: arrays keep their dtype, other values are made with ``dtype``."""
-        return as_numpy(value, dtype)
 
     def adopt_out(self, out: Any) -> Array:
         """An array to read into, as it is. Raises: ValueError for one in GPU memory, TypeError for what is none."""
@@ -130,7 +147,7 @@ class CpuBackend:
     def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> CompiledLoop:
         """Return what decides on the compiled loop for an array."""
         loop = "chunks differ in shape" if chain is None else _unpacked(chain).loop
-        return CompiledLoop(store, layout, loop, cached=cached, n_threads=thread_count)
+        return CompiledLoop(store, layout, loop, cached=cached)
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks into arrays of their own; a missing chunk is filled. Raises: CodecError(index)."""
@@ -169,35 +186,12 @@ class CpuBackend:
         return encoded
 
 
-def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A value to be written as a NumPy array. Python numbers and lists are checked against ``dtype``, as NumPy does."""
-    if isinstance(value, np.ndarray):
-        return value
-    if hasattr(value, "__cuda_array_interface__"):
-        return _downloaded(value)
-    if isinstance(value, (np.generic, str, bytes)) or not hasattr(value, "__array__"):
-        return np.asarray(value, dtype)
-    return np.asarray(value)
-
-
-def _downloaded(value: Any) -> np.ndarray[Any, Any]:
-    """Copy an array in GPU memory to the host, by the library that it belongs to: CuPy, Numba, PyTorch."""
-    for method in ("get", "copy_to_host", "cpu"):
-        download = getattr(value, method, None)
-        if callable(download):
-            return np.asarray(download())
-    raise TypeError(f"a value of type {type(value).__name__} lies in GPU memory: copy it into a NumPy array first")
-
-
 def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:
-    item: Any = (buffer,)
     try:
-        for codec in reversed(chain.codecs):
-            item = codec.decode(item)
+        return chain.decode((buffer,))[0]
     except CodecError as error:
         error.index = index
         raise
-    return item[0]
 
 
 def _changeable(chain: Chain, buffer: Buffer, index: int) -> Array:

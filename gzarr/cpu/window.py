@@ -130,12 +130,8 @@ def cut_plain(read: Read, nbytes: int, wanted: Touched, expected: int, itemsize:
         raise ValueError(f"expected {expected} bytes, got {nbytes}")
     if wanted.high - wanted.low > expected * MAX_SHARE:
         return None
-    data = read(wanted.low, wanted.high - wanted.low)
-    return _plain(data, wanted, itemsize)
-
-
-def _plain(data: Any, wanted: Touched, itemsize: int) -> Window:
     nbytes = wanted.high - wanted.low
+    data = read(wanted.low, nbytes)
     if len(data) != nbytes:
         raise ValueError(f"truncated: {nbytes} bytes from {wanted.low} on were expected, {len(data)} are there")
     index = wanted.index if wanted.points is None else (wanted.points - wanted.low) // itemsize

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -126,7 +127,4 @@ def is_regular(grid: Sequence[Axis]) -> bool:
 
 def nchunks(grid: Sequence[Axis]) -> int:
     """Number of chunks of the grid."""
-    n = 1
-    for axis in grid:
-        n *= axis.nchunks
-    return n
+    return prod([axis.nchunks for axis in grid])

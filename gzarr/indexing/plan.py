@@ -49,18 +49,21 @@ class RangeSpans(Sequence[Span]):
     """The spans of a range over many regular chunks, each of which it touches; made when they are looked at.
 
     Whoever works with tables takes `columns` instead: as many numbers, without an object for each chunk.
+
+    Attributes:
+        wanted: the range.
     """
 
-    __slots__ = ("_axis", "_first", "_n", "_wanted")
+    __slots__ = ("_axis", "_first", "_n", "wanted")
 
     def __init__(self, wanted: Range, axis: RegularAxis) -> None:
-        self._wanted, self._axis = wanted, axis
+        self.wanted, self._axis = wanted, axis
         self._first = axis.locate(wanted.start)
         self._n = axis.locate(wanted.start + (wanted.size - 1) * wanted.step) - self._first + 1
 
     def columns(self) -> tuple[Indices, Indices, Indices, Indices]:
         """For every span: chunk, first element within the chunk, place of that in the result, number of elements."""
-        start, step, size = self._wanted
+        start, step, size = self.wanted
         chunks = np.arange(self._first, self._first + self._n + 1)
         lows = chunks * self._axis.length - start
         places = lows.copy() if step == 1 else -(-lows // step)
@@ -68,16 +71,11 @@ class RangeSpans(Sequence[Span]):
         out = places[:-1]
         return chunks[:-1], out * step - lows[:-1], out, places[1:] - out
 
-    @property
-    def step(self) -> int:
-        """Elements from one that is taken to the next."""
-        return self._wanted.step
-
     def __len__(self) -> int:
         return self._n
 
     def __iter__(self) -> Iterator[Span]:
-        return iter(_cut_range(self._wanted, self._axis))
+        return iter(_cut_range(self.wanted, self._axis))
 
     @overload
     def __getitem__(self, index: int) -> Span: ...
@@ -87,7 +85,7 @@ class RangeSpans(Sequence[Span]):
         if isinstance(index, slice):
             return tuple(self)[index]
         chunk = self._first + range(self._n)[index]
-        start, step, size = self._wanted
+        start, step, size = self.wanted
         low, high = self._axis.bounds(chunk)
         done, end = max(-((start - low) // step), 0), min(-((start - high) // step), size)
         piece = Range(start + done * step, step, end - done)
@@ -149,10 +147,7 @@ class BoxPlan(NamedTuple):
     @property
     def nparts(self) -> int:
         """Number of chunks touched."""
-        n = 1
-        for spans in self.axes:
-            n *= len(spans)
-        return n
+        return math.prod(map(len, self.axes))
 
     def parts(self) -> Iterator[Part]:
         """Every part, in C order of the chunks."""

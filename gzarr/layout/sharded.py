@@ -192,10 +192,7 @@ class Sharded(Layout):
         if source.token is None:
             # Nothing would tell if the shard were replaced between the reading of its index and of its chunks.
             return True
-        total = 1
-        for level in levels:
-            for n in level.counts:
-                total *= n
+        total = math.prod([n for level in levels for n in level.counts])
         if wanted < total * WHOLE_SHARD_SHARE:
             return False
         cached = self._indexes.get((source.key, 0, None))

@@ -10,7 +10,7 @@ Source: RFC 8878, section 3.1.
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numcodecs.zstd import decompress
@@ -89,31 +89,22 @@ def content_size_or_none(data: Bytes) -> int | None:
     return content_size(data)
 
 
-class Frame(NamedTuple):
-    """Where a frame lies, and the size that it claims."""
-
-    start: int
-    end: int
-    size: int | None
-
-
 def _decode_each(data: memoryview, out: Bytes) -> Bytes:
     expected = len(out)
     frames = _frames(data)
-    known = sum(frame.size or 0 for frame in frames)
-    unknown = sum(frame.size is None for frame in frames)
+    known = sum(size or 0 for _, size in frames)
+    unknown = sum(size is None for _, size in frames)
     if known > expected or (not unknown and known != expected):
         raise wrong_size("zstd", expected, known)
     if unknown > 1:
         raise ValueError(f"{unknown} of {len(frames)} Zstandard frames do not say their size; at most one may omit it")
     position = 0
-    for frame in frames:
-        size = expected - known if frame.size is None else frame.size
-        source = data[frame.start : frame.end]
-        if frame.size is None and not size:
-            _check_empty(source, expected)
+    for frame, claimed in frames:
+        size = expected - known if claimed is None else claimed
+        if claimed is None and not size:
+            _check_empty(frame, expected)
         elif size:
-            decompress(_with_size(source, size) if frame.size is None else source, out[position : position + size])
+            decompress(_with_size(frame, size) if claimed is None else frame, out[position : position + size])
         position += size
     return out
 
@@ -125,8 +116,8 @@ def _check_empty(frame: memoryview, expected: int) -> None:
         raise wrong_size("zstd", expected, "more")
 
 
-def _frames(data: memoryview) -> list[Frame]:
-    """Every frame except skippable ones, found by walking the block headers."""
+def _frames(data: memoryview) -> list[tuple[memoryview, int | None]]:
+    """Every frame except skippable ones, with the size that it claims, found by walking the block headers."""
     frames = []
     start = 0
     while start < len(data):
@@ -135,7 +126,7 @@ def _frames(data: memoryview) -> list[Frame]:
             continue
         size = content_size(data, start)
         end = _frame_end(data, start)
-        frames.append(Frame(start, end, size))
+        frames.append((data[start:end], size))
         start = end
     return frames
 

@@ -17,13 +17,11 @@ import numpy as np
 from numcodecs.lz4 import decompress as lz4_decompress
 
 from gzarr.codecs.n5 import N5Codec
-from gzarr.codecs.spec import BytesRepr, Codec, Factory, Step
+from gzarr.codecs.spec import BytesRepr, Codec, Step
 from gzarr.codecs.v2 import from_v2
-from gzarr.cpu.codecs.compressors import blosc_codec, gzip_codec, zstd_codec
+from gzarr.cpu.codecs.compressors import CODECS as COMPRESSORS
 from gzarr.cpu.codecs.numcodecs import numcodecs_codec
 from gzarr.cpu.codecs.per_chunk import Bytes, per_chunk
-
-_OWN: dict[str, Factory] = {"blosc": blosc_codec, "gzip": gzip_codec, "zstd": zstd_codec}
 
 #: Frames of Java's LZ4 library: magic, token, packed and plain size, checksum (lz4-java, LZ4BlockOutputStream).
 _LZ4_MAGIC = b"LZ4Block"
@@ -53,7 +51,7 @@ class _Blocks:
         if nbytes not in self._compressors:
             decoded = BytesRepr(nbytes, self._dtype.itemsize)
             inner, encoded = from_v2(self._config or {}).resolve(decoded)
-            factory = _OWN.get(inner.name, numcodecs_codec)
+            factory = COMPRESSORS.get(inner.name, numcodecs_codec)
             self._compressors[nbytes] = factory(Step(inner, decoded, encoded))
         return self._compressors[nbytes]
 

@@ -6,7 +6,6 @@ Conditions on the selection, the values and the settings are checked every time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from gzarr.cpu.compiled.source import LoopChain, Source, swapped
 from gzarr.cpu.compiled.tables import MAX_EXTENT, Boxes, Rows
 from gzarr.cpu.compiled.write import fits, level_of, make_write
 from gzarr.cpu.decode_into import PLAIN_ARRAYS
+from gzarr.cpu.threads import thread_count
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.plan import BoxPlan, Plan
 from gzarr.layout.chunk_layout import Layout
@@ -58,15 +58,11 @@ class CompiledLoop:
         store, layout: where the array's chunks are.
         chain: the chunks as the loop is told of them, or why it does not know them.
         cached: whether decoded chunks are cached, so that reads go to the cache.
-        n_threads: how many threads share the work.
     """
 
-    def __init__(
-        self, store: Store, layout: Layout, chain: LoopChain | str, *, cached: bool, n_threads: Callable[[], int]
-    ) -> None:
+    def __init__(self, store: Store, layout: Layout, chain: LoopChain | str, *, cached: bool) -> None:
         self._store, self._layout, self._chain = store, layout, chain
         self._cached = cached
-        self._n_threads = n_threads
         self._decision: _Decision | None = None
 
     def take_read(self, plan: Plan, nparts: int, out: Any, fields: Fields) -> PieceJob | str:
@@ -88,7 +84,7 @@ class CompiledLoop:
         small_of_shard = isinstance(source.layout, Sharded) and not chain.in_blocks
         if small_of_shard and nparts < MIN_NCHUNKS_OF_SHARD:
             return _FEW
-        n_threads = self._n_threads()
+        n_threads = thread_count()
         parts = Boxes(plan) if isinstance(plan, BoxPlan) else Rows(plan, source.layout)
         shards = parts.by_shard(source.layout, n_threads) if isinstance(source.layout, Sharded) else None
         if small_of_shard and shards is not None and parts.nparts < shards[1] * MIN_NCHUNKS_OF_SHARD:
@@ -117,7 +113,7 @@ class CompiledLoop:
         target = _target(source)
         if target is None:
             return "only the store may replace its files"
-        n_threads, parts = self._n_threads(), Boxes(plan)
+        n_threads, parts = thread_count(), Boxes(plan)
         shards = parts.by_shard(source.layout, n_threads) if isinstance(source.layout, Sharded) else None
         if isinstance(source.layout, Sharded) and shards and _saved(source.layout, shards[1], nparts) < MIN_SAVED:
             return _FEW

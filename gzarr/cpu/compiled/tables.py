@@ -220,7 +220,7 @@ class _Lists:
 
 def _are_full(spans: Sequence[Span], first: int, n: int) -> bool:
     if isinstance(spans, RangeSpans):  # only at its ends a chunk may be cut
-        return spans.step == 1 and spans[first].full and spans[first + n - 1].full
+        return spans.wanted.step == 1 and spans[first].full and spans[first + n - 1].full
     return all(span.full for span in spans[first : first + n])
 
 
@@ -234,7 +234,7 @@ def _rows(spans: Sequence[Span], lists: _Lists) -> bytes:
         return b"".join([_row(span, lists) for span in spans])
     chunk, inside, out, count = spans.columns()
     rows = np.empty((len(spans), 8), np.int64)
-    columns: tuple[Any, ...] = (chunk, count, inside, spans.step, -1, out, 1, -1)
+    columns: tuple[Any, ...] = (chunk, count, inside, spans.wanted.step, -1, out, 1, -1)
     for column, values in enumerate(columns):
         rows[:, column] = values
     return rows.tobytes()
