@@ -117,27 +117,23 @@ def make_decode_into(steps: Sequence[Step], codecs: Sequence[Codec]) -> DecodeIn
 def place(into: DecodeInto, buffers: Sequence[Any], parts: Sequence[Part], out: Any, fields: Any, fill: Any) -> None:
     """Decode chunks one by one and copy their parts into ``out``. Raises: CodecError(index)."""
     if into.nbytes < MIN_SCRATCH_NBYTES:
-        _place_each(into, partial(_small_piece, into, fields), buffers, parts, (out, fill))
+        _place_each(into, partial(_small_piece, into, fields), buffers, parts, out, fill)
     # Arrays of another kind may do more than copy what they are given: hold on to it, or read other chunks.
     elif type(out) not in PLAIN_ARRAYS or out.dtype.hasobject:
-        _place_each(into, partial(_large_piece, into, fields, None, _fresh), buffers, parts, (out, fill))
+        _place_each(into, partial(_large_piece, into, fields, None, _fresh), buffers, parts, out, fill)
     else:
         with lent_scratch() as scratch:
-            _place_each(into, partial(_large_piece, into, fields, out, scratch.room), buffers, parts, (out, fill))
+            _place_each(into, partial(_large_piece, into, fields, out, scratch.room), buffers, parts, out, fill)
 
 
 def _place_each(
-    into: DecodeInto,
-    decode: Callable[[Any, Part], Any],
-    buffers: Sequence[Any],
-    parts: Sequence[Part],
-    target: tuple[Any, Any],
+    into: DecodeInto, decode: Decoder, buffers: Sequence[Any], parts: Sequence[Part], out: Any, fill: Any
 ) -> None:
-    """Decode chunks and copy their parts. target: the result, and the value of missing chunks.
+    """Decode chunks and copy their parts into ``out``. fill: the value of missing chunks.
 
-    decode: returns None if it has decoded into the result. Only what it raises is a fault of the chunk.
+    decode: from an encoded chunk and its part to that part's values; None if it has decoded into the result. Only what
+        it raises is a fault of the chunk.
     """
-    out, fill = target
     for index, (buffer, part) in enumerate(zip(buffers, parts, strict=True)):
         if buffer is None:
             out[part.out] = fill

@@ -68,10 +68,7 @@ def normalize_path(path: str) -> str:
 
     Raises: MetadataError for segments made of periods, which the Zarr specifications forbid.
     """
-    text = str(path).replace("\\", "/").strip("/")
-    if not text:
-        return ""
-    segments = [s for s in text.split("/") if s]
+    segments = [s for s in str(path).replace("\\", "/").split("/") if s]
     for segment in segments:
         if set(segment) == {"."}:
             raise MetadataError(f"path {path!r}: a name must not consist of periods only")

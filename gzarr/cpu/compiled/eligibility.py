@@ -117,7 +117,7 @@ class CompiledLoop:
         shards = parts.by_shard(source.layout, n_threads) if isinstance(source.layout, Sharded) else None
         if isinstance(source.layout, Sharded) and shards and _saved(source.layout, shards[1], nparts) < MIN_SAVED:
             return _FEW
-        return make_write((source, target), (parts, shards), (value, swap), keep_empty=keep_empty, n_threads=n_threads)
+        return make_write((source, target, parts, shards), (value, swap), keep_empty=keep_empty, n_threads=n_threads)
 
     def placement(self) -> tuple[Placement, ...]:
         """Say what reads and writes many chunks, and why."""

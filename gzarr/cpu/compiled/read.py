@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from gzarr.backend import Array, Work
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.source import Source, swapped
-from gzarr.cpu.compiled.tables import Boxes, Piece, Rows, Tables, make_window
+from gzarr.cpu.compiled.tables import Boxes, Piece, Rows, Shards, Tables, make_window
 from gzarr.cpu.decode_into import lent_scratch
 from gzarr.errors import CodecError
 from gzarr.indexing.keys import Coords
@@ -133,9 +133,7 @@ class CompiledRead(NamedTuple):
         return piece.shard or (), [self.parts.part(piece, number) for number in range(first, first + n)]
 
 
-def make_read(
-    source: Source, parts: Boxes | Rows, shards: tuple[Iterator[Piece], int] | None, out: Array, n_threads: int
-) -> CompiledRead:
+def make_read(source: Source, parts: Boxes | Rows, shards: Shards | None, out: Array, n_threads: int) -> CompiledRead:
     """Prepare a read for the loop.
 
     Args:

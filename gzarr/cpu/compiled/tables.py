@@ -68,6 +68,10 @@ def spread(n: int, n_threads: int) -> Iterator[int]:
     return (number for first in range(share) for number in range(first, n, share))
 
 
+#: Pieces, one for each shard, and how many shards.
+Shards: TypeAlias = tuple[Iterator[Piece], int]
+
+
 class Boxes:
     """The parts of a box: number i is the i-th of the product of a window's spans.
 
@@ -92,7 +96,7 @@ class Boxes:
         """All parts, of chunks that are files."""
         return Piece(0, self.nparts, None, tuple((0, len(spans)) for spans in self._plan.axes), (0, self.nparts))
 
-    def by_shard(self, layout: Layout, n_threads: int) -> tuple[Iterator[Piece], int]:
+    def by_shard(self, layout: Layout, n_threads: int) -> Shards:
         """The parts of every shard, and the number of shards. n_threads: see `spread`."""
         windows = self._plan.windows(layout.objects)
         n = prod(map(len, windows))
@@ -149,7 +153,7 @@ class Rows:
         """All parts, of chunks that are files."""
         return Piece(0, self.nparts, None, (), (0, self.nparts))
 
-    def by_shard(self, layout: Layout, n_threads: int) -> tuple[Iterator[Piece], int]:
+    def by_shard(self, layout: Layout, n_threads: int) -> Shards:
         """The parts of every shard, in the order of the table, and the number of shards."""
         counts = [(shard, sum(1 for _ in rows)) for shard, rows in groupby(self._points.owners)]
         firsts = accumulate((n for _, n in counts), initial=0)

@@ -23,7 +23,7 @@ from gzarr.codecs.spec import fill_of
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.read import PIECE_NBYTES, PIECES_PER_THREAD, Left
 from gzarr.cpu.compiled.source import Encoder, Source
-from gzarr.cpu.compiled.tables import Boxes, Piece, make_window
+from gzarr.cpu.compiled.tables import Boxes, Piece, Shards, make_window
 from gzarr.cpu.decode_into import lent_scratch
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import chunk_shape
@@ -162,23 +162,18 @@ class CompiledWrite(NamedTuple):
 
 
 def make_write(
-    into: tuple[Source, Target],
-    wanted: tuple[Boxes, tuple[Iterator[Piece], int] | None],
-    given: tuple[Any, int],
-    *,
-    keep_empty: bool,
-    n_threads: int,
+    where: tuple[Source, Target, Boxes, Shards | None], given: tuple[Any, int], *, keep_empty: bool, n_threads: int
 ) -> CompiledWrite:
     """Prepare a write for the loop.
 
     Args:
-        into: where the chunks are, and how their files may be written.
-        wanted: the parts that are written; the same by shard, and how many shards, None for chunks that are files.
+        where: where the chunks are; how their files may be written; the parts that are written; the same by shard, or
+            None for chunks that are files.
         given: the value, of the plan's shape, and how many of its bytes are swapped at a time.
         keep_empty: whether chunks equal to the fill value are stored.
         n_threads: how many threads will share the work.
     """
-    (source, target), (parts, shards), (value, swap) = into, wanted, given
+    (source, target, parts, shards), (value, swap) = where, given
     chain = source.chain
     size = max(min(_PIECE_NCHUNKS, PIECE_NBYTES // chain.nbytes), 1)
     if shards is None:
