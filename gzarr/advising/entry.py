@@ -131,7 +131,7 @@ def _advise(array: Array, access: AccessPattern, name: str) -> Advice:
     regions = Regions(array, choose_chunks(array.shape, case.itemsize, access=access, sharded=_has_shards(array)))
     text += f"; {len(regions.data)} regions re-encoded"
     if not sampled.npresent:
-        text += "; too few stored chunks to estimate bytes and streams"
+        text += "; too few stored chunks to estimate bytes and streams, counts include missing chunks"
     if on_host:  # the host decodes, a GPU decodes no stream
         now = case.candidate({}, replace(sampled.stored, streams=0))
     specs, findings = _judge_chain(case, on_host, regions)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import gzarr
 from gzarr.cli.main import main
 
 
@@ -25,3 +26,18 @@ def test_damaged_metadata_is_one_line(data: Path, capsys: pytest.CaptureFixture[
     (data / "foo" / "bar" / "zarr.json").write_text('{"zarr_format": 3,\n "node_type": "array"}')
     assert main(["info", str(data / "foo" / "bar")]) == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_store_of_a_user_has_its_own_module() -> None:
+    class Kept(gzarr.MemoryStore):
+        pass
+
+    assert dict(gzarr.zeros(3, store=Kept()).info.items)["Store type"].startswith(f"{__name__}.")
+    assert dict(gzarr.group(Kept()).info.items)["Store type"].endswith(".Kept")
+    assert dict(gzarr.group().info.items)["Store type"] == "gzarr.storage.MemoryStore"
+
+
+def test_accessors_show_their_array() -> None:
+    z = gzarr.zeros(3)
+    for accessor in (z.oindex, z.vindex, z.blocks):
+        assert repr(z) in repr(accessor)
