@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -28,12 +29,13 @@ class _Prepared(NamedTuple):
 
     Attributes:
         into: how chunks are decoded into given memory; None if they must go through the codecs one by one.
-        loop: the chain as the compiled loop is told of it, or why it does not know the chain.
+        loop: describes the chain for the compiled loop, or says why the loop does not know it. Called when many chunks
+            are first read or written, as this takes longer than opening an array.
         fill: an element of a missing chunk.
     """
 
     into: DecodeInto | None
-    loop: LoopChain | str
+    loop: Callable[[], LoopChain | str]
     fill: Any
 
 
@@ -91,7 +93,8 @@ class CpuBackend:
         codecs = codecs_for(steps)
         into = decode_into.make_decode_into(steps, codecs)
         placement = tuple(Placement(step.spec.name, "host", "the array is on the CPU") for step in steps)
-        return Chain(chunk, codecs, placement, _Prepared(into, make_loop_chain(steps, chunk, into), fill_of(chunk)))
+        loop = cache(partial(make_loop_chain, steps, chunk, into))
+        return Chain(chunk, codecs, placement, _Prepared(into, loop, fill_of(chunk)))
 
     def timed(self, chain: Chain, timed: Callable[[Decode], Decode]) -> Chain:
         """The same chain with decoders that are timed."""
@@ -146,8 +149,8 @@ class CpuBackend:
 
     def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> CompiledLoop:
         """Return what decides on the compiled loop for an array."""
-        loop = "chunks differ in shape" if chain is None else _unpacked(chain).loop
-        return CompiledLoop(store, layout, loop, cached=cached)
+        prepared: _Prepared | None = None if chain is None else chain.prepared
+        return CompiledLoop(store, layout, None if prepared is None else prepared.loop, cached=cached)
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks into arrays of their own; a missing chunk is filled. Raises: CodecError(index)."""

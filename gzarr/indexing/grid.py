@@ -116,13 +116,13 @@ Grid: TypeAlias = tuple[Axis, ...]
 
 def chunk_shape(grid: Sequence[Axis], coords: Sequence[int]) -> tuple[int, ...]:
     """Shape in elements of one chunk, padding included."""
-    bounds = [axis.bounds(c) for axis, c in zip(grid, coords, strict=True)]
-    return tuple(stop - start for start, stop in bounds)
+    axes = zip(grid, coords, strict=True)
+    return tuple([axis.length if isinstance(axis, RegularAxis) else axis.lengths[c] for axis, c in axes])
 
 
 def is_regular(grid: Sequence[Axis]) -> bool:
     """Whether every chunk has the same shape."""
-    return all(isinstance(axis, RegularAxis) for axis in grid)
+    return VaryingAxis not in map(type, grid)
 
 
 def nchunks(grid: Sequence[Axis]) -> int:

@@ -6,6 +6,7 @@ Conditions on the selection, the values and the settings are checked every time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
 
@@ -56,13 +57,14 @@ class CompiledLoop:
 
     Args:
         store, layout: where the array's chunks are.
-        chain: the chunks as the loop is told of them, or why it does not know them.
+        chain: describes the chunks for the loop, or says why the loop does not know them; None if they differ in shape.
         cached: whether decoded chunks are cached, so that reads go to the cache.
     """
 
-    def __init__(self, store: Store, layout: Layout, chain: LoopChain | str, *, cached: bool) -> None:
-        self._store, self._layout, self._chain = store, layout, chain
-        self._cached = cached
+    def __init__(
+        self, store: Store, layout: Layout, chain: Callable[[], LoopChain | str] | None, *, cached: bool
+    ) -> None:
+        self._store, self._layout, self._chain, self._cached = store, layout, chain, cached
         self._decision: _Decision | None = None
 
     def take_read(self, plan: Plan, nparts: int, out: Any, fields: Fields) -> PieceJob | str:
@@ -130,7 +132,8 @@ class CompiledLoop:
 
     def _decide(self) -> _Decision:
         """Check the conditions on the array alone. Several threads may do so at the same time."""
-        self._decision = decision = _decision(self._store, self._layout, self._chain, cached=self._cached)
+        chain = "chunks differ in shape" if self._chain is None else self._chain()
+        self._decision = decision = _decision(self._store, self._layout, chain, cached=self._cached)
         return decision
 
 
