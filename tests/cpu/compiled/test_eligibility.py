@@ -100,6 +100,7 @@ def test_the_setting_counts_at_once(tmp_path: Path, watched: Watched) -> None:
 
 def test_placement_says_that_there_is_no_extension(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = made(tmp_path)
+    assert reasons(opened) == (BY_LOOP, BY_LOOP)
     with monkeypatch.context() as patch:
         patch.setattr(library, "_loaded", lambda: (None, "the extension was not built"))
         unopened = made(tmp_path, codecs=[BytesCodec(), ZstdCodec(3)])
