@@ -74,8 +74,8 @@ class CompiledLoop:
         source, obstacle, _ = self._decision or self._decide()
         if source is None or obstacle is not None:
             return obstacle or ""
-        if library.loop() is None:
-            return library.status()
+        if (off := library.obstacle()) is not None:
+            return off
         chain, is_box = source.chain, isinstance(plan, BoxPlan)
         if fields is not None or type(out) not in PLAIN_ARRAYS:
             return _OTHER_VALUES
@@ -103,8 +103,8 @@ class CompiledLoop:
         source, _, obstacle = self._decision or self._decide()
         if source is None or obstacle is not None:
             return obstacle or ""
-        if library.loop() is None:
-            return library.status()
+        if (off := library.obstacle()) is not None:
+            return off
         if fields is not None or type(value) not in PLAIN_ARRAYS or value.shape != plan.shape:
             return _OTHER_VALUES
         swap = None if value.dtype.hasobject else swapped(source.chain.dtype, value.dtype)
@@ -124,7 +124,7 @@ class CompiledLoop:
     def placement(self) -> tuple[Placement, ...]:
         """Say what reads and writes many chunks, and why."""
         _, no_read, no_write = self._decision or self._decide()
-        off = library.status() if library.loop() is None else None
+        off = library.obstacle()
         return tuple(
             Placement(step, "host", "by the compiled loop" if why is None else f"by the reference path: {why}")
             for step, why in (("bulk reads", off or no_read), ("bulk writes", off or no_write))

@@ -54,10 +54,13 @@ COMPRESSORS = frozenset(_CODECS) - {"bytes"}
 
 def status() -> str:
     """Whether the compiled loop is used, in words: "on", or why not."""
-    if not config.get("cpu.native"):
-        return "off: the setting cpu.native says so"
-    reason = problem()
+    reason = obstacle()
     return "on" if reason is None else f"off: {reason}"
+
+
+def obstacle() -> str | None:
+    """Why the compiled loop is not used; None if it is."""
+    return problem() if config.get("cpu.native") else "disabled by the setting cpu.native"
 
 
 def problem() -> str | None:

@@ -487,7 +487,7 @@ def test_many_threads_and_a_fork(tmp_path: Path) -> None:
 def test_a_reason_is_given_where_there_is_no_loop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert library.status() == "on"
     with config.set({"cpu.native": False}):
-        assert library.status() == "off: the setting cpu.native says so"
+        assert library.status() == "off: disabled by the setting cpu.native"
         assert library.loop() is None
     monkeypatch.setitem(sys.modules, "gzarr.cpu._loop", None)
     monkeypatch.delattr("gzarr.cpu._loop")
