@@ -2,8 +2,10 @@
 
 import sys
 import sysconfig
+from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 
 # A free-threaded Python has no stable interface before 3.15: there the extension is built for one version.
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
@@ -20,7 +22,19 @@ loop = Extension(
     optional=True,  # without a compiler chunks are read and written by Python
 )
 
+
+class Wheel(bdist_wheel):
+    """A wheel that says what it holds: without the loop it is for every platform."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Return the tag that the name of the wheel ends with. Called when all files are in its folder."""
+        self.root_is_pure = not any(Path(self.bdist_dir).rglob("_loop*.so"))
+        tag: tuple[str, str, str] = super().get_tag()
+        return tag
+
+
 setup(
+    cmdclass={"bdist_wheel": Wheel},
     ext_modules=[] if sys.platform == "win32" else [loop],  # it calls POSIX
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE and sys.platform != "win32" else {},
 )

@@ -78,7 +78,9 @@ def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"gzarr"}
     tracked = [path for path in (ROOT / "gzarr").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    wanted = {path.relative_to(ROOT).as_posix() for path in tracked if path.suffix not in (".so", ".c")}
+    wanted = {
+        path.relative_to(ROOT).as_posix() for path in tracked if path.suffix != ".so" and path.parent.name != "loop"
+    }
     assert {name for name in names if name.startswith("gzarr/") and not name.endswith(".so")} == wanted
 
 
@@ -103,6 +105,7 @@ def test_a_wheel_has_the_loop_for_all_pythons(wheel: Path) -> None:
 
 def test_without_a_compiler_there_is_a_wheel_all_the_same(tmp_path: Path) -> None:
     path = build("wheel", copy_sources(tmp_path / "sources"), tmp_path / "made", CC="no-such-compiler")
+    assert path.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(path) as file:
         names = file.namelist()
         file.extractall(tmp_path / "site")
@@ -126,12 +129,33 @@ def test_without_a_compiler_there_is_a_wheel_all_the_same(tmp_path: Path) -> Non
 
 
 def test_an_sdist_has_what_a_wheel_is_made_of(wheel: Path, tmp_path: Path) -> None:
-    path = build("sdist", copy_sources(tmp_path / "sources"), tmp_path / "made")
-    with tarfile.open(path) as file:
-        names = {name.partition("/")[2] for name in file.getnames()}
+    names = names_in_sdist(copy_sources(tmp_path / "sources"), tmp_path / "made")
     with zipfile.ZipFile(wheel) as file:
         needed = {name for name in file.namelist() if name.startswith("gzarr/") and not name.endswith(".so")}
-    assert {"setup.py", "pyproject.toml", "LICENSE", "README.md", "gzarr/cpu/loop/module.c"} | needed <= names
+    assert {"setup.py", "pyproject.toml", "LICENSE", "README.md", *loop_sources()} | needed <= names
+
+
+def test_an_sdist_made_on_windows_has_the_c_files_and_no_tests(tmp_path: Path) -> None:
+    sources = copy_sources(tmp_path / "sources")
+    text = (sources / "setup.py").read_text()
+    (sources / "setup.py").write_text(text.replace('[] if sys.platform == "win32" else [loop]', "[]"))
+    assert "ext_modules=[]," in (sources / "setup.py").read_text()
+    (sources / "tests").mkdir()
+    (sources / "tests" / "test_one.py").touch()
+    names = names_in_sdist(sources, tmp_path / "made")
+    assert loop_sources() <= names
+    assert not any(name.startswith("tests/") for name in names)
+
+
+def loop_sources() -> set[str]:
+    """The C files of the compiled loop and their header."""
+    return {path.relative_to(ROOT).as_posix() for path in (ROOT / "gzarr/cpu/loop").iterdir()}
+
+
+def names_in_sdist(sources: Path, target: Path) -> set[str]:
+    """The files of the source distribution made there, by their paths in the tree."""
+    with tarfile.open(build("sdist", sources, target)) as file:
+        return {name.partition("/")[2] for name in file.getnames()}
 
 
 def test_the_demo_runs_from_an_installed_package(wheel: Path, tmp_path: Path) -> None:

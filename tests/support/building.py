@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+_FILES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
 _NOT_SOURCES = shutil.ignore_patterns("__pycache__", "*.so")
 
 
