@@ -8,16 +8,20 @@
 
 PYTHON ?= python3
 
+# Tests start many processes, which would compile all modules again where the environment forbids bytecode files.
+PYTEST = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/.venv/pycache' .venv/bin/python -m pytest \
+    --numprocesses=auto --dist=loadfile
+
 .PHONY: demo test coverage lint bench gpu-check clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python -m examples.relief
 
 test: lint
-	.venv/bin/python -m pytest --numprocesses=auto --dist=loadfile --durations=25
+	$(PYTEST) --durations=25
 
 coverage: .venv/ready
-	.venv/bin/python -m pytest --numprocesses=auto --dist=loadfile --cov=gzarr --cov-branch --cov-report=term:skip-covered
+	$(PYTEST) --cov=gzarr --cov-branch --cov-report=term:skip-covered
 
 lint: .venv/ready
 	.venv/bin/ruff check
