@@ -78,7 +78,7 @@ def backend_for(
     >>> backend_for("cpu").device
     'cpu'
     """
-    chosen = _checked(stream, max_device_nbytes, strict, reader)
+    chosen = _checked(max_device_nbytes, strict, reader)
     asked = config["device"] if device is None else device
     if not isinstance(asked, str):
         if stream is not None or max_device_nbytes is not None or strict is not None or reader is not None:
@@ -163,28 +163,28 @@ def gpu_placement(steps: tuple[Step, ...], chunk: ArrayRepr, *, whole_records: b
     return tuple(Placement(step.spec.name, "host", why) for step in steps)
 
 
-def _checked(stream: Any, max_nbytes: Any, strict: Any, reader: Any) -> tuple[int | None, bool, str]:
+def _checked(max_nbytes: Any, strict: Any, reader: Any) -> tuple[int | None, bool, str]:
     """Return (max_device_nbytes, strict, reader), from the settings where they are None. Raises ValueError."""
-    max_nbytes, max_nbytes_is = _given("max_device_nbytes", max_nbytes)
-    strict, strict_is = _given("strict", strict)
-    reader, reader_is = _given("reader", reader)
-    if max_nbytes is not None:
-        if isinstance(max_nbytes, bool) or not isinstance(max_nbytes, (int, np.integer)) or max_nbytes < 1:
-            raise ValueError(f"{max_nbytes_is} must be a number of bytes >= 1 or None, got {max_nbytes!r}")
-        max_nbytes = int(max_nbytes)
+    cap = config["gpu.max_device_nbytes"] if max_nbytes is None else max_nbytes
+    is_strict = config["gpu.strict"] if strict is None else strict
+    chosen = config["gpu.reader"] if reader is None else reader
+    if cap is not None:
+        if isinstance(cap, bool) or not isinstance(cap, (int, np.integer)) or cap < 1:
+            name = _origin("max_device_nbytes", max_nbytes)
+            raise ValueError(f"{name} must be a number of bytes >= 1 or None, got {cap!r}")
+        cap = int(cap)
     # Environment variables give 1 and 0.
-    if not isinstance(strict, (bool, np.bool_, int)) or strict not in (0, 1):
-        raise ValueError(f"{strict_is} must be True or False, got {strict!r}")
-    if reader not in READERS:
-        raise ValueError(f"{reader_is} must be one of {', '.join(map(repr, READERS))}; got {reader!r}")
-    return max_nbytes, bool(strict), str(reader)
+    if not isinstance(is_strict, (bool, np.bool_, int)) or is_strict not in (0, 1):
+        raise ValueError(f"{_origin('strict', strict)} must be True or False, got {is_strict!r}")
+    if chosen not in READERS:
+        name = _origin("reader", reader)
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, READERS))}; got {chosen!r}")
+    return cap, bool(is_strict), str(chosen)
 
 
-def _given(option: str, value: Any) -> tuple[Any, str]:
-    """Return (the value of an option, or of its setting if that is None; what to call it in an error)."""
-    if value is not None:
-        return value, option
-    return config[f"gpu.{option}"], f"the setting gpu.{option} (environment GZARR_GPU__{option.upper()})"
+def _origin(option: str, given: Any) -> str:
+    """Return where the value of an option came from, for an error."""
+    return option if given is not None else f"the setting gpu.{option} (environment GZARR_GPU__{option.upper()})"
 
 
 def _check_usable(name: str, number: int, reader: str) -> None:

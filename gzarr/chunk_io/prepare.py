@@ -87,7 +87,8 @@ def _prepared(
         levels = _levels(shardings, backend.host)
         levels(chunk_shape(objects, (0,) * len(objects)))  # a faulty index is reported now, not at a read
         layout = Sharded(grid, objects, levels, names)
-    nbytes, cache = first.chunk.nbytes, _cached_chunks(meta, store, chunk_cache)
+    nbytes = first.chunk.nbytes
+    cache = None if chunk_cache is None else _cached_chunks(meta, store, chunk_cache)
     return ArrayIO(
         name=join_path(str(store), path),
         store=store,
@@ -102,10 +103,8 @@ def _prepared(
     )
 
 
-def _cached_chunks(meta: ArrayMeta, store: Store, cache: ChunkCache | None) -> ArrayChunks | None:
+def _cached_chunks(meta: ArrayMeta, store: Store, cache: ChunkCache) -> ArrayChunks:
     """The array's chunks in a cache."""
-    if cache is None:
-        return None
     lengths = tuple(axis.length if isinstance(axis, RegularAxis) else axis for axis in meta.grid)
     signature = (str(meta.data_type.dtype), lengths, meta.codecs)
     return ArrayChunks(cache, signature, store, store.lock_name(""))

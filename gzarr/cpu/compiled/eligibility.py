@@ -61,6 +61,8 @@ class CompiledLoop:
         cached: whether decoded chunks are cached, so that reads go to the cache.
     """
 
+    __slots__ = ("_cached", "_chain", "_decision", "_layout", "_store")
+
     def __init__(
         self, store: Store, layout: Layout, chain: Callable[[], LoopChain | str] | None, *, cached: bool
     ) -> None:
