@@ -68,7 +68,7 @@ class Chain(NamedTuple):
         chunk: the decoded chunk.
         codecs: in encoding order.
         placement: where each runs.
-        prepared: whatever else the backend needs; nobody else looks at it.
+        prepared: whatever else the backend needs; opaque to the engine.
     """
 
     chunk: ArrayRepr
@@ -180,13 +180,13 @@ class Backend(Protocol):
         ...
 
     def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:
-        """Return a value to be written as an array; what is no array is made one of the dtype."""
+        """Return a value to be written as an array; other values are converted to the dtype."""
         ...
 
     def adopt_out(self, out: Any) -> Array:
         """Return an array to read into as one of the backend's that shares its memory.
 
-        Raises: ValueError if it lies where the backend cannot write, TypeError if it is no array.
+        Raises: ValueError if the backend cannot write to its memory, TypeError if it is not an array.
         """
         ...
 

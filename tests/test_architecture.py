@@ -1,4 +1,4 @@
-"""The floors of the house, checked on the syntax trees: who may import whom, and what only one place may name."""
+"""The layers of the package, checked on the syntax trees: who may import whom, and what only one place may name."""
 
 from __future__ import annotations
 

@@ -248,4 +248,4 @@ def _times(gain: Gain) -> str:
     ratio = gain.ratio
     if ratio in (0, float("inf")) or abs(ratio - 1) < 0.05:
         return ""
-    return f"({ratio:.1f} times less)" if ratio > 1 else f"({1 / ratio:.1f} times more)"
+    return f"({100 / ratio:.2g} % of before)" if ratio > 1 else f"({1 / ratio:.1f} times as much)"

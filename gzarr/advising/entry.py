@@ -194,7 +194,7 @@ def _judge_chain(case: _Case, on_host: list[HostStep], regions: Regions) -> tupl
         with_shuffle = with_compressor(specs)
         gain = regions.encoded(specs).ratio / max(regions.encoded(with_shuffle).ratio, 1e-9)
         if gain > _SHUFFLE_GAIN:
-            text = f"bytes are not shuffled; Blosc with lz4 and a shuffle would store {gain:.1f} times fewer"
+            text = f"bytes are not shuffled; Blosc with lz4 and a shuffle would store {100 / gain:.2g} % as many"
             findings.append(Finding("shuffle", text, "shuffle them"))
             specs = with_shuffle
     if not any(spec.name in CHECKSUMS for spec in specs) and compressors_of(specs):

@@ -91,11 +91,11 @@ def create_array(
     device : str, optional
         Where reads put their results: "auto", "cpu", "cuda" or "cuda:N". By default the setting ``device``.
     **kwargs
-        Of the array: ``layout`` ("gpu" for chunks, shards and a compressor that suit GPUs), ``object_codec``,
-        ``dimension_separator``, ``write_empty_chunks``. Of its use, which is not stored: ``synchronizer``,
-        ``chunk_store``, ``meta_array``, ``chunk_cache``, ``allow_pickle`` (see
-        `gzarr.hierarchy.open_options.OpenOptions`) and ``storage_options`` for the server of a URL. Of the device:
-        ``stream``, ``max_device_nbytes``, ``strict``, ``reader`` (see `gzarr.devices.backend_for`).
+        Options of the array: ``layout`` ("gpu" for chunks, shards and a compressor that suit GPUs), ``object_codec``,
+        ``dimension_separator``, ``write_empty_chunks``. Options of this array object, which are not stored:
+        ``synchronizer``, ``chunk_store``, ``meta_array``, ``chunk_cache``, ``allow_pickle`` (see
+        `gzarr.hierarchy.open_options.OpenOptions`) and ``storage_options`` for the server of a URL. Options of the
+        device: ``stream``, ``max_device_nbytes``, ``strict``, ``reader`` (see `gzarr.devices.backend_for`).
 
     Returns
     -------

@@ -76,7 +76,7 @@ def reach_group(
     for name in keywords.keys() - _OF_GROUPS:
         raise unknown_keyword(name, _OF_GROUPS | {"mode", "path", "zarr_format"} - {name})
     if keywords.get("cache_attrs") not in (None, True, False):
-        raise MetadataError("the keyword 'cache_attrs' has no such value; leave it out")
+        raise MetadataError("'cache_attrs' must be True, False or None")
     return reach_node(store, path, mode, device, keywords)
 
 

@@ -3,12 +3,12 @@
 Theory of operation. Reading a wave begins with the cached chunks (`ArrayChunks.serve`). The rest of the wave is located
 and fetched as usual, decoded chunk by chunk, cached, and copied into the result. A chunk is cached under the name of
 its stored object, with the token that the store gave for the object before it was fetched (`Versions.token`): when
-anybody replaces the object, its cached chunks are not used again. Stores without tokens rely on
+the object is replaced, its cached chunks are not used again. Stores without tokens rely on
 `gzarr.storage.invalidation`, which reports everything this process writes: a chunk is not cached if such a change
 overlaps its fetch.
 
 Rules: cached chunks are never handed out, only copied from. Missing chunks are not cached. Neither are chunks of Python
-objects, whose size nobody knows and which callers may change.
+objects, whose size is unknown and which callers may change.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class ArrayChunks:
         objects: dict[int, tuple[Hashable, object | None]] = {}
         keys = [layout.key(coords) for coords, _ in wave]
         for (coords, parts), key, token in zip(wave, keys, tokens_of(self.store, keys), strict=True):
-            # With a token, a name that is quick to make will do: nobody has to announce changes.
+            # With a token, a name that is quick to make will do: changes need not be announced.
             name = self.store.lock_name(key) if token is None else (self.root, key)
             left = []
             for part in parts:

@@ -83,7 +83,7 @@ def _read_together(jobs: Sequence[ReadJob]) -> None:
 
 
 def _run_all(runs: Iterable[tuple[Backend, Run]]) -> None:
-    """Let backends do all that there is to do, each of them all of its own at once."""
+    """Run every job, all jobs of one backend together."""
     by_backend: dict[int, tuple[Backend, list[Run]]] = {}
     for backend, run in runs:
         by_backend.setdefault(id(backend), (backend, []))[1].append(run)

@@ -73,8 +73,8 @@ class NumcodecsCodec(CodecSpec):
 
     Notes
     -----
-    The name is ``numcodecs.<id>`` in Zarr v3 and ``{"id": "<id>", ...}`` in Zarr v2. Runs on the CPU. Of the codecs of
-    numcodecs, the compressors, checksums and most filters run on a GPU too.
+    The name is ``numcodecs.<id>`` in Zarr v3 and ``{"id": "<id>", ...}`` in Zarr v2. Runs on the CPU.
+    Compressors, checksums and most filters also run on a GPU.
 
     Source: Zarr v3 extensions, "numcodecs codecs".
 

@@ -51,8 +51,8 @@ def format_of(tree: SourceTree, store: Store, path: str, keywords: Mapping[str, 
     around = _nearest_group(store, path)
     if around is not None and asked not in (None, around.zarr_format):
         raise MetadataError(
-            f"zarr_format={asked!r} cannot lie in {store}, whose group around {path!r} has format "
-            f"{around.zarr_format}; leave it out"
+            f"the group around {path!r} in {store} has format {around.zarr_format} and cannot contain "
+            f"zarr_format={asked!r}; leave it out"
         )
     inherited = tree.zarr_format if around is None else around.zarr_format
     return new_metadata.checked_format(inherited if asked is None else asked)
@@ -104,7 +104,7 @@ def new_meta(source: Source, keywords: Mapping[str, Any]) -> ArrayMeta:
 def _mask_value(source: Source, meta: ArrayMeta) -> Any:
     """The value that stands for missing data, if the copy has to state it.
 
-    In v2, xarray takes the fill value for it. Zero is ignored: arrays have it if nobody chose a fill value.
+    In v2, xarray takes the fill value for it. Zero is ignored: arrays have it by default.
     """
     if source.array is None or ATTRIBUTE not in source.attributes or source.array.zarr_format == meta.zarr_format:
         return source.mask_value

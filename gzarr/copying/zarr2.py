@@ -281,8 +281,8 @@ def _to_zarr(source: Source, dest: Group, name: str, options: _Options) -> int:
     """Write a Zarr array; return its decoded bytes. If that fails, what was written of it is deleted."""
     asked = options.create_kws.get("zarr_format")
     if asked not in (None, dest.metadata.zarr_format):
-        where = f"{dest.store_path}, which has format {dest.zarr_format}"
-        raise CopyError(f"zarr_format={asked!r} cannot lie in {where}; leave it out")
+        where = f"{dest.store_path} has format {dest.zarr_format}"
+        raise CopyError(f"{where} and cannot contain zarr_format={asked!r}; leave it out")
     keywords = {**options.create_kws, "zarr_format": dest.metadata.zarr_format}
     job = plan(source, join_path(dest.path, normalize_path(name)), dest.opened_with, BUDGET_NBYTES, keywords)
     make_room(dest.store, job.path, overwrite=False, zarr_format=dest.metadata.zarr_format)

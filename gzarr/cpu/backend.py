@@ -29,8 +29,8 @@ class _Prepared(NamedTuple):
 
     Attributes:
         into: how chunks are decoded into given memory; None if they must go through the codecs one by one.
-        loop: describes the chain for the compiled loop, or says why the loop does not know it. Called when many chunks
-            are first read or written, as this takes longer than opening an array.
+        loop: returns the chain as passed to the compiled loop, or why the loop does not support it. Called when many
+            chunks are first read or written, as this takes longer than opening an array.
         fill: an element of a missing chunk.
     """
 
@@ -109,7 +109,7 @@ class CpuBackend:
         return np.empty(shape, dtype)
 
     def adopt_out(self, out: Any) -> Array:
-        """An array to read into, as it is. Raises: ValueError for one in GPU memory, TypeError for what is none."""
+        """An array to read into, as is. Raises: ValueError if it is in GPU memory, TypeError if it is not an array."""
         if hasattr(out, "__cuda_array_interface__"):
             raise ValueError("out lies in GPU memory, but the array is read on the CPU: open it with device='cuda'")
         if not hasattr(out, "shape") or not hasattr(out, "dtype"):

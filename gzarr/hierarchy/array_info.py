@@ -185,7 +185,7 @@ class ArrayInfo(Node[ArrayMeta]):
 
     @property
     def placement(self) -> PlacementReport:
-        """Where each step of reading the array runs, and who reads and writes many chunks at once; and why.
+        """Where each step of reading the array runs, and which path handles many chunks, with the reason.
 
         Examples
         --------

@@ -76,8 +76,8 @@ class GroupArrays(Node[GroupMeta]):
         given.pop("device", None)
         if given.get("zarr_format") not in (None, self.metadata.zarr_format):
             raise MetadataError(
-                f"zarr_format={given['zarr_format']!r} cannot lie in {self.store_path}, which has format "
-                f"{self.metadata.zarr_format}; leave it out"
+                f"{self.store_path} has format {self.metadata.zarr_format} and cannot contain "
+                f"zarr_format={given['zarr_format']!r}; leave it out"
             )
         given["zarr_format"] = self.metadata.zarr_format
         return new_nodes.make(self.store, self._member_path(name), self.opened_with, data=data, **given)

@@ -1,4 +1,4 @@
-"""Everything that the creation functions can be told of a new array, as one record, and how "nothing" is told."""
+"""The options of a new array, and the marker for one not given."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNSET: Any = _Unset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayOptions:
-    """Everything that can be said of a new array. Each field is a keyword of the creation functions.
+    """The options of a new array. Each field is a keyword of the creation functions.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class ArrayOptions:
     dimension_names : sequence of str or None, optional
         Names of the axes (v3).
     dimension_separator : {".", "/"}, optional
-        What stands between chunk coordinates in keys.
+        Separator of the chunk coordinates in keys.
     chunk_key_encoding : str, mapping or object, optional
         {"name": "default" or "v2", "separator": "/" or "."}; v2 arrays have "v2".
     write_empty_chunks : bool, optional

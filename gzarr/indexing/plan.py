@@ -3,8 +3,8 @@
 Theory of operation. For a `Box` every axis is cut on its own into `Span`s, and the parts are their product, made one at
 a time: a plan's memory is the sum of the axes, not the product. For `Points` the points are sorted by chunk once, and
 each part is a run of the sorted order. `Plan.groups` gathers parts by the stored object (the shard) that holds their
-chunks. Backends that want tables read `BoxPlan.axes`, where the spans of a long range are made only when somebody needs
-them one by one, and `PointPlan.table`.
+chunks. Backends that want tables read `BoxPlan.axes`, where the spans of a long range are made one by one on demand,
+and `PointPlan.table`.
 
 Source: the partition idea is TensorStore's "grid partition": strided axes separate, index arrays form joint sets.
 """

@@ -35,7 +35,7 @@ MIN_NCHUNKS_OF_SHARD = 6
 #: of 100 does.)
 _PER_CHUNK, _PER_SHARD, MIN_SAVED = 32, 100, 40
 
-_FEW = "so few chunks take the reference path as long"
+_FEW = "too few chunks to gain from the loop"
 _OTHER_VALUES = "arrays of this kind, shape or dtype are handled by the reference path"
 
 
@@ -43,13 +43,11 @@ class _Decision(NamedTuple):
     """The decision for an array.
 
     Attributes:
-        source: the array as the loop is told of it; None if the loop neither reads nor writes it.
-        no_read, no_write: why the loop does not read or write it; None if it does.
+        read, write: the loop's description of the array, or why the loop does not read or write it.
     """
 
-    source: Source | None
-    no_read: str | None
-    no_write: str | None
+    read: Source | str
+    write: Source | str
 
 
 class CompiledLoop:
@@ -57,7 +55,7 @@ class CompiledLoop:
 
     Args:
         store, layout: where the array's chunks are.
-        chain: describes the chunks for the loop, or says why the loop does not know them; None if they differ in shape.
+        chain: returns the loop's description of the chunks, or why there is none; None if they differ in shape.
         cached: whether decoded chunks are cached, so that reads go to the cache.
     """
 
@@ -73,9 +71,9 @@ class CompiledLoop:
         """Return a read as a job of the loop, or why it is none. nparts: of the plan. out: of the plan's shape."""
         if nparts < MIN_NCHUNKS:
             return _FEW
-        source, obstacle, _ = self._decision or self._decide()
-        if source is None or obstacle is not None:
-            return obstacle or ""
+        source = (self._decision or self._decide()).read
+        if isinstance(source, str):
+            return source
         if (off := library.obstacle()) is not None:
             return off
         chain, is_box = source.chain, isinstance(plan, BoxPlan)
@@ -102,9 +100,9 @@ class CompiledLoop:
         """
         if nparts < (1 if isinstance(self._layout, Sharded) else MIN_NCHUNKS):
             return _FEW
-        source, _, obstacle = self._decision or self._decide()
-        if source is None or obstacle is not None:
-            return obstacle or ""
+        source = (self._decision or self._decide()).write
+        if isinstance(source, str):
+            return source
         if (off := library.obstacle()) is not None:
             return off
         if fields is not None or type(value) not in PLAIN_ARRAYS or value.shape != plan.shape:
@@ -125,11 +123,11 @@ class CompiledLoop:
 
     def placement(self) -> tuple[Placement, ...]:
         """Say what reads and writes many chunks, and why."""
-        _, no_read, no_write = self._decision or self._decide()
+        read, write = self._decision or self._decide()
         off = library.obstacle()
         return tuple(
-            Placement(step, "host", "by the compiled loop" if why is None else f"by the reference path: {why}")
-            for step, why in (("bulk reads", off or no_read), ("bulk writes", off or no_write))
+            Placement(step, "host", f"by the reference path: {why}" if isinstance(why, str) else "by the compiled loop")
+            for step, why in (("bulk reads", off or read), ("bulk writes", off or write))
         )
 
     def _decide(self) -> _Decision:
@@ -141,21 +139,21 @@ class CompiledLoop:
 
 def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: bool) -> _Decision:
     if isinstance(chain, str):
-        return _Decision(None, chain, chain)
+        return _Decision(chain, chain)
     names, files = layout.names, store.files
     prefix = None if files is None else files.prefix(names.path)
     if prefix is None or "\0" in prefix:
-        why = "the store does not expose its objects as local files"
-        return _Decision(None, why, why)
+        why = "the store does not expose local files"
+        return _Decision(why, why)
     if any(axis.extent > MAX_EXTENT for axis in layout.grid):
-        return _Decision(None, why := "an axis is too long", why)
+        return _Decision(why := "an axis is too long", why)
     if isinstance(layout, Sharded) and not layout.is_flat:
-        return _Decision(None, why := "shards lie within shards, or codecs are around them", why)
+        return _Decision(why := "shards are nested, or codecs are around them", why)
     no_read = "decoded chunks are cached" if cached else None
     if swapped(chain.dtype, chain.chunk.dtype) is None:
         no_read = f"dtype {chain.chunk.dtype} is stored in another byte order"
     source = Source(store, layout, names.path, names.keys, prefix, chain)
-    return _Decision(source, no_read, _write_obstacle(source))
+    return _Decision(no_read or source, _write_obstacle(source) or source)
 
 
 def _target(source: Source) -> Target | None:

@@ -1,4 +1,4 @@
-"""Facts about an array that the compiled loop is told for every read and write."""
+"""Describes an array to the compiled loop, for every read and write."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Encoder(NamedTuple):
 
 
 class LoopChain(NamedTuple):
-    """A chain as the loop is told of it.
+    """A codec chain in the loop's terms.
 
     Attributes:
         chunk: the decoded chunk.
@@ -129,7 +129,7 @@ def make_loop_chain(steps: Sequence[Step], chunk: ArrayRepr, into: DecodeInto | 
     if number is None:
         return library.problem() or f"the installed library of codec {into.codec!r} lacks functions that the loop calls"
     if not 0 < len(into.shape) <= MAX_NDIM:
-        return f"the loop knows arrays of 1 to {MAX_NDIM} dimensions"
+        return f"the loop supports 1 to {MAX_NDIM} dimensions"
     if into.nbytes > MAX_NBYTES:
         return f"chunks are larger than {MAX_NBYTES >> 20} MiB"
     lengths, strides = [0] * len(into.shape), [0] * len(into.shape)

@@ -198,4 +198,4 @@ def _placements(
         else:
             why = decoder if isinstance(decoder, str) else f"{steps[split].spec.name} comes after it"
             rows.append(Placement(step.spec.name, "host", why))
-    return (*rows, Placement("place", device.name, "the result lies there"))
+    return (*rows, Placement("place", device.name, "the result is on this device"))

@@ -55,7 +55,7 @@ def test_placement_says_why_a_chain_is_not_for_the_loop(codecs: list[Any], why: 
 
 
 def test_placement_says_why_a_store_is_not_for_the_loop(tmp_path: Path) -> None:
-    assert "as local files" in reasons(made(MemoryStore()))[0]
+    assert "expose local files" in reasons(made(MemoryStore()))[0]
 
     class Own(LocalStore):
         @property
