@@ -32,10 +32,14 @@ T = TypeVar("T")
 class Placement(NamedTuple):
     """Where one step of an array's codec chain runs, and why there.
 
-    Attributes:
-        step: codec name, or "scatter" for the copy into the result.
-        where: "host" or the device's name.
-        why: one phrase.
+    Attributes
+    ----------
+    step : str
+        Codec name, or "scatter" for the copy into the result.
+    where : str
+        "host" or the device's name.
+    why : str
+        One phrase.
     """
 
     step: str
@@ -46,12 +50,18 @@ class Placement(NamedTuple):
 class Work(NamedTuple):
     """How much there is to do in all the waves of a read or write.
 
-    Attributes:
-        nchunks: number of chunks, at most.
-        part_nbytes: decoded bytes taken from or put into a chunk, on average.
-        wave_nchunks: chunks of one wave, if there are as many.
-        unlocked: whether a wave runs without the interpreter's lock, so that threads pay whatever a chunk takes.
-        waits: whether a wave waits for a server, so that more threads than processors pay.
+    Attributes
+    ----------
+    nchunks : int
+        Number of chunks, at most.
+    part_nbytes : int
+        Decoded bytes taken from or put into a chunk, on average.
+    wave_nchunks : int
+        Chunks of one wave, if there are as many.
+    unlocked : bool
+        Whether a wave runs without the interpreter's lock, so that threads pay whatever a chunk takes.
+    waits : bool
+        Whether a wave waits for a server, so that more threads than processors pay.
     """
 
     nchunks: int
@@ -64,11 +74,16 @@ class Work(NamedTuple):
 class Chain(NamedTuple):
     """A prepared chain of codecs for chunks of one shape, made ready to run on one backend.
 
-    Attributes:
-        chunk: the decoded chunk.
-        codecs: in encoding order.
-        placement: where each runs.
-        prepared: whatever else the backend needs; opaque to the engine.
+    Attributes
+    ----------
+    chunk : ArrayRepr
+        The decoded chunk.
+    codecs : tuple[Codec, ...]
+        In encoding order.
+    placement : tuple[Placement, ...]
+        Where each runs.
+    prepared : object
+        Whatever else the backend needs; opaque to the engine.
     """
 
     chunk: ArrayRepr
@@ -140,11 +155,16 @@ class Compiled(Protocol):
 class Backend(Protocol):
     """A device that can decode, place, merge and encode chunks.
 
-    Attributes:
-        device: its name: "cpu", "cuda:0".
-        wave_nbytes: decoded bytes that one wave should hold at most.
-        wave_nchunks: chunks that one wave should hold at most; a wave has at least one object, though.
-        reads_files: whether `load` reads ranges of local files into place; whole shards are then better not fetched.
+    Attributes
+    ----------
+    device : str
+        Its name: "cpu", "cuda:0".
+    wave_nbytes : int
+        Decoded bytes that one wave should hold at most.
+    wave_nchunks : int
+        Chunks that one wave should hold at most; a wave has at least one object, though.
+    reads_files : bool
+        Whether `load` reads ranges of local files into place; whole shards are then better not fetched.
     """
 
     device: str

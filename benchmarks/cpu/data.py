@@ -127,8 +127,10 @@ def make_source(name: str, scale: Scale) -> Any:
 class Cache:
     """The folder with the sources (as .npy) and the datasets in every format.
 
-    Attributes:
-        written: where the workloads write; ``root`` if that is None.
+    Attributes
+    ----------
+    written : Path or None
+        Where the workloads write; ``root`` if that is None.
     """
 
     root: Path

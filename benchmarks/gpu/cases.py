@@ -37,11 +37,15 @@ SHARD = 2048
 class Case:
     """One stored array.
 
-    Attributes:
-        codec, chunk_nbytes, layout: how it is stored.
-        n: rows and columns.
-        full: whether all peers read all selections and write the array, and memory is measured; otherwise only gzarr
-            and the best decoders of the host take part, with fewer selections.
+    Attributes
+    ----------
+    codec, chunk_nbytes, layout
+        How it is stored.
+    n : int
+        Rows and columns.
+    full : bool
+        Whether all peers read all selections and write the array, and memory is measured; otherwise only gzarr and
+        the best decoders of the host take part, with fewer selections.
     """
 
     codec: str

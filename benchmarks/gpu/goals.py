@@ -21,12 +21,18 @@ SMALL_READS = ("one chunk", "100 random chunks")
 class Goal(NamedTuple):
     """A goal.
 
-    Attributes:
-        table: which measurements it is about.
-        text: the goal in words.
-        limit: the ratio to reach.
-        ratios: computes the ratios of a result.
-        at_most: whether the ratio is an upper limit.
+    Attributes
+    ----------
+    table : str
+        Which measurements it is about.
+    text : str
+        The goal in words.
+    limit : float
+        The ratio to reach.
+    ratios : callable
+        Computes the ratios of a result.
+    at_most : bool
+        Whether the ratio is an upper limit.
     """
 
     table: str

@@ -28,11 +28,16 @@ FUSED = "zarr.core.codec_pipeline.FusedCodecPipeline"
 class Peer(NamedTuple):
     """A peer that is installed.
 
-    Attributes:
-        version: its version.
-        read: opens a path for reading.
-        write: opens a path for writing from host memory, or None.
-        lean: whether it is measured in every case, as one of the best decoders of the host.
+    Attributes
+    ----------
+    version : str
+        Its version.
+    read : Reader
+        Opens a path for reading.
+    write : Writer or None
+        Opens a path for writing from host memory, or None.
+    lean : bool
+        Whether it is measured in every case, as one of the best decoders of the host.
     """
 
     version: str

@@ -42,9 +42,12 @@ def text_size(text: str, size: int) -> tuple[int, int]:
 class Canvas:
     """An RGB image and the pen that draws on it.
 
-    Attributes:
-        image: what is drawn on.
-        draw: Pillow's drawing of it.
+    Attributes
+    ----------
+    image : Image.Image
+        What is drawn on.
+    draw : ImageDraw.ImageDraw
+        Pillow's drawing of it.
     """
 
     image: Image.Image

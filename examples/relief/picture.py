@@ -40,11 +40,17 @@ LABELS = {
 def draw_picture(answers: Sequence[Heights], subtitle: str) -> Image.Image:
     """Draw the map, its legend and the four windows.
 
-    Args:
-        answers: the windows that were read, in host memory, in the order of `gzarr.demo.relief.windows`.
-        subtitle: one line under the title.
+    Parameters
+    ----------
+    answers : sequence of Heights
+        The windows that were read, in host memory, in the order of `gzarr.demo.relief.windows`.
+    subtitle : str
+        One line under the title.
 
-    Returns: an RGB image, 2352 x 1786 pixels.
+    Returns
+    -------
+    Image.Image
+        An RGB image, 2352 x 1786 pixels.
     """
     whole, *panels = answers
     image = Image.new("RGB", (WIDTH, HEIGHT), PAPER)

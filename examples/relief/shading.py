@@ -54,13 +54,21 @@ def shaded_relief(
 ) -> npt.NDArray[np.uint8]:
     """Paint a grid of heights as a physical map.
 
-    Args:
-        heights: metres, float (rows, cols), north at the top.
-        lat: degrees north of the rows, (rows,).
-        step_deg: spacing of rows and of columns in degrees.
-        coast: darkness of the coastline, 0 (none) to 1.
+    Parameters
+    ----------
+    heights : npt.NDArray[np.floating]
+        Metres, (rows, cols), north at the top.
+    lat : npt.NDArray[np.floating]
+        Degrees north of the rows, (rows,).
+    step_deg : float
+        Spacing of rows and of columns in degrees.
+    coast : float
+        Darkness of the coastline, 0 (none) to 1.
 
-    Returns: RGB, uint8 (rows, cols, 3).
+    Returns
+    -------
+    npt.NDArray[np.uint8]
+        RGB, (rows, cols, 3).
     """
     north, east = np.gradient(heights)
     light = hillshade(-north, east, heights, lat, step_deg)
@@ -85,14 +93,23 @@ def hillshade(
 ) -> npt.NDArray[np.floating]:
     """Light on a surface under one distant sun, relative to flat ground.
 
-    Args:
-        north: rise in metres from one row to the next further north, (rows, cols).
-        east: rise in metres from one column to the next further east, (rows, cols).
-        heights: metres, (rows, cols); land and sea floor are exaggerated differently.
-        lat: degrees north of the rows, (rows,).
-        step_deg: spacing of rows and of columns in degrees.
+    Parameters
+    ----------
+    north : npt.NDArray[np.floating]
+        Rise in metres from one row to the next further north, (rows, cols).
+    east : npt.NDArray[np.floating]
+        Rise in metres from one column to the next further east, (rows, cols).
+    heights : npt.NDArray[np.floating]
+        Metres, (rows, cols); land and sea floor are exaggerated differently.
+    lat : npt.NDArray[np.floating]
+        Degrees north of the rows, (rows,).
+    step_deg : float
+        Spacing of rows and of columns in degrees.
 
-    Returns: 1 on flat ground, less in shadow (0 at the least), more on slopes that face the sun.
+    Returns
+    -------
+    npt.NDArray[np.floating]
+        1 on flat ground, less in shadow (0 at the least), more on slopes that face the sun.
     """
     azimuth, altitude = np.deg2rad(SUN_AZIMUTH_DEG), np.deg2rad(SUN_ALTITUDE_DEG)
     exaggeration = np.where(heights >= 0, LAND_EXAGGERATION, SEA_EXAGGERATION)

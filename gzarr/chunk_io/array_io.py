@@ -23,17 +23,28 @@ Wave: TypeAlias = list[tuple[Coords, list[Part]]]
 class ArrayIO(NamedTuple):
     """An opened array, ready to run.
 
-    Attributes:
-        name: what errors call the array.
-        store: where its objects are.
-        layout: where its chunks are.
-        backend: decodes them.
-        chain: the prepared codecs of a chunk with given coordinates.
-        only_chain: the chain of all chunks; None if they differ in shape, and so in their chains.
-        chunk_nbytes: size of a decoded chunk, or an estimate.
-        compiled: decides which reads and writes compiled code does; None if the backend has no such code.
-        cache: of decoded chunks, or None.
-        marker: shows the stages of a profile on the device; None on the host.
+    Attributes
+    ----------
+    name : str
+        What errors call the array.
+    store : Store
+        Where its objects are.
+    layout : Layout
+        Where its chunks are.
+    backend : Backend
+        Decodes them.
+    chain : callable
+        The prepared codecs of a chunk with given coordinates.
+    only_chain : Chain or None
+        The chain of all chunks; None if they differ in shape, and so in their chains.
+    chunk_nbytes : int
+        Size of a decoded chunk, or an estimate.
+    compiled : Compiled or None
+        Decides which reads and writes compiled code does; None if the backend has no such code.
+    cache : ArrayChunks or None
+        Of decoded chunks, or None.
+    marker : Marker or None
+        Shows the stages of a profile on the device; None on the host.
     """
 
     name: str

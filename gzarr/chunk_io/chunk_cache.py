@@ -143,11 +143,16 @@ class ChunkCache:
 class ArrayChunks:
     """The chunks of one opened array in a cache.
 
-    Attributes:
-        cache: the cache.
-        signature: what decoding depends on besides the stored bytes: arrays that agree in it share chunks.
-        store: the array's store.
-        root: the store's own lock name.
+    Attributes
+    ----------
+    cache : ChunkCache
+        The cache.
+    signature : Hashable
+        What decoding depends on besides the stored bytes: arrays that agree in it share chunks.
+    store : Store
+        The array's store.
+    root : Hashable
+        The store's own lock name.
     """
 
     cache: ChunkCache

@@ -17,8 +17,10 @@ from gzarr.storage.base import Buffer
 class ProfiledBackend:
     """A backend whose calls are stages; all else is that of the backend inside.
 
-    Attributes:
-        inner: the backend inside.
+    Attributes
+    ----------
+    inner : Backend
+        The backend inside.
     """
 
     def __init__(self, inner: Backend, recorder: Recorder) -> None:

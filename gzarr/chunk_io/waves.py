@@ -44,8 +44,9 @@ class ReadJob(NamedTuple):
 
 
 class WriteJob(NamedTuple):
-    """A selection to write from ``value``, which has the plan's shape. Chunks equal to the fill value are removed,
-    unless ``write_empty``.
+    """A selection to write from ``value``, which has the plan's shape.
+
+    Chunks equal to the fill value are removed, unless ``write_empty``.
     """
 
     io: ArrayIO

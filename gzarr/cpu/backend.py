@@ -27,11 +27,15 @@ from gzarr.storage.base import Buffer, Store
 class _Prepared(NamedTuple):
     """How the backend decodes a chain.
 
-    Attributes:
-        into: how chunks are decoded into given memory; None if they must go through the codecs one by one.
-        loop: returns the chain as passed to the compiled loop, or why the loop does not support it. Called when many
-            chunks are first read or written, as this takes longer than opening an array.
-        fill: an element of a missing chunk.
+    Attributes
+    ----------
+    into : DecodeInto or None
+        How chunks are decoded into given memory; None if they must go through the codecs one by one.
+    loop : callable
+        Returns the chain as passed to the compiled loop, or why the loop does not support it. Called when many
+        chunks are first read or written, as this takes longer than opening an array.
+    fill : object
+        An element of a missing chunk.
     """
 
     into: DecodeInto | None
@@ -67,11 +71,16 @@ def _downloaded(value: Any) -> np.ndarray[Any, Any]:
 class CpuBackend:
     """Decodes on the host into NumPy arrays.
 
-    Attributes:
-        device: "cpu".
-        wave_nbytes: decoded bytes of one wave: the chunks of one read request, or of one thread's turn.
-        wave_nchunks: chunks of one wave; all their objects are locked while it is written.
-        reads_files: no: a whole shard is one read.
+    Attributes
+    ----------
+    device
+        "cpu".
+    wave_nbytes
+        Decoded bytes of one wave: the chunks of one read request, or of one thread's turn.
+    wave_nchunks
+        Chunks of one wave; all their objects are locked while it is written.
+    reads_files
+        No: a whole shard is one read.
     """
 
     device = "cpu"

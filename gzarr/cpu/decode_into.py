@@ -50,17 +50,28 @@ _CUT: Mapping[str, Cut] = {"blosc": cut_blosc, "numcodecs.blosc": cut_blosc, "by
 class DecodeInto(NamedTuple):
     """How chunks of one shape are decoded into given memory.
 
-    Attributes:
-        outer: codecs that are decoded first, in encoding order.
-        codec: name of the compressor, for errors; "bytes" if there is none.
-        function: decodes bytes, into an array of bytes if one is given; None if there is no compressor.
-        cut: makes windows of large chunks; None if that is impossible or does not pay.
-        dtype: dtype as stored, with its byte order.
-        shape: shape as stored.
-        order: the array axis of every stored axis.
-        inverse: the permutation back; None if there is nothing to permute.
-        nbytes: decoded size.
-        compressor: None if there is none.
+    Attributes
+    ----------
+    outer : tuple[Codec, ...]
+        Codecs that are decoded first, in encoding order.
+    codec : str
+        Name of the compressor, for errors; "bytes" if there is none.
+    function : Decoder or None
+        Decodes bytes, into an array of bytes if one is given; None if there is no compressor.
+    cut : Cut or None
+        Makes windows of large chunks; None if that is impossible or does not pay.
+    dtype : np.dtype[Any]
+        Dtype as stored, with its byte order.
+    shape : tuple[int, ...]
+        Shape as stored.
+    order : tuple[int, ...]
+        The array axis of every stored axis.
+    inverse : tuple[int, ...] or None
+        The permutation back; None if there is nothing to permute.
+    nbytes : int
+        Decoded size.
+    compressor : Step or None
+        None if there is none.
     """
 
     outer: tuple[Codec, ...]

@@ -29,13 +29,20 @@ NBYTES_PER_POINT = 1 << 17
 class Window(NamedTuple):
     """Some of a chunk's bytes.
 
-    Attributes:
-        data: the bytes, encoded or not.
-        decoded_nbytes: their decoded size.
-        encoded: whether they are to be decoded.
-        offset: where in the decoded bytes the window's array begins.
-        shape: shape of that array, along the stored axes; empty for points.
-        index: selects the part from the array, along the array's axes; for points, from its flat elements.
+    Attributes
+    ----------
+    data : object
+        The bytes, encoded or not.
+    decoded_nbytes : int
+        Their decoded size.
+    encoded : bool
+        Whether they are to be decoded.
+    offset : int
+        Where in the decoded bytes the window's array begins.
+    shape : tuple[int, ...]
+        Shape of that array, along the stored axes; empty for points.
+    index : object
+        Selects the part from the array, along the array's axes; for points, from its flat elements.
     """
 
     data: Any
@@ -54,11 +61,16 @@ class Window(NamedTuple):
 class Touched(NamedTuple):
     """The bytes of a chunk that a part touches: a box from ``low`` to ``high``, or the first bytes of points.
 
-    Attributes:
-        low, high: first byte and one past the last.
-        shape: shape of the box, along the stored axes.
-        index: selects the part from the box, along the array's axes.
-        points: first byte of every point; None for a box.
+    Attributes
+    ----------
+    low, high : int
+        First byte and one past the last.
+    shape : tuple[int, ...]
+        Shape of the box, along the stored axes.
+    index : object
+        Selects the part from the box, along the array's axes.
+    points : NDArray[np.int64] or None
+        First byte of every point; None for a box.
     """
 
     low: int
@@ -71,11 +83,16 @@ class Touched(NamedTuple):
 def touched(part: Part, shape: Sequence[int], order: Sequence[int], itemsize: int) -> Touched | None:
     """Return the bytes that a part touches; None if a window of so many does not pay.
 
-    Args:
-        part: a part that lies in the chunk.
-        shape: shape of the chunk along its stored axes.
-        order: the array axis of every stored axis.
-        itemsize: bytes of an element.
+    Parameters
+    ----------
+    part : Part
+        A part that lies in the chunk.
+    shape : sequence of int
+        Shape of the chunk along its stored axes.
+    order : sequence of int
+        The array axis of every stored axis.
+    itemsize : int
+        Bytes of an element.
     """
     inside = part.inside
     if type(part.out) is not tuple:

@@ -40,10 +40,14 @@ PLACES = (
 class Relief(NamedTuple):
     """Heights on a grid of cells.
 
-    Attributes:
-        heights: mean height of each cell in metres above sea level, int16 (540, 1080), south to north, west to east.
-        lat: latitudes of the cell centres in degrees north, float64 (540,).
-        lon: longitudes of the cell centres in degrees east, float64 (1080,), from -180 to 180.
+    Attributes
+    ----------
+    heights : Heights
+        Mean height of each cell in metres above sea level, int16 (540, 1080), south to north, west to east.
+    lat : npt.NDArray[np.float64]
+        Latitudes of the cell centres in degrees north, float64 (540,).
+    lon : npt.NDArray[np.float64]
+        Longitudes of the cell centres in degrees east, float64 (1080,), from -180 to 180.
     """
 
     heights: Heights
@@ -54,11 +58,16 @@ class Relief(NamedTuple):
 class Window(NamedTuple):
     """One selection, for a Zarr array and for the source in memory.
 
-    Attributes:
-        name: what it shows.
-        call: the read as a user writes it.
-        key: what is selected; it means the same to NumPy.
-        indexer: "oindex" or "vindex"; "" for plain indexing.
+    Attributes
+    ----------
+    name : str
+        What it shows.
+    call : str
+        The read as a user writes it.
+    key : object
+        What is selected; it means the same to NumPy.
+    indexer : str
+        "oindex" or "vindex"; "" for plain indexing.
     """
 
     name: str

@@ -56,9 +56,12 @@ MAX_WAVE_NCHUNKS = 1 << 16
 class _Prepared(NamedTuple):
     """What this backend prepares for a chain.
 
-    Attributes:
-        host: the chain of the CPU backend.
-        plan: how the device decodes and encodes; None if only the host can.
+    Attributes
+    ----------
+    host : Chain
+        The chain of the CPU backend.
+    plan : DevicePlan or None
+        How the device decodes and encodes; None if only the host can.
     """
 
     host: Chain
@@ -73,24 +76,39 @@ def _unpacked(chain: Chain) -> _Prepared:
 class GpuBackend:
     """Decodes on a device into arrays in its memory.
 
-    Attributes:
-        device: name of the device.
-        wave_nbytes: decoded bytes of one wave, such that its slabs, tables and scratch fit into a lane too.
-        wave_nchunks: chunks of one wave.
-        reads_files: yes, as chunks of shards are read straight to where they are decoded or uploaded from.
-        strict: whether a step that the device lacks is an error, instead of running on the host.
-        options: arguments with which `gzarr.devices.backend_for` makes the same backend again, also in other processes.
-        reader: the reader of files ("host" or "kvikio"), and why it was chosen.
+    Parameters
+    ----------
+    device : Device
+        Where to decode.
+    max_device_nbytes : int, optional
+        The cap on device memory besides the results; None for a share of what is free now.
+    strict : bool
+        Whether a step that the device lacks is an error, instead of running on the host.
+    reader : str or Reader
+        "host", "kvikio", "auto" (the faster one, see `gzarr.gpu.detection.measured`), or a reader.
+    stream : object
+        The caller's stream, on which results are ready: a CuPy stream, an object of CUDA's stream protocol, or the
+        address of a stream; None for the stream that is current when a read begins.
+    small_reads, small_writes : Crossover, optional
+        Limits of the reads that the host decodes, and of the writes of host values that it encodes; None for those
+        of the device.
 
-    Args:
-        device: where to decode.
-        max_device_nbytes: the cap on device memory besides the results; None for a share of what is free now.
-        strict: see above.
-        reader: "host", "kvikio", "auto" (the faster one, see `gzarr.gpu.detection.measured`), or a reader.
-        stream: the caller's stream, on which results are ready: a CuPy stream, an object of CUDA's stream protocol, or
-            the address of a stream; None for the stream that is current when a read begins.
-        small_reads, small_writes: limits of the reads that the host decodes, and of the writes of host values that it
-            encodes; None for those of the device.
+    Attributes
+    ----------
+    device : str
+        Name of the device.
+    wave_nbytes
+        Decoded bytes of one wave, such that its slabs, tables and scratch fit into a lane too.
+    wave_nchunks
+        Chunks of one wave.
+    reads_files
+        Yes, as chunks of shards are read straight to where they are decoded or uploaded from.
+    strict : bool
+        Whether a step that the device lacks is an error, instead of running on the host.
+    options
+        Arguments with which `gzarr.devices.backend_for` makes the same backend again, also in other processes.
+    reader : ReaderChoice
+        The reader of files ("host" or "kvikio"), and why it was chosen.
     """
 
     reads_files = True

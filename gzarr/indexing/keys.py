@@ -18,9 +18,12 @@ Coords: TypeAlias = tuple[int, ...]
 class KeyEncoding:
     """How chunk coordinates become keys.
 
-    Attributes:
-        name: "default" (``c/0/1``) or "v2" (``0.1``).
-        separator: what stands between coordinates.
+    Attributes
+    ----------
+    name : {"default", "v2"}
+        "default" (``c/0/1``) or "v2" (``0.1``).
+    separator : {"/", "."}
+        What stands between coordinates.
     """
 
     name: Literal["default", "v2"] = "default"

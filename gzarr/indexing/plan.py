@@ -32,11 +32,16 @@ _MAX_JOINT_KEY = 2**63 - 1
 class Span(NamedTuple):
     """The elements that one axis of a box takes from one chunk.
 
-    Attributes:
-        chunk: coordinate of the chunk on this axis.
-        inside: what is taken, relative to the chunk: a slice or an index array.
-        out: where it lies in the result: a slice or an index array.
-        full: whether it is every element of the chunk that lies within the array.
+    Attributes
+    ----------
+    chunk : int
+        Coordinate of the chunk on this axis.
+    inside : slice or Indices
+        What is taken, relative to the chunk: a slice or an index array.
+    out : slice or Indices
+        Where it lies in the result: a slice or an index array.
+    full : bool
+        Whether it is every element of the chunk that lies within the array.
     """
 
     chunk: int
@@ -50,8 +55,10 @@ class RangeSpans(Sequence[Span]):
 
     Whoever works with tables takes `columns` instead: as many numbers, without an object for each chunk.
 
-    Attributes:
-        wanted: the range.
+    Attributes
+    ----------
+    wanted : Range
+        The range.
     """
 
     __slots__ = ("_axis", "_first", "_n", "wanted")
@@ -96,11 +103,16 @@ class RangeSpans(Sequence[Span]):
 class Part(NamedTuple):
     """The elements that a selection takes from one chunk.
 
-    Attributes:
-        coords: coordinates of the chunk.
-        inside: index into the chunk.
-        out: index into the result (as a box, or the flat list of points).
-        full: whether every element of the chunk that lies within the array is taken.
+    Attributes
+    ----------
+    coords : Coords
+        Coordinates of the chunk.
+    inside : object
+        Index into the chunk.
+    out : object
+        Index into the result (as a box, or the flat list of points).
+    full : bool
+        Whether every element of the chunk that lies within the array is taken.
     """
 
     coords: Coords
@@ -112,14 +124,22 @@ class Part(NamedTuple):
 class PointTable(NamedTuple):
     """Points sorted by the chunks that hold them. A row stands for one chunk.
 
-    Attributes:
-        rows: coordinates of every chunk.
-        owners: coordinates of the stored object that holds it.
-        starts: where the points of every chunk begin, and where the last end.
-        inside: for every axis the positions of the sorted points, relative to their chunks.
-        order: where the sorted points lie in the result.
-        contiguous: whether they are sorted in the result, too.
-        may_be_single: whether some chunks may have a single element.
+    Attributes
+    ----------
+    rows : list of Coords
+        Coordinates of every chunk.
+    owners : list of Coords
+        Coordinates of the stored object that holds it.
+    starts : list of int
+        Where the points of every chunk begin, and where the last end.
+    inside : list of Indices
+        For every axis the positions of the sorted points, relative to their chunks.
+    order : Indices
+        Where the sorted points lie in the result.
+    contiguous : bool
+        Whether they are sorted in the result, too.
+    may_be_single : bool
+        Whether some chunks may have a single element.
     """
 
     rows: list[Coords]
@@ -134,10 +154,14 @@ class PointTable(NamedTuple):
 class BoxPlan(NamedTuple):
     """The plan of a separable selection.
 
-    Attributes:
-        axes: for every array axis its spans: a `RangeSpans`, if they are many and regular, else a tuple.
-        shape: shape of the result with one axis per array axis.
-        grid: the chunk grid that it was cut along.
+    Attributes
+    ----------
+    axes : tuple[Sequence[Span], ...]
+        For every array axis its spans: a `RangeSpans`, if they are many and regular, else a tuple.
+    shape : tuple[int, ...]
+        Shape of the result with one axis per array axis.
+    grid : Grid
+        The chunk grid that it was cut along.
     """
 
     axes: tuple[Sequence[Span], ...]
@@ -182,10 +206,14 @@ class BoxPlan(NamedTuple):
 class PointPlan(NamedTuple):
     """The plan of a joint selection. The result is the flat list of points.
 
-    Attributes:
-        coords: for every array axis the coordinate of every point.
-        shape: (number of points,).
-        grid: the chunk grid that they lie in.
+    Attributes
+    ----------
+    coords : tuple[Indices, ...]
+        For every array axis the coordinate of every point.
+    shape : tuple[int, ...]
+        (number of points,).
+    grid : Grid
+        The chunk grid that they lie in.
     """
 
     coords: tuple[Indices, ...]

@@ -35,10 +35,14 @@ class Range(NamedTuple):
 class Box(NamedTuple):
     """A separable selection.
 
-    Attributes:
-        axes: for every array axis a `Range` or a flat int64 array of indices, all within bounds.
-        shape: shape of the result that the user sees.
-        view: index that turns an array of ``shape`` into one with an axis per array axis; None if it already is one.
+    Attributes
+    ----------
+    axes : tuple[Range | Indices, ...]
+        For every array axis a `Range` or a flat int64 array of indices, all within bounds.
+    shape : tuple[int, ...]
+        Shape of the result that the user sees.
+    view : tuple[Any, ...] or None
+        Index that turns an array of ``shape`` into one with an axis per array axis; None if it already is one.
     """
 
     axes: tuple[Range | Indices, ...]
@@ -49,9 +53,12 @@ class Box(NamedTuple):
 class Points(NamedTuple):
     """A joint selection.
 
-    Attributes:
-        coords: for every array axis a flat int64 array, all of one length and within bounds.
-        shape: shape of the result; its size is that length.
+    Attributes
+    ----------
+    coords : tuple[Indices, ...]
+        For every array axis a flat int64 array, all of one length and within bounds.
+    shape : tuple[int, ...]
+        Shape of the result; its size is that length.
     """
 
     coords: tuple[Indices, ...]

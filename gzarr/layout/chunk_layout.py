@@ -27,9 +27,12 @@ PINNED: object = object()
 class Names(NamedTuple):
     """How the keys of an array's objects are made.
 
-    Attributes:
-        path: of the array.
-        keys: how coordinates become the rest of the key.
+    Attributes
+    ----------
+    path : str
+        Of the array.
+    keys : KeyEncoding
+        How coordinates become the rest of the key.
     """
 
     path: str
@@ -41,11 +44,16 @@ class Layout:
 
     A layout whose ``objects`` is the same object as its ``grid`` stores every chunk by itself.
 
-    Attributes:
-        grid: the chunk grid.
-        objects: the grid of stored objects.
-        names: how the keys of objects are made.
-        key: key of a stored object.
+    Attributes
+    ----------
+    grid : Grid
+        The chunk grid.
+    objects : Grid
+        The grid of stored objects.
+    names : Names
+        How the keys of objects are made.
+    key
+        Key of a stored object.
     """
 
     def __init__(self, grid: Grid, objects: Grid, names: Names) -> None:

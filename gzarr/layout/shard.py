@@ -105,14 +105,22 @@ def assemble(
 class Level(NamedTuple):
     """One level of sharding, for shards of one shape.
 
-    Attributes:
-        chunk_shape: shape of the chunks of this level, in elements and array order.
-        counts: chunks per shard and axis, in array order.
-        order: permutation of the axes in which the index is laid out, or None.
-        coder: codecs of the index.
-        index_nbytes: size of the encoded index.
-        location: where the index lies.
-        wrap: codecs around the shard, or None.
+    Attributes
+    ----------
+    chunk_shape : Coords
+        Shape of the chunks of this level, in elements and array order.
+    counts : Coords
+        Chunks per shard and axis, in array order.
+    order : Coords or None
+        Permutation of the axes in which the index is laid out, or None.
+    coder : Coder
+        Codecs of the index.
+    index_nbytes : int
+        Size of the encoded index.
+    location : {"start", "end"}
+        Where the index lies.
+    wrap : Coder or None
+        Codecs around the shard, or None.
     """
 
     chunk_shape: Coords

@@ -44,10 +44,14 @@ _Place: TypeAlias = tuple[str, int, int | None]
 class ShardIndex(NamedTuple):
     """The index of a shard, as a table.
 
-    Attributes:
-        entries: (offset, size) of each chunk, shape (*chunks per shard, 2), contiguous, native byte order.
-        origin: coordinates of the shard's first chunk.
-        steps: how many entries further the next chunk along each axis of the array is.
+    Attributes
+    ----------
+    entries : NDArray[np.uint64]
+        (offset, size) of each chunk, shape (*chunks per shard, 2), contiguous, native byte order.
+    origin : Coords
+        Coordinates of the shard's first chunk.
+    steps : Coords
+        How many entries further the next chunk along each axis of the array is.
     """
 
     entries: NDArray[np.uint64]
@@ -68,12 +72,18 @@ class _Source(NamedTuple):
 class Sharded(Layout):
     """An object holds a grid of chunks, with an index.
 
-    Attributes:
-        grid: the grid of the innermost chunks.
-        objects: the grid of stored objects.
-        levels: from a shard's shape to its levels, outermost first.
-        names: how the keys of objects are made.
-        key: key of a stored object.
+    Attributes
+    ----------
+    grid : Grid
+        The grid of the innermost chunks.
+    objects : Grid
+        The grid of stored objects.
+    levels : callable
+        From a shard's shape to its levels, outermost first.
+    names : Names
+        How the keys of objects are made.
+    key
+        Key of a stored object.
     """
 
     def __init__(self, grid: Grid, objects: Grid, levels: Callable[[Coords], Sequence[Level]], names: Names) -> None:

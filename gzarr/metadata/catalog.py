@@ -39,14 +39,21 @@ from gzarr.storage.wrappers import WrapperStore
 class ConsolidatedStore(WrapperStore):
     """Serve the documents of a node and of everything below it from consolidated metadata.
 
-    Args:
-        store: the store.
-        path: the consolidated node in it.
-        key: the document, ``path/zarr.json`` or ``path/.zmetadata``.
-        frozen: refuse every change of metadata; chunks can be written all the same.
+    Parameters
+    ----------
+    store : Store
+        The store.
+    path : str
+        The consolidated node in it.
+    key : str
+        The document, ``path/zarr.json`` or ``path/.zmetadata``.
+    frozen : bool
+        Refuse every change of metadata; chunks can be written all the same.
 
-    Attributes:
-        state: says whether the document is still the same.
+    Attributes
+    ----------
+    state
+        Says whether the document is still the same.
     """
 
     transparent = True

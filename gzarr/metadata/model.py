@@ -20,17 +20,28 @@ ZarrFormat: TypeAlias = Literal[2, 3]
 class ArrayMeta:
     """An array's metadata.
 
-    Attributes:
-        shape: extents.
-        data_type: element type.
-        grid: the grid of stored objects: chunks, or shards.
-        keys: how their coordinates become keys.
-        fill_value: scalar of the data type; None if undefined (Zarr v2 only).
-        codecs: the complete chain, in encoding order.
-        attributes: user attributes, JSON values.
-        dimension_names: a name or None for every axis, or None.
-        zarr_format: 2 or 3.
-        extra: fields of the document that gzarr does not know and may ignore; written back as they were.
+    Attributes
+    ----------
+    shape : tuple[int, ...]
+        Extents.
+    data_type : DataType
+        Element type.
+    grid : Grid
+        The grid of stored objects: chunks, or shards.
+    keys : KeyEncoding
+        How their coordinates become keys.
+    fill_value : object
+        Scalar of the data type; None if undefined (Zarr v2 only).
+    codecs : tuple[CodecSpec, ...]
+        The complete chain, in encoding order.
+    attributes : mapping
+        User attributes, JSON values.
+    dimension_names : tuple[str | None, ...] or None
+        A name or None for every axis, or None.
+    zarr_format : ZarrFormat
+        2 or 3.
+    extra : mapping
+        Fields of the document that gzarr does not know and may ignore; written back as they were.
     """
 
     shape: tuple[int, ...]
@@ -92,10 +103,14 @@ class ArrayMeta:
 class GroupMeta:
     """A group's metadata.
 
-    Attributes:
-        attributes: user attributes, JSON values.
-        zarr_format: 2 or 3.
-        extra: fields of the document that gzarr does not know and may ignore; written back as they were.
+    Attributes
+    ----------
+    attributes : mapping
+        User attributes, JSON values.
+    zarr_format : ZarrFormat
+        2 or 3.
+    extra : mapping
+        Fields of the document that gzarr does not know and may ignore; written back as they were.
     """
 
     attributes: Mapping[str, Any] = field(default_factory=dict)

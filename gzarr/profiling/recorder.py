@@ -30,8 +30,10 @@ MAX_ROWS = 100_000
 class Marker(Protocol):
     """Shows stages on a device.
 
-    Attributes:
-        name: of the device.
+    Attributes
+    ----------
+    name : str
+        Of the device.
     """
 
     name: str
@@ -126,12 +128,17 @@ class _Marks(NamedTuple):
 class Recorder:
     """Records stages.
 
-    Args:
-        outer: the recorder of a profile around this one, which records the same; None if there is none.
-        records: whether to record anything, instead of only showing ranges.
+    Parameters
+    ----------
+    outer : Recorder, optional
+        The recorder of a profile around this one, which records the same; None if there is none.
+    records : bool
+        Whether to record anything, instead of only showing ranges.
 
-    Attributes:
-        ended: seconds from the beginning to the end of the last stretch of a stage, among all `n_rows` of them.
+    Attributes
+    ----------
+    ended
+        Seconds from the beginning to the end of the last stretch of a stage, among all `n_rows` of them.
     """
 
     def __init__(self, outer: Recorder | None = None, *, records: bool = True) -> None:

@@ -42,8 +42,10 @@ _OTHER_VALUES = "arrays of this kind, shape or dtype are handled by the referenc
 class _Decision(NamedTuple):
     """The decision for an array.
 
-    Attributes:
-        read, write: the loop's description of the array, or why the loop does not read or write it.
+    Attributes
+    ----------
+    read, write : Source or str
+        The loop's description of the array, or why the loop does not read or write it.
     """
 
     read: Source | str
@@ -53,10 +55,14 @@ class _Decision(NamedTuple):
 class CompiledLoop:
     """Decides which reads and writes of one array the compiled loop does.
 
-    Args:
-        store, layout: where the array's chunks are.
-        chain: returns the loop's description of the chunks, or why there is none; None if they differ in shape.
-        cached: whether decoded chunks are cached, so that reads go to the cache.
+    Parameters
+    ----------
+    store, layout
+        Where the array's chunks are.
+    chain : callable, optional
+        Returns the loop's description of the chunks, or why there is none; None if they differ in shape.
+    cached : bool
+        Whether decoded chunks are cached, so that reads go to the cache.
     """
 
     __slots__ = ("_cached", "_chain", "_decision", "_layout", "_store")

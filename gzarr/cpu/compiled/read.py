@@ -38,18 +38,28 @@ Left: TypeAlias = list[tuple[Coords, list[Part]]]
 class CompiledRead(NamedTuple):
     """A read that the loop can do.
 
-    Attributes:
-        source: where the chunks are, and what they are.
-        parts: the parts that are read.
-        pieces: the pieces, once.
-        work: how much there is to do.
-        out: the result: it must live as long as its address is used.
-        job, tables: arguments of the loop that are the same for all pieces.
-        window: of chunks that are files.
-        versions: the token of every shard that is read in several pieces: all must be of one version.
-        given_up: shards that the loop has left, by a piece of each. Once all pieces are done, the reference path reads
-            all parts of them from scratch: how it reads a shard depends on how much is wanted and on whether the index
-            is cached.
+    Attributes
+    ----------
+    source : Source
+        Where the chunks are, and what they are.
+    parts : Boxes or Rows
+        The parts that are read.
+    pieces : iterator of Piece
+        The pieces, once.
+    work : Work
+        How much there is to do.
+    out : Array
+        The result: it must live as long as its address is used.
+    job, tables
+        Arguments of the loop that are the same for all pieces.
+    window : bytes
+        Of chunks that are files.
+    versions : dict
+        The token of every shard that is read in several pieces: all must be of one version.
+    given_up : dict
+        Shards that the loop has left, by a piece of each. Once all pieces are done, the reference path reads all
+        parts of them from scratch: how it reads a shard depends on how much is wanted and on whether the index is
+        cached.
     """
 
     source: Source
@@ -136,12 +146,18 @@ class CompiledRead(NamedTuple):
 def make_read(source: Source, parts: Boxes | Rows, shards: Shards | None, out: Array, n_threads: int) -> CompiledRead:
     """Prepare a read for the loop.
 
-    Args:
-        source: where the chunks are, and what they are.
-        parts: the parts that are read.
-        shards: the same by shard, and how many shards; None for chunks that are files.
-        out: where to, of the plan's shape.
-        n_threads: how many threads will share the work.
+    Parameters
+    ----------
+    source : Source
+        Where the chunks are, and what they are.
+    parts : Boxes or Rows
+        The parts that are read.
+    shards : Shards, optional
+        The same by shard, and how many shards; None for chunks that are files.
+    out : Array
+        Where to, of the plan's shape.
+    n_threads : int
+        How many threads will share the work.
     """
     chain = source.chain
     smallest, n = (_MIN_PIECE, 1) if shards is None else (_MIN_PIECE_OF_SHARD, shards[1])

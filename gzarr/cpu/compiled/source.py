@@ -36,13 +36,20 @@ _CNAME_NBYTES = 16
 class Encoder(NamedTuple):
     """How the loop compresses a chunk.
 
-    Attributes:
-        level: compression level; the acceleration for LZ4.
-        shuffle: Blosc's number of the shuffle.
-        typesize: size of an element for Blosc, in bytes.
-        blocksize: Blosc's block size in bytes; 0 lets it choose.
-        checksum: whether a Zstandard frame gets one.
-        cname: Blosc's compressor.
+    Attributes
+    ----------
+    level : int
+        Compression level; the acceleration for LZ4.
+    shuffle : int
+        Blosc's number of the shuffle.
+    typesize : int
+        Size of an element for Blosc, in bytes.
+    blocksize : int
+        Blosc's block size in bytes; 0 lets it choose.
+    checksum : bool
+        Whether a Zstandard frame gets one.
+    cname : str
+        Blosc's compressor.
     """
 
     level: int = 0
@@ -62,17 +69,28 @@ class Encoder(NamedTuple):
 class LoopChain(NamedTuple):
     """A codec chain in the loop's terms.
 
-    Attributes:
-        chunk: the decoded chunk.
-        dtype: dtype as stored, with its byte order.
-        number: the loop's number of the compressor.
-        checksum: whether a crc32c follows.
-        in_blocks: whether chunks are so large that only the blocks a part touches are read.
-        lengths, strides: of a decoded chunk, in elements and bytes, along the array's axes.
-        nbytes: bytes of a decoded chunk.
-        max_encoded: bytes that an encoded chunk may have.
-        fill: an element of a missing chunk.
-        encoder: how chunks are compressed; None if the loop cannot do that.
+    Attributes
+    ----------
+    chunk : ArrayRepr
+        The decoded chunk.
+    dtype : np.dtype[Any]
+        Dtype as stored, with its byte order.
+    number : int
+        The loop's number of the compressor.
+    checksum : bool
+        Whether a crc32c follows.
+    in_blocks : bool
+        Whether chunks are so large that only the blocks a part touches are read.
+    lengths, strides : tuple[int, ...]
+        Of a decoded chunk, in elements and bytes, along the array's axes.
+    nbytes : int
+        Bytes of a decoded chunk.
+    max_encoded : int
+        Bytes that an encoded chunk may have.
+    fill : bytes
+        An element of a missing chunk.
+    encoder : Encoder or None
+        How chunks are compressed; None if the loop cannot do that.
     """
 
     chunk: ArrayRepr
@@ -99,12 +117,18 @@ class LoopChain(NamedTuple):
 class Source(NamedTuple):
     """The chunks of an array: where they are, and what they are.
 
-    Attributes:
-        store, layout: where they are.
-        path: of the array in the store.
-        keys: how coordinates become keys.
-        prefix: beginning of the paths of the array's files.
-        chain: of all chunks.
+    Attributes
+    ----------
+    store, layout
+        Where they are.
+    path : str
+        Of the array in the store.
+    keys : KeyEncoding
+        How coordinates become keys.
+    prefix : str
+        Beginning of the paths of the array's files.
+    chain : LoopChain
+        Of all chunks.
     """
 
     store: Store

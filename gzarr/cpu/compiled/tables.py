@@ -38,11 +38,16 @@ Tables: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 class Piece(NamedTuple):
     """A run of parts that one call of the loop does.
 
-    Attributes:
-        first, n: its first part among those of the window, and how many it has.
-        shard: coordinates of the shard that holds them; None for chunks that are files.
-        window: first span and number of spans for every axis of a box; nothing for points.
-        whole: first part and number of parts of the piece that this one was cut from.
+    Attributes
+    ----------
+    first, n : int
+        Its first part among those of the window, and how many it has.
+    shard : Coords or None
+        Coordinates of the shard that holds them; None for chunks that are files.
+    window : tuple[tuple[int, int], ...]
+        First span and number of spans for every axis of a box; nothing for points.
+    whole : tuple[int, int]
+        First part and number of parts of the piece that this one was cut from.
     """
 
     first: int
@@ -75,9 +80,12 @@ Shards: TypeAlias = tuple[Iterator[Piece], int]
 class Boxes:
     """The parts of a box: number i is the i-th of the product of a window's spans.
 
-    Attributes:
-        nparts: number of parts.
-        npoints: -1: these are no points.
+    Attributes
+    ----------
+    nparts
+        Number of parts.
+    npoints
+        -1: these are no points.
     """
 
     def __init__(self, plan: BoxPlan) -> None:
@@ -134,9 +142,12 @@ class Boxes:
 class Rows:
     """The parts of a list of points: a row for every chunk.
 
-    Attributes:
-        nparts: number of parts.
-        npoints: number of points.
+    Attributes
+    ----------
+    nparts
+        Number of parts.
+    npoints
+        Number of points.
     """
 
     def __init__(self, plan: PointPlan, layout: Layout) -> None:

@@ -44,16 +44,26 @@ _LEFT, _EMPTY = 1, 2
 class CompiledWrite(NamedTuple):
     """A write that the loop can do.
 
-    Attributes:
-        source: where the chunks are, and what they are.
-        target: how their files may be written.
-        parts: the parts that are written.
-        pieces: the pieces, once: shards are uncut.
-        piece_nchunks: how many parts one call of the loop may have.
-        work: how much there is to do.
-        value: the values: they must live as long as their address is used.
-        job, encoder, tables, fill: arguments of the loop that are the same for all pieces.
-        window: of chunks that are files.
+    Attributes
+    ----------
+    source : Source
+        Where the chunks are, and what they are.
+    target : Target
+        How their files may be written.
+    parts : Boxes
+        The parts that are written.
+    pieces : iterator of Piece
+        The pieces, once: shards are uncut.
+    piece_nchunks : int
+        How many parts one call of the loop may have.
+    work : Work
+        How much there is to do.
+    value : object
+        The values: they must live as long as their address is used.
+    job, encoder, tables, fill
+        Arguments of the loop that are the same for all pieces.
+    window : bytes
+        Of chunks that are files.
     """
 
     source: Source
@@ -166,12 +176,17 @@ def make_write(
 ) -> CompiledWrite:
     """Prepare a write for the loop.
 
-    Args:
-        where: where the chunks are; how their files may be written; the parts that are written; the same by shard, or
-            None for chunks that are files.
-        given: the value, of the plan's shape, and how many of its bytes are swapped at a time.
-        keep_empty: whether chunks equal to the fill value are stored.
-        n_threads: how many threads will share the work.
+    Parameters
+    ----------
+    where : tuple[Source, Target, Boxes, Shards | None]
+        Where the chunks are; how their files may be written; the parts that are written; the same by shard, or None
+        for chunks that are files.
+    given : tuple[Any, int]
+        The value, of the plan's shape, and how many of its bytes are swapped at a time.
+    keep_empty : bool
+        Whether chunks equal to the fill value are stored.
+    n_threads : int
+        How many threads will share the work.
     """
     (source, target, parts, shards), (value, swap) = where, given
     chain = source.chain

@@ -21,10 +21,14 @@ PLAIN, BYTE_SHUFFLE, BIT_SHUFFLE = 0, 1, 2
 class Shuffle:
     """How the bytes of each chunk are still shuffled, Blosc block by Blosc block.
 
-    Attributes:
-        mode: uint8, one of PLAIN, BYTE_SHUFFLE, BIT_SHUFFLE for each chunk.
-        typesize: int32, bytes of the elements that were shuffled.
-        blocksize: int64, bytes of a block.
+    Attributes
+    ----------
+    mode : NDArray[np.uint8]
+        uint8, one of PLAIN, BYTE_SHUFFLE, BIT_SHUFFLE for each chunk.
+    typesize : NDArray[np.int32]
+        int32, bytes of the elements that were shuffled.
+    blocksize : NDArray[np.int64]
+        int64, bytes of a block.
     """
 
     mode: NDArray[np.uint8]
@@ -36,12 +40,18 @@ class Shuffle:
 class Streams:
     """Encoded chunks in one slab on the device.
 
-    Attributes:
-        copy: uint8, a copy of the slab on the host; None if the chunks were read straight to the device.
-        slab: uint8, on the device.
-        offsets: int64, where each chunk begins.
-        sizes: int64, bytes of each chunk.
-        device: the slab's device; needed if there is no copy.
+    Attributes
+    ----------
+    copy : NDArray[np.uint8] or None
+        uint8, a copy of the slab on the host; None if the chunks were read straight to the device.
+    slab : Array
+        uint8, on the device.
+    offsets : Table
+        int64, where each chunk begins.
+    sizes : Table
+        int64, bytes of each chunk.
+    device : Device or None
+        The slab's device; needed if there is no copy.
     """
 
     copy: NDArray[np.uint8] | None
@@ -91,12 +101,18 @@ class Streams:
 class Chunks:
     """Decoded chunks of one size.
 
-    Attributes:
-        owner: the device array that holds them.
-        addresses: int64, address of each chunk.
-        nbytes: bytes of each chunk.
-        rows: the chunks as a uint8 device array (n, nbytes) if they are contiguous, else None.
-        shuffle: how they are still shuffled; None if they are plain.
+    Attributes
+    ----------
+    owner : Array
+        The device array that holds them.
+    addresses : Table
+        int64, address of each chunk.
+    nbytes : int
+        Bytes of each chunk.
+    rows : Array or None
+        The chunks as a uint8 device array (n, nbytes) if they are contiguous, else None.
+    shuffle : Shuffle or None
+        How they are still shuffled; None if they are plain.
     """
 
     owner: Array
@@ -113,11 +129,16 @@ class Chunks:
 class Encoded:
     """Encoded chunks on the device.
 
-    Attributes:
-        owner: the device array that holds them.
-        addresses: int64, on the host: address of each.
-        sizes: int64, on the host: bytes of each.
-        room: free bytes behind every chunk, for checksums to come.
+    Attributes
+    ----------
+    owner : Array
+        The device array that holds them.
+    addresses : Table
+        int64, on the host: address of each.
+    sizes : Table
+        int64, on the host: bytes of each.
+    room : int
+        Free bytes behind every chunk, for checksums to come.
     """
 
     owner: Array
@@ -133,10 +154,14 @@ class Encoded:
 class Wave:
     """One wave under way.
 
-    Attributes:
-        device: where it runs.
-        checks: results of decoders to be checked when the wave is done, each with the function that checks it.
-        held: device and staging memory that must live until the wave is done.
+    Attributes
+    ----------
+    device : Device
+        Where it runs.
+    checks : list[tuple[Array, Callable[[NDArray[Any]], None]]]
+        Results of decoders to be checked when the wave is done, each with the function that checks it.
+    held : list of Any
+        Device and staging memory that must live until the wave is done.
     """
 
     device: Device

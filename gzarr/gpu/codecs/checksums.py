@@ -37,9 +37,12 @@ ADLER_MODULUS, FLETCHER_MODULUS = 65521, 65535
 class Pending:
     """Checksums that the device is computing.
 
-    Attributes:
-        raw: its result, on the device.
-        values: turns the downloaded ``raw`` into one uint32 for each range.
+    Attributes
+    ----------
+    raw : Array
+        Its result, on the device.
+    values : callable
+        Turns the downloaded ``raw`` into one uint32 for each range.
     """
 
     raw: Array

@@ -31,12 +31,18 @@ Piece: TypeAlias = tuple[Table, Table, Table]
 class Slots:
     """Device memory for compressed streams.
 
-    Attributes:
-        rows: uint8 (n, stride), one row for each stream.
-        addresses: where the streams begin.
-        front: where they begin in their rows.
-        capacity: bytes that a stream may have.
-        behind: bytes of a row behind the longest possible stream.
+    Attributes
+    ----------
+    rows : Array
+        uint8 (n, stride), one row for each stream.
+    addresses : Table
+        Where the streams begin.
+    front : int
+        Where they begin in their rows.
+    capacity : int
+        Bytes that a stream may have.
+    behind : int
+        Bytes of a row behind the longest possible stream.
     """
 
     rows: Array

@@ -42,20 +42,28 @@ def no_detour(spec: CodecSpec) -> str | None:
 class DeviceCodec:
     """A codec on the device.
 
-    Attributes:
-        decoder: makes the decoder of a step.
-        encoder: makes the encoder of a step.
-        takes_streams: whether the decoder takes encoded streams only, which come from a store or from the host. If a
-            chain has two such codecs, the host runs the outer one.
-        scratch: bytes of temporary device memory for each decoded byte.
-        phase: where encoded chunks should begin, modulo `gzarr.gpu.codecs.transfers.ALIGNMENT`, so that the stream
-            behind their header is aligned.
-        detour: why encoded chunks must pass through host memory to be decoded, as a phrase; None if they need not,
-            which is the default. A decoder that uses `Streams.host` has `headers_on_host`: a slab that is only on the
-            device would be downloaded.
-        is_suffix: whether the codec only appends bytes to a chunk, so that the codec before it decides `phase` and
-            `detour`.
-        host_may_lack: whether the host may lack the library for this codec.
+    Attributes
+    ----------
+    decoder : DecoderFactory
+        Makes the decoder of a step.
+    encoder : EncoderFactory
+        Makes the encoder of a step.
+    takes_streams : bool
+        Whether the decoder takes encoded streams only, which come from a store or from the host. If a chain has two
+        such codecs, the host runs the outer one.
+    scratch : int
+        Bytes of temporary device memory for each decoded byte.
+    phase : int
+        Where encoded chunks should begin, modulo `gzarr.gpu.codecs.transfers.ALIGNMENT`, so that the stream behind
+        their header is aligned.
+    detour : callable
+        Why encoded chunks must pass through host memory to be decoded, as a phrase; None if they need not, which is
+        the default. A decoder that uses `Streams.host` has `headers_on_host`: a slab that is only on the device
+        would be downloaded.
+    is_suffix : bool
+        Whether the codec only appends bytes to a chunk, so that the codec before it decides `phase` and `detour`.
+    host_may_lack : bool
+        Whether the host may lack the library for this codec.
     """
 
     decoder: DecoderFactory

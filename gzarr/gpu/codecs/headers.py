@@ -33,11 +33,16 @@ Stored: TypeAlias = tuple[npt.NDArray[np.intp], npt.NDArray[Any]]
 class StreamTable:
     """Where the stream of each chunk lies in a slab.
 
-    Attributes:
-        source: int64[n], position of the stream in the slab; of the whole chunk if the host decodes it.
-        nbytes: int64[n], encoded size of the stream; of the whole chunk if the host decodes it.
-        decoded_nbytes: int64[n], decoded size.
-        to_host: bool[n], chunks that the host decodes because their framing is unusual.
+    Attributes
+    ----------
+    source : Sizes
+        int64[n], position of the stream in the slab; of the whole chunk if the host decodes it.
+    nbytes : Sizes
+        int64[n], encoded size of the stream; of the whole chunk if the host decodes it.
+    decoded_nbytes : Sizes
+        int64[n], decoded size.
+    to_host : Mask
+        bool[n], chunks that the host decodes because their framing is unusual.
     """
 
     source: Sizes

@@ -16,15 +16,28 @@ _SIZE_NBYTES = 4
 def parse_lz4(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> StreamTable:
     """Strip the size of four bytes from LZ4 blocks.
 
-    Args:
-        slab: uint8[...], C-contiguous, on the host.
-        offsets: int64[n], where each chunk begins.
-        sizes: int64[n], encoded sizes in bytes.
-        expected_nbytes: decoded size of every chunk.
+    Parameters
+    ----------
+    slab : Bytes
+        uint8[...], C-contiguous, on the host.
+    offsets : Sizes
+        int64[n], where each chunk begins.
+    sizes : Sizes
+        int64[n], encoded sizes in bytes.
+    expected_nbytes : int
+        Decoded size of every chunk.
 
-    Returns: the table. Chunks go to the host only if they decode to nothing.
-    Raises: CodecError (index, "lz4") if a chunk is too short or claims a wrong size; ValueError if a range does not
-        lie in the slab.
+    Returns
+    -------
+    StreamTable
+        The table. Chunks go to the host only if they decode to nothing.
+
+    Raises
+    ------
+    CodecError
+        With (index, "lz4"), if a chunk is too short or claims a wrong size.
+    ValueError
+        If a range does not lie in the slab.
     """
     check_ranges(slab, offsets, sizes)
     refuse("lz4", sizes < 4, lambda i: f"truncated: {sizes[i]} bytes are too few for the size, which takes 4")

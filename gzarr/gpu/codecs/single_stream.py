@@ -34,9 +34,12 @@ FrameParser: TypeAlias = Callable[..., StreamTable]
 class Checksum(NamedTuple):
     """A checksum of decoded data that envelopes hold.
 
-    Attributes:
-        kind: see `gzarr.gpu.codecs.checksums.queue`.
-        stored: (slab, offsets, sizes) -> the checksums that chunks hold.
+    Attributes
+    ----------
+    kind : str
+        See `gzarr.gpu.codecs.checksums.queue`.
+    stored : callable
+        (slab, offsets, sizes) -> the checksums that chunks hold.
     """
 
     kind: str
@@ -46,9 +49,12 @@ class Checksum(NamedTuple):
 class Cut(NamedTuple):
     """An envelope that the encoder writes and that is dropped.
 
-    Attributes:
-        start: how the envelope must begin.
-        header, trailer: bytes before and behind the stream.
+    Attributes
+    ----------
+    start : bytes
+        How the envelope must begin.
+    header, trailer : int
+        Bytes before and behind the stream.
     """
 
     start: bytes
@@ -63,13 +69,20 @@ _NOTHING = Cut(b"", 0, 0)
 class Envelope:
     """How a chunk is compressed, and what surrounds its stream.
 
-    Attributes:
-        encoder: the device's encoder.
-        head: bytes before the stream.
-        checksum: kind of the checksum of the chunk, which follows the stream; none if empty.
-        order: dtype of that checksum as it is stored.
-        tail: bytes behind the checksum.
-        cut: the part of the encoder's output that is dropped.
+    Attributes
+    ----------
+    encoder : str
+        The device's encoder.
+    head : bytes
+        Bytes before the stream.
+    checksum : str
+        Kind of the checksum of the chunk, which follows the stream; none if empty.
+    order : str
+        Dtype of that checksum as it is stored.
+    tail : bytes
+        Bytes behind the checksum.
+    cut : Cut
+        The part of the encoder's output that is dropped.
     """
 
     encoder: str

@@ -31,14 +31,22 @@ _UNKNOWN = -1
 class ZstdHeaders:
     """Headers of Zstandard frames, one row a chunk. Rows that are not plain frames hold -1.
 
-    Attributes:
-        content_nbytes: int64[n], decoded size; -1 if the frame does not hold it.
-        window_nbytes: int64[n], size of the decoder's window; the content size if the frame is a single segment.
-        single_segment: bool[n].
-        checksum: bool[n], whether four bytes of XXH64 follow the blocks.
-        dictionary: bool[n], whether the frame names a dictionary.
-        odd: bool[n], whether the frame is skippable or has a reserved bit set.
-        start: int64[n], position of the first block header in the slab.
+    Attributes
+    ----------
+    content_nbytes : Sizes
+        int64[n], decoded size; -1 if the frame does not hold it.
+    window_nbytes : Sizes
+        int64[n], size of the decoder's window; the content size if the frame is a single segment.
+    single_segment : Mask
+        bool[n].
+    checksum : Mask
+        bool[n], whether four bytes of XXH64 follow the blocks.
+    dictionary : Mask
+        bool[n], whether the frame names a dictionary.
+    odd : Mask
+        bool[n], whether the frame is skippable or has a reserved bit set.
+    start : Sizes
+        int64[n], position of the first block header in the slab.
     """
 
     content_nbytes: Sizes

@@ -35,10 +35,14 @@ _OTHER_CUPY = ("cupy-cuda12x", "cupy-cuda11x", "cupy-rocm-7-0", "cupy-rocm-5-0")
 class Driver(NamedTuple):
     """The NVIDIA driver.
 
-    Attributes:
-        version: newest CUDA version that it runs, such as 13000; 0 if there is no driver.
-        devices: number of devices.
-        problem: what is wrong, or "".
+    Attributes
+    ----------
+    version : int
+        Newest CUDA version that it runs, such as 13000; 0 if there is no driver.
+    devices : int
+        Number of devices.
+    problem : str
+        What is wrong, or "".
     """
 
     version: int
@@ -82,10 +86,14 @@ def ask_driver() -> Driver:
 class Gpu(NamedTuple):
     """The identity of a GPU.
 
-    Attributes:
-        name: such as "NVIDIA H200"; "" if unknown.
-        uuid: of this unit, in hexadecimal digits.
-        driver: version of the driver, such as "580.95.05"; "" if unknown.
+    Attributes
+    ----------
+    name : str
+        Such as "NVIDIA H200"; "" if unknown.
+    uuid : str
+        Of this unit, in hexadecimal digits.
+    driver : str
+        Version of the driver, such as "580.95.05"; "" if unknown.
     """
 
     name: str

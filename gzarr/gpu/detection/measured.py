@@ -29,9 +29,12 @@ REASONED = "reasoned, not measured"
 class Value(NamedTuple):
     """A part of the file for one GPU.
 
-    Attributes:
-        value: the entry of the file.
-        basis: the machine on which it was measured, or that it was not measured, as a phrase.
+    Attributes
+    ----------
+    value : dict
+        The entry of the file.
+    basis : str
+        The machine on which it was measured, or that it was not measured, as a phrase.
     """
 
     value: dict[str, Any]

@@ -19,10 +19,14 @@ from gzarr.gpu.device.protocol import Device
 class Crossover:
     """The limits up to which the host is faster.
 
-    Attributes:
-        nchunks: most stored chunks of a read that the host decodes, or of a write that it encodes.
-        nbytes: most decoded bytes of these chunks, and of the result.
-        basis: where the numbers come from, as a phrase.
+    Attributes
+    ----------
+    nchunks : int
+        Most stored chunks of a read that the host decodes, or of a write that it encodes.
+    nbytes : int
+        Most decoded bytes of these chunks, and of the result.
+    basis : str
+        Where the numbers come from, as a phrase.
     """
 
     nchunks: int

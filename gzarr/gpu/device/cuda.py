@@ -80,9 +80,12 @@ def _out_of_memory(device: str, error: Exception) -> DeviceError:
 class CudaDevice:
     """One CUDA device.
 
-    Attributes:
-        name: "cuda:0" and so on.
-        xp: cupy.
+    Attributes
+    ----------
+    name
+        "cuda:0" and so on.
+    xp
+        The module cupy.
     """
 
     xp = cupy

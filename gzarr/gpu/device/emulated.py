@@ -50,10 +50,14 @@ _NOT_COMPRESSED = 19
 class Tally:
     """Counts allocations.
 
-    Attributes:
-        live: bytes that are allocated now.
-        peak: most bytes that were allocated at once.
-        n: number of allocations.
+    Attributes
+    ----------
+    live
+        Bytes that are allocated now.
+    peak
+        Most bytes that were allocated at once.
+    n
+        Number of allocations.
     """
 
     def __init__(self) -> None:
@@ -77,8 +81,10 @@ class Tally:
 class EmulatedStream:
     """A stream whose work is done as soon as it is submitted.
 
-    Attributes:
-        waited_for: the streams that it was last made to wait for, in order.
+    Attributes
+    ----------
+    waited_for
+        The streams that it was last made to wait for, in order.
     """
 
     def __init__(self) -> None:
@@ -91,13 +97,20 @@ _DEFAULT_STREAM = EmulatedStream()
 class EmulatedDevice:
     """A device whose memory is the host's.
 
-    Attributes:
-        name: "emulated".
-        xp: numpy.
-        launches: names of launched kernels and called decoders, in order, for tests.
-        free: free device memory that it reports, in bytes.
-        memory: counts device memory, for tests.
-        pinned: counts pinned host memory.
+    Attributes
+    ----------
+    name
+        "emulated".
+    xp
+        The module numpy.
+    launches
+        Names of launched kernels and called decoders, in order, for tests.
+    free : int
+        Free device memory that it reports, in bytes.
+    memory
+        Counts device memory, for tests.
+    pinned
+        Counts pinned host memory.
     """
 
     name = "emulated"

@@ -40,11 +40,16 @@ N_LANES = 3
 class Lane:
     """A pipeline slot: what one wave in flight has to itself.
 
-    Attributes:
-        device: where the wave runs.
-        stream: where its work is submitted.
-        memory: device memory, a share of the cap.
-        staging: pinned host memory.
+    Attributes
+    ----------
+    device : Device
+        Where the wave runs.
+    stream
+        Where its work is submitted.
+    memory
+        Device memory, a share of the cap.
+    staging
+        Pinned host memory.
     """
 
     def __init__(self, device: Device, limit: int) -> None:
@@ -92,10 +97,14 @@ class _Turn:
 class Lanes:
     """The lanes of a backend.
 
-    Args:
-        device: where they run.
-        cap: device memory of all lanes together, in bytes.
-        stream: the caller's stream; None for the one that is current when a read begins.
+    Parameters
+    ----------
+    device : Device
+        Where they run.
+    cap : int
+        Device memory of all lanes together, in bytes.
+    stream : object
+        The caller's stream; None for the one that is current when a read begins.
     """
 
     def __init__(self, device: Device, cap: int, stream: Any = None) -> None:

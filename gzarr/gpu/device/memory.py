@@ -28,9 +28,12 @@ class OverLimitError(DeviceError):
 class Arena:
     """Memory of one kind, for one wave and one thread at a time.
 
-    Args:
-        allocate: makes a block: a flat uint8 array of so many bytes.
-        limit: most bytes of all blocks together; None for no limit.
+    Parameters
+    ----------
+    allocate : callable
+        Makes a block: a flat uint8 array of so many bytes.
+    limit : int, optional
+        Most bytes of all blocks together; None for no limit.
     """
 
     def __init__(self, allocate: Callable[[int], Any], limit: int | None = None) -> None:

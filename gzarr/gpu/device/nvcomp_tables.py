@@ -184,10 +184,14 @@ def _options(layout: str = "", *values: float) -> bytes:
 class Alignment:
     """Alignment of device addresses, in bytes.
 
-    Attributes:
-        input: of every stream read.
-        output: of every stream written.
-        temp: of the scratch.
+    Attributes
+    ----------
+    input : int
+        Of every stream read.
+    output : int
+        Of every stream written.
+    temp : int
+        Of the scratch.
     """
 
     input: int
@@ -199,24 +203,41 @@ class Alignment:
 class NvcompCodec:
     """One batched codec of nvCOMP.
 
-    Attributes:
-        symbol: the codec's part of the C names: "LZ4" of nvcompBatchedLZ4DecompressAsync.
-        alignment: what decompression needs.
-        max_decompressed_nbytes: largest chunk that can be decompressed.
-        hides_corruption: whether damaged input may decode "successfully", or read and write out of bounds. Only the
-            other codecs report a status for it. Verify a checksum first if the format has one.
-        decompress_options: the 64 bytes passed to decompression.
-        compress_alignment: what compression needs with the default options.
-        max_compress_nbytes: largest chunk that can be compressed.
-        compress_options: the 64 bytes passed to compression by default: the library's defaults.
-        max_batch: most streams in one call.
-        temp_fixed: scratch for decompression, in bytes: once per call.
-        temp_per_byte: and for each decompressed byte.
-        temp_per_piece: and for each 64 KiB of decompressed bytes.
-        temp_min_pieces: least pieces of a stream, however short.
-        compress_bound: bytes of a chunk -> bytes of its stream at most.
-        compress_scratch: bytes of the largest chunk -> scratch for compression, for each chunk.
-        typed_options: passed to compression instead, by the size of the numbers.
+    Attributes
+    ----------
+    symbol : str
+        The codec's part of the C names: "LZ4" of nvcompBatchedLZ4DecompressAsync.
+    alignment : Alignment
+        What decompression needs.
+    max_decompressed_nbytes : int
+        Largest chunk that can be decompressed.
+    hides_corruption : bool
+        Whether damaged input may decode "successfully", or read and write out of bounds. Only the other codecs
+        report a status for it. Verify a checksum first if the format has one.
+    decompress_options : bytes
+        The 64 bytes passed to decompression.
+    compress_alignment : Alignment
+        What compression needs with the default options.
+    max_compress_nbytes : int
+        Largest chunk that can be compressed.
+    compress_options : bytes
+        The 64 bytes passed to compression by default: the library's defaults.
+    max_batch : int
+        Most streams in one call.
+    temp_fixed : int
+        Scratch for decompression, in bytes: once per call.
+    temp_per_byte : int
+        Scratch for each decompressed byte, in addition.
+    temp_per_piece : int
+        Scratch for each 64 KiB of decompressed bytes, in addition.
+    temp_min_pieces : int
+        Least pieces of a stream, however short.
+    compress_bound : callable
+        Bytes of a chunk -> bytes of its stream at most.
+    compress_scratch : callable
+        Bytes of the largest chunk -> scratch for compression, for each chunk.
+    typed_options : mapping or None
+        Passed to compression instead, by the size of the numbers.
     """
 
     symbol: str

@@ -30,9 +30,12 @@ Table: TypeAlias = NDArray[np.int64]
 class Outcome(NamedTuple):
     """The result of a batched decoder or encoder, on the device.
 
-    Attributes:
-        statuses: int32, 0 for success.
-        sizes: int64 or uint64, bytes that were written.
+    Attributes
+    ----------
+    statuses : Array
+        int32, 0 for success.
+    sizes : Array
+        int64 or uint64, bytes that were written.
     """
 
     statuses: Array
@@ -42,9 +45,12 @@ class Outcome(NamedTuple):
 class Device(Marker, Protocol):
     """A device with its own memory, kernels and batched decoders; as a `Marker`, it marks the stages of a profile.
 
-    Attributes:
-        name: "cuda:0", or "emulated".
-        xp: the array module of the device's memory: cupy or numpy.
+    Attributes
+    ----------
+    name : str
+        "cuda:0", or "emulated".
+    xp : object
+        The array module of the device's memory: cupy or numpy.
     """
 
     name: str

@@ -46,10 +46,13 @@ BLOSC_ERRORS = {
 class Argument(NamedTuple):
     """One argument of a kernel.
 
-    Attributes:
-        name: as in the source.
-        type: as in the source: "i64"; "const i32*", a table that is read; "u64*", a table that is written; "void*" or
-            "const void*", the address of raw memory.
+    Attributes
+    ----------
+    name : str
+        As in the source.
+    type : str
+        As in the source: "i64"; "const i32*", a table that is read; "u64*", a table that is written; "void*" or
+        "const void*", the address of raw memory.
     """
 
     name: str

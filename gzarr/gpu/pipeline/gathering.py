@@ -33,13 +33,20 @@ Indexing = Literal["value", "part", "chunk"]
 class Source:
     """Where the values of each part of a wave are on the device.
 
-    Attributes:
-        owner: the device array that holds them.
-        dtype: of the values.
-        address: base of the offsets.
-        starts: int64 (parts,), offset in bytes of the element with index 0 on every axis.
-        strides: int64 (parts, axes), in bytes, of any sign. Points have one axis.
-        indexing: what elements are indexed by.
+    Attributes
+    ----------
+    owner : object
+        The device array that holds them.
+    dtype : np.dtype[Any]
+        Of the values.
+    address : int
+        Base of the offsets.
+    starts : Table
+        int64 (parts,), offset in bytes of the element with index 0 on every axis.
+    strides : NDArray[np.int64]
+        int64 (parts, axes), in bytes, of any sign. Points have one axis.
+    indexing : Indexing
+        What elements are indexed by.
     """
 
     owner: Any
@@ -54,12 +61,18 @@ class Source:
 class Target:
     """Which elements of the chunks of a wave get new values, each once.
 
-    Attributes:
-        parts: the parts of the wave.
-        order: array axes in the order of the chunks' memory.
-        indexing: how `tables` index sources.
-        tables: of the kernels.
-        counts: int64 (parts,), elements of each chunk that get a value.
+    Attributes
+    ----------
+    parts : sequence of Part
+        The parts of the wave.
+    order : tuple[int, ...]
+        Array axes in the order of the chunks' memory.
+    indexing : Indexing
+        How `tables` index sources.
+    tables : BoxTables or PointTables
+        Of the kernels.
+    counts : Table
+        int64 (parts,), elements of each chunk that get a value.
     """
 
     parts: Sequence[Part]

@@ -31,12 +31,18 @@ from gzarr.gpu.device.protocol import Device
 class EncodePlan:
     """How chunks of one shape are encoded.
 
-    Attributes:
-        device: encoders that run on the device first, in encoding order; none if the host does everything.
-        host: codecs that then run on the host, in encoding order.
-        handed: what the first of these takes.
-        compresses: whether the device does more than set the byte order.
-        obstacle: which step runs on the host, and why; None if none does.
+    Attributes
+    ----------
+    device : tuple[Encoder, ...]
+        Encoders that run on the device first, in encoding order; none if the host does everything.
+    host : tuple[Codec, ...]
+        Codecs that then run on the host, in encoding order.
+    handed : Repr or None
+        What the first of these takes.
+    compresses : bool
+        Whether the device does more than set the byte order.
+    obstacle : str or None
+        Which step runs on the host, and why; None if none does.
     """
 
     device: tuple[Encoder, ...]
@@ -50,18 +56,30 @@ class EncodePlan:
 class DevicePlan:
     """How chunks of one shape are decoded and encoded.
 
-    Attributes:
-        host: codecs that run on the host first, in encoding order.
-        device: decoders that then run on the device, in decoding order.
-        strides: of a decoded chunk in device memory, in elements, for every array axis.
-        stored: dtype of decoded chunks in device memory, with their byte order there.
-        chunk: the decoded chunk.
-        encoded: dtype of the result of the host's part, if it is arrays.
-        encoding: the other direction.
-        scratch: bytes of temporary device memory for each decoded byte.
-        phase: where encoded chunks should begin, modulo `gzarr.gpu.codecs.transfers.ALIGNMENT`.
-        skips_host: whether encoded chunks may be read straight to the device.
-        host_decodes: whether the host has every codec for sure, as no library may be missing.
+    Attributes
+    ----------
+    host : tuple[Codec, ...]
+        Codecs that run on the host first, in encoding order.
+    device : tuple[Decoder, ...]
+        Decoders that then run on the device, in decoding order.
+    strides : tuple[int, ...]
+        Of a decoded chunk in device memory, in elements, for every array axis.
+    stored : np.dtype[Any]
+        Dtype of decoded chunks in device memory, with their byte order there.
+    chunk : ArrayRepr
+        The decoded chunk.
+    encoded : np.dtype[Any]
+        Dtype of the result of the host's part, if it is arrays.
+    encoding : EncodePlan
+        The other direction.
+    scratch : int
+        Bytes of temporary device memory for each decoded byte.
+    phase : int
+        Where encoded chunks should begin, modulo `gzarr.gpu.codecs.transfers.ALIGNMENT`.
+    skips_host : bool
+        Whether encoded chunks may be read straight to the device.
+    host_decodes : bool
+        Whether the host has every codec for sure, as no library may be missing.
     """
 
     host: tuple[Codec, ...]

@@ -21,13 +21,19 @@ from gzarr.indexing.plan import Part
 class BoxTables:
     """Tables of the parts of a separable selection.
 
-    Attributes:
-        spans: int64 (rows, 7): in_start, in_step, out_start, out_step, count, in_list, out_list; the lists are offsets
-            into `pool`, or -1 for an arithmetic progression. The rows of an axis are contiguous.
-        axis_base: int64 (ndim,), first row of each axis.
-        part_span: int32 (parts, ndim), row within the axis.
-        elem_start: int64 (parts + 1,), prefix sums of the parts' numbers of elements.
-        pool: int64, the index lists.
+    Attributes
+    ----------
+    spans : NDArray[np.int64]
+        int64 (rows, 7): in_start, in_step, out_start, out_step, count, in_list, out_list; the lists are offsets
+        into `pool`, or -1 for an arithmetic progression. The rows of an axis are contiguous.
+    axis_base : NDArray[np.int64]
+        int64 (ndim,), first row of each axis.
+    part_span : NDArray[np.int32]
+        int32 (parts, ndim), row within the axis.
+    elem_start : NDArray[np.int64]
+        int64 (parts + 1,), prefix sums of the parts' numbers of elements.
+    pool : NDArray[np.int64]
+        int64, the index lists.
     """
 
     spans: NDArray[np.int64]
@@ -88,10 +94,14 @@ def _span(inside: Any, out: Any, pool_size: int) -> tuple[Any, list[NDArray[np.i
 class PointTables:
     """Tables of the parts of a list of points.
 
-    Attributes:
-        part: int32, the part that each point belongs to.
-        element: int64, index of the element within the chunk's memory.
-        position: int64, index of the point in the result.
+    Attributes
+    ----------
+    part : NDArray[np.int32]
+        int32, the part that each point belongs to.
+    element : Table
+        int64, index of the element within the chunk's memory.
+    position : Table
+        int64, index of the point in the result.
     """
 
     part: NDArray[np.int32]

@@ -28,11 +28,16 @@ _MAX_PIECES = 1024
 class Span(NamedTuple):
     """A chunk in a file.
 
-    Attributes:
-        path: of the file.
-        start: first byte.
-        nbytes: number of bytes.
-        version: identifies the file's version.
+    Attributes
+    ----------
+    path : str
+        Of the file.
+    start : int
+        First byte.
+    nbytes : int
+        Number of bytes.
+    version : tuple[int, ...]
+        Identifies the file's version.
     """
 
     path: str

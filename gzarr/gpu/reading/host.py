@@ -34,10 +34,14 @@ from gzarr.storage.base import Store, host_view
 class Slab:
     """Encoded chunks of a wave in contiguous memory.
 
-    Attributes:
-        device: where the chunks are decoded.
-        host: uint8, pinned; None if the chunks were read straight to the device.
-        on_device: uint8, on the device; None if they are not uploaded yet.
+    Attributes
+    ----------
+    device : Device
+        Where the chunks are decoded.
+    host : NDArray[np.uint8] or None
+        uint8, pinned; None if the chunks were read straight to the device.
+    on_device : Array or None
+        uint8, on the device; None if they are not uploaded yet.
     """
 
     device: Device
@@ -66,8 +70,10 @@ class Item(NamedTuple):
 class Reader(Protocol):
     """Brings encoded chunks to where their decoding begins.
 
-    Attributes:
-        name: "host" or "kvikio".
+    Attributes
+    ----------
+    name : str
+        "host" or "kvikio".
     """
 
     name: str

@@ -65,12 +65,17 @@ class OpenFile(Protocol):
 class KvikioReader:
     """Reads into device memory.
 
-    Args:
-        open_file: opens a file by its path.
+    Parameters
+    ----------
+    open_file : callable
+        Opens a file by its path.
 
-    Attributes:
-        files: cache of open files.
-        failure: why the last wave that should have gone straight to the device did not; None if all did.
+    Attributes
+    ----------
+    files
+        Cache of open files.
+    failure
+        Why the last wave that should have gone straight to the device did not; None if all did.
     """
 
     name = "kvikio"

@@ -21,9 +21,12 @@ _N_THREADS = 16
 class ReaderChoice(NamedTuple):
     """The reader of a backend, and why it was chosen.
 
-    Attributes:
-        name: "host" or "kvikio".
-        why: one phrase.
+    Attributes
+    ----------
+    name : str
+        "host" or "kvikio".
+    why : str
+        One phrase.
     """
 
     name: str

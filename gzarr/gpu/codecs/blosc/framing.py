@@ -53,17 +53,28 @@ _MOST_NBYTES = (1 << 31) - 1 - headers.HEADER_NBYTES
 class Frame:
     """The layout of all frames of a step.
 
-    Attributes:
-        nbytes: decoded bytes.
-        typesize: bytes of an element, for the header.
-        shuffle: PLAIN, BYTE_SHUFFLE or BIT_SHUFFLE.
-        compressor: blosc's number.
-        encoder: the device's encoder; empty if the frames are stored.
-        blocksize: bytes of a block; the last one may be shorter.
-        splits: streams of a whole block.
-        block: int64[m], block of each stream.
-        start: int64[m], position of its decoded bytes in the chunk.
-        size: int64[m], its decoded bytes.
+    Attributes
+    ----------
+    nbytes : int
+        Decoded bytes.
+    typesize : int
+        Bytes of an element, for the header.
+    shuffle : int
+        PLAIN, BYTE_SHUFFLE or BIT_SHUFFLE.
+    compressor : int
+        Blosc's number.
+    encoder : str
+        The device's encoder; empty if the frames are stored.
+    blocksize : int
+        Bytes of a block; the last one may be shorter.
+    splits : int
+        Streams of a whole block.
+    block : Table
+        int64[m], block of each stream.
+    start : Table
+        int64[m], position of its decoded bytes in the chunk.
+    size : Table
+        int64[m], its decoded bytes.
     """
 
     nbytes: int
@@ -170,11 +181,16 @@ def _streams(nbytes: int, blocksize: int, splits: int) -> tuple[Table, Table, Ta
 class _Streams:
     """The compressed streams of n chunks.
 
-    Attributes:
-        source: the chunks that were compressed, shuffled if the frames are.
-        slots: the streams, chunk after chunk; None if there are none.
-        sizes: int64 (n, m), their sizes.
-        sums: int64 (n, m), addresses of the checksums of zlib streams; None for other compressors.
+    Attributes
+    ----------
+    source : Chunks
+        The chunks that were compressed, shuffled if the frames are.
+    slots : Slots or None
+        The streams, chunk after chunk; None if there are none.
+    sizes : Table
+        int64 (n, m), their sizes.
+    sums : Table or None
+        int64 (n, m), addresses of the checksums of zlib streams; None for other compressors.
     """
 
     source: Chunks

@@ -51,13 +51,20 @@ from gzarr.gpu.codecs.zstd import check_zstd
 class BloscStreams:
     """Streams of many frames, one row each, grouped by decoder and, within a group, in the order of the frames.
 
-    Attributes:
-        frame: int64[m], the frame that the stream belongs to.
-        decoder: uint8[m], `RAW` (stored, to be copied), `LZ4`, `SNAPPY`, `DEFLATE` (without zlib's envelope) or `ZSTD`.
-        source: int64[m], position in the slab.
-        csize: int64[m], encoded bytes.
-        dest: int64[m], position of the decoded bytes in the decoded chunk.
-        nbytes: int64[m], decoded bytes.
+    Attributes
+    ----------
+    frame : Sizes
+        int64[m], the frame that the stream belongs to.
+    decoder : Small
+        uint8[m], `RAW` (stored, to be copied), `LZ4`, `SNAPPY`, `DEFLATE` (without zlib's envelope) or `ZSTD`.
+    source : Sizes
+        int64[m], position in the slab.
+    csize : Sizes
+        int64[m], encoded bytes.
+    dest : Sizes
+        int64[m], position of the decoded bytes in the decoded chunk.
+    nbytes : Sizes
+        int64[m], decoded bytes.
     """
 
     frame: Sizes
@@ -83,19 +90,30 @@ class BloscStreams:
 class BloscTable:
     """The streams of n frames, and how the decoded bytes are shuffled.
 
-    Attributes:
-        codec: uint8[n], blosc's number: 0 blosclz, 1 lz4 and lz4hc, 2 snappy, 3 zlib, 4 zstd, up to 7 unknown.
-        shuffle: uint8[n], `NO_SHUFFLE`, `BYTE_SHUFFLE` or `BIT_SHUFFLE` for the decoded streams; stored frames and
-            frames that the host decodes are plain.
-        typesize: int32[n], bytes of the elements that were shuffled; 1 for plain frames.
-        blocksize: int64[n], decoded bytes of a block, which is shuffled by itself; the last one may be shorter. All
-            bytes for plain frames. At least 1.
-        nbytes: int64[n], decoded bytes.
-        cbytes: int64[n], encoded bytes, from the header.
-        memcpy: bool[n], whether the frame is stored whole.
-        to_host: bool[n], whether the host decodes the frame, which then has no streams.
-        streams: of all other frames.
-        bounds: int64[6]; the streams of decoder d are the rows ``bounds[d]`` to ``bounds[d + 1]``.
+    Attributes
+    ----------
+    codec : Small
+        uint8[n], blosc's number: 0 blosclz, 1 lz4 and lz4hc, 2 snappy, 3 zlib, 4 zstd, up to 7 unknown.
+    shuffle : Small
+        uint8[n], `NO_SHUFFLE`, `BYTE_SHUFFLE` or `BIT_SHUFFLE` for the decoded streams; stored frames and frames
+        that the host decodes are plain.
+    typesize : npt.NDArray[np.int32]
+        int32[n], bytes of the elements that were shuffled; 1 for plain frames.
+    blocksize : Sizes
+        int64[n], decoded bytes of a block, which is shuffled by itself; the last one may be shorter. All bytes for
+        plain frames. At least 1.
+    nbytes : Sizes
+        int64[n], decoded bytes.
+    cbytes : Sizes
+        int64[n], encoded bytes, from the header.
+    memcpy : Mask
+        bool[n], whether the frame is stored whole.
+    to_host : Mask
+        bool[n], whether the host decodes the frame, which then has no streams.
+    streams : BloscStreams
+        Of all other frames.
+    bounds : Sizes
+        int64[6]; the streams of decoder d are the rows ``bounds[d]`` to ``bounds[d + 1]``.
     """
 
     codec: Small
@@ -127,14 +145,28 @@ class Blocks(NamedTuple):
 def parse_frames(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> BloscTable:
     """Take apart Blosc frames.
 
-    Args:
-        slab: uint8[...], C-contiguous, on the host.
-        offsets: int64[n], where each frame begins.
-        sizes: int64[n], encoded sizes in bytes; bytes behind a frame are ignored.
-        expected_nbytes: decoded size of every frame.
+    Parameters
+    ----------
+    slab : Bytes
+        uint8[...], C-contiguous, on the host.
+    offsets : Sizes
+        int64[n], where each frame begins.
+    sizes : Sizes
+        int64[n], encoded sizes in bytes; bytes behind a frame are ignored.
+    expected_nbytes : int
+        Decoded size of every frame.
 
-    Returns: the table. Every range in it lies in its frame, and in the decoded chunk.
-    Raises: CodecError (index, "blosc") if a frame is damaged; ValueError if a range does not lie in the slab.
+    Returns
+    -------
+    BloscTable
+        The table. Every range in it lies in its frame, and in the decoded chunk.
+
+    Raises
+    ------
+    CodecError
+        With (index, "blosc"), if a frame is damaged.
+    ValueError
+        If a range does not lie in the slab.
     """
     check_ranges(slab, offsets, sizes)
     frames = read_headers(slab, offsets, sizes, expected_nbytes)
