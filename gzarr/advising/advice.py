@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 from gzarr.advising.model import Cost
 from gzarr.codecs.spec import CodecSpec
+from gzarr.copying.planning import check_copy
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.transfer import transfer
@@ -140,6 +141,7 @@ class Advice:
         >>> gzarr.open("memory://better").chunks
         (256, 256)
         """
+        check_copy(options, TransferKeywords, self.apply)
         keywords: dict[str, Any] = {**self.changes, **options}
         return transfer(self.array, dest, device=device, **keywords)
 
@@ -222,6 +224,7 @@ class GroupAdvice:
         CopyError, MetadataError
             As in `gzarr.transfer`.
         """
+        check_copy(options, TransferKeywords, self.apply)
         each = {path: {k: v for k, v in own.items() if k not in options} for path, own in self.changes.items()}
         return transfer(self.group, dest, device=device, each=each, **options)
 

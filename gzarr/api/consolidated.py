@@ -133,7 +133,7 @@ def open_consolidated(
     if not use_consolidated:
         raise ValueError("use_consolidated must be True here; use open_group to do without consolidated metadata")
     store, path = (path, None) if store is None else (store, path)
-    opened, where, mode, opened_with = reach_group(store, path, mode, device, {**kwargs})
+    opened, where, mode, opened_with = reach_group(open_consolidated, store, path, mode, device, {**kwargs})
     opened, meta = open_consolidated_node(opened, where, checked_format(zarr_format), metadata_key, frozen=True)
     if meta is None:
         raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")

@@ -17,7 +17,7 @@ from gzarr.hierarchy.keywords import (
     LikeKeywords,
     NewArrayKeywords,
 )
-from gzarr.hierarchy.options import UNSET
+from gzarr.hierarchy.options import UNSET, check_keywords
 
 
 def create_array(
@@ -127,6 +127,7 @@ def create_array(
     >>> z.nchunks
     1600
     """
+    check_keywords(kwargs, CreateArrayKeywords, create_array)
     if name and path:
         raise MetadataError(f"name={name!r} and path={path!r} mean the same; give one of them")
     given: dict[str, Any] = {"shape": shape, "dtype": dtype, "chunks": chunks, "shards": shards, "order": order}

@@ -5,22 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from gzarr.errors import MetadataError
-from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.keywords import OpenMode
 
 
 def take_mode(mode: OpenMode | None, keywords: dict[str, Any]) -> OpenMode | None:
-    """Return the mode, "r" for ``read_only=True``, after a check that creation knows all other keywords.
-
-    Raises TypeError for unknown keywords, even if an array exists and none of them would be used.
-    """
+    """Return the mode, "r" for ``read_only=True``, which is taken out of the keywords."""
     if keywords.pop("read_only", False):
         if mode not in (None, "r"):
             raise ValueError(f"read_only=True and mode={mode!r} contradict each other")
         mode = "r"
-    given = {name: value for name, value in keywords.items() if name not in new_nodes.ELSEWHERE}
-    if given:
-        new_nodes.options_from(given, "mode")
     return mode
 
 

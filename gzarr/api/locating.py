@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from gzarr.backend import Backend
-from gzarr.devices import DEVICE_OPTIONS, take_backend
+from gzarr.devices import take_backend
 from gzarr.errors import MetadataError, StoreError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.hierarchy.keywords import OpenMode
-from gzarr.hierarchy.open_options import NAMES as OPEN_OPTIONS
+from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
 from gzarr.hierarchy.open_options import OpenedWith, take_open_options
-from gzarr.hierarchy.options import unknown_keyword
+from gzarr.hierarchy.options import check_keywords
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.storage import LocalStore, ZipStore, open_store
 from gzarr.storage.base import Store
 
-_OF_GROUPS = {*OPEN_OPTIONS, *DEVICE_OPTIONS, "device", "storage_options", "cache_attrs"}
 _MODES = {"r", "r+", "a", "w", "w-", "x"}
 
 
@@ -70,11 +69,15 @@ def reach_node(
 
 
 def reach_group(
-    store: Any, path: str | None, mode: OpenMode | None, device: str | Backend | None, keywords: dict[str, Any]
+    function: Callable[..., Any],
+    store: Any,
+    path: str | None,
+    mode: OpenMode | None,
+    device: Any,
+    keywords: dict[str, Any],
 ) -> tuple[Store, str, OpenMode, OpenedWith]:
-    """`reach_node` for a group. Raises TypeError for other keywords, except one of zarr that changes nothing."""
-    for name in keywords.keys() - _OF_GROUPS:
-        raise unknown_keyword(name, _OF_GROUPS | {"mode", "path", "zarr_format"} - {name})
+    """`reach_node` for a group that a function opens. Raises TypeError for keywords that the function does not take."""
+    check_keywords(keywords, GroupKeywords, function)
     if keywords.get("cache_attrs") not in (None, True, False):
         raise MetadataError("'cache_attrs' must be True, False or None")
     return reach_node(store, path, mode, device, keywords)

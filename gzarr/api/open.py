@@ -15,6 +15,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import check_free, new_group_meta
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenArrayKeywords, OpenKeywords, OpenLikeKeywords, OpenMode
+from gzarr.hierarchy.options import check_keywords
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.catalog import may_be_consolidated
 from gzarr.metadata.documents import found_instead, read_node
@@ -76,6 +77,7 @@ def open_array(
     >>> gzarr.open_array("squares.zarr", "r")[1:4]
     array([1, 4, 9], dtype=int32)
     """
+    check_keywords(kwargs, OpenArrayKeywords, open_array)
     given: dict[str, Any] = {**kwargs}
     store, path = (path, None) if store is None else (store, path)
     mode = take_mode(mode, given)
@@ -112,6 +114,7 @@ def open_like(a: Any, path: Any, **kwargs: Unpack[OpenLikeKeywords]) -> Array:
     Array
         The array.
     """
+    check_keywords(kwargs, OpenLikeKeywords, open_like)
     return open_array(path, **new_nodes.like(a, {"fill_value": getattr(a, "fill_value", 0), **kwargs}))
 
 
@@ -173,7 +176,7 @@ def open_group(
     ('test run', ['speed'])
     """
     store, path = (path, None) if store is None else (store, path)
-    opened, where, mode, opened_with = reach_group(store, path, mode, device, {**kwargs})
+    opened, where, mode, opened_with = reach_group(open_group, store, path, mode, device, {**kwargs})
     if mode in ("w", "w-", "x"):
         made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=mode == "w")
         return Group(opened, where, made, opened_with)
@@ -224,6 +227,7 @@ def open(
     >>> gzarr.open("numbers.zarr", "r")
     <Array file://numbers.zarr shape=(3,) dtype=int64>
     """
+    check_keywords(kwargs, OpenKeywords, open)
     given: dict[str, Any] = {**kwargs}
     store, path = (path, None) if store is None else (store, path)
     use_consolidated = given.pop("use_consolidated", None)
@@ -303,7 +307,7 @@ def group(
         └── bar
             └── baz (100, 100) int32
     """
-    opened, where, _, opened_with = reach_group(store, path, "w" if overwrite else "a", device, {**kwargs})
+    opened, where, _, opened_with = reach_group(group, store, path, "w" if overwrite else "a", device, {**kwargs})
     if not overwrite:
         meta = read_node(opened, where, checked_format(zarr_format))
         if isinstance(meta, ArrayMeta):
@@ -362,7 +366,9 @@ def create_group(
     >>> root.attrs["title"]
     'test run'
     """
-    opened, where, _, opened_with = reach_group(store, path, "w" if overwrite else "a", device, {**kwargs})
+    opened, where, _, opened_with = reach_group(
+        create_group, store, path, "w" if overwrite else "a", device, {**kwargs}
+    )
     made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=overwrite)
     return Group(opened, where, made, opened_with)
 

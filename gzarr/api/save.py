@@ -15,7 +15,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import LoadKeywords, SaveArrayKeywords
 from gzarr.hierarchy.new_metadata import array_meta
-from gzarr.hierarchy.options import ArrayOptions
+from gzarr.hierarchy.options import ArrayOptions, check_keywords
 from gzarr.indexing.keys import join_path, normalize_path
 
 
@@ -63,6 +63,7 @@ def save_array(store: Any, arr: Any, *, path: str | None = None, **kwargs: Unpac
     **kwargs
         See `create_array`.
     """
+    check_keywords(kwargs, SaveArrayKeywords, save_array)
     given: dict[str, Any] = {**kwargs}
     opened, base = open_store_at(join_storage_options(store, given), "w")
     create_array(opened, name=join_path(base, normalize_path(path or "")), data=arr, overwrite=True, **given)
@@ -143,6 +144,7 @@ def load(store: Any, path: str | None = None, *, device: str | None = None, **kw
     """
     if "mode" in kwargs:
         raise TypeError("load takes no mode: it only reads")
+    check_keywords(kwargs, LoadKeywords, load)
     store, path = (path, None) if store is None else (store, path)
     node = open(store, "r", path=path, device=device, **kwargs)
     if isinstance(node, Group):

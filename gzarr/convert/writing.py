@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Unpack
 
+from gzarr.copying.planning import check_copy
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import Settings, TransferKeywords
 from gzarr.copying.sources import SourceTree
@@ -18,8 +19,9 @@ from gzarr.errors import CopyError
 _SETTINGS = frozenset(f.name for f in fields(Settings))
 
 
-def write(tree: SourceTree, dest: Any, **options: Unpack[TransferKeywords]) -> TransferReport:
+def write(tree: SourceTree, dest: Any, /, **options: Unpack[TransferKeywords]) -> TransferReport:
     """Write a tree to a destination, with the keywords of `gzarr.transfer`."""
+    check_copy(options, TransferKeywords, write)
     keywords: dict[str, Any] = dict(options)
     path = keywords.pop("path", None)
     settings = Settings(**{name: keywords.pop(name) for name in _SETTINGS & keywords.keys()})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from gzarr.errors import MetadataError
 from gzarr.hierarchy import new_metadata, new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.open_options import OpenedWith
+from gzarr.hierarchy.options import check_keywords
 from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
 from gzarr.indexing.grid import nchunks
 from gzarr.metadata.documents import read_node
@@ -35,11 +36,12 @@ class Job:
     route: Route
 
 
-def check_keywords(keywords: Mapping[str, Any]) -> None:
-    """Refuse keywords that only the source can set. Raises TypeError."""
-    bad = next((name for name in _FROM_SOURCE if name in keywords), None)
+def check_copy(keywords: Iterable[str], typed: type, function: Callable[..., Any]) -> None:
+    """Refuse keywords that only the source can set, and those that a function does not take. Raises TypeError."""
+    bad = next((name for name in keywords if name in _FROM_SOURCE and name not in typed.__annotations__), None)
     if bad is not None:
         raise TypeError(f"{bad!r} cannot be given to a copy, which takes it from the source; leave it out")
+    check_keywords(keywords, typed, function)
 
 
 def format_of(tree: SourceTree, store: Store, path: str, keywords: Mapping[str, Any]) -> ZarrFormat:

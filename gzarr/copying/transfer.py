@@ -15,7 +15,7 @@ from gzarr.api.open import open as open_node
 from gzarr.backend import Backend
 from gzarr.copying import sources
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_array
-from gzarr.copying.planning import Job, check_keywords, format_of, identity, plan, reported
+from gzarr.copying.planning import Job, check_copy, format_of, identity, plan, reported
 from gzarr.copying.progress import ProgressLike, counted
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, IfExists, Settings
@@ -104,6 +104,8 @@ def transfer(
     >>> gzarr.open("memory://rechunked").chunks
     (50,)
     """
+    for given in (keywords, *(each or {}).values()):
+        check_copy(given, CopyKeywords, transfer)
     settings = Settings(if_exists, dry_run, resume, progress, budget_nbytes)
     if not isinstance(source, (Array, Group)) and not hasattr(source, "shape"):
         source = open_node(source, mode="r")
@@ -201,8 +203,6 @@ def _plan_tree(
     each: Mapping[str, Mapping[str, Any]],
 ) -> tuple[ZarrFormat, list[Job]]:
     """The format of a copy, and a job for every array. Raises CopyError, MetadataError, TypeError."""
-    for given in (keywords, *each.values()):
-        check_keywords(given)
     unknown = sorted(each.keys() - tree.arrays.keys())
     if unknown:
         names = ", ".join(name for name in tree.arrays if name) or "none, or is one itself: leave out each="

@@ -16,8 +16,8 @@ from typing import Any, Literal, Unpack
 from gzarr.copying import hdf5, sources
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
 from gzarr.copying.log import Counts, Log, log_lines, summary
-from gzarr.copying.planning import plan
-from gzarr.copying.settings import MemberKeywords
+from gzarr.copying.planning import check_copy, plan
+from gzarr.copying.settings import CopyKeywords, MemberKeywords
 from gzarr.copying.sources import Source, check_name, regular_grid
 from gzarr.copying.transfer import check_apart, delete_objects, write_array
 from gzarr.errors import CopyError, GzarrError, ReadOnlyError
@@ -166,6 +166,8 @@ def _walked(
     source: Any, dest: Any, log: Any, options: _Options, run: Callable[[Log, _Options], Counts]
 ) -> tuple[int, int, int]:
     """Check, make a dry run, then carry the copy out."""
+    if isinstance(dest, Group):
+        check_copy(options.create_kws, CopyKeywords, copy_all)
     _check(source, dest, options)
     with log_lines(log) as write_line:
         if not options.dry_run:

@@ -66,7 +66,7 @@ class Array(ResizableArray):
         store: Store,
         path: str,
         metadata: ArrayMeta,
-        opened_with: OpenedWith,
+        opened_with: OpenedWith | Backend,
         *,
         read_only: bool = False,
         write_empty_chunks: bool | None = None,
@@ -75,7 +75,7 @@ class Array(ResizableArray):
     ) -> None:
         super().__init__(store, path, metadata, opened_with, read_only=read_only)
         try:
-            self._bound = prepare_array(metadata, store, path, *opened_with)
+            self._bound = prepare_array(metadata, store, path, *self.opened_with)
         except (UnknownCodecError, MissingExtraError) as error:
             # The array can still be described; reading or writing it raises this error.
             self._bound = type(error)(str(error))

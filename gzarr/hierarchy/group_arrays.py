@@ -11,7 +11,7 @@ from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.keywords import FilledMemberKeywords, LikeMemberKeywords, MemberKeywords, NewMemberKeywords
 from gzarr.hierarchy.node import Node
-from gzarr.hierarchy.options import UNSET
+from gzarr.hierarchy.options import UNSET, check_keywords
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import GroupMeta
@@ -71,6 +71,7 @@ class GroupArrays(Node[GroupMeta]):
         >>> root["run/speed"].chunks
         (10, 3)
         """
+        check_keywords(kwargs, MemberKeywords, self.create_array)
         self.check_metadata_writable()
         given: dict[str, Any] = {"shape": shape, "dtype": dtype, "fill_value": fill_value, **kwargs}
         given.pop("device", None)

@@ -1,8 +1,8 @@
 """The keywords of the functions that open and create, typed, so that editors complete them and type checkers know them.
 
 Each class lists what a function takes besides its named parameters. The fields are documented once, in
-`gzarr.create_array`, `gzarr.hierarchy.open_options.OpenOptions` and `gzarr.devices.backend_for`. At run time nothing
-uses these classes: `gzarr.hierarchy.new_nodes.options_from` checks keywords.
+`gzarr.create_array`, `gzarr.hierarchy.open_options.OpenOptions` and `gzarr.devices.backend_for`. At run time
+`gzarr.hierarchy.options.check_keywords` checks keywords against them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class DeviceKeywords(TypedDict, total=False):
     reader: Literal["auto", "host", "kvikio"] | None
 
 
-class ReachKeywords(DeviceKeywords, total=False):
+class ReachKeywords(TypedDict, total=False):
     """How a node is reached."""
 
     synchronizer: Any
@@ -38,13 +38,13 @@ class ReachKeywords(DeviceKeywords, total=False):
     cache_attrs: bool | None
 
 
-class UrlKeywords(TypedDict, total=False):
-    """What goes with a URL."""
+class StoreKeywords(DeviceKeywords, total=False):
+    """What goes with a store that is named in the call: options of its URL, and of the device."""
 
     storage_options: Mapping[str, Any] | None
 
 
-class GroupKeywords(ReachKeywords, UrlKeywords, total=False):
+class GroupKeywords(ReachKeywords, StoreKeywords, total=False):
     """Of `gzarr.open_group`, `gzarr.group`, `gzarr.create_group` and `gzarr.open_consolidated`."""
 
 
@@ -63,7 +63,7 @@ class RareArrayKeywords(ReachKeywords, total=False):
     partial_decompress: bool
 
 
-class CreateArrayKeywords(RareArrayKeywords, UrlKeywords, total=False):
+class CreateArrayKeywords(RareArrayKeywords, StoreKeywords, total=False):
     """Of `gzarr.create_array`, which names all others."""
 
     write_empty_chunks: bool | None
@@ -77,7 +77,7 @@ class MadeKeywords(TypedDict, total=False):
     device: str | None
 
 
-class NamedKeywords(UrlKeywords, total=False):
+class NamedKeywords(StoreKeywords, total=False):
     """Where in a store an array is created."""
 
     name: str | None
@@ -112,7 +112,7 @@ class ChunkKeywords(CodecKeywords, total=False):
     order: Literal["C", "F"] | None
 
 
-class OpenArrayKeywords(ChunkKeywords, UrlKeywords, total=False):
+class OpenArrayKeywords(ChunkKeywords, StoreKeywords, total=False):
     """Of `gzarr.open_array`, used where it creates."""
 
     overwrite: bool
@@ -147,21 +147,21 @@ class NewMemberKeywords(LikeMemberKeywords, total=False):
     fill_value: Any
 
 
-class FromZarrKeywords(ReachKeywords, total=False):
+class FromZarrKeywords(ReachKeywords, DeviceKeywords, total=False):
     """Of `gzarr.interop.dask.from_zarr`, which opens an array for reading unless told otherwise."""
 
     mode: OpenMode | None
     zarr_format: int | None
 
 
-class ToZarrKeywords(ChunkKeywords, MadeKeywords, total=False):
+class ToZarrKeywords(ChunkKeywords, MadeKeywords, DeviceKeywords, total=False):
     """Of `gzarr.interop.dask.to_zarr`, used where it creates an array."""
 
     dtype: Any
     fill_value: Any
 
 
-class SaveArrayKeywords(NewMemberKeywords, UrlKeywords, total=False):
+class SaveArrayKeywords(NewMemberKeywords, StoreKeywords, total=False):
     """Of `gzarr.save_array`."""
 
 
@@ -194,7 +194,7 @@ class FromArrayKeywords(NewMemberKeywords, NamedKeywords, total=False):
     """Of `gzarr.from_array`, which names the store."""
 
 
-class OpenKeywords(NewMemberKeywords, UrlKeywords, total=False):
+class OpenKeywords(NewMemberKeywords, StoreKeywords, total=False):
     """Of `gzarr.open`: what it takes if there is an array, a group, or nothing yet."""
 
     data: Any
@@ -202,7 +202,7 @@ class OpenKeywords(NewMemberKeywords, UrlKeywords, total=False):
     use_consolidated: bool | str | None
 
 
-class OpenLikeKeywords(NewMemberKeywords, UrlKeywords, total=False):
+class OpenLikeKeywords(NewMemberKeywords, StoreKeywords, total=False):
     """Of `gzarr.open_like`."""
 
     mode: OpenMode | None

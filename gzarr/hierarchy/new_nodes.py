@@ -6,7 +6,7 @@ Keywords are the fields of `gzarr.hierarchy.options.ArrayOptions`, in the style 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,43 +15,31 @@ from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
-from gzarr.devices import DEVICE_OPTIONS
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import new_array
-from gzarr.hierarchy.open_options import NAMES, OpenedWith, take_open_options
-from gzarr.hierarchy.options import UNSET, ArrayOptions, unknown_keyword
+from gzarr.hierarchy.open_options import OpenedWith, take_open_options
+from gzarr.hierarchy.options import UNSET, ArrayOptions
 from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 from gzarr.storage.base import Store
 
-_OPTIONS = frozenset(f.name for f in fields(ArrayOptions))
-#: Keywords that callers give beside them, and that others take out of a call.
-ELSEWHERE = NAMES | {*DEVICE_OPTIONS, "data", "device", "overwrite", "storage_options", "write_data"}
 #: Keywords of zarr that change nothing here: metadata are always cached, chunks are decoded in part where possible.
 HARMLESS = frozenset({"cache_metadata", "cache_attrs", "cachesize", "cache_type", "partial_decompress"})
 
 
-def options_from(keywords: Mapping[str, Any], *others: str) -> ArrayOptions:
-    """Sort a caller's keywords into `ArrayOptions`. ``others`` are keywords that the caller has taken.
-
-    Raises TypeError for an unknown keyword, MetadataError for one that has no use here.
-    """
+def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
+    """Turn keywords, which `gzarr.hierarchy.options.check_keywords` has checked, into `ArrayOptions`."""
     known: dict[str, Any] = {}
     for name, value in keywords.items():
-        if name in _OPTIONS:
-            known[name] = value
-        elif name == "chunk_shape":
+        if name == "chunk_shape":
             if known.get("chunks") is None:
                 known["chunks"] = value
         elif name == "config":
             known.update(_runtime_config(value))
-        elif name == "storage_options":
-            if value is not None:
-                raise MetadataError("storage_options go with a URL, where a store is opened; leave them out here")
         elif name not in HARMLESS:
-            raise unknown_keyword(name, _OPTIONS | ELSEWHERE | {*others})
+            known[name] = value
     if known.get("attributes") is None:
         known.pop("attributes", None)
     return ArrayOptions(**known)
@@ -71,7 +59,7 @@ def make(
     """Create an array, filled with ``data`` if they are given, which then lend their shape and dtype.
 
     With ``write_data=False`` data lend shape and dtype only. Raises MetadataError, ContainsArrayError,
-    ContainsGroupError, ReadOnlyError, and TypeError for unknown keywords.
+    ContainsGroupError, ReadOnlyError.
     """
     options = take_open_options(keywords)
     store, opened_with = options.store(store), options.opened_with(opened_with)

@@ -54,12 +54,12 @@ class Node(Generic[M]):
     metadata: M
 
     def __init__(
-        self, store: Store, path: str, metadata: M, opened_with: OpenedWith, *, read_only: bool = False
+        self, store: Store, path: str, metadata: M, opened_with: OpenedWith | Backend, *, read_only: bool = False
     ) -> None:
         self.store = store
         self.path = path
         self.metadata = metadata
-        self.opened_with = opened_with
+        self.opened_with = opened_with if isinstance(opened_with, OpenedWith) else OpenedWith(opened_with)
         self._read_only = read_only
 
     @property

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from difflib import get_close_matches
+from inspect import signature
 from typing import Any
 
 
@@ -17,6 +18,8 @@ class _Unset:
 
 
 UNSET: Any = _Unset()
+#: The similarity from which a name is taken for a misspelt keyword, between "storre" as "store" and as "stream".
+_CLOSE = 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +91,20 @@ class ArrayOptions:
     layout: str | None = None
 
 
-def unknown_keyword(name: str, known: Collection[str]) -> TypeError:
-    """Return the error for a keyword that a function does not take, with one that it takes."""
+def check_keywords(given: Iterable[str], typed: type, function: Callable[..., Any]) -> None:
+    """Raise TypeError for a keyword that is no field of the TypedDict of a function; suggest one that it takes."""
+    name = next((name for name in given if name not in typed.__annotations__), None)
+    if name is None:
+        return
     if name == "maxshape":
-        return TypeError("unknown keyword 'maxshape'; leave it out: every array can be resized")
-    near = get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"gzarr knows {', '.join(sorted(known))}"
-    return TypeError(f"unknown keyword {name!r}; {hint}")
+        raise TypeError("unknown keyword 'maxshape'; leave it out: every array can be resized")
+    named = {
+        p.name for p in signature(function).parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    }
+    known = sorted(named - {"self", name} | typed.__annotations__.keys())
+    near = get_close_matches(name, known, 1, _CLOSE)
+    hint = f"did you mean {near[0]!r}?" if near else f"known keywords: {', '.join(known)}"
+    raise TypeError(f"unknown keyword {name!r}; {hint}")
 
 
 def is_default(value: Any) -> bool:

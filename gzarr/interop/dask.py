@@ -20,6 +20,7 @@ from gzarr.api.open import open_array
 from gzarr.errors import MissingExtraError, SelectionError, StoreError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.keywords import FromZarrKeywords, ToZarrKeywords
+from gzarr.hierarchy.options import check_keywords
 from gzarr.storage.wrappers import type_name
 
 try:
@@ -87,6 +88,7 @@ def from_zarr(
     >>> x.numblocks, float(x.sum().compute(scheduler="synchronous"))
     ((10, 1), 1000000.0)
     """
+    check_keywords(kwargs, FromZarrKeywords, from_zarr)
     if isinstance(url, Array) and component is None and not kwargs:
         array = url if device is None else url.to(device)
     else:
@@ -159,6 +161,7 @@ def to_zarr(
     >>> gzarr.open_array("numbers.zarr", "r")[-2:]
     array([8, 9])
     """
+    check_keywords(kwargs, ToZarrKeywords, to_zarr)
     if np.isnan(np.asarray(arr.shape, float)).any():
         raise ValueError(
             f"cannot store a Dask array of unknown shape {arr.shape}; call its compute_chunk_sizes() first"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints, is_typeddict
 
@@ -20,11 +21,11 @@ from gzarr.hierarchy.open_options import NAMES
 from gzarr.hierarchy.options import ArrayOptions
 
 ROOT = Path(__file__).parents[2]
-REACHING = {*NAMES, *DEVICE_OPTIONS, "cache_attrs"}
+REACHING = {*NAMES, "cache_attrs"}
 MEMBER = {f.name for f in fields(ArrayOptions)} | HARMLESS | REACHING | {"config", "chunk_shape", "write_data"}
 MEMBER |= {"overwrite", "device"}
-ARRAY = MEMBER | {"storage_options"}
-GROUP = REACHING | {"storage_options", "store", "path", "zarr_format", "attributes", "device"}
+ARRAY = MEMBER | {*DEVICE_OPTIONS, "storage_options"}
+GROUP = REACHING | {*DEVICE_OPTIONS, "storage_options", "store", "path", "zarr_format", "attributes", "device"}
 
 #: Functions with what they take in all, by position or by keyword.
 TAKEN: list[tuple[Callable[..., Any], set[str]]] = [
@@ -116,6 +117,9 @@ def test_a_type_checker_knows_the_keywords(tmp_path: Path) -> None:
         (gzarr.open_array, "devise", "device"),
         (gzarr.open_group, "synchroniser", "synchronizer"),
         (gzarr.zeros, "chunkcache", "chunk_cache"),
+        (gzarr.zeros, "storre", "store"),
+        (lambda a, **k: gzarr.ones_like(gzarr.zeros(3), **k), "stroe", "store"),
+        (partial(gzarr.transfer, gzarr.zeros(3)), "if_exist", "if_exists"),
     ],
 )
 def test_an_unknown_keyword_is_named_with_one_that_is_known(
@@ -129,6 +133,63 @@ def test_an_unknown_keyword_is_named_with_one_that_is_known(
 def test_a_misspelt_mode_is_recognized(function: Any) -> None:
     with pytest.raises(TypeError, match="unknown keyword 'moed'; did you mean 'mode'"):
         function({}, moed="r")
+
+
+CALLS_WITH_KEYWORDS: dict[str, Callable[..., Any]] = {
+    "create_array": gzarr.create_array,
+    "zeros": lambda **k: gzarr.zeros(3, **k),
+    "ones_like": lambda **k: gzarr.ones_like(gzarr.zeros(3), **k),
+    "open": lambda **k: gzarr.open(gzarr.zeros(3), **k),
+    "open_array": gzarr.open_array,
+    "open_group": gzarr.open_group,
+    "open_like": lambda **k: gzarr.open_like(gzarr.zeros(3), {}, **k),
+    "save_array": lambda **k: gzarr.save_array({}, [1], **k),
+    "load": lambda **k: gzarr.load({}, **k),
+    "Group.create_array": lambda **k: gzarr.group().create_array("q", **{"shape": 3, **k}),
+    "Group.zeros": lambda **k: gzarr.group().zeros("q", 3, **k),
+    "transfer": lambda **k: gzarr.transfer(gzarr.zeros(3), {}, **k),
+    "copy": lambda **k: gzarr.copy(gzarr.zeros(3), gzarr.group(), "q", **k),
+    "Advice.apply": lambda **k: gzarr.advise(gzarr.zeros(3)).apply({}, **k),
+}
+
+
+@pytest.mark.parametrize("call", CALLS_WITH_KEYWORDS.values(), ids=CALLS_WITH_KEYWORDS)
+def test_every_keyword_of_a_message_is_taken(call: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError, match="unknown keyword 'qqqq'; known keywords: ") as caught:
+        call(qqqq=1)
+    for name in str(caught.value).partition("keywords: ")[2].split(", "):
+        said = ""
+        try:
+            call(**{name: None})
+        except Exception as error:  # noqa: BLE001 - the value is wrong, the name is not
+            said = str(error)
+        assert not re.search("unexpected keyword|unknown keyword|cannot be given", said), name
+
+
+@pytest.mark.parametrize(
+    ("name", "name_of_call"),
+    [
+        ("stream", "Group.create_array"),
+        ("store", "Group.create_array"),
+        ("chunk_cache", "transfer"),
+        ("strict", "transfer"),
+        ("strict", "copy"),
+        ("strict", "Advice.apply"),
+        ("chunks", "open_group"),
+    ],
+)
+def test_a_keyword_of_another_function_is_not_suggested(name: str, name_of_call: str) -> None:
+    with pytest.raises(TypeError, match=f"unknown keyword '{name}'; known keywords: ") as caught:
+        CALLS_WITH_KEYWORDS[name_of_call](**{name: None})
+    assert name not in str(caught.value).partition("keywords: ")[2].split(", ")
+
+
+@pytest.mark.parametrize("cls", [gzarr.Array, gzarr.Group])
+def test_nodes_are_made_with_a_backend_too(cls: Any) -> None:
+    root = gzarr.group()
+    node = root if cls is gzarr.Group else root.zeros("a", 3)
+    again = cls(node.store, node.path, node.metadata, node.backend)
+    assert again.opened_with == (node.backend, None, False)
 
 
 def test_keywords_that_have_no_use_say_so() -> None:
