@@ -53,7 +53,7 @@ def format_of(tree: SourceTree, store: Store, path: str, keywords: Mapping[str, 
     around = _nearest_group(store, path)
     if around is not None and asked not in (None, around.zarr_format):
         raise MetadataError(
-            f"the group around {path!r} in {store} has format {around.zarr_format} and cannot contain "
+            f"{store}: the group around {path!r} has format {around.zarr_format} and cannot contain "
             f"zarr_format={asked!r}; leave it out"
         )
     inherited = tree.zarr_format if around is None else around.zarr_format
