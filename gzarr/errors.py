@@ -22,7 +22,7 @@ class MetadataError(GzarrError, ValueError):
 
 
 class UnknownCodecError(MetadataError):
-    """Nobody has registered a codec of that name. Remedy: install or register it (``gzarr.register_codec``)."""
+    """No codec of that name is registered. Remedy: install or register it (``gzarr.register_codec``)."""
 
 
 class UnknownDataTypeError(MetadataError):

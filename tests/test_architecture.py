@@ -120,7 +120,7 @@ def find_violations(package: Path) -> list[str]:
         for target in sorted(targets):
             to = part_of(target)
             if to != part and FLOOR_OF.get(to, 99) >= FLOOR_OF[part]:
-                found.append(f"{module} imports {target}, which does not lie below it")
+                found.append(f"{module} imports {target}, which is not below it")
             if to == "gpu" and part not in NAMES_GPU:
                 found.append(f"{module} names {target}: only devices may")
             if to == "cpu" and part in CORE:
@@ -177,7 +177,7 @@ def test_a_test_is_found_by_the_name_of_its_module() -> None:
     [
         (
             {"errors.py": "from gzarr.indexing.plan import Plan"},
-            "gzarr.errors imports gzarr.indexing.plan, which does not",
+            "gzarr.errors imports gzarr.indexing.plan, which is not",
         ),
         (
             {"indexing/plan.py": "from gzarr.layout import shard"},
@@ -185,7 +185,7 @@ def test_a_test_is_found_by_the_name_of_its_module() -> None:
         ),
         (
             {"indexing/plan.py": "def f():\n    import gzarr"},
-            "gzarr.indexing.plan imports gzarr, which does not lie below",
+            "gzarr.indexing.plan imports gzarr, which is not below",
         ),
         (
             {"indexing/plan.py": "from .grid import Grid"},

@@ -52,7 +52,7 @@ def _optional() -> Iterator[str]:
     """Packages of the extras that users install, as the metadata of the installation lists them."""
     try:
         lines = metadata.requires("gzarr") or []
-    except metadata.PackageNotFoundError:  # the sources lie on the path
+    except metadata.PackageNotFoundError:  # the sources are on the path
         return
     for line in sorted(lines, key=str.lower):
         name, extra = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"](\w+)", line)

@@ -99,7 +99,7 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     opened, base = open_store_at(store, "w")
     where = join_path(base, normalize_path(path or ""))
     values = {**{f"arr_{i}": a for i, a in enumerate(args)}, **kwargs}
-    # Load and check all values before anything is replaced: some may lie where they are to be saved.
+    # Load and check all values before anything is replaced: some may be where they are to be saved.
     values = {name: value if hasattr(value, "shape") else np.asarray(value) for name, value in values.items()}
     values = {name: value[...] if isinstance(value, Array) else value for name, value in values.items()}
     for value in values.values():

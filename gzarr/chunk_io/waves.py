@@ -35,7 +35,7 @@ _is_full = attrgetter("full")
 
 
 class ReadJob(NamedTuple):
-    """A selection to read into ``out``, which has the plan's shape and lies on the backend's device."""
+    """A selection to read into ``out``, which has the plan's shape and is on the backend's device."""
 
     io: ArrayIO
     plan: Plan

@@ -61,7 +61,7 @@ def format_of(tree: SourceTree, store: Store, path: str, keywords: Mapping[str, 
 
 
 def _nearest_group(store: Store, path: str) -> GroupMeta | None:
-    """The group that a path lies in, at any depth."""
+    """The group that a path is in, at any depth."""
     while path:
         path = path.rpartition("/")[0]
         node = read_node(store.live(), path)

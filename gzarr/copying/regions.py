@@ -1,6 +1,6 @@
 """Cuts an array into regions that are copied one at a time: whole objects of the destination, bounded in memory.
 
-Every stored object of the destination lies in one region, so it is written once and never read back. A source chunk in
+Every stored object of the destination is in one region, so it is written once and never read back. A source chunk in
 several regions is decoded once for each. Regions grow, within their limit, along the axis that saves most of that.
 """
 

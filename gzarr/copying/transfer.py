@@ -152,9 +152,9 @@ def check_apart(source: Array | Group, store: Store, path: str) -> None:
     """Refuse a copy onto its source, into it, or over what contains it. Raises CopyError."""
     here = join_path(str(store), path)
     if lies_within(store, path, source.store, source.path):
-        raise CopyError(f"cannot copy {source.store_path} to {here}: the destination is the source, or lies inside it")
+        raise CopyError(f"cannot copy {source.store_path} to {here}: the destination is the source, or is inside it")
     if lies_within(source.store, source.path, store, path):
-        raise CopyError(f"cannot copy {source.store_path} to {here}: the source lies inside the destination")
+        raise CopyError(f"cannot copy {source.store_path} to {here}: the source is inside the destination")
 
 
 def transfer_tree(
@@ -229,7 +229,7 @@ def _check_room(store: Store, path: str, settings: Settings, mark: Mark) -> bool
         return False
     if unfinished is not None:
         raise CopyError(
-            f"an unfinished copy of {unfinished.source} lies at {where}; resume it with resume=True, "
+            f"an unfinished copy of {unfinished.source} is at {where}; resume it with resume=True, "
             "or start again with if_exists='replace'"
         )
     if settings.if_exists == "raise" and read_node(store.live(), path) is not None:

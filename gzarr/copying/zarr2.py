@@ -199,7 +199,7 @@ def _check(source: Any, dest: Any, options: _Options) -> None:
         raise ValueError(f"{options.if_exists!r} can only be used when copying to zarr")
     if not to_h5 and not hdf5.is_h5(source) and lies_within(dest.store, dest.path, source.store, source.path):
         raise CopyError(
-            f"cannot copy {source.store_path} into {dest.store_path}: the destination is the source, or lies inside it"
+            f"cannot copy {source.store_path} into {dest.store_path}: the destination is the source, or is inside it"
         )
     if options.dry_run:
         return

@@ -65,7 +65,7 @@ def _downloaded(value: Any) -> np.ndarray[Any, Any]:
         download = getattr(value, method, None)
         if callable(download):
             return np.asarray(download())
-    raise TypeError(f"a value of type {type(value).__name__} lies in GPU memory: copy it into a NumPy array first")
+    raise TypeError(f"a value of type {type(value).__name__} is in GPU memory: copy it into a NumPy array first")
 
 
 class CpuBackend:
@@ -120,7 +120,7 @@ class CpuBackend:
     def adopt_out(self, out: Any) -> Array:
         """An array to read into, as is. Raises: ValueError if it is in GPU memory, TypeError if it is not an array."""
         if hasattr(out, "__cuda_array_interface__"):
-            raise ValueError("out lies in GPU memory, but the array is read on the CPU: open it with device='cuda'")
+            raise ValueError("out is in GPU memory, but the array is read on the CPU: open it with device='cuda'")
         if not hasattr(out, "shape") or not hasattr(out, "dtype"):
             raise TypeError(f"out must be an array, got {type(out).__name__}")
         return out

@@ -177,7 +177,7 @@ def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int)
         while waiting:
             try:
                 over = True
-                with turn:  # whoever comes later sees that it is over
+                with turn:  # threads that come later see that it is over
                     pass
                 while finished < started:
                     ended.get()

@@ -1,6 +1,6 @@
 """Windows of large chunks: the bytes a part touches, and how to index them.
 
-Theory of operation. A chunk lies in memory in the order of its *stored* axes. A box touches one run of it: the leading
+Theory of operation. A chunk is in memory in the order of its *stored* axes. A box touches one run of it: the leading
 axes on which it takes a single index are fixed, on the next axis it takes a range of rows, and everything behind that
 axis counts as touched. A `Window` holds the bytes of the blocks that cover what is touched; those of a Blosc frame are
 still encoded.
@@ -86,7 +86,7 @@ def touched(part: Part, shape: Sequence[int], order: Sequence[int], itemsize: in
     Parameters
     ----------
     part : Part
-        A part that lies in the chunk.
+        A part that is in the chunk.
     shape : sequence of int
         Shape of the chunk along its stored axes.
     order : sequence of int

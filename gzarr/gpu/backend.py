@@ -203,13 +203,11 @@ class GpuBackend:
         adopted = self._device.adopt(out)
         if adopted is not None:
             if not self._device.owns(adopted):
-                raise ValueError(f"out does not lie on {self.device}, where the array is read: copy it there")
+                raise ValueError(f"out is not on {self.device}, where the array is read: copy it there")
             return adopted
         out = self._host.adopt_out(out)
         if self.strict and has_dtype(out.dtype):
-            raise DeviceError(
-                f"out lies on the host, so the host would decode (strict=True); give one on {self.device}"
-            )
+            raise DeviceError(f"out is on the host, so the host would decode (strict=True); give one on {self.device}")
         return out
 
     def load(
@@ -402,7 +400,7 @@ class GpuBackend:
                 with stage("check"):
                     wave.finish()
         finally:
-            chunks = None  # else whoever holds an error would hold them
+            chunks = None  # else the error's traceback would hold them
             wave.drop()
 
 

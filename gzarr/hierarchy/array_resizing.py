@@ -109,7 +109,7 @@ class ResizableArray(Indexed):
                 )
             data = broadcast_value(data, self.dtype, box_between((0,) * self.ndim, added), self.backend)
             self._resize((*old[:axis], old[axis] + added[axis], *old[axis + 1 :]))
-            # Write under the lock: whoever appends next must see the last chunk as it will be.
+            # Write under the lock: the next writer that appends must see the last chunk as it will be.
             self[(*[slice(None)] * axis, slice(old[axis], None))] = data
             return self.shape
 

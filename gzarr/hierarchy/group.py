@@ -287,7 +287,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         KeyError
             If there is no ``source``.
         ContainsNodeError
-            If something is stored at ``dest``, or ``dest`` lies in ``source``.
+            If something is stored at ``dest``, or ``dest`` is in ``source``.
 
         Examples
         --------

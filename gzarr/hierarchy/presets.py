@@ -1,7 +1,7 @@
 """Chooses chunks, shards and a compressor for arrays that a GPU will read: what ``layout="gpu"`` means.
 
 A GPU decodes many small streams at once, one block of threads each, and wants thousands of them. So chunks are small,
-and they lie in shards, because otherwise they would become as many objects. The compressor is Blosc with LZ4 and a byte
+and they are in shards, because otherwise they would become as many objects. The compressor is Blosc with LZ4 and a byte
 shuffle, in streams of 64 KiB: every Zarr reader has it, LZ4 needs no scratch memory on the device, and the shuffle is
 undone while chunks are placed in the result. Zarr v2 has no shards: its chunks are larger, with small streams in them.
 
@@ -39,7 +39,7 @@ SMALL_CHUNK_NBYTES = 128 << 10
 LEAST_CHUNK_NBYTES = 64 << 10
 #: Zarr v2 chunks are objects of their own: four times the size, so a terabyte is a million objects, not four.
 PLAIN_FACTOR = 4
-#: Decoded bytes of the largest shard: a shard is rewritten whole, and held by whoever writes it.
+#: Decoded bytes of the largest shard: a shard is rewritten whole, and its writer holds it in memory.
 SHARD_NBYTES = 32 << 20
 #: Decoded bytes of a stream. c-blosc 1.21 splits blocks of elements of up to 16 bytes into a stream for each of these
 #: bytes, and makes such blocks as many times longer than it is asked to.
@@ -108,7 +108,7 @@ def choose_chunks(
     """Choose a chunk shape for a GPU.
 
     ``access`` says what to favour: "batch" keeps samples (indices of axis 0) apart, "plane" and "random" want smaller
-    chunks, None and "volume" favour nothing. ``sharded`` says whether chunks will lie in shards.
+    chunks, None and "volume" favour nothing. ``sharded`` says whether chunks will be in shards.
     """
     factor = 1 if sharded else PLAIN_FACTOR
     chunk = [n if n > 0 else _UNKNOWN_EXTENT for n in shape]

@@ -1,4 +1,4 @@
-"""Clears what lies outside an array that shrinks: whole objects are deleted, parts of others become the fill value.
+"""Clears what is outside an array that shrinks: whole objects are deleted, parts of others become the fill value.
 
 Otherwise growing the array again would show old values in the chunks at the former edge.
 """
@@ -22,7 +22,7 @@ from gzarr.storage.invalidation import announce
 
 
 def objects_stored(meta: ArrayMeta, store: Store, path: str) -> list[Coords]:
-    """Return the coordinates of the stored objects of an array that lie in its grid. Lists the array's keys."""
+    """Return the coordinates of the stored objects of an array that are in its grid. Lists the array's keys."""
     return [coords for coords in _all_objects(meta, store, path) if _in_grid(meta, coords)]
 
 
@@ -41,7 +41,7 @@ def _in_grid(meta: ArrayMeta, coords: Coords) -> bool:
 
 
 def clear_outside(io: ArrayIO, meta: ArrayMeta, store: Store, path: str, shape: tuple[int, ...]) -> None:
-    """Clear all elements of an array that lie outside a smaller shape. Only stored objects are touched."""
+    """Clear all elements of an array that are outside a smaller shape. Only stored objects are touched."""
     shrunk = [axis for axis, (old, new) in enumerate(zip(meta.shape, shape, strict=True)) if new < old]
     if not shrunk:
         return
@@ -64,7 +64,7 @@ def clear_outside(io: ArrayIO, meta: ArrayMeta, store: Store, path: str, shape: 
 
 
 def _fill(io: ArrayIO, meta: ArrayMeta, bounds: list[tuple[int, int]], axis: int, start: int) -> None:
-    """Set the part of one object that lies at or beyond ``start`` on an axis to the fill value."""
+    """Set the part of one object that is at or beyond ``start`` on an axis to the fill value."""
     lows = [low for low, _ in bounds]
     highs = [min(high, extent) for (_, high), extent in zip(bounds, meta.shape, strict=True)]
     lows[axis] = start

@@ -25,7 +25,7 @@ def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, back
         single = np.empty(1, object)
         single[0] = value[()] if isinstance(value, np.ndarray) and not value.shape else value
         return single.reshape(())
-    # A gzarr array lies in its store, whatever device its reads go to.
+    # A gzarr array is in its store, whatever device its reads go to.
     array = backend.asarray(np.asarray(value) if isinstance(value, Indexed) else value, dtype.base)
     if array.dtype.kind in "OSU" and dtype.base.kind not in (array.dtype.kind, "O"):
         # Only a cast shows whether such elements can be cast, so cast all of them before any is written.

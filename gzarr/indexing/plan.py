@@ -39,9 +39,9 @@ class Span(NamedTuple):
     inside : slice or Indices
         What is taken, relative to the chunk: a slice or an index array.
     out : slice or Indices
-        Where it lies in the result: a slice or an index array.
+        Where it is in the result: a slice or an index array.
     full : bool
-        Whether it is every element of the chunk that lies within the array.
+        Whether it is every element of the chunk that is within the array.
     """
 
     chunk: int
@@ -112,7 +112,7 @@ class Part(NamedTuple):
     out : object
         Index into the result (as a box, or the flat list of points).
     full : bool
-        Whether every element of the chunk that lies within the array is taken.
+        Whether every element of the chunk that is within the array is taken.
     """
 
     coords: Coords
@@ -135,7 +135,7 @@ class PointTable(NamedTuple):
     inside : list of Indices
         For every axis the positions of the sorted points, relative to their chunks.
     order : Indices
-        Where the sorted points lie in the result.
+        Where the sorted points are in the result.
     contiguous : bool
         Whether they are sorted in the result, too.
     may_be_single : bool
@@ -192,7 +192,7 @@ class BoxPlan(NamedTuple):
         return _only_part(tuple([(axis[i],) for axis, i in zip(self.axes, spans, strict=True)]))
 
     def windows(self, objects: Grid) -> list[list[tuple[int, int, int]]]:
-        """For every axis, which spans lie in one stored object: (its coordinate, first span, number of spans)."""
+        """For every axis, which spans are in one stored object: (its coordinate, first span, number of spans)."""
         windows = []
         for spans, axis, owner_axis in zip(self.axes, self.grid, objects, strict=True):
             chunks = spans.columns()[0] if isinstance(spans, RangeSpans) else np.array([span.chunk for span in spans])
@@ -213,7 +213,7 @@ class PointPlan(NamedTuple):
     shape : tuple[int, ...]
         (number of points,).
     grid : Grid
-        The chunk grid that they lie in.
+        The chunk grid that they are in.
     """
 
     coords: tuple[Indices, ...]
@@ -271,7 +271,7 @@ Plan: TypeAlias = BoxPlan | PointPlan
 
 
 def make_plan(selection: Selection, grid: Grid) -> Plan:
-    """Cut a selection, whose indices lie within the grid's extents, along the grid."""
+    """Cut a selection, whose indices are within the grid's extents, along the grid."""
     if isinstance(selection, Points):
         return PointPlan(selection.coords, (int(np.prod(selection.shape, dtype=np.int64)),), grid)
     # Lists, not generators: this runs for every element access.
@@ -332,7 +332,7 @@ def _range_spans(wanted: Range, axis: Axis) -> Sequence[Span]:
     length = axis.length
     chunk, first = divmod(start, length)
     end = first + (count - 1) * step + 1
-    if end <= length:  # all of it lies in one chunk
+    if end <= length:  # all of it is in one chunk
         full = count == min(length, axis.extent - chunk * length)
         return (Span(chunk, slice(first, end, step), slice(0, count), full),)
     if step <= length and count * step > MIN_SPAN_CHUNKS * length:

@@ -149,7 +149,7 @@ def to_zarr(
     SelectionError
         If the region is not made of slices.
     StoreError
-        If the array lies in memory that the workers do not share.
+        If the array is in memory that the workers do not share.
     ContainsArrayError, ContainsGroupError
         If something is stored there and ``overwrite`` is false.
 
@@ -228,6 +228,6 @@ def _check_shared(arr: da.Array, array: Array) -> None:
     """Refuse to let other processes write into this one's memory: what they wrote would be lost."""
     if type_name(array.store) == "MemoryStore" and get_scheduler(collections=[arr]) not in (get_threaded, get_sync):
         raise StoreError(
-            f"{array.store_path} lies in the memory of this process, and the scheduler writes from others: "
+            f"{array.store_path} is in the memory of this process, and the scheduler writes from others: "
             "store into a directory or a remote store, or compute with scheduler='threads'"
         )

@@ -82,7 +82,7 @@ class Layout:
         return [stored]
 
     def cached_token(self, key: str) -> object | None:
-        """The token of the version of an object whose index is cached; None if none is."""
+        """The token of the version of an object whose index is cached; None if there is none."""
         return None
 
     def initialized(self, store: Store, object_coords: Coords) -> int:

@@ -54,7 +54,7 @@ def entry(index: NDArray[np.uint64], coords: tuple[int, ...]) -> tuple[int, int]
 
 
 def slice_entry(shard: memoryview, place: tuple[int, int]) -> memoryview:
-    """The bytes of one chunk of a whole shard. Raises: CodecError if they lie outside of it."""
+    """The bytes of one chunk of a whole shard. Raises: CodecError if they are outside of it."""
     offset, size = place
     if offset + size > len(shard):
         raise CodecError(
@@ -76,7 +76,7 @@ def split_index(shard: memoryview, index_nbytes: int, location: Literal["start",
 def assemble(
     entries: Sequence[Buffer | None], counts: tuple[int, ...], coder: Coder, location: Literal["start", "end"]
 ) -> bytes | None:
-    """Make a shard of encoded chunks, which lie in it in the order given.
+    """Make a shard of encoded chunks, which are in it in the order given.
 
     entries: for every chunk, in C order, its bytes; None where it is missing.
     counts: chunks per shard and axis.

@@ -124,7 +124,7 @@ class Sharded(Layout):
         return [item for item in chunks_or_none if not isinstance(item, Request)]
 
     def cached_token(self, key: str) -> object | None:
-        """The token of the shard whose index is cached; None if none is."""
+        """The token of the shard whose index is cached; None if there is none."""
         cached = self._indexes.get((key, 0, None))
         return None if cached is None else cached[0]
 
@@ -322,7 +322,7 @@ def _unwrapped(store: Store | None, source: _Source, wrap: Coder) -> _Source:
             raise CodecError("a wrapped shard must be read whole", codec="sharding_indexed")
         data = store.get_one(Request(source.key, source.start, source.length))
         if data is None or host_view(data).nbytes != source.length:
-            raise CodecError("a nested shard lies outside its object", codec="sharding_indexed")
+            raise CodecError("a nested shard is outside its object", codec="sharding_indexed")
         if source.token is not PINNED and token_of(store, source.key) != source.token:
             raise CodecError("the shard was replaced between its index and its contents", codec="sharding_indexed")
     return _Source(host_view(wrap.decode([data])[0]))

@@ -74,7 +74,7 @@ class CompiledLoop:
         self._decision: _Decision | None = None
 
     def take_read(self, plan: Plan, nparts: int, out: Any, fields: Fields) -> PieceJob | str:
-        """Return a read as a job of the loop, or why it is none. nparts: of the plan. out: of the plan's shape."""
+        """Return a read as a job of the loop, or why not. nparts: of the plan. out: of the plan's shape."""
         if nparts < MIN_NCHUNKS:
             return _FEW
         source = (self._decision or self._decide()).read
@@ -100,7 +100,7 @@ class CompiledLoop:
         return make_read(source, parts, shards, out, n_threads)
 
     def take_write(self, plan: Plan, nparts: int, value: Any, fields: Fields, *, keep_empty: bool) -> PieceJob | str:
-        """Return a write as a job of the loop, or why it is none.
+        """Return a write as a job of the loop, or why not.
 
         nparts: of the plan. value: of the plan's shape. keep_empty: whether chunks equal to the fill value are stored.
         """

@@ -25,7 +25,7 @@ from gzarr.storage.base import Store
 
 #: Larger chunks are not for the loop: a thread holds scratch memory for two of them.
 MAX_NBYTES = 1 << 24
-#: Encoded chunks are hardly ever larger than decoded ones; the loop leaves one that is, by an eighth and this.
+#: Encoded chunks are rarely larger than decoded ones; the loop leaves one that is, by an eighth and this.
 MAX_GROWTH_NBYTES = 1 << 12
 
 

@@ -66,7 +66,7 @@ class Piece(NamedTuple):
 def spread(n: int, n_threads: int) -> Iterator[int]:
     """The numbers below n, in an order in which threads that take them one by one stay apart from each other.
 
-    Chunks beside each other lie in the same pages of the result, which the system clears for every thread that finds
+    Chunks beside each other are in the same pages of the result, which the system clears for every thread that finds
     them missing, and in the same directory, which one thread at a time may change.
     """
     share = -(-n // max(n_threads, 1))

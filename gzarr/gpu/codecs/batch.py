@@ -73,7 +73,7 @@ class Streams:
         return self.copy
 
     def window(self, starts: Table, nbytes: int) -> NDArray[np.uint8]:
-        """A few bytes from the start positions, on the host: uint8 (n, nbytes). They must lie in the slab.
+        """A few bytes from the start positions, on the host: uint8 (n, nbytes). They must be in the slab.
 
         If the slab is only on the device, they are downloaded, which waits.
         """

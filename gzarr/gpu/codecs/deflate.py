@@ -46,7 +46,7 @@ def parse_zlib(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) 
 
 
 def check_zlib(slab: Bytes, offsets: Sizes, sizes: Sizes) -> Mask:
-    """Whether each zlib stream, whose range lies in the slab, asks for a preset dictionary.
+    """Whether each zlib stream, whose range is in the slab, asks for a preset dictionary.
 
     Raises: CodecError if a stream is too short or does not begin with a zlib header.
     """

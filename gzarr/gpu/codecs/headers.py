@@ -31,7 +31,7 @@ Stored: TypeAlias = tuple[npt.NDArray[np.intp], npt.NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class StreamTable:
-    """Where the stream of each chunk lies in a slab.
+    """Where the stream of each chunk is in a slab.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ def refuse_sizes(codec: str, claimed: Sizes, expected_nbytes: int) -> None:
 
 
 def check_ranges(slab: Bytes, offsets: Sizes, sizes: Sizes) -> None:
-    """Raise ValueError unless the slab is flat bytes and every range lies in it."""
+    """Raise ValueError unless the slab is flat bytes and every range is in it."""
     if slab.dtype != np.uint8 or slab.ndim != 1 or not slab.flags.c_contiguous:
         raise ValueError(f"slab: expected contiguous uint8 of one dimension, got {slab.dtype} of {slab.ndim}")
     if offsets.shape != sizes.shape or offsets.ndim != 1 or offsets.dtype != np.int64 or sizes.dtype != np.int64:
@@ -81,7 +81,7 @@ def check_ranges(slab: Bytes, offsets: Sizes, sizes: Sizes) -> None:
     outside = (offsets < 0) | (sizes < 0) | (offsets > len(slab) - sizes)
     if outside.any():
         i = int(outside.argmax())
-        raise ValueError(f"chunk {i}: {sizes[i]} bytes at {offsets[i]} do not lie in a slab of {len(slab)}")
+        raise ValueError(f"chunk {i}: {sizes[i]} bytes at {offsets[i]} are not in a slab of {len(slab)}")
 
 
 def stream_table(

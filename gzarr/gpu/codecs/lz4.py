@@ -37,7 +37,7 @@ def parse_lz4(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -
     CodecError
         With (index, "lz4"), if a chunk is too short or claims a wrong size.
     ValueError
-        If a range does not lie in the slab.
+        If a range is not in the slab.
     """
     check_ranges(slab, offsets, sizes)
     refuse("lz4", sizes < 4, lambda i: f"truncated: {sizes[i]} bytes are too few for the size, which takes 4")

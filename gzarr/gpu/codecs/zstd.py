@@ -86,7 +86,7 @@ def parse_zstd(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) 
 
 
 def check_zstd(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
-    """Whether each stream, whose range lies in the slab, is something else than one plain frame of its expected size.
+    """Whether each stream, whose range is in the slab, is something else than one plain frame of its expected size.
 
     Raises: CodecError as `parse_zstd` does.
     """
@@ -108,7 +108,7 @@ def check_zstd(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Ma
 
 
 def read_zstd_headers(slab: Bytes, offsets: Sizes, sizes: Sizes) -> ZstdHeaders:
-    """Read the header of the first frame of each chunk, whose range lies in the slab.
+    """Read the header of the first frame of each chunk, whose range is in the slab.
 
     Raises: CodecError if there is no frame, or no room for its header.
     """

@@ -100,7 +100,7 @@ class CudaDevice:
         self._local = threading.local()
 
     def owns(self, array: Any) -> bool:
-        """Whether an array lies in the memory of this device."""
+        """Whether an array is in the memory of this device."""
         return isinstance(array, cupy.ndarray) and array.device == self._device
 
     def adopt(self, value: Any) -> Any:

@@ -125,7 +125,7 @@ class EmulatedDevice:
         self._local = threading.local()
 
     def owns(self, array: Any) -> bool:
-        """Whether an array lies in the device's memory: any NumPy array of a dtype that a GPU has."""
+        """Whether an array is in the device's memory: any NumPy array of a dtype that a GPU has."""
         return isinstance(array, np.ndarray) and not array.dtype.hasobject
 
     def adopt(self, value: Any) -> NDArray[Any] | None:

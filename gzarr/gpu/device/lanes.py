@@ -275,7 +275,7 @@ class Lanes:
 
 
 def _clear_frames(error: BaseException) -> None:
-    """Clear the frames of an error's traceback: whoever holds the error would hold the lane's memory."""
+    """Clear the frames of an error's traceback: they would keep the lane's memory."""
     cause: BaseException | None = error
     while cause is not None:
         clear_frames(cause.__traceback__)

@@ -57,7 +57,7 @@ class Device(Marker, Protocol):
     xp: Any
 
     def owns(self, array: Any) -> bool:
-        """Whether an array lies in the device's memory."""
+        """Whether an array is in the device's memory."""
         ...
 
     def adopt(self, value: Any) -> Array | None:

@@ -54,7 +54,7 @@ def _try_wave(lane: Lane, wave: slice, task: Callable[[slice], None], too_large:
 class positions:  # noqa: N801 - a context, used like a function; contextlib's would put the frames back
     """A context for batches of some chunks of a wave. A CodecError gets the position of its chunk in the wave.
 
-    The error loses its traceback, as whoever holds the error would otherwise hold the memory of the wave.
+    The error loses its traceback, because it would keep the memory of the wave.
     """
 
     def __init__(self, where: Sequence[int]) -> None:

@@ -87,7 +87,7 @@ def merge_and_encode_wave(
         with positions(written), stage("check"):
             encoding.finish()
     finally:
-        rows = source = None  # whoever holds an error would hold them
+        rows = source = None  # the error's traceback would hold them
         decoding.drop()
         encoding.drop()
     encoded: list[Buffer | None] = [None] * len(parts)

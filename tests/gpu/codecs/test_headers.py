@@ -67,7 +67,7 @@ def test_another_size_is_refused(codec: str, nbytes: int) -> None:
 def test_ranges_outside_the_slab_are_refused(codec: str) -> None:
     data = np.zeros(10, np.uint8)
     for offset, size in ((-1, 5), (0, 11), (8, 3), (11, 0), (0, -1), (2**62, 2**62)):
-        with pytest.raises(ValueError, match="do not lie in a slab of 10"):
+        with pytest.raises(ValueError, match="are not in a slab of 10"):
             DECODERS[codec][0](data, np.array([0, offset]), np.array([10, size]), 4)
     with pytest.raises(ValueError, match="slab: expected"):
         DECODERS[codec][0](data[::2], np.array([0]), np.array([5]), 4)

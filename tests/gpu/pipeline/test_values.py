@@ -93,7 +93,7 @@ def test_arrays_of_other_libraries_are_written(stored):
 
 def test_values_on_a_gpu_are_downloaded_by_their_own_library_on_the_cpu(stored):
     value = Foreign(DATA[::-1])
-    with pytest.raises(TypeError, match="Foreign lies in GPU memory: copy it into a NumPy array first"):
+    with pytest.raises(TypeError, match="Foreign is in GPU memory: copy it into a NumPy array first"):
         stored[:] = value
     value.cpu = lambda: value.array
     stored[:] = value
@@ -152,14 +152,14 @@ def test_out_that_does_not_fit(stored):
     for array in (z, stored):
         with pytest.raises(TypeError, match="out must be an array, got list"):
             array.get_basic_selection(..., out=[0])
-    with pytest.raises(ValueError, match="out lies in GPU memory, but the array is read on the CPU"):
+    with pytest.raises(ValueError, match="out is in GPU memory, but the array is read on the CPU"):
         stored.get_basic_selection(..., out=Foreign(np.zeros((13, 11))))
 
 
 def test_out_on_another_device_is_refused(stored, monkeypatch):
     device = Strangers()
     monkeypatch.setattr(device, "adopt", lambda value: value.array)
-    with pytest.raises(ValueError, match="out does not lie on emulated, where the array is read: copy it there"):
+    with pytest.raises(ValueError, match="out is not on emulated, where the array is read: copy it there"):
         stored.to(GpuBackend(device)).get_basic_selection(..., out=Foreign(np.zeros((13, 11))))
 
 
@@ -169,7 +169,7 @@ def test_out_on_the_host_is_decoded_there_but_not_in_strict_mode(stored):
     stored.to(GpuBackend(device)).get_basic_selection(..., out=out)
     np.testing.assert_array_equal(out, DATA)
     assert device.launches == []
-    with pytest.raises(DeviceError, match=r"out lies on the host.*strict=True.*emulated"):
+    with pytest.raises(DeviceError, match=r"out is on the host.*strict=True.*emulated"):
         stored.to(GpuBackend(device, strict=True)).get_basic_selection(..., out=out)
 
 

@@ -113,7 +113,7 @@ def test_strict_writes_everything_on_the_device_or_says_why_not(device):
     assert "gather_box" in device.launches
     with pytest.raises(gzarr.DeviceError, match=r"float32 become int32 on the host only \(strict=True\)"):
         z[:] = on_device(DATA.astype("f4"))
-    z[:] = DATA.astype("f4")  # what lies on the host is cast there anyway
+    z[:] = DATA.astype("f4")  # what is on the host is cast there anyway
     check(z, DATA)
 
 

@@ -159,14 +159,14 @@ def parse_frames(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int
     Returns
     -------
     BloscTable
-        The table. Every range in it lies in its frame, and in the decoded chunk.
+        The table. Every range in it is in its frame, and in the decoded chunk.
 
     Raises
     ------
     CodecError
         With (index, "blosc"), if a frame is damaged.
     ValueError
-        If a range does not lie in the slab.
+        If a range is not in the slab.
     """
     check_ranges(slab, offsets, sizes)
     frames = read_headers(slab, offsets, sizes, expected_nbytes)

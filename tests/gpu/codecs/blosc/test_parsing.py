@@ -497,7 +497,7 @@ def test_streams_with_a_wrong_header_are_refused(codec: int, compress: Callable[
 
 def test_ranges_outside_the_slab_are_refused() -> None:
     slab = slab_of([GOOD, GOOD])
-    with pytest.raises(ValueError, match="do not lie in a slab"):
+    with pytest.raises(ValueError, match="are not in a slab"):
         parse_frames(slab.data, slab.offsets, slab.sizes + 5, 4096)
 
 
