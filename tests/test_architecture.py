@@ -69,6 +69,56 @@ SUBJECTS = {
     *("storage/round_trips", "storage/store_machine"),
 }
 
+#: Modules without a test of their own name, by the test that goes through them.
+TESTED_THROUGH = {
+    "advising/test_advice": "advising/access advising/chains advising/commands advising/entry advising/rules "
+    "advising/sampling",
+    "api/test_keywords": "hierarchy/keywords",
+    "api/test_open": "api/locating hierarchy/options",
+    "chunk_io/test_chunk_cache": "storage/invalidation",
+    "chunk_io/test_engine": "chunk_io/array_io chunk_io/prepare chunk_io/waves",
+    "codecs/test_cast_value": "codecs/rounding",
+    "codecs/test_spec": "codecs/fields codecs/crc32c codecs/gzip codecs/zstd",
+    "concurrency/test_threads": "cpu/threads hierarchy/threads",
+    "contracts/test_backend": "backend cpu/backend cpu/loading gpu/pipeline/placing gpu/pipeline/launching",
+    "contracts/test_codec": "codecs/n5 codecs/nvcomp cpu/codecs/arrays cpu/codecs/n5 cpu/codecs/numcodecs "
+    "cpu/codecs/nvcomp cpu/codecs/objects cpu/codecs/per_chunk cpu/sharding gpu/codecs/floats gpu/codecs/lz4",
+    "contracts/test_store": "storage/base storage/dbm storage/flat storage/lmdb storage/logs storage/mongodb "
+    "storage/redis storage/rules storage/sqlite storage/v2",
+    "convert/test_files": "convert/hdf5 convert/writing",
+    "convert/test_netcdf": "convert/classic",
+    "copying/test_planning": "copying/arrays copying/sources",
+    "copying/test_transfer": "copying/progress copying/report copying/settings",
+    "cpu/compiled/test_read": "cpu/compiled/library cpu/compiled/source",
+    "cpu/test_decode_into": "cpu/codecs/blosc_blocks cpu/window",
+    "dtypes/test_parse": "dtypes/datatype dtypes/scalars",
+    "faults/test_damaged_chunks": "errors",
+    "faults/test_hostile_chunks": "cpu/codecs/frames",
+    "gpu/codecs/blosc/test_parsing": "gpu/codecs/blosc/headers",
+    "gpu/codecs/test_entry": "gpu/codecs/batch",
+    "gpu/codecs/test_filters": "gpu/codecs/dtypes",
+    "gpu/codecs/test_single_stream": "gpu/codecs/compressing",
+    "gpu/detection/test_thresholds": "gpu/detection/measured",
+    "gpu/device/test_emulated": "gpu/device/protocol",
+    "gpu/device/test_nvcomp": "gpu/device/nvcomp_tables",
+    "gpu/reading/test_host": "gpu/reading/files",
+    "gpu/test_backend": "gpu/pipeline/placement gpu/pipeline/read gpu/pipeline/waves",
+    "hierarchy/test_array": "hierarchy/array_info hierarchy/array_resizing hierarchy/new_nodes hierarchy/values",
+    "hierarchy/test_create": "hierarchy/new_metadata",
+    "layout/test_sharded": "layout/shard",
+    "metadata/test_consolidated": "api/consolidated metadata/catalog",
+    "profiling/test_report": "profiling/recorder chunk_io/profiled_backend",
+    "properties/test_metadata": "metadata/documents metadata/fields metadata/model metadata/parts metadata/v2 "
+    "metadata/v3",
+    "properties/test_selections": "hierarchy/accessors",
+    "storage/test_icechunk": "storage/foreign",
+    "storage/test_local": "storage/local_files",
+    "storage/test_open_store": "storage/extras storage/urls",
+    "storage/test_remote": "storage/azure storage/fsspec storage/objects",
+    "storage/test_wrappers": "storage/counting storage/watching",
+    "storage/test_zip": "storage/archive",
+}
+
 
 def imported_names(tree: ast.AST) -> Iterator[str]:
     """Every dotted name that a module imports, at its top or inside functions, also through importlib."""
@@ -156,6 +206,16 @@ def test_every_floor_is_named_once() -> None:
 def test_the_house_stays_small() -> None:
     assert len(FLOORS) <= 16
     assert len(list(PACKAGE.glob("*.py"))) <= 9
+
+
+def test_the_test_of_every_module_is_found() -> None:
+    """The test of a module has the module's name, or stands in the table above."""
+    tests = PACKAGE.parent / "tests"
+    listed = {module for modules in TESTED_THROUGH.values() for module in modules.split()}
+    modules = {path.relative_to(PACKAGE).with_suffix("") for path in PACKAGE.rglob("*.py") if path.stem[0] != "_"}
+    unnamed = {m.as_posix() for m in modules if not (tests / m.parent / f"test_{m.name}.py").exists()}
+    assert unnamed == listed
+    assert [test for test in TESTED_THROUGH if not (tests / f"{test}.py").exists()] == []
 
 
 def test_a_test_is_found_by_the_name_of_its_module() -> None:
