@@ -61,6 +61,8 @@ class ArrayIO(NamedTuple):
     def placement(self) -> tuple[Placement, ...]:
         """Say where each step of a read runs, and what reads and writes many chunks."""
         steps = self.chain((0,) * len(self.layout.grid)).placement
+        if self.layout.objects is not self.layout.grid and self.store.versions is None:
+            steps = *steps, Placement("parts of shards", "host", "shards are read whole: the store has no versions")
         return steps if self.compiled is None else (*steps, *self.compiled.placement())
 
 

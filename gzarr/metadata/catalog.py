@@ -48,7 +48,7 @@ class ConsolidatedStore(WrapperStore):
     key : str
         The document, ``path/zarr.json`` or ``path/.zmetadata``.
     frozen : bool
-        Refuse every change of metadata; chunks can be written all the same.
+        Refuse every change of metadata; chunks stay writable.
 
     Attributes
     ----------

@@ -87,7 +87,7 @@ class ABSStore(TaggedStore):
         text = str(error).partition("\n")[0]
         remedy = "is the server reachable, and are account and container right?"
         if getattr(error, "status_code", None) in (401, 403):
-            remedy = "the account wants credentials, or others: pass them to the client"
+            remedy = "the account requires credentials, or rejects those given: pass them to the client"
         return StoreError(f"store {self} at {self._endpoint}: cannot {what}: {text[:600]}; {remedy}")
 
     def _is_missing(self, error: Exception) -> bool:

@@ -100,7 +100,7 @@ class Target(NamedTuple):
     prefix : str
         What the paths of the files begin with, as in `Files.prefix`.
     temporary : str
-        What the names of temporary files begin with; nobody else's do.
+        What the names of temporary files begin with; reserved for the writer.
     written : numpy.ndarray
         A table of uint64. Before a file takes its place, a number is put where its inode, modulo the length, says,
         so that its `Versions.token` is one that no file has had.
@@ -118,7 +118,7 @@ class Files(ABC):
     """A capability: objects that are local files, which others may read or replace without asking the store.
 
     Only objects that hold chunks are reached this way; metadata documents always go through the verbs of the store.
-    A store that lets nobody bypass it, but can read parts of an object cheaply, overrides `open` alone.
+    A store that must not be bypassed, but can read parts of an object cheaply, overrides `open` alone.
     """
 
     @abstractmethod
@@ -240,58 +240,64 @@ def tokens_of(store: Store, keys: Sequence[str]) -> list[object | None]:
     return [None] * len(keys) if versions is None else versions.tokens(keys)
 
 
-def _make_shortcuts(cls: type[Store], base: type[Store]) -> None:
-    """Replace inherited verbs that do the same as an overridden one, and would do it in the base's way.
+#: The batched verb that each shortcut is made of. Mappings' verbs are made of shortcuts.
+_SHORTCUTS = {"get_one": "get_many", "set": "set_many", "contains_many": "get_many"}
+_MAPPING = {"__getitem__": "get_many", "__setitem__": "set_many", "__delitem__": "delete_many"}
+#: What chunks pass through. Capabilities of the base class would bypass any other way of doing it.
+_BYTE_VERBS = {"get_one", "set", *_SHORTCUTS.values(), *_MAPPING, *_MAPPING.values()}
 
-    They call the verbs of the class, not those of the object: a subclass that overrides another verb of the two, and
-    calls the one above it, would be called again.
+
+def _check_overridden(owner: str, names: frozenset[str]) -> None:
+    """Raise TypeError if a class body or a mixin overrides a verb without the batched verb that it is made of."""
+    for verb, batched in {**_SHORTCUTS, **_MAPPING}.items():
+        if verb in names and (verb in _MAPPING or (verb != "contains_many" and batched not in names)):
+            raise TypeError(f"{owner}: {verb} is made of {batched}; override {batched} instead")
+
+
+def _shortcuts(cls: type[Store]) -> dict[str, Callable[..., Any]]:
+    """Shortcuts that call the batched verbs of a class.
+
+    Not those of the object: a subclass that overrides both verbs, and calls this one, would be called twice.
     """
-
-    def is_inherited(verb: str) -> bool:
-        return getattr(cls, verb) is getattr(base, verb)
 
     def get_one(self: Store, request: Request) -> Buffer | None:
         return cls.get_many(self, (request,))[0]
 
-    def get_many(self: Store, requests: Sequence[Request]) -> list[Buffer | None]:
-        return [cls.get_one(self, request) for request in requests]
-
     def set_one(self: Store, key: str, value: Buffer) -> None:
         cls.set_many(self, ((key, value),))
 
-    def set_many(self: Store, items: Iterable[tuple[str, Buffer]]) -> None:
-        for key, value in items:
-            cls.set(self, key, value)
+    return {"get_one": get_one, "set": set_one, "contains_many": Store.contains_many}
 
-    pairs = (("get_many", get_many), ("get_one", get_one)), (("set_many", set_many), ("set", set_one))
-    for (many, made_many), (one, made_one) in pairs:
-        if is_inherited(one) and not is_inherited(many):
-            setattr(cls, one, made_one)
-        elif is_inherited(many) and not is_inherited(one) and getattr(base, one) is not getattr(Store, one):
-            setattr(cls, many, made_many)
-    contains = "contains_many"
-    if is_inherited(contains) and not is_inherited("get_many"):
-        setattr(cls, contains, getattr(Store, contains))
+
+def _is_hook(base: type[Store], name: str) -> bool:
+    """Whether a name is that of a private method of a store, through which bytes may pass."""
+    return name.startswith("_") and not name.startswith("__") and callable(getattr(base, name, None))
 
 
 class Store(MutableMapping[str, Any]):
     """Base class of all stores.
 
-    What a store can do beyond its verbs it says by objects: `files` and `versions`. **Subclasses do not inherit them.**
-    A subclass that changes how bytes are read or written must not be bypassed, so every class says for itself what it
-    can do, and one that says nothing is read through ``get_many`` and written through ``set_many`` alone: always right,
-    only slower. A class that leaves the bytes as they are says so in one line::
+    All bytes pass through ``get_many``, ``set_many`` and ``delete_many``. To change how bytes are read or written,
+    override these. The shortcuts ``get_one``, ``set`` and ``contains_many`` are then made of them, whatever the base
+    class has, unless they are overridden too. A class that overrides ``get_one`` without ``get_many``, ``set`` without
+    ``set_many``, or a verb of mappings (``__getitem__``) is refused with a `TypeError`. The same holds for mixins.
 
-        class Timed(LocalStore):
-            files, versions = LocalStore.files, LocalStore.versions
+    A store offers capabilities beyond its verbs as two objects: `files` and `versions`. They bypass the verbs, so **a
+    subclass inherits them only if it leaves the bytes alone**:
+
+    - it has one base class that is a store; and
+    - neither its body nor a mixin overrides a verb that bytes pass through, or a private method of the base.
+
+    Any other subclass has neither capability unless it declares them. It is read through ``get_many`` and written
+    through ``set_many`` alone: always correct, but slower. A class that overrides verbs and still leaves the bytes
+    as they are declares so in one line::
 
         class Retrying(WrapperStore):
             files, versions = WrapperStore.files, WrapperStore.versions
 
-    One that changes bytes may have capabilities of its own: a property that returns a `Files` or `Versions`.
+            def get_many(self, requests): ...
 
-    To change how bytes are read or written, override ``get_many`` and ``set_many``. The shortcuts ``get_one``, ``set``
-    and ``contains_many`` are then made of these, whatever the base class has, unless they are overridden too.
+    A class that changes bytes may offer other capabilities: a property that returns a `Files` or `Versions`.
 
     Attributes
     ----------
@@ -313,12 +319,18 @@ class Store(MutableMapping[str, Any]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for capability in ("files", "versions"):
-            if capability not in vars(cls):
-                setattr(cls, capability, vars(Store)[capability])
-        for base in cls.__bases__:
-            if issubclass(base, Store):
-                _make_shortcuts(cls, base)
+        own = frozenset(vars(cls))
+        stores = [base for base in cls.__bases__ if issubclass(base, Store)]
+        mixins = [base for base in cls.__bases__ if base not in (*stores, *Store.__mro__)]
+        changes = len(stores) > 1
+        for owner, names in ((cls, own), *((mixin, frozenset(dir(mixin))) for mixin in mixins)):
+            _check_overridden(owner.__qualname__, names)
+            for verb, shortcut in _shortcuts(cls).items():
+                if _SHORTCUTS[verb] in names and verb not in names | own:
+                    setattr(cls, verb, shortcut)
+            changes = changes or any(name in _BYTE_VERBS or _is_hook(stores[0], name) for name in names)
+        for capability in {"files", "versions"} - own if changes else ():
+            setattr(cls, capability, vars(Store)[capability])
 
     @property
     def files(self) -> Files | None:
@@ -450,7 +462,7 @@ class Store(MutableMapping[str, Any]):
             raise ReadOnlyError(f"store {self} is read-only; open it for writing to change it")
 
     def check_metadata_writable(self) -> None:
-        """Raise `ReadOnlyError` if nodes cannot be made, changed or deleted; chunks may be writable all the same."""
+        """Raise `ReadOnlyError` if nodes cannot be made, changed or deleted; chunks may still be writable."""
         self.check_writable()
 
     def __enter__(self) -> Self:

@@ -3,7 +3,7 @@
 Theory of operation. Whole objects and ranges of objects are cached, least recently used first out. A range is
 answered from the whole object or from any cached range that covers it. Every entry carries the token that the object
 had before it was fetched (`Versions.token`). If the store has tokens, an entry is never used once anybody has replaced
-its object. If it has none, the caller must know that nobody else writes: changes through the cache drop what they
+its object. If it has none, the caller must know that there is no other writer: changes through the cache drop what they
 touch, and changes that bypass it are not seen until `invalidate`.
 
 A fetch that overlaps a change is not cached: each change counts twice, before and after, and an entry made under

@@ -30,7 +30,7 @@ class DBMStore(DatabaseStore):
     Parameters
     ----------
     path : str or os.PathLike
-        Path of the file; some kinds of DBM add endings of their own.
+        Path of the file; some kinds of DBM add endings to it.
     flag : str
         ``"c"`` opens the file and makes it if it is missing, ``"w"`` only opens it, ``"r"`` opens it for reading,
         ``"n"`` begins an empty one.
@@ -102,7 +102,7 @@ class DBMStore(DatabaseStore):
                 self._run(self._open_file, "c" if self.flag[:1] == "n" else self.flag)  # never empty it a second time
             try:
                 return self._run(function, self._db, *args)
-            except Exception as error:  # every kind of DBM has errors of its own
+            except Exception as error:  # every kind of DBM raises its own errors
                 raise StoreError(f"store {self} ({self.backend}): cannot {verb}: {error}") from error
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:

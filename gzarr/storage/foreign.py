@@ -66,7 +66,7 @@ class ZarrStore(DatabaseStore):
             yield
         except (StoreError, TypeError, ReadOnlyError):
             raise
-        except Exception as error:  # every store has errors of its own
+        except Exception as error:  # every store raises its own errors
             raise StoreError(f"store {self}: cannot {what}: {type(error).__name__}: {error}") from error
 
     async def _get(self, request: Request) -> Buffer | None:
@@ -135,7 +135,7 @@ class ZarrStore(DatabaseStore):
             try:
                 return await self._collect(self.store.list_prefix(start))
             except Exception:
-                # Icechunk refuses to list what is no group and no array, so also where there is nothing.
+                # Icechunk refuses to list anything but groups and arrays, so also paths with nothing below.
                 if await self._collect(self.store.list_dir(prefix)):
                     raise
                 return []

@@ -70,7 +70,7 @@ class FsspecStore(RemoteStore):
         If the extra is not installed.
     """
 
-    _errors = Exception  # every file system has errors of its own
+    _errors = Exception  # every file system raises its own errors
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class FsspecStore(RemoteStore):
         url : str
             The URL.
         storage_options : mapping, optional
-            For the file system; of a chain, by protocol: ``{"s3": {"anon": True}}``.
+            For the file system; for a chain, by protocol: ``{"s3": {"anon": True}}``.
         read_only, allowed_exceptions
             As of the class.
 
@@ -151,7 +151,7 @@ class FsspecStore(RemoteStore):
                 return self._cat(path, start, length)
         except self._missing:
             return None
-        except Exception as error:  # every file system has errors of its own
+        except Exception as error:  # every file system raises its own errors
             if start is None:
                 raise self._failed(f"read {key!r}", error) from error
             nbytes = self.getsize(key)
@@ -305,7 +305,7 @@ class FsspecStore(RemoteStore):
         said = without_secrets(str(error))[:600]
         text = f"store {self}: cannot {what}: {type(error).__name__}: {said}"
         if isinstance(error, PermissionError) or "redential" in text or "Forbidden" in text:
-            text += "\nThe server wants credentials, or others: pass them in storage_options=, or {'anon': True}"
+            text += "\nThe server requires credentials, or rejects those given: use storage_options= or {'anon': True}"
         elif isinstance(error, OSError) or "onnect" in text:
             text += "\nIs the server reachable, and is the URL right?"
         return StoreError(text)
@@ -347,8 +347,6 @@ class FSStore(FsspecStore):
     **storage_options
         Arguments of the file system.
     """
-
-    versions = FsspecStore.versions
 
     def __init__(
         self,
@@ -393,7 +391,7 @@ def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def _synchronous(fs: Any) -> Any:
-    """A file system that ordinary functions may call: zarr-python 3 wants asynchronous ones."""
+    """A file system that ordinary functions may call: zarr-python 3 requires asynchronous ones."""
     inner = getattr(fs, "sync_fs", None)
     if inner is not None:
         return inner

@@ -32,7 +32,7 @@ def listen(listener: Listener) -> None:
 def announce(names: Callable[[], Iterable[Hashable]] | None = None) -> None:
     """Announce that objects were changed: after the change, even if it failed midway.
 
-    names: gives their lock names; it is only called if somebody listens. None if whole nodes were deleted or moved.
+    names: gives their lock names; called only if there are listeners. None if whole nodes were deleted or moved.
     """
     if not _listeners:
         return

@@ -42,7 +42,7 @@ class LMDBStore(DatabaseStore):
     path : str or os.PathLike
         Path of the database, a directory; made if it is missing.
     buffers : bool
-        Accepted for zarr 2; answers are always bytes of their own, since LMDB's views end with a transaction.
+        Accepted for zarr 2; answers are always copies, since LMDB's views end with a transaction.
     dimension_separator : {".", "/"}, optional
         For new Zarr v2 arrays that name none.
     read_only : bool

@@ -102,8 +102,7 @@ def _real_path(path: str, device: int, inode: int) -> str:
 class LocalStore(Store):
     """A store of files under a directory, which is made when the first object is written.
 
-    A subclass that leaves the files as they are declares ``files, versions = LocalStore.files, LocalStore.versions`` to
-    be as fast; see `Store`.
+    A subclass that overrides no verb that bytes pass through inherits `files` and `versions`; see `Store`.
 
     Parameters
     ----------
@@ -134,7 +133,7 @@ class LocalStore(Store):
 
     @property
     def files(self) -> LocalFiles | None:
-        """Every object is a file of its own."""
+        """Every object is a separate file."""
         return LocalFiles(self._prefix, self._name)
 
     @property

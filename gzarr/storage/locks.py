@@ -1,6 +1,6 @@
 """Locks on stored objects, for changing part of an object: read, modify, write back.
 
-A name has a lock as long as somebody holds it or waits for it: nothing grows with the number of chunks, and different
+A name has a lock while it is held or awaited: nothing grows with the number of chunks, and different
 names never wait for each other. Several names are locked in the order in which their locks were made, which is the same
 for all who wait for them, so callers with crossing sets of names cannot block each other. Nodes have a table of their
 own: a thread that resizes an array holds the lock of its node while objects are locked, also by other threads that

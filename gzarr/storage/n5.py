@@ -121,7 +121,7 @@ class N5Store(Store):
         return None if found is None else json.dumps(found, indent=4, sort_keys=True).encode()
 
     def _holds_nodes(self, path: str) -> bool:
-        """Whether a directory without a document has nodes below it and lies in no array."""
+        """Whether a directory without a document has nodes below it and is not inside an array."""
         objects, paths = self._store.list_dir(path)
         if objects or not paths or self._array_above(path) is not None:
             return False
@@ -285,8 +285,6 @@ class N5Store(Store):
 
 class N5FSStore(N5Store):
     """`N5Store` on an fsspec file system; arguments are those of `gzarr.storage.FSStore`."""
-
-    versions = N5Store.versions
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         from gzarr.storage.fsspec import FSStore

@@ -63,9 +63,9 @@ class ObjectStore(TaggedStore):
         refused = (self._exceptions.PermissionDeniedError, self._exceptions.UnauthenticatedError, PermissionError)
         if isinstance(error, refused) or _asks_for_credentials(text):
             return StoreError(
-                f"{where}\nThe server wants credentials, or others: pass them in storage_options=, set them in the"
-                " environment (AWS_ACCESS_KEY_ID, AZURE_STORAGE_ACCOUNT_KEY, GOOGLE_APPLICATION_CREDENTIALS), or pass"
-                " storage_options={'anon': True} for public data"
+                f"{where}\nThe server requires credentials, or rejects those given: pass them in storage_options=, set"
+                " them in the environment (AWS_ACCESS_KEY_ID, AZURE_STORAGE_ACCOUNT_KEY, GOOGLE_APPLICATION_CREDENTIALS),"
+                " or pass storage_options={'anon': True} for public data"
             )
         if isinstance(error, FileNotFoundError) or "NoSuchBucket" in text or "ContainerNotFound" in text:
             return StoreError(f"{where}\nIs the bucket or container named rightly, and does it exist?")
@@ -91,7 +91,7 @@ class ObjectStore(TaggedStore):
             options["if_match"] = version
         if start is not None:
             if start < 0 and not (length is None or start + length >= 0):
-                whole = self._get(Request(key, start), version)  # a part of a suffix has no request of its own
+                whole = self._get(Request(key, start), version)  # no request gives a part of a suffix
                 return None if whole is None else Versioned(_part_of_suffix(whole.data, start, length), whole.version)
             if start >= 1 << 63 or length == 0 or (length is not None and length < 0):
                 return self._nothing(key, version, self._head(key))

@@ -111,7 +111,7 @@ class RedisStore(DatabaseStore):
         return sum(self._sizes(list(self.list_prefix(path))))
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
-        """All keys under a path. The server is asked step by step and goes on answering others meanwhile."""
+        """All keys under a path. The server is asked step by step and stays responsive during the scan."""
         check_path(prefix)
         start = self._key(f"{prefix}/" if prefix else "")
         pattern = re.sub(r"([\\*?\[\]])", r"\\\1", start) + "*"

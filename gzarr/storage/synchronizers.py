@@ -94,7 +94,7 @@ class _FileLock:
         except OSError as error:
             raise StoreError(
                 f"ProcessSynchronizer: cannot lock the file {self._path!r}: {error.strerror or error}; give it a"
-                " directory of its own that can be written"
+                " separate directory that can be written"
             ) from error
 
     def __exit__(self, *exc: object) -> None:
@@ -144,7 +144,6 @@ class SynchronizedStore(WrapperStore):
     """
 
     transparent = True
-    files, versions = WrapperStore.files, WrapperStore.versions
 
     def __init__(self, store: Store, synchronizer: Synchronizer) -> None:
         super().__init__(store)
@@ -165,7 +164,7 @@ class SynchronizedStore(WrapperStore):
         return self._both(super().node_locked(key), (key,))
 
     def document_locked(self, key: str) -> AbstractContextManager[Any]:
-        """Lock one document. Its lock has a name of its own, because its node may be locked already."""
+        """Lock one document. Its lock has a separate name, because its node may be locked already."""
         return self._both(super().document_locked(key), (f"{key}.document",))
 
     @contextmanager

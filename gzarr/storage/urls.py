@@ -48,7 +48,7 @@ _OPTIONS = {
     "client_secret": "client_secret",
 }
 
-#: What an HTTP client waits for: a server that is there answers sooner, and nobody waits for one that is not.
+#: What an HTTP client waits for: an available server answers sooner.
 _CLIENT = {"connect_timeout": "5 seconds", "timeout": "60 seconds"}
 #: (server, path) of a URL whose path can be a part of keys: nothing in it is written otherwise in requests.
 _PLAIN_URL = re.compile(r"(https?://[^/?#]+)/([\w-][\w.-]*(?:/[\w-][\w.-]*)*)", re.ASCII | re.IGNORECASE)

@@ -26,8 +26,6 @@ class DirectoryStore(LocalStore):
         For new Zarr v2 arrays that name none.
     """
 
-    files, versions = LocalStore.files, LocalStore.versions
-
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -53,8 +51,6 @@ class DirectoryStore(LocalStore):
 
 class NestedDirectoryStore(DirectoryStore):
     """A `DirectoryStore` whose new Zarr v2 arrays have chunks in directories: ``0/1`` rather than ``0.1``."""
-
-    files, versions = LocalStore.files, LocalStore.versions
 
     def __init__(
         self,
@@ -88,8 +84,6 @@ class TempStore(DirectoryStore):
     >>> z[1:]
     array([2, 3])
     """
-
-    files, versions = LocalStore.files, LocalStore.versions
 
     def __init__(
         self,

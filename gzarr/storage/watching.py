@@ -82,7 +82,7 @@ class WatchedStore(WrapperStore):
 
     @property
     def files(self) -> Files | None:
-        """Objects that can be opened, each read of which is watched; nobody else reads or replaces their files."""
+        """Objects that can be opened, each read of which is watched; their files are not exposed."""
         files = self._store.files
         return None if files is None else _WatchedFiles(files, self._watching)
 

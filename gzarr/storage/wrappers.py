@@ -63,8 +63,7 @@ def full_type_name(store: Store) -> str:
 class WrapperStore(Store):
     """Pass every verb on to a store; subclasses change what they need.
 
-    A subclass that does not change bytes declares ``files, versions = WrapperStore.files, WrapperStore.versions``, to
-    be as fast as the store below; see `Store`.
+    A subclass that overrides no verb that bytes pass through inherits `files` and `versions`; see `Store`.
 
     Parameters
     ----------
@@ -248,7 +247,6 @@ class _ReadOnlyStore(WrapperStore):
     """A view through which nothing can be changed."""
 
     transparent = True
-    versions = WrapperStore.versions
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -282,7 +280,7 @@ class PinnedStore(WrapperStore):
     store : Store
         A store whose `versions` reads can be tied to.
     versions : mapping
-        Tokens of the objects whose version is given; of the others the first read says which it is. An object that
+        Tokens of the objects whose version is given; the first read finds out those of the others. An object that
         is missing then stays missing without a look; one that has no token is held in memory.
     """
 
@@ -297,7 +295,7 @@ class PinnedStore(WrapperStore):
 
     @property
     def versions(self) -> Versions | None:
-        """The versions that are read; of an object without a token, or of which nothing was read yet, None."""
+        """The versions that are read; None for an object without a token, or one not read yet."""
         return _FoundVersions(self._versions)
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:

@@ -214,46 +214,109 @@ def test_a_class_mixed_in_is_not_bypassed(tmp_path: Path) -> None:
     check_store(Mixed(tmp_path))
 
 
-def test_one_verb_of_two_is_enough(tmp_path: Path) -> None:
-    class One(LocalStore):
+SHORTCUTS = {"get_one": "get_many", "set": "set_many"}
+MAPPING = {"__getitem__": "get_many", "__setitem__": "set_many", "__delitem__": "delete_many"}
+#: A verb of each kind that bytes pass through.
+BYTE_VERBS = {*SHORTCUTS, *SHORTCUTS.values(), *MAPPING, *MAPPING.values()}
+
+
+def verbs(base: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(base, name) for name in names}
+
+
+def test_a_shortcut_without_the_batched_verb_is_refused() -> None:
+    for verb, batched in {**SHORTCUTS, **MAPPING}.items():
+        mixin = type("Mixin", (), verbs(Store, verb))
+        for bases, body in (((LocalStore,), verbs(Store, verb)), ((mixin, LocalStore), {}), ((LocalStore, mixin), {})):
+            with pytest.raises(TypeError, match=f"{verb} is made of {batched}; override {batched} instead"):
+                type("Refused", bases, body)
+    for verb, batched in SHORTCUTS.items():
+        both = verbs(LocalStore, verb, batched)
+        type("Both", (LocalStore,), both)
+        type("Both", (type("Mixin", (), both), LocalStore), {})
+
+
+def as_subclass(store: Store, make: Any) -> Any:
+    """The same store, of a subclass of its class."""
+    cls = make(type(store))
+    other = cls.__new__(cls)
+    other.__dict__ = store.__dict__
+    return other
+
+
+def two_levels(base: Any) -> Any:
+    return type("Second", (type("First", (inverting(base),), {"extra": 1}),), {"more": 2})
+
+
+def mixed(base: Any) -> Any:
+    """A class into which both batched verbs are mixed."""
+
+    class Mixin:
+        def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+            return [inverted(data) for data in base.get_many(self, requests)]
+
+        def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+            base.set_many(self, [(key, inverted(data) or b"") for key, data in items])
+
+    return type("Mixed", (Mixin, base), {})
+
+
+def both_verbs(base: Any) -> Any:
+    """A subclass that overrides shortcuts and batched verbs, each by calling the same verb above it."""
+
+    class Both(inverting(base)):  # type: ignore[misc]
         def get_one(self, request: Request) -> Buffer | None:
-            return inverted(super().get_one(request))
+            return inverted(inverted(super().get_one(request)))
 
-        def set(self, key: str, value: Buffer) -> None:
-            super().set(key, inverted(value) or b"")
+        def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+            return [inverted(inverted(data)) for data in super().get_many(requests)]
 
-    class Untouched(One):
-        pass
-
-    check_store(One(tmp_path / "one"))
-    check_store(Untouched(tmp_path / "untouched"))
+    return Both
 
 
-def inverting_one_by_one(base: Any) -> Any:
-    """A subclass that changes bytes in the shortcuts alone."""
+@pytest.mark.parametrize("make", [inverting, two_levels, mixed, both_verbs])
+@pytest.mark.parametrize("name", MAKERS)
+def test_all_ways_to_bytes_are_made_of_the_batched_verbs(
+    name: str, make: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with MAKERS[name](tmp_path, request) as below:
+        base: Any = type(below)
+        store = as_subclass(below, make)
+        assert (store.files, store.versions) == (None, None)
+        array = gzarr.create_array(store, data=np.arange(1, 4, dtype="u1"), chunks=3, compressors=None)
+        assert inverted(base.get_many(store, [Request("c/0")])[0]) == b"\1\2\3"
+        np.testing.assert_array_equal(array[...], [1, 2, 3])
+        store.set("b/c/0", b"a")
+        store["b/c/1"] = b"b"
+        store.set_many([("b/c/2", b"c")])
+        keys = [f"b/c/{i}" for i in range(3)]
+        wanted = [Request(key) for key in keys]
+        assert b"".join(inverted(data) or b"" for data in base.get_many(store, wanted)) == b"abc"
+        assert b"".join(bytes(host_view(data)) for data in store.get_many(wanted)) == b"abc"
+        assert b"".join(bytes(host_view(store.get_one(one))) for one in wanted) == b"abc"
+        assert [store[key] for key in keys] == [b"a", b"b", b"c"]
 
-    class One(base):
-        def get_one(self, request: Request) -> Buffer | None:
-            return inverted(super().get_one(request))
 
-        def set(self, key: str, value: Buffer) -> None:
-            super().set(key, inverted(value) or b"")
+def hiding(base: Any) -> Any:
+    """A subclass whose batched verb alone says that objects are missing."""
 
-    return One
+    class Hiding(base):
+        def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+            found = super().get_many(requests)
+            return [None if one.key == "hidden" else data for one, data in zip(requests, found, strict=True)]
+
+    return Hiding
 
 
-@pytest.mark.parametrize("base", [LocalStore, DirectoryStore])
-def test_classes_that_override_different_verbs_join(base: type[LocalStore], tmp_path: Path) -> None:
-    one, many = inverting_one_by_one(base), inverting(base)
-    mixed = [type("Mixed", bases, {}) for bases in ((one, many), (many, one))]
-    for number, cls in enumerate((inverting_one_by_one(many), inverting(one), *mixed)):
-        store = cls(tmp_path / str(number))
-        check_store(store, ["plain", "sharded"])
-        store.set_many([("x", b"a")])
-        store["y"] = b"b"
-        requests = [Request("x"), Request("y")]
-        assert store.get_many(requests) == [store.get_one(request) for request in requests] == [b"a", b"b"]
-        assert [LocalStore(tmp_path / str(number))[key] for key in "xy"] == [b"a", b"b"]  # changed twice
+@pytest.mark.parametrize("name", MAKERS)
+def test_whether_objects_exist_follows_the_batched_verb(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with MAKERS[name](tmp_path, request) as below:
+        store = as_subclass(below, hiding)
+        store.set_many([("hidden", b"a"), ("shown", b"b")])
+        assert store.contains_many(["hidden", "shown", "none"]) == [False, True, False]
+        assert store.get_one(Request("hidden")) is None
 
 
 class Deflated(WrapperStore):
@@ -315,19 +378,74 @@ def test_a_store_of_other_lengths_is_asked_for_whole_objects_by_all_that_looks_a
             assert {request.start for s in (deflated, copied, moved) for request in s.asked} == {None}
 
 
-def test_nothing_is_inherited_that_a_class_does_not_say() -> None:
-    class Quiet(LocalStore):
+def offers(cls: Any) -> tuple[bool, bool]:
+    store = cls("x")
+    return store.files is not None, store.versions is not None
+
+
+def test_classes_that_leave_bytes_alone_inherit_capabilities(tmp_path: Path) -> None:
+    class Named(LocalStore):
+        name = "named"
+
+        def __init__(self, root: str) -> None:
+            super().__init__(root)
+
+        def lock_name(self, key: str) -> Any:
+            return super().lock_name(key)
+
+    class Mixin:
+        def hello(self) -> str:
+            return "hello"
+
+    class Passing(WrapperStore):
         pass
 
-    class Saying(LocalStore):
-        files, versions = LocalStore.files, LocalStore.versions
+    for cls in (Named, type("Second", (Named,), {}), type("Mixed", (Mixin, Named), {})):
+        assert offers(cls) == (True, True)
+    wrapped = Passing(LocalStore(tmp_path))
+    assert wrapped.files is not None
+    assert wrapped.versions is not None
+    check_store(Named(str(tmp_path / "named")))
 
-    class Quieter(Saying):
-        pass
 
-    for cls in (Quiet, Quieter):
-        assert (cls("x").files, cls("x").versions) == (None, None)
-    assert None not in (Saying("x").files, Saying("x").versions)
+def test_classes_that_override_a_verb_of_bytes_inherit_none() -> None:
+    for verb in sorted(BYTE_VERBS - MAPPING.keys()):
+        names = (verb, SHORTCUTS.get(verb, verb))
+        changed = type("Changed", (LocalStore,), verbs(LocalStore, *names))
+        mixin = type("Mixin", (), verbs(LocalStore, *names))
+        for cls in (changed, type("Second", (changed,), {}), type("M", (mixin, LocalStore), {})):
+            assert offers(cls) == (False, False)
+    hook = type("Hook", (LocalStore,), {"_path": lambda self, key: f"/elsewhere/{key}"})
+    other = type("Other", (LocalStore,), {})
+    for cls in (hook, type("Joined", (other, DirectoryStore), {})):
+        assert offers(cls) == (False, False)
+
+
+def test_classes_that_override_verbs_may_declare_capabilities() -> None:
+    declared = {"files": LocalStore.files, "versions": LocalStore.versions}
+    saying = type("Saying", (LocalStore,), {**declared, **verbs(LocalStore, "get_many")})
+    some = type("Some", (LocalStore,), {"files": LocalStore.files, **verbs(LocalStore, "get_many")})
+    assert offers(saying) == offers(type("Second", (saying,), {})) == (True, True)
+    assert offers(some) == (True, False)
+    assert offers(type("Changed", (saying,), verbs(LocalStore, "set_many"))) == (False, False)
+
+
+def test_placement_says_which_capabilities_are_missing(tmp_path: Path) -> None:
+    plain = gzarr.create_array(LocalStore(tmp_path), data=VALUES, device="cpu", **LAYOUTS["sharded"])
+    assert "no versions" not in str(plain.placement)
+    reasons = [
+        row.why
+        for row in gzarr.open_array(
+            inverting(LocalStore)(tmp_path / "x"),
+            mode="w",
+            device="cpu",
+            shape=(48, 48),
+            dtype="i4",
+            **LAYOUTS["sharded"],
+        ).placement
+    ]
+    assert "shards are read whole: the store has no versions" in reasons
+    assert sum("it has no files" in why for why in reasons) == 2
 
 
 def test_built_in_classes_that_leave_bytes_alone_say_so(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
     names, files = layout.names, store.files
     prefix = None if files is None else files.prefix(names.path)
     if prefix is None or "\0" in prefix:
-        why = "the store does not expose local files"
+        why = f"the store does not expose local files{'' if files else ': it has no files'}"
         return _Decision(why, why)
     if any(axis.extent > MAX_EXTENT for axis in layout.grid):
         return _Decision(why := "an axis is too long", why)

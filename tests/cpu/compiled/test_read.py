@@ -38,7 +38,7 @@ from gzarr.config import config
 from gzarr.cpu.compiled import eligibility, library
 from gzarr.cpu.compiled import read as compiled_read
 from gzarr.errors import GzarrError
-from gzarr.storage import LocalStore, MemoryStore, Request, SplitStore
+from gzarr.storage import LocalStore, MemoryStore, Request, SplitStore, Store
 from gzarr.storage.base import Buffer, Versions
 from gzarr.storage.wrappers import ForwardedVersions
 from tests.cpu.compiled.looping import (
@@ -141,6 +141,8 @@ class Counting(LocalStore):
 
 class Elsewhere(LocalStore):
     """Does not say that its objects are files."""
+
+    files = Store.files
 
 
 def test_other_reads_take_the_reference_path(tmp_path: Path, watched: Watched) -> None:
