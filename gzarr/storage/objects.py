@@ -64,8 +64,8 @@ class ObjectStore(TaggedStore):
         if isinstance(error, refused) or _asks_for_credentials(text):
             return StoreError(
                 f"{where}\nThe server requires credentials, or rejects those given: pass them in storage_options=, set"
-                " them in the environment (AWS_ACCESS_KEY_ID, AZURE_STORAGE_ACCOUNT_KEY, GOOGLE_APPLICATION_CREDENTIALS),"
-                " or pass storage_options={'anon': True} for public data"
+                " them in the environment (AWS_ACCESS_KEY_ID, AZURE_STORAGE_ACCOUNT_KEY, GOOGLE_APPLICATION_CREDENTIALS"
+                "), or pass storage_options={'anon': True} for public data"
             )
         if isinstance(error, FileNotFoundError) or "NoSuchBucket" in text or "ContainerNotFound" in text:
             return StoreError(f"{where}\nIs the bucket or container named rightly, and does it exist?")
