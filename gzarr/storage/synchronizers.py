@@ -94,7 +94,7 @@ class _FileLock:
         except OSError as error:
             raise StoreError(
                 f"ProcessSynchronizer: cannot lock the file {self._path!r}: {error.strerror or error}; give it a"
-                " separate directory that can be written"
+                " directory of its own that can be written"
             ) from error
 
     def __exit__(self, *exc: object) -> None:
