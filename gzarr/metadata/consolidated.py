@@ -225,8 +225,8 @@ def refresh(store: Store, path: str, zarr_format: int | None = None, *, subtree:
 def refresh_stored(store: Store, path: str, keys: Iterable[str]) -> None:
     """Update consolidated metadata after objects, documents among them, were stored as they are.
 
-    Those of every group that the objects lie in, and those that are among the objects themselves, which may tell of
-    more than was stored, or of less.
+    Update those of every group that contains the objects, and those among the objects themselves, which may describe
+    more or less than was stored.
 
     path: what all keys lie under. keys: of the objects.
     Raises: MetadataError if consolidated metadata are malformed, ReadOnlyError, StoreError.
