@@ -203,6 +203,17 @@ def test_every_floor_is_named_once() -> None:
     assert sum(len(names) for names in FLOORS) == len(FLOOR_OF)
 
 
+def test_nothing_looks_at_the_order_of_base_classes() -> None:
+    """Stores say by objects what they can do (`gzarr.storage.base.Store`)."""
+    names = {"__mro__", "mro", "getmro"}
+    looks = [
+        path.name
+        for path in PACKAGE.rglob("*.py")
+        if any(getattr(node, "attr", "") in names for node in ast.walk(ast.parse(path.read_text())))
+    ]
+    assert looks == []
+
+
 def test_the_house_stays_small() -> None:
     assert len(FLOORS) <= 16
     assert len(list(PACKAGE.glob("*.py"))) <= 9

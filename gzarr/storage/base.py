@@ -321,7 +321,7 @@ class Store(MutableMapping[str, Any]):
         super().__init_subclass__(**kwargs)
         own = frozenset(vars(cls))
         stores = [base for base in cls.__bases__ if issubclass(base, Store)]
-        mixins = [base for base in cls.__bases__ if base not in (*stores, *Store.__mro__)]
+        mixins = [base for base in cls.__bases__ if base not in stores and base.__module__ != "collections.abc"]
         changes = len(stores) > 1
         for owner, names in ((cls, own), *((mixin, frozenset(dir(mixin))) for mixin in mixins)):
             _check_overridden(owner.__qualname__, names)
