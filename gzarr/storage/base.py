@@ -228,6 +228,34 @@ class Readable(Protocol):
         ...
 
 
+def pickled(store: Store, owner: type[Store], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """Say how a store is pickled: for ``__reduce__``.
+
+    The copy has the same class, and all attributes that are not bound to this process. A subclass takes arguments that
+    nobody knows here, so the copy is not made by calling it.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    owner : type
+        The class of gzarr whose ``__init__`` makes locks and connections anew.
+    *args, **kwargs
+        Its arguments.
+    """
+    carried = {name: value for name, value in vars(store).items() if name not in owner._process_bound}  # noqa: SLF001
+    return _unpickled, (type(store), owner, args, kwargs, carried)
+
+
+def _unpickled(
+    kind: type[Store], owner: type[Store], args: tuple[Any, ...], kwargs: dict[str, Any], carried: dict[str, Any]
+) -> Store:
+    store = kind.__new__(kind)
+    owner.__init__(store, *args, **kwargs)
+    vars(store).update(carried)
+    return store
+
+
 def token_of(store: Store, key: str) -> object | None:
     """The token of an object's version (`Versions.token`); None if the store has none."""
     versions = store.versions
@@ -316,6 +344,8 @@ class Store(MutableMapping[str, Any]):
     concurrency: int = 1
     zarr_format: Literal[2, 3] | None = None
     dimension_separator: Literal[".", "/"] | None = None
+    #: Attributes that pickles leave out (`pickled`): locks, connections, libraries.
+    _process_bound: frozenset[str] = frozenset()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from gzarr.storage.base import Buffer, Request, Store, Versions, host_view, tokens_of
+from gzarr.storage.base import Buffer, Request, Store, Versions, host_view, pickled, tokens_of
 from gzarr.storage.memory import MemoryStore
 from gzarr.storage.rules import cut, under
 from gzarr.storage.wrappers import Tokens, WrapperStore
@@ -64,6 +64,21 @@ class LRUStoreCache(WrapperStore):
     >>> int(z[0]), int(z[1]), cache.hits > 0
     (1, 2, True)
     """
+
+    _process_bound = frozenset(
+        {
+            "hits",
+            "misses",
+            "_nbytes",
+            "_guard",
+            "_entries",
+            "_ranges",
+            "_requests",
+            "_listings",
+            "_changes",
+            "_has_tokens",
+        }
+    )
 
     def __init__(self, store: Store | MutableMapping[str, Any], max_size: int | None) -> None:
         if not isinstance(store, Store):
@@ -267,5 +282,5 @@ class LRUStoreCache(WrapperStore):
             self._changes += 1
             self._listings.clear()
 
-    def __reduce__(self) -> tuple[type[LRUStoreCache], tuple[Store, int | None]]:
-        return LRUStoreCache, (self._store, self._max_nbytes)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickled(self, LRUStoreCache, self._store, self._max_nbytes)

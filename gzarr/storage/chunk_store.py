@@ -175,6 +175,3 @@ class SplitStore(Store):
 
     def __str__(self) -> str:
         return str(self.metadata_store)
-
-    def __reduce__(self) -> tuple[type[SplitStore], tuple[Store, Store]]:
-        return SplitStore, (self.metadata_store, self.chunk_store)

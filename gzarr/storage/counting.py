@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from gzarr.storage.base import Request, Store
+from gzarr.storage.base import Request, Store, pickled
 from gzarr.storage.watching import WatchedStore
 
 #: Where a `CountingStore` notes what a call is about, by verb.
@@ -62,6 +62,8 @@ class CountingStore(WatchedStore):
 
     files, versions = WatchedStore.files, WatchedStore.versions
 
+    _process_bound = frozenset({"_lock", "nbatches", "requests", "written", "deleted", "listed", "sized"})
+
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self._lock = threading.Lock()
@@ -93,5 +95,5 @@ class CountingStore(WatchedStore):
         with self._watching("delete", (source,)), self._watching("set", (dest,)):
             super().move_prefix(source, dest)
 
-    def __reduce__(self) -> tuple[type[CountingStore], tuple[Store]]:
-        return CountingStore, (self._store,)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickled(self, CountingStore, self._store)

@@ -14,12 +14,11 @@ import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from operator import setitem
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, R, Request
+from gzarr.storage.base import Buffer, R, Request, pickled
 from gzarr.storage.flat import DatabaseStore, cut_all
 from gzarr.storage.rules import check_path, under
 
@@ -55,6 +54,8 @@ class DBMStore(DatabaseStore):
     StoreError
         If the file cannot be opened.
     """
+
+    _process_bound = frozenset({"flag", "_lock", "_db", "_thread"})
 
     def __init__(
         self,
@@ -159,7 +160,7 @@ class DBMStore(DatabaseStore):
             self.flush()
         flag = "c" if self.flag[:1] == "n" else self.flag
         given = (self.path, flag, self.mode, self._opener, True, self.dimension_separator)
-        return partial(DBMStore, **self._open_kwargs), given
+        return pickled(self, DBMStore, *given, **self._open_kwargs)
 
 
 def _lookup(db: Any, key: str) -> bytes | None:

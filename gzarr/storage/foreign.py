@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from gzarr.errors import ReadOnlyError, StoreError
-from gzarr.storage.base import Buffer, R, Request, T
+from gzarr.storage.base import Buffer, R, Request, T, pickled
 from gzarr.storage.flat import DatabaseStore
 from gzarr.storage.rules import DOCUMENTS, byte_range, check_path, under
 
@@ -34,6 +34,7 @@ class ZarrStore(DatabaseStore):
     """
 
     concurrency = _CONCURRENCY
+    _process_bound = frozenset({"_abc", "_buffers", "_sync"})
 
     def __init__(self, store: Any, read_only: bool = False) -> None:
         self.store = store
@@ -205,4 +206,4 @@ class ZarrStore(DatabaseStore):
         return str(self.store)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ZarrStore, (self.store, self.read_only)
+        return pickled(self, ZarrStore, self.store, self.read_only)

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import Any, Literal, Self
 
 from gzarr.errors import MissingExtraError, ReadOnlyError, StoreError
-from gzarr.storage.base import Buffer, Request, Versions
+from gzarr.storage.base import Buffer, Request, Versions, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.flat import cut_all
 from gzarr.storage.local import LocalStore
@@ -71,6 +71,7 @@ class FsspecStore(RemoteStore):
     """
 
     _errors = Exception  # every file system raises its own errors
+    _process_bound = frozenset({"_lock"})
 
     def __init__(
         self,
@@ -317,7 +318,7 @@ class FsspecStore(RemoteStore):
         return str(self.fs.unstrip_protocol(self.path))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FsspecStore, (self.fs, self.read_only, self.path, self._missing)
+        return pickled(self, FsspecStore, self.fs, self.read_only, self.path, self._missing)
 
 
 class FSStore(FsspecStore):

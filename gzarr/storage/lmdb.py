@@ -14,11 +14,10 @@ import threading
 import weakref
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Request
+from gzarr.storage.base import Buffer, Request, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.flat import DatabaseStore
 from gzarr.storage.rules import byte_range, check_path
@@ -57,6 +56,8 @@ class LMDBStore(DatabaseStore):
     StoreError
         If the database cannot be opened.
     """
+
+    _process_bound = frozenset({"_lmdb", "_errors", "_lock", "_environment", "_pid", "_release"})
 
     def __init__(
         self,
@@ -194,7 +195,8 @@ class LMDBStore(DatabaseStore):
             self._environment = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(LMDBStore, read_only=self.read_only, **self._kwargs), (self.path, True, self.dimension_separator)
+        given = (self.path, True, self.dimension_separator)
+        return pickled(self, LMDBStore, *given, read_only=self.read_only, **self._kwargs)
 
 
 def _close_inherited(place: tuple[int, str]) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-from gzarr.storage.base import Buffer, Request, Versions
+from gzarr.storage.base import Buffer, Request, Versions, pickled
 from gzarr.storage.flat import FlatStore
 from gzarr.storage.rules import as_bytes, check_key, cut, under
 
@@ -91,6 +91,8 @@ class MemoryStore(FlatStore):
     >>> sorted(store)
     ['c/0', 'zarr.json']
     """
+
+    _process_bound = frozenset({"_get"})
 
     def __init__(self, data: MutableMapping[str, Any] | None = None, read_only: bool = False) -> None:
         if data is None:
@@ -178,4 +180,4 @@ class MemoryStore(FlatStore):
         return f"memory://{id(self._data)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MemoryStore, (self._data, self.read_only)
+        return pickled(self, MemoryStore, self._data, self.read_only)

@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Request
+from gzarr.storage.base import Buffer, Request, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.flat import DatabaseStore, cut_all
 from gzarr.storage.rules import check_path
@@ -51,6 +50,7 @@ class MongoDBStore(DatabaseStore):
 
     concurrency = 64
     _remedy = "; check host, port and user"
+    _process_bound = frozenset({"_pymongo", "_client", "_indexed"})
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class MongoDBStore(DatabaseStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = (self._database, self._collection, self.dimension_separator)
-        return partial(MongoDBStore, read_only=self.read_only, **self._kwargs), given
+        return pickled(self, MongoDBStore, *given, read_only=self.read_only, **self._kwargs)
 
 
 def _hosts(given: Any, kwargs: dict[str, Any]) -> str:

@@ -15,13 +15,12 @@ import os
 import re
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from gzarr.errors import MetadataError, StoreError
-from gzarr.storage.base import Buffer, R, Request, Store, T, Versions
+from gzarr.storage.base import Buffer, R, Request, Store, T, Versions, pickled
 from gzarr.storage.local import LocalStore
 from gzarr.storage.rules import as_bytes, check_key, check_path, cut, refuse_normalizing
 from gzarr.storage.wrappers import Tokens
@@ -64,6 +63,7 @@ class N5Store(Store):
 
     zarr_format: Literal[2, 3] | None = 2
     dimension_separator: Literal[".", "/"] | None = "."
+    _process_bound = frozenset({"_lock"})
 
     def __init__(
         self,
@@ -280,7 +280,7 @@ class N5Store(Store):
         return str(self._store)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(N5Store, read_only=self.read_only), (self._store,)
+        return pickled(self, N5Store, self._store, read_only=self.read_only)
 
 
 class N5FSStore(N5Store):

@@ -6,12 +6,11 @@ Reads can be tied to an entity tag, so shards are read in ranges that the server
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
 from gzarr.errors import ReadOnlyError, StoreError
-from gzarr.storage.base import Buffer, Request, Versioned, host_view
+from gzarr.storage.base import Buffer, Request, Versioned, host_view, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.remote import EntityTags, RemoteStore, TaggedStore
 from gzarr.storage.rules import byte_range, check_path, cut, without_secrets
@@ -43,6 +42,7 @@ class ObjectStore(TaggedStore):
 
     # What keys begin with in `store`.
     _below = ""
+    _process_bound = frozenset({"_obstore", "_exceptions", "_errors", "_missing", "_lock_root"})
 
     def __init__(self, store: Any, *, read_only: bool = False, url: str | None = None) -> None:
         self._obstore = require("obstore", "s3", "ObjectStore")
@@ -224,7 +224,7 @@ class ObjectStore(TaggedStore):
             self._obstore.copy(self.store, source, dest)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), read_only=self.read_only, url=self._url), (self.store,)
+        return pickled(self, ObjectStore, self.store, read_only=self.read_only, url=self._url)
 
 
 class HTTPStore(ObjectStore):
@@ -319,7 +319,7 @@ class HTTPStore(ObjectStore):
     nbytes_stored = RemoteStore.nbytes_stored
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(HTTPStore, url=self._url, path=self._path), (self.store,)
+        return pickled(self, HTTPStore, self.store, url=self._url, path=self._path)
 
 
 def _described(store: Any) -> str:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any, Literal
 
-from gzarr.storage.base import Buffer, Request
+from gzarr.storage.base import Buffer, Request, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.flat import DatabaseStore
 from gzarr.storage.rules import byte_range, check_path
@@ -50,6 +49,7 @@ class RedisStore(DatabaseStore):
 
     concurrency = 64
     _remedy = "; check host, port and password"
+    _process_bound = frozenset({"client"})
 
     def __init__(
         self,
@@ -141,7 +141,8 @@ class RedisStore(DatabaseStore):
         self.client.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(RedisStore, read_only=self.read_only, **self._kwargs), (self._prefix, self.dimension_separator)
+        given = (self._prefix, self.dimension_separator)
+        return pickled(self, RedisStore, *given, read_only=self.read_only, **self._kwargs)
 
 
 def _encoded(key: str | bytes) -> bytes:

@@ -17,12 +17,11 @@ import threading
 import weakref
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Request, Versions
+from gzarr.storage.base import Buffer, Request, Versions, pickled
 from gzarr.storage.flat import DatabaseStore
 from gzarr.storage.rules import byte_range, check_path
 
@@ -77,6 +76,7 @@ class SQLiteStore(DatabaseStore):
     """
 
     _errors = (sqlite3.Error, OverflowError)
+    _process_bound = frozenset({"_idle", "_lock", "_pid", "_nclosed", "_shared"})
 
     def __init__(
         self,
@@ -205,7 +205,8 @@ class SQLiteStore(DatabaseStore):
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path == ":memory:":
             raise StoreError(f"store {self} cannot be pickled: its contents live in this process")
-        return partial(SQLiteStore, read_only=self.read_only, **self._kwargs), (self.path, self.dimension_separator)
+        given = (self.path, self.dimension_separator)
+        return pickled(self, SQLiteStore, *given, read_only=self.read_only, **self._kwargs)
 
 
 def _bounds(path: str) -> tuple[str, str | bytes]:

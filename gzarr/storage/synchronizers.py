@@ -174,6 +174,3 @@ class SynchronizedStore(WrapperStore):
             for key in sorted(set(keys)):
                 held.enter_context(self.synchronizer[key])
             yield
-
-    def __reduce__(self) -> tuple[type[SynchronizedStore], tuple[Store, Synchronizer]]:
-        return SynchronizedStore, (self._store, self.synchronizer)

@@ -6,9 +6,10 @@ import os
 import tempfile
 import weakref
 from shutil import rmtree
-from typing import Literal
+from typing import Any, Literal
 
 from gzarr.errors import StoreError
+from gzarr.storage.base import pickled
 from gzarr.storage.local import LocalStore
 from gzarr.storage.rules import refuse_normalizing
 
@@ -97,5 +98,5 @@ class TempStore(DirectoryStore):
         weakref.finalize(self, rmtree, path, ignore_errors=True)
         super().__init__(path, normalize_keys, dimension_separator)
 
-    def __reduce__(self) -> tuple[type[DirectoryStore], tuple[str]]:
-        return DirectoryStore, (self.root,)  # a copy elsewhere must not delete the directory
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickled(self, LocalStore, self.root)  # a copy elsewhere must not delete the directory

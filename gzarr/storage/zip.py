@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from gzarr.errors import StoreError
 from gzarr.storage.archive import DAMAGE, Archive, ZipMode, open_archive, open_file
-from gzarr.storage.base import Buffer, Request, Versions
+from gzarr.storage.base import Buffer, Request, Versions, pickled
 from gzarr.storage.flat import FlatStore
 from gzarr.storage.rules import DOCUMENTS, as_bytes, byte_view, check_key, check_path, cut, under
 
@@ -72,6 +72,8 @@ class ZipStore(FlatStore):
     >>> gzarr.open_array("archive.zip", "r")[...]
     array([1, 2, 3])
     """
+
+    _process_bound = frozenset({"_archive", "_finalizer"})
 
     def __init__(
         self,
@@ -203,4 +205,4 @@ class ZipStore(FlatStore):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._path is None or self._mode != "r":
             raise StoreError(f"store {self} cannot be pickled: only a ZipStore of a path with mode 'r' can be")
-        return ZipStore, (self._path, "r", self._compression, self._allow_zip64)
+        return pickled(self, ZipStore, self._path, "r", self._compression, self._allow_zip64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,13 +14,18 @@ import pytest
 
 import gzarr
 from gzarr.config import config
+from gzarr.errors import StoreError
 from gzarr.storage import (
     CountingStore,
     DirectoryStore,
+    FSStore,
+    HTTPStore,
     LocalStore,
     LoggingStore,
     LRUStoreCache,
     MemoryStore,
+    N5FSStore,
+    N5Store,
     NestedDirectoryStore,
     Request,
     SplitStore,
@@ -26,6 +33,8 @@ from gzarr.storage import (
     TempStore,
     ThreadSynchronizer,
     WrapperStore,
+    ZipStore,
+    open_store,
     read_only,
     synchronized,
 )
@@ -463,3 +472,93 @@ def test_built_in_classes_that_leave_bytes_alone_say_so(tmp_path: Path) -> None:
         assert versions is not None
         assert files.path("c/0") is not None
         assert (files.target("") is None) == store.read_only
+
+
+# -- pickles -------------------------------------------------------------------------------------------------------
+
+#: Stores that no pickle can hold, and what says so.
+NOT_PICKLED = {
+    "zip path": "mode 'r'",
+    "zip file object": "mode 'r'",
+    "zip deflated": "mode 'r'",
+    "sqlite in memory": "cannot be pickled",
+    "obstore memory": "pickle",
+    "cache of obstore memory": "pickle",
+    "split, chunks in obstore memory": "pickle",
+    "abs": "pickle",
+}
+
+
+def keyed(store: Store) -> Any:
+    """Make a store one of a subclass that changes bytes by a table of its own, and has arguments of its own."""
+
+    class Keyed(type(store)):  # type: ignore[misc]
+        def __init__(self, table: bytes) -> None:
+            raise AssertionError("nobody but the user knows the arguments")
+
+        def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+            found = super().get_many(requests)
+            return [None if data is None else bytes(host_view(data)).translate(self.table) for data in found]
+
+        def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+            super().set_many([(key, bytes(host_view(data)).translate(self.table)) for key, data in items])
+
+    Keyed.__qualname__ = "Keyed"
+    globals()["Keyed"] = Keyed  # where pickle looks for it
+    changed: Any = store
+    changed.__class__ = Keyed
+    changed.table = INVERSE
+    return changed
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_pickled_subclass_stays_one(maker: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    store = keyed(MAKERS[maker](tmp_path, request))
+    store["c/0"] = b"abc"
+    if maker in NOT_PICKLED:
+        with pytest.raises((StoreError, TypeError), match=NOT_PICKLED[maker]):
+            pickle.dumps(store)
+        store.close()
+        return
+    again = pickle.loads(pickle.dumps(store))
+    assert type(again) is type(store)
+    assert vars(again).keys() == vars(store).keys()
+    assert (again.table, again.read_only, str(again)[:6]) == (INVERSE, store.read_only, str(store)[:6])
+    assert again.files is again.versions is None
+    if not maker.startswith("fsspec memory"):  # a name in this process
+        again["c/1"] = b"def"
+        assert (again["c/0"], again["c/1"]) == (b"abc", b"def")
+    again.close()
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda path: ZipStore(path / "x.zip"),
+        lambda path: NestedDirectoryStore(path / "x"),
+        lambda path: N5Store(path / "x.n5"),
+        lambda path: N5FSStore(str(path / "x.n5")),
+        lambda path: FSStore(str(path / "x"), dimension_separator="/"),
+        lambda path: read_only(MemoryStore()),
+        lambda path: HTTPStore(pytest.importorskip("obstore.store").HTTPStore("http://127.0.0.1:9"), path="x"),
+        lambda path: open_store("s3://bucket/x", storage_options={"anon": True, "region": "x"})[0],
+    ],
+)
+def test_pickled_subclasses_of_other_stores_stay_ones(made: Any, tmp_path: Path) -> None:
+    ZipStore(tmp_path / "x.zip", "w").close()
+    store = keyed(made(tmp_path))
+    again = pickle.loads(pickle.dumps(store))
+    assert type(again) is type(store)
+    assert vars(again).keys() == vars(store).keys()
+    assert (again.table, again.dimension_separator) == (INVERSE, store.dimension_separator)
+
+
+def test_a_pickled_temporary_store_of_a_subclass_changes_bytes_and_deletes_nothing() -> None:
+    store = keyed(TempStore(dimension_separator="/"))
+    store["c/0"] = b"abc"
+    again = pickle.loads(pickle.dumps(store))
+    assert (type(again), again["c/0"], again.dimension_separator) == (type(store), b"abc", "/")
+    del again
+    gc.collect()
+    assert store["c/0"] == b"abc"
