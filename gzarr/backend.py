@@ -121,6 +121,10 @@ class PieceJob(Protocol):
         """Keys of the objects that must be locked while a piece is written; none for a read."""
         ...
 
+    def merged(self, piece: Any, keys: Sequence[str]) -> Sequence[str]:
+        """Those of the objects of a piece whose old bytes the store is asked for. keys: what `keys` gives."""
+        ...
+
     def do(self, piece: Any, keys: Sequence[str]) -> list[tuple[Coords, list[Part]]]:
         """Do a piece, except for the parts that are returned, by stored object: the reference path does those.
 

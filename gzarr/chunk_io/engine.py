@@ -135,7 +135,7 @@ def _do_piece(pieces: PieceJob, task: Callable[[Job, Wave], None], first: str, j
     store, keys = job.io.store, pieces.keys(piece)
     if keys:
         try:
-            left = while_locked(store, keys, lambda: pieces.do(piece, keys))
+            left = while_locked(store, (keys, pieces.merged(piece, keys)), lambda: pieces.do(piece, keys))
         finally:
             announce(lambda: [store.lock_name(key) for key in keys])
     else:

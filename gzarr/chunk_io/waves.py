@@ -22,7 +22,7 @@ from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part, Plan
 from gzarr.layout.chunk_layout import PINNED, Located
 from gzarr.profiling.recorder import stage, sum_nbytes
-from gzarr.storage.base import Buffer, Request, Store, tokens_of
+from gzarr.storage.base import MAX_MERGED, Buffer, Request, Store, tokens_of
 from gzarr.storage.invalidation import announce
 from gzarr.storage.wrappers import PinnedStore
 
@@ -160,13 +160,35 @@ def _object_error(io: ArrayIO, key: str, error: CodecError) -> ChunkError:
 
 def write_wave(job: WriteJob, wave: Wave) -> None:
     """Write a wave. Raises: ChunkError, StoreError."""
+    covered = [_covers(job, coords, parts) for coords, parts in wave]
+    if covered.count(False) <= MAX_MERGED:
+        _write_locked(job, wave, covered)
+        return
+    merged = 0
+    some: list[int] = []
+    for position, whole in enumerate(covered):
+        some.append(position)
+        merged += not whole
+        if merged == MAX_MERGED or position == len(wave) - 1:
+            _write_locked(job, pick(wave, some), pick(covered, some))
+            merged, some = 0, []
+
+
+def _covers(job: WriteJob, coords: Coords, parts: Sequence[Part]) -> bool:
+    """Whether parts cover a stored object, so that its old bytes are not needed."""
+    return job.fields is None and all(map(_is_full, parts)) and job.io.layout.is_whole(coords, len(parts))
+
+
+def _write_locked(job: WriteJob, wave: Wave, covered: Sequence[bool]) -> None:
+    """Write a wave, its objects locked. covered: which of them need not be read."""
     keys = [job.io.layout.key(coords) for coords, _ in wave]
-    while_locked(job.io.store, keys, lambda: _merge_and_store(job, wave, keys))
+    merged = [key for key, whole in zip(keys, covered, strict=True) if not whole]
+    while_locked(job.io.store, (keys, merged), lambda: _merge_and_store(job, wave, keys, merged))
 
 
-def while_locked(store: Store, keys: Sequence[str], task: Callable[[], T]) -> T:
-    """Carry out a task while objects are locked."""
-    lock = store.locked(keys)
+def while_locked(store: Store, keys: tuple[Sequence[str], Sequence[str]], task: Callable[[], T]) -> T:
+    """Carry out a task while objects are locked. keys: arguments of `Store.locked`."""
+    lock = store.locked(*keys)
     try:
         with lock:
             return task()
@@ -175,9 +197,9 @@ def while_locked(store: Store, keys: Sequence[str], task: Callable[[], T]) -> T:
         raise
 
 
-def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str]) -> None:
+def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str], merged: Sequence[str]) -> None:
     io = job.io
-    stored = _load_old(job, wave, keys)
+    stored = _load_old(job, keys, merged)
     changed = _new_chunks(job, wave, stored)
     items: list[tuple[str, Buffer]] = []
     emptied: list[str] = []
@@ -203,21 +225,16 @@ def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str]) -> None:
         announce(lambda: [io.store.lock_name(key) for key in keys])
 
 
-def _load_old(job: WriteJob, wave: Wave, keys: Sequence[str]) -> list[Buffer | None]:
-    """The old bytes of the objects that are not covered whole; None for those that are, or are missing."""
-    covered = [
-        job.fields is None and all(map(_is_full, parts)) and job.io.layout.is_whole(coords, len(parts))
-        for coords, parts in wave
-    ]
-    if all(covered):
-        return [None] * len(wave)
-    wanted = [Request(key) for key, whole in zip(keys, covered, strict=True) if not whole]
+def _load_old(job: WriteJob, keys: Sequence[str], merged: Sequence[str]) -> list[Buffer | None]:
+    """The old bytes of the objects that are merged; None for the others, and for those that are missing."""
+    if not merged:
+        return [None] * len(keys)
     with stage("load old") as noted:
-        stored = job.io.store.get_many(wanted)
+        stored = job.io.store.get_many([Request(key) for key in merged])
         if noted:
             noted.count(0, sum_nbytes(stored), sum_nbytes(stored))
-    rest = iter(stored)
-    return [None if whole else next(rest) for whole in covered]
+    old = dict(zip(merged, stored, strict=True))
+    return [old.get(key) for key in keys]
 
 
 def _new_chunks(job: WriteJob, wave: Wave, stored: Sequence[Buffer | None]) -> list[dict[Coords, Buffer | None]]:

@@ -220,6 +220,62 @@ class Versions(ABC):
         raise StoreError("this store cannot tie reads to versions")
 
 
+class Conditional(ABC):
+    """A capability: replacing an object only if it is still the version that was read (put-if-match).
+
+    Read-modify-write then needs no lock: read with `get_tagged`, change, `set_if`; do again what was refused.
+
+    Attributes
+    ----------
+    deletes : bool
+        Whether `set_if` can delete.
+    """
+
+    deletes: bool = True
+
+    @abstractmethod
+    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        """Fetch whole objects, each with a tag of its version; None where the key is missing. Raises: StoreError."""
+
+    @abstractmethod
+    def set_if(self, changes: Sequence[Change]) -> list[bool]:
+        """Carry out changes, each only if its object still has the version that the change names.
+
+        Parameters
+        ----------
+        changes : sequence of Change
+            At most one for each key.
+
+        Returns
+        -------
+        list of bool
+            Whether each change was carried out.
+
+        Raises
+        ------
+        StoreError
+            If something else fails.
+        """
+
+
+class Change(NamedTuple):
+    """A change of one object, on a condition.
+
+    Attributes
+    ----------
+    key : str
+        Key of the object.
+    value : Buffer, optional
+        Its new bytes; None deletes it, where `Conditional.deletes`.
+    tag : object, optional
+        The version that it must have (`Conditional.get_tagged`); None if it must be missing.
+    """
+
+    key: str
+    value: Buffer | None
+    tag: object | None
+
+
 class Readable(Protocol):
     """The one verb that reading chunks needs."""
 
@@ -268,8 +324,14 @@ def tokens_of(store: Store, keys: Sequence[str]) -> list[object | None]:
     return [None] * len(keys) if versions is None else versions.tokens(keys)
 
 
+#: How many objects at most one thread locks to read, change and store them (`Store.locked`): a lock may cost a file
+#: descriptor.
+MAX_MERGED = 64
+
 #: The batched verb that each shortcut is made of. Mappings' verbs are made of shortcuts.
-_SHORTCUTS = {"get_one": "get_many", "set": "set_many", "contains_many": "get_many"}
+_SHORTCUTS = {"get_one": "get_many", "set": "set_many", "contains_many": "get_many", "set_if_missing": "set_many"}
+#: Shortcuts that may be overridden alone.
+_OPTIONAL = ("contains_many", "set_if_missing")
 _MAPPING = {"__getitem__": "get_many", "__setitem__": "set_many", "__delitem__": "delete_many"}
 #: What chunks pass through. Capabilities of the base class would bypass any other way of doing it.
 _BYTE_VERBS = {"get_one", "set", *_SHORTCUTS.values(), *_MAPPING, *_MAPPING.values()}
@@ -278,7 +340,7 @@ _BYTE_VERBS = {"get_one", "set", *_SHORTCUTS.values(), *_MAPPING, *_MAPPING.valu
 def _check_overridden(owner: str, names: frozenset[str]) -> None:
     """Raise TypeError if a class body or a mixin overrides a verb without the batched verb that it is made of."""
     for verb, batched in {**_SHORTCUTS, **_MAPPING}.items():
-        if verb in names and (verb in _MAPPING or (verb != "contains_many" and batched not in names)):
+        if verb in names and (verb in _MAPPING or (verb not in _OPTIONAL and batched not in names)):
             raise TypeError(f"{owner}: {verb} is made of {batched}; override {batched} instead")
 
 
@@ -294,7 +356,7 @@ def _shortcuts(cls: type[Store]) -> dict[str, Callable[..., Any]]:
     def set_one(self: Store, key: str, value: Buffer) -> None:
         cls.set_many(self, ((key, value),))
 
-    return {"get_one": get_one, "set": set_one, "contains_many": Store.contains_many}
+    return {"get_one": get_one, "set": set_one, **{name: vars(Store)[name] for name in _OPTIONAL}}
 
 
 def _is_hook(base: type[Store], name: str) -> bool:
@@ -310,13 +372,13 @@ class Store(MutableMapping[str, Any]):
     class has, unless they are overridden too. A class that overrides ``get_one`` without ``get_many``, ``set`` without
     ``set_many``, or a verb of mappings (``__getitem__``) is refused with a `TypeError`. The same holds for mixins.
 
-    A store offers capabilities beyond its verbs as two objects: `files` and `versions`. They bypass the verbs, so **a
-    subclass inherits them only if it leaves the bytes alone**:
+    A store offers capabilities beyond its verbs as objects: `files`, `versions` and `conditional`. They bypass the
+    verbs, so **a subclass inherits them only if it leaves the bytes alone**:
 
     - it has one base class that is a store; and
     - neither its body nor a mixin overrides a verb that bytes pass through, or a private method of the base.
 
-    Any other subclass has neither capability unless it declares them. It is read through ``get_many`` and written
+    Any other subclass has no capability unless it declares it. It is read through ``get_many`` and written
     through ``set_many`` alone: always correct, but slower. A class that overrides verbs and still leaves the bytes
     as they are declares so in one line::
 
@@ -359,7 +421,7 @@ class Store(MutableMapping[str, Any]):
                 if _SHORTCUTS[verb] in names and verb not in names | own:
                     setattr(cls, verb, shortcut)
             changes = changes or any(name in _BYTE_VERBS or _is_hook(stores[0], name) for name in names)
-        for capability in {"files", "versions"} - own if changes else ():
+        for capability in {"files", "versions", "conditional"} - own if changes else ():
             setattr(cls, capability, vars(Store)[capability])
 
     @property
@@ -370,6 +432,11 @@ class Store(MutableMapping[str, Any]):
     @property
     def versions(self) -> Versions | None:
         """Tokens that tie reads together; None if the store has none. Objects are then read whole."""
+        return None
+
+    @property
+    def conditional(self) -> Conditional | None:
+        """Put-if-match, for read-modify-write beside other processes; None if the store has only its locks."""
         return None
 
     # -- required ------------------------------------------------------------------------------------------------
@@ -420,6 +487,24 @@ class Store(MutableMapping[str, Any]):
         """Store one object atomically."""
         self.set_many(((key, value),))
 
+    def set_if_missing(self, key: str, value: Buffer) -> bool:
+        """Store an object unless one is there. Of several processes that try, one succeeds where the store can say so.
+
+        Returns
+        -------
+        bool
+            Whether the object was stored.
+        """
+        self.check_writable()
+        conditional = self.conditional
+        if conditional is not None:
+            return conditional.set_if((Change(key, value, None),))[0]
+        with self.document_locked(key):
+            if self.get_one(Request(key)) is not None:
+                return False
+            self.set(key, value)
+            return True
+
     def delete_prefix(self, path: str = "") -> None:
         """Delete every key under a path."""
         self.check_writable()
@@ -467,8 +552,21 @@ class Store(MutableMapping[str, Any]):
         """The store one level up that contains this one, and the path of this one in it; None if it is unknown."""
         return None
 
-    def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
-        """Lock objects against read-modify-write by others (`gzarr.storage.locks.key_locks`)."""
+    def locked(self, keys: Sequence[str], merged: Sequence[str] | None = None) -> AbstractContextManager[Any]:
+        """Lock objects against read-modify-write by others (`gzarr.storage.locks.key_locks`).
+
+        Parameters
+        ----------
+        keys : sequence of str
+            The objects that will be stored or deleted.
+        merged : sequence of str, optional
+            Those of them that are read before, at most `MAX_MERGED`; by default all.
+
+        Returns
+        -------
+        context manager
+            Holds the locks, for one ``with`` statement.
+        """
         return key_locks([self.lock_name(key) for key in keys])
 
     def node_locked(self, key: str) -> AbstractContextManager[Any]:

@@ -204,13 +204,13 @@ class LocalStore(Store):
         start = key.rfind("/") + 1
         return _real_file(_real_directory(self._prefix + key[:start]), key[start:])
 
-    def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
+    def locked(self, keys: Sequence[str], merged: Sequence[str] | None = None) -> AbstractContextManager[Any]:
         """Lock files against read-modify-write by others; the real path of every directory is looked up once."""
         if len(keys) == 1:
             return key_locks((self.lock_name(keys[0]),))
         _looks.found = {}
         try:
-            return super().locked(keys)
+            return super().locked(keys, merged)
         finally:
             _looks.found = None
 

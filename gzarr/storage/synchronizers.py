@@ -155,9 +155,9 @@ class SynchronizedStore(WrapperStore):
         found: Store = getattr(self._store, "chunk_store", self._store)
         return found
 
-    def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
+    def locked(self, keys: Sequence[str], merged: Sequence[str] | None = None) -> AbstractContextManager[Any]:
         """Lock objects against read-modify-write by others, in this process and under the synchronizer."""
-        return self._both(super().locked(keys), keys)
+        return self._both(super().locked(keys, merged), keys)
 
     def node_locked(self, key: str) -> AbstractContextManager[Any]:
         """Lock a node against changes by others, in this process and under the synchronizer."""

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from gzarr.errors import ReplacedError, StoreError
-from gzarr.storage.base import Buffer, Files, Opened, R, Request, Store, T, Versioned, Versions, host_view
+from gzarr.storage.base import Buffer, Conditional, Files, Opened, R, Request, Store, T, Versioned, Versions, host_view
 from gzarr.storage.rules import cut
 
 
@@ -105,6 +105,10 @@ class WrapperStore(Store):
     def versions(self) -> Versions | None:
         return self._store.versions
 
+    @property
+    def conditional(self) -> Conditional | None:
+        return self._store.conditional
+
     def get_one(self, request: Request) -> Buffer | None:
         return self._store.get_one(request)
 
@@ -135,6 +139,10 @@ class WrapperStore(Store):
         """
         self.check_writable()
         self._store.set_many(items)
+
+    def set_if_missing(self, key: str, value: Buffer) -> bool:
+        self.check_writable()
+        return self._store.set_if_missing(key, value)
 
     def delete_many(self, keys: Iterable[str]) -> None:
         self.check_writable()
@@ -173,8 +181,8 @@ class WrapperStore(Store):
     def enclosing(self) -> tuple[Store, str] | None:
         return self._store.enclosing()
 
-    def locked(self, keys: Sequence[str]) -> AbstractContextManager[Any]:
-        return self._store.locked(keys)
+    def locked(self, keys: Sequence[str], merged: Sequence[str] | None = None) -> AbstractContextManager[Any]:
+        return self._store.locked(keys, merged)
 
     def node_locked(self, key: str) -> AbstractContextManager[Any]:
         return self._store.node_locked(key)

@@ -77,6 +77,10 @@ class CompiledRead(NamedTuple):
         """Nothing: reads lock no objects."""
         return ()
 
+    def merged(self, piece: Piece, keys: Sequence[str]) -> tuple[str, ...]:
+        """Nothing: reads merge nothing."""
+        return ()
+
     def do(self, piece: Piece, keys: Sequence[str]) -> Left:
         """Read a piece into the result, all but the parts that are returned. Raises: StoreError."""
         store, layout, _, encoding, prefix, _ = self.source

@@ -84,6 +84,13 @@ class CompiledWrite(NamedTuple):
         key = self.source.layout.key
         return list(map(key, self.parts.coords(piece))) if piece.shard is None else [key(piece.shard)]
 
+    def merged(self, piece: Piece, keys: Sequence[str]) -> Sequence[str]:
+        """Its shard, unless the piece covers it whole. Files are read by the loop itself."""
+        return () if piece.shard is None or self._covers(piece) else keys
+
+    def _covers(self, piece: Piece) -> bool:
+        return self.source.layout.is_whole(piece.shard or (), piece.n) and self.parts.are_full(piece)
+
     def again(self) -> None:
         """Nothing: the reference path does the rest of a piece at once."""
 
@@ -149,7 +156,7 @@ class CompiledWrite(NamedTuple):
 
     def _old_shard(self, layout: Sharded, level: Level, piece: Piece, key: str) -> tuple[Buffer | None, Any]:
         """The bytes and the index of a shard; None if a piece covers it whole. Raises: CodecError."""
-        if layout.is_whole(piece.shard or (), piece.n) and self.parts.are_full(piece):
+        if self._covers(piece):
             return None, None
         stored = self.source.store.get_one(Request(key))
         if stored is None:
