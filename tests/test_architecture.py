@@ -88,7 +88,7 @@ TESTED_THROUGH = {
     "convert/test_files": "convert/hdf5 convert/writing",
     "convert/test_netcdf": "convert/classic",
     "copying/test_planning": "copying/arrays copying/sources",
-    "copying/test_transfer": "copying/progress copying/report copying/settings",
+    "copying/test_transfer": "copying/report copying/settings display/progress",
     "cpu/compiled/test_read": "cpu/compiled/library cpu/compiled/source",
     "cpu/test_decode_into": "cpu/codecs/blosc_blocks cpu/window",
     "dtypes/test_parse": "dtypes/datatype dtypes/scalars",

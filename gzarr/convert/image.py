@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.convert.writing import write
-from gzarr.copying.regions import Region
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.sources import Source, SourceTree, regular_grid
 from gzarr.errors import CopyError
+from gzarr.indexing.regions import Region
 from gzarr.storage.extras import require
 
 #: Modes of Pillow whose pixels are stored as they are; others become RGB, or RGBA where they are transparent.

@@ -16,7 +16,6 @@ from gzarr.chunk_io.prepare import find_shardings, prepare_array
 from gzarr.chunk_io.waves import load_encoded
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
-from gzarr.copying.regions import Region, Regions, cut
 from gzarr.copying.sources import Source
 from gzarr.cpu.backend import CpuBackend
 from gzarr.cpu.threads import thread_count
@@ -25,6 +24,7 @@ from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.grid import Grid, RegularAxis
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan
+from gzarr.indexing.regions import Region, Regions, cut
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Buffer, Request
 

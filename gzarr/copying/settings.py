@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 from gzarr.copying.arrays import BUDGET_NBYTES
-from gzarr.copying.progress import ProgressLike
+from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.keywords import Layout
 
 IfExists = Literal["raise", "replace", "skip"]

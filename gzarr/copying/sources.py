@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.copying.regions import Region
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.grid import Grid, RegularAxis
+from gzarr.indexing.regions import Region
 from gzarr.metadata.documents import NAMES
 from gzarr.storage.rules import TEMPORARY_PREFIX
 

@@ -16,13 +16,13 @@ from gzarr.backend import Backend
 from gzarr.copying import sources
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_array
 from gzarr.copying.planning import Job, check_copy, format_of, identity, plan, reported
-from gzarr.copying.progress import ProgressLike, counted
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, IfExists, Settings
 from gzarr.copying.sources import SourceTree
 from gzarr.copying.stores import opened
 from gzarr.copying.unfinished import MARK, Mark, make_mark, read_mark, remove_mark, write_mark
 from gzarr.devices import backend_for
+from gzarr.display.progress import ProgressLike, counted
 from gzarr.errors import ContainsNodeError, CopyError, GzarrError
 from gzarr.hierarchy import create
 from gzarr.hierarchy.array import Array

@@ -1,4 +1,4 @@
-"""Reports the progress of a copy to a function or as a bar in the terminal."""
+"""Reports the progress of a copy or a check to a function or as a bar in the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regions of a copy: whole objects of the destination, within a limit of bytes."""
+"""Regions of an array: whole objects of the destination, within a limit of bytes."""
 
 import math
 
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gzarr.copying.regions import cut
 from gzarr.copying.sources import regular_grid
 from gzarr.indexing.grid import VaryingAxis
+from gzarr.indexing.regions import cut
 
 
 @given(st.data())

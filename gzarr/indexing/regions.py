@@ -1,4 +1,4 @@
-"""Cuts an array into regions that are copied one at a time: whole objects of the destination, bounded in memory.
+"""Cuts an array into regions that are copied or compared one at a time: whole objects, bounded in memory.
 
 Every stored object of the destination is in one region, so it is written once and never read back. A source chunk in
 several regions is decoded once for each. Regions grow, within their limit, along the axis that saves most of that.
@@ -50,11 +50,11 @@ class Regions:
         return tuple(max((stop - start for start, stop in axis), default=0) for axis in self.cuts)
 
 
-def cut(source: Grid, dest: Grid, itemsize: int, limit_nbytes: int) -> Regions:
+def cut(source: Grid, dest: Grid, itemsize: int, limit_nbytes: int, target_nbytes: int = TARGET_NBYTES) -> Regions:
     """Cut an array into regions of at most ``limit_nbytes`` decoded bytes, but at least one object of the destination.
 
     ``source`` is the grid of chunks that are read whole, ``dest`` the grid of objects that are written whole, and
-    ``itemsize`` the bytes of an element.
+    ``itemsize`` the bytes of an element. Regions grow to ``target_nbytes`` even if that saves nothing.
     """
     counts = [1] * len(dest)
 
@@ -77,7 +77,7 @@ def cut(source: Grid, dest: Grid, itemsize: int, limit_nbytes: int) -> Regions:
     for axis in reversed(range(len(dest))):
         while counts[axis] < dest[axis].nchunks:
             trial = [*counts[:axis], min(counts[axis] * 2, dest[axis].nchunks), *counts[axis + 1 :]]
-            if nbytes(trial) > min(limit_nbytes, TARGET_NBYTES):
+            if nbytes(trial) > min(limit_nbytes, target_nbytes):
                 break
             counts = trial
     reads = math.prod(_reads(s, d, k) for s, d, k in zip(source, dest, counts, strict=True))
