@@ -74,7 +74,7 @@ TESTED_THROUGH = {
     "advising/test_advice": "advising/access advising/chains advising/commands advising/entry advising/rules "
     "advising/sampling",
     "api/test_keywords": "hierarchy/keywords",
-    "api/test_open": "api/locating hierarchy/options",
+    "api/test_open": "api/locating hierarchy/options metadata/occupied",
     "chunk_io/test_chunk_cache": "storage/invalidation",
     "chunk_io/test_engine": "chunk_io/array_io chunk_io/prepare chunk_io/waves",
     "codecs/test_cast_value": "codecs/rounding",

@@ -14,7 +14,7 @@ from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.catalog import open_consolidated_node, require_consolidated
 from gzarr.metadata.consolidated import DEFAULT_KEY, consolidate
-from gzarr.metadata.documents import read_node
+from gzarr.metadata.documents import found_instead, read_node
 from gzarr.metadata.model import GroupMeta, NodeMeta
 from gzarr.storage.base import Store
 
@@ -75,7 +75,8 @@ def consolidate_metadata(
         raise MetadataError(f"metadata_key={metadata_key!r}: Zarr v3 keeps consolidated metadata in zarr.json")
     meta = read_node(opened.live(), where, checked_format(zarr_format))
     if meta is None or not consolidate(opened, where, metadata_key):
-        raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
+        found = found_instead(opened, where, meta)
+        raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}: {found}")
     return open_consolidated(opened, metadata_key, path=where, zarr_format=meta.zarr_format)
 
 

@@ -12,7 +12,7 @@ from gzarr.display.info import Tree
 from gzarr.errors import ArrayNotFoundError, ContainsArrayError, GroupNotFoundError, NodeNotFoundError
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.create import check_free, new_group_meta
+from gzarr.hierarchy.create import check_free, check_vacant, new_group_meta
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenArrayKeywords, OpenKeywords, OpenLikeKeywords, OpenMode
 from gzarr.hierarchy.options import check_keywords
@@ -61,7 +61,7 @@ def open_array(
     Raises
     ------
     ArrayNotFoundError
-        If no array is stored there and none may be created.
+        If no array is stored there and none may be created, or something that is not Zarr, or an unfinished copy.
     ContainsArrayError, ContainsGroupError
         If something is stored there and the mode is "w-" or "x".
     MetadataError
@@ -90,6 +90,7 @@ def open_array(
         return new_nodes.make(opened, where, opened_with, overwrite=mode == "w", **given)
     meta = read_node(opened, where, checked_format(zarr_format))
     if meta is None and mode == "a" and (given.get("shape") is not None or given.get("data") is not None):
+        check_vacant(opened, where, ArrayNotFoundError)
         return new_nodes.make(opened, where, opened_with, **given)
     if not isinstance(meta, ArrayMeta):
         found = found_instead(opened, where, meta)
@@ -160,7 +161,7 @@ def open_group(
     Raises
     ------
     GroupNotFoundError
-        If no group is stored there and none may be created.
+        If no group is stored there and none may be created, or something that is not Zarr, or an unfinished copy.
     ContainsArrayError, ContainsGroupError
         If an array is stored there, or something is and the mode is "w-" or "x".
     MetadataError
@@ -184,6 +185,7 @@ def open_group(
     if isinstance(meta, ArrayMeta):
         raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(opened), where)!r}")
     if meta is None and mode == "a":
+        check_vacant(opened, where, GroupNotFoundError)
         meta = new_group_meta(opened, where, attributes or {}, zarr_format)
     if meta is None:
         raise GroupNotFoundError(f"no group at {join_path(str(opened), where)!r}: {found_instead(opened, where, meta)}")
@@ -214,7 +216,8 @@ def open(
     Raises
     ------
     NodeNotFoundError
-        If nothing is stored there and nothing may be created.
+        If nothing is stored there and nothing may be created, or something that is not Zarr, or an unfinished copy.
+        Only a place where nothing is becomes a group by being opened; with ``mode="a"``, also a folder of nodes.
     ContainsArrayError, ContainsGroupError
         If something is stored there and the mode is "w-" or "x".
     MetadataError
@@ -236,10 +239,12 @@ def open(
     if mode in ("w", "w-", "x"):
         create = open_array if wants_array else open_group
         return create(store, mode, path=path, **given)
+    asked = mode is not None
     opened, where, mode, opened_with = reach_node(store, path, mode, given.get("device"), given)
     zarr_format = checked_format(given.get("zarr_format"))
     meta = read_node(opened, where, zarr_format)
     if meta is None and mode == "a":
+        check_vacant(opened, where, NodeNotFoundError, nodes_below=not asked)
         create = open_array if wants_array else open_group
         return create(opened, mode, path=where, **given | opened_with.keywords())
     if meta is None:
@@ -291,7 +296,8 @@ def group(
     Raises
     ------
     GroupNotFoundError
-        If there is no group in a store that was opened for reading.
+        If there is no group in a store that was opened for reading, or something that is not Zarr is there, or an
+        unfinished copy.
     ContainsArrayError
         If an array is stored there.
 
@@ -316,6 +322,7 @@ def group(
             return Group(opened, where, meta, opened_with)
         if opened.read_only:
             raise GroupNotFoundError(f"no group at {join_path(str(opened), where)!r}, and the store is read-only")
+        check_vacant(opened, where, GroupNotFoundError)
     made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=overwrite)
     return Group(opened, where, made, opened_with)
 

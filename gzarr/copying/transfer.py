@@ -20,7 +20,7 @@ from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, IfExists, Settings
 from gzarr.copying.sources import SourceTree
 from gzarr.copying.stores import opened
-from gzarr.copying.unfinished import MARK, Mark, make_mark, read_mark, remove_mark, write_mark
+from gzarr.copying.unfinished import Mark, make_mark, read_mark, remove_mark, write_mark
 from gzarr.devices import backend_for
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.errors import ContainsNodeError, CopyError, GzarrError
@@ -33,6 +33,7 @@ from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.keys import Coords, join_path, normalize_path
 from gzarr.metadata.documents import delete_node, read_node, write_attributes, write_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
+from gzarr.metadata.occupied import MARK
 from gzarr.storage.base import Store
 
 

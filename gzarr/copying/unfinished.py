@@ -17,10 +17,8 @@ from gzarr.errors import CopyError
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import documents
 from gzarr.metadata.model import ArrayMeta
+from gzarr.metadata.occupied import MARK
 from gzarr.storage.base import Request, Store
-
-#: Name of the mark, an object directly under the destination.
-MARK = "gzarr-unfinished-copy.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gzarr.errors import ContainsArrayError, ContainsGroupError, MetadataError
+from gzarr.errors import ContainsArrayError, ContainsGroupError, ContainsNodeError, MetadataError, NodeNotFoundError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.new_metadata import array_meta, checked_format
 from gzarr.hierarchy.node import lies_within
@@ -18,6 +18,7 @@ from gzarr.indexing.selection import normalize_basic
 from gzarr.metadata.consolidated import refresh
 from gzarr.metadata.documents import NAMES, delete_node, documents, read_node, write_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta, ZarrFormat
+from gzarr.metadata.occupied import MARK, occupant, unfinished_copy
 from gzarr.storage.base import Store
 
 
@@ -115,13 +116,26 @@ def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrForm
 
 
 def check_free(store: Store, path: str) -> None:
-    """Raise ContainsArrayError or ContainsGroupError if a node is stored at a path."""
+    """Raise ContainsArrayError, ContainsGroupError or ContainsNodeError if a node or its copy is stored at a path."""
     node = read_node(store, path)
     if node is not None:
         is_array = isinstance(node, ArrayMeta)
         error, kind = (ContainsArrayError, "an array") if is_array else (ContainsGroupError, "a group")
         where = join_path(str(store), path)
         raise error(f"{kind} is already stored at {where!r}; pass overwrite=True or mode='w' to replace it")
+    unfinished = unfinished_copy(store, path, above=False)
+    if unfinished is not None:
+        raise ContainsNodeError(f"{unfinished}, or pass overwrite=True or mode='w' to replace it")
+
+
+def check_vacant(store: Store, path: str, error: type[NodeNotFoundError], *, nodes_below: bool = False) -> None:
+    """Raise an error if something other than Zarr data is at a path where a node may be created that was not asked for.
+
+    With ``nodes_below``, also if there are nodes below the path.
+    """
+    found = occupant(store, path, nodes_below=nodes_below)
+    if found is not None:
+        raise error(f"neither an array nor a group at {join_path(str(store), path)!r}, and none was created: {found}")
 
 
 def clear(store: Store, path: str) -> None:
@@ -132,7 +146,7 @@ def clear(store: Store, path: str) -> None:
     objects, children = store.list_dir(path)
     if not objects and not children:
         return
-    if not any(name in objects for name in NAMES):
+    if not any(name in objects for name in (*NAMES, MARK)):
         foreign = objects + [
             child for child in children if not set(store.list_dir(join_path(path, child))[0]) & set(NAMES)
         ]

@@ -14,7 +14,7 @@ from gzarr.errors import (
     MetadataError,
 )
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.create import new_group_meta
+from gzarr.hierarchy.create import check_vacant, new_group_meta
 from gzarr.hierarchy.group_arrays import GroupArrays
 from gzarr.hierarchy.group_info import group_page
 from gzarr.hierarchy.group_listing import GroupListing
@@ -255,6 +255,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
                 raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(self.store), path)!r}")
             if meta is not None:
                 return Group(self.store, path, meta, self.opened_with, read_only=self._read_only)
+            check_vacant(self.store, path, GroupNotFoundError)
         return self.create_group(name, overwrite=overwrite)
 
     def require_groups(self, *names: str) -> tuple[Group, ...]:

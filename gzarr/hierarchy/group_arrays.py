@@ -6,9 +6,10 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from gzarr.errors import ContainsNodeError, MetadataError
+from gzarr.errors import ArrayNotFoundError, ContainsNodeError, MetadataError
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.create import check_vacant
 from gzarr.hierarchy.keywords import FilledMemberKeywords, LikeMemberKeywords, MemberKeywords, NewMemberKeywords
 from gzarr.hierarchy.node import Node
 from gzarr.hierarchy.options import UNSET, check_keywords
@@ -134,6 +135,7 @@ class GroupArrays(Node[GroupMeta]):
         path = self._member_path(name)
         meta = read_node(self.store, path, self.metadata.zarr_format)
         if meta is None:
+            check_vacant(self.store, path, ArrayNotFoundError)
             return self.create_array(name, shape, dtype, fill_value=fill_value, **kwargs)
         if isinstance(meta, GroupMeta):
             raise ContainsNodeError(f"a group, not an array, is stored at {join_path(str(self.store), path)!r}")

@@ -12,6 +12,7 @@ from gzarr.metadata import v2, v3
 from gzarr.metadata.consolidated import refresh
 from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.metadata.model import ArrayMeta, NodeMeta, ZarrFormat
+from gzarr.metadata.occupied import occupant
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.invalidation import announce
 from gzarr.storage.rules import DOCUMENTS
@@ -48,9 +49,7 @@ def found_instead(store: Store, path: str, meta: NodeMeta | None) -> str:
     other = read_node(store, path)
     if other is not None:
         return f"{_kind(other)} of Zarr v{other.zarr_format} is there, not of v{5 - other.zarr_format}"
-    # Only local folders are listed: in a bucket that could take thousands of requests.
-    is_folder = store.files is not None and any(store.list_dir(path))
-    return "a folder without Zarr metadata is there" if is_folder else "nothing is there"
+    return occupant(store, path) or "nothing is there"
 
 
 def _kind(meta: NodeMeta) -> str:

@@ -130,7 +130,9 @@ class OpenFile:
 
 def failure(name: str, verb: str, path: str, error: OSError) -> StoreError:
     """The error to raise when the system refuses something. name: of the store."""
-    return StoreError(f"store {name}: cannot {verb} {path!r}: {error.strerror or error}")
+    remedy = "; a file is where a directory is needed, so choose another path"
+    reason = f"{error.strerror or error}{remedy * isinstance(error, NotADirectoryError)}"
+    return StoreError(f"store {name}: cannot {verb} {path!r}: {reason}")
 
 
 class LocalFiles(Files):

@@ -1,5 +1,6 @@
 """Opening, saving and loading: what each mode does to what is there, and how stores are named."""
 
+import gc
 import subprocess
 import sys
 import zipfile
@@ -282,11 +283,87 @@ def test_mode_w_replaces_a_damaged_zip_archive(tmp_path):
     assert gzarr.load(path).tolist() == [0, 1, 2]
 
 
-def test_mode_a_leaves_foreign_files_alone(tmp_path):
+OPENERS = {
+    "open": gzarr.open,
+    "open_group": gzarr.open_group,
+    "group": gzarr.group,
+    "open_array": lambda place: gzarr.open_array(place, shape=3),
+    "require_group": lambda place: gzarr.group(place.parent).require_group(place.name),
+    "require_array": lambda place: gzarr.group(place.parent).require_array(place.name, shape=3),
+}
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A group in whose directory other things are."""
+    gzarr.create_group(tmp_path)
+    return tmp_path
+
+
+def files_in(folder):
+    return sorted((str(file), file.read_bytes()) for file in folder.rglob("*") if file.is_file())
+
+
+@pytest.mark.parametrize("opener", OPENERS.values(), ids=OPENERS)
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("other/notes.txt", b"keep me", "which holds 'notes.txt'; choose another path"),
+        ("other/c/0", bytes(24), "which holds 'c'"),  # chunks without an array
+        ("other/attributes.json", b'{"n5": "2.0.0"}', "perhaps N5; open that with N5Store"),
+        ("other", b"text", "other' is a file, not a directory; choose another path"),
+        ("other", b"\x89HDF\r\n\x1a\n", "in HDF5: convert it with"),
+        ("other", b"CDF\x01", "in NetCDF: convert it with"),
+        ("other", b"PK\x03\x04", r"an archive: open it by a name that ends in \.zip"),
+        ("other/gzarr-unfinished-copy.json", b'{"source": "abc"}', "an unfinished copy of abc is at .*resume=True"),
+        ("other/gzarr-unfinished-copy.json", b"damaged", "an unfinished copy is at"),
+        ("gzarr-unfinished-copy.json", b'{"source": "abc"}', "an unfinished copy of abc is at .*resume=True"),
+    ],
+)
+def test_opening_creates_nothing_where_something_else_is(root, opener, name, content, expected):
+    (root / name).parent.mkdir(exist_ok=True, parents=True)
+    (root / name).write_bytes(content)
+    before = files_in(root)
+    with pytest.raises(NodeNotFoundError, match=f"other'.*none was created.*{expected}"):
+        opener(root / "other")
+    with pytest.raises(NodeNotFoundError, match=expected):
+        gzarr.open(root / "other", mode="r+")
+    assert files_in(root) == before
+
+
+def test_a_folder_of_nodes_becomes_a_group_on_request(tmp_path):
+    gzarr.save(tmp_path / "a", np.arange(3))
+    with pytest.raises(NodeNotFoundError, match="with the node 'a'; open_group makes it a group"):
+        gzarr.open(tmp_path)
+    assert list(gzarr.open(tmp_path, "a")) == ["a"]
+    (tmp_path / "zarr.json").unlink()
+    assert list(gzarr.open_group(tmp_path)) == ["a"]
+
+
+@pytest.mark.parametrize("opener", [gzarr.open, gzarr.open_group, gzarr.group])
+def test_an_empty_folder_becomes_a_group(tmp_path, opener):
+    (tmp_path / "empty").mkdir()
+    assert list(opener(tmp_path / "empty")) == []
+
+
+def test_an_archive_of_other_files_stays_unchanged(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("word/document.xml", "text")
+    before = (tmp_path / "a.zip").read_bytes()
+    with pytest.raises(NodeNotFoundError, match="which holds 'word'"):
+        gzarr.open(tmp_path / "a.zip")
+    gc.collect()
+    assert (tmp_path / "a.zip").read_bytes() == before
+
+
+def test_what_is_created_on_purpose_leaves_foreign_files_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("keep me")
-    gzarr.open(tmp_path, mode="a")["a"] = np.arange(3)
+    gzarr.create_group(tmp_path)["a"] = np.arange(3)
     assert (tmp_path / "notes.txt").read_text() == "keep me"
     assert list(gzarr.open(tmp_path)) == ["a"]
+    (tmp_path / "file").write_text("keep me")
+    with pytest.raises(StoreError, match="a file is where a directory is needed"):
+        gzarr.create_group(tmp_path / "file")
 
 
 # -- formats -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 
 import gzarr
 from gzarr.copying.unfinished import MARK
-from gzarr.errors import ArrayNotFoundError, CopyError
+from gzarr.errors import ArrayNotFoundError, ContainsNodeError, CopyError, NodeNotFoundError
 from gzarr.storage import LocalStore, MemoryStore
 
 ROOT = Path(__file__).parents[2]
@@ -225,3 +225,51 @@ def test_a_damaged_source_chunk_is_named_and_no_array_appears():
         gzarr.transfer(source, store, chunks=40)
     assert "group/big" not in gzarr.open_group(store)
     assert np.array_equal(gzarr.open_group(store)["first"][:], np.arange(100))
+
+
+# -- opened meanwhile --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unfinished(tmp_path):
+    """The path of an array, half of which is copied, and the arguments of the copy."""
+    source = gzarr.array(np.arange(100), chunks=10, store=tmp_path / "source.zarr")
+
+    class Full(LocalStore):
+        def set_many(self, items):
+            for key, value in items:
+                if key == "c/3":
+                    raise OSError(28, "No space left on device")
+                super().set_many([(key, value)])
+
+        def set(self, key, value):
+            self.set_many([(key, value)])
+
+    with pytest.raises(CopyError, match="resume=True"):
+        gzarr.transfer(source, Full(tmp_path / "copy.zarr"), chunks=20, budget_nbytes=1)
+    return source, tmp_path / "copy.zarr"
+
+
+@pytest.mark.parametrize("path", ["", "foo"])
+@pytest.mark.parametrize("opener", [gzarr.open, gzarr.open_group, gzarr.group, gzarr.consolidate_metadata])
+def test_opening_an_unfinished_copy_says_so_and_changes_nothing(unfinished, opener, path):
+    source, place = unfinished
+    with pytest.raises(NodeNotFoundError, match=r"an unfinished copy of .*source\.zarr is .*copy\.zarr.*resume="):
+        opener(place / path)
+    gzarr.transfer(source, place, chunks=20, budget_nbytes=1, resume=True)
+    assert gzarr.open(place)[:].tolist() == list(range(100))
+
+
+@pytest.mark.parametrize("creator", [gzarr.create_group, lambda place: gzarr.create_array(place, shape=3)])
+def test_creating_over_an_unfinished_copy_needs_a_word(unfinished, creator):
+    source, place = unfinished
+    with pytest.raises(ContainsNodeError, match=r"an unfinished copy of .*source\.zarr.*overwrite=True"):
+        creator(place)
+    gzarr.transfer(source, place, chunks=20, budget_nbytes=1, resume=True)
+    assert gzarr.open(place)[:].tolist() == list(range(100))
+
+
+def test_an_unfinished_copy_is_replaced_on_request(unfinished):
+    z = gzarr.create_array(unfinished[1], shape=100, chunks=20, dtype="i8", overwrite=True)
+    assert not z[:].any()
+    assert gzarr.open(unfinished[1]).shape == (100,)
