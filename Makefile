@@ -3,6 +3,7 @@
 #   make test    lint, types and tests
 #   make coverage    the tests again, twice as slow, with a table of the lines that the tests miss
 #   make bench   time gzarr beside its peers (docs/benchmarks.md; 20 minutes, 5 GB in .bench-cache)
+#   make torture    an hour of races, kills, full disks and interrupts, beside the peers (docs/reliability.md)
 #   make gpu-check   on a machine with a GPU: tests, open questions, benchmarks; eight minutes at most
 #   make PYTHON=python3.12 test    with another Python
 
@@ -12,7 +13,7 @@ PYTHON ?= python3
 PYTEST = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/.venv/pycache' .venv/bin/python -m pytest \
     --numprocesses=auto --dist=loadfile
 
-.PHONY: demo test coverage lint bench gpu-check clean
+.PHONY: demo test coverage lint bench torture gpu-check clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python -m examples.relief
@@ -61,6 +62,12 @@ bench: .venv-bench-v3/ready .venv-bench-v2/ready
 # Files are written to memory if the system has a folder for that, as a disk would be timed instead.
 WRITTEN ?= $(patsubst %,--written %,$(wildcard /dev/shm))
 BENCH ?= --out benchmarks/results/cpu.json --table docs/benchmarks.md
+
+# The peers run in the environment of `make bench`. TORTURE="--only shards --minutes 2" passes options on.
+torture: .venv/ready .venv-bench-v3/ready
+	.venv/bin/python -m benchmarks.torture $(patsubst %,--python %=.venv-bench-v3/bin/python,zarr tensorstore) $(TORTURE)
+
+TORTURE ?= --minutes 60 --writer gzarr,zarr,tensorstore --json benchmarks/results/torture.json --table docs/reliability.md
 
 .venv-bench-v3/ready: pyproject.toml $(COMPILED) benchmarks/requirements-v3.txt
 	$(PYTHON) -m venv --clear $(@D)

@@ -1,0 +1,129 @@
+"""The kinds of stores that live on this machine, opened by gzarr in the process that asks."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DATABASES = ("sqlite", "lmdb", "redis")
+PROCESSES = ("local", *DATABASES)  # several processes may write
+KEPT = (*PROCESSES, "zip", "dbm")  # outlive the process
+START_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one hierarchy is stored: a kind of store, a folder and a name of its own."""
+
+    kind: str
+    folder: Path
+    name: str = "x"
+
+    @property
+    def path(self) -> Path:
+        """The file or directory; Redis has none."""
+        return self.folder / f"{self.name}.{ENDINGS[self.kind]}"
+
+    def store(self, mode: str = "a") -> Any:
+        """Open the store. mode: "a" or "r"."""
+        return OPENERS[self.kind](self, mode)
+
+    def remove(self) -> None:
+        """Delete everything, with what lies beside it."""
+        for path in self.folder.glob(f"{self.name}.*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if self.kind == "redis":
+            with self.store() as store:
+                store.clear()
+
+
+def _local(place: Place, mode: str) -> Any:
+    import gzarr
+
+    return gzarr.LocalStore(place.path, read_only=mode == "r")
+
+
+def _zip(place: Place, mode: str) -> Any:
+    import gzarr
+
+    return gzarr.ZipStore(place.path, mode)  # type: ignore[arg-type]
+
+
+def _sqlite(place: Place, mode: str) -> Any:
+    from gzarr.storage import SQLiteStore
+
+    return SQLiteStore(place.path)
+
+
+def _lmdb(place: Place, mode: str) -> Any:
+    from gzarr.storage import LMDBStore
+
+    return LMDBStore(place.path)
+
+
+def _dbm(place: Place, mode: str) -> Any:
+    from gzarr.storage import DBMStore
+
+    return DBMStore(place.path, "r" if mode == "r" else "c")
+
+
+def _redis(place: Place, mode: str) -> Any:
+    from gzarr.storage import RedisStore
+
+    return RedisStore(place.name, unix_socket_path=str(place.folder / "redis.sock"))
+
+
+def _memory(place: Place, mode: str) -> Any:
+    import gzarr
+
+    return gzarr.storage.open_store(f"memory://{place.name}")[0]
+
+
+OPENERS: dict[str, Callable[[Place, str], Any]] = {
+    "local": _local,
+    "zip": _zip,
+    "sqlite": _sqlite,
+    "lmdb": _lmdb,
+    "dbm": _dbm,
+    "redis": _redis,
+    "memory": _memory,
+}
+ENDINGS = {"local": "zarr", "zip": "zip", "sqlite": "sqlite", "lmdb": "lmdb", "dbm": "dbm", "redis": "redis"}
+ENDINGS["memory"] = "memory"
+
+
+def absence(kind: str) -> str | None:
+    """Why a kind of store cannot be used on this machine; None if it can."""
+    if kind == "redis" and not (importlib.util.find_spec("redis") and shutil.which("redis-server")):
+        return "no redis-server or no client"
+    if kind == "lmdb" and not importlib.util.find_spec("lmdb"):
+        return "no lmdb"
+    return None
+
+
+@contextlib.contextmanager
+def served(kind: str, folder: Path) -> Iterator[None]:
+    """Run the server that a kind of store needs."""
+    if kind != "redis":
+        yield
+        return
+    socket = folder / "redis.sock"
+    options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no", "--dir", str(folder)]
+    command = ["redis-server", *options]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            end = time.monotonic() + START_TIMEOUT_S
+            while not socket.exists():
+                if server.poll() is not None or time.monotonic() > end:
+                    raise RuntimeError("redis-server did not start")
+                time.sleep(0.01)
+            yield
+        finally:
+            server.kill()

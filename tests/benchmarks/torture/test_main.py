@@ -1,0 +1,97 @@
+"""The frame notices what goes wrong in scenarios, and the command line works."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.torture.catalogue import SCENARIOS
+from benchmarks.torture.cell import Cell, cells, run
+from benchmarks.torture.children import Child, apart, shared, together
+from benchmarks.torture.report import END, START, document, insert, line
+from benchmarks.torture.scenario import Counts, Scenario, Setting, rounds
+from benchmarks.torture.stores import OPENERS
+from gzarr.errors import StoreError
+
+ROOT = Path(__file__).parents[3]
+
+
+def raising(error: BaseException) -> None:
+    raise error
+
+
+def test_a_child_returns_raises_dies_is_killed_or_hangs() -> None:
+    assert apart(lambda: {"a": [1]}).value == {"a": [1]}
+    own, raw = apart(raising, StoreError("no")), apart(raising, OSError("no"))
+    assert (own.counts().refused, own.counts().raw_errors) == (1, 0)
+    assert (raw.counts().refused, raw.counts().raw_errors) == (0, 1)
+    assert apart(os._exit, 3).counts().raw_errors == 1
+    child = Child(time.sleep, 60)
+    child.kill()
+    assert child.wait().status == "killed"
+    hung = apart(time.sleep, 60, timeout_s=0.3)
+    assert hung.counts().hung == 1
+    assert "hung" in hung.text
+
+
+def test_children_start_together_and_share_memory() -> None:
+    memory = shared(3)
+
+    def fill(number: int) -> None:
+        memory[number] = number + 1
+
+    assert {each.status for each in together([lambda n=n: fill(n) for n in range(3)])} == {"done"}
+    assert memory.tolist() == [1, 2, 3]
+
+
+def test_counts_add_up_and_survive_json() -> None:
+    counts = Counts(10, lost=1, notes=("a",)) + Counts(5, refused=2, hung=1, notes=("b",))
+    assert counts == Counts(15, refused=2, lost=1, hung=1, notes=("a", "b"))
+    assert counts.losses == 2
+    assert Counts.from_json(json.loads(json.dumps(counts.to_json()))) == counts
+    assert line(counts) == "1 lost, 1 hung of 15, 2 refused"
+
+
+def test_a_seed_repeats_the_choices(tmp_path: Path) -> None:
+    def drawn(seed: int) -> int:
+        _, rng = next(rounds(Setting(0, seed, "local", "gzarr", tmp_path)))
+        return int(rng.integers(1 << 40))
+
+    assert drawn(1) == drawn(1) != drawn(2)
+
+
+def test_scenarios_have_names_of_their_own_and_known_stores() -> None:
+    assert len({each.name for each in SCENARIOS}) == len(SCENARIOS)
+    assert {kind for each in SCENARIOS for kind in each.stores} <= {*OPENERS, "none"}
+
+
+def test_a_scenario_that_fails_itself_is_reported() -> None:
+    absent = Scenario("no such scenario", "", lambda _: Counts())
+    with pytest.raises(RuntimeError, match="KeyError"):
+        run(Cell(absent, "local", "gzarr"), 0, 1)
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    out, page = tmp_path / "out.json", tmp_path / "page.md"
+    page.write_text(f"before\n{START}\n{END}\nafter\n")
+    options = ["--minutes", "0.005", "--seed", "5", "--only", "parts of chunks", "--store", "local"]
+    command = [sys.executable, "-m", "benchmarks.torture", *options, "--json", str(out), "--table", str(page)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    result = json.loads(out.read_text())
+    assert done.returncode == int(bool(Counts.from_json(result["cells"][0]).losses)), done.stderr
+    assert result["seed"] == 5
+    assert document(result) in page.read_text()
+    assert page.read_text().endswith("after\n")
+    with pytest.raises(ValueError, match="has no lines"):
+        insert(out, "")
+
+
+def test_peers_run_on_local_directories_only() -> None:
+    assert {cell.store for cell in cells(["zarr", "tensorstore"])} == {"local"}

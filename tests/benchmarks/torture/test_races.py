@@ -1,0 +1,16 @@
+"""Processes that race lose nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.torture import races
+from benchmarks.torture.cell import Cell
+from tests.benchmarks.torture.losses import cells_of, run_briefly
+
+BUDGET_S = 1.5
+
+
+@pytest.mark.parametrize("cell", cells_of(races.SCENARIOS))
+def test_nothing_is_lost(cell: Cell) -> None:
+    run_briefly(cell, BUDGET_S)
