@@ -22,7 +22,8 @@ from gzarr.hierarchy.keywords import DeviceKeywords
 from gzarr.hierarchy.node import same_objects
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.resizing import objects_stored
-from gzarr.hierarchy.values import broadcast_value, check_out, check_shape, fields_dtype, to_array_axes
+from gzarr.hierarchy.values import broadcast_value, check_out, fields_dtype, to_array_axes
+from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.plan import make_plan
 from gzarr.indexing.selection import Points, Selection, normalize_basic
@@ -290,7 +291,7 @@ class Array(ResizableArray):
                 f"{self.store_path}: a view cannot have chunks {tuple(chunks)} instead of {self.chunks}; copy the array"
             )
         if shape is not None:
-            meta = meta.resized(check_shape(tuple(shape), self.ndim))
+            meta = meta.resized(parse_shape(shape, self.ndim))
         if dtype is not None:
             data_type = parse_dtype(dtype)
             if data_type.dtype.itemsize != self.itemsize or data_type.dtype.hasobject != self.dtype.hasobject:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
-
 from gzarr.chunk_io.prepare import prepare_array
 from gzarr.errors import ArrayNotFoundError, ReadOnlyError, SelectionError
 from gzarr.hierarchy.accessors import Indexed
 from gzarr.hierarchy.resizing import clear_outside
-from gzarr.hierarchy.values import broadcast_value, check_shape
+from gzarr.hierarchy.values import broadcast_value
+from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.plan import box_between
 from gzarr.metadata.documents import document_key, read_node, write_shape
 from gzarr.metadata.model import ArrayMeta
@@ -49,8 +48,7 @@ class ResizableArray(Indexed):
         >>> z[...]
         array([1, 2, 0, 0])
         """
-        shape = args[0] if len(args) == 1 and not isinstance(args[0], (int, np.integer)) else args
-        new = check_shape(tuple(shape), self.ndim)
+        new = parse_shape(args[0] if len(args) == 1 else args, self.ndim)
         self._check_resizable()
         with self.store.node_locked(document_key(self.metadata, self.path)):
             self.refresh()  # another array object may have changed shape or attributes

@@ -13,6 +13,7 @@ from gzarr.hierarchy.create import check_vacant
 from gzarr.hierarchy.keywords import FilledMemberKeywords, LikeMemberKeywords, MemberKeywords, NewMemberKeywords
 from gzarr.hierarchy.node import Node
 from gzarr.hierarchy.options import UNSET, check_keywords
+from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import GroupMeta
@@ -140,7 +141,7 @@ class GroupArrays(Node[GroupMeta]):
         if isinstance(meta, GroupMeta):
             raise ContainsNodeError(f"a group, not an array, is stored at {join_path(str(self.store), path)!r}")
         array = Array(self.store, path, meta, self.opened_with, read_only=self._read_only)
-        wanted = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        wanted = parse_shape(shape)
         if array.shape != wanted:
             raise TypeError(f"the existing array has shape {array.shape}, not {wanted}")
         asked = np.dtype(dtype or "f8")

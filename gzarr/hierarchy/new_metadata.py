@@ -29,7 +29,7 @@ from gzarr.dtypes import DataType, cast_fill, default_fill, fill_from_json, fill
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.options import UNSET, ArrayOptions, as_list, is_default
 from gzarr.hierarchy.presets import apply_layout
-from gzarr.indexing.chunking import parse_grid
+from gzarr.indexing.chunking import parse_grid, parse_shape
 from gzarr.indexing.keys import KeyEncoding
 from gzarr.metadata.model import ArrayMeta, ZarrFormat
 from gzarr.metadata.v2 import chain as v2_chain
@@ -81,16 +81,6 @@ def array_meta(options: ArrayOptions) -> ArrayMeta:
     if zarr_format == 2:
         return replace(meta, codecs=_v2_codecs(options, meta, order))
     return replace(meta, codecs=_v3_codecs(options, meta, asked, order, inner))
-
-
-def parse_shape(shape: Any) -> tuple[int, ...]:
-    """Return extents from an int or a sequence of ints. Raises MetadataError."""
-    if shape is None:
-        raise MetadataError("shape is missing: pass shape=..., or data=...")
-    items = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    if not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 0 for n in items):
-        raise MetadataError(f"shape must be ints >= 0, got {shape!r}")
-    return tuple(int(n) for n in items)
 
 
 def _without_shorthand(options: ArrayOptions) -> ArrayOptions:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
-from gzarr.errors import MetadataError, SelectionError
+from gzarr.errors import SelectionError
 from gzarr.hierarchy.accessors import Indexed
 from gzarr.indexing.selection import Box, Points, Range, Selection
 
@@ -50,13 +49,6 @@ def _is_of_slices(selection: Selection) -> bool:
     if not isinstance(selection, Box) or selection.view is not None:
         return False
     return all(isinstance(axis, Range) for axis in selection.axes)
-
-
-def check_shape(shape: Sequence[Any], ndim: int) -> tuple[int, ...]:
-    """Return the new extents of an array. Raises MetadataError."""
-    if len(shape) != ndim or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in shape):
-        raise MetadataError(f"a shape of {ndim} extents >= 0 is needed, got {tuple(shape)}")
-    return tuple(int(n) for n in shape)
 
 
 def check_out(out: AnyArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:

@@ -1,4 +1,6 @@
-"""Chunk shapes: what users write for ``chunks=`` and ``shards=``, and a guess where they write nothing.
+"""Shapes of arrays and of chunks: what users write for ``shape=``, ``chunks=`` and ``shards=``, or a guess for chunks.
+
+Numbers are what NumPy takes for a shape: anything with ``__index__``, so that no float is cut off; not bools.
 
 Source: the guess is h5py's rule as zarr tuned it (targets grow with the array from 128 KiB to 64 MiB), so that arrays
 made without ``chunks=`` have the chunks that zarr-python would give them.
@@ -7,7 +9,8 @@ made without ``chunks=`` have the chunks that zarr-python would give them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gzarr.errors import MetadataError
@@ -18,6 +21,17 @@ _MIN_NBYTES = 128 * 1024
 _MAX_NBYTES = 64 * 1024 * 1024
 #: Size that ``shards="auto"`` aims at: large enough for few objects, small enough to rewrite.
 _SHARD_NBYTES = 64 * 1024 * 1024
+
+
+def parse_shape(shape: Any, ndim: int | None = None) -> tuple[int, ...]:
+    """The extents that an int or a sequence of ints means. ndim: how many there must be. Raises: MetadataError."""
+    if shape is None:
+        raise MetadataError("shape is missing: pass shape=..., or data=...")
+    items = (shape,) if _is_int(shape) or not _is_sequence(shape) else tuple(shape)
+    if not all(_is_int(n) and n >= 0 for n in items) or len(items) != (len(items) if ndim is None else ndim):
+        expected = "shape must be ints >= 0" if ndim is None else f"a shape of {ndim} extents >= 0 is needed"
+        raise MetadataError(f"{expected}, got {shape!r}")
+    return tuple(map(operator.index, items))
 
 
 def guess_chunks(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
@@ -51,7 +65,7 @@ def parse_chunks(chunks: Any, shape: tuple[int, ...], itemsize: int) -> tuple[in
         chunks = -1
     if _is_int(chunks):
         chunks = (chunks,) * len(shape)
-    if isinstance(chunks, str) or (not isinstance(chunks, (Sequence, range)) and not hasattr(chunks, "__iter__")):
+    if not _is_sequence(chunks):
         raise MetadataError(f"chunks must be an int, a tuple of ints, True, False, None or 'auto', got {chunks!r}")
     lengths = list(chunks)
     if len(lengths) > len(shape):
@@ -97,15 +111,25 @@ def parse_grid(chunks: Any, shards: Any, shape: tuple[int, ...], itemsize: int) 
 
 
 def _is_int(value: Any) -> bool:
-    return not isinstance(value, bool) and hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        return False
+    try:
+        operator.index(value)
+    except TypeError:  # an array, or one of floats without axes
+        return False
+    return True
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and getattr(value, "ndim", 1) > 0
 
 
 def _length(value: Any, extent: int, given: list[Any]) -> int:
-    if value is None or (_is_int(value) and int(value) == -1):
+    if value is None or (_is_int(value) and operator.index(value) == -1):
         return max(extent, 1)
-    if not _is_int(value) or int(value) < 1:
+    if not _is_int(value) or operator.index(value) < 1:
         raise MetadataError(f"chunk lengths must be ints >= 1 (None or -1 for a whole axis), got {value!r} in {given}")
-    return int(value)
+    return operator.index(value)
 
 
 def _regular(shape: tuple[int, ...], lengths: tuple[int, ...]) -> Grid:
@@ -124,11 +148,11 @@ def _varying(axes: Sequence[Any], shape: tuple[int, ...], what: str) -> Grid:
         if not isinstance(lengths, (list, tuple)):
             grid.append(RegularAxis(extent, _length(lengths, extent, list(axes))))
             continue
-        if not lengths or not all(_is_int(n) and n >= 1 for n in lengths) or sum(lengths) < extent:
+        if not lengths or not all(_is_int(n) and n >= 1 for n in lengths) or sum(map(operator.index, lengths)) < extent:
             raise MetadataError(
                 f"{what} of axis {number} must be ints >= 1 that cover its {extent} elements, got {list(lengths)}"
             )
-        grid.append(VaryingAxis(extent, tuple(int(n) for n in lengths)))
+        grid.append(VaryingAxis(extent, tuple(map(operator.index, lengths))))
     return tuple(grid)
 
 

@@ -23,6 +23,8 @@ from gzarr.errors import SelectionError
 
 Indices: TypeAlias = NDArray[np.int64]
 
+_MAX_INDEX = 2**63 - 1
+
 
 class Range(NamedTuple):
     """An arithmetic progression of indices: ``size`` of them from ``start``, ``step`` >= 1 apart."""
@@ -145,7 +147,7 @@ def normalize_coordinates(key: Any, shape: tuple[int, ...]) -> Points:
 def normalize_mask(key: Any, shape: tuple[int, ...]) -> Points:
     """Normalize a boolean array of the array's own shape."""
     items = key if isinstance(key, tuple) else (key,)
-    mask = np.asarray(items[0]) if len(items) == 1 else None
+    mask = _as_array(items[0]) if len(items) == 1 else None
     if mask is None or mask.dtype != np.bool_ or mask.shape != shape:
         found = "several items" if mask is None else f"{mask.dtype} of shape {mask.shape}"
         raise SelectionError(f"a mask selection needs one boolean array of shape {shape}, got {found}")
@@ -176,7 +178,7 @@ def normalize_blocks(key: Any, shape: tuple[int, ...], bounds: Sequence[Sequence
     for axis, (item, edges) in enumerate(zip(items, bounds, strict=True)):
         n_blocks = len(edges) - 1
         if isinstance(item, slice):
-            first, last, step = item.indices(n_blocks)
+            first, last, step = _bounds(item, n_blocks, axis)
             if step != 1:
                 raise SelectionError(f"a block selection takes slices of step 1 only, got step {step} on axis {axis}")
             last = max(first, last)
@@ -202,18 +204,16 @@ def _box(items: tuple[Any, ...], shape: tuple[int, ...], *, lists: bool) -> Box:
             continue
         extent = shape[axis]
         if isinstance(item, slice):
-            try:
-                start, stop, step = item.indices(extent)
-            except (TypeError, ValueError) as error:
-                raise SelectionError(f"bad slice {item} on axis {axis}: {error}") from error
-            count = len(range(start, stop, step))
+            start, stop, step = _bounds(item, extent, axis)
+            count = max(-((start - stop) // step), 0)
             if step < 0:
                 start, step = start + (count - 1) * step, -step
                 view.append(slice(None, None, -1))
                 plain = False
             else:
                 view.append(slice(None))
-            axes.append(Range(start, step, count))
+            # The step of a single element may be any number, which no table of numbers has room for.
+            axes.append(Range(start, step if count > 1 else 1, count))
             out_shape.append(count)
         elif lists and _is_listlike(item):
             indices = _axis_indices(item, extent, axis)
@@ -251,6 +251,14 @@ def _expand(items: tuple[Any, ...], ndim: int) -> list[Any]:
     return [*items[:at], *fill, *items[at + 1 :]]
 
 
+def _bounds(item: slice, extent: int, axis: int) -> tuple[int, int, int]:
+    """Start, stop and step of a slice within an axis."""
+    try:
+        return item.indices(extent)
+    except (TypeError, ValueError) as error:
+        raise SelectionError(f"bad slice {item} on axis {axis}: {error}") from error
+
+
 def _integer(item: Any, extent: int, axis: int, what: str = "index") -> int:
     if isinstance(item, (bool, np.bool_)):
         raise SelectionError(f"a boolean is not an index (axis {axis}); use a boolean array for a mask")
@@ -265,8 +273,15 @@ def _integer(item: Any, extent: int, axis: int, what: str = "index") -> int:
     return index + extent if index < 0 else index
 
 
+def _as_array(item: Any) -> Any:
+    try:
+        return np.asarray(item)
+    except ValueError as error:  # rows of different lengths
+        raise SelectionError(f"an index list is no array: {error}") from error
+
+
 def _axis_indices(item: Any, extent: int, axis: int) -> Indices:
-    array = np.asarray(item)
+    array = _as_array(item)
     if array.ndim != 1:
         raise SelectionError(f"an orthogonal selection takes one-dimensional lists, got {array.ndim} on axis {axis}")
     if array.dtype == np.bool_:
@@ -276,22 +291,24 @@ def _axis_indices(item: Any, extent: int, axis: int) -> Indices:
     return _wrap(_index_array(array, axis), extent, axis)
 
 
-def _index_array(item: Any, axis: int) -> Indices:
-    array = np.asarray(item)
+def _index_array(item: Any, axis: int) -> Any:
+    array = _as_array(item)
     if array.size == 0 and array.dtype == np.float64:  # an empty list
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise SelectionError(f"the index array of axis {axis} must hold integers, got {array.dtype}")
-    return array.astype(np.int64, copy=False)
+    return array
 
 
-def _wrap(indices: Indices, extent: int, axis: int) -> Indices:
-    if indices.size == 0:
-        return indices
-    low, high = int(indices.min()), int(indices.max())
+def _wrap(array: Any, extent: int, axis: int) -> Indices:
+    """Indices from 0 on. Their bounds are checked before the cast, in which a large unsigned index would wrap."""
+    low, high = (int(array.min()), int(array.max())) if array.size else (0, -1)
     if low < -extent or high >= extent:
         bad = low if low < -extent else high
         raise SelectionError(f"index {bad} is out of bounds for axis {axis} with size {extent}")
+    if extent > _MAX_INDEX + 1 and (low < 0 or high > _MAX_INDEX):
+        raise SelectionError(f"index lists have numbers of 64 bits, axis {axis} has {extent} elements; use integers")
+    indices: Indices = array.astype(np.int64, copy=False)
     return np.where(indices < 0, indices + extent, indices) if low < 0 else indices
 
 
@@ -309,5 +326,5 @@ def _is_boolean(item: Any) -> bool:
 
 def _is_mask(item: Any, ndim: int) -> bool:
     if isinstance(item, list):
-        item = np.asarray(item)
+        item = _as_array(item)
     return getattr(item, "dtype", None) == np.bool_ and getattr(item, "ndim", -1) == ndim

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.errors import MetadataError
-from gzarr.indexing.chunking import guess_chunks, parse_chunks, parse_grid
+from gzarr.indexing.chunking import guess_chunks, parse_chunks, parse_grid, parse_shape
 from gzarr.indexing.grid import RegularAxis, VaryingAxis
 
 SHAPE = (10000, 10000)
@@ -27,6 +27,7 @@ SHAPE = (10000, 10000)
         ((100, 200), (100, 200)),
         ([100, np.int32(200)], (100, 200)),
         (np.array([100, 200]), (100, 200)),
+        (np.array(100, "u8"), (100, 100)),
         ((100, None), (100, 10000)),
         ((None, 100), (10000, 100)),
         ((-1, 100), (10000, 100)),
@@ -56,6 +57,10 @@ def test_every_way_to_say_chunks(chunks: Any, wanted: tuple[int, ...]) -> None:
         ((10, "a"), "got 'a'"),
         ((1, 2, 3), r"\(1, 2, 3\) have 3 dimensions, the shape \(10000, 10000\) has 2"),
         (1.5, "got 1.5"),
+        (np.array(2.7), "got array"),
+        ((np.array(2.0), 3), "got array"),
+        (np.array([2.5, 3]), "got np.float64"),
+        (b"3", "got b'3'"),
         ("big", "got 'big'"),
         (object(), "must be an int, a tuple"),
         ([[1, 2], 3], "cover its 10000 elements"),
@@ -69,6 +74,26 @@ def test_what_are_no_chunks(chunks: Any, message: str) -> None:
     with pytest.raises(MetadataError, match=message):
         gzarr.zeros(SHAPE, chunks=chunks, store=store)
     assert store == {}
+
+
+@pytest.mark.parametrize(
+    "shape", [5, np.array(5), np.uint64(5), (5,), [np.array(5)], np.array([5]), np.array([5], "u8")]
+)
+def test_every_way_to_say_a_shape(shape: Any) -> None:
+    assert parse_shape(shape) == parse_shape(shape, 1) == np.zeros(shape).shape == gzarr.zeros(shape).shape
+
+
+@pytest.mark.parametrize(
+    "shape", [5.0, (5.0,), np.float64(5), np.array(5.5), (np.array(5.5),), True, np.True_, (True,), "5", b"5", -1, None]
+)
+def test_what_is_no_shape(shape: Any) -> None:
+    """NumPy refuses these too; whole floats are no integers."""
+    with pytest.raises(MetadataError, match="shape"):
+        parse_shape(shape)
+    array = gzarr.zeros(6, chunks=2)
+    with pytest.raises(MetadataError, match="shape"):
+        array.resize(shape)
+    assert array.shape == (6,)
 
 
 def test_axes_of_no_elements_get_chunks_of_one() -> None:

@@ -139,6 +139,29 @@ def test_masks_of_arrays_without_axes() -> None:
     assert normalize_mask(np.array(False), ()).shape == (0,)
 
 
+def test_masks_of_64_dimensions() -> None:
+    shape = (1,) * 62 + (2, 3)
+    mask = np.zeros(shape, bool)
+    mask[..., 1, 2] = True
+    assert [c.tolist() for c in normalize_mask(mask, shape).coords] == [[0]] * 62 + [[1], [2]]
+
+
+@pytest.mark.parametrize("step", [2**31, 2**63 - 1, 2**63, 2**64, 10**30])
+def test_steps_of_single_elements_are_small(step: int) -> None:
+    assert normalize_basic(slice(2, None, step), (6,)).axes == (Range(2, 1, 1),)
+    assert normalize_basic(slice(4, None, -step), (6,)).axes == (Range(4, 1, 1),)
+    assert normalize_basic(slice(6, None, step), (6,)).axes == (Range(6, 1, 0),)
+
+
+def test_axes_longer_than_any_index_array() -> None:
+    assert normalize_basic((slice(-3, None, 2), -1), (2**64, 2**70)).shape == (2,)
+    assert normalize_basic(slice(None, None, 2**62), (2**64,)).shape == (4,)
+    assert np.asarray(normalize_orthogonal(([2**62],), (2**64,)).axes[0]).tolist() == [2**62]
+    for index in ([-1], np.array([2**63], "u8")):
+        with pytest.raises(SelectionError, match="numbers of 64 bits"):
+            normalize_orthogonal((index,), (2**64,))
+
+
 def test_blocks_are_ranges_of_elements() -> None:
     box = normalize_blocks((-1, slice(0, 2)), (10, 9), [[0, 4, 8, 10], [0, 3, 6, 9]])
     assert box.axes == (Range(8, 1, 2), Range(0, 1, 6))
@@ -174,6 +197,11 @@ TOO_MANY = "too many indices: the array has 3 dimensions, got 4"
         (([0, 1], [0, 1, 2], 0), r"do not broadcast together: \(2,\), \(3,\), \(\)"),
         (([0], [0], [4]), "index 4 is out of bounds for axis 2 with size 4"),
         (np.ones((2, 2), bool), "one-dimensional lists, got 2 on axis 0"),
+        (np.array([0, 2**64 - 1], "u8"), "index 18446744073709551615 is out of bounds for axis 0 with size 6"),
+        (([0], [0], np.array([2**64 - 1], "u8")), "index 18446744073709551615 is out of bounds for axis 2"),
+        (np.array([0, 255], "u1"), "index 255 is out of bounds for axis 0 with size 6"),
+        ([0, 2**64 - 1, 2**64], "axis 0 must hold integers"),
+        ([[0], [1, 2]], "an index list is no array"),
     ],
 )
 def test_brackets_say_what_does_not_fit(key: Any, message: str) -> None:
@@ -201,7 +229,14 @@ def test_methods_say_what_does_not_fit(function: Any, key: Any, message: str) ->
 
 @pytest.mark.parametrize(
     ("key", "message"),
-    [(3, "block 3 is out of bounds for axis 0 with size 3"), (slice(None, None, 2), "step 1 only"), ([0], "list")],
+    [
+        (3, "block 3 is out of bounds for axis 0 with size 3"),
+        (np.uint64(2**64 - 1), "block 18446744073709551615 is out of bounds"),
+        (slice(None, None, 2), "step 1 only"),
+        (slice(0, 2, 0), "axis 0: slice step cannot be zero"),
+        (slice(0, 2.0), "bad slice"),
+        ([0], "list"),
+    ],
 )
 def test_blocks_say_what_does_not_fit(key: Any, message: str) -> None:
     with pytest.raises(SelectionError, match=message):
@@ -215,6 +250,11 @@ def test_a_selection_error_is_an_index_error_and_nothing_was_written() -> None:
         lambda: array.__setitem__(4, 1),
         lambda: array.oindex.__setitem__([0, 9], 1),
         lambda: array.vindex.__setitem__([0, -9], 1),
+        lambda: array.vindex.__setitem__(np.array([0, 2**64 - 1], "u8"), 1),
+        lambda: array.oindex.__setitem__(np.array([0, 2**64 - 1], "u8"), 1),
+        lambda: array.__setitem__(np.array([0, 2**64 - 1], "u8"), 1),
+        lambda: array.__getitem__(np.array([0, 2**64 - 1], "u8")),
+        lambda: array.blocks.__setitem__(np.uint64(2**64 - 1), 1),
         lambda: array.blocks.__setitem__(2, 1),
         lambda: array.set_mask_selection(np.ones(3, bool), 1),
     ):

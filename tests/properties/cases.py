@@ -280,7 +280,9 @@ def index_lists(draw: Any, extent: int) -> Any:
     if draw(st.booleans()):
         return found
     wide = np.array(found, draw(st.sampled_from(["i8", "i2", ">i4"])))
-    return wide % max(extent, 1) if draw(st.booleans()) else wide
+    if draw(st.booleans()):
+        return (wide % max(extent, 1)).astype(draw(st.sampled_from(["i8", "u8", ">u2", "u1"])))
+    return wide
 
 
 @st.composite

@@ -152,6 +152,22 @@ def buffers(like: np.ndarray) -> list[np.ndarray]:
     return made
 
 
+@given(st.integers(1, 300), st.sampled_from("iu"), st.sampled_from([1, 2, 4, 8]), st.data())
+def test_indices_out_of_bounds_are_refused(extent: int, kind: str, size: int, data: st.DataObject) -> None:
+    """Whatever the width of an index, it is one of the array's or an error, and never another one."""
+    info = np.iinfo(f"{kind}{size}")
+    near = st.sampled_from([info.min, info.max, extent, extent - 1, -extent, -extent - 1, 0])
+    index = data.draw(st.integers(int(info.min), int(info.max)) | near.map(lambda i: min(max(i, info.min), info.max)))
+    indices = np.array([0, index], info.dtype)
+    array = gzarr.array(np.arange(extent), chunks=7)
+    for read in (array.__getitem__, array.oindex.__getitem__, array.vindex.__getitem__):
+        if -extent <= index < extent:
+            assert read(indices).tolist() == [0, index % extent]
+        else:
+            with pytest.raises(IndexError, match=f"{index} is out of bounds"):
+                read(indices)
+
+
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
