@@ -9,10 +9,16 @@ from gzarr.api.consolidated import read_with_consolidated
 from gzarr.api.keywords import checked_format, take_mode
 from gzarr.api.locating import reach_group, reach_node
 from gzarr.display.info import Tree
-from gzarr.errors import ArrayNotFoundError, ContainsArrayError, GroupNotFoundError, NodeNotFoundError
+from gzarr.errors import (
+    ArrayNotFoundError,
+    ContainsArrayError,
+    ContainsNodeError,
+    GroupNotFoundError,
+    NodeNotFoundError,
+)
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.create import check_free, check_vacant, new_group_meta
+from gzarr.hierarchy.create import check_free, check_vacant, new_group_meta, require_group_meta
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenArrayKeywords, OpenKeywords, OpenLikeKeywords, OpenMode
 from gzarr.hierarchy.options import check_keywords
@@ -91,7 +97,12 @@ def open_array(
     meta = read_node(opened, where, checked_format(zarr_format))
     if meta is None and mode == "a" and (given.get("shape") is not None or given.get("data") is not None):
         check_vacant(opened, where, ArrayNotFoundError)
-        return new_nodes.make(opened, where, opened_with, **given)
+        try:
+            return new_nodes.make(opened, where, opened_with, **given)
+        except ContainsNodeError:  # another process was faster, or something else is in the way
+            meta = read_node(opened, where, checked_format(zarr_format))
+            if meta is None:
+                raise
     if not isinstance(meta, ArrayMeta):
         found = found_instead(opened, where, meta)
         raise ArrayNotFoundError(f"no array at {join_path(str(opened), where)!r}: {found}")
@@ -185,8 +196,7 @@ def open_group(
     if isinstance(meta, ArrayMeta):
         raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(opened), where)!r}")
     if meta is None and mode == "a":
-        check_vacant(opened, where, GroupNotFoundError)
-        meta = new_group_meta(opened, where, attributes or {}, zarr_format)
+        meta = require_group_meta(opened, where, attributes or {}, zarr_format)
     if meta is None:
         raise GroupNotFoundError(f"no group at {join_path(str(opened), where)!r}: {found_instead(opened, where, meta)}")
     return Group(opened, where, meta, opened_with, read_only=mode == "r")
@@ -314,17 +324,13 @@ def group(
             └── baz (100, 100) int32
     """
     opened, where, _, opened_with = reach_group(group, store, path, "w" if overwrite else "a", device, {**kwargs})
-    if not overwrite:
-        meta = read_node(opened, where, checked_format(zarr_format))
-        if isinstance(meta, ArrayMeta):
-            raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(opened), where)!r}")
-        if meta is not None:
-            return Group(opened, where, meta, opened_with)
-        if opened.read_only:
-            raise GroupNotFoundError(f"no group at {join_path(str(opened), where)!r}, and the store is read-only")
-        check_vacant(opened, where, GroupNotFoundError)
-    made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=overwrite)
-    return Group(opened, where, made, opened_with)
+    if overwrite:
+        meta = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=True)
+    elif opened.read_only and read_node(opened, where, checked_format(zarr_format)) is None:
+        raise GroupNotFoundError(f"no group at {join_path(str(opened), where)!r}, and the store is read-only")
+    else:
+        meta = require_group_meta(opened, where, attributes or {}, zarr_format)
+    return Group(opened, where, meta, opened_with)
 
 
 def create_group(

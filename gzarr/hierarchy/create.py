@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from gzarr.errors import ContainsArrayError, ContainsGroupError, ContainsNodeError, MetadataError, NodeNotFoundError
+from gzarr.errors import (
+    ContainsArrayError,
+    ContainsGroupError,
+    ContainsNodeError,
+    GroupNotFoundError,
+    MetadataError,
+    NodeNotFoundError,
+)
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.new_metadata import array_meta, checked_format
 from gzarr.hierarchy.node import lies_within
@@ -16,7 +24,7 @@ from gzarr.hierarchy.values import broadcast_value
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.selection import normalize_basic
 from gzarr.metadata.consolidated import refresh
-from gzarr.metadata.documents import NAMES, delete_node, documents, read_node, write_node
+from gzarr.metadata.documents import NAMES, delete_node, documents, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta, ZarrFormat
 from gzarr.metadata.occupied import MARK, occupant, unfinished_copy
 from gzarr.storage.base import Store
@@ -81,12 +89,56 @@ def new_group_meta(
     return meta
 
 
+def require_group_meta(store: Store, path: str, attributes: Mapping[str, Any], zarr_format: Any) -> GroupMeta:
+    """Read the metadata of a group; create it if nothing is there. Several processes get the same group.
+
+    Raises ContainsArrayError, ReadOnlyError.
+    """
+    meta = read_node(store, path, checked_format(zarr_format))
+    if meta is None:
+        check_vacant(store, path, GroupNotFoundError)
+        try:
+            return new_group_meta(store, path, attributes, zarr_format)
+        except ContainsNodeError:  # another process was faster, or something else is in the way
+            meta = read_node(store, path, checked_format(zarr_format))
+            if meta is None:
+                raise
+    if isinstance(meta, ArrayMeta):
+        raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(store), path)!r}")
+    return meta
+
+
 def _put(store: Store, path: str, meta: NodeMeta, *, overwrite: bool) -> None:
-    """Store the documents of a new node."""
-    made = documents(meta, path)  # before anything is deleted: they may have no JSON
-    make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
-    store.set_many(made)
+    """Store the documents of a new node. Of several that create it without ``overwrite``, one succeeds."""
+    documents_of = documents(meta, path)  # before anything is deleted: they may have no JSON
+    with place_locked(store, path):
+        make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
+        if overwrite:
+            store.set_many(documents_of)
+        elif not _put_first(store, documents_of):
+            check_free(store, path)
+            raise ContainsGroupError(f"something is stored at {join_path(str(store), path)!r} since a moment ago")
     refresh(store, path, meta.zarr_format)
+
+
+def _put_first(store: Store, documents_of: Sequence[tuple[str, bytes]]) -> bool:
+    """Store the documents of a node unless another process was faster. Returns: whether they were stored."""
+    *others, (key, deciding) = documents_of
+    if store.conditional is None:  # the place is locked: the node appears when it is complete
+        store.set_many(others)
+        return store.set_if_missing(key, deciding)
+    stored = store.set_if_missing(key, deciding)
+    if stored:
+        store.set_many(others)
+    return stored
+
+
+def place_locked(store: Store, path: str) -> AbstractContextManager[Any]:
+    """Lock the place of a node against others that create one there.
+
+    The name of the lock lies beside the node, not below it: overwriting may rename the directory of the node.
+    """
+    return store.node_locked(f"{path}.creating")
 
 
 def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrFormat) -> None:
@@ -112,7 +164,8 @@ def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrForm
     else:
         check_free(store, path)
     for parent in missing:
-        write_node(store, parent, GroupMeta({}, zarr_format))
+        if store.set_if_missing(*documents(GroupMeta({}, zarr_format), parent)[0]):
+            refresh(store, parent, zarr_format)
 
 
 def check_free(store: Store, path: str) -> None:

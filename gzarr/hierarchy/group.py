@@ -7,14 +7,13 @@ from typing import Any, Self, Unpack
 
 from gzarr.backend import Backend
 from gzarr.errors import (
-    ContainsArrayError,
     ContainsGroupError,
     ContainsNodeError,
     GroupNotFoundError,
     MetadataError,
 )
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.create import check_vacant, new_group_meta
+from gzarr.hierarchy.create import new_group_meta, require_group_meta
 from gzarr.hierarchy.group_arrays import GroupArrays
 from gzarr.hierarchy.group_info import group_page
 from gzarr.hierarchy.group_listing import GroupListing
@@ -23,7 +22,7 @@ from gzarr.hierarchy.node import lies_within, same_objects
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import delete_node, found_instead, member_names, move_node, node_exists, read_node
-from gzarr.metadata.model import ArrayMeta, GroupMeta
+from gzarr.metadata.model import GroupMeta
 from gzarr.storage.base import Store
 
 
@@ -248,15 +247,13 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         ContainsArrayError
             If an array has that name.
         """
-        path = self._path(name)
-        if not overwrite:
-            meta = read_node(self.store, path, self.metadata.zarr_format)
-            if isinstance(meta, ArrayMeta):
-                raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(self.store), path)!r}")
-            if meta is not None:
-                return Group(self.store, path, meta, self.opened_with, read_only=self._read_only)
-            check_vacant(self.store, path, GroupNotFoundError)
-        return self.create_group(name, overwrite=overwrite)
+        if overwrite:
+            return self.create_group(name, overwrite=True)
+        path, zarr_format = self._path(name), self.metadata.zarr_format
+        if self._read_only and read_node(self.store, path, zarr_format) is None:
+            self.check_metadata_writable()
+        meta = require_group_meta(self.store, path, {}, zarr_format)
+        return Group(self.store, path, meta, self.opened_with, read_only=self._read_only)
 
     def require_groups(self, *names: str) -> tuple[Group, ...]:
         """Open several groups, creating those that are missing.

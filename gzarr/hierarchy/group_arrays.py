@@ -137,7 +137,12 @@ class GroupArrays(Node[GroupMeta]):
         meta = read_node(self.store, path, self.metadata.zarr_format)
         if meta is None:
             check_vacant(self.store, path, ArrayNotFoundError)
-            return self.create_array(name, shape, dtype, fill_value=fill_value, **kwargs)
+            try:
+                return self.create_array(name, shape, dtype, fill_value=fill_value, **kwargs)
+            except ContainsNodeError:  # another process was faster, or something else is in the way
+                meta = read_node(self.store, path, self.metadata.zarr_format)
+                if meta is None:
+                    raise
         if isinstance(meta, GroupMeta):
             raise ContainsNodeError(f"a group, not an array, is stored at {join_path(str(self.store), path)!r}")
         array = Array(self.store, path, meta, self.opened_with, read_only=self._read_only)

@@ -1,5 +1,8 @@
 """New nodes in stores: what they replace, what they keep, and the groups above them."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -84,3 +87,54 @@ def test_overwriting_with_itself_through_another_root_loses_nothing(tmp_path) ->
         del root["/"]
     with pytest.raises(gzarr.errors.ContainsNodeError, match="into itself"):
         gzarr.open_group(tmp_path / "r/sub", mode="w")["k"] = gzarr.open_group(tmp_path / "r")
+
+
+@pytest.mark.parametrize("kind", ["memory", "directory", "sqlite"])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_one_of_several_threads_creates_an_array_and_the_others_are_told(tmp_path, kind, zarr_format) -> None:
+    store = {
+        "memory": gzarr.MemoryStore,
+        "directory": lambda: gzarr.LocalStore(tmp_path / "x.zarr"),
+        "sqlite": lambda: gzarr.SQLiteStore(tmp_path / "x.sqlite"),
+    }[kind]()
+    start = threading.Barrier(8)
+
+    def create(number: int) -> int | None:
+        start.wait()
+        try:
+            attributes = {"made by": number}
+            gzarr.create_array(
+                store, name="a/b", shape=number + 1, dtype="i4", attributes=attributes, zarr_format=zarr_format
+            )
+        except ContainsArrayError:
+            return None
+        return number
+
+    with store, ThreadPoolExecutor(8) as pool:
+        (winner,) = [number for number in pool.map(create, range(8)) if number is not None]
+        array = gzarr.open_array(store, path="a/b", mode="r")
+        assert (array.shape, dict(array.attrs)) == ((winner + 1,), {"made by": winner})
+
+
+@pytest.mark.parametrize(
+    "open_it",
+    [
+        lambda store: gzarr.open_group(store, path="a/b", mode="a", attributes={"x": 1}),
+        lambda store: gzarr.group(store, path="a/b", attributes={"x": 1}),
+        lambda store: gzarr.open_group(store).require_group("a/b"),
+        lambda store: gzarr.open_group(store).require_array("a/b", shape=3, dtype="i4"),
+        lambda store: gzarr.open_array(store, path="a/b", mode="a", shape=3, dtype="i4"),
+        lambda store: gzarr.open(store, path="a/b", mode="a", shape=3, dtype="i4"),
+        lambda store: gzarr.open_group(store).create_group("a/" + str(threading.get_ident())).name,
+    ],
+)
+def test_several_threads_that_open_or_create_get_the_same_node(open_it) -> None:
+    store = gzarr.MemoryStore()
+    start = threading.Barrier(8)
+
+    def run(_: int) -> object:
+        start.wait()
+        return open_it(store)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(isinstance(node, (gzarr.Array, gzarr.Group, str)) for node in pool.map(run, range(8)))
