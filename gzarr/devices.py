@@ -6,9 +6,7 @@ for a stream of the caller's is made for each call.
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 import warnings
 from collections.abc import Callable, Mapping, MutableMapping
 from functools import cache
@@ -19,6 +17,7 @@ import numpy as np
 
 from gzarr.backend import Backend, Placement
 from gzarr.codecs.spec import ArrayRepr, Step
+from gzarr.concurrency import after_fork, new_lock
 from gzarr.config import config
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import DeviceError, GzarrError
@@ -280,7 +279,7 @@ def _cached(make: Callable[..., Backend], *options: Any) -> Backend:
 
 
 #: Threads that ask at the same time get one backend: two would have twice the cap.
-_sharing = threading.RLock()
+_sharing = new_lock()
 
 
 def _shared(make: Callable[..., Backend], *options: Any) -> Backend:
@@ -288,13 +287,8 @@ def _shared(make: Callable[..., Backend], *options: Any) -> Backend:
         return _cached(make, *options)
 
 
+@after_fork
 def _forget_gpu() -> None:
-    """Forget in a forked process what the driver told its parent, and the parent's locks."""
-    global _sharing  # noqa: PLW0603 - the lock of this module
-    _sharing = threading.RLock()
+    """Forget in a forked process what the driver told its parent."""
     for answer in (_problems, _has_gpu, _fault, _opening_fault):
         answer.cache_clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_gpu)

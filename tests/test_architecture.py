@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "gzarr"
 
 #: Lowest first. An import goes to a lower floor, or sideways inside a folder. "__init__" is the package itself.
 FLOORS = (
-    {"errors", "config"},
+    {"errors", "config", "concurrency"},
     {"profiling"},
     {"dtypes", "indexing", "storage"},
     {"codecs", "layout"},
@@ -212,6 +212,29 @@ def test_nothing_looks_at_the_order_of_base_classes() -> None:
         if any(getattr(node, "attr", "") in names for node in ast.walk(ast.parse(path.read_text())))
     ]
     assert looks == []
+
+
+def test_locks_and_threads_come_from_one_module() -> None:
+    """Those of the standard library would let finalizers wait for their own thread (`gzarr.concurrency`).
+
+    The locks of single objects live as long as a write; a fork forgets their table.
+    """
+    names = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event", "Barrier", "Thread", "Timer"}
+    names |= {"Queue", "LifoQueue", "PriorityQueue", "ThreadPoolExecutor", "register_at_fork", "start_new_thread"}
+    modules = {"threading", "_thread", "queue", "concurrent.futures", "os"}
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.ImportFrom(module=module, names=aliases) if module in modules:
+                    used = {alias.name for alias in aliases}
+                case ast.Attribute(value=ast.Name(id=module), attr=name) if module in modules:
+                    used = {name}
+                case _:
+                    continue
+            if used & names:
+                found.add(path.relative_to(PACKAGE).as_posix())
+    assert found == {"concurrency.py", "storage/locks.py"}
 
 
 def test_the_house_stays_small() -> None:

@@ -13,7 +13,6 @@ objects, whose size is unknown and which callers may change.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from gzarr.backend import Array, Backend, Chain, Fields
+from gzarr.concurrency import new_lock
 from gzarr.errors import CodecError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
@@ -78,7 +78,7 @@ class ChunkCache:
         self.hits = 0
         self.misses = 0
         self.nbytes = 0
-        self._guard = threading.Lock()
+        self._guard = new_lock()
         self._chunks: OrderedDict[Hashable, _Cached] = OrderedDict()
         self._by_object: dict[Hashable, set[Hashable]] = {}
         self._changes = 0

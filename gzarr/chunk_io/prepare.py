@@ -7,7 +7,6 @@ and the shard is read whole.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
@@ -115,7 +114,6 @@ _FIXED = frozenset({"blosc", "bytes", "crc32c", "gzip", "transpose", "zstd"})
 _MAX_SHARED = 256
 # By backend, for as long as it lives: chains of a GPU hold device memory.
 _shared: WeakKeyDictionary[Backend, dict[Hashable, tuple[Any, Any]]] = WeakKeyDictionary()
-_shared_lock = threading.Lock()
 
 
 def _share(
@@ -133,11 +131,10 @@ def _share(
         return shared
     made = make()
     if all(spec.name in _FIXED for spec in specs):
-        with _shared_lock:
-            entries = _shared.setdefault(backend, {})
-            while len(entries) >= _MAX_SHARED:
-                del entries[next(iter(entries))]
-            entries[key] = (made, made_of)  # held, so that their ids stay theirs
+        entries = _shared.setdefault(backend, {})
+        while len(entries) >= _MAX_SHARED:
+            entries.pop(next(iter(list(entries)), None), None)
+        entries[key] = (made, made_of)  # held, so that their ids stay theirs
     return made
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
 from gzarr.api.open import open as open_node
+from gzarr.concurrency import new_lock
 from gzarr.convert.classic import check_whole
 from gzarr.convert.writing import replacing, write
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
@@ -32,7 +32,7 @@ from gzarr.storage.extras import require
 
 #: With less space left, the disk counts as full; the library says only "HDF error".
 _FULL_NBYTES = 1 << 20
-_LOCK = threading.Lock()
+_LOCK = new_lock()
 #: NumPy's units of time, as netCDF writes them.
 _UNITS = {"ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds", "m": "minutes"}
 _UNITS |= {"h": "hours", "D": "days"}

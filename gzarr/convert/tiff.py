@@ -14,6 +14,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from gzarr.concurrency import new_lock
 from gzarr.convert.writing import write
 from gzarr.copying.conventions import as_json
 from gzarr.copying.report import TransferReport
@@ -194,7 +195,7 @@ class _Pages:
         self._counts = tuple(-(-n // s) for n, s in zip(page.shaped, self._segment, strict=True))
         #: Pages whose segments are counted in another way are decoded whole.
         self._whole = math.prod(self._counts) != len(page.dataoffsets) or (depth > 1 and not page.is_tiled)
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @property
     def segment_shape(self) -> tuple[int, ...]:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from _thread import start_new_thread
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from queue import SimpleQueue
 from time import perf_counter
 
 from gzarr.backend import T, Work
+from gzarr.concurrency import Pool, run_in_threads
 from gzarr.config import config
 
 #: Asking the system takes 10 us.
@@ -47,7 +45,7 @@ def run(task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
     if n_threads > 1 and work.part_nbytes < THREADED_PART_NBYTES and not _takes_long(task, waves, work):
         n_threads = 1
     if n_threads > 1:
-        _run_threaded(task, waves, n_threads)
+        run_in_threads(lambda wave: _carry_out(task, wave), waves, n_threads, _helpers)
     else:
         for wave in waves:
             _carry_out(task, wave)
@@ -58,39 +56,7 @@ def thread_count(*, waits: bool = False) -> int:
     return int(config.get("threading.max_workers") or _N_CPUS * (_THREADS_A_CPU_WAITING if waits else 1))
 
 
-class _Helpers:
-    """Threads that carry out tasks: started when they are needed, never joined.
-
-    No executor: an interrupt within its `submit` can leave locks taken that its threads wait for, then and at exit.
-    """
-
-    def __init__(self) -> None:
-        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self.n_threads = 0
-
-    def submit(self, task: Callable[[], None], most: int) -> None:
-        """Let one of at most so many threads carry out a task, which may not raise. Raises: RuntimeError."""
-        if self.n_threads < most:
-            start_new_thread(self._work, ())
-            self.n_threads += 1
-        self._tasks.put(task)
-
-    def _work(self) -> None:
-        while True:
-            self._tasks.get()()
-
-
-_helpers = _Helpers()
-
-
-def _forget_helpers() -> None:
-    """After a fork the child has none of the parent's threads."""
-    global _helpers  # noqa: PLW0603 - one for the process
-    _helpers = _Helpers()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_helpers)
+_helpers = Pool()
 
 
 class _InTask(threading.local):
@@ -121,73 +87,3 @@ def _takes_long(task: Callable[[T], None], waves: Iterator[T], work: Work) -> bo
     n = min(work.nchunks, work.wave_nchunks)
     each = (perf_counter() - started) / n
     return (work.unlocked or each >= THREADED_CHUNK_S) and each * (work.nchunks - n) >= THREADED_WORK_S
-
-
-def _run_threaded(task: Callable[[T], None], waves: Iterator[T], n_threads: int) -> None:
-    """Let threads pull waves from one iterator, so that no more than one wave a thread is alive.
-
-    The caller's thread is one of them: it goes on alone while other reads keep the threads busy, so that callers do not
-    wait for each other's stores.
-    """
-    # Only what an interrupt cannot leave half done: plain variables, and locks and queues of the interpreter itself.
-    turn = threading.Lock()
-    ended: SimpleQueue[None] = SimpleQueue()
-    errors: list[BaseException] = []
-    started, finished, stopped = 0, 0, False
-
-    def pull() -> None:
-        nonlocal stopped
-        while not stopped:
-            with turn:
-                wave = next(waves, None)
-            if wave is None:
-                return
-            try:
-                _carry_out(task, wave)
-            except BaseException:
-                stopped = True
-                raise
-
-    def help_out() -> None:
-        nonlocal started, finished
-        with turn:
-            if over:
-                return
-            started += 1
-        try:
-            pull()
-        except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
-            errors.append(error)
-        finally:
-            with turn:
-                finished += 1
-            ended.put(None)
-
-    over = False
-    try:
-        with suppress(RuntimeError):  # no more threads: the system's limit is reached, or the interpreter exits
-            for _ in range(n_threads - 1):
-                _helpers.submit(help_out, n_threads - 1)
-        pull()
-    except BaseException as error:  # noqa: BLE001 - raised below, with notes of what else failed
-        stopped = True
-        errors.insert(0, error)
-    finally:
-        waiting = True
-        while waiting:
-            try:
-                over = True
-                with turn:  # threads that come later see that it is over
-                    pass
-                while finished < started:
-                    ended.get()
-                waiting = False
-            except BaseException as interrupt:  # noqa: BLE001 - nothing may go on behind the caller's back
-                stopped = True
-                errors.insert(0, interrupt)
-        # While other reads keep the threads busy, this one's tasks wait for their turn: not with the result in hand.
-        task, waves = (lambda _: None), iter(())
-    if errors:
-        for other in errors[1:]:
-            errors[0].add_note(f"another chunk failed too: {other}")
-        raise errors[0]

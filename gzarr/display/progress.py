@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
+from gzarr.concurrency import new_lock
 from gzarr.storage.extras import require
 
 #: True for a bar; a function of (bytes done, bytes in all, name of the array); None for nothing.
@@ -16,7 +16,7 @@ ProgressLike: TypeAlias = bool | Callable[[int, int, str], object] | None
 @contextmanager
 def counted(wanted: ProgressLike, total: int) -> Iterator[Callable[[int, str], None]]:
     """A function of (bytes done, name of the array) for several threads. Raises MissingExtraError without tqdm."""
-    lock = threading.Lock()
+    lock = new_lock()
     done = 0
     bar = None
     if wanted is True:

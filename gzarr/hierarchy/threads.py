@@ -11,21 +11,22 @@ begun runs to its end on its thread, so a cancelled write may or may not have be
 
 from __future__ import annotations
 
+import atexit
 import contextvars
-import os
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, TypeVar
 
+from gzarr.concurrency import Pool, after_fork
 from gzarr.config import config
 
 T = TypeVar("T")
 
-_pool: ThreadPoolExecutor | None = None
-_pool_size = 0
-_pool_lock = threading.Lock()
+#: One pool, by the largest number of its threads.
+_pools: dict[int, Pool] = {}
+#: The calls that wait or are under way, which the end of the program waits for.
+_calls: set[Future[Any]] = set()
 
 
 async def run_in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -33,28 +34,45 @@ async def run_in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
     At most ``config["async.concurrency"]`` calls run at once, over all event loops.
     """
-    context = contextvars.copy_context()
     import asyncio  # callers that await have loaded it; others need not
 
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_executor(), partial(context.run, call, *args, **kwargs))
+    future: Future[T] = Future()
+    _calls.add(future)
+    work = partial(contextvars.copy_context().run, call, *args, **kwargs)
+    try:
+        most = max(int(config["async.concurrency"]), 1)
+        _pool(most).submit(partial(_answer, future, work), most)
+    except RuntimeError:  # the system has no thread for it
+        _calls.discard(future)
+        raise
+    return await asyncio.wrap_future(future)
 
 
-def _executor() -> ThreadPoolExecutor:
-    """Return the pool: a new one if the setting has changed, while the old one ends with its calls."""
-    global _pool, _pool_size
-    size = max(int(config["async.concurrency"]), 1)
-    with _pool_lock:
-        if _pool is None or _pool_size != size:
-            _pool, _pool_size = ThreadPoolExecutor(size, "gzarr-async"), size
-        return _pool
+def _pool(most: int) -> Pool:
+    """The pool of a size. One of another size ends with its calls."""
+    pool = _pools.get(most)
+    if pool is None:
+        pool = _pools.setdefault(most, Pool())
+        for other in list(_pools):
+            if other != most:
+                _pools.pop(other, None)
+    return pool
 
 
-def _forget_pool() -> None:
-    """Forget the pool after a fork: the child has none of the parent's threads."""
-    global _pool, _pool_size, _pool_lock
-    _pool, _pool_size, _pool_lock = None, 0, threading.Lock()
+def _answer(future: Future[T], work: Callable[[], T]) -> None:
+    try:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+    finally:
+        _calls.discard(future)
+        del future  # no cycle of an error and this frame
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
+after_fork(_calls.clear)
+atexit.register(lambda: wait(list(_calls)))

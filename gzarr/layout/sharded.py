@@ -14,7 +14,6 @@ Rules: indexes are on the host; every inconsistency raises CodecError.
 from __future__ import annotations
 
 import math
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from operator import sub
@@ -23,6 +22,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from gzarr.concurrency import new_lock
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import Grid, chunk_shape
 from gzarr.indexing.keys import Coords
@@ -91,7 +91,7 @@ class Sharded(Layout):
         self.levels = levels
         self._indexes: OrderedDict[_Place, tuple[object, NDArray[np.uint64]]] = OrderedDict()
         self._cached_nbytes = 0
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def locate(
         self,

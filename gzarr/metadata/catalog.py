@@ -8,10 +8,9 @@ is opened again.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from gzarr.errors import MetadataError, ReadOnlyError
 from gzarr.indexing.keys import join_path
@@ -21,9 +20,9 @@ from gzarr.metadata.consolidated import (
     FIELD,
     Documents,
     State,
-    changes_so_far,
     find_documents,
     is_group,
+    last_change,
     parse_zmetadata,
     token,
     watch,
@@ -34,6 +33,17 @@ from gzarr.metadata.model import NodeMeta, ZarrFormat
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.rules import DOCUMENTS, cut
 from gzarr.storage.wrappers import WrapperStore
+
+
+class _Loaded(NamedTuple):
+    """A consolidated document as it was read: None if it was not consolidated; the children of groups; the state.
+
+    The state is that before reading; None if it is not known.
+    """
+
+    documents: Documents | None
+    children: dict[str, list[str]]
+    state: State | None
 
 
 class ConsolidatedStore(WrapperStore):
@@ -65,11 +75,8 @@ class ConsolidatedStore(WrapperStore):
         self._path = path
         self._key = key
         self._frozen = frozen
-        self._loading = threading.Lock()
         self.state = watch(store, key)
-        self._read_in: State | None = None
-        self._documents: Documents | None = None
-        self._children: dict[str, list[str]] = {}
+        self._loaded = _Loaded(None, {}, None)
 
     def load(self, data: Buffer | None, before: State | None) -> bool:
         """Use the document as it was read after the state `before`; with None, read it again when it is needed.
@@ -85,9 +92,7 @@ class ConsolidatedStore(WrapperStore):
                 parent, _, name = node.rpartition("/")
                 children.setdefault(parent, set()).add(name)
                 node = parent
-        self._documents = documents
-        self._children = {node: sorted(names) for node, names in children.items()}
-        self._read_in = before
+        self._loaded = _Loaded(documents, {node: sorted(names) for node, names in children.items()}, before)
         return documents is not None
 
     def _parsed(self, data: Buffer) -> Documents | None:
@@ -99,14 +104,13 @@ class ConsolidatedStore(WrapperStore):
             return {"zarr.json": document}
         return find_documents(document, what)
 
-    def _current(self) -> Documents | None:
-        """The current documents; None if they are no longer consolidated."""
-        if self.state() != self._read_in:
-            with self._loading:
-                before = self.state()
-                if before != self._read_in:
-                    self.load(self._store.get_one(Request(self._key)), before)
-        return self._documents
+    def _current(self) -> _Loaded:
+        """The document as it is now. Threads that find it changed at the same time all read it: none waits."""
+        before, loaded = self.state(), self._loaded
+        if before != loaded.state:
+            self.load(self._store.get_one(Request(self._key)), before)
+            loaded = self._loaded
+        return loaded
 
     def _inner(self, key: str) -> str | None:
         """A key relative to the consolidated node; None if it lies elsewhere."""
@@ -118,7 +122,7 @@ class ConsolidatedStore(WrapperStore):
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; documents come from the consolidated ones."""
         ours = [self._serves(request[0]) for request in requests]
-        documents = self._current() if any(ours) else None
+        documents = self._current().documents if any(ours) else None
         if documents is None:
             return self._store.get_many(requests)
         others = [request for request, is_ours in zip(requests, ours, strict=True) if not is_ours]
@@ -136,7 +140,7 @@ class ConsolidatedStore(WrapperStore):
     def contains_many(self, keys: Sequence[str]) -> list[bool]:
         """Whether an object exists for each key; for documents, whether the consolidated metadata contain it."""
         ours = [self._serves(key) for key in keys]
-        documents = self._current() if any(ours) else None
+        documents = self._current().documents if any(ours) else None
         if documents is None:
             return self._store.contains_many(keys)
         others = [key for key, is_ours in zip(keys, ours, strict=True) if not is_ours]
@@ -153,11 +157,13 @@ class ConsolidatedStore(WrapperStore):
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths); for consolidated groups, of their members."""
         node = self._inner(path)
-        documents = None if node is None else self._current()
-        if documents is None or node is None or not is_group(documents, node):
+        if node is None:
+            return self._store.list_dir(path)
+        documents, children, _ = self._current()
+        if documents is None or not is_group(documents, node):
             return self._store.list_dir(path)
         names = sorted(name for name in DOCUMENTS if join_path(node, name) in documents)
-        return names, list(self._children.get(node, ()))
+        return names, list(children.get(node, ()))
 
     def live(self) -> Store:
         """The store below."""
@@ -221,7 +227,7 @@ def open_consolidated_node(
     """
     names = [name for name, of in (("zarr.json", 3), (key, 2)) if zarr_format in (None, of)]
     keys = [join_path(path, name) for name in names]
-    changes, before = changes_so_far(), [token(store, key) for key in keys]
+    changes, before = last_change(), [token(store, key) for key in keys]
     found = store.get_many([Request(key) for key in keys])
     for name, data, version in zip(names, found, before, strict=True):
         if data is None:
@@ -229,7 +235,7 @@ def open_consolidated_node(
         if name != "zarr.json" or FIELD.encode() in bytes(data) or frozen:
             view = ConsolidatedStore(store, path, join_path(path, name), frozen=frozen)
             state = view.state()
-            unchanged = state[0] == version and changes_so_far() == changes
+            unchanged = state[0] == version and last_change() == changes
             if view.load(data, state if unchanged else None):
                 return view, read_node(view, path, zarr_format)
         if name == "zarr.json":

@@ -14,8 +14,8 @@ Source: zarr 2.18 and zarr-python 3, whose ``.zmetadata`` (``zarr_consolidated_f
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
+from itertools import count
 from typing import Any, TypeAlias
 
 from gzarr.errors import MetadataError, StoreError
@@ -32,13 +32,15 @@ Documents: TypeAlias = dict[str, dict[str, Any]]
 
 _V2_NAMES = (".zarray", ".zgroup", ".zattrs")
 _NAMES = ("zarr.json", *_V2_NAMES)
-# Changes counted by the hash of a document's lock name: nothing grows, and two documents that share a count are only
+# Every change of metadata by this process has a number of its own, so whoever finds another number than before knows of
+# a change, whatever the order in which threads note theirs.
+_numbers = count(1)
+# The last change by the hash of a document's lock name: nothing grows, and two documents that share a place are only
 # read again needlessly. Stores without tokens have nothing else to tell that a document was replaced.
 _counts = [0] * 1024
-# All changes of metadata by this process: tells `consolidate` that something changed while it gathered.
-_total = 0
+# The last change of all: tells `consolidate` that something changed while it gathered.
+_last_change = 0
 _watched = False
-_counting = threading.Lock()
 
 
 def token(store: Store, key: str) -> object | None:
@@ -60,18 +62,17 @@ def watch(store: Store, key: str) -> Callable[[], State]:
 
 def _count(store: Store, key: str) -> None:
     """Count a change of a document, so that its watchers notice it."""
-    global _total  # noqa: PLW0603 - one count for the process
+    global _last_change  # noqa: PLW0603 - one number for the process
     # The document is stored by now: who begins to watch later reads the new one.
-    slot = _slot(store, key) if _watched else None
-    with _counting:
-        _total += 1
-        if slot is not None:
-            _counts[slot] += 1
+    number = next(_numbers)
+    if _watched:
+        _counts[_slot(store, key)] = number
+    _last_change = number
 
 
-def changes_so_far() -> int:
-    """Number of changes of metadata that this process has made."""
-    return _total
+def last_change() -> int:
+    """The number of the last change of metadata that this process has made."""
+    return _last_change
 
 
 def _slot(store: Store, key: str) -> int:
@@ -180,7 +181,7 @@ def consolidate(store: Store, path: str, key: str = DEFAULT_KEY) -> bool:
     # What changes during the first pass may not see that it will be consolidated; what changes during the second does,
     # and comes after it, as it needs the lock too.
     for _ in range(2):
-        before = _total
+        before = _last_change
         with store.document_locked(target):
             found = {k: v for k, v in collect(store, path).items() if k.endswith("zarr.json") == v3}
             own = found.get("zarr.json", {})
@@ -189,7 +190,7 @@ def consolidate(store: Store, path: str, key: str = DEFAULT_KEY) -> bool:
             if not v3 and not any(name in found for name in _V2_NAMES[:2]):
                 return False
             store.set(target, _with_block(own, found) if v3 else dump_zmetadata(found))
-        unchanged = _total == before
+        unchanged = _last_change == before
         _count(store, target)
         if unchanged:
             break

@@ -19,6 +19,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
+from gzarr.concurrency import new_lock
 from gzarr.config import config
 
 T = TypeVar("T")
@@ -155,8 +156,7 @@ class Recorder:
         self._threads: dict[tuple[str, int], str] = {}
         self._names: dict[str, int] = {}
         self._closed = False
-        # Collecting garbage may read an array while a thread holds it.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
 
     def carry(self, first: str, task: Callable[[T], None], marker: Marker | None) -> Callable[[T], None]:
         """A task that takes this recorder along, wherever it runs. first: the stage of time that no other stage has."""

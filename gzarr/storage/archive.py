@@ -23,7 +23,6 @@ import os
 import secrets
 import shutil
 import struct
-import threading
 import time
 import zipfile
 import zlib
@@ -35,6 +34,7 @@ try:
 except ImportError:  # Python may be built without liblzma; zipfile then refuses such entries itself
     LZMAError = zlib.error  # type: ignore[assignment, misc]
 
+from gzarr.concurrency import new_lock
 from gzarr.errors import ContainsNodeError, NodeNotFoundError, StoreError
 from gzarr.storage.base import Buffer
 from gzarr.storage.rules import byte_range, cut
@@ -184,7 +184,7 @@ class Archive:
     ) -> None:
         self.path, self.file, self.zip, self.name, self.compression = path, file, zip_file, name, compression
         self.writable = zip_file.mode != "r"
-        self.lock = threading.RLock()
+        self.lock = new_lock()
         self.pid = os.getpid()
         self.closed = False
         self.dead_nbytes = 0

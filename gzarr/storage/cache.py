@@ -14,13 +14,13 @@ The cache does not offer capabilities that would bypass it (`Store.files`, reads
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from gzarr.concurrency import new_lock
 from gzarr.storage.base import Buffer, Request, Store, Versions, host_view, pickled, tokens_of
 from gzarr.storage.memory import MemoryStore
 from gzarr.storage.rules import cut, under
@@ -90,7 +90,7 @@ class LRUStoreCache(WrapperStore):
         self.misses = 0
         self._max_nbytes = max_size
         self._nbytes = 0
-        self._guard = threading.Lock()
+        self._guard = new_lock()
         self._entries: OrderedDict[Request, _Entry] = OrderedDict()
         # By key: starts and ends of the cached ranges of known place, both ascending, none inside another.
         self._ranges: dict[str, list[tuple[int, int]]] = {}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from gzarr.concurrency import new_lock
 from gzarr.storage.base import Request, Store, pickled
 from gzarr.storage.watching import WatchedStore
 
@@ -66,7 +66,7 @@ class CountingStore(WatchedStore):
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self.reset()
 
     def reset(self) -> None:

@@ -13,10 +13,11 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from operator import setitem
 from typing import Any, Literal
 
+from gzarr.concurrency import Pool, new_lock
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, R, Request, pickled
 from gzarr.storage.flat import DatabaseStore, cut_all
@@ -73,10 +74,15 @@ class DBMStore(DatabaseStore):
         self.read_only = flag[:1] == "r"
         self._name = f"dbm://{os.fsdecode(path)}"
         self._opener, self._open_kwargs = open, open_kwargs
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._db: Any = None
+        # Changes in their order. Foreign code on the thread that makes one may add more, which then come after it:
+        # files such as those of dbm.dumb cannot be changed in the midst of a change.
+        self._waiting: dict[str, bytes | None] = {}
+        self._changing = False
         # dbm.sqlite3 serves only the thread that opened it, so one thread does everything with the file.
-        self._thread = ThreadPoolExecutor(1, "gzarr-dbm") if _serves_one_thread(open) else None
+        self._pool = Pool() if _serves_one_thread(open) else None
+        self._serving = 0  # the thread that does so now
         with self._lock:
             self._run(self._open_file, flag)
         self.backend = dbm.whichdb(self.path) if open is None else type(self._db).__module__
@@ -94,11 +100,24 @@ class DBMStore(DatabaseStore):
             ) from error
 
     def _run(self, function: Callable[..., R], *args: Any) -> R:
-        return function(*args) if self._thread is None else self._thread.submit(function, *args).result()
+        if self._pool is None or self._serving == threading.get_ident():
+            return function(*args)
+        return self._pool.call(lambda: self._serve(function, args))
+
+    def _serve(self, function: Callable[..., R], args: tuple[Any, ...]) -> R:
+        try:
+            self._serving = threading.get_ident()
+            return function(*args)
+        finally:
+            self._serving = 0
+
+    def _held(self) -> AbstractContextManager[Any]:
+        """The lock; not for foreign code on the thread that works for the holder."""
+        return nullcontext() if self._serving == threading.get_ident() else self._lock
 
     def _call(self, verb: str, function: Callable[..., R], *args: Any) -> R:
         """Call a function with the open file and arguments, one at a time; a closed file is opened again."""
-        with self._lock:
+        with self._held():
             if self._db is None:
                 self._run(self._open_file, "c" if self.flag[:1] == "n" else self.flag)  # never empty it a second time
             try:
@@ -106,21 +125,58 @@ class DBMStore(DatabaseStore):
             except Exception as error:  # every kind of DBM raises its own errors
                 raise StoreError(f"store {self} ({self.backend}): cannot {verb}: {error}") from error
 
+    def _change(self, changes: dict[str, bytes | None], last: Callable[[], object] = int) -> None:
+        """Make changes, and those that foreign code adds meanwhile; then call a function."""
+        with self._held():
+            self._waiting.update(changes)
+            if self._changing:
+                return
+            try:
+                self._changing = True
+                self._make_changes()
+                last()
+            finally:
+                self._changing = False
+            if self._waiting:
+                self._change({})
+
+    def _make_changes(self) -> None:
+        while self._waiting:
+            key, value = next(iter(list(self._waiting.items())))
+            try:
+                if value is None:
+                    self._call(f"delete {key!r}", _discard, key)
+                else:
+                    self._call(f"write {key!r} of {len(value)} bytes", setitem, key.encode(), value)
+            finally:
+                if self._waiting.get(key) is value:
+                    self._waiting.pop(key, None)
+
+    def _lookup(self, db: Any, key: str) -> bytes | None:
+        try:
+            return self._waiting[key] if key in self._waiting else bytes(db[key.encode()])
+        except KeyError:
+            return None
+
+    def _list(self, db: Any) -> list[str]:
+        keys = {bytes(key).decode(): True for key in db.keys()}  # noqa: SIM118 - no dict
+        keys |= {key: value is not None for key, value in list(self._waiting.items())}
+        return [key for key, there in keys.items() if there]
+
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; all see one version of each object. Raises: StoreError."""
-        values = self._call("read", lambda db: [_lookup(db, request.key) for request in requests])
+        values = self._call("read", lambda db: [self._lookup(db, request.key) for request in requests])
         return cut_all(values, requests)
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
-        value = self._call(f"look up {key!r}", _lookup, key)
+        value = self._call(f"look up {key!r}", self._lookup, key)
         return None if value is None else len(value)
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path, as they were when listing began."""
         check_path(prefix)
-        keys = self._call("list keys", lambda db: [bytes(key).decode() for key in db.keys()])  # noqa: SIM118 - no dict
-        return under(keys, prefix)
+        return under(self._call("list keys", self._list), prefix)
 
     def lock_name(self, key: str) -> Hashable:
         """The real path of the file, with the key."""
@@ -128,32 +184,35 @@ class DBMStore(DatabaseStore):
 
     def _write(self, rows: list[tuple[str, bytes]]) -> None:
         for key, data in rows:
-            self._call(f"write {key!r} of {len(data)} bytes", setitem, key.encode(), data)
+            self._change({key: data})
 
     def _delete(self, keys: list[str]) -> None:
         for key in keys:
-            self._call(f"delete {key!r}", _discard, key)
+            self._change({key: None})
 
     def flush(self) -> None:
         """Write all changes to the file."""
         if hasattr(self._db, "sync"):
-            self._call("flush", lambda db: db.sync())
+            self._change({}, lambda: self._call("flush", lambda db: db.sync()))
         else:
             self.close()
 
     def close(self) -> None:
         """Close the file; it is opened again when the store is used again."""
-        with self._lock:
-            db, self._db = self._db, None
-            if db is not None:
-                self._run(db.close)
+        if self._db is not None:
+            self._change({}, self._close_file)
+
+    def _close_file(self) -> None:
+        try:
+            if self._db is not None:
+                self._run(self._db.close)
+        finally:
+            self._db = None
 
     def __del__(self) -> None:
         # A file that was not closed may lack what was written last.
         if getattr(self, "_db", None) is not None:
             self.close()
-        if getattr(self, "_thread", None) is not None:
-            self._thread.shutdown(wait=False)  # type: ignore[union-attr]
 
     def __reduce__(self) -> tuple[Any, ...]:
         if not self.read_only:
@@ -161,13 +220,6 @@ class DBMStore(DatabaseStore):
         flag = "c" if self.flag[:1] == "n" else self.flag
         given = (self.path, flag, self.mode, self._opener, True, self.dimension_separator)
         return pickled(self, DBMStore, *given, **self._open_kwargs)
-
-
-def _lookup(db: Any, key: str) -> bytes | None:
-    try:
-        return bytes(db[key.encode()])
-    except KeyError:
-        return None
 
 
 def _discard(db: Any, key: str) -> None:

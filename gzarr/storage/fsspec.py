@@ -8,11 +8,11 @@ stores do it in one step, and files of this machine are written by `LocalStore`.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Literal, Self
 
+from gzarr.concurrency import new_lock
 from gzarr.errors import MissingExtraError, ReadOnlyError, StoreError
 from gzarr.storage.base import Buffer, Request, Versions, pickled
 from gzarr.storage.extras import require
@@ -92,7 +92,7 @@ class FsspecStore(RemoteStore):
         self._missing = tuple(allowed_exceptions)
         self._local = LocalStore(self.path or "/", read_only) if self._protocol in ("file", "local") else None
         alone = not (self.fs.async_impl or self._local or self._protocol == "memory")
-        self._lock: AbstractContextManager[Any] = threading.RLock() if alone else nullcontext()
+        self._lock: AbstractContextManager[Any] = new_lock() if alone else nullcontext()
         self.concurrency = 1 if alone else RemoteStore.concurrency
 
     @classmethod

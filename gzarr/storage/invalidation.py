@@ -5,7 +5,6 @@ Caches on stores with versions (`Store.versions`) do not need it; the others rel
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol
 from weakref import WeakSet
@@ -20,13 +19,11 @@ class Listener(Protocol):
 
 
 _listeners: WeakSet[Listener] = WeakSet()
-_guard = threading.Lock()
 
 
 def listen(listener: Listener) -> None:
     """Tell a listener of all changes from now on, as long as it lives."""
-    with _guard:
-        _listeners.add(listener)
+    _listeners.add(listener)
 
 
 def announce(names: Callable[[], Iterable[Hashable]] | None = None) -> None:
@@ -36,8 +33,7 @@ def announce(names: Callable[[], Iterable[Hashable]] | None = None) -> None:
     """
     if not _listeners:
         return
-    with _guard:
-        listeners = list(_listeners)
+    listeners = list(_listeners)
     changed = None if names is None else list(names())
     for listener in listeners:
         listener.forget(changed)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from gzarr.concurrency import new_lock
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Request, pickled
 from gzarr.storage.extras import require
@@ -28,7 +28,7 @@ _MAP_NBYTES = 1 << 40 if sys.maxsize >= 1 << 32 else 1 << 28
 _READERS = 1024
 
 _opened: dict[tuple[int, str], tuple[Any, list[int]]] = {}
-_opened_lock = threading.Lock()
+_opened_lock = new_lock()
 
 
 class LMDBStore(DatabaseStore):
@@ -75,7 +75,7 @@ class LMDBStore(DatabaseStore):
         self.dimension_separator = dimension_separator
         self.read_only = read_only or bool(kwargs.get("readonly"))
         self._kwargs = kwargs
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._environment: Any = None
         self._pid = 0
         self._release: Any = None
@@ -203,15 +203,6 @@ def _close_inherited(place: tuple[int, str]) -> None:
     """Close the environment that a child inherited, which LMDB lets it do without harm to the parent's."""
     for other in [other for other in _opened if other[1] == place[1] and other[0] != place[0]]:
         _opened.pop(other)[0].close()
-
-
-def _after_fork() -> None:
-    global _opened_lock  # noqa: PLW0603 - a thread of the parent may have held it
-    _opened_lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _release(place: tuple[int, str]) -> None:

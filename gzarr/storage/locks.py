@@ -10,13 +10,14 @@ time.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Hashable, Iterable
 from contextlib import AbstractContextManager
 from itertools import count
 from operator import attrgetter, methodcaller
+
+from gzarr.concurrency import after_fork
 
 
 class _Lock:
@@ -111,14 +112,11 @@ _acquire, _release = methodcaller("acquire"), methodcaller("release")
 _objects, _nodes, _documents = _Table(), _Table(), _Table()
 
 
+@after_fork
 def _reset() -> None:
     """Start with fresh locks: in a forked child, the threads that held the old ones do not exist."""
     for table in (_objects, _nodes, _documents):
         table.reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset)
 
 
 def key_locks(names: Iterable[Hashable]) -> AbstractContextManager[None]:

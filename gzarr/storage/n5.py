@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
+from gzarr.concurrency import new_lock
 from gzarr.errors import MetadataError, StoreError
 from gzarr.storage.base import Buffer, R, Request, Store, T, Versions, pickled
 from gzarr.storage.local import LocalStore
@@ -77,7 +77,7 @@ class N5Store(Store):
         self._store = store if isinstance(store, Store) else LocalStore(store)
         self.read_only = read_only or self._store.read_only
         self.concurrency = self._store.concurrency
-        self._lock = threading.RLock()
+        self._lock = new_lock()
 
     @property
     def path(self) -> str:

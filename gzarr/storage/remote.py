@@ -1,17 +1,16 @@
 """The common part of remote stores: many requests at once, on threads that wait while the server works.
 
-One pool of threads serves all of them. A call that is made on one of its threads does its work there, one request after
+One pool of threads serves all of them. A call that is made within another one does its work there, one request after
 the other, so that waiting threads never wait for each other.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
+from gzarr.concurrency import Pool, run_in_threads
 from gzarr.config import config
 from gzarr.errors import ReplacedError
 from gzarr.storage.base import Buffer, R, Request, T, Versioned, Versions
@@ -164,66 +163,31 @@ class TaggedStore(RemoteStore):
         return ReplacedError(f"store {self}: {key!r} was replaced while it was read")
 
 
-class _OnPool(threading.local):
+class _InCall(threading.local):
+    """Whether the current thread makes a call of `run_together`."""
+
     active = False
 
 
-_on_pool = _OnPool()
-_pool: ThreadPoolExecutor | None = None
-_pool_lock = threading.Lock()
+_in_call = _InCall()
+_pool = Pool()
 
 
 def run_together(function: Callable[[T], R], items: Sequence[T], concurrency: int = CONCURRENCY) -> list[R]:
-    """Call a function for each item on the pool's threads; returns when all calls have ended.
+    """Call a function for each item on the pool's threads and on this one; returns when all calls have ended.
 
     Raises: what the first failing call raised; calls that had not begun by then are not made.
     """
-    if len(items) < 2 or concurrency < 2 or _on_pool.active:
+    if len(items) < 2 or concurrency < 2 or _in_call.active:
         return [function(item) for item in items]
     results: list[R | None] = [None] * len(items)
-    positions = iter(range(len(items)))
-    next_lock, failed = threading.Lock(), threading.Event()
 
-    def work() -> None:
-        _on_pool.active = True
+    def call(position: int) -> None:
+        _in_call.active = True
         try:
-            while not failed.is_set():
-                with next_lock:
-                    position = next(positions, None)
-                if position is None:
-                    return
-                results[position] = function(items[position])
-        except BaseException:
-            failed.set()
-            raise
+            results[position] = function(items[position])
         finally:
-            _on_pool.active = False
+            _in_call.active = False
 
-    pool = _executor()
-    futures: list[Future[None]] = [pool.submit(work) for _ in range(min(concurrency, len(items)))]
-    try:
-        wait(futures, return_when=FIRST_EXCEPTION)
-    finally:
-        failed.set()  # the calls have ended, or one has failed, or the caller was interrupted
-        wait(futures)
-    for future in futures:
-        future.result()
+    run_in_threads(call, range(len(items)), min(concurrency, len(items)), _pool, most=2 * CONCURRENCY)
     return results  # type: ignore[return-value]  # every call has ended, so none is None any more
-
-
-def _executor() -> ThreadPoolExecutor:
-    global _pool  # noqa: PLW0603 - one pool for the process
-    with _pool_lock:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(2 * CONCURRENCY, "gzarr-store")
-        return _pool
-
-
-def _forget_pool() -> None:
-    """After a fork the child has none of the parent's threads."""
-    global _pool, _pool_lock, _on_pool
-    _pool, _pool_lock, _on_pool = None, threading.Lock(), _OnPool()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)

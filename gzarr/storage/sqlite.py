@@ -13,13 +13,13 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
-import threading
 import weakref
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+from gzarr.concurrency import new_lock
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Request, Versions, pickled
 from gzarr.storage.flat import DatabaseStore
@@ -93,7 +93,7 @@ class SQLiteStore(DatabaseStore):
         self._name = f"sqlite://{given}"
         self._kwargs = {"timeout": _TIMEOUT_S, **kwargs}
         self._idle: list[sqlite3.Connection] = []
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._pid = os.getpid()
         self._nclosed = 0
         self._shared = self._new_connection() if given == ":memory:" else None

@@ -9,11 +9,11 @@ changed. Keys are locked in sorted order, so that processes with crossing sets o
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol
 
+from gzarr.concurrency import Lock, new_lock
 from gzarr.errors import StoreError
 from gzarr.storage.base import Store
 from gzarr.storage.extras import require
@@ -35,13 +35,11 @@ class ThreadSynchronizer:
     """
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._locks: dict[str, threading.RLock] = {}
+        self._locks: dict[str, Lock] = {}
 
     def __getitem__(self, key: str) -> AbstractContextManager[Any]:
-        with self._guard:
-            lock: AbstractContextManager[Any] = self._locks.setdefault(key, threading.RLock())
-            return lock
+        lock = self._locks.get(key)
+        return self._locks.setdefault(key, new_lock()) if lock is None else lock
 
     def __reduce__(self) -> tuple[type[ThreadSynchronizer], tuple[()]]:
         return ThreadSynchronizer, ()

@@ -19,7 +19,9 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr import concurrency
 from gzarr.codecs import BytesCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
+from gzarr.concurrency import Pool
 from gzarr.config import config
 from gzarr.cpu import threads as cpu_threads
 from gzarr.storage import LocalStore, MemoryStore, Request, Store, ZipStore, locks
@@ -409,7 +411,7 @@ def in_child(array: gzarr.Array, answers: Any) -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that interrupt")
 def test_results_do_not_wait_for_threads_that_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_threads, "_helpers", cpu_threads._Helpers())
+    monkeypatch.setattr(cpu_threads, "_helpers", Pool())
     array = gzarr.create_array(None, shape=2 << 18, chunks=1 << 18, dtype="u1", compressors=None)
     array[...] = 1
     busy, go_on = threading.Event(), threading.Event()
@@ -437,6 +439,7 @@ def test_nothing_is_written_into_the_result_after_an_interrupt() -> None:
 import signal, time
 import numpy as np
 import gzarr
+from gzarr.concurrency import Pool
 from gzarr.config import config
 from gzarr.cpu import threads
 from gzarr.storage import MemoryStore
@@ -448,7 +451,7 @@ signal.signal(signal.SIGALRM, signal.default_int_handler)
 interrupted = 0
 with config.set({"threading.max_workers": 8}):
     for i in range(1, 101):
-        threads._forget_helpers()  # interrupts hit the starting of threads, too
+        threads._helpers.reset()  # interrupts hit the starting of threads, too
         out = np.zeros_like(model)
         try:
             signal.setitimer(signal.ITIMER_REAL, i * 6e-5)
@@ -472,10 +475,11 @@ def test_a_thread_that_is_interrupted_still_shares_its_work_later(n_threads: int
     """Interrupts at the start of every function of the backend, where the interpreter looks for signals."""
     array = large()
     n_calls = reached = 0
+    files = (cpu_threads.__file__, concurrency.__file__)
 
     def interrupt(frame: Any, event: str, _: Any) -> None:
         nonlocal n_calls
-        if event == "call" and frame.f_code.co_filename == cpu_threads.__file__:
+        if event == "call" and frame.f_code.co_filename in files:
             n_calls += 1
             if n_calls == reached:
                 raise KeyboardInterrupt

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-import os
 import re
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
+from gzarr.concurrency import after_fork
 from gzarr.errors import DeviceError
 
 _EXTRA = "pip install 'gzarr[cuda13]'"
@@ -192,5 +192,4 @@ def _too_old(name: str, installed: str | None, needed: tuple[int, ...], remedy: 
     return f"{name} {installed} is too old, {'.'.join(map(str, needed))} is needed: {remedy}"
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=ask_driver.cache_clear)
+after_fork(ask_driver.cache_clear)

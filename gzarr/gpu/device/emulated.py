@@ -25,6 +25,7 @@ from numcodecs.zstd import compress as zstd_compress
 from numcodecs.zstd import decompress as zstd_decompress
 from numpy.typing import NDArray
 
+from gzarr.concurrency import new_lock
 from gzarr.cpu.codecs.nvcomp import installed
 from gzarr.errors import DeviceError
 from gzarr.gpu.device import nvcomp
@@ -62,7 +63,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.live = self.peak = self.n = 0
-        self._lock = threading.RLock()  # garbage collection may call `_freed` while `count` holds the lock
+        self._lock = new_lock()
 
     def count(self, array: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Count an array as long as something refers to it."""

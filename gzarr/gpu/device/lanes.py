@@ -15,18 +15,17 @@ stream would be another stream in another thread. A failure stops the waves afte
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain, islice
-from queue import Empty, LifoQueue
+from queue import Empty, SimpleQueue
 from traceback import clear_frames
 from typing import Any
 from weakref import WeakSet
 
 from gzarr.backend import T
+from gzarr.concurrency import Pool, after_fork, run_in_threads
 from gzarr.errors import DeviceError
 from gzarr.gpu.device.memory import Arena
 from gzarr.gpu.device.protocol import Device
@@ -113,16 +112,30 @@ class Lanes:
         self._stream = stream
         self._local = threading.local()
         self._all = [Lane(device, self._limit) for _ in range(N_LANES)]
-        self._idle: LifoQueue[Lane] = LifoQueue()
         self.take_back()
         _EVERY.add(self)
 
     def take_back(self) -> None:
         """Make all lanes idle after a fork, in which the threads that held them do not exist."""
-        self._idle = LifoQueue()
+        # The lane that was used last is at the end. Tickets count the idle ones: who has one finds a lane.
+        self._idle: list[Lane] = []
+        self._tickets: SimpleQueue[None] = SimpleQueue()
         for lane in self._all:
             lane.rewind()
-            self._idle.put(lane)
+            self._put(lane)
+
+    def _put(self, lane: Lane) -> None:
+        self._idle.append(lane)
+        self._tickets.put(None)
+
+    def _take_idle(self, most: int) -> list[Lane]:
+        """Up to so many of the idle lanes, the last used ones first."""
+        lanes: list[Lane] = []
+        with suppress(Empty):
+            while len(lanes) < most:
+                self._tickets.get_nowait()
+                lanes.append(self._idle.pop())
+        return lanes
 
     @property
     def stream(self) -> Any:
@@ -162,7 +175,7 @@ class Lanes:
                 carry_out(wave)
             return
         try:
-            run_in_threads(carry_out, every, len(head))
+            run_in_threads(carry_out, every, len(head), _pool, most=_MAX_THREADS)
         finally:
             for end in call.ends.values():
                 self._device.wait(call.stream, end)
@@ -208,20 +221,13 @@ class Lanes:
 
     def release(self) -> None:
         """Free the memory of the idle lanes."""
-        idle: list[Lane] = []
-        with suppress(Empty):
-            while True:
-                idle.append(self._idle.get_nowait())
-        for lane in reversed(idle):
+        for lane in reversed(self._take_idle(N_LANES)):
             lane.release()
-            self._idle.put(lane)
+            self._put(lane)
 
     def _level(self, n: int) -> None:
         """Give the idle ones of the ``n`` lanes used last the memory of the largest of them."""
-        lanes: list[Lane] = []
-        with suppress(Empty):
-            while len(lanes) < n:
-                lanes.append(self._idle.get_nowait())
+        lanes = self._take_idle(n)
         try:
             for arenas in ([lane.memory for lane in lanes], [lane.staging for lane in lanes]):
                 most = max((arena.nbytes for arena in arenas), default=0)
@@ -231,7 +237,7 @@ class Lanes:
                             arena.reserve(most)
         finally:
             for lane in reversed(lanes):
-                self._idle.put(lane)
+                self._put(lane)
 
     @property
     def _turn(self) -> _Turn | None:
@@ -249,7 +255,7 @@ class Lanes:
     @contextmanager
     def _ordered(self, turn: _Turn) -> Iterator[Lane]:
         if turn.lane is None:
-            turn.lane = Lane(self._device, self._limit) if turn.private else self._idle.get()
+            turn.lane = Lane(self._device, self._limit) if turn.private else self._take()
         lane = turn.lane
         with lane.active():
             self._device.wait(lane.stream, turn.call.start)
@@ -267,11 +273,16 @@ class Lanes:
                 else:
                     turn.call.ends[lane] = end
 
+    def _take(self) -> Lane:
+        """Wait for an idle lane."""
+        self._tickets.get()
+        return self._idle.pop()
+
     def _give_back(self, turn: _Turn) -> None:
         lane, turn.lane = turn.lane, None
         if lane is not None and not turn.private:
             lane.rewind()
-            self._idle.put(lane)
+            self._put(lane)
 
 
 def _clear_frames(error: BaseException) -> None:
@@ -283,50 +294,12 @@ def _clear_frames(error: BaseException) -> None:
 
 
 _EVERY: WeakSet[Lanes] = WeakSet()
+_pool = Pool()
+#: For the waves of all backends and callers; a caller goes on alone when they are busy.
+_MAX_THREADS = 64
 
 
+@after_fork
 def _take_all_back() -> None:
-    for lanes in _EVERY:
+    for lanes in list(_EVERY):
         lanes.take_back()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_take_all_back)
-
-
-def run_in_threads(task: Callable[[T], None], waves: Iterable[T], n_threads: int) -> None:
-    """Carry out a task for every wave on several threads, which pull waves from one iterator.
-
-    Raises: the error of the first task that failed, with notes on the others, after all threads have ended.
-    """
-    source = iter(waves)
-    pull_lock = threading.Lock()
-    stopped = threading.Event()
-    errors: list[BaseException] = []
-
-    def pull() -> None:
-        while not stopped.is_set():
-            try:
-                with pull_lock:
-                    pulled = list(islice(source, 1))
-                if not pulled:
-                    return
-                task(pulled[0])
-            except BaseException as error:  # noqa: BLE001 - raised again below, on the caller's thread
-                errors.append(error)
-                stopped.set()
-
-    with ThreadPoolExecutor(n_threads, "gzarr-wave") as pool:
-        try:
-            wait([pool.submit(pull) for _ in range(n_threads)])
-        finally:
-            stopped.set()  # an interrupt: leaving the pool waits for the waves under way
-    if errors:
-        first = errors[0]
-        for text in map(str, errors[1:]):
-            first.add_note(f"another chunk failed too: {text}")
-        errors.clear()
-        try:
-            raise first
-        finally:
-            del first  # no cycle of an error and its frames may hold the wave's memory

@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from gzarr.concurrency import Pool, run_in_threads
 from gzarr.cpu.threads import thread_count
 from gzarr.layout.chunk_layout import Located
 from gzarr.storage.base import Request, Store
@@ -21,6 +21,7 @@ from gzarr.storage.coalesce import MAX_GAP_NBYTES
 
 #: Smaller reads run on one thread, as in the CPU backend: handing work over costs as much as copying this much.
 _MIN_THREADED_NBYTES = 1 << 20
+_pool = Pool()
 #: Most pieces of one system call (Linux: UIO_MAXIOV).
 _MAX_PIECES = 1024
 
@@ -132,8 +133,13 @@ def read_spans(target: memoryview, spans: Sequence[Span], offsets: Sequence[int]
     if n_threads < 2:
         return all(_read_file(target, reads) for reads in files)
     shares = list(_shares(files, total // n_threads))
-    with ThreadPoolExecutor(min(n_threads, len(shares)), "gzarr-read") as pool:
-        return all(pool.map(lambda share: all(_read_file(target, reads) for reads in share), shares))
+    failed: list[str] = []
+
+    def read(share: list[_FileReads]) -> None:
+        failed.extend(reads.path for reads in share if failed or not _read_file(target, reads))
+
+    run_in_threads(read, shares, min(n_threads, len(shares)), _pool)
+    return not failed
 
 
 def _shares(files: Sequence[_FileReads], nbytes: int) -> Iterator[list[_FileReads]]:

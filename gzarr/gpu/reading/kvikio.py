@@ -12,7 +12,6 @@ was submitted, even if it failed. KvikIO's streams do not wait for others, so th
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gzarr.codecs.spec import CodecSpec
+from gzarr.concurrency import new_lock
 from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.pipeline.placement import DevicePlan
@@ -154,7 +154,7 @@ class FileCache:
     def __init__(self, open_file: Callable[[str], OpenFile], max_files: int = MAX_FILES) -> None:
         self._open_file = open_file
         self._max_files = max_files
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._cached: OrderedDict[str, _Handle] = OrderedDict()
 
     def __len__(self) -> int:

@@ -402,7 +402,7 @@ def test_lanes_are_free_while_objects_are_stored():
         def set_many(self, items):
             items = list(items)
             if any(key.startswith("c/") for key, _ in items):
-                lane_counts.append(mirror.backend._lanes._idle.qsize())
+                lane_counts.append(mirror.backend._lanes._tickets.qsize())
                 mirror[0] = 1
             super().set_many(items)
 

@@ -1,0 +1,229 @@
+"""The locks and threads of gzarr, and what a forked child does with them.
+
+Theory of operation. Between any two steps of a thread, Python may run foreign code on it: finalizers and ``__del__``
+methods when it collects garbage, and handlers of signals. That code may use any store and any array, also while the
+thread holds a lock of gzarr. An interrupt may end a function at any step. A fork copies the memory at any step of the
+other threads, which the child does not have.
+
+Rules.
+
+1. Every lock that outlives a call is made by `new_lock`. The thread that holds it may take it again, and in a forked
+   child it is free, unless the forking thread itself holds it.
+2. What a lock protects is valid after every step of the region, because foreign code of the same thread may enter the
+   region there, an interrupt may end it there, and a fork may copy it there. A region computes first, changes what it
+   protects by single operations of built-in containers or by one assignment, and does not rely on what it read before.
+   Where one operation does everything, as in ``dict.setdefault`` and ``next(count)``, no lock is needed.
+3. Where a region must not be entered a second time (a file with one position, a transaction), the second entry joins
+   the first one's transaction or is put off until it has ended.
+4. Threads come from a `Pool`, and results through `SimpleQueue`. Executors, queues and events of the standard library
+   have locks that foreign code on the same thread would wait for forever.
+5. Whatever a child has to do after a fork is registered with `after_fork`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from _thread import start_new_thread
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakSet
+
+T = TypeVar("T")
+#: What `new_lock` makes.
+Lock: TypeAlias = "threading.RLock"
+
+_locks: WeakSet[Any] = WeakSet()
+_hooks: list[Callable[[], object]] = []
+
+
+def new_lock() -> Lock:
+    """Make a lock that its thread may take again and that is free in a forked child."""
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
+
+
+def after_fork(hook: Callable[[], object]) -> Callable[[], object]:
+    """Call a function in every forked child, after its locks were made free."""
+    _hooks.append(hook)
+    return hook
+
+
+def _begin_child() -> None:
+    for lock in list(_locks):
+        if not lock._is_owned():  # noqa: SLF001 - as `threading.Condition` asks; no public method tells
+            lock._at_fork_reinit()  # noqa: SLF001 - as `logging` does
+    for pool in list(_pools):
+        pool.reset()
+    for hook in _hooks:
+        hook()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_child)
+
+
+class Pool:
+    """Threads that carry out tasks: started when they are needed, reused, ended when the pool is forgotten."""
+
+    def __init__(self) -> None:
+        self.reset()
+        _pools.add(self)
+
+    def reset(self) -> None:
+        """Begin without threads: a forked child has none of its parent's."""
+        self._tasks: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._idle: deque[None] = deque()
+        self.n_threads = 0
+
+    def submit(self, task: Callable[[], object], most: int) -> None:
+        """Let one of at most so many threads carry out a task, which must not raise.
+
+        Raises: RuntimeError if there is no thread and none can be started.
+        """
+        try:
+            self._idle.pop()
+        except IndexError:
+            if self.n_threads < most:
+                try:
+                    start_new_thread(_work, (self._tasks, self._idle))
+                    self.n_threads += 1
+                except RuntimeError:
+                    if not self.n_threads:
+                        raise
+        self._tasks.put(task)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call a function on the only thread of the pool and wait for its end. Raises: what it raises."""
+        answer: SimpleQueue[tuple[list[T], BaseException | None]] = SimpleQueue()
+        self.submit(lambda: answer.put(_outcome(function)), 1)
+        results, error = answer.get()
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # no cycle of an error and this frame
+        return results[0]
+
+    def __del__(self) -> None:
+        for _ in range(self.n_threads):
+            self._tasks.put(None)
+
+
+_pools: WeakSet[Pool] = WeakSet()
+
+
+def _outcome(function: Callable[[], T]) -> tuple[list[T], BaseException | None]:
+    try:
+        return [function()], None
+    except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+        return [], error
+
+
+def _work(tasks: SimpleQueue[Callable[[], object] | None], idle: deque[None]) -> None:
+    task = tasks.get()
+    while task is not None:
+        task()
+        del task  # nothing may keep its result alive until the next one
+        try:
+            task = tasks.get_nowait()
+        except Empty:
+            idle.append(None)
+            task = tasks.get()
+
+
+def run_in_threads(
+    task: Callable[[T], object], items: Iterable[T], n_threads: int, pool: Pool, *, most: int | None = None
+) -> None:
+    """Carry out a task for every item on several threads, which take items from one iterator.
+
+    The caller's thread is one of them: it goes on alone while other calls keep the pool busy, so that callers do not
+    wait for each other.
+
+    most: the largest number of threads of the pool; one less than this call wants if not given.
+    Raises: what the first failing task raised, with notes of the others, after all tasks have ended.
+    """
+    errors = _Run(task, iter(items)).carry_out(n_threads, pool, most or n_threads - 1)
+    if errors:
+        first = errors[0]
+        for other in errors[1:]:
+            first.add_note(f"another one failed too: {other}")
+        errors.clear()
+        try:
+            raise first
+        finally:
+            del first  # no cycle of an error and its frames
+
+
+class _Run:
+    """One call of `run_in_threads`. Nothing in it can be left half done by an interrupt."""
+
+    def __init__(self, task: Callable[[Any], object], items: Iterator[Any]) -> None:
+        self._task = task
+        self._items = items
+        # No other call has it, so no foreign code can want it. A fork need not free it.
+        self._turn = threading.RLock()
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._errors: list[BaseException] = []
+        self._n_started = self._n_finished = 0
+        self._stopped = self._over = False
+
+    def carry_out(self, n_threads: int, pool: Pool, most: int) -> list[BaseException]:
+        """Carry out all tasks. Returns: what was raised, the first one first."""
+        try:
+            with suppress(RuntimeError):  # no more threads: the system's limit is reached, or the interpreter exits
+                for _ in range(n_threads - 1):
+                    pool.submit(self._help_out, most)
+            self._pull()
+        except BaseException as error:  # noqa: BLE001 - raised by the caller, with notes of what else failed
+            self._stopped = True
+            self._errors.insert(0, error)
+        finally:
+            waiting = True
+            while waiting:
+                try:
+                    self._over = True
+                    with self._turn:  # threads that come later see that it is over
+                        pass
+                    while self._n_finished < self._n_started:
+                        self._ended.get()
+                    waiting = False
+                except BaseException as interrupt:  # noqa: BLE001 - nothing may go on behind the caller's back
+                    self._stopped = True
+                    self._errors.insert(0, interrupt)
+            # Tasks that still wait for a thread keep this object, but not what it was about.
+            self._task, self._items = (lambda _: None), iter(())
+        return self._errors
+
+    def _pull(self) -> None:
+        while not self._stopped:
+            with self._turn:
+                item = next(self._items, _END)
+            if item is _END:
+                return
+            try:
+                self._task(item)
+            except BaseException:
+                self._stopped = True
+                raise
+
+    def _help_out(self) -> None:
+        with self._turn:
+            if self._over:
+                return
+            self._n_started += 1
+        try:
+            self._pull()
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
+            self._errors.append(error)
+        finally:
+            with self._turn:
+                self._n_finished += 1
+            self._ended.put(None)
+
+
+_END: Any = object()
