@@ -217,8 +217,10 @@ def test_nothing_looks_at_the_order_of_base_classes() -> None:
 def test_locks_and_threads_come_from_one_module() -> None:
     """Those of the standard library would let finalizers wait for their own thread (`gzarr.concurrency`).
 
-    The locks of single objects live as long as a write; a fork forgets their table.
+    The locks of single objects and files live as long as a write; a fork forgets their tables. What must not be forked
+    halfway keeps forks waiting.
     """
+    allowed = {"concurrency.py", "storage/locks.py", "storage/file_locks.py", "storage/forks.py"}
     names = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event", "Barrier", "Thread", "Timer"}
     names |= {"Queue", "LifoQueue", "PriorityQueue", "ThreadPoolExecutor", "register_at_fork", "start_new_thread"}
     modules = {"threading", "_thread", "queue", "concurrent.futures", "os"}
@@ -234,7 +236,7 @@ def test_locks_and_threads_come_from_one_module() -> None:
                     continue
             if used & names:
                 found.add(path.relative_to(PACKAGE).as_posix())
-    assert found == {"concurrency.py", "storage/locks.py"}
+    assert found <= allowed
 
 
 def test_the_house_stays_small() -> None:
