@@ -4,15 +4,16 @@ A process must not open one LMDB database twice, so stores of one path share one
 last of them; after a fork the child opens its own.
 """
 # os.path: the store takes what users call a path and gives it back unchanged.
-# ruff: noqa: PTH100
+# ruff: noqa: PTH100, PTH102
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import weakref
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 from gzarr.concurrency import new_lock
@@ -20,12 +21,17 @@ from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Request, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.flat import DatabaseStore
+from gzarr.storage.forks import inside_library
 from gzarr.storage.rules import byte_range, check_path
 
 #: Address space for the map, as in zarr 2: a sparse file, which takes no more of the disk than was written.
 _MAP_NBYTES = 1 << 40 if sys.maxsize >= 1 << 32 else 1 << 28
 #: Threads that may read at once; LMDB's own 126 are few for a process that reads with many.
 _READERS = 1024
+#: What a reader takes in the file of locks: a cache line.
+_READER_NBYTES = 64
+#: What errors say that have no class of their own.
+_FULL = (os.strerror(errno.EIO), os.strerror(errno.ENOSPC))
 
 _opened: dict[tuple[int, str], tuple[Any, list[int]]] = {}
 _opened_lock = new_lock()
@@ -48,6 +54,7 @@ class LMDBStore(DatabaseStore):
         Whether to refuse changes, and open the database so that nothing can change it.
     **kwargs
         Arguments of `lmdb.open`. A database that another store of this process has open stays as that opened it.
+        With ``writemap=True`` a full disk kills the process (SIGBUS).
 
     Raises
     ------
@@ -84,7 +91,7 @@ class LMDBStore(DatabaseStore):
     def _env(self) -> Any:
         if self._environment is not None and self._pid == os.getpid():
             return self._environment
-        with self._lock:
+        with inside_library(), self._lock:
             if self._environment is None or self._pid != os.getpid():
                 self._pid = os.getpid()
                 place = (self._pid, os.path.realpath(self.path))
@@ -93,17 +100,18 @@ class LMDBStore(DatabaseStore):
             return self._environment
 
     def _open(self, place: tuple[int, str]) -> Any:
-        linux = sys.platform.startswith("linux")  # elsewhere a writable map takes its whole size on the disk
         # Written pages reach the disk when the system sees fit, as in zarr 2: a crash of the system may lose writes.
-        options = {"map_size": _MAP_NBYTES, "max_readers": _READERS, "meminit": False, "writemap": linux}
-        options |= {"metasync": False, "sync": False, "map_async": False, "readonly": self.read_only, **self._kwargs}
+        # No writable map: writing to a page of it that finds no room on the disk kills the process.
+        options = {"map_size": _MAP_NBYTES, "max_readers": _READERS, "meminit": False, "metasync": False, "sync": False}
+        options |= {"create": True, "lock": True, "subdir": True, "readonly": self.read_only, **self._kwargs}
         with _opened_lock:
             if place not in _opened:
                 _close_inherited(place)
                 try:
+                    _reserve_locks(self.path, options)
                     _opened[place] = (self._lmdb.open(self.path, **options), [0])
                 except (self._lmdb.Error, OSError) as error:
-                    raise StoreError(f"store {self}: cannot open the database: {error}") from error
+                    raise self._failed("open the database", error) from error
             environment, users = _opened[place]
             if not self.read_only and environment.flags()["readonly"]:
                 raise StoreError(
@@ -115,13 +123,16 @@ class LMDBStore(DatabaseStore):
 
     @contextmanager
     def _transaction(self, verb: str, write: bool = False) -> Iterator[Any]:
-        with self._failures(verb), self._env().begin(write=write, buffers=not write) as txn:
+        with self._failures(verb), inside_library(), self._env().begin(write=write, buffers=not write) as txn:
             yield txn
 
     def _failed(self, what: str, error: Exception) -> StoreError:
         if isinstance(error, self._lmdb.MapFullError):
             return StoreError(f"store {self}: cannot {what}: the map is full; open it with map_size=...")
-        return super()._failed(what, error)
+        failed = super()._failed(what, error)
+        if any(message in str(error) for message in _FULL):
+            return StoreError(f"{failed}; is the disk full? What was stored before is unchanged")
+        return failed
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order, all from one state of the database; ranges are copied, not whole objects."""
@@ -187,7 +198,7 @@ class LMDBStore(DatabaseStore):
 
     def close(self) -> None:
         """Write all changes to the disk and close the database; it is opened again when the store is used again."""
-        with self._lock:
+        with inside_library(), self._lock:
             if self._environment is not None and self._pid == os.getpid():
                 if not self.read_only:
                     self._environment.sync(True)
@@ -197,6 +208,29 @@ class LMDBStore(DatabaseStore):
     def __reduce__(self) -> tuple[Any, ...]:
         given = (self.path, True, self.dimension_separator)
         return pickled(self, LMDBStore, *given, read_only=self.read_only, **self._kwargs)
+
+
+def _reserve_locks(path: str, options: dict[str, Any]) -> None:
+    """Give the file of locks its blocks on the disk: LMDB writes to it through a map, which kills where it is full.
+
+    Raises: OSError if the disk is full.
+    """
+    if (
+        not all(options[name] for name in ("create", "lock"))
+        or options["readonly"]
+        or not hasattr(os, "posix_fallocate")
+    ):
+        return
+    with suppress(FileNotFoundError, PermissionError):  # LMDB itself says so
+        if options["subdir"]:
+            with suppress(FileExistsError):
+                os.mkdir(path)
+        name = f"{path}/lock.mdb" if options["subdir"] else f"{path}-lock"
+        file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.posix_fallocate(file, 0, (options["max_readers"] + 4) * _READER_NBYTES)
+        finally:
+            os.close(file)
 
 
 def _close_inherited(place: tuple[int, str]) -> None:
@@ -209,7 +243,7 @@ def _release(place: tuple[int, str]) -> None:
     """Give up one use of an environment; the last use closes it."""
     if place[0] != os.getpid():
         return  # a child must leave its parent's environment alone
-    with _opened_lock:
+    with inside_library(), _opened_lock:
         environment, users = _opened[place]
         users[0] -= 1
         if not users[0]:

@@ -23,6 +23,7 @@ from gzarr.concurrency import new_lock
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Request, Versions, pickled
 from gzarr.storage.flat import DatabaseStore
+from gzarr.storage.forks import inside_library
 from gzarr.storage.rules import byte_range, check_path
 
 _CREATE = "CREATE TABLE IF NOT EXISTS zarr(k TEXT PRIMARY KEY, v BLOB)"
@@ -33,6 +34,17 @@ _SET = (
 _TIMEOUT_S = 60.0
 #: How often another random rowid is tried if one is taken; one try in 2**40 fails among a million objects.
 _ATTEMPTS = 8
+
+
+#: What helps against errors, by their code (https://www.sqlite.org/rescode.html).
+_REMEDIES = {
+    sqlite3.SQLITE_BUSY: "another process or connection has held the database for longer than timeout= allows; retry,"
+    " write less at once, or open the store with a longer timeout",
+    sqlite3.SQLITE_FULL: "is the disk full? What was stored before is unchanged",
+    sqlite3.SQLITE_IOERR: "is the disk full? What was stored before is unchanged",
+    sqlite3.SQLITE_READONLY: "if a writer was killed, open the store once without read_only=True, which rolls back what"
+    " it left",
+}
 
 
 class _RowVersions(Versions):
@@ -116,27 +128,33 @@ class SQLiteStore(DatabaseStore):
     def _connection(self) -> Iterator[sqlite3.Connection]:
         """A connection for exclusive use; for a database in memory, its only one, under a lock."""
         if self.path == ":memory:":
-            with self._lock:
+            with inside_library(), self._lock:
                 if self._shared is None:
                     raise StoreError(f"store {self} is closed, and its contents are gone")
                 yield self._shared
             return
-        with self._lock:
-            if self._pid != os.getpid():  # connections do not survive a fork
-                self._idle, self._pid = [], os.getpid()
-                weakref.finalize(self, _close_all, self._idle, self._pid)
-            db, nclosed = (self._idle.pop() if self._idle else None), self._nclosed
-        if db is None:
-            db = self._new_connection()
-        try:
-            yield db
-        finally:
+        with inside_library():
             with self._lock:
-                keep = nclosed == self._nclosed and not db.in_transaction
-                if keep:
-                    self._idle.append(db)
-            if not keep:
-                db.close()  # the store was closed meanwhile, or a transaction could not be ended
+                if self._pid != os.getpid():  # connections do not survive a fork
+                    self._idle, self._pid = [], os.getpid()
+                    weakref.finalize(self, _close_all, self._idle, self._pid)
+                db, nclosed = (self._idle.pop() if self._idle else None), self._nclosed
+            if db is None:
+                db = self._new_connection()
+            try:
+                yield db
+            finally:
+                with self._lock:
+                    keep = nclosed == self._nclosed and not db.in_transaction
+                    if keep:
+                        self._idle.append(db)
+                if not keep:
+                    db.close()  # the store was closed meanwhile, or a transaction could not be ended
+
+    def _failed(self, what: str, error: Exception) -> StoreError:
+        failed = super()._failed(what, error)
+        remedy = _REMEDIES.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)  # the extended codes say more than that
+        return failed if remedy is None else StoreError(f"{failed}; {remedy}")
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -195,7 +213,7 @@ class SQLiteStore(DatabaseStore):
 
     def close(self) -> None:
         """Close all connections; a store of a file opens new ones when it is used again."""
-        with self._lock:
+        with inside_library(), self._lock:
             shared, self._shared = self._shared, None
             self._nclosed += 1
             _close_all(self._idle, self._pid)
@@ -218,10 +236,9 @@ def _bounds(path: str) -> tuple[str, str | bytes]:
 
 def _close_all(connections: list[sqlite3.Connection], pid: int) -> None:
     """Close connections, unless they belong to the process that this one was forked from."""
-    while connections:
-        db = connections.pop()
-        if pid == os.getpid():
-            db.close()
+    with inside_library():
+        while connections and pid == os.getpid():
+            connections.pop().close()
 
 
 @contextmanager

@@ -1,0 +1,96 @@
+"""A disk that fills while something is written: an error that says so, and nothing stored before is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import ROOT
+
+#: Fills a store with objects until that fails, then reads it, deletes, and writes again.
+FILL = """
+import os
+from gzarr.errors import StoreError
+from gzarr.storage import {kind}
+open_it = lambda mode: {kind}("disk/x"{mode})
+store = open_it("w")
+stored = {{}}
+try:
+    for n in range(500):
+        value = os.urandom(20_000 + n)
+        store[f"c/{{n}}"] = value
+        stored[f"c/{{n}}"] = value
+    print("never full")
+except StoreError as error:
+    print(str(error).replace("\\n", " "))
+print(len(stored) > 20 and {{key: bytes(store[key]) for key in stored}} == stored)
+os.unlink("disk/filler")
+store["c/new"] = stored["c/new"] = bytes(30_000)
+store.close()
+store = open_it("r")
+print(dict(store) == stored)
+"""
+
+
+@cache
+def _small_disks() -> bool:
+    """Whether this user may mount a small file system of its own."""
+    unshare = shutil.which("unshare")
+    return unshare is not None and subprocess.run([unshare, "-rm", "true"], check=False).returncode == 0
+
+
+def run_on_small_disk(code: str, path: Path) -> list[str]:
+    """What the code prints, line by line; ``disk/`` is a file system of 2 MiB, with a file of 128 KiB."""
+    if not _small_disks():
+        pytest.skip("this user may not mount a file system (unshare -rm)")
+    (path / "disk").mkdir()
+    mount = 'mount -t tmpfs -o size=2m tmpfs disk && head -c 131072 /dev/zero > disk/filler && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", mount, "sh", sys.executable, "-c", code],
+        check=False,
+        cwd=path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("kind", ["SQLiteStore", "LMDBStore"])
+def test_a_full_disk_is_an_error_and_loses_nothing(kind: str, tmp_path: Path) -> None:
+    if kind == "LMDBStore":
+        pytest.importorskip("lmdb")
+    error, kept, written = run_on_small_disk(FILL.format(kind=kind, mode=""), tmp_path)
+    assert "c/" in error
+    assert "is the disk full?" in error
+    assert (kept, written) == ("True", "True")
+
+
+def test_a_new_lmdb_database_on_a_full_disk_is_an_error(tmp_path: Path) -> None:
+    """LMDB writes to its file of locks through a map, where a full disk kills the process."""
+    pytest.importorskip("lmdb")
+    code = """
+from gzarr.errors import StoreError
+from gzarr.storage import LMDBStore
+with open("disk/filler", "wb", buffering=0) as file:
+    try:
+        while True:
+            file.write(bytes(4096))
+    except OSError:
+        pass
+try:
+    LMDBStore("disk/x")
+except StoreError as error:
+    print(error)
+"""
+    (error,) = run_on_small_disk(code, tmp_path)
+    assert "cannot open the database" in error
+    assert "is the disk full?" in error
