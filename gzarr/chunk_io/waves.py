@@ -11,7 +11,7 @@ object whole. Otherwise a partial write beside such a write could bring the old 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
+from operator import attrgetter, eq
 from typing import Any, NamedTuple, TypeVar
 
 from gzarr.backend import Array, Chain, Fields
@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 #: How often a read starts over because a shard was replaced under it, before it gives up.
 MAX_RETRIES = 100
+
 
 _is_full = attrgetter("full")
 
@@ -176,6 +177,12 @@ def write_wave(job: WriteJob, wave: Wave) -> None:
 
 def _covers(job: WriteJob, coords: Coords, parts: Sequence[Part]) -> bool:
     """Whether parts cover a stored object, so that its old bytes are not needed."""
+    cut = job.io.layout.cut or job.io.layout.find_cut()
+    return True not in map(eq, coords, cut[1]) and _covers_known(job, coords, parts)
+
+
+def _covers_known(job: WriteJob, coords: Coords, parts: Sequence[Part]) -> bool:
+    """Whether parts cover what an object holds within the array, as far as its extents are known here."""
     return job.fields is None and all(map(_is_full, parts)) and job.io.layout.is_whole(coords, len(parts))
 
 
@@ -203,11 +210,13 @@ def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str], merged: Seq
     changed = _new_chunks(job, wave, stored)
     items: list[tuple[str, Buffer]] = []
     emptied: list[str] = []
-    for (coords, _), key, old, chunks in zip(wave, keys, stored, changed, strict=True):
+    for (coords, parts), key, old, chunks in zip(wave, keys, stored, changed, strict=True):
         try:
             data = io.layout.build(old, coords, chunks)
         except CodecError as error:
-            raise _object_error(io, key, error) from error
+            if not _covers_known(job, coords, parts):
+                raise _object_error(io, key, error) from error
+            data = io.layout.build(None, coords, chunks)
         if data is None:
             emptied.append(key)
         else:
@@ -248,29 +257,53 @@ def _new_chunks(job: WriteJob, wave: Wave, stored: Sequence[Buffer | None]) -> l
         some, members = old, parts
         if len(positions) < len(parts):
             some, members = pick(old, positions), pick(parts, positions)
-        try:
-            encoded = io.backend.merge_and_encode(
-                chain, some, job.value, members, job.fields, keep_empty=job.write_empty
-            )
-        except CodecError as error:
-            raise chunk_error(io, wave, error, positions) from error
+        encoded = _merge_and_encode(job, wave, chain, (some, members), positions)
         for position, part, data in zip(positions, members, encoded, strict=True):
             changed[owners[position]][part.coords] = data
     return changed
 
 
+def _merge_and_encode(
+    job: WriteJob, wave: Wave, chain: Chain, some: tuple[list[Buffer | None], Sequence[Part]], positions: Sequence[int]
+) -> Sequence[Buffer | None]:
+    """Encode the new contents of chunks. some: their old contents, and their parts. Raises: ChunkError."""
+    old, parts = some
+    while True:
+        try:
+            return job.io.backend.merge_and_encode(chain, old, job.value, parts, job.fields, keep_empty=job.write_empty)
+        except CodecError as error:
+            at = error.index
+            if at >= len(parts) or old[at] is None or not parts[at].full or job.fields is not None:
+                raise chunk_error(job.io, wave, error, positions) from error
+            old[at] = None  # damaged, and all of it that is known to lie in the array is replaced
+
+
 def _old_chunks(job: WriteJob, wave: Wave, stored: Sequence[Buffer | None]) -> list[Buffer | None]:
-    """The encoded old contents of the chunks that are only partly covered; None for the others."""
+    """The encoded old contents of the chunks that are not replaced whole; None for the others."""
+    layout = job.io.layout
+    cut = layout.cut or layout.find_cut()
     old_chunks: list[Buffer | None] = []
     for (object_coords, parts), data in zip(wave, stored, strict=True):
-        partial_ones = [i for i, part in enumerate(parts) if not part.full or job.fields is not None]
         old: list[Buffer | None] = [None] * len(parts)
-        if data is not None and partial_ones:
-            try:
-                taken = job.io.layout.extract(data, object_coords, [parts[i].coords for i in partial_ones])
-            except CodecError as error:
-                raise _object_error(job.io, job.io.layout.key(object_coords), error) from error
-            for i, buffer in zip(partial_ones, taken, strict=True):
+        if data is not None:
+            merged = [
+                i
+                for i, part in enumerate(parts)
+                if not part.full or job.fields is not None or True in map(eq, part.coords, cut[0])
+            ]
+            for i, buffer in zip(merged, _extract(job, object_coords, parts, merged, data), strict=True):
                 old[i] = buffer
         old_chunks += old
     return old_chunks
+
+
+def _extract(
+    job: WriteJob, object_coords: Coords, parts: Sequence[Part], merged: Sequence[int], data: Buffer
+) -> Sequence[Buffer | None]:
+    """The encoded old contents of some chunks of an object. Raises: ChunkError."""
+    try:
+        return job.io.layout.extract(data, object_coords, [parts[i].coords for i in merged]) if merged else ()
+    except CodecError as error:
+        if not _covers_known(job, object_coords, parts):
+            raise _object_error(job.io, job.io.layout.key(object_coords), error) from error
+        return [None] * len(merged)  # damaged, and all of it that is known to lie in the array is replaced

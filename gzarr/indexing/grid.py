@@ -128,3 +128,9 @@ def is_regular(grid: Sequence[Axis]) -> bool:
 def nchunks(grid: Sequence[Axis]) -> int:
     """Number of chunks of the grid."""
     return prod([axis.nchunks for axis in grid])
+
+
+def cut_chunks(grid: Sequence[Axis]) -> tuple[int, ...]:
+    """Coordinate of the chunk of each axis that reaches past the extent; -1 where there is none."""
+    lasts = [(axis, axis.nchunks - 1) for axis in grid]
+    return tuple([last if last >= 0 and axis.bounds(last)[1] > axis.extent else -1 for axis, last in lasts])

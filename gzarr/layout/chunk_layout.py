@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from gzarr.indexing.grid import Grid
+from gzarr.indexing.grid import Grid, cut_chunks
 from gzarr.indexing.keys import Coords, KeyEncoding
 from gzarr.storage.base import Buffer, Request, Store
 
@@ -54,11 +54,20 @@ class Layout:
         How the keys of objects are made.
     key
         Key of a stored object.
+    cut : tuple of Coords
+        The coordinate on every axis of the chunks, and of the objects, that reach beyond the array (-1: of none).
+        Others may have appended to these, unknown to this object. None until it is needed.
     """
 
     def __init__(self, grid: Grid, objects: Grid, names: Names) -> None:
         self.grid, self.objects, self.names = grid, objects, names
         self.key = names.keys.under(names.path)
+        self.cut: tuple[Coords, Coords] | None = None
+
+    def find_cut(self) -> tuple[Coords, Coords]:
+        """Find `cut`, which writes need."""
+        self.cut = cut_chunks(self.grid), cut_chunks(self.objects)
+        return self.cut
 
     def locate(
         self,

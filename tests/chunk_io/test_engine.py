@@ -124,11 +124,11 @@ def test_reads_fetch_the_chunks_they_touch_once(
 
 @FORMATS
 def test_aligned_writes_read_nothing(store: ByteCountingStore, zarr_format: int) -> None:
-    array = made(store, (10, 9), chunks=(3, 4), zarr_format=zarr_format)
+    array = made(store, (9, 8), chunks=(3, 4), zarr_format=zarr_format)
     for write in (
         lambda: array.__setitem__((slice(0, 6), slice(4, 8)), 2),
-        lambda: array.__setitem__(..., np.arange(90).reshape(10, 9)),
-        lambda: array.blocks.__setitem__((1, 2), 3),
+        lambda: array.__setitem__(..., np.arange(72).reshape(9, 8)),
+        lambda: array.blocks.__setitem__((1, 1), 3),
         lambda: array.oindex.__setitem__(([2, 0, 1], slice(0, 4)), 4),
         lambda: array.__setitem__((slice(2, None, -1), slice(3, None, -1)), 5),
     ):
@@ -138,11 +138,24 @@ def test_aligned_writes_read_nothing(store: ByteCountingStore, zarr_format: int)
 
 
 @FORMATS
-def test_a_fully_covered_edge_chunk_is_not_read(store: ByteCountingStore, zarr_format: int) -> None:
+def test_an_edge_chunk_is_read_as_others_may_have_appended_to_it(store: ByteCountingStore, zarr_format: int) -> None:
     array = made(store, (10, 9), chunks=(3, 4), zarr_format=zarr_format)
+    array[6:, 4:] = 3
+    assert keys(store) == sorted(chunk_keys(zarr_format, (2, 2), (3, 1), (3, 2)))
+    assert sorted(store.written) == sorted(chunk_keys(zarr_format, (2, 1), (2, 2), (3, 1), (3, 2)))
+    assert array[9, 8] == 3
+
+
+@FORMATS
+def test_a_damaged_edge_chunk_is_replaced_by_all_that_the_array_has_of_it(
+    store: ByteCountingStore, zarr_format: int
+) -> None:
+    array = made(store, (11, 10), chunks=(3, 4), zarr_format=zarr_format)
+    (key,) = chunk_keys(zarr_format, (3, 2))
+    store[key] = b"no chunk"
+    with pytest.raises(gzarr.errors.ChunkError, match=r"chunk \(3, 2\)"):
+        array[9, 8] = 2
     array[9:, 8:] = 3
-    assert store.requests == []
-    assert store.written == chunk_keys(zarr_format, (3, 2))
     assert array[9, 8] == 3
 
 
@@ -327,13 +340,26 @@ def test_whole_shard_writes_read_nothing(store: ByteCountingStore, location: str
     assert store.written == ["c/1/0"]
 
 
-def test_a_shard_covered_as_far_as_the_array_goes_is_not_read(store: ByteCountingStore) -> None:
+def test_a_shard_covered_as_far_as_the_array_goes_is_read(store: ByteCountingStore) -> None:
     array = made(store, (7, 7), np.ones((7, 7)), chunks=(2, 2), shards=(4, 4))
-    array[4:, 4:] = 3
+    array[:4, :4] = 3
     assert store.requests == []
-    array[4:, 4:6] = 4
-    assert store.requests != []
+    array[4:, 4:] = 3
+    assert keys(store) == ["c/1/1"]
     assert array[6, 6] == 3
+
+
+def test_a_damaged_shard_is_replaced_by_all_that_the_array_has_of_it(store: ByteCountingStore) -> None:
+    array = made(store, 7, chunks=2, shards=4)
+    store["c/1"] = b"no shard"
+    with pytest.raises(gzarr.errors.ChunkError, match="c/1"):
+        array[4:6] = 3
+    array[4:] = 3
+    assert array[:].tolist() == [1] * 4 + [3] * 3
+    array = made(store, 6, chunks=2, shards=4, overwrite=True)
+    store["c/1"] = b"no shard"
+    array[4:] = 3
+    assert array[:].tolist() == [1] * 4 + [3] * 2
 
 
 def test_every_chunk_of_a_shard_in_part_is_a_partial_write(store: ByteCountingStore) -> None:

@@ -178,3 +178,16 @@ def test_resizing_keeps_everything_else():
     z.resize(8, 8)
     z.resize(4, 4)
     assert gzarr.open(z.store).metadata == before
+
+
+@pytest.mark.parametrize("loop", [True, False])
+@pytest.mark.parametrize("shards", [None, (4,), (8,)])
+def test_an_array_object_that_does_not_know_of_an_append_keeps_what_was_appended(tmp_path, shards, loop) -> None:
+    stale = gzarr.create_array(
+        tmp_path / "x.zarr", shape=(10,), chunks=(4,) if shards != (8,) else (2,), shards=shards, dtype="i4"
+    )
+    stale[...] = 1
+    gzarr.open_array(tmp_path / "x.zarr").append(np.full(9, 2, "i4"))
+    with gzarr.config.set({"cpu.native": loop}):
+        stale[...] = 3
+    assert gzarr.open_array(tmp_path / "x.zarr")[...].tolist() == [3] * 10 + [2] * 9

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from math import prod
+from operator import eq
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,7 +90,9 @@ class CompiledWrite(NamedTuple):
         return () if piece.shard is None or self._covers(piece) else keys
 
     def _covers(self, piece: Piece) -> bool:
-        return self.source.layout.is_whole(piece.shard or (), piece.n) and self.parts.are_full(piece)
+        layout, shard = self.source.layout, piece.shard or ()
+        reaches_out = True in map(eq, shard, (layout.cut or layout.find_cut())[1])
+        return not reaches_out and layout.is_whole(shard, piece.n) and self.parts.are_full(piece)
 
     def again(self) -> None:
         """Nothing: the reference path does the rest of a piece at once."""

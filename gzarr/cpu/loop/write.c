@@ -27,8 +27,7 @@ typedef struct {
 typedef struct {
     int64_t coords[MAX_NDIM];
     Copy copy;   /* from the value, at copy.dst, into the chunk, from byte copy.src_start on */
-    bool covers; /* all of the chunk that lies in the array */
-    bool padded; /* and there is more of it */
+    bool covers; /* all of the chunk: what reaches beyond the array may hold what others have appended since */
 } Piece;
 
 /* -- gathering ------------------------------------------------------------------------------------------------- */
@@ -38,7 +37,6 @@ static bool plan_piece(const Call *call, const Encoder *encoder, int64_t part, P
     const Job *job = call->job;
     Copy found = {.run = job->itemsize, .dst = (char *)(intptr_t)job->out};
     piece->covers = true;
-    piece->padded = false;
     for (int64_t a = job->ndim - 1; a >= 0; a--) {
         const int64_t n = call->window->n[a], length = job->chunk_shape[a];
         const Span *span = call->spans + call->window->first[a] + part % n;
@@ -47,9 +45,8 @@ static bool plan_piece(const Call *call, const Encoder *encoder, int64_t part, P
         if (span->chunk < 0 || span->chunk > encoder->extent[a] / length) return false;
         const int64_t left = encoder->extent[a] - span->chunk * length;
         const bool runs = !span->in_start && (span->count == 1 || span->in_step == 1);
-        const bool all = span->in_list < 0 ? runs && span->count == (left < length ? left : length) : span->in_step;
+        const bool all = span->in_list < 0 ? runs && span->count == length : span->in_step && left >= length;
         piece->covers = piece->covers && all;
-        piece->padded = piece->padded || left < length;
         if (!add_axis(call, span, (int)a, &found)) return false;
     }
     piece->copy = (Copy){.n = found.n, .run = found.run, .src_start = found.src_start, .dst = found.dst};
@@ -92,7 +89,7 @@ static const char *gather(const Call *call, const Piece *piece, char *to, State 
         if (old == ODD) return NULL;
         if (old == FOUND && chunk != to) memcpy(to, chunk, (size_t)job->nbytes);
     }
-    if (old == ABSENT && (piece->padded || !piece->covers)) fill_chunk(call, to);
+    if (old == ABSENT && !piece->covers) fill_chunk(call, to);
     copy_axes(copy.axis, copy.n, to + copy.src_start, copy.dst, copy.run, copy.run);
     return to;
 }
@@ -263,7 +260,7 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
     /* What is not compressed is gathered where it is to be; what is merged with old contents is not, as these are read
      * by the same memory. */
     const bool moves = job->swap || (job->codec == PLAIN && (job->checksum || sink->shard));
-    if (job->codec == PLAIN && !moves && piece.covers && !piece.padded && lies_in_runs(call, sink->encoder, &piece)) {
+    if (job->codec == PLAIN && !moves && piece.covers && lies_in_runs(call, sink->encoder, &piece)) {
         if (!replace_file(sink, part, NULL, 0, &piece.copy, state)) return LEFT;
         done->taken += (uint64_t)job->nbytes;
         done->placed += (uint64_t)job->nbytes;
