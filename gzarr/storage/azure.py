@@ -11,6 +11,7 @@ from typing import Any, Literal
 from gzarr.errors import StoreError
 from gzarr.storage.base import Request, Versioned
 from gzarr.storage.extras import require
+from gzarr.storage.forks import Client
 from gzarr.storage.remote import EntityTags, TaggedStore
 from gzarr.storage.rules import byte_range, check_key, check_path
 
@@ -70,6 +71,7 @@ class ABSStore(TaggedStore):
             options = {**_CLIENT_OPTIONS, **(blob_service_kwargs or {})}
             client = blob.ContainerClient(url, container, credential=account_key, **options)
         self.client = client
+        self._forks = Client("its client")
         self.prefix = prefix.strip("/")
         check_path(self.prefix)
         self.dimension_separator = dimension_separator
@@ -78,7 +80,11 @@ class ABSStore(TaggedStore):
         self._endpoint = client.primary_hostname
 
     def _blob(self, key: str) -> Any:
-        return self.client.get_blob_client(self._path(key))
+        return self._container().get_blob_client(self._path(key))
+
+    def _container(self) -> Any:
+        self._forks.check(self)
+        return self.client
 
     def _path(self, key: str) -> str:
         return f"{self.prefix}/{key}" if self.prefix else key
@@ -156,7 +162,7 @@ class ABSStore(TaggedStore):
     def _listed(self, path: str) -> list[tuple[str, int]]:
         nskip = len(self._path("x")) - 1
         with self._failures(f"list {path!r}"):
-            blobs = self.client.list_blobs(name_starts_with=self._start(path) or None)
+            blobs = self._container().list_blobs(name_starts_with=self._start(path) or None)
             return [(blob.name[nskip:], blob.size) for blob in blobs]
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
@@ -165,7 +171,7 @@ class ABSStore(TaggedStore):
         objects: list[str] = []
         paths: list[str] = []
         with self._failures(f"list {path!r}"):
-            for item in self.client.walk_blobs(name_starts_with=start or None, delimiter="/"):
+            for item in self._container().walk_blobs(name_starts_with=start or None, delimiter="/"):
                 name = item.name[len(start) :]
                 (paths if name.endswith("/") else objects).append(name.rstrip("/"))
         return sorted(objects), sorted(paths)

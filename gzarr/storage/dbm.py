@@ -56,7 +56,7 @@ class DBMStore(DatabaseStore):
         If the file cannot be opened.
     """
 
-    _process_bound = frozenset({"flag", "_lock", "_db", "_thread"})
+    _process_bound = frozenset({"flag", "_lock", "_db", "_pid", "_waiting", "_changing", "_pool", "_serving"})
 
     def __init__(
         self,
@@ -76,6 +76,7 @@ class DBMStore(DatabaseStore):
         self._opener, self._open_kwargs = open, open_kwargs
         self._lock = new_lock()
         self._db: Any = None
+        self._pid = os.getpid()
         # Changes in their order. Foreign code on the thread that makes one may add more, which then come after it:
         # files such as those of dbm.dumb cannot be changed in the midst of a change.
         self._waiting: dict[str, bytes | None] = {}
@@ -118,6 +119,7 @@ class DBMStore(DatabaseStore):
     def _call(self, verb: str, function: Callable[..., R], *args: Any) -> R:
         """Call a function with the open file and arguments, one at a time; a closed file is opened again."""
         with self._held():
+            self._check_process()
             if self._db is None:
                 self._run(self._open_file, "c" if self.flag[:1] == "n" else self.flag)  # never empty it a second time
             try:
@@ -163,6 +165,17 @@ class DBMStore(DatabaseStore):
         keys |= {key: value is not None for key, value in list(self._waiting.items())}
         return [key for key, there in keys.items() if there]
 
+    def _check_process(self) -> None:
+        """Forget the file that a forked child inherited. Raises: StoreError if the parent may still write to it."""
+        if self._pid == os.getpid():
+            return
+        if self._db is not None and not self.read_only:
+            raise StoreError(
+                f"store {self} was opened for writing before this process was forked, and a DBM file serves one process"
+                " at a time; close the store before the fork, and open it in one of the processes"
+            )
+        self._pid, self._db = os.getpid(), None
+
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; all see one version of each object. Raises: StoreError."""
         values = self._call("read", lambda db: [self._lookup(db, request.key) for request in requests])
@@ -199,7 +212,7 @@ class DBMStore(DatabaseStore):
 
     def close(self) -> None:
         """Close the file; it is opened again when the store is used again."""
-        if self._db is not None:
+        if self._db is not None and self._pid == os.getpid():
             self._change({}, self._close_file)
 
     def _close_file(self) -> None:

@@ -32,6 +32,8 @@ class FlatStore(Store):
         """Raise a StoreError for the errors of the library below. what: a verb, and what it is about."""
         try:
             yield
+        except StoreError:
+            raise
         except self._errors as error:
             raise self._failed(what, error) from error
 

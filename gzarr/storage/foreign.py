@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -16,10 +16,19 @@ from typing import Any
 from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage.base import Buffer, R, Request, T, pickled
 from gzarr.storage.flat import DatabaseStore
+from gzarr.storage.forks import ICECHUNK, OBSTORE, Client
 from gzarr.storage.rules import DOCUMENTS, byte_range, check_path, under
 
 #: Coroutines under way at once.
 _CONCURRENCY = 64
+
+
+def _client_of(store: Any) -> Client | None:
+    """The client of a store of zarr-python, if its threads do not survive a fork."""
+    name = type(store).__name__
+    if name == "ObjectStore" and not type(store.store).__name__.startswith("Memory"):
+        return OBSTORE
+    return ICECHUNK if name == "IcechunkStore" else None
 
 
 class ZarrStore(DatabaseStore):
@@ -34,16 +43,30 @@ class ZarrStore(DatabaseStore):
     """
 
     concurrency = _CONCURRENCY
-    _process_bound = frozenset({"_abc", "_buffers", "_sync"})
+    _process_bound = frozenset({"_abc", "_buffers", "_wait", "_client"})
 
     def __init__(self, store: Any, read_only: bool = False) -> None:
         self.store = store
         self.read_only = read_only or bool(store.read_only)
         self._abc = import_module(".".join(("zarr", "abc", "store")))  # noqa: FLY002  # not a dependency
         self._buffers = import_module(".".join(("zarr", "core", "buffer"))).default_buffer_prototype()  # noqa: FLY002
-        self._sync: Callable[[Any], Any] = import_module(".".join(("zarr", "core", "sync"))).sync  # noqa: FLY002
+        self._wait: Callable[[Any], Any] = import_module(".".join(("zarr", "core", "sync"))).sync  # noqa: FLY002
+        self._client = _client_of(store)
+        if self._client is ICECHUNK:  # which has used its threads to make the store
+            self._client.check(self)
 
     # -- running coroutines --------------------------------------------------------------------------------------
+
+    def _sync(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        """Run a coroutine on zarr's event loop. Raises: StoreError in a child that would wait for ever."""
+        if self._client is not None:
+            try:
+                self._client.check(self)
+            except StoreError:
+                coroutine.close()
+                raise
+        found: R = self._wait(coroutine)
+        return found
 
     def _all(self, verb: str, function: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
         """Await a coroutine function for each item, some at once."""

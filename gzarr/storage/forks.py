@@ -90,6 +90,14 @@ class Client:
                 )
             self._pid = pid
 
+    def __reduce__(self) -> tuple[type[Client], tuple[str]]:
+        return Client, (self._name,)
+
+
+#: Libraries whose objects share one set of threads.
+OBSTORE = Client("obstore")
+ICECHUNK = Client("icechunk")
+
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)

@@ -8,6 +8,7 @@ stores do it in one step, and files of this machine are written by `LocalStore`.
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Literal, Self
@@ -71,7 +72,7 @@ class FsspecStore(RemoteStore):
     """
 
     _errors = Exception  # every file system raises its own errors
-    _process_bound = frozenset({"_lock"})
+    _process_bound = frozenset({"_lock", "_pid"})
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class FsspecStore(RemoteStore):
         allowed_exceptions: tuple[type[Exception], ...] = MISSING,
     ) -> None:
         require("fsspec", "fsspec", "FsspecStore")
-        self.fs = _synchronous(fs)
+        self._fs, self._pid = _synchronous(fs), os.getpid()
         protocol = self.fs.protocol
         self._protocol = protocol if isinstance(protocol, str) else protocol[0]
         archive = self._protocol == "zip" and getattr(self.fs, "mode", "r") == "r"
@@ -94,6 +95,16 @@ class FsspecStore(RemoteStore):
         alone = not (self.fs.async_impl or self._local or self._protocol == "memory")
         self._lock: AbstractContextManager[Any] = new_lock() if alone else nullcontext()
         self.concurrency = 1 if alone else RemoteStore.concurrency
+
+    @property
+    def fs(self) -> Any:
+        """The file system, a new one in a forked child, which has none of its threads and must share no connection."""
+        if self._pid != os.getpid():
+            if self._local is None and self._protocol != "memory":
+                self._fs = pickle.loads(pickle.dumps(self._fs))  # which makes file systems within it anew too
+                self._lock = nullcontext() if self.concurrency > 1 else new_lock()
+            self._pid = os.getpid()
+        return self._fs
 
     @classmethod
     def from_url(

@@ -5,6 +5,7 @@ A document has at most 16 MB, so chunks and shards must stay below that. Ranges 
 
 from __future__ import annotations
 
+import os
 import re
 import weakref
 from collections.abc import Iterator, Sequence
@@ -50,7 +51,7 @@ class MongoDBStore(DatabaseStore):
 
     concurrency = 64
     _remedy = "; check host, port and user"
-    _process_bound = frozenset({"_pymongo", "_client", "_indexed"})
+    _process_bound = frozenset({"_pymongo", "_client", "_pid", "_indexed"})
 
     def __init__(
         self,
@@ -67,13 +68,15 @@ class MongoDBStore(DatabaseStore):
         self.dimension_separator = dimension_separator
         self.read_only = read_only
         self._client: Any = None
+        self._pid = 0
         self._name = f"mongodb://{_hosts(kwargs.get('host', 'localhost'), kwargs)}/{database}/{collection}"
         self._indexed = False
 
     @property
     def client(self) -> Any:
-        """The driver's client, a new one after `close`."""
-        if self._client is None:
+        """The driver's client, a new one after `close` and in a forked child, which has none of its threads."""
+        if self._client is None or self._pid != os.getpid():
+            self._pid = os.getpid()
             timeouts = {"serverSelectionTimeoutMS": _SELECTION_TIMEOUT_MS, "socketTimeoutMS": _ANSWER_TIMEOUT_MS}
             self._client = self._pymongo.MongoClient(**{**timeouts, **self._kwargs})
             weakref.finalize(self, self._client.close)

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage.base import Buffer, Request, Versioned, host_view, pickled
 from gzarr.storage.extras import require
+from gzarr.storage.forks import OBSTORE
 from gzarr.storage.remote import EntityTags, RemoteStore, TaggedStore
 from gzarr.storage.rules import byte_range, check_path, cut, without_secrets
 
@@ -42,10 +43,10 @@ class ObjectStore(TaggedStore):
 
     # What keys begin with in `store`.
     _below = ""
-    _process_bound = frozenset({"_obstore", "_exceptions", "_errors", "_missing", "_lock_root"})
+    _process_bound = frozenset({"_library", "_exceptions", "_errors", "_missing", "_lock_root"})
 
     def __init__(self, store: Any, *, read_only: bool = False, url: str | None = None) -> None:
-        self._obstore = require("obstore", "s3", "ObjectStore")
+        self._library = require("obstore", "s3", "ObjectStore")
         exceptions = require("obstore.exceptions", "s3", "ObjectStore")
         self._exceptions = exceptions
         self._errors = (exceptions.BaseError, OSError, ValueError)
@@ -55,7 +56,15 @@ class ObjectStore(TaggedStore):
         self._url = url
         self._name = without_secrets(url or _described(store))
         # A store in memory has no name that another would not have too.
-        self._lock_root: Hashable = url or (id(store) if type(store).__name__.startswith("Memory") else self._name)
+        self._in_memory = type(store).__name__.startswith("Memory")
+        self._lock_root: Hashable = url or (id(store) if self._in_memory else self._name)
+
+    @property
+    def _obstore(self) -> Any:
+        """The library. Raises: StoreError in a forked child that would wait for its threads for ever."""
+        if not self._in_memory:
+            OBSTORE.check(self)
+        return self._library
 
     def _failed(self, what: str, error: Exception) -> StoreError:
         text = without_secrets(str(error).partition("\n\nDebug source")[0].strip())
@@ -86,6 +95,7 @@ class ObjectStore(TaggedStore):
 
     def _get(self, request: Request, version: object | None = None) -> Versioned | None:
         key, start, length = request
+        library = self._obstore
         options: dict[str, Any] = {}
         if version is not None:
             options["if_match"] = version
@@ -97,7 +107,7 @@ class ObjectStore(TaggedStore):
                 return self._nothing(key, version, self._head(key))
             options["range"] = _range(start, length)
         try:
-            result = self._obstore.get(self.store, self._below + key, options=options)
+            result = library.get(self.store, self._below + key, options=options)
             # Some servers do not know If-Match, so what came is compared too.
             if version is None or result.meta["e_tag"] == version:
                 return Versioned(memoryview(result.bytes()), self._version_of(result.meta))
@@ -138,8 +148,9 @@ class ObjectStore(TaggedStore):
         return Versioned(b"", self._version_of(head))
 
     def _head(self, key: str) -> Any | None:
+        library = self._obstore
         try:
-            return self._obstore.head(self.store, self._below + key)
+            return library.head(self.store, self._below + key)
         except (*self._missing, self._exceptions.InvalidPathError):
             return None
         except self._errors as error:
@@ -200,8 +211,9 @@ class ObjectStore(TaggedStore):
             self._obstore.put(self.store, key, bytes(data) if host_view(data).nbytes < _PAGE else data)
 
     def _remove(self, key: str) -> None:
+        library = self._obstore
         try:
-            self._obstore.delete(self.store, key)
+            library.delete(self.store, key)
         except self._missing:
             return
         except self._errors as error:

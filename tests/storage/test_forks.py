@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from pathlib import Path
 
@@ -124,3 +125,87 @@ def test_a_client_is_refused_in_a_child_only_if_the_parent_used_it(monkeypatch: 
     for _ in range(2):
         with pytest.raises(StoreError, match=r"s3://x: .*forked.*the client.*'spawn' or 'forkserver'"):
             used.check("s3://x")
+
+
+#: Uses a store, forks, and prints what two children get, or their errors. Threads of libraries may crash an exit.
+USE_AND_FORK = """
+import os, signal, warnings
+warnings.simplefilter("ignore")
+import gzarr
+from gzarr.storage import *
+{setup}
+store["a"]
+for n in range(2):
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        try:
+            print(bytes(store["a"]), flush=True)
+        except Exception as error:
+            print(str(error).replace("\\n", " "), flush=True)
+        finally:
+            os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        print("ended by a signal")
+print(bytes(store["a"]), flush=True)
+os._exit(0)
+"""
+REFUSED = {
+    "obstore": (
+        "obstore",
+        "import obstore.store as o; store = ObjectStore(o.LocalStore({path!r})); store['a'] = b'1'",
+        "its parent had used obstore.*'spawn' or 'forkserver'",
+    ),
+    "obstore through zarr": (
+        "zarr",
+        (
+            "import obstore.store as o, zarr.storage as z\n"
+            "store = ZarrStore(z.ObjectStore(o.LocalStore({path!r}))); store['a'] = b'1'"
+        ),
+        "its parent had used obstore.*'spawn' or 'forkserver'",
+    ),
+    "icechunk": (
+        "icechunk",
+        (
+            "import icechunk; r = icechunk.Repository.create(icechunk.in_memory_storage())\n"
+            "s = r.writable_session('main').store; gzarr.group(s, attributes={{'a': 1}}); s = ZarrStore(s)\n"
+            "store = type('', (), {{'__getitem__': lambda _, key: s['zarr.json'] and b'1'}})()"
+        ),
+        "its parent had used icechunk.*'spawn' or 'forkserver'",
+    ),
+    "dbm": (
+        "dbm",
+        "store = DBMStore({path!r} + '/x'); store['a'] = b'1'",
+        "opened for writing before this process was forked.*close the store before the fork",
+    ),
+}
+READ = {
+    "obstore memory": (
+        "obstore",
+        "import obstore.store as o; store = ObjectStore(o.MemoryStore()); store['a'] = b'1'",
+    ),
+    "fsspec": (
+        "fsspec",
+        (
+            "z = ZipStore({path!r} + '/x.zip', 'w'); z['a'] = b'1'; z.close()\n"
+            "store = FsspecStore.from_url('zip::file://' + {path!r} + '/x.zip', read_only=True)"
+        ),
+    ),
+    "zarr": ("zarr", "import zarr.storage as z; store = ZarrStore(z.LocalStore({path!r})); store['a'] = b'1'"),
+    "dbm for reading": ("dbm", "DBMStore({path!r} + '/x').update(a=b'1'); store = DBMStore({path!r} + '/x', 'r')"),
+    "redis": ("redis", "store = RedisStore(host='127.0.0.1', port={redis}); store['a'] = b'1'"),
+    "mongodb": ("pymongo", "store = MongoDBStore(host='127.0.0.1', port={mongo}); store['a'] = b'1'"),
+}
+
+
+@pytest.mark.parametrize("kind", [*REFUSED, *READ])
+def test_a_child_reads_or_is_told_why_it_cannot(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    package, setup, *refused = REFUSED.get(kind) or READ[kind]
+    pytest.importorskip(package)
+    ports = {name: f"{{{name}}}" in setup and request.getfixturevalue(f"{name}_port") for name in ("redis", "mongo")}
+    first, second, parent = run_python(
+        USE_AND_FORK.format(setup=setup.format(path=str(tmp_path), **ports))
+    ).splitlines()
+    for child in (first, second):
+        assert re.search(refused[0], child) if refused else child == "b'1'"
+    assert parent == "b'1'"

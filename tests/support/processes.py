@@ -15,5 +15,5 @@ def run_python(code: str, environment: Mapping[str, str] | None = None) -> str:
     """What the code prints; the environment may extend PYTHONPATH."""
     env = os.environ | {"PYTHONPATH": str(ROOT)} | (environment or {})
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, (done.returncode, done.stderr, done.stdout)
     return done.stdout
