@@ -221,8 +221,8 @@ def _write_variable(dataset: Any, path: str, array: Array, compression: str | No
         _require_dimension(group, str(dim), extent, source.name)
     dtype, convert, extra = _encoding(array)
     mask = attributes.pop(MASK, None)
-    if mask is None and array.zarr_format == 2 and ATTRIBUTE in source.attributes:
-        mask = array.fill_value
+    if array.zarr_format == 2 and ATTRIBUTE in source.attributes and array.fill_value is not None:
+        mask = array.fill_value  # whatever the attribute says, as in xarray
     plain = np.dtype(dtype)
     fill = extra.pop(MASK, None) if mask is None or dtype is str else plain.type(decode_mask(mask, plain))
     chunks = [max(min(c, n), 1) for c, n in zip(array.chunks, source.shape, strict=True)]

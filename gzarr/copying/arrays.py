@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import Any
-
-import numpy as np
 
 from gzarr.backend import Work
 from gzarr.chunk_io.array_io import ArrayIO
@@ -16,12 +14,13 @@ from gzarr.chunk_io.prepare import find_shardings, prepare_array
 from gzarr.chunk_io.waves import load_encoded
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
+from gzarr.copying.conventions import same_value
 from gzarr.copying.sources import Source
 from gzarr.cpu.backend import CpuBackend
 from gzarr.cpu.threads import thread_count
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.resizing import objects_stored
-from gzarr.indexing.grid import Grid, RegularAxis
+from gzarr.indexing.grid import Grid, RegularAxis, nchunks
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan
 from gzarr.indexing.regions import Region, Regions, cut
@@ -56,9 +55,12 @@ class Route:
 def plan_route(source: Source, meta: ArrayMeta, budget_nbytes: int) -> Route:
     """Choose how a source is copied into an array with this metadata."""
     if source.array is not None and not source.array.is_view:
-        if same_objects(source.array.metadata, meta):
+        before = source.array.metadata
+        if not same_fill(before, meta) and _stores_all(source.array):
+            before = replace(before, fill_value=meta.fill_value)  # no chunk shows it
+        if same_objects(before, meta):
             return Route("objects")
-        if same_chunks(source.array.metadata, meta):
+        if same_chunks(before, meta):
             return Route("chunks")
     return decoding_route(source, meta.grid, budget_nbytes)
 
@@ -83,10 +85,13 @@ def _largest(grid: Grid) -> int:
 
 def same_fill(source: ArrayMeta, dest: ArrayMeta) -> bool:
     """Whether missing chunks may stay missing: they read the same, bit for bit, or were undefined before."""
-    if source.fill_value is None or dest.fill_value is None or source.data_type.variable:
-        return source.fill_value is None or bool(source.fill_value == dest.fill_value)
-    a, b = (np.asarray(meta.fill_value, meta.data_type.dtype) for meta in (source, dest))
-    return a.dtype == b.dtype and a.tobytes() == b.tobytes()
+    return source.fill_value is None or same_value(source.fill_value, dest.fill_value, dest.data_type)
+
+
+def _stores_all(array: Array) -> bool:
+    """Whether an array without shards stores all its chunks. Lists its keys."""
+    meta = array.metadata
+    return meta.sharding is None and len(objects_stored(meta, array.store, array.path)) == nchunks(meta.grid)
 
 
 def same_objects(one: ArrayMeta, other: ArrayMeta) -> bool:
@@ -221,8 +226,8 @@ def _copy_encoded(
     if present:
         done(sum(_nelements(grid, coords) for coords in present) * source.itemsize)
     size = _BATCH if how == "objects" else 1
-    nchunks = max(math.prod(axis.nchunks for axis in grid), 1)
-    array.backend.run(copy_some, _batches(wanted, size), Work(nchunks, source.nbytes // nchunks, size))
+    count = max(nchunks(grid), 1)
+    array.backend.run(copy_some, _batches(wanted, size), Work(count, source.nbytes // count, size))
 
 
 def _batches(items: Iterator[Coords], size: int) -> Iterator[list[Coords]]:

@@ -3,6 +3,12 @@
 Dimension names are a field in v3 and the attribute ``_ARRAY_DIMENSIONS`` in v2. The value for missing data
 (``_FillValue``) is the array's fill value in v2 and an attribute in v3, with floats as base64 of their eight bytes.
 Source: xarray, "Zarr encoding specification", and ``FillValueCoder`` in its Zarr backend.
+
+Theory of operation. `translate` states what an array says in the words of the other format, so that xarray reads the
+same. Some of it has no words there: a fill value of v3 that marks no missing data, for example, must not become the
+fill value of v2. If translating back would not restore everything, the new document has a field that records the
+original (``gzarr_copied_from``). A copy back uses the record unless somebody has changed the array meanwhile, which
+shows if the recorded original no longer translates to what is there. Other readers ignore the field.
 """
 
 from __future__ import annotations
@@ -11,15 +17,166 @@ import base64
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from gzarr.metadata.model import ArrayMeta
+from gzarr.dtypes import DataType, cast_fill, default_fill, fill_from_json, fill_to_json
+from gzarr.errors import MetadataError
+from gzarr.metadata.fields import dump_json
+from gzarr.metadata.model import ArrayMeta, ZarrFormat
 
 ATTRIBUTE = "_ARRAY_DIMENSIONS"
 MASK = "_FillValue"
+#: What xarray also takes for missing data, in both formats, and the only way to say it of text in v3.
+_MISSING = "missing_value"
+_SPECIAL = (ATTRIBUTE, MASK, _MISSING)
+_RECORD = "gzarr_copied_from"
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What an array says in the words of its format.
+
+    Attributes
+    ----------
+    fill_value : scalar or None
+        The fill value; None if it is undefined (v2).
+    attributes : mapping
+        All attributes.
+    names : tuple or None
+        The field ``dimension_names`` (v3).
+    """
+
+    fill_value: Any
+    attributes: Mapping[str, Any]
+    names: tuple[str | None, ...] | None
+
+
+def stated_by(meta: ArrayMeta) -> Stated:
+    """What an array says."""
+    return Stated(meta.fill_value, meta.attributes, meta.dimension_names)
+
+
+def with_names(meta: ArrayMeta, names: Sequence[str | None] | None) -> ArrayMeta:
+    """Metadata with other dimension names, in the words of its format."""
+    if meta.zarr_format == 3:
+        return replace(meta, dimension_names=None if names is None else tuple(names))
+    rest = {name: value for name, value in meta.attributes.items() if name != ATTRIBUTE}
+    return replace(meta, attributes=rest if names is None else {**rest, ATTRIBUTE: list(names)})
+
+
+def translate(meta: ArrayMeta) -> tuple[Stated, Mapping[str, Any]]:
+    """What an array says in the words of the other format, and the field of the new document that records the rest."""
+    recorded = _recorded(meta)
+    if recorded is not None:
+        return recorded, {}
+    there = _translated(stated_by(meta), meta, meta.zarr_format)
+    if _same(_translated(there, meta, _other(meta)), stated_by(meta), meta.data_type):
+        return there, {}
+    record = {
+        "must_understand": False,
+        "zarr_format": meta.zarr_format,
+        "fill_value": fill_to_json(meta.fill_value, meta.data_type, meta.zarr_format),
+        "dimension_names": None if meta.dimension_names is None else list(meta.dimension_names),
+        "attributes": {name: meta.attributes[name] for name in _SPECIAL if name in meta.attributes},
+    }
+    return there, {_RECORD: record}
+
+
+def _recorded(meta: ArrayMeta) -> Stated | None:
+    """What an array said from which this one was copied, if that is recorded, and nobody has changed this one since."""
+    record, other = meta.extra.get(_RECORD), _other(meta)
+    if not isinstance(record, dict) or record.get("zarr_format") != other:
+        return None
+    with suppress(MetadataError, LookupError, TypeError, ValueError):
+        names = record["dimension_names"]
+        rest = {name: value for name, value in meta.attributes.items() if name not in _SPECIAL}
+        before = Stated(
+            fill_from_json(record["fill_value"], meta.data_type, other),
+            {**rest, **record["attributes"]},
+            None if names is None else tuple(names),
+        )
+        if _same(_translated(before, meta, other), stated_by(meta), meta.data_type):
+            return before
+    return None
+
+
+def _other(meta: ArrayMeta) -> ZarrFormat:
+    return 2 if meta.zarr_format == 3 else 3
+
+
+def _same(one: Stated, other: Stated, data_type: DataType) -> bool:
+    if one.names != other.names or _dumped(one.attributes) != _dumped(other.attributes):
+        return False
+    return same_value(one.fill_value, other.fill_value, data_type)
+
+
+def _dumped(attributes: Mapping[str, Any]) -> bytes:
+    return dump_json(attributes, 0, sort_keys=True)  # NaN equals NaN
+
+
+def same_value(one: Any, other: Any, data_type: DataType) -> bool:
+    """Whether two fill values are the same, bit for bit."""
+    if one is None or other is None or data_type.variable:
+        return one is other or (one is not None and other is not None and bool(one == other))
+    a, b = (np.asarray(value, data_type.dtype) for value in (one, other))
+    return a.tobytes() == b.tobytes()
+
+
+def _translated(stated: Stated, meta: ArrayMeta, zarr_format: ZarrFormat) -> Stated:
+    """What is stated in a format, in the words of the other; ``meta`` has the shape and the data type."""
+    return (_in_v2 if zarr_format == 3 else _in_v3)(stated, meta.data_type, len(meta.shape))
+
+
+def _in_v3(stated: Stated, data_type: DataType, ndim: int) -> Stated:
+    fill = default_fill(data_type) if stated.fill_value is None else stated.fill_value
+    attributes, names = split_names(stated.attributes, None, ndim)
+    if names is None:  # xarray does not read such arrays
+        return Stated(fill, attributes, None)
+    mask = attributes.pop(MASK, None)
+    mask = mask if stated.fill_value is None else stated.fill_value
+    return Stated(fill, {**attributes, **_marking(mask, data_type, attributes)}, names if ndim else None)
+
+
+def _marking(mask: Any, data_type: DataType, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attribute that marks a value as missing in v3; none for what xarray does not mark, or would not open."""
+    if mask is None:
+        return {}
+    if data_type.variable == "string" or data_type.dtype.kind == "U":
+        return {} if _MISSING in attributes else {_MISSING: str(mask)}
+    with suppress(TypeError, ValueError, OverflowError):
+        return {MASK: encode_mask(mask, data_type.dtype)}
+    return {}
+
+
+def _in_v2(stated: Stated, data_type: DataType, ndim: int) -> Stated:
+    names = () if stated.names is None and not ndim else stated.names  # xarray does not ask scalars for names
+    if names is None:
+        return Stated(stated.fill_value, stated.attributes, None)
+    attributes, fill, kind = {**stated.attributes, ATTRIBUTE: list(names)}, stated.fill_value, data_type.dtype.kind
+    if MASK in attributes and kind in "biufcS" and not data_type.variable:
+        fill = None
+        with suppress(TypeError, ValueError):
+            mask = decode_mask(attributes[MASK], data_type.dtype)
+            fill = _exact(mask, data_type)
+            attributes[MASK] = as_json(mask)
+        if fill is not None:
+            del attributes[MASK]
+    elif not (kind in "fc" and np.isnan(fill)):  # NaN is missing in any case
+        fill = None
+    return Stated(fill, attributes, None)
+
+
+def _exact(value: Any, data_type: DataType) -> Any:
+    """The scalar of a data type that equals a value, or None."""
+    with suppress(MetadataError):
+        scalar = cast_fill(value, data_type)
+        if scalar == value or (scalar != scalar and value != value):  # noqa: PLR0124 - NaN
+            return scalar
+    return None
 
 
 def split_names(
@@ -28,7 +185,7 @@ def split_names(
     """Attributes without dimension names, and the names, from whichever of the two has them."""
     rest = dict(attributes)
     stored = rest.get(ATTRIBUTE)
-    if isinstance(stored, list) and len(stored) == ndim and all(isinstance(name, str) for name in stored):
+    if isinstance(stored, list) and len(stored) == ndim and all(isinstance(name, str | None) for name in stored):
         del rest[ATTRIBUTE]
         names = stored if names is None else names
     return rest, None if names is None else tuple(names)
@@ -37,11 +194,11 @@ def split_names(
 def in_format(
     meta: ArrayMeta, attributes: Mapping[str, Any], names: Sequence[str | None] | None, mask_value: Any
 ) -> ArrayMeta:
-    """Metadata with attributes, dimension names and the value for missing data in the form of its format."""
+    """Metadata of what is not Zarr, with its attributes, dimension names and value for missing data."""
     rest, dims = split_names(attributes, names, len(meta.shape))
     if meta.zarr_format == 3:
-        if mask_value is not None and MASK not in rest:
-            rest[MASK] = encode_mask(mask_value, meta.data_type.dtype)
+        if MASK not in rest:
+            rest |= _marking(mask_value, meta.data_type, rest)
         return replace(meta, attributes=rest, dimension_names=dims)
     if dims is not None and all(isinstance(name, str) for name in dims):
         rest[ATTRIBUTE] = list(dims)
@@ -51,11 +208,15 @@ def in_format(
 
 
 def encode_mask(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A value for missing data as xarray writes it in a v3 attribute."""
-    if dtype.kind not in "fS":
-        return as_json(value)
-    raw = bytes(value) if dtype.kind == "S" else struct.pack("<d", float(value))
-    return base64.standard_b64encode(raw).decode()
+    """A value for missing data as xarray writes it in a v3 attribute. Raises TypeError for types it cannot read."""
+    if dtype.kind == "f":
+        return base64.standard_b64encode(struct.pack("<d", float(value))).decode()
+    if dtype.kind == "c":
+        number = complex(value)
+        return [encode_mask(part, np.dtype("f8")) for part in (number.real, number.imag)]
+    if dtype.kind not in "biu":
+        raise TypeError(f"xarray reads no {MASK} of {dtype} in v3")
+    return bool(value) if dtype.kind == "b" else int(value)
 
 
 def decode_mask(value: Any, dtype: np.dtype[Any]) -> Any:

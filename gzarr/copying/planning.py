@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gzarr.copying.arrays import Route, plan_route
-from gzarr.copying.conventions import ATTRIBUTE, in_format
+from gzarr.copying.conventions import in_format, stated_by, translate, with_names
 from gzarr.copying.report import ArrayReport
 from gzarr.copying.sources import Source, SourceTree
 from gzarr.errors import MetadataError
@@ -89,28 +89,27 @@ def plan(source: Source, path: str, opened_with: OpenedWith, budget_nbytes: int,
 def new_meta(source: Source, keywords: Mapping[str, Any]) -> ArrayMeta:
     """The metadata of a copy: like the source, except for the keywords. Raises MetadataError, TypeError."""
     if source.array is not None:
-        options = new_nodes.like(source.array, keywords)
-    else:
-        mask = {} if source.mask_value is None else {"fill_value": source.mask_value}
-        afresh = layout_applies(keywords, source.dtype)
-        inherited = {k: v for k, v in source.options.items() if not (afresh and k in LAYOUT_KEYWORDS)}
-        options = {"shape": source.shape, "dtype": source.dtype, **inherited, **mask, **keywords}
+        return _meta_of_copy(source.array, source.attributes, keywords)
+    mask = {} if source.mask_value is None else {"fill_value": source.mask_value}
+    afresh = layout_applies(keywords, source.dtype)
+    inherited = {k: v for k, v in source.options.items() if not (afresh and k in LAYOUT_KEYWORDS)}
+    options = {"shape": source.shape, "dtype": source.dtype, **inherited, **mask, **keywords}
     meta = new_metadata.array_meta(new_nodes.options_from(options))
     names = keywords.get("dimension_names", source.dimension_names)
-    meta = in_format(meta, source.attributes, names, _mask_value(source, meta))
-    if source.array is not None and source.array.metadata.zarr_format is meta.zarr_format:
-        meta = replace(meta, extra=source.array.metadata.extra)
-    return meta
+    return in_format(meta, source.attributes, names, source.mask_value)
 
 
-def _mask_value(source: Source, meta: ArrayMeta) -> Any:
-    """The value that stands for missing data, if the copy has to state it.
-
-    In v2, xarray takes the fill value for it. Zero is ignored: arrays have it by default.
-    """
-    if source.array is None or ATTRIBUTE not in source.attributes or source.array.zarr_format == meta.zarr_format:
-        return source.mask_value
-    return source.array.fill_value or None
+def _meta_of_copy(array: Array, attributes: Mapping[str, Any], keywords: Mapping[str, Any]) -> ArrayMeta:
+    """The metadata of a copy of an array; another format says the same in its words."""
+    said = replace(array.metadata, attributes=attributes)
+    if "dimension_names" in keywords:
+        said = with_names(said, keywords["dimension_names"])
+    stated, extra = stated_by(said), said.extra
+    if keywords.get("zarr_format") not in (None, said.zarr_format):
+        stated, extra = translate(said)
+        keywords = {"fill_value": stated.fill_value, **keywords}
+    meta = new_metadata.array_meta(new_nodes.options_from(new_nodes.like(array, keywords)))
+    return replace(meta, attributes=stated.attributes, dimension_names=stated.names, extra=extra)
 
 
 def reported(job: Job) -> ArrayReport:

@@ -56,7 +56,8 @@ def transfer(
     Elements, attributes and dimension names stay. Chunks are copied encoded if the new array stores the same ones, also
     into and out of shards; else regions are decoded and encoded. Missing chunks stay missing, and decoded chunks that
     hold only the fill value become missing. Between formats, dimension names move between ``dimension_names`` (v3) and
-    the attribute ``_ARRAY_DIMENSIONS`` (v2), as in xarray.
+    the attribute ``_ARRAY_DIMENSIONS`` (v2), and missing data are marked as xarray marks them in each format: by the
+    fill value in v2, by the attribute ``_FillValue`` in v3. A copy back restores both.
 
     Parameters
     ----------

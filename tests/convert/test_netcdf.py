@@ -150,6 +150,26 @@ def test_enumerations_are_integers(tmp_path):
     assert gzarr.open(dest)["v"][:].tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_xarray_opens_characters_with_a_fill_value(tmp_path, zarr_format):
+    xarray = pytest.importorskip("xarray", reason="the extra xarray is not installed")
+    pytest.importorskip("zarr", reason="xarray reads Zarr with zarr-python")
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("x", 2)
+        file.createVariable("v", "S1", ("x",), fill_value="z")[:] = [b"a", b"b"]
+    convert.from_netcdf(tmp_path / "a.nc", tmp_path / "a.zarr", zarr_format=zarr_format)
+    with xarray.open_dataset(tmp_path / "a.zarr", engine="zarr", consolidated=False, decode_cf=False) as dataset:
+        assert dataset["v"].values.tolist() == [b"a", b"b"]
+
+
+def test_the_fill_value_of_v2_counts(tmp_path):
+    attributes = {"_ARRAY_DIMENSIONS": ["x"], "_FillValue": 1}  # xarray ignores the attribute
+    z = gzarr.array(np.array([0, 1, 2], "i2"), fill_value=2, attributes=attributes, zarr_format=2)
+    convert.to_netcdf(z, tmp_path / "a.nc")
+    with netCDF4.Dataset(tmp_path / "a.nc") as file:
+        assert file["data"][:].tolist() == [0, 1, None]
+
+
 def test_types_that_netcdf_has_not_are_stored_as_xarray_does(tmp_path):
     root = gzarr.group()
     root.array("flag", data=np.array([True, False]))

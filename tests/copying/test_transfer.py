@@ -68,6 +68,11 @@ def same_values(one, other):
     return np.array_equal(a.astype(b.dtype), b, equal_nan=b.dtype.kind == "M")
 
 
+def no_names(source, copy):
+    """What says in v2 that a scalar has no names, which xarray needs there; its fill value becomes an element."""
+    return {"_ARRAY_DIMENSIONS": []} if source.zarr_format == 3 and copy.zarr_format == 2 and not source.ndim else {}
+
+
 @settings(max_examples=150)
 @given(st.data())
 def test_a_copy_holds_the_same_whatever_is_asked(data):
@@ -88,15 +93,15 @@ def test_a_copy_holds_the_same_whatever_is_asked(data):
             written[box] = source[box]
         source[...] = written
     assert same_values(source, copy)
-    assert dict(copy.attrs) == dict(source.attrs)
+    assert {**copy.attrs} == {**source.attrs, **no_names(source, copy)}
     assert copy.zarr_format == (zarr_format or source.zarr_format)
     if "chunks" in options:
         assert copy.chunks == options["chunks"]
     for key in dest:
         assert "unfinished" not in key
-    if initialized == 0:
+    if initialized == 0 and not no_names(source, copy):
         assert copy.nchunks_initialized == 0
-    if report.arrays[0].how != "decode":
+    if report.arrays[0].how != "decode" and not no_names(source, copy):
         assert copy.nchunks_initialized == initialized or copy.shards != source.shards
     elif copy.fill_value is not None:
         # The copy stores as many chunks as writing the values afresh does.
