@@ -67,8 +67,8 @@ class ConsolidatedStore(WrapperStore):
     """
 
     transparent = True
-    # Only chunks are reached this way; documents never are.
-    files, versions = WrapperStore.files, WrapperStore.versions
+    # Only chunks are reached this way; documents never are: whoever changes one asks `live`.
+    files, versions, conditional = WrapperStore.files, WrapperStore.versions, WrapperStore.conditional
 
     def __init__(self, store: Store, path: str, key: str, *, frozen: bool) -> None:
         super().__init__(store)
@@ -194,6 +194,11 @@ class ConsolidatedStore(WrapperStore):
         items = list(items)
         self._check_keys(key for key, _ in items)
         super().set_many(items)
+
+    def set_if_missing(self, key: str, value: Buffer) -> bool:
+        """Store an object unless one is there."""
+        self._check_keys((key,))
+        return super().set_if_missing(key, value)
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the keys; missing ones are ignored."""

@@ -12,7 +12,7 @@ from gzarr.errors import StoreError
 from gzarr.storage.base import Request, Versioned
 from gzarr.storage.extras import require
 from gzarr.storage.forks import Client
-from gzarr.storage.remote import EntityTags, TaggedStore
+from gzarr.storage.remote import EntityTags, TaggedStore, TaggedWrites
 from gzarr.storage.rules import byte_range, check_key, check_path
 
 #: Seconds to wait for a connection, and how often to try again: enough for a hiccup, and an error comes soon.
@@ -63,7 +63,7 @@ class ABSStore(TaggedStore):
         azure = require("azure.core", "azure", "ABSStore")
         self._exceptions = require("azure.core.exceptions", "azure", "ABSStore")
         self._errors = self._exceptions.AzureError
-        self._unmodified = azure.MatchConditions.IfNotModified
+        self._unmodified, self._absent = azure.MatchConditions.IfNotModified, azure.MatchConditions.IfMissing
         if client is None:
             if container is None or account_name is None:
                 raise StoreError("ABSStore: pass client=, or container= and account_name=")
@@ -153,6 +153,31 @@ class ABSStore(TaggedStore):
     def _tag(self, key: str) -> object | None:
         found = self._properties(key)
         return None if found is None else str(found.etag)
+
+    @property
+    def conditional(self) -> TaggedWrites | None:
+        """Changes on the condition that a blob still has its entity tag."""
+        return TaggedWrites(self, deletes=True)
+
+    def _get_tagged(self, key: str) -> Versioned | None:
+        return self._get(Request(key))
+
+    def _put_if(self, key: str, data: bytes | memoryview | None, tag: object | None) -> bool:
+        condition = {"etag": tag, "match_condition": self._unmodified}
+        if tag is None:
+            condition = {"match_condition": self._absent}
+        try:
+            if data is None:
+                self._blob(key).delete_blob(**condition)
+            else:
+                self._blob(key).upload_blob(bytes(data), overwrite=True, max_concurrency=1, **condition)
+        except (self._exceptions.ResourceModifiedError, self._exceptions.ResourceExistsError):
+            return False
+        except self._errors as error:
+            if tag is not None and self._is_missing(error):
+                return False
+            raise self._failed(f"write {key!r}", error) from error
+        return True
 
     def _start(self, path: str) -> str:
         check_path(path)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -228,7 +228,13 @@ class Conditional(ABC):
     Attributes
     ----------
     deletes : bool
-        Whether `set_if` can delete.
+        Whether `set_if` can delete on a condition. Where it cannot, an object that becomes empty by merging is stored
+        with its fill value.
+
+    Notes
+    -----
+    Callers hold the locks of the store as well (`Store.locked`, `Store.document_locked`). So a store that is made of
+    others can offer this for all of its objects, where some of them have conditions and the rest have locks.
     """
 
     deletes: bool = True
@@ -240,6 +246,8 @@ class Conditional(ABC):
     @abstractmethod
     def set_if(self, changes: Sequence[Change]) -> list[bool]:
         """Carry out changes, each only if its object still has the version that the change names.
+
+        A change that is refused by mistake does no harm, because it is done again with what is stored then.
 
         Parameters
         ----------
@@ -258,6 +266,10 @@ class Conditional(ABC):
         """
 
 
+#: The tag of a change without a condition, beside others that have one: one call then stores all objects of a wave.
+ANY: Final[object] = type("AnyVersion", (), {"__repr__": lambda _: "ANY"})()
+
+
 class Change(NamedTuple):
     """A change of one object, on a condition.
 
@@ -268,7 +280,7 @@ class Change(NamedTuple):
     value : Buffer, optional
         Its new bytes; None deletes it, where `Conditional.deletes`.
     tag : object, optional
-        The version that it must have (`Conditional.get_tagged`); None if it must be missing.
+        The version that it must have (`Conditional.get_tagged`); None if it must be missing; `ANY` for any.
     """
 
     key: str
@@ -384,10 +396,12 @@ class Store(MutableMapping[str, Any]):
 
         class Retrying(WrapperStore):
             files, versions = WrapperStore.files, WrapperStore.versions
+            conditional = WrapperStore.conditional
 
             def get_many(self, requests): ...
 
-    A class that changes bytes may offer other capabilities: a property that returns a `Files` or `Versions`.
+    A class that changes bytes may offer other capabilities: a property that returns a `Files`, `Versions` or
+    `Conditional`.
 
     Attributes
     ----------

@@ -21,10 +21,20 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from gzarr.concurrency import new_lock
-from gzarr.storage.base import Buffer, Request, Store, Versions, host_view, pickled, tokens_of
+from gzarr.storage.base import (
+    Buffer,
+    Change,
+    Conditional,
+    Request,
+    Store,
+    Versions,
+    host_view,
+    pickled,
+    tokens_of,
+)
 from gzarr.storage.memory import MemoryStore
 from gzarr.storage.rules import cut, under
-from gzarr.storage.wrappers import Tokens, WrapperStore
+from gzarr.storage.wrappers import ForwardedConditional, Tokens, WrapperStore
 
 
 class _Entry(NamedTuple):
@@ -33,6 +43,18 @@ class _Entry(NamedTuple):
     request: Request
     token: object | None
     data: bytes
+
+
+class _UncachedChanges(ForwardedConditional):
+    """Reads what will be changed from the store, and drops it from the cache when it is changed."""
+
+    def __init__(self, store: LRUStoreCache, conditional: Conditional) -> None:
+        super().__init__(conditional)
+        self._store = store
+
+    def set_if(self, changes: Sequence[Change]) -> list[bool]:
+        with self._store._changing([change.key for change in changes]):  # noqa: SLF001 - one module, two classes
+            return super().set_if(changes)
 
 
 class LRUStoreCache(WrapperStore):
@@ -106,6 +128,12 @@ class LRUStoreCache(WrapperStore):
         """The tokens of the store below. Reads that are tied to them would bypass the cache."""
         versions = self._store.versions
         return None if versions is None else Tokens(versions)
+
+    @property
+    def conditional(self) -> Conditional | None:
+        """The conditions of the store below, past the cache."""
+        conditional = self._store.conditional
+        return None if conditional is None else _UncachedChanges(self, conditional)
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; what is not in memory comes in one call from the store."""

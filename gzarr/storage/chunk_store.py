@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 from gzarr.errors import ReadOnlyError, StoreError
-from gzarr.storage.base import Buffer, Files, R, Request, Store, T, Versioned, Versions, token_of, tokens_of
+from gzarr.storage.base import (
+    ANY,
+    Buffer,
+    Change,
+    Conditional,
+    Files,
+    R,
+    Request,
+    Store,
+    T,
+    Versioned,
+    Versions,
+    token_of,
+    tokens_of,
+)
 from gzarr.storage.rules import DOCUMENTS
 
 
@@ -38,6 +54,41 @@ class _SplitVersions(Versions):
         if self._chunks is None:
             raise StoreError(f"store {self._store.chunk_store} cannot tie reads to versions")
         return self._chunks
+
+
+class _SplitConditional(Conditional):
+    """Conditions of both stores. A store that has none has locks, which callers hold."""
+
+    def __init__(self, store: SplitStore) -> None:
+        self._store = store
+        both = store.metadata_store.conditional, store.chunk_store.conditional
+        self.deletes = all(conditional is None or conditional.deletes for conditional in both)
+
+    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        found: list[Versioned | None] = [None] * len(keys)
+        for store, positions in self._store.by_store(keys):
+            asked, conditional = [keys[i] for i in positions], store.conditional
+            if conditional is not None:
+                answers = conditional.get_tagged(asked)
+            else:
+                values = store.get_many([Request(key) for key in asked])
+                answers = [None if value is None else Versioned(value, ANY) for value in values]
+            for i, answer in zip(positions, answers, strict=True):
+                found[i] = answer
+        return found
+
+    def set_if(self, changes: Sequence[Change]) -> list[bool]:
+        self._store.check_writable()
+        done = [True] * len(changes)
+        for store, positions in self._store.by_store([change.key for change in changes]):
+            asked, conditional = [changes[i] for i in positions], store.conditional
+            if conditional is not None:
+                for i, carried_out in zip(positions, conditional.set_if(asked), strict=True):
+                    done[i] = carried_out
+            else:
+                store.set_many([(key, value) for key, value, _ in asked if value is not None])
+                store.delete_many([key for key, value, _ in asked if value is None])
+        return done
 
 
 class SplitStore(Store):
@@ -85,6 +136,12 @@ class SplitStore(Store):
         documents, chunks = self.metadata_store.versions, self.chunk_store.versions
         return None if documents is None and chunks is None else _SplitVersions(self, documents, chunks)
 
+    @property
+    def conditional(self) -> Conditional | None:
+        """The conditions of the store of each object, if either store has some."""
+        both = self.metadata_store.conditional, self.chunk_store.conditional
+        return None if both == (None, None) else _SplitConditional(self)
+
     def store_of(self, key: str) -> Store:
         """The store that holds an object."""
         return self.metadata_store if key.rpartition("/")[2] in DOCUMENTS else self.chunk_store
@@ -120,6 +177,11 @@ class SplitStore(Store):
         items = list(items)
         for store, positions in self.by_store([key for key, _ in items]):
             store.set_many([items[i] for i in positions])
+
+    def set_if_missing(self, key: str, value: Buffer) -> bool:
+        """Store an object unless one is there, as the store of the object does."""
+        self.check_writable()
+        return self.store_of(key).set_if_missing(key, value)
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the keys; missing ones are ignored."""
@@ -157,6 +219,18 @@ class SplitStore(Store):
     def lock_name(self, key: str) -> Hashable:
         """The name that the store of the object gives it."""
         return self.store_of(key).lock_name(key)
+
+    def locked(self, keys: Sequence[str], merged: Sequence[str] | None = None) -> AbstractContextManager[Any]:
+        """Lock chunks, as their store does."""
+        return self.chunk_store.locked(keys, merged)
+
+    def node_locked(self, key: str) -> AbstractContextManager[Any]:
+        """Lock a node, as the store of its documents does."""
+        return self.metadata_store.node_locked(key)
+
+    def document_locked(self, key: str) -> AbstractContextManager[Any]:
+        """Lock a document, as its store does."""
+        return self.store_of(key).document_locked(key)
 
     def enclosing(self) -> tuple[Store, str] | None:
         """The store above that of the metadata."""

@@ -60,7 +60,7 @@ class CountingStore(WatchedStore):
     [Request(key='c/0', start=None, length=None)]
     """
 
-    files, versions = WatchedStore.files, WatchedStore.versions
+    files, versions, conditional = WatchedStore.files, WatchedStore.versions, WatchedStore.conditional
 
     _process_bound = frozenset({"_lock", "nbatches", "requests", "written", "deleted", "listed", "sized"})
 

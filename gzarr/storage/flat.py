@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,19 @@ class FlatStore(Store):
     # What the library below raises, and what to say when it does.
     _errors: type[Exception] | tuple[type[Exception], ...] = ()
     _remedy = ""
+    #: Whether the server refused to store on a condition, so that it is not asked to again.
+    _unconditional = False
+
+    def _go_on_without_conditions(self, why: object) -> None:
+        """Say once that a server cannot store on a condition; from now on objects are stored without."""
+        if not self._unconditional:
+            self._unconditional = True
+            warnings.warn(
+                f"store {self}: the server cannot store objects on a condition ({str(why)[:200]}). Threads of one"
+                " process still lose no update; let no two processes write to one chunk, shard or node at a time",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths)."""

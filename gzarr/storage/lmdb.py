@@ -18,11 +18,11 @@ from typing import Any, Literal
 
 from gzarr.concurrency import new_lock
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Request, pickled
+from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Versioned, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.flat import DatabaseStore
 from gzarr.storage.forks import inside_library
-from gzarr.storage.rules import byte_range, check_path
+from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
 
 #: Address space for the map, as in zarr 2: a sparse file, which takes no more of the disk than was written.
 _MAP_NBYTES = 1 << 40 if sys.maxsize >= 1 << 32 else 1 << 28
@@ -35,6 +35,22 @@ _FULL = (os.strerror(errno.EIO), os.strerror(errno.ENOSPC))
 
 _opened: dict[tuple[int, str], tuple[Any, list[int]]] = {}
 _opened_lock = new_lock()
+
+
+class _Values(Conditional):
+    """Replaces objects that have the bytes that were read; these are their tags."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: LMDBStore) -> None:
+        self._store = store
+
+    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        found = self._store.get_many([Request(key) for key in keys])
+        return [None if data is None else Versioned(data, data) for data in found]
+
+    def set_if(self, changes: Sequence[Change]) -> list[bool]:
+        return self._store._set_if(changes)  # noqa: SLF001 - one module, two classes
 
 
 class LMDBStore(DatabaseStore):
@@ -174,15 +190,41 @@ class LMDBStore(DatabaseStore):
         """The real path of the database, with the key."""
         return os.path.realpath(self.path), key
 
+    @property
+    def conditional(self) -> Conditional | None:
+        """Changes on the condition that an object still has the same bytes, all of one call in one transaction."""
+        return _Values(self)
+
     def _write(self, rows: list[tuple[str, bytes]]) -> None:
         # One transaction: all of them or none.
-        most = self._env().max_key_size()
         with self._transaction(f"write {rows[0][0]!r}", write=True) as txn:
             for key, data in rows:
-                name = key.encode()
-                if len(name) > most:
-                    raise StoreError(f"store {self}: key {key!r} has {len(name)} bytes, LMDB takes {most}")
-                txn.put(name, data)
+                txn.put(self._checked(key), data)
+
+    def _checked(self, key: str) -> bytes:
+        name, most = key.encode(), self._env().max_key_size()
+        if len(name) > most:
+            raise StoreError(f"store {self}: key {key!r} has {len(name)} bytes, LMDB takes {most}")
+        return name
+
+    def _set_if(self, changes: Sequence[Change]) -> list[bool]:
+        self.check_writable()
+        if not changes:
+            return []
+        for change in changes:
+            check_key(change.key)
+        with self._transaction(f"write {changes[0].key!r}", write=True) as txn:
+            return [self._change(txn, *change) for change in changes]
+
+    def _change(self, txn: Any, key: str, value: Buffer | None, tag: object | None) -> bool:
+        name = self._checked(key)
+        if tag is not ANY and txn.get(name) != tag:
+            return False
+        if value is None:
+            txn.delete(name)
+        else:
+            txn.put(name, as_bytes(key, value))
+        return True
 
     def _delete(self, keys: list[str]) -> None:
         most = self._env().max_key_size()

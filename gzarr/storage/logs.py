@@ -25,7 +25,7 @@ class LoggingStore(WatchedStore):
         Where messages go, besides the handlers that the logging module is configured with.
     """
 
-    files, versions = WatchedStore.files, WatchedStore.versions
+    files, versions, conditional = WatchedStore.files, WatchedStore.versions, WatchedStore.conditional
 
     def __init__(self, store: Store, log_level: str = "DEBUG", log_handler: logging.Handler | None = None) -> None:
         super().__init__(store)

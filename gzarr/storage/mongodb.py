@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Request, pickled
+from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Versioned, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.flat import DatabaseStore, cut_all
-from gzarr.storage.rules import check_path
+from gzarr.storage.rules import as_bytes, check_key, check_path
 
 #: Milliseconds to wait for a server; the driver's own 30 s are long to learn that a name is wrong.
 _SELECTION_TIMEOUT_MS = 5000
@@ -23,6 +23,27 @@ _SELECTION_TIMEOUT_MS = 5000
 _ANSWER_TIMEOUT_MS = 60_000
 #: Largest document (MongoDB manual, "Limits"), less some room for the key.
 _MAX_NBYTES = (16 << 20) - 4096
+#: Error of a server that has a key already.
+_DUPLICATE_KEY = 11000
+
+
+class _Values(Conditional):
+    """Replaces documents that have the bytes that were read.
+
+    These are the tags, because other programs change documents without a sign of it.
+    """
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: MongoDBStore) -> None:
+        self._store = store
+
+    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        found = self._store.get_many([Request(key) for key in keys])
+        return [None if data is None else Versioned(data, data) for data in found]
+
+    def set_if(self, changes: Sequence[Change]) -> list[bool]:
+        return self._store._set_if(changes)  # noqa: SLF001 - one module, two classes
 
 
 class MongoDBStore(DatabaseStore):
@@ -117,22 +138,79 @@ class MongoDBStore(DatabaseStore):
             found = self.collection.find(_under(prefix), {"_id": 0, "key": 1})
             return iter([document["key"] for document in found])
 
+    @property
+    def conditional(self) -> Conditional | None:
+        """Changes on the condition that an object still has the same bytes, which the server compares."""
+        return _Values(self)
+
     def _write(self, rows: list[tuple[str, bytes]]) -> None:
-        operations = []
-        for key, data in rows:
-            if len(data) > _MAX_NBYTES:
-                raise StoreError(
-                    f"store {self}: key {key!r}: {len(data)} bytes, and a MongoDB document holds {_MAX_NBYTES};"
-                    " choose smaller chunks"
-                )
-            document = {"key": key, "value": data}
-            operations.append(self._pymongo.ReplaceOne({"key": key}, document, upsert=True))
+        operations = [self._replacement(key, data) for key, data in rows]
         with self._failures(f"write {len(operations)} objects"):
-            # Keys are unique, even if two writers insert one at the same time, and finding them needs no scan.
-            if not self._indexed:
-                self.collection.create_index("key", unique=True)
-                self._indexed = True
-            self.collection.bulk_write(operations, ordered=True)
+            self._prepared().bulk_write(operations, ordered=True)
+
+    def _prepared(self) -> Any:
+        """The collection, with an index."""
+        # Keys are unique, even if two writers insert one at the same time, and finding them needs no scan.
+        if not self._indexed:
+            self.collection.create_index("key", unique=True)
+            self._indexed = True
+        return self.collection
+
+    def _replacement(self, key: str, data: bytes, tag: object = ANY) -> Any:
+        """The operation that stores an object, if it has the bytes `tag`."""
+        if len(data) > _MAX_NBYTES:
+            raise StoreError(
+                f"store {self}: key {key!r}: {len(data)} bytes, and a MongoDB document holds {_MAX_NBYTES};"
+                " choose smaller chunks"
+            )
+        document = {"key": key, "value": data}
+        if tag is ANY:
+            return self._pymongo.ReplaceOne({"key": key}, document, upsert=True)
+        if tag is None:
+            return self._pymongo.InsertOne(document)
+        return self._pymongo.ReplaceOne({"key": key, "value": tag}, document)
+
+    def _set_if(self, changes: Sequence[Change]) -> list[bool]:
+        self.check_writable()
+        for change in changes:
+            check_key(change.key)
+        doomed = [key for key, value, tag in changes if value is None and tag is ANY]
+        if doomed:
+            self._delete(doomed)
+        wanted = {
+            key: (None if value is None else as_bytes(key, value), tag)
+            for key, value, tag in changes
+            if value is not None or tag is not ANY
+        }
+        refused = self._refused(wanted) if wanted else set()
+        return [change.key not in refused for change in changes]
+
+    def _refused(self, wanted: dict[str, tuple[bytes | None, object | None]]) -> set[str]:
+        """Have changes carried out. Returns: the keys of those that were refused."""
+        operations = [
+            self._pymongo.DeleteOne({"key": key, "value": tag}) if value is None else self._replacement(key, value, tag)
+            for key, (value, tag) in wanted.items()
+        ]
+        keys = list(wanted)
+        there_already = set()
+        with self._failures(f"write {len(operations)} objects"):
+            try:
+                said = self._prepared().bulk_write(operations, ordered=False).bulk_api_result
+            except self._pymongo.errors.BulkWriteError as error:
+                said = error.details
+                if any(failure["code"] != _DUPLICATE_KEY for failure in said["writeErrors"]):
+                    raise
+                there_already = {keys[failure["index"]] for failure in said["writeErrors"]}
+        n_done = sum(said[name] for name in ("nInserted", "nMatched", "nUpserted", "nRemoved"))
+        refused = {key for key in there_already if wanted[key][1] is not ANY}  # else another was faster by a moment
+        compared = [key for key, (_, tag) in wanted.items() if tag is not None and tag is not ANY]
+        if n_done + len(there_already) == len(wanted):
+            return refused
+        if len(compared) == 1:
+            return refused | set(compared)
+        # The server says how many of them it carried out, not which: those that are as they should be.
+        now = self.get_many([Request(key) for key in compared])
+        return refused | {key for key, stored in zip(compared, now, strict=True) if stored != wanted[key][0]}
 
     def _delete(self, keys: list[str]) -> None:
         with self._failures("delete"):

@@ -14,11 +14,11 @@ import json
 import os
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 import numpy as np
 
-from gzarr.concurrency import new_lock
 from gzarr.errors import MetadataError, StoreError
 from gzarr.storage.base import Buffer, R, Request, Store, T, Versions, pickled
 from gzarr.storage.local import LocalStore
@@ -63,7 +63,6 @@ class N5Store(Store):
 
     zarr_format: Literal[2, 3] | None = 2
     dimension_separator: Literal[".", "/"] | None = "."
-    _process_bound = frozenset({"_lock"})
 
     def __init__(
         self,
@@ -77,7 +76,6 @@ class N5Store(Store):
         self._store = store if isinstance(store, Store) else LocalStore(store)
         self.read_only = read_only or self._store.read_only
         self.concurrency = self._store.concurrency
-        self._lock = new_lock()
 
     @property
     def path(self) -> str:
@@ -209,6 +207,19 @@ class N5Store(Store):
         """The name of the object that holds this one."""
         return self._store.lock_name(_to_n5_key(key))
 
+    def locked(self, keys: Sequence[str], merged: Sequence[str] | None = None) -> AbstractContextManager[Any]:
+        """Lock blocks, as the store below does."""
+        below = None if merged is None else [_to_n5_key(key) for key in merged]
+        return self._store.locked([_to_n5_key(key) for key in keys], below)
+
+    def node_locked(self, key: str) -> AbstractContextManager[Any]:
+        """Lock a node, as the store below does."""
+        return self._store.node_locked(_to_n5_key(key))
+
+    def document_locked(self, key: str) -> AbstractContextManager[Any]:
+        """Lock one document, as the store below does."""
+        return self._store.document_locked(_to_n5_key(key))
+
     # -- writing -------------------------------------------------------------------------------------------------
 
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
@@ -231,7 +242,7 @@ class N5Store(Store):
         path, _, name = key.rpartition("/")
         what = f"{self}: {key}"
         said = json.loads(as_bytes(key, value))
-        with self._lock:
+        with self._store.document_locked(_join(path, DOCUMENT)):
             old = self._document(path) or {}
             if name == ".zattrs":
                 taken = [k for k in said if k in _RESERVED]
@@ -252,7 +263,7 @@ class N5Store(Store):
         for key in names:
             path, _, name = key.rpartition("/")
             if name in _SHOWN:
-                with self._lock:
+                with self._store.document_locked(_join(path, DOCUMENT)):
                     old = self._document(path)
                     if old is not None and (name == ".zattrs" or _is_array(old) == (name == ".zarray")):
                         keep = {k: v for k, v in old.items() if (k in _RESERVED) == (name == ".zattrs")}

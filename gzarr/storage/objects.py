@@ -13,7 +13,7 @@ from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage.base import Buffer, Request, Versioned, host_view, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.forks import OBSTORE
-from gzarr.storage.remote import EntityTags, RemoteStore, TaggedStore
+from gzarr.storage.remote import EntityTags, RemoteStore, TaggedStore, TaggedWrites
 from gzarr.storage.rules import byte_range, check_path, cut, without_secrets
 
 #: Keys listed at a time; a page of S3 has 1,000.
@@ -112,7 +112,7 @@ class ObjectStore(TaggedStore):
             if version is None or result.meta["e_tag"] == version:
                 return Versioned(memoryview(result.bytes()), self._version_of(result.meta))
         except self._missing as error:
-            if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error):
+            if _lacks_container(error):
                 raise self._failed(f"read {key!r}", error) from error
             return None
         except self._exceptions.InvalidPathError:
@@ -182,6 +182,51 @@ class ObjectStore(TaggedStore):
 
     def _untagged(self, key: str) -> StoreError:
         return StoreError(f"store {self}: the server gives {key!r} no entity tag")
+
+    @property
+    def conditional(self) -> TaggedWrites | None:
+        """Changes on the condition that an object still has its entity tag or, on Google's servers, its generation.
+
+        None once the server has said that it does not know such conditions.
+        """
+        return None if self._unconditional else TaggedWrites(self, deletes=False)
+
+    def _get_tagged(self, key: str) -> Versioned | None:
+        library = self._obstore
+        try:
+            result = library.get(self.store, key)
+            tag = {name: result.meta[name] for name in ("e_tag", "version") if result.meta[name] is not None}
+            return Versioned(memoryview(result.bytes()), tag)
+        except (*self._missing, self._exceptions.InvalidPathError) as error:
+            if _lacks_container(error):
+                raise self._failed(f"read {key!r}", error) from error
+            return None  # what cannot be a key has no object
+        except self._errors as error:
+            raise self._failed(f"read {key!r}", error) from error
+
+    def _put_if(self, key: str, data: bytes | memoryview | None, tag: Any) -> bool:
+        if data is None:
+            raise StoreError(f"store {self}: cannot delete {key!r} on a condition")
+        if tag == {}:
+            self._go_on_without_conditions("it gives objects no entity tags")
+            self._put(key, data)
+            return True
+        library = self._obstore
+        try:
+            library.put(self.store, key, bytes(data), mode="create" if tag is None else tag)
+        except (self._exceptions.AlreadyExistsError, self._exceptions.PreconditionError):
+            return False
+        except NotImplementedError as error:
+            self._go_on_without_conditions(error)
+            self._put(key, data)
+        except self._errors as error:
+            if tag is not None and isinstance(error, self._missing) and not _lacks_container(error):
+                return False
+            if "501 Not Implemented" not in str(error):
+                raise self._failed(f"write {key!r}", error) from error
+            self._go_on_without_conditions(error)
+            self._put(key, data)
+        return True
 
     def _listed(self, path: str) -> list[tuple[str, int]]:
         check_path(path)
@@ -332,6 +377,10 @@ class HTTPStore(ObjectStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickled(self, HTTPStore, self.store, url=self._url, path=self._path)
+
+
+def _lacks_container(error: Exception) -> bool:
+    return "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error)
 
 
 def _described(store: Any) -> str:

@@ -6,14 +6,15 @@ shards are read whole. A string has at most 512 MiB.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
-from gzarr.storage.base import Buffer, Request, pickled
+from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Versioned, host_view, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.flat import DatabaseStore
-from gzarr.storage.rules import byte_range, check_path
+from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
 
 #: Seconds to wait for a connection: a server that is there answers within a few milliseconds.
 _CONNECT_TIMEOUT_S = 5.0
@@ -23,6 +24,29 @@ _ANSWER_TIMEOUT_S = 60.0
 _PIPELINE_NBYTES = 64 << 20
 #: Keys asked for with each step of a listing.
 _SCAN_COUNT = 1000
+#: Replaces or deletes a string if it still has a digest, "" for a missing one; a server carries out a script alone.
+_CHANGE = """
+local now = redis.call('GET', KEYS[1])
+if (now and redis.sha1hex(now) or '') ~= ARGV[1] then return 0 end
+if ARGV[2] then redis.call('SET', KEYS[1], ARGV[2]) else redis.call('DEL', KEYS[1]) end
+return 1
+"""
+
+
+class _Digests(Conditional):
+    """Replaces strings that have the digest of the bytes that were read."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: RedisStore) -> None:
+        self._store = store
+
+    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        found = self._store.get_many([Request(key) for key in keys])
+        return [None if data is None else Versioned(data, _digest(data)) for data in found]
+
+    def set_if(self, changes: Sequence[Change]) -> list[bool]:
+        return self._store._set_if(changes)  # noqa: SLF001 - one module, two classes
 
 
 class RedisStore(DatabaseStore):
@@ -61,6 +85,7 @@ class RedisStore(DatabaseStore):
     ) -> None:
         redis = require("redis", "redis", "RedisStore")
         self._errors = redis.RedisError
+        self._refused, self._forbidden = redis.ResponseError, redis.exceptions.NoPermissionError
         self._prefix, self._kwargs = prefix, kwargs
         self.dimension_separator = dimension_separator
         self.read_only = read_only
@@ -121,16 +146,51 @@ class RedisStore(DatabaseStore):
             keys = set(self.client.scan_iter(match=pattern, count=_SCAN_COUNT))
         return iter([_encoded(key)[nskip:].decode() for key in keys])
 
+    @property
+    def conditional(self) -> Conditional | None:
+        """Changes on the condition that an object still has the same digest, which the server computes.
+
+        None once the server has refused to run scripts.
+        """
+        return None if self._unconditional else _Digests(self)
+
     def _write(self, rows: list[tuple[str, bytes]]) -> None:
-        pipeline, nbytes = self.client.pipeline(transaction=False), 0
         with self._failures(f"write {rows[0][0]!r}"):
-            for key, data in rows:
-                pipeline.set(self._key(key), data)
-                nbytes += len(data)
-                if nbytes > _PIPELINE_NBYTES:
-                    pipeline.execute()
-                    nbytes = 0
-            pipeline.execute()
+            self._send(("SET", self._key(key), data) for key, data in rows)
+
+    def _set_if(self, changes: Sequence[Change]) -> list[bool]:
+        self.check_writable()
+        for change in changes:
+            check_key(change.key)
+        with self._failures(f"write {changes[0].key if changes else ''!r}"):
+            try:
+                answers = self._send(self._change(*change) for change in changes)
+            except self._refused as error:
+                if not isinstance(error, self._forbidden) and "unknown command" not in str(error):
+                    raise
+                self._go_on_without_conditions(error)
+                answers = self._send(self._change(*change._replace(tag=ANY)) for change in changes)
+                return [True] * len(changes)
+        return [change.tag is ANY or bool(answer) for change, answer in zip(changes, answers, strict=True)]
+
+    def _change(self, key: str, value: Buffer | None, tag: object | None) -> tuple[Any, ...]:
+        """The command that carries out a change."""
+        data = () if value is None else (as_bytes(key, value),)
+        if tag is ANY:
+            return ("SET" if data else "DEL", self._key(key), *data)
+        return "EVAL", _CHANGE, 1, self._key(key), tag or "", *data
+
+    def _send(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """Have commands carried out, in one round trip unless their bytes are too many for one. Returns: answers."""
+        answers: list[Any] = []
+        pipeline, nbytes = self.client.pipeline(transaction=False), 0
+        for command in commands:
+            pipeline.execute_command(*command)
+            nbytes += len(command[-1])
+            if nbytes > _PIPELINE_NBYTES:
+                answers += pipeline.execute()
+                nbytes = 0
+        return [*answers, *pipeline.execute()]
 
     def _delete(self, keys: list[str]) -> None:
         with self._failures("delete"):
@@ -143,6 +203,10 @@ class RedisStore(DatabaseStore):
     def __reduce__(self) -> tuple[Any, ...]:
         given = (self._prefix, self.dimension_separator)
         return pickled(self, RedisStore, *given, read_only=self.read_only, **self._kwargs)
+
+
+def _digest(data: Buffer) -> str:
+    return hashlib.sha1(host_view(data), usedforsecurity=False).hexdigest()
 
 
 def _encoded(key: str | bytes) -> bytes:

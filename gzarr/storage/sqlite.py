@@ -14,22 +14,24 @@ import os
 import random
 import sqlite3
 import weakref
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from gzarr.concurrency import new_lock
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Request, Versions, pickled
+from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Versioned, Versions, pickled
 from gzarr.storage.flat import DatabaseStore
 from gzarr.storage.forks import inside_library
-from gzarr.storage.rules import byte_range, check_path
+from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
 
 _CREATE = "CREATE TABLE IF NOT EXISTS zarr(k TEXT PRIMARY KEY, v BLOB)"
 _SET = (
     "INSERT INTO zarr(rowid, k, v) VALUES(?, ?, ?) ON CONFLICT(k) DO UPDATE SET rowid = excluded.rowid, v = excluded.v"
 )
+_INSERT = "INSERT INTO zarr(rowid, k, v) VALUES(?, ?, ?) ON CONFLICT(k) DO NOTHING"
+_UPDATE = "UPDATE zarr SET rowid = ?, v = ? WHERE k = ? AND rowid = ?"
 #: Seconds that a writer waits for another one; the sqlite3 module's own 5 are few when whole shards are stored.
 _TIMEOUT_S = 60.0
 #: How often another random rowid is tried if one is taken; one try in 2**40 fails among a million objects.
@@ -57,6 +59,21 @@ class _RowVersions(Versions):
 
     def token(self, key: str) -> object | None:
         return self._store._one("SELECT rowid FROM zarr WHERE k = ?", key)  # noqa: SLF001 - one module, two classes
+
+
+class _Rows(Conditional):
+    """Replaces rows that have the number that was read."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: SQLiteStore) -> None:
+        self._store = store
+
+    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        return self._store._get_tagged(keys)  # noqa: SLF001 - one module, two classes
+
+    def set_if(self, changes: Sequence[Change]) -> list[bool]:
+        return self._store._set_if(changes)  # noqa: SLF001
 
 
 class SQLiteStore(DatabaseStore):
@@ -178,6 +195,16 @@ class SQLiteStore(DatabaseStore):
         """The numbers of the rows, which every write changes."""
         return _RowVersions(self)
 
+    @property
+    def conditional(self) -> Conditional | None:
+        """Changes on the condition that a row still has the same number, all of one call in one transaction."""
+        return _Rows(self)
+
+    def _get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        with self._failures(f"read {keys[0] if keys else ''!r}"), self._connection() as db:
+            rows = [db.execute("SELECT v, rowid FROM zarr WHERE k = ?", (key,)).fetchone() for key in keys]
+        return [None if row is None else Versioned(bytes(row[0]), row[1]) for row in rows]
+
     def _one(self, query: str, key: str) -> int | None:
         with self._failures(f"look up {key!r}"), self._connection() as db:
             row = db.execute(query, (key,)).fetchone()
@@ -210,6 +237,15 @@ class SQLiteStore(DatabaseStore):
     def _delete(self, keys: list[str]) -> None:
         with self._failures("delete"), self._connection() as db, _transaction(db):
             db.executemany("DELETE FROM zarr WHERE k = ?", ((key,) for key in keys))
+
+    def _set_if(self, changes: Sequence[Change]) -> list[bool]:
+        self.check_writable()
+        if not changes:
+            return []
+        for change in changes:
+            check_key(change.key)
+        with self._failures(f"write {changes[0].key!r}"), self._connection() as db, _transaction(db):
+            return [_change(db, change) for change in changes]
 
     def close(self) -> None:
         """Close all connections; a store of a file opens new ones when it is used again."""
@@ -253,12 +289,33 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def _set(db: sqlite3.Connection, key: str, data: bytes) -> None:
+    _with_number(db, key, lambda number: (_SET, (number, key, data)))
+
+
+def _change(db: sqlite3.Connection, change: Change) -> bool:
+    """Carry out a change if its condition holds. Returns: whether it does."""
+    key, value, tag = change
+    if value is None:
+        if tag is ANY:
+            db.execute("DELETE FROM zarr WHERE k = ?", (key,))
+            return True
+        return db.execute("DELETE FROM zarr WHERE k = ? AND rowid = ?", (key, tag)).rowcount > 0
+    data = as_bytes(key, value)
+    if tag is ANY:
+        _set(db, key, data)
+        return True
+    if tag is None:
+        return _with_number(db, key, lambda number: (_INSERT, (number, key, data))) > 0
+    return _with_number(db, key, lambda number: (_UPDATE, (number, data, key, tag))) > 0
+
+
+def _with_number(db: sqlite3.Connection, key: str, statement: Callable[[int], tuple[str, tuple[Any, ...]]]) -> int:
+    """Execute a statement that gives a row a new random number. Returns: how many rows it changed."""
     for _ in range(_ATTEMPTS):
         try:
-            db.execute(_SET, (random.getrandbits(62), key, data))  # a name, not a secret
+            return db.execute(*statement(random.getrandbits(62))).rowcount  # a name, not a secret
         except sqlite3.IntegrityError:
             continue  # the number is another object's
-        return
     raise sqlite3.IntegrityError(f"no free row number for {key!r}")
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Self, TypeAlias
 
-from gzarr.storage.base import Buffer, Files, Opened, Request, Versioned, Versions
-from gzarr.storage.wrappers import ForwardedVersions, WrapperStore
+from gzarr.storage.base import Buffer, Change, Conditional, Files, Opened, Request, Versioned, Versions
+from gzarr.storage.wrappers import ForwardedConditional, ForwardedVersions, WrapperStore
 
 #: Watches a call in a ``with`` statement: a verb, and the requests, keys or paths that it is about.
 _Watch: TypeAlias = Callable[[str, Sequence[Any]], AbstractContextManager[None]]
@@ -73,6 +73,26 @@ class _WatchedVersions(ForwardedVersions):
             return super().get_versioned(requests)
 
 
+class _WatchedConditional(ForwardedConditional):
+    """Watches what is read to be changed, and what is changed."""
+
+    def __init__(self, conditional: Conditional, watch: _Watch) -> None:
+        super().__init__(conditional)
+        self._watch = watch
+
+    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        with self._watch("get with version", [Request(key) for key in keys]):
+            return super().get_tagged(keys)
+
+    def set_if(self, changes: Sequence[Change]) -> list[bool]:
+        with ExitStack() as watching:
+            for verb, deletes in (("set", False), ("delete", True)):
+                keys = [change.key for change in changes if (change.value is None) is deletes]
+                if keys:
+                    watching.enter_context(self._watch(verb, keys))
+            return super().set_if(changes)
+
+
 class WatchedStore(WrapperStore):
     """Pass everything on to a store; a subclass says how calls are watched."""
 
@@ -91,6 +111,12 @@ class WatchedStore(WrapperStore):
         """The versions of the store below."""
         versions = self._store.versions
         return None if versions is None else _WatchedVersions(versions, self._watching)
+
+    @property
+    def conditional(self) -> Conditional | None:
+        """The conditions of the store below."""
+        conditional = self._store.conditional
+        return None if conditional is None else _WatchedConditional(conditional, self._watching)
 
     def get_one(self, request: Request) -> Buffer | None:
         with self._watching("get", (request,)):

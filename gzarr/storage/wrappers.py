@@ -13,7 +13,20 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from gzarr.errors import ReplacedError, StoreError
-from gzarr.storage.base import Buffer, Conditional, Files, Opened, R, Request, Store, T, Versioned, Versions, host_view
+from gzarr.storage.base import (
+    Buffer,
+    Change,
+    Conditional,
+    Files,
+    Opened,
+    R,
+    Request,
+    Store,
+    T,
+    Versioned,
+    Versions,
+    host_view,
+)
 from gzarr.storage.rules import cut
 
 
@@ -63,7 +76,7 @@ def full_type_name(store: Store) -> str:
 class WrapperStore(Store):
     """Pass every verb on to a store; subclasses change what they need.
 
-    A subclass that overrides no verb that bytes pass through inherits `files` and `versions`; see `Store`.
+    A subclass that overrides no verb that bytes pass through inherits all capabilities; see `Store`.
 
     Parameters
     ----------
@@ -235,6 +248,20 @@ class ForwardedVersions(Tokens):
         return self._versions.get_versioned(requests)
 
 
+class ForwardedConditional(Conditional):
+    """Passes every verb on to another's; subclasses change what they need."""
+
+    def __init__(self, conditional: Conditional) -> None:
+        self._conditional = conditional
+        self.deletes = conditional.deletes
+
+    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        return self._conditional.get_tagged(keys)
+
+    def set_if(self, changes: Sequence[Change]) -> list[bool]:
+        return self._conditional.set_if(changes)
+
+
 class ReadableFiles(Files):
     """Files that may be read, not replaced."""
 
@@ -265,6 +292,11 @@ class _ReadOnlyStore(WrapperStore):
         """The files of the store below, for reading."""
         files = self._store.files
         return None if files is None else ReadableFiles(files)
+
+    @property
+    def conditional(self) -> Conditional | None:
+        """None: nothing can be changed."""
+        return None
 
     def close(self) -> None:
         """Do nothing: the view does not own the store."""

@@ -141,6 +141,15 @@ WITHOUT_VERSIONS = {
     "zarr-python local": "zarr's stores have none",
 }
 
+#: Stores that replace an object only if it is still the version that was read (`Store.conditional`).
+WITH_CONDITIONS = (
+    *("cache of obstore memory", "split, chunks in obstore memory", "sqlite", "sqlite in memory", "lmdb", "redis"),
+    *("mongodb", "s3", "azure", "abs", "obstore memory"),
+)
+
+#: Stores whose test server stores objects whatever their condition.
+IGNORES_CONDITIONS = {"s3": "rclone's S3 server ignores If-Match and If-None-Match; Amazon's knows both"}
+
 #: Stores whose test server shows objects that are half replaced, which the service that it stands for does not.
 NOT_ATOMIC = {"s3": "rclone's S3 server shows objects while they are replaced; Amazon's replaces them in one step"}
 

@@ -29,6 +29,7 @@ from gzarr.storage import (
     NestedDirectoryStore,
     Request,
     SplitStore,
+    SQLiteStore,
     Store,
     TempStore,
     ThreadSynchronizer,
@@ -38,8 +39,8 @@ from gzarr.storage import (
     read_only,
     synchronized,
 )
-from gzarr.storage.base import Buffer, Files, Opened, Versioned, Versions, host_view
-from gzarr.storage.wrappers import ForwardedVersions
+from gzarr.storage.base import Buffer, Change, Conditional, Files, Opened, Versioned, Versions, host_view
+from gzarr.storage.wrappers import ForwardedConditional, ForwardedVersions
 from tests.contracts.stores import MAKERS
 
 INVERSE = bytes(255 - byte for byte in range(256))
@@ -87,6 +88,16 @@ class InvertedVersions(ForwardedVersions):
         return [item and Versioned(inverted(item.data) or b"", item.version) for item in found]
 
 
+class InvertedConditional(ForwardedConditional):
+    """Conditions on objects whose bytes are stored inverted."""
+
+    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        return [item and Versioned(inverted(item.data) or b"", item.version) for item in super().get_tagged(keys)]
+
+    def set_if(self, changes: Sequence[Change]) -> list[bool]:
+        return super().set_if([change._replace(value=inverted(change.value)) for change in changes])
+
+
 def inverting(base: Any, capabilities: Iterable[str] = ()) -> Any:
     """A subclass that changes bytes in the two required verbs alone, with some capabilities of its own."""
 
@@ -111,6 +122,13 @@ def inverting(base: Any, capabilities: Iterable[str] = ()) -> Any:
                 below = super().versions
                 return None if below is None else InvertedVersions(below)
 
+        if "conditional" in capabilities:
+
+            @property
+            def conditional(self) -> Conditional | None:
+                below = super().conditional
+                return None if below is None else InvertedConditional(below)
+
     return Inverting
 
 
@@ -122,7 +140,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "sharded": {"chunks": (6, 6), "shards": (24, 24), "compressors": None},
     "v2": {"chunks": (12, 12), "zarr_format": 2},
 }
-CAPABILITIES = [(), ("files",), ("versions",), ("files", "versions")]
+ALL = ("files", "versions", "conditional")
+CAPABILITIES = [(), *((name,) for name in ALL), ALL]
 READ = np.s_[...], np.s_[12:36, 12:24], np.s_[5:7], np.s_[3, 40], np.s_[1:2, 0:48:5]
 WRITTEN = np.s_[12:36, 12:24], np.s_[5:7], np.s_[3, 40]
 
@@ -157,7 +176,7 @@ def check_store(store: Store, layouts: Iterable[str] = LAYOUTS) -> None:
         check_values(root[name], model)
 
 
-@pytest.mark.parametrize("capabilities", [(), ("files", "versions")], ids=["none", "both"])
+@pytest.mark.parametrize("capabilities", [(), ALL], ids=["none", "all"])
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_wrapper_that_changes_bytes_is_not_bypassed(
     name: str, capabilities: tuple[str, ...], tmp_path: Path, request: pytest.FixtureRequest
@@ -186,7 +205,7 @@ def through(store: Store) -> list[Store]:
     ]
 
 
-@pytest.mark.parametrize("capabilities", [(), ("files", "versions")], ids=["none", "both"])
+@pytest.mark.parametrize("capabilities", [(), ALL], ids=["none", "all"])
 def test_wrappers_around_it_do_not_bypass_it_either(capabilities: tuple[str, ...], tmp_path: Path) -> None:
     for store in through(inverting(WrapperStore, capabilities)(LocalStore(tmp_path))):
         check_store(store, ["large", "sharded"])
@@ -291,13 +310,15 @@ def test_all_ways_to_bytes_are_made_of_the_batched_verbs(
     with MAKERS[name](tmp_path, request) as below:
         base: Any = type(below)
         store = as_subclass(below, make)
-        assert (store.files, store.versions) == (None, None)
+        assert (store.files, store.versions, store.conditional) == (None, None, None)
         array = gzarr.create_array(store, data=np.arange(1, 4, dtype="u1"), chunks=3, compressors=None)
         assert inverted(base.get_many(store, [Request("c/0")])[0]) == b"\1\2\3"
         np.testing.assert_array_equal(array[...], [1, 2, 3])
         store.set("b/c/0", b"a")
         store["b/c/1"] = b"b"
         store.set_many([("b/c/2", b"c")])
+        assert (store.set_if_missing("b/c/2", b"x"), store.set_if_missing("b/c/3", b"d")) == (False, True)
+        assert inverted(base.get_many(store, [Request("b/c/3")])[0]) == b"d"
         keys = [f"b/c/{i}" for i in range(3)]
         wanted = [Request(key) for key in keys]
         assert b"".join(inverted(data) or b"" for data in base.get_many(store, wanted)) == b"abc"
@@ -437,6 +458,29 @@ def test_classes_that_override_verbs_may_declare_capabilities() -> None:
     assert offers(saying) == offers(type("Second", (saying,), {})) == (True, True)
     assert offers(some) == (True, False)
     assert offers(type("Changed", (saying,), verbs(LocalStore, "set_many"))) == (False, False)
+
+
+def test_conditions_are_inherited_and_lost_like_other_capabilities(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "x.sqlite")
+    passing, changing = type("Passing", (SQLiteStore,), {}), inverting(SQLiteStore)
+    declared = type("Declared", (changing,), {"conditional": SQLiteStore.conditional})
+    found = [as_subclass(store, lambda _, cls=cls: cls).conditional for cls in (passing, changing, declared)]
+    assert [conditional is not None for conditional in found] == [True, False, True]
+    assert read_only(store).conditional is None
+    for seen in (*through(store), Through(store)):
+        conditional = seen.conditional
+        assert conditional is not None
+        seen["c/0"] = b"old"
+        before = seen["c/0"], store["c/0"]
+        item = conditional.get_tagged(["c/0"])[0]
+        assert item is not None
+        assert conditional.set_if([Change("c/0", b"new", item.version)]) == [True]
+        assert (before, seen["c/0"], store["c/0"]) == ((b"old", b"old"), b"new", b"new")
+        assert conditional.set_if([Change("c/0", b"newer", item.version)]) == [False]
+
+
+class Through(WrapperStore):
+    """A wrapper that changes nothing."""
 
 
 def test_placement_says_which_capabilities_are_missing(tmp_path: Path) -> None:

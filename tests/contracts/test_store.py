@@ -15,9 +15,10 @@ import pytest
 from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
 from gzarr.storage import MemoryStore, Request, SQLiteStore, Store, ZipStore
 from gzarr.storage import read_only as read_only_view
-from gzarr.storage.base import token_of
+from gzarr.storage.base import ANY, Change, Conditional, token_of
+from gzarr.storage.changing import change_object
 from gzarr.storage.coalesce import get_coalesced
-from tests.contracts.stores import MAKERS, NOT_ATOMIC, WITHOUT_VERSIONS
+from tests.contracts.stores import IGNORES_CONDITIONS, MAKERS, NOT_ATOMIC, WITH_CONDITIONS, WITHOUT_VERSIONS
 
 VALUE = bytes(range(200))
 
@@ -438,6 +439,138 @@ def test_it_is_a_mutable_mapping(store: Store) -> None:
         del store["none"]
     del store["zarr.json"]
     assert "zarr.json" not in store
+
+
+# -- conditions ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def conditional(store: Store, request: pytest.FixtureRequest) -> Conditional:
+    name = request.node.callspec.params["store"]
+    found = store.conditional
+    assert (found is not None) is (name in WITH_CONDITIONS)
+    if found is None:
+        pytest.skip("a store without conditions")
+    if name in IGNORES_CONDITIONS:
+        pytest.skip(IGNORES_CONDITIONS[name])
+    return found
+
+
+def tag_of(conditional: Conditional, key: str) -> object | None:
+    found = conditional.get_tagged([key])[0]
+    return None if found is None else found.version
+
+
+def test_an_object_is_stored_only_if_none_is_there(store: Store, request: pytest.FixtureRequest) -> None:
+    name = request.node.callspec.params["store"]
+    if name in IGNORES_CONDITIONS:
+        pytest.skip(IGNORES_CONDITIONS[name])
+    for key in ("zarr.json", "c/0"):
+        assert store.set_if_missing(key, memoryview(b"first")) is True
+        assert store.set_if_missing(key, b"second") is False
+        assert store[key] == b"first"
+        store.delete_many([key])
+        assert store.set_if_missing(key, b"third") is True
+        assert store[key] == b"third"
+    with pytest.raises(StoreError, match="key"):
+        store.set_if_missing("../x", b"")
+    with pytest.raises(ReadOnlyError):
+        read_only_view(store).set_if_missing("zarr.json", b"")
+
+
+def test_objects_are_replaced_only_if_they_have_the_version_that_was_read(
+    store: Store, conditional: Conditional
+) -> None:
+    fill(store, "c/0", "c/1", "c/there")
+    found = conditional.get_tagged(["c/0", "missing", "c/there", "c/1"])
+    assert [item and bytes(item.data) for item in found] == [b"c/0", None, b"c/there", b"c/1"]
+    tags = [item and item.version for item in found]
+    assert tags[0] is not None
+    store["c/1"] = b"replaced"
+    changes = [
+        Change("c/0", memoryview(b"new"), tags[0]),
+        Change("c/1", b"stale", tags[3]),
+        Change("missing", np.frombuffer(b"made", "u1"), None),
+        Change("c/there", b"there already", None),
+    ]
+    assert conditional.set_if(changes) == [True, False, True, False]
+    assert [conditional.set_if([change]) for change in changes] == [[False]] * 4
+    assert [store[change.key] for change in changes] == [b"new", b"replaced", b"made", b"c/there"]
+    assert conditional.set_if([]) == conditional.get_tagged([]) == []
+
+
+def test_a_version_that_was_deleted_is_not_replaced(store: Store, conditional: Conditional) -> None:
+    fill(store, "c/0")
+    tag = tag_of(conditional, "c/0")
+    store.delete_many(["c/0"])
+    assert conditional.set_if([Change("c/0", b"new", tag)]) == [False]
+    assert "c/0" not in store
+    store["c/0"] = b"again"
+    assert conditional.set_if([Change("c/0", b"new", tag)]) == [False]
+    assert store["c/0"] == b"again"
+
+
+def test_changes_without_a_condition_are_always_carried_out(store: Store, conditional: Conditional) -> None:
+    fill(store, "c/0", "c/1")
+    tag = tag_of(conditional, "c/1")
+    store["c/1"] = b"newer"
+    changes = [
+        Change("c/0", None, ANY),
+        Change("missing", None, ANY),
+        Change("c/2", b"new", ANY),
+        Change("c/1", b"refused", tag),
+        Change("c/3", b"made", None),
+    ]
+    assert conditional.set_if(changes) == [True, True, True, False, True]
+    assert store.get_many([Request(f"c/{i}") for i in range(4)]) == [None, b"newer", b"new", b"made"]
+
+
+def test_objects_are_deleted_only_if_they_have_the_version_that_was_read(
+    store: Store, conditional: Conditional
+) -> None:
+    if not conditional.deletes:
+        pytest.skip("the server deletes without conditions only")
+    fill(store, "c/0", "c/1")
+    tags = [tag_of(conditional, key) for key in ("c/0", "c/1")]
+    store["c/1"] = b"newer"
+    changes = [Change("c/0", None, tags[0]), Change("c/1", None, tags[1])]
+    assert conditional.set_if(changes) == [True, False]
+    assert [conditional.set_if([change]) for change in changes] == [[False]] * 2
+    assert store.contains_many(["c/0", "c/1"]) == [False, True]
+
+
+def test_of_threads_that_change_an_object_without_locks_none_loses(store: Store, conditional: Conditional) -> None:
+    def add(thread: int) -> None:
+        for i in range(5):
+            done = False
+            while not done:
+                found = conditional.get_tagged(["c/0"])[0]
+                old = b"" if found is None else bytes(found.data)
+                change = Change("c/0", old + bytes([thread, i]), found and found.version)
+                done = conditional.set_if([change])[0]
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(4)))
+    value = store["c/0"]
+    assert {value[i : i + 2] for i in range(0, len(value), 2)} == {bytes([t, i]) for t in range(4) for i in range(5)}
+
+
+@pytest.mark.parametrize("key", ["zarr.json", "a/.zattrs"])
+def test_of_threads_that_change_a_document_none_loses(store: Store, key: str) -> None:
+    def add(thread: int) -> None:
+        for i in range(3):
+            change_object(store, key, lambda old, i=i: bytes(old or b"") + bytes([thread, i]))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(4)))
+    value = store[key]
+    assert {value[i : i + 2] for i in range(0, len(value), 2)} == {bytes([t, i]) for t in range(4) for i in range(3)}
+    change_object(store, key, lambda old: old)
+    assert store[key] == value
+    change_object(store, key, lambda _: None)
+    assert store.get_one(Request(key)) in (None, b"{}")
+    change_object(store, "none/.zattrs", lambda _: None)
+    assert "none/.zattrs" not in store
 
 
 # -- threads -------------------------------------------------------------------------------------------------------

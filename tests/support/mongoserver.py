@@ -1,8 +1,8 @@
 """A server that speaks MongoDB's wire protocol, for tests where there is no MongoDB: a collection in a list.
 
 It has what the store asks for, and answers everything else with an error: hello, ping, find (equality, $in, $regex),
-aggregate ($match and $binarySize), update (replacing, with upsert), delete, createIndexes, endSessions. It proves that
-the driver's messages are what the store means; it does not prove how MongoDB itself behaves.
+aggregate ($match and $binarySize), insert, update (replacing, with upsert), delete, createIndexes, endSessions. It
+proves that the driver's messages are what the store means; it does not prove how MongoDB itself behaves.
 
 Source: https://www.mongodb.com/docs/manual/reference/mongodb-wire-protocol/ (OP_MSG)
 """
@@ -87,11 +87,9 @@ class Connection(socketserver.StreamRequestHandler):
             if name == "delete":
                 return {"ok": 1, "n": sum(remove(documents, deleted["q"]) for deleted in command["deletes"])}
             if name == "update":
-                for update in command["updates"]:
-                    assert update["upsert"]
-                    remove(documents, update["q"])
-                    documents.append({"_id": bson.ObjectId(), **update["u"]})
-                return {"ok": 1, "n": len(command["updates"]), "nModified": 0}
+                return {"ok": 1, "nModified": 0, **replace(documents, command["updates"])}
+            if name == "insert":
+                return {"ok": 1, **insert(documents, command["documents"])}
         return {"ok": 0, "errmsg": f"no such command: {name}", "code": 59}
 
 
@@ -128,6 +126,29 @@ def matches(document: dict[str, Any], query: dict[str, Any]) -> bool:
         if not good:
             return False
     return True
+
+
+def replace(documents: list[dict[str, Any]], updates: list[dict[str, Any]]) -> dict[str, Any]:
+    done, upserted = 0, []
+    for index, update in enumerate(updates):
+        found = remove(documents, update["q"])
+        if found or update.get("upsert"):
+            documents.append({"_id": bson.ObjectId(), **update["u"]})
+            done += 1
+            upserted += [] if found else [{"index": index, "_id": documents[-1]["_id"]}]
+    return {"n": done, **({"upserted": upserted} if upserted else {})}
+
+
+def insert(documents: list[dict[str, Any]], new: list[dict[str, Any]]) -> dict[str, Any]:
+    """Insert documents whose keys are not there: the one index that the store makes is unique."""
+    taken = {document["key"] for document in documents}
+    errors = [
+        {"index": index, "code": 11000, "errmsg": f"E11000 duplicate key error: {document['key']}"}
+        for index, document in enumerate(new)
+        if document["key"] in taken
+    ]
+    documents += [document for document in new if document["key"] not in taken]
+    return {"n": len(new) - len(errors), **({"writeErrors": errors} if errors else {})}
 
 
 def remove(documents: list[dict[str, Any]], query: dict[str, Any]) -> int:
