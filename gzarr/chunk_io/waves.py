@@ -5,18 +5,21 @@ place. To write a wave: lock its objects, load the objects that are only partly 
 also drops chunks that equal the fill value), build the objects' new bytes, store.
 
 Rule: the lock of an object is held from reading its old bytes to storing its new ones, even by writes that cover the
-object whole. Otherwise a partial write beside such a write could bring the old contents back.
+object whole. Otherwise a partial write beside such a write could bring the old contents back. Other processes are
+excluded by the locks where the store has such locks; `gzarr.chunk_io.merging` is for stores that have conditions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter, eq
 from typing import Any, NamedTuple, TypeVar
 
 from gzarr.backend import Array, Chain, Fields
 from gzarr.chunk_io.array_io import ArrayIO, Wave, by_chain, chunk_error, pick
 from gzarr.chunk_io.chunk_cache import Place
+from gzarr.chunk_io.merging import Covered, merge_unless_replaced
 from gzarr.errors import ChunkError, CodecError, ReplacedError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part, Plan
@@ -162,7 +165,7 @@ def _object_error(io: ArrayIO, key: str, error: CodecError) -> ChunkError:
 def write_wave(job: WriteJob, wave: Wave) -> None:
     """Write a wave. Raises: ChunkError, StoreError."""
     covered = [_covers(job, coords, parts) for coords, parts in wave]
-    if covered.count(False) <= MAX_MERGED:
+    if covered.count(False) <= MAX_MERGED or job.io.store.conditional is not None:
         _write_locked(job, wave, covered)
         return
     merged = 0
@@ -188,9 +191,22 @@ def _covers_known(job: WriteJob, coords: Coords, parts: Sequence[Part]) -> bool:
 
 def _write_locked(job: WriteJob, wave: Wave, covered: Sequence[bool]) -> None:
     """Write a wave, its objects locked. covered: which of them need not be read."""
+    store = job.io.store
     keys = [job.io.layout.key(coords) for coords, _ in wave]
     merged = [key for key, whole in zip(keys, covered, strict=True) if not whole]
-    while_locked(job.io.store, (keys, merged), lambda: _merge_and_store(job, wave, keys, merged))
+    conditional = store.conditional if merged else None
+
+    def task() -> None:
+        if conditional is None:
+            _merge_and_store(job, wave, keys, merged)
+        else:
+            build = partial(_rebuild, job, wave, keys)
+            merge_unless_replaced(store, conditional, Covered(keys, covered), build)
+
+    try:
+        while_locked(store, (keys, merged), task)
+    finally:
+        announce(lambda: [store.lock_name(key) for key in keys])
 
 
 def while_locked(store: Store, keys: tuple[Sequence[str], Sequence[str]], task: Callable[[], T]) -> T:
@@ -205,33 +221,50 @@ def while_locked(store: Store, keys: tuple[Sequence[str], Sequence[str]], task: 
 
 
 def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str], merged: Sequence[str]) -> None:
-    io = job.io
-    stored = _load_old(job, keys, merged)
+    """Merge and store the objects of a wave, which are locked."""
+    store = job.io.store
+    built = _build(job, wave, keys, _load_old(job, keys, merged))
+    items = [(key, data) for key, data in zip(keys, built, strict=True) if data is not None]
+    emptied = [key for key, data in zip(keys, built, strict=True) if data is None]
+    with stage("store") as noted:
+        if items:
+            store.set_many(items)
+        if emptied:
+            store.delete_many(emptied)
+        if noted:
+            nbytes = sum_nbytes([data for _, data in items])
+            noted.count(0, nbytes, nbytes)
+
+
+def _rebuild(
+    job: WriteJob,
+    wave: Wave,
+    keys: Sequence[str],
+    positions: Sequence[int],
+    stored: Sequence[Buffer | None],
+    write_empty: bool,
+) -> list[Buffer | None]:
+    """Build some objects of a wave (`gzarr.chunk_io.merging.Build`)."""
+    if write_empty:
+        job = job._replace(write_empty=True)
+    if len(positions) < len(wave):
+        wave, keys = pick(wave, positions), pick(keys, positions)
+    return _build(job, wave, keys, stored)
+
+
+def _build(job: WriteJob, wave: Wave, keys: Sequence[str], stored: Sequence[Buffer | None]) -> list[Buffer | None]:
+    """The new bytes of every object, None for those that are now empty. stored: their old bytes."""
+    layout = job.io.layout
+    built: list[Buffer | None] = []
     changed = _new_chunks(job, wave, stored)
-    items: list[tuple[str, Buffer]] = []
-    emptied: list[str] = []
     for (coords, parts), key, old, chunks in zip(wave, keys, stored, changed, strict=True):
         try:
-            data = io.layout.build(old, coords, chunks)
+            built.append(layout.build(old, coords, chunks))
         except CodecError as error:
             if not _covers_known(job, coords, parts):
-                raise _object_error(io, key, error) from error
-            data = io.layout.build(None, coords, chunks)
-        if data is None:
-            emptied.append(key)
-        else:
-            items.append((key, data))
-    try:
-        with stage("store") as noted:
-            if items:
-                io.store.set_many(items)
-            if emptied:
-                io.store.delete_many(emptied)
-            if noted:
-                nbytes = sum_nbytes([data for _, data in items])
-                noted.count(0, nbytes, nbytes)
-    finally:
-        announce(lambda: [io.store.lock_name(key) for key in keys])
+                raise _object_error(job.io, key, error) from error
+            built.append(layout.build(None, coords, chunks))
+    return built
 
 
 def _load_old(job: WriteJob, keys: Sequence[str], merged: Sequence[str]) -> list[Buffer | None]:

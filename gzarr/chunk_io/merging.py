@@ -1,0 +1,88 @@
+"""Stores a wave whose objects are partly covered, on stores that replace an object only if it is unchanged.
+
+Theory of operation. The old objects are read with tags of their versions, merged, and stored if they still have these
+versions. What another process replaced meanwhile is read and merged again. Objects that are covered whole are stored in
+the same call, without a condition: whoever is merging one of them is refused, and begins again with the new bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import compress
+from operator import not_
+from typing import NamedTuple, TypeAlias
+
+from gzarr.profiling.recorder import stage, sum_nbytes
+from gzarr.storage.base import ANY, Buffer, Change, Conditional, Store, Versioned
+from gzarr.storage.changing import attempts, given_up
+
+#: Gives the new bytes of some objects of a wave, by their positions; None for those that are now empty. Arguments: the
+#: positions, the old bytes, and whether empty chunks are stored whatever the array says.
+Build: TypeAlias = Callable[[Sequence[int], Sequence[Buffer | None], bool], list[Buffer | None]]
+
+
+class Covered(NamedTuple):
+    """The objects of a wave.
+
+    Attributes
+    ----------
+    keys : sequence of str
+        Their keys.
+    whole : sequence of bool
+        Which of them are covered whole.
+    """
+
+    keys: Sequence[str]
+    whole: Sequence[bool]
+
+
+def merge_unless_replaced(store: Store, conditional: Conditional, covered: Covered, build: Build) -> None:
+    """Merge and store the objects of a wave. Raises: what `build` raises, StoreError."""
+    keys, whole = covered
+    left: Sequence[int] = range(len(keys))
+    for _ in attempts():
+        old = _load(conditional, [keys[i] for i in left if not whole[i]])
+        found = [None if whole[i] else old[keys[i]] for i in left]
+        stored = [None if item is None else item.data for item in found]
+        built = build(left, stored, False)
+        if not conditional.deletes:
+            built = _never_empty(left, stored, built, build)
+        changes = {
+            i: Change(keys[i], data, ANY if whole[i] else item and item.version)
+            for i, item, data in zip(left, found, built, strict=True)
+            if whole[i] or item is not None or data is not None  # else it was empty, and stays so
+        }
+        done = _store(conditional, list(changes.values()))
+        left = list(compress(changes, map(not_, done)))
+        if not left:
+            return
+    raise given_up(store, keys[left[0]])
+
+
+def _load(conditional: Conditional, keys: Sequence[str]) -> dict[str, Versioned | None]:
+    with stage("load old") as noted:
+        found = conditional.get_tagged(keys)
+        if noted:
+            nbytes = sum_nbytes([item and item.data for item in found])
+            noted.count(0, nbytes, nbytes)
+    return dict(zip(keys, found, strict=True))
+
+
+def _never_empty(
+    left: Sequence[int], stored: Sequence[Buffer | None], built: list[Buffer | None], build: Build
+) -> list[Buffer | None]:
+    """Build objects that became empty by merging with their fill values, where the store cannot delete them safely."""
+    emptied = [n for n, (old, new) in enumerate(zip(stored, built, strict=True)) if old is not None and new is None]
+    if emptied:
+        for n, data in zip(emptied, build([left[n] for n in emptied], [stored[n] for n in emptied], True), strict=True):
+            built[n] = data
+    return built
+
+
+def _store(conditional: Conditional, changes: Sequence[Change]) -> list[bool]:
+    with stage("store") as noted:
+        done = conditional.set_if(changes) if changes else []
+        if noted:
+            nbytes = sum_nbytes([change.value for change in changes])
+            noted.count(0, nbytes, nbytes)
+    return done
