@@ -22,6 +22,7 @@ from gzarr.errors import MetadataError, StoreError
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.changing import change_object
 
 #: Where zarr 2 puts the documents unless it is told otherwise.
 DEFAULT_KEY = ".zmetadata"
@@ -178,18 +179,25 @@ def consolidate(store: Store, path: str, key: str = DEFAULT_KEY) -> bool:
     store.check_metadata_writable()
     v3 = store.getsize(join_path(path, "zarr.json")) is not None
     target = join_path(path, "zarr.json" if v3 else key)
+    found: Documents = {}
+
+    def gather(stored: Buffer | None) -> Buffer | None:
+        nonlocal found
+        found = {k: v for k, v in collect(store, path).items() if k.endswith("zarr.json") == v3}
+        if not is_node():
+            return stored
+        return _with_block(found["zarr.json"], found) if v3 else dump_zmetadata(found)
+
+    def is_node() -> bool:
+        return is_group(found, "") if v3 else any(name in found for name in _V2_NAMES[:2])
+
     # What changes during the first pass may not see that it will be consolidated; what changes during the second does,
-    # and comes after it, as it needs the lock too.
+    # and comes after it: it needs the lock too, or its condition is refused.
     for _ in range(2):
         before = _last_change
-        with store.document_locked(target):
-            found = {k: v for k, v in collect(store, path).items() if k.endswith("zarr.json") == v3}
-            own = found.get("zarr.json", {})
-            if v3 and own.get("node_type") != "group":
-                return bool(own)
-            if not v3 and not any(name in found for name in _V2_NAMES[:2]):
-                return False
-            store.set(target, _with_block(own, found) if v3 else dump_zmetadata(found))
+        change_object(store, target, gather)
+        if not is_node():
+            return bool(found) and v3
         unchanged = _last_change == before
         _count(store, target)
         if unchanged:
@@ -212,11 +220,7 @@ def refresh(store: Store, path: str, zarr_format: int | None = None, *, subtree:
     while True:
         for key in _candidates(store, path, zarr_format):
             group = key.rpartition("/")[0]
-            with store.document_locked(key):
-                data = store.get_one(Request(key))
-                if data is not None:
-                    node = path[len(group) + 1 :] if group else path
-                    _refresh_document(store, key, data, node, subtree=subtree)
+            _refresh_document(store, key, path[len(group) + 1 :] if group else path, subtree=subtree)
         enclosing = store.enclosing()
         if enclosing is None or not _holds_group(enclosing[0]):
             return
@@ -240,10 +244,7 @@ def refresh_stored(store: Store, path: str, keys: Iterable[str]) -> None:
             nodes.add(node)
             node = node.rpartition("/")[0]
     for key in _consolidated(store, [join_path(node, name) for node in nodes for name in ("zarr.json", DEFAULT_KEY)]):
-        with store.document_locked(key):
-            data = store.get_one(Request(key))
-            if data is not None:
-                _refresh_document(store, key, data, "", subtree=True)
+        _refresh_document(store, key, "", subtree=True)
         _count(store, key)
     refresh(store, path, subtree=True)
 
@@ -278,13 +279,29 @@ def _holds_group(store: Store) -> bool:
         return False
 
 
-def _refresh_document(store: Store, key: str, data: Buffer, node: str, *, subtree: bool) -> None:
+def _refresh_document(store: Store, key: str, node: str, *, subtree: bool) -> None:
+    """Update one consolidated document to what is stored for a node below it."""
+    changed = False
+
+    def refreshed(data: Buffer | None) -> Buffer | None:
+        nonlocal changed
+        now = data if data is None else _refreshed(store, key, data, node, subtree=subtree)
+        changed = now is not data
+        return now
+
+    change_object(store, key, refreshed)
+    if changed:
+        _count(store, key)
+
+
+def _refreshed(store: Store, key: str, data: Buffer, node: str, *, subtree: bool) -> Buffer:
+    """A consolidated document with what is stored for a node below it; the same bytes if that is in it."""
     what = f"{store}: {key}"
     v3 = key.endswith("zarr.json")
     document = parse_json(data, what) if v3 else {}
     old = find_documents(document, what) if v3 else parse_zmetadata(data, what)
     if old is None:
-        return
+        return data
     group = key.rpartition("/")[0]
     now = {join_path(node, name): value for name, value in collect(store, join_path(group, node), deep=subtree).items()}
     here = {join_path(node, name) for name in _NAMES}
@@ -296,6 +313,5 @@ def _refresh_document(store: Store, key: str, data: Buffer, node: str, *, subtre
     }
     documents = others | {name: value for name, value in now.items() if name.endswith("zarr.json") == v3}
     if documents == old:
-        return
-    store.set(key, _with_block(document, documents) if v3 else dump_zmetadata(documents))
-    _count(store, key)
+        return data
+    return _with_block(document, documents) if v3 else dump_zmetadata(documents)

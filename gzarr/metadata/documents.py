@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
@@ -14,6 +14,7 @@ from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.metadata.model import ArrayMeta, NodeMeta, ZarrFormat
 from gzarr.metadata.occupied import occupant
 from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.changing import change_object
 from gzarr.storage.invalidation import announce
 from gzarr.storage.rules import DOCUMENTS
 
@@ -101,35 +102,91 @@ def write_node(store: Store, path: str, meta: NodeMeta) -> None:
 def write_shape(store: Store, path: str, meta: ArrayMeta) -> None:
     """Write an array's new shape and chunk grid; everything else in its document stays unchanged."""
     if meta.zarr_format == 3:
-        _change(store, join_path(path, "zarr.json"), {k: v3.to_json(meta)[k] for k in ("shape", "chunk_grid")}, 2)
+        fields = {name: v3.to_json(meta)[name] for name in ("shape", "chunk_grid")}
+        change_document(store, join_path(path, "zarr.json"), lambda document: {**document, **fields})
     else:
-        _change(store, join_path(path, ".zarray"), {"shape": list(meta.shape)}, 4)
+        change_document(store, join_path(path, ".zarray"), lambda document: {**document, "shape": list(meta.shape)})
     refresh(store, path, meta.zarr_format)
 
 
-def _change(store: Store, key: str, fields: Mapping[str, Any], indent: int) -> None:
-    """Replace fields of a stored document."""
+def change_document(store: Store, key: str, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
+    """Replace a stored document by a changed one, so that no change by another thread or process is lost.
+
+    Consolidated metadata above it are not updated.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    key : str
+        Key of the document: a ``zarr.json`` or a document of v2.
+    change : callable
+        Gives the new document from the stored one; may be called several times. Nothing is stored if it raises.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If the document is gone.
+    ReadOnlyError
+        If metadata cannot be changed.
+    StoreError
+        If others replaced the document too often meanwhile.
+    """
     store.check_metadata_writable()
     what = _what(store, key)
-    with store.document_locked(key):
-        stored = store.live().get_one(Request(key))
+
+    def changed(stored: Buffer | None) -> bytes:
         if stored is None:
             raise NodeNotFoundError(f"{what} is gone: it was deleted")
-        document = {**parse_json(stored, what), **fields}
-        store.set(key, dump_json(document, indent, sort_keys=key.endswith(".zarray")))
+        return _dumped(key, change(parse_json(stored, what)))
+
+    change_object(store, key, changed)
+
+
+def _dumped(key: str, document: Mapping[str, Any]) -> bytes:
+    v3 = key.endswith("zarr.json")
+    return dump_json(document, 2 if v3 else 4, sort_keys=not v3)
 
 
 def write_attributes(store: Store, path: str, meta: NodeMeta) -> None:
     """Write a node's attributes; everything else in its documents stays unchanged. Raises: TypeError, ReadOnlyError."""
+    change_attributes(store, path, meta.zarr_format, lambda _: meta.attributes)
+
+
+def change_attributes(
+    store: Store, path: str, zarr_format: ZarrFormat, change: Callable[[dict[str, Any]], Mapping[str, Any]]
+) -> None:
+    """Replace a node's attributes by changed ones, so that no change by another thread or process is lost.
+
+    Parameters
+    ----------
+    store, path, zarr_format
+        The node.
+    change : callable
+        Gives the new attributes from the stored ones; may be called several times.
+
+    Raises
+    ------
+    TypeError
+        If JSON does not have an attribute.
+    NodeNotFoundError, ReadOnlyError, StoreError
+        As for `change_document`.
+    """
     store.check_metadata_writable()
-    key = join_path(path, ".zattrs")
-    if meta.zarr_format == 3:
-        _change(store, join_path(path, "zarr.json"), {"attributes": dict(meta.attributes)}, 2)
-    elif meta.attributes:
-        store.set(key, dump_json(meta.attributes, 4, sort_keys=True))
+    if zarr_format == 3:
+        key = join_path(path, "zarr.json")
+        change_document(
+            store, key, lambda document: {**document, "attributes": dict(change(document.get("attributes", {})))}
+        )
     else:
-        store.delete_many((key,))
-    refresh(store, path, meta.zarr_format)
+        key = join_path(path, ".zattrs")
+
+        def changed(stored: Buffer | None) -> bytes | None:
+            attributes = change({} if stored is None else parse_json(stored, _what(store, key)))
+            return _dumped(key, attributes) if attributes else None
+
+        change_object(store, key, changed)
+    refresh(store, path, zarr_format)
 
 
 def delete_node(store: Store, path: str) -> None:
