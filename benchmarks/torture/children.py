@@ -72,6 +72,43 @@ def error_text(error: BaseException) -> str:
     return f"{type(error).__module__}.{type(error).__qualname__}: {' '.join(str(error).split())[:300]}"
 
 
+class Log:
+    """What one process did, call by call, as the result of a child."""
+
+    def __init__(self) -> None:
+        self.done: list[Any] = []
+        self._counts = Counts()
+
+    def attempt(self, name: Any, function: Callable[..., Any], *args: Any) -> bool:
+        """Call a function and note how it ended. Returns: whether it returned."""
+        try:
+            function(*args)
+        except Exception as error:  # noqa: BLE001 - every way to fail is counted
+            own = is_own(error)
+            note = f"{name}: {error_text(error)}"
+            self._counts += Counts(refused=int(own), raw_errors=int(not own), notes=(note,))
+            return False
+        self._counts += Counts(operations=1)
+        self.done.append(name)
+        return True
+
+    def count(self, **counts: Any) -> None:
+        """Add to the counts."""
+        self._counts += Counts(**counts)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `logged` reads."""
+        return {"done": self.done, "counts": self._counts.to_json()}
+
+
+def logged(outcomes: Sequence[Outcome]) -> tuple[list[list[Any]], Counts]:
+    """The calls that returned in every process that gave a `Log` back, and the counts of all processes."""
+    total = sum((each.counts() for each in outcomes if each.status != "done"), Counts())
+    values = [each.value for each in outcomes if each.status == "done"]
+    total = sum((Counts.from_json(value["counts"]) for value in values), total)
+    return [value["done"] for value in values], total
+
+
 class Child:
     """A forked process that calls a function, whose result must be JSON values."""
 
@@ -197,6 +234,14 @@ def together(functions: Sequence[Callable[[], Any]], timeout_s: float = PATIENCE
 def apart(function: Callable[..., Any], *args: Any, timeout_s: float = PATIENCE_S) -> Outcome:
     """Call a function in a child."""
     return Child(function, *args).wait(timeout_s)
+
+
+def found(outcome: Outcome) -> Counts:
+    """What a check says: it returns counts as JSON; that it raises is damage."""
+    if outcome.status == "done":
+        return Counts.from_json(outcome.value)
+    counts = outcome.counts()
+    return Counts(damaged=int(not counts.hung), hung=counts.hung, notes=counts.notes)
 
 
 @contextlib.contextmanager

@@ -58,8 +58,20 @@ class Library:
         """Give an array other extents."""
         array.resize(shape)
 
-    def create_group(self, place: Place, path: str) -> Any:
+    def chunks(self, array: Any) -> tuple[int, ...]:
+        """The chunk shape of an open array."""
+        return tuple(array.chunks)
+
+    def create_group(self, place: Place, path: str, zarr_format: int) -> Any:
         """Create a group where nothing is."""
+        raise NotImplementedError
+
+    def open_node(self, place: Place, path: str) -> Any:
+        """Open an array or a group."""
+        raise NotImplementedError
+
+    def members(self, place: Place, path: str) -> list[str]:
+        """The names of the members of a group, listed."""
         raise NotImplementedError
 
     def set_attribute(self, node: Any, key: str, value: Any) -> None:
@@ -109,8 +121,14 @@ class Gzarr(Library):
         mode = "r" if read_only else "r+"
         return self.lib.open_array(place.store("r" if read_only else "a"), mode, path=path, device="cpu")
 
-    def create_group(self, place: Place, path: str) -> Any:
-        return self.lib.open_group(place.store(), "w-", path=path)
+    def create_group(self, place: Place, path: str, zarr_format: int) -> Any:
+        return self.lib.open_group(place.store(), "w-", path=path, zarr_format=zarr_format)
+
+    def open_node(self, place: Place, path: str) -> Any:
+        return self.lib.open(place.store(), mode="r+", path=path)
+
+    def members(self, place: Place, path: str) -> list[str]:
+        return list(self.lib.open_group(place.store("r"), "r", path=path, use_consolidated=False))
 
     def attributes(self, place: Place, path: str) -> dict[str, Any]:
         return dict(self.lib.open(place.store(), mode="r", path=path, use_consolidated=False).attrs)
@@ -142,10 +160,7 @@ class Zarr(Library):
         options["compressors"] = "auto" if layout.compressed else None
         store = self.lib.storage.LocalStore(str(place.path))
         if mode == "a":
-            try:
-                return self.open(place, path)
-            except FileNotFoundError:
-                pass
+            return self.lib.open_array(store, path=path, mode="a", shape=layout.shape, dtype=layout.dtype, **options)
         return self.lib.create_array(
             store, name=path, shape=layout.shape, dtype=layout.dtype, overwrite=mode == "w", **options
         )
@@ -153,11 +168,14 @@ class Zarr(Library):
     def open(self, place: Place, path: str, *, read_only: bool = False) -> Any:
         return self.lib.open_array(str(place.path), path=path, mode="r" if read_only else "r+")
 
-    def create_group(self, place: Place, path: str) -> Any:
-        return self.lib.open_group(str(place.path), path=path or None, mode="w-")
+    def create_group(self, place: Place, path: str, zarr_format: int) -> Any:
+        return self.lib.open_group(str(place.path), path=path or None, mode="w-", zarr_format=zarr_format)
 
-    def set_attribute(self, node: Any, key: str, value: Any) -> None:
-        node.attrs[key] = value
+    def open_node(self, place: Place, path: str) -> Any:
+        return self.lib.open(str(place.path), path=path or None, mode="r+")
+
+    def members(self, place: Place, path: str) -> list[str]:
+        return list(self.lib.open_group(str(place.path), path=path, mode="r", use_consolidated=False))
 
     def attributes(self, place: Place, path: str) -> dict[str, Any]:
         return dict(self.lib.open(str(place.path), path=path or None, mode="r").attrs)
@@ -216,6 +234,17 @@ class TensorStore(Library):
 
     def read(self, array: Any, selection: Any = ...) -> Any:
         return array[selection].read().result()
+
+    def create_group(self, place: Place, path: str, zarr_format: int) -> Any:
+        """Nothing: what it knows are arrays."""
+
+    def chunks(self, array: Any) -> tuple[int, ...]:
+        return tuple(array.chunk_layout.read_chunk.shape)
+
+    def delete(self, place: Place, path: str) -> None:
+        self.lib.KvStore.open({"driver": "file", "path": f"{place.path / path}/"}).result().delete_range(
+            self.lib.KvStore.KeyRange()
+        ).result()
 
     def resize(self, place: Place, path: str, array: Any, shape: tuple[int, ...]) -> None:
         array.resize(exclusive_max=list(shape)).result()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from benchmarks.torture.children import Outcome, apart, together
+from benchmarks.torture.children import Child, Log, apart, ended, found, logged, shared, together
 from benchmarks.torture.libraries import LIBRARIES, Layout, Library
 from benchmarks.torture.scenario import Counts, Scenario, Setting, rounds
 from benchmarks.torture.stores import PROCESSES, Place
 
 N_PROCESSES = 4
 ALL = ("gzarr", "zarr", "tensorstore")
+Numbers = npt.NDArray[np.int64]
 
 
 def parts_of_chunks(setting: Setting) -> Counts:
@@ -42,14 +45,6 @@ def _parts(setting: Setting, *, sharded: bool) -> Counts:
         total += found(apart(_check_pieces, library, place, layout, pieces))
         place.remove()
     return total
-
-
-def found(outcome: Outcome) -> Counts:
-    """What a check says: it returns counts as JSON; that it raises is damage."""
-    if outcome.status == "done":
-        return Counts.from_json(outcome.value)
-    counts = outcome.counts()
-    return Counts(damaged=1, hung=counts.hung, notes=counts.notes)
 
 
 def _layout(rng: np.random.Generator, sharded: bool) -> Layout:
@@ -100,7 +95,71 @@ def _check_pieces(library: Library, place: Place, layout: Layout, pieces: list[t
     return counts.to_json()
 
 
+# -- readers beside writers ------------------------------------------------------------------------------------------
+
+ROUND_S = 0.5
+N_CHUNKS = 8
+
+
+def readers(setting: Setting) -> Counts:
+    """Chunks are replaced by other versions while others read them: each read gives one version, and no old one."""
+    library, total = LIBRARIES[setting.writer](), Counts()
+    for number, rng in rounds(setting):
+        place = Place(setting.store, setting.folder, f"x{number}")
+        n = int(rng.choice([50, 5_000, 50_000]))
+        shards = (4 * n,) if rng.integers(2) else None
+        layout = Layout((N_CHUNKS * n,), (n,), shards, compressed=bool(rng.integers(2)))
+        versions = shared((3, N_CHUNKS))  # begun, returned, and whether to stop
+        total += apart(_create, library, place, layout).counts()
+        work = [partial(_replace_chunks, w, bool(rng.integers(2))) for w in range(2)]
+        work += [partial(_read_chunks, seed=int(rng.integers(1000))) for _ in range(2)]
+        children = [Child(each, library, place, n, versions) for each in work]
+        with ended(children):
+            time.sleep(ROUND_S)
+            versions[2] = 1
+            total += logged([child.wait() for child in children])[1]
+        place.remove()
+    return total
+
+
+def _replace_chunks(writer: int, alone: bool, library: Library, place: Place, n: int, versions: Numbers) -> Any:
+    """Write the chunks of one writer: each alone, or neighbours together."""
+    log, array, version = Log(), library.open(place, "a"), 0
+    groups = [[chunk] for chunk in range(writer, N_CHUNKS, 2)] if alone else [list(range(4 * writer, 4 * writer + 4))]
+
+    def write(chunks: list[int]) -> None:
+        versions[0, chunks] = version
+        library.write(array, slice(chunks[0] * n, (chunks[-1] + 1) * n), version)
+        versions[1, chunks] = version
+
+    while not versions[2, 0]:
+        version += 1
+        for chunks in groups:
+            log.attempt(0, write, chunks)
+    return log.to_json()
+
+
+def _read_chunks(library: Library, place: Place, n: int, versions: Numbers, *, seed: int) -> Any:
+    log, rng, array = Log(), np.random.default_rng(seed), library.open(place, "a", read_only=True)
+
+    def read(first: int, last: int) -> None:
+        returned = versions[1].copy()
+        values = np.asarray(library.read(array, slice(first * n, last * n)))
+        begun = versions[0].copy()
+        for chunk in range(first, last):
+            got = np.unique(values[(chunk - first) * n : (chunk - first + 1) * n])
+            if len(got) > 1 or not returned[chunk] <= got[0] <= begun[chunk]:
+                note = f"a chunk of {n} elements holds {got[:4].tolist()}, not {returned[chunk]} to {begun[chunk]}"
+                log.count(wrong=1, notes=(note,))
+
+    while not versions[2, 0]:
+        first, last = sorted(rng.choice(N_CHUNKS + 1, 2, replace=False).tolist())
+        log.attempt(0, read, first, last)
+    return log.to_json()
+
+
 SCENARIOS = (
     Scenario("parts of chunks", "processes write parts of the same chunks", parts_of_chunks, PROCESSES, ALL),
+    Scenario("readers", "some replace chunks, others read them", readers, PROCESSES, ALL),
     Scenario("chunks of shards", "processes write chunks of the same shards", chunks_of_shards, PROCESSES, ALL),
 )

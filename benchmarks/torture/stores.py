@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.torture.scenario import Counts
+
 DATABASES = ("sqlite", "lmdb", "redis")
 PROCESSES = ("local", *DATABASES)  # several processes may write
 KEPT = (*PROCESSES, "zip", "dbm")  # outlive the process
+TEMPORARY = "__gzarr_tmp"  # what the names of gzarr's temporary files and locks contain
 START_TIMEOUT_S = 20.0
 
 
@@ -42,6 +45,14 @@ class Place:
         if self.kind == "redis":
             with self.store() as store:
                 store.clear()
+
+
+def strays(place: Place) -> Counts:
+    """Files of a local directory that are no objects: temporary ones, and locks."""
+    if place.kind != "local":
+        return Counts()
+    names = [str(p.relative_to(place.path)) for p in place.path.rglob("*") if TEMPORARY in p.name]
+    return Counts(strays=len(names), notes=(f"strays: {sorted(names)[:5]}",) if names else ())
 
 
 def _local(place: Place, mode: str) -> Any:
