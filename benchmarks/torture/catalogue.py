@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from benchmarks.torture import nodes, races
+from benchmarks.torture import disk, forks, interrupts, kills, nodes, races
 from benchmarks.torture.scenario import Scenario
 
-SCENARIOS: tuple[Scenario, ...] = (*races.SCENARIOS, *nodes.SCENARIOS)
+SCENARIOS: tuple[Scenario, ...] = (
+    *races.SCENARIOS,
+    *nodes.SCENARIOS,
+    *kills.SCENARIOS,
+    *disk.SCENARIOS,
+    *interrupts.SCENARIOS,
+    *forks.SCENARIOS,
+)
 BY_NAME = {each.name: each for each in SCENARIOS}

@@ -105,6 +105,7 @@ def main(arguments: list[str]) -> None:
     """Run a scenario here and print its counts."""
     name, store, writer, seed, budget_s, folder = arguments
     setting = Setting(float(budget_s), int(seed), store, writer, Path(folder))
+    stores.import_client(store)
     with stores.served(store, setting.folder):
         counts = BY_NAME[name].run(setting)
     print(json.dumps(counts.to_json()))

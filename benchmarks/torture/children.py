@@ -190,20 +190,23 @@ class Child:
         """The reply, or None if there is none. Its length is sent first, as a grandchild may keep the pipe open."""
         data = b""
         while len(data) < _HEAD.size or len(data) < _HEAD.size + _HEAD.unpack_from(data)[0]:
-            ready, _, _ = select.select([self._pipe], [], [], min(0.05, max(0.0, end - time.monotonic())))
+            over = (
+                self._ended() is not None or time.monotonic() >= end
+            )  # asked first: what it sent before is still read
+            ready, _, _ = select.select([self._pipe], [], [], 0 if over else 0.05)
             if ready:
                 more = os.read(self._pipe, 1 << 16)
                 if not more:
                     return None
                 data += more
-            elif self._ended() is not None or time.monotonic() >= end:
+            elif over:
                 return None
         return data[_HEAD.size :]
 
     def _traced(self) -> str:
         self._trace.seek(0)
         lines = self._trace.read().decode(errors="replace").splitlines()
-        return " | ".join(line.strip() for line in lines if line.strip())[:1500]
+        return " | ".join(line.strip() for line in lines if line.strip())[:600]
 
 
 def shared(shape: int | tuple[int, ...], dtype: npt.DTypeLike = "i8") -> npt.NDArray[Any]:
@@ -229,6 +232,18 @@ def together(functions: Sequence[Callable[[], Any]], timeout_s: float = PATIENCE
         time.sleep(0.0005)
     gate[-1] = 1
     return [child.wait(max(0.1, end - time.monotonic())) for child in children]
+
+
+def killed(function: Callable[..., Any], *args: Any, begun: npt.NDArray[Any], after_s: float) -> Outcome:
+    """Call a function in a child that is killed some time after it changed a number of ``begun``."""
+    before = begun.copy()
+    child = Child(function, *args)
+    end = time.monotonic() + PATIENCE_S
+    while child.alive() and (begun == before).all() and time.monotonic() < end:
+        time.sleep(0.0002)
+    time.sleep(after_s)
+    child.kill()
+    return child.wait()
 
 
 def apart(function: Callable[..., Any], *args: Any, timeout_s: float = PATIENCE_S) -> Outcome:

@@ -160,6 +160,7 @@ class Zarr(Library):
         options["compressors"] = "auto" if layout.compressed else None
         store = self.lib.storage.LocalStore(str(place.path))
         if mode == "a":
+            del options["compressors"]
             return self.lib.open_array(store, path=path, mode="a", shape=layout.shape, dtype=layout.dtype, **options)
         return self.lib.create_array(
             store, name=path, shape=layout.shape, dtype=layout.dtype, overwrite=mode == "w", **options

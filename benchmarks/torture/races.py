@@ -111,7 +111,8 @@ def readers(setting: Setting) -> Counts:
         layout = Layout((N_CHUNKS * n,), (n,), shards, compressed=bool(rng.integers(2)))
         versions = shared((3, N_CHUNKS))  # begun, returned, and whether to stop
         total += apart(_create, library, place, layout).counts()
-        work = [partial(_replace_chunks, w, bool(rng.integers(2))) for w in range(2)]
+        alone = bool(rng.integers(2))
+        work = [partial(_replace_chunks, writer, alone) for writer in range(2)]
         work += [partial(_read_chunks, seed=int(rng.integers(1000))) for _ in range(2)]
         children = [Child(each, library, place, n, versions) for each in work]
         with ended(children):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import shutil
 import subprocess
@@ -16,7 +17,8 @@ from benchmarks.torture.scenario import Counts
 
 DATABASES = ("sqlite", "lmdb", "redis")
 PROCESSES = ("local", *DATABASES)  # several processes may write
-KEPT = (*PROCESSES, "zip", "dbm")  # outlive the process
+AT_CLOSE = ("zip", "dbm")  # promise nothing before they are closed
+KEPT = (*PROCESSES, *AT_CLOSE)  # outlive the process
 TEMPORARY = "__gzarr_tmp"  # what the names of gzarr's temporary files and locks contain
 START_TIMEOUT_S = 20.0
 
@@ -117,6 +119,12 @@ def absence(kind: str) -> str | None:
     if kind == "lmdb" and not importlib.util.find_spec("lmdb"):
         return "no lmdb"
     return None
+
+
+def import_client(kind: str) -> None:
+    """Import what a kind of store needs, so that forked processes need not."""
+    if module := {"redis": "redis", "lmdb": "lmdb", "sqlite": "sqlite3", "dbm": "dbm.dumb"}.get(kind):
+        importlib.import_module(module)
 
 
 @contextlib.contextmanager
