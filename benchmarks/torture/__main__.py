@@ -47,9 +47,9 @@ def main() -> int:
         result["cells"].append({**where, "seconds": seconds, **counts.to_json()})
         failed |= bool(counts.losses) and not cell.unsafe
         show(cell, counts, seconds)
-    result["machine"]["load_at_end"] = load()
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+        result["machine"]["load_at_end"] = load()
+        if options.json:  # each time, as an hour may be cut short
+            options.json.write_text(json.dumps(result, indent=1) + "\n")
     if options.table:
         insert(options.table, document(result))
     return int(failed)

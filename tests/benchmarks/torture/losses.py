@@ -11,10 +11,7 @@ from benchmarks.torture.scenario import Scenario
 
 SEED = 1
 #: Cells that lose something today although it is promised. A cell that no longer does must leave the list.
-NOT_YET = {
-    *(f"parts of chunks, {kind}" for kind in ("local", "sqlite", "lmdb", "redis")),
-    *(f"chunks of shards, {kind}" for kind in ("local", "sqlite", "lmdb", "redis")),
-}
+NOT_YET: set[str] = set()
 
 
 def cells_of(scenarios: Iterable[Scenario]) -> list[object]:
