@@ -21,7 +21,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.torture.scenario import Counts
+from benchmarks.torture.scenario import REFUSED, Counts
 
 PATIENCE_S = 30.0  # for one child; it has at most some seconds of work
 _HEAD = struct.Struct("<Q")
@@ -53,7 +53,9 @@ class Outcome:
         """What this adds to the counts of a scenario, but for the value."""
         match self.status:
             case "raised":
-                return Counts(refused=int(self.own), raw_errors=int(not self.own), notes=(self.text,))
+                return Counts(
+                    refused=int(self.own), raw_errors=int(not self.own), notes=(REFUSED * self.own + self.text,)
+                )
             case "died":
                 return Counts(raw_errors=1, notes=(self.text,))
             case "hung":
@@ -85,7 +87,7 @@ class Log:
             function(*args)
         except Exception as error:  # noqa: BLE001 - every way to fail is counted
             own = is_own(error)
-            note = f"{name}: {error_text(error)}"
+            note = f"{REFUSED if own else ''}{name}: {error_text(error)}"
             self._counts += Counts(refused=int(own), raw_errors=int(not own), notes=(note,))
             return False
         self._counts += Counts(operations=1)
@@ -255,8 +257,8 @@ def found(outcome: Outcome) -> Counts:
     """What a check says: it returns counts as JSON; that it raises is damage."""
     if outcome.status == "done":
         return Counts.from_json(outcome.value)
-    counts = outcome.counts()
-    return Counts(damaged=int(not counts.hung), hung=counts.hung, notes=counts.notes)
+    hung = int(outcome.status == "hung")
+    return Counts(damaged=1 - hung, hung=hung, notes=(outcome.text,))
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from benchmarks.torture.stores import AT_CLOSE, DATABASES, KEPT, PROCESSES, Plac
 Numbers = npt.NDArray[np.int64]
 ROWS = 24  # of both arrays; a row holds one version
 WIDTH = 400
-KILLS = 8  # of one hierarchy
+KILLS = 4  # of one hierarchy
 TYPICAL_S = 0.03  # from the first write of a process until it is killed
 BATCH = 3  # rows between two closings of a store that promises nothing before it is closed
 

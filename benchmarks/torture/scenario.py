@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 MOST_NOTES = 6
+REFUSED = "refused: "  # begins a note that matters less than others
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ class Counts:
 
     def __add__(self, other: Counts) -> Counts:
         added = {name: getattr(self, name) + getattr(other, name) for name in NUMBERS}
-        return Counts(**added, notes=(self.notes + other.notes)[:MOST_NOTES])
+        notes = sorted(self.notes + other.notes, key=lambda note: note.startswith(REFUSED))
+        return Counts(**added, notes=tuple(notes[:MOST_NOTES]))
 
     @property
     def losses(self) -> int:
