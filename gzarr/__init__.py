@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gzarr import codecs, convert, errors, storage
 from gzarr.api.aio import aopen, aopen_array, aopen_group
+from gzarr.api.checking import compare, repair, verify
 from gzarr.api.consolidated import consolidate_metadata, open_consolidated
 from gzarr.api.create import (
     array,
@@ -27,6 +28,9 @@ from gzarr.api.create import (
 from gzarr.api.debug import print_debug_info
 from gzarr.api.open import create_group, group, open, open_array, open_group, open_like, tree
 from gzarr.api.save import load, save, save_array, save_group
+from gzarr.checking.compare import Comparison
+from gzarr.checking.repair import Repair
+from gzarr.checking.report import Verification
 from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.codecs.registry import register_codec
 from gzarr.config import config
@@ -135,6 +139,7 @@ __all__ = [
     "ArrayNotFoundError",
     "ChunkCache",
     "ChunkError",
+    "Comparison",
     "ContainsArrayError",
     "ContainsGroupError",
     "CopyError",
@@ -151,9 +156,11 @@ __all__ = [
     "NodeNotFoundError",
     "ProcessSynchronizer",
     "ReadOnlyError",
+    "Repair",
     "SelectionError",
     "StoreError",
     "ThreadSynchronizer",
+    "Verification",
     "ZipStore",
     "__version__",
     "advise",
@@ -162,6 +169,7 @@ __all__ = [
     "aopen_group",
     "array",
     "codecs",
+    "compare",
     "config",
     "consolidate_metadata",
     "convert",
@@ -190,12 +198,14 @@ __all__ = [
     "profile",
     "register_codec",
     "register_data_type",
+    "repair",
     "save",
     "save_array",
     "save_group",
     "storage",
     "transfer",
     "tree",
+    "verify",
     "zeros",
     "zeros_like",
 ]

@@ -111,7 +111,7 @@ class ChunkError(GzarrError, ValueError):
 
     Attributes
     ----------
-    path, key, chunk_coords, codec
+    reason, path, key, chunk_coords, codec
         The same.
 
     Examples
@@ -136,6 +136,7 @@ class ChunkError(GzarrError, ValueError):
         if codec:
             where += f", codec {codec!r}"
         super().__init__(f"{where}: {reason}")
+        self.reason = reason
         self.path = path
         self.key = key
         self.chunk_coords = chunk_coords

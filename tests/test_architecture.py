@@ -21,6 +21,7 @@ FLOORS = (
     {"cpu", "display"},
     {"gpu"},  # above cpu: steps that the GPU lacks run there
     {"devices", "chunk_io"},
+    {"checking"},
     {"hierarchy"},
     {"api"},
     {"copying", "selfcheck"},
@@ -48,7 +49,18 @@ CORE = {
 #: Format differences end in metadata/ and in the JSON of fill values. Creation takes the format as an argument, an
 #: array shows its codecs in the words of its format, the demo writes both, copies convert one into the other; Xarray
 #: has other defaults for each; advice has to know which has shards.
-KNOWS_FORMATS = {"metadata", "dtypes", "hierarchy", "api", "demo", "interop", "copying", "convert", "advising"}
+KNOWS_FORMATS = {
+    "checking",
+    "metadata",
+    "dtypes",
+    "hierarchy",
+    "api",
+    "demo",
+    "interop",
+    "copying",
+    "convert",
+    "advising",
+}
 
 #: Folders of tests that mirror no room: what they test goes through the whole house. Kernels are no Python modules.
 ACROSS = {
@@ -75,6 +87,8 @@ TESTED_THROUGH = {
     "advising/sampling",
     "api/test_keywords": "hierarchy/keywords",
     "api/test_open": "api/locating hierarchy/options metadata/occupied",
+    "checking/test_compare": "checking/values",
+    "checking/test_verify": "api/checking checking/chunks checking/leftovers checking/nodes checking/report",
     "chunk_io/test_chunk_cache": "storage/invalidation",
     "chunk_io/test_engine": "chunk_io/array_io chunk_io/prepare chunk_io/waves",
     "codecs/test_cast_value": "codecs/rounding",

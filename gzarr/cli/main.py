@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import gzarr
 from gzarr.advising import commands as advise
-from gzarr.cli import demo, info, tree
+from gzarr.cli import compare, demo, info, tree, verify
 from gzarr.convert import commands as convert
 from gzarr.copying import commands as copy
 from gzarr.cpu.compiled.library import status as loop_status
@@ -28,19 +28,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0, or 1 if the command failed, which one line on stderr explains. Misuse exits with 2.
+        What the command returns, or 0; 1 if it failed, which one line on stderr explains (2 for commands whose result
+        is 0 or 1). Misuse exits with 2.
     """
     args = _parser().parse_args(argv)
     try:
-        args.command(args)
+        status: int = args.command(args) or 0
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader (``| head``) has seen enough. Python would complain again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (GzarrError, OSError) as error:
         print(f"gzarr: {_in_options(' '.join(str(error).split()))}", file=sys.stderr)
-        return 1
-    return 0
+        return int(getattr(args, "failed", 1))
+    return status
 
 
 def _in_options(message: str) -> str:
@@ -63,6 +65,6 @@ def _parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"gzarr {gzarr.__version__} (compiled loop: {loop_status()})"
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (info, tree, copy, convert, advise, demo):
+    for module in (info, tree, verify, compare, copy, convert, advise, demo):
         module.add_command(commands)
     return parser

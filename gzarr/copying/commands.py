@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import sys
 from typing import Any
 
 from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.copying.transfer import transfer
+from gzarr.display.progress import in_terminal
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.presets import ACCESS_PATTERNS
 
@@ -41,13 +40,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def options_of(args: argparse.Namespace) -> dict[str, Any]:
     """The keywords of `transfer` that the shared options stand for. Raises MetadataError."""
-    bar = sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
     options: dict[str, Any] = {
         "if_exists": args.if_exists,
         "dry_run": args.dry_run,
         "resume": args.resume,
         "budget_nbytes": args.memory << 20,
-        "progress": bar or None,
+        "progress": in_terminal(),
     }
     given = {name: getattr(args, name) for name in ("chunks", "shards", "layout", "zarr_format")}
     options |= {name: value for name, value in given.items() if value is not None}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TypeAlias
 
 from gzarr.concurrency import new_lock
@@ -11,6 +13,11 @@ from gzarr.storage.extras import require
 
 #: True for a bar; a function of (bytes done, bytes in all, name of the array); None for nothing.
 ProgressLike: TypeAlias = bool | Callable[[int, int, str], object] | None
+
+
+def in_terminal() -> ProgressLike:
+    """What commands report progress to: a bar if stderr is a terminal and tqdm is installed."""
+    return True if sys.stderr.isatty() and find_spec("tqdm") is not None else None
 
 
 @contextmanager

@@ -9,6 +9,9 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 
 from gzarr.backend import Backend
+from gzarr.checking.report import Place, Verification
+from gzarr.checking.verify import verify_place
+from gzarr.display.progress import ProgressLike
 from gzarr.errors import NodeNotFoundError, ReadOnlyError
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.indexing.keys import join_path
@@ -147,6 +150,32 @@ class Node(Generic[M]):
         """
         self.attrs.update(values)
         return self
+
+    def verify(self, progress: ProgressLike = None) -> Verification:
+        """Read and check everything that is stored of the node and below it: `gzarr.verify`.
+
+        Parameters
+        ----------
+        progress : bool or callable, optional
+            True for a bar in the terminal; or a function of (bytes done, bytes in all, path of the array).
+
+        Returns
+        -------
+        Verification
+            What is wrong.
+
+        Raises
+        ------
+        NodeNotFoundError
+            If the node was deleted.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> gzarr.array([1, 2, 3]).verify().ok
+        True
+        """
+        return verify_place(Place(self.store, self.path, self.backend.host, self.opened_with.allow_pickle), progress)
 
     def check_writable(self) -> None:
         """Raise `ReadOnlyError` if the node was opened for reading."""

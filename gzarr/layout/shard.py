@@ -47,6 +47,35 @@ def decode_index(encoded: Buffer, coder: Coder) -> NDArray[np.uint64]:
     return index
 
 
+def check_overlaps(
+    index: NDArray[np.uint64], nbytes: int, index_nbytes: int, location: Literal["start", "end"]
+) -> None:
+    """Check that no chunk of a shard of ``nbytes`` bytes overlaps another in part, or the index.
+
+    Chunks with the same bytes may share them. Raises: CodecError.
+    """
+    entries = index.reshape(-1, 2)
+    entries = entries[(entries[:, 0] != MISSING) & (entries[:, 1] != 0)]
+    if not len(entries):
+        return
+    entries = entries[np.lexsort((entries[:, 1], entries[:, 0]))]
+    distinct = np.append(True, (entries[1:] != entries[:-1]).any(axis=1))
+    starts, ends = entries[distinct, 0], entries[distinct].sum(axis=1)
+    low, high = (index_nbytes, nbytes) if location == "start" else (0, nbytes - index_nbytes)
+    if starts[0] < low or ends.max() > high:
+        raise CodecError(
+            f"the shard index points outside the shard's chunks, which are bytes {low} to {high}",
+            codec="sharding_indexed",
+        )
+    overlaps = np.flatnonzero(starts[1:] < np.maximum.accumulate(ends)[:-1])
+    if overlaps.size:
+        raise CodecError(
+            f"the shard index is damaged: {overlaps.size} chunks overlap others, the first at byte "
+            f"{starts[overlaps[0] + 1]}",
+            codec="sharding_indexed",
+        )
+
+
 def entry(index: NDArray[np.uint64], coords: tuple[int, ...]) -> tuple[int, int] | None:
     """(offset, size) of one chunk, or None if it is missing."""
     offset, size = index[coords].tolist()

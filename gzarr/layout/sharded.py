@@ -27,7 +27,18 @@ from gzarr.errors import CodecError
 from gzarr.indexing.grid import Grid, chunk_shape
 from gzarr.indexing.keys import Coords
 from gzarr.layout.chunk_layout import PINNED, Layout, Located, Names
-from gzarr.layout.shard import MISSING, Coder, Level, by_owner, decode_index, entry, rebuild, slice_entry, split_index
+from gzarr.layout.shard import (
+    MISSING,
+    Coder,
+    Level,
+    by_owner,
+    check_overlaps,
+    decode_index,
+    entry,
+    rebuild,
+    slice_entry,
+    split_index,
+)
 from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
 from gzarr.storage.wrappers import PinnedStore
@@ -161,6 +172,34 @@ class Sharded(Layout):
             source = _unwrapped(store, source, level.wrap)
         index = self._index(store, source, level)
         return 0 if index is None else int(np.count_nonzero(index.reshape(-1, 2)[:, 0] != MISSING))
+
+    def check(self, store: Store, object_coords: Coords) -> None:
+        """Check that the chunks of one object do not overlap, in nested shards neither. Raises: CodecError."""
+        levels, key = self.levels(chunk_shape(self.objects, object_coords)), self.key(object_coords)
+        source = _Source(None, key, token=token_of(store, key))
+        if len(levels) > 1 or levels[0].wrap is not None:
+            stored = store.get_one(Request(key))
+            source = _Source(None if stored is None else host_view(stored), key)
+            nbytes = None if source.data is None else len(source.data)
+        else:
+            nbytes = store.getsize(key)
+        if nbytes is not None:
+            self._check(store, source, nbytes, levels)
+
+    def _check(self, store: Store, source: _Source, nbytes: int, levels: Sequence[Level]) -> None:
+        level = levels[0]
+        if level.wrap is not None:
+            source = _unwrapped(store, source, level.wrap)
+            nbytes = 0 if source.data is None else len(source.data)
+        index = self._index(store, source, level)
+        if index is None:
+            return
+        check_overlaps(index, nbytes, level.index_nbytes, level.location)
+        if source.data is not None and len(levels) > 1:
+            for offset, size in index.reshape(-1, 2).tolist():
+                if offset != MISSING:
+                    inner = slice_entry(source.data, (offset, size))
+                    self._check(store, _Source(inner), size, levels[1:])
 
     def forget(self, key: str) -> None:
         """Drop the cached index of an object."""

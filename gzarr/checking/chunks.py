@@ -1,0 +1,270 @@
+"""Decodes all stored chunks of an array, region by region, and finds those that cannot be decoded.
+
+Theory of operation. The keys of the array are listed once. Regions that hold a stored object are read with the engine,
+on all threads and into the same memory, as any read is. A region that fails is halved until the bad chunks are alone.
+Chunks are read whole, padding included: the array is read as if it ended with its last chunk, unless that takes too
+much memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.backend import Array
+from gzarr.checking.report import Place, Problem
+from gzarr.chunk_io import engine
+from gzarr.chunk_io.array_io import ArrayIO
+from gzarr.chunk_io.prepare import find_shardings, prepare_array
+from gzarr.chunk_io.waves import ReadJob
+from gzarr.codecs.numcodecs import trusted
+from gzarr.errors import ChunkError, CodecError, GzarrError, MetadataError, StoreError
+from gzarr.indexing.grid import Axis, Grid, RegularAxis
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.plan import box_between, make_plan
+from gzarr.indexing.regions import Region, Regions, cut
+from gzarr.layout.sharded import Sharded
+from gzarr.metadata.model import ArrayMeta
+
+#: Decoded bytes that are held at a time, or one chunk.
+REGION_NBYTES = 64 << 20
+
+
+class Chunks(NamedTuple):
+    """The chunks of an array, ready to be checked.
+
+    Attributes
+    ----------
+    io : ArrayIO
+        The array, up to the end of its last chunks.
+    regions : Regions
+        How it is cut.
+    itemsize : int
+        Bytes of an element.
+    """
+
+    io: ArrayIO
+    regions: Regions
+    itemsize: int
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of the elements."""
+        return self.io.chain((0,) * len(self.io.layout.grid)).chunk.dtype
+
+
+class Wanted:
+    """The regions that hold stored objects, each cut to those.
+
+    Parameters
+    ----------
+    chunks : Chunks
+        The chunks of the array.
+    """
+
+    def __init__(self, chunks: Chunks) -> None:
+        self._objects = chunks.io.layout.objects
+        self._cuts = chunks.regions.cuts
+        self._starts = [[start for start, _ in axis] for axis in self._cuts]
+        self._found: dict[Coords, Region] = {}
+
+    def add(self, coords: Sequence[Coords]) -> None:
+        """Add stored objects."""
+        if not self._objects:
+            self._found[()] = ()
+            return
+        columns = np.array(coords, np.int64).T
+        bounds = [_bounds(axis, column) for axis, column in zip(self._objects, columns, strict=True)]
+        # An object that is larger than a region lies in several.
+        firsts, lasts = (
+            np.array(
+                [
+                    np.searchsorted(starts, b[side] - side, "right") - 1
+                    for starts, b in zip(self._starts, bounds, strict=True)
+                ]
+            )
+            for side in (0, 1)
+        )
+        groups: dict[tuple[Coords, Coords], list[int]] = {}
+        for i, span in enumerate(zip(map(tuple, firsts.T.tolist()), map(tuple, lasts.T.tolist()), strict=True)):
+            groups.setdefault(span, []).append(i)
+        for (first, last), members in groups.items():
+            box = tuple(slice(int(low[members].min()), int(high[members].max())) for low, high in bounds)
+            for number in itertools.product(*(range(a, b + 1) for a, b in zip(first, last, strict=True))):
+                cut_box = tuple(
+                    slice(max(part.start, axis[i][0]), min(part.stop, axis[i][1]))
+                    for part, axis, i in zip(box, self._cuts, number, strict=True)
+                )
+                self._found[number] = _joined(self._found.get(number, cut_box), cut_box)
+
+    def __iter__(self) -> Iterator[Region]:
+        return (region for _, region in sorted(self._found.items()))
+
+
+def _bounds(axis: Axis, chunks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First elements of chunks, and ends within the axis."""
+    return axis.starts_of(chunks), np.minimum(axis.starts_of(chunks + 1), axis.extent)
+
+
+def _joined(one: Region, two: Region) -> Region:
+    """The smallest region around two."""
+    return tuple(slice(min(a.start, b.start), max(a.stop, b.stop)) for a, b in zip(one, two, strict=True))
+
+
+def prepare_chunks(place: Place, meta: ArrayMeta) -> Chunks:
+    """Prepare the check of an array. Raises: MetadataError, UnknownCodecError, MissingExtraError."""
+    specs = find_shardings(meta.codecs, len(meta.shape))[1]
+    if not place.allow_pickle and tuple(map(trusted, specs)) != specs:
+        raise MetadataError("the array holds pickled objects; if you trust the data, allow_pickle=True loads them")
+    itemsize = max(meta.data_type.dtype.itemsize, 16 if meta.data_type.variable else 1)
+    objects, chunks = (padded(grid) for grid in (meta.grid, meta.chunk_grid))
+    fits = [_largest(grid) * itemsize <= REGION_NBYTES for grid in (objects, chunks)]
+    grid = objects if fits[0] else chunks if fits[1] else meta.chunk_grid
+    cut_along = objects if fits[0] else grid
+    extents = tuple(axis.extent for axis in grid)
+    whole = replace(
+        meta, shape=extents, grid=tuple(replace(a, extent=n) for a, n in zip(meta.grid, extents, strict=True))
+    )
+    io = prepare_array(whole, place.store, place.path, place.backend, None, place.allow_pickle)
+    regions = cut(cut_along, cut_along, itemsize, REGION_NBYTES, REGION_NBYTES)
+    return Chunks(io, regions, itemsize)
+
+
+def padded(grid: Grid) -> Grid:
+    """A grid that ends with its last chunks."""
+    return tuple(replace(axis, extent=axis.bounds(axis.nchunks - 1)[1]) if axis.nchunks else axis for axis in grid)
+
+
+def check_chunks(
+    chunks: Chunks, place: Place, wanted: Iterable[Region], done: Callable[[int], None]
+) -> Iterator[Problem]:
+    """Yield what is wrong with the chunks of an array.
+
+    wanted: the regions that hold anything. done: called with decoded bytes.
+    """
+    io = chunks.io
+    room: Array | None = None
+    for region in wanted:
+        if room is None:
+            room = io.backend.empty((math.prod(chunks.regions.shape),), chunks.dtype)
+        bad: set[str] = set()
+        for problem in _unread(io, place, region, room):
+            bad.add(problem.key)
+            yield problem
+        yield from _bad_indexes(io, place, region, bad)
+        done(math.prod(part.stop - part.start for part in region) * chunks.dtype.itemsize)
+
+
+def check_object(chunks: Chunks, place: Place, coords: Coords) -> list[Problem]:
+    """What is wrong with the chunks of one object."""
+    io = chunks.io
+    bounds = [(axis.bounds(c), axis.extent) for axis, c in zip(io.layout.objects, coords, strict=True)]
+    regions = [tuple(slice(start, min(stop, extent)) for (start, stop), extent in bounds)]
+    problems: dict[Problem, None] = {}
+    while regions:
+        region = regions.pop()
+        n = math.prod(part.stop - part.start for part in region)
+        halves = _halves(io.layout.grid, region) if n * chunks.itemsize > REGION_NBYTES else []
+        regions += halves
+        if not halves:
+            room = io.backend.empty((n,), chunks.dtype)
+            problems |= dict.fromkeys(_unread(io, place, region, room))
+    return list(problems)
+
+
+def read_region(io: ArrayIO, region: Region, room: Array) -> Any:
+    """Read a region into memory that is at least as large. Raises: GzarrError."""
+    box = box_between([part.start for part in region], [part.stop for part in region])
+    out = room[: math.prod(box.shape)].reshape(box.shape)
+    engine.read([ReadJob(io, make_plan(box, io.layout.grid), out)])
+    return out
+
+
+def _unread(io: ArrayIO, place: Place, region: Region, room: Array) -> Iterator[Problem]:
+    """Yield the chunks of a region that cannot be read."""
+    layout = io.layout
+    try:
+        read_region(io, region, room)
+    except GzarrError as error:
+        halves, is_chunk = _halves(layout.objects, region), False
+        if not halves and isinstance(error, ChunkError):
+            is_chunk = error.chunk_coords is not None or _has_index(io, region)
+            halves = _halves(layout.grid, region) if is_chunk else []
+        for half in halves:
+            yield from _unread(io, place, half, room)
+        if not halves:
+            yield _problem(io, place, region, error, is_chunk=is_chunk)
+
+
+def _has_index(io: ArrayIO, region: Region) -> bool:
+    """Whether the shard that a region lies in has an index that can be read."""
+    try:
+        return isinstance(io.layout, Sharded) and io.layout.initialized(io.store, _first(io.layout.objects, region)) > 0
+    except (CodecError, StoreError):
+        return False
+
+
+def _problem(io: ArrayIO, place: Place, region: Region, error: GzarrError, *, is_chunk: bool) -> Problem:
+    key = io.layout.key(_first(io.layout.objects, region))
+    if not isinstance(error, ChunkError):
+        return Problem("unreadable" if isinstance(error, StoreError) else "codec", key, str(error), place.path)
+    if is_chunk:
+        return Problem("chunk", key, error.reason, place.path, _first(io.layout.grid, region), error.codec)
+    return Problem("shard", key, error.reason, place.path, None, error.codec)
+
+
+def _first(grid: Grid, region: Region) -> Coords:
+    return tuple(axis.locate(part.start) for axis, part in zip(grid, region, strict=True))
+
+
+def _span(grid: Grid, region: Region) -> Iterable[range]:
+    """The chunks of a grid that begin in a region, by axis, with the one that holds its first element."""
+    for axis, part in zip(grid, region, strict=True):
+        yield range(axis.locate(part.start), axis.locate(part.stop - 1) + 1)
+
+
+def _halves(grid: Grid, region: Region) -> list[Region]:
+    """A region cut in two along the axis with the most chunks of a grid; nothing if it lies in one."""
+    spans = list(_span(grid, region))
+    axis = max(range(len(spans)), key=lambda i: len(spans[i]), default=None)
+    if axis is None or len(spans[axis]) < 2:
+        return []
+    middle = grid[axis].bounds(spans[axis][len(spans[axis]) // 2])[0]
+    before, after = list(region), list(region)
+    before[axis], after[axis] = slice(region[axis].start, middle), slice(middle, region[axis].stop)
+    return [tuple(before), tuple(after)]
+
+
+def _bad_indexes(io: ArrayIO, place: Place, region: Region, bad: set[str]) -> Iterator[Problem]:
+    """Yield the shards that begin in a region and whose chunks overlap."""
+    layout = io.layout
+    if not isinstance(layout, Sharded):
+        return
+    sharded = layout
+
+    def check(coords: Coords) -> Problem | None:
+        key = sharded.key(coords)
+        try:
+            if key not in bad:
+                sharded.check(io.store, coords)
+        except CodecError as error:
+            return Problem("index", key, str(error), place.path, None, error.codec)
+        except StoreError as error:
+            return Problem("unreadable", key, str(error), place.path)
+        return None
+
+    spans = [
+        [c for c in span if axis.bounds(c)[0] >= part.start]
+        for span, axis, part in zip(_span(layout.objects, region), layout.objects, region, strict=True)
+    ]
+    yield from filter(None, io.store.together(check, list(itertools.product(*spans))))
+
+
+def _largest(grid: Grid) -> int:
+    return math.prod(axis.length if isinstance(axis, RegularAxis) else max(axis.lengths) for axis in grid)

@@ -1,0 +1,245 @@
+"""Compares two arrays or two hierarchies: members, metadata, and values in regions of bounded size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gzarr.checking.report import Place, number
+from gzarr.checking.values import Tolerance, ValueDifferences, compare_values
+from gzarr.display.progress import ProgressLike, counted
+from gzarr.errors import ChunkError, NodeNotFoundError
+from gzarr.indexing.keys import join_path
+from gzarr.metadata.documents import members, read_node
+from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
+
+#: What xarray keeps dimension names in, in v2.
+_DIMENSIONS = "_ARRAY_DIMENSIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference.
+
+    Attributes
+    ----------
+    path : str
+        Path of the node below the places that are compared; "" is the place itself.
+    what : str
+        "member", "kind", "shape", "dtype", "fill_value", "attributes", "dimension_names", "values", "unreadable"; or
+        of the layout "chunks", "shards", "codecs", "chunk_key_encoding", "byte_order", "zarr_format".
+    a, b : str
+        Both sides, in words.
+    values : ValueDifferences or None
+        How values differ.
+    """
+
+    path: str
+    what: str
+    a: str
+    b: str
+    values: ValueDifferences | None = None
+
+    def __str__(self) -> str:
+        sides = f"{self.a} != {self.b}" if self.b else self.a or str(self.values)
+        return f"/{self.path}: {self.what}: {sides}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison:
+    """How two places differ. Prints as a report; true if they are equal.
+
+    Attributes
+    ----------
+    a, b : str
+        Store and path of the two.
+    differences : tuple of Difference
+        What differs.
+    layout : tuple of Difference
+        Differences of chunks, codecs and format, which do not count.
+    narrays : int
+        Number of arrays on both sides.
+    nbytes : int
+        Decoded bytes that were compared, of one side.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> a = gzarr.array([1, 2, 3], chunks=1)
+    >>> found = gzarr.compare(a, gzarr.array([1, 5, 3], chunks=3))
+    >>> found.equal
+    False
+    >>> found.differences[0].values.first
+    (((1,), '2', '5'),)
+    """
+
+    a: str
+    b: str
+    differences: tuple[Difference, ...]
+    layout: tuple[Difference, ...]
+    narrays: int
+    nbytes: int
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        return not self.differences
+
+    def __bool__(self) -> bool:
+        return self.equal
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON values.
+
+        Returns
+        -------
+        dict
+            The attributes and ``equal``.
+        """
+        return {"equal": self.equal, **asdict(self)}
+
+    def __repr__(self) -> str:
+        verdict = number(len(self.differences), "difference") if self.differences else "equal"
+        return "\n".join(
+            [
+                f"{self.a} and {self.b}: {number(self.narrays, 'array')}: {verdict}",
+                *map(str, self.differences),
+                *(f"{difference} (layout)" for difference in self.layout),
+            ]
+        )
+
+
+class _Pair(NamedTuple):
+    """An array that both sides have."""
+
+    path: str
+    a: tuple[Place, ArrayMeta]
+    b: tuple[Place, ArrayMeta]
+
+    @property
+    def nbytes(self) -> int:
+        """Decoded bytes of one side."""
+        return math.prod(self.a[1].shape) * self.a[1].data_type.dtype.itemsize
+
+
+def compare_places(
+    a: Place, b: Place, tolerance: Tolerance, progress: ProgressLike = None, *, strict: bool, metadata_only: bool
+) -> Comparison:
+    """Compare two nodes and all below them. Raises: NodeNotFoundError, MetadataError, StoreError."""
+    metas = [read_node(place.store, place.path) for place in (a, b)]
+    for place, meta in zip((a, b), metas, strict=True):
+        if meta is None:
+            raise NodeNotFoundError(f"neither an array nor a group at {str(place)!r}")
+    found: list[Difference] = []
+    layout: list[Difference] = []
+    pairs: list[_Pair] = []
+    for path, one, two in _nodes((a, b), "", (metas[0], metas[1])):
+        if one is None or two is None:
+            present = _kind(one or two)
+            found.append(Difference(path, "member", present if one else "missing", present if two else "missing"))
+        elif _kind(one) != _kind(two):
+            found.append(Difference(path, "kind", _kind(one), _kind(two)))
+        else:
+            found += _differing(path, _described(one), _described(two))
+            layout += _differing(path, _layout(one), _layout(two))
+            if isinstance(one, ArrayMeta) and isinstance(two, ArrayMeta):
+                pairs.append(_Pair(path, (_below(a, path), one), (_below(b, path), two)))
+    wanted = [] if metadata_only else [pair for pair in pairs if pair.a[1].shape == pair.b[1].shape]
+    nbytes = sum(pair.nbytes for pair in wanted)
+    with counted(progress, nbytes) as add:
+        for pair in wanted:
+            try:
+                values = compare_values((pair.a, pair.b), tolerance, partial(_add, add, pair.path))
+            except ChunkError as error:
+                found.append(Difference(pair.path, "unreadable", str(error), "", None))
+                continue
+            if values is not None:
+                found.append(Difference(pair.path, "values", "", "", values))
+    if strict:
+        found, layout = [*found, *layout], []
+    return Comparison(str(a), str(b), tuple(found), tuple(layout), len(pairs), nbytes)
+
+
+def _add(add: Callable[[int, str], None], path: str, nbytes: int) -> None:
+    add(nbytes, path)
+
+
+def _below(place: Place, path: str) -> Place:
+    return place._replace(path=join_path(place.path, path))
+
+
+def _nodes(
+    places: tuple[Place, Place], path: str, metas: tuple[NodeMeta | None, NodeMeta | None]
+) -> Iterator[tuple[str, NodeMeta | None, NodeMeta | None]]:
+    """All nodes of two hierarchies: (path, what is there on either side). A node that only one has ends the walk."""
+    yield path, *metas
+    if not all(isinstance(meta, GroupMeta) for meta in metas):
+        return
+    below = [
+        dict(members(place.store, join_path(place.path, path), meta.zarr_format)) if meta is not None else {}
+        for place, meta in zip(places, metas, strict=True)
+    ]
+    for name in sorted(below[0].keys() | below[1].keys()):
+        yield from _nodes(places, join_path(path, name), (below[0].get(name), below[1].get(name)))
+
+
+# -- metadata ----------------------------------------------------------------------------------------------------------
+
+
+def _kind(meta: NodeMeta | None) -> str:
+    return "an array" if isinstance(meta, ArrayMeta) else "a group"
+
+
+def _differing(path: str, one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[Difference]:
+    for what in one:
+        a, b = repr(one[what]), repr(two[what])
+        if a != b:  # as they are written: NaN is NaN, and True is not 1
+            yield Difference(path, what, a, b)
+
+
+def _described(meta: NodeMeta) -> dict[str, Any]:
+    """What counts of the metadata of a node."""
+    attributes = dict(meta.attributes)
+    if isinstance(meta, GroupMeta):
+        return {"attributes": _sorted(attributes)}
+    names = meta.dimension_names
+    if meta.zarr_format == 2 and isinstance(stored := attributes.get(_DIMENSIONS), list):
+        del attributes[_DIMENSIONS]
+        names = tuple(stored)
+    return {
+        "shape": meta.shape,
+        "dtype": replace(meta.data_type, dtype=meta.data_type.dtype.newbyteorder("=")).name,
+        "fill_value": _plain(meta.fill_value),
+        "attributes": _sorted(attributes),
+        "dimension_names": names if names and any(names) else None,
+    }
+
+
+def _sorted(value: Any) -> Any:
+    """JSON values with sorted names."""
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _layout(meta: NodeMeta) -> dict[str, Any]:
+    """How a node is stored."""
+    if isinstance(meta, GroupMeta):
+        return {"zarr_format": meta.zarr_format}
+    return {
+        "zarr_format": meta.zarr_format,
+        "chunks": meta.chunks,
+        "shards": meta.object_shape if meta.sharding is not None else None,
+        "codecs": list(meta.codecs),
+        "chunk_key_encoding": (meta.keys.name, meta.keys.separator),
+        "byte_order": meta.data_type.dtype.byteorder,
+    }

@@ -1,0 +1,320 @@
+"""Walks through a hierarchy and finds what is wrong besides chunks: documents, strays, consolidated metadata.
+
+Theory of operation. Nodes are visited level by level: their documents are fetched together, then groups are listed.
+Arrays are listed by `list_objects`, which tells chunks from other objects. Nothing is listed twice but folders without
+documents, where nodes may lie below a group that is missing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from operator import lt
+from typing import Any, NamedTuple, TypeVar
+
+from gzarr.checking.report import Place, Problem, number
+from gzarr.errors import GzarrError, MetadataError, StoreError, UnknownCodecError, UnknownDataTypeError
+from gzarr.indexing.keys import Coords, join_path
+from gzarr.metadata import v2, v3
+from gzarr.metadata.consolidated import DEFAULT_KEY, FIELD, Documents, collect, find_documents, parse_zmetadata
+from gzarr.metadata.fields import dump_json, parse_json
+from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
+from gzarr.metadata.occupied import MARK
+from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.rules import DOCUMENTS
+
+#: Nodes whose documents are fetched at once.
+_AT_ONCE = 256
+#: Documents that make a node exist; the first that is there counts.
+_MAKING = ("zarr.json", ".zarray", ".zgroup")
+
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Findings:
+    """What has been found so far.
+
+    Attributes
+    ----------
+    problems, strays, unchecked : list
+        As in `Verification`.
+    groups : list of str
+        Paths of the groups.
+    arrays : list of (str, ArrayMeta)
+        The arrays with their paths.
+    """
+
+    problems: list[Problem] = field(default_factory=list)
+    strays: list[Problem] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+    arrays: list[tuple[str, ArrayMeta]] = field(default_factory=list)
+
+
+class _Visit(NamedTuple):
+    """A place to look at.
+
+    Attributes
+    ----------
+    path : str
+        Where.
+    outer : int or None
+        Format of the group that lists it; None without such a group.
+    listed : bool
+        Whether what is below is known already, because the store cannot list.
+    """
+
+    path: str
+    outer: int | None = None
+    listed: bool = False
+
+
+def survey(place: Place, found: Findings) -> None:
+    """Find all nodes at a place and below it, and what is wrong with their documents. Raises: StoreError."""
+    store = place.store.live()
+    level = [_Visit(place.path)]
+    while level:
+        batches = (level[start : start + _AT_ONCE] for start in range(0, len(level), _AT_ONCE))
+        level = [visit for batch in batches for visit in _survey_some(store, batch, found)]
+
+
+def _survey_some(store: Store, visits: list[_Visit], found: Findings) -> Iterator[_Visit]:
+    """Look at some places. Yield what is below."""
+    names = sorted(DOCUMENTS)
+    stored = iter(store.get_many([Request(join_path(visit.path, name)) for visit in visits for name in names]))
+    for visit in visits:
+        path = visit.path
+        documents = {
+            name: data for name, data in zip(names, islice(stored, len(names)), strict=True) if data is not None
+        }
+        making = [name for name in _MAKING if name in documents]
+        found.strays += [
+            Problem("stray", join_path(path, name), "a document without a node", path)
+            for name in documents
+            if not making
+        ]
+        if not making:
+            yield from _survey_folder(store, path, found)
+            continue
+        meta = _read(store, path, documents, found)
+        _check_consolidated(store, path, documents, found)
+        if meta is not None and visit.outer not in (None, meta.zarr_format):
+            reason = f"a node of Zarr v{meta.zarr_format} in a group of v{visit.outer}, which does not list it"
+            found.problems.append(Problem("unreachable", join_path(path, making[0]), reason, path))
+        if isinstance(meta, ArrayMeta):
+            found.arrays.append((path, meta))
+        elif meta is None:  # an array or a group: only nodes are looked for
+            yield from map(_Visit, _listed(found, partial(_top_nodes, store, path)) or ())
+        else:
+            found.groups.append(path)
+            if not visit.listed:
+                yield from _survey_group(store, path, meta, documents, found)
+
+
+def _survey_group(
+    store: Store, path: str, meta: GroupMeta, documents: Mapping[str, Buffer], found: Findings
+) -> Iterator[_Visit]:
+    below = _listed(found, lambda: store.list_dir(path))
+    if below is None:
+        yield from (_Visit(node, meta.zarr_format, listed=True) for node in _consolidated_nodes(path, documents))
+        return
+    for name in below[0]:
+        if name == MARK:
+            found.problems.append(_unfinished(path))
+        elif name not in DOCUMENTS:
+            found.strays.append(Problem("stray", join_path(path, name), "belongs to no node", path))
+    yield from (_Visit(join_path(path, name), meta.zarr_format) for name in below[1])
+
+
+def _unfinished(path: str) -> Problem:
+    reason = "a copy was not finished; resume it, or copy with if_exists='replace'"
+    return Problem("unfinished", join_path(path, MARK), reason, path)
+
+
+def _survey_folder(store: Store, path: str, found: Findings) -> Iterator[_Visit]:
+    """A folder without documents: nodes below it miss a group, other objects are strays."""
+    tops = _listed(found, lambda: _top_nodes(store, path)) or []
+    below = tuple(f"{node}/" for node in tops)
+    others = _listed(
+        found, lambda: Counter(k == join_path(path, MARK) for k in store.list_prefix(path) if not k.startswith(below))
+    )
+    if tops:
+        reason = f"no group is here, but nodes are below, such as {tops[0]!r}"
+        found.problems.append(Problem("group", f"{path}/", reason, path))
+        yield from map(_Visit, tops)
+    if others and others[True]:
+        found.problems.append(_unfinished(path))
+    elif others and others[False]:
+        reason = f"{number(others[False], 'object')} of no node; if they are chunks, the array's document is lost"
+        found.strays.append(Problem("stray", f"{path}/", reason, path))
+
+
+def _top_nodes(store: Store, path: str) -> list[str]:
+    """Nodes below a path that are below no other such node."""
+    tops: list[str] = []
+    split = (key.rpartition("/") for key in store.list_prefix(path))
+    for node in sorted({node for node, _, name in split if name in _MAKING}):
+        if node != path and not (tops and node.startswith(f"{tops[-1]}/")):
+            tops.append(node)
+    return tops
+
+
+def _listed(found: Findings, listing: Callable[[], T]) -> T | None:
+    """What is listed; None if the store cannot list, which is noted."""
+    try:
+        return listing()
+    except StoreError as error:
+        found.unchecked.append(f"strays, and members beside those in consolidated metadata: {error}")
+        return None
+
+
+def list_objects(store: Store, path: str, meta: ArrayMeta, found: Findings) -> Iterator[Coords]:
+    """Yield the coordinates of an array's stored objects; note what else is below it. Raises: StoreError."""
+    skip = len(path) + 1 if path else 0
+    shape = tuple(axis.nchunks for axis in meta.grid)
+    strays: Counter[str] = Counter()
+    nodes: set[str] = set()
+    for key in store.list_prefix(path):
+        inner = key[skip:]
+        coords = meta.keys.decode(inner, len(shape))
+        if coords is not None and all(map(lt, coords, shape)):
+            yield coords
+        elif coords is not None:
+            reason = f"outside of the array, which has {shape} stored chunks or shards"
+            found.problems.append(Problem("unreachable", key, reason, path, coords))
+        elif inner.rpartition("/")[2] not in DOCUMENTS:
+            first, slash, _ = inner.partition("/")
+            strays[first + slash] += 1
+        elif "/" in inner:
+            nodes.add(inner.partition("/")[0] + "/")
+    for name in sorted(nodes):
+        reason = "nodes are here, but an array has no members"
+        found.problems.append(Problem("unreachable", join_path(path, name), reason, path))
+    for name in sorted(strays.keys() - nodes):
+        reason = f"{number(strays[name], 'object')} of no node" if name.endswith("/") else "belongs to no node"
+        found.strays.append(Problem("stray", join_path(path, name), reason, path))
+
+
+# -- documents ---------------------------------------------------------------------------------------------------------
+
+
+def _read(store: Store, path: str, documents: Mapping[str, Buffer], found: Findings) -> NodeMeta | None:
+    """The node that documents describe; None if the document is malformed."""
+    making = [name for name in _MAKING if name in documents]
+    if len(making) > 1:
+        reason = f"{' and '.join(making)} describe different nodes at one place; {making[0]} is used"
+        found.problems.append(Problem("conflict", join_path(path, making[1]), reason, path))
+
+    def parse(name: str, attributes: Mapping[str, Any]) -> Any:
+        key = join_path(path, name)
+        try:
+            return _parse(parse_json(documents[name], f"{store}: {key}"), attributes, name, f"{store}: {key}")
+        except MetadataError as error:
+            reason = str(error).removeprefix(f"{store}: {key}: ")
+            kind = "codec" if isinstance(error, (UnknownCodecError, UnknownDataTypeError)) else "document"
+            found.problems.append(Problem(kind, key, reason, path))
+        return None
+
+    has_attributes = making[0] != "zarr.json" and ".zattrs" in documents
+    meta: NodeMeta | None = parse(making[0], (parse(".zattrs", {}) if has_attributes else None) or {})
+    return meta
+
+
+def _parse(document: dict[str, Any], attributes: Mapping[str, Any], name: str, what: str) -> Any:
+    """A node from its document, or attributes, by the document's name. Raises: MetadataError."""
+    match name:
+        case "zarr.json":
+            return v3.parse(document, what)
+        case ".zarray":
+            return v2.parse_array(document, attributes, what)
+        case ".zgroup":
+            return v2.parse_group(document, attributes, what)
+    return document
+
+
+# -- consolidated metadata ---------------------------------------------------------------------------------------------
+
+
+def _consolidated(path: str, documents: Mapping[str, Buffer]) -> Iterator[tuple[str, Documents]]:
+    """The consolidated metadata at a node: (key, documents). Raises: MetadataError."""
+    data = documents.get("zarr.json", b"")
+    if FIELD.encode() in bytes(data):
+        key = join_path(path, "zarr.json")
+        listed = find_documents(parse_json(data, key), key)
+        if listed is not None:
+            yield key, listed
+    if DEFAULT_KEY in documents:
+        key = join_path(path, DEFAULT_KEY)
+        yield key, parse_zmetadata(documents[DEFAULT_KEY], key)
+
+
+def _consolidated_nodes(path: str, documents: Mapping[str, Buffer]) -> list[str]:
+    """Paths of all nodes in the consolidated metadata at a node, without itself."""
+    with suppress(MetadataError):
+        keys = [key for _, listed in _consolidated(path, documents) for key in listed]
+        return sorted({join_path(path, node) for node, _, name in (key.rpartition("/") for key in keys) if node})
+    return []
+
+
+def _check_consolidated(store: Store, path: str, documents: Mapping[str, Buffer], found: Findings) -> None:
+    """Note where consolidated metadata differ from the documents."""
+    try:
+        for key, listed in _consolidated(path, documents):
+            stored = _stored(store, path, listed)
+            names = sorted(listed.keys() | stored.keys()) if stored is not None else ()
+            if stored is None:
+                found.unchecked.append(f"consolidated metadata in {key!r}: a document below is malformed")
+            for name in names:
+                reason = _difference(name, listed.get(name), (stored or {}).get(name))
+                if reason and name.endswith("zarr.json") == key.endswith("zarr.json"):
+                    found.problems.append(Problem("consolidated", key, f"{name!r} {reason}", path))
+    except MetadataError as error:
+        found.problems.append(
+            Problem(
+                "consolidated",
+                join_path(path, "zarr.json" if "zarr.json" in documents else DEFAULT_KEY),
+                str(error),
+                path,
+            )
+        )
+
+
+def _stored(store: Store, path: str, listed: Documents) -> Documents | None:
+    """The documents at a node and below it, of a store that cannot list those that are listed; None if malformed."""
+    try:
+        try:
+            return collect(store, path)
+        except StoreError:
+            values = store.get_many([Request(join_path(path, name)) for name in listed])
+            pairs = zip(listed, values, strict=True)
+            found = {name: parse_json(value, name) for name, value in pairs if value is not None}
+            return {name: {k: v for k, v in value.items() if k != FIELD} for name, value in found.items()}
+    except MetadataError:
+        return None
+
+
+def _difference(name: str, listed: dict[str, Any] | None, stored: dict[str, Any] | None) -> str:
+    """How a document in consolidated metadata differs from the one that is stored; "" if it does not."""
+    if name.rpartition("/")[2] == ".zattrs":  # none is as good as an empty one
+        listed, stored = listed or {}, stored or {}
+    if listed is None:
+        return "is stored, but not in the consolidated metadata"
+    if stored is None:
+        return "is in the consolidated metadata, but not stored"
+    same = _plain(name, listed) == _plain(name, stored)
+    return "" if same else "differs from the document"
+
+
+def _plain(name: str, document: dict[str, Any]) -> bytes:
+    """A document in a form that is the same however it was written."""
+    if document:
+        with suppress(GzarrError):
+            meta = _parse(document, {}, name.rpartition("/")[2], name)
+            document = meta if isinstance(meta, dict) else (v3 if name.endswith("zarr.json") else v2).to_json(meta)
+    return dump_json(document, 0, sort_keys=True)

@@ -1,0 +1,158 @@
+"""Repairs: nothing happens unasked, what is asked for happens, and nothing else is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import ReadOnlyError
+from gzarr.storage import MemoryStore, SQLiteStore
+
+DATA = np.arange(1, 101.0)
+
+
+@pytest.fixture(params=["local", "memory", "sqlite"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> gzarr.Group:
+    stores: dict[str, Any] = {
+        "local": lambda: tmp_path / "x.zarr",
+        "memory": MemoryStore,
+        "sqlite": lambda: SQLiteStore(tmp_path / "x.sqlite"),
+    }
+    root = gzarr.open_group(stores[request.param](), "w")
+    root.create_array("x", data=DATA, chunks=10)
+    root.create_array("s", data=DATA, chunks=10, shards=50)
+    gzarr.consolidate_metadata(root)
+    store = root.store
+    store["x/c/3"] = b"damaged"
+    store["s/c/0"] = b"damaged" + bytes(store["s/c/0"])[7:]
+    store["s/c/1"] = bytes(store["s/c/1"])[:-1] + b"\0"
+    store["x/c/20"] = bytes(store["x/c/0"])
+    store["README"] = b"text"
+    store["zarr.json"] = bytes(store["zarr.json"]).replace(b"100", b"99")
+    return root
+
+
+ALL = ("chunks", "strays", "consolidated")
+
+
+def snapshot(root: gzarr.Group) -> dict[str, bytes]:
+    return {key: bytes(root.store[key]) for key in root.store}
+
+
+def test_a_dry_run_changes_nothing(root: gzarr.Group) -> None:
+    before = snapshot(root)
+    report = gzarr.repair(root, *ALL, remove=["README"])
+    assert report.dry_run
+    assert report.ok
+    assert sorted((action.what, action.key) for action in report.actions) == [
+        ("consolidate again", "zarr.json"),
+        ("delete", "README"),
+        ("delete", "x/c/20"),
+        ("drop chunk (0,)", "s/c/0"),
+        ("drop chunk (3,)", "x/c/3"),
+        ("drop the whole shard", "s/c/1"),
+    ]
+    assert not any(action.done for action in report.actions)
+    assert "dry run" in repr(report)
+    assert snapshot(root) == before
+    assert not gzarr.repair(root, apply=True).actions
+    assert snapshot(root) == before
+
+
+def test_what_is_asked_for_is_done(root: gzarr.Group) -> None:
+    report = gzarr.repair(root, *ALL, remove=["README"], apply=True)
+    assert (report.ok, report.left, report.to_json()["ok"]) == (True, (), True)
+    assert gzarr.verify(root).ok
+    assert not gzarr.verify(root).strays
+    expected = DATA.copy()
+    expected[30:40] = 0
+    assert root["x"][...].tolist() == expected.tolist()
+    expected = DATA.copy()
+    expected[:10] = expected[50:] = 0
+    assert root["s"][...].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "changed"),
+    [(["chunks"], {"x/c/3", "s/c/0", "s/c/1"}), (["strays"], {"x/c/20"}), (["consolidated"], {"zarr.json"})],
+)
+def test_nothing_else_is_touched(root: gzarr.Group, kinds: Any, changed: set[str]) -> None:
+    before = snapshot(root)
+    report = gzarr.repair(root, *kinds, apply=True)
+    after = snapshot(root)
+    assert {key for key in before | after if before.get(key) != after.get(key)} == changed
+    assert {problem.key for problem in report.left} == {
+        key for key in ("x/c/3", "s/c/0", "s/c/1", "x/c/20", "zarr.json") if key not in changed
+    }
+
+
+def test_a_chunk_that_was_written_again_stays(root: gzarr.Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gzarr.api import checking
+
+    verify = checking.verify_place
+
+    def verify_and_write(*args: Any) -> Any:
+        report = verify(*args)
+        root["x"][30:40] = 7
+        root["s"][:50] = 7
+        return report
+
+    monkeypatch.setattr(checking, "verify_place", verify_and_write)
+    report = gzarr.repair(root, "chunks", apply=True)
+    assert {action.key for action in report.actions if action.error} == {"x/c/3", "s/c/0"}
+    assert root["x"][30:40].tolist() == [7] * 10
+    assert root["s"][:50].tolist() == [7] * 50
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    gzarr.create_array(tmp_path / "x.zarr", data=DATA, chunks=10)
+    (tmp_path / "x.zarr" / "README").write_text("text")
+    with pytest.raises(ValueError, match="'README2' is no stray"):
+        gzarr.repair(tmp_path / "x.zarr", remove=["README2"])
+    with pytest.raises(ValueError, match="'c/0' is no stray"):
+        gzarr.repair(tmp_path / "x.zarr", remove=["c/0"], apply=True)
+    with pytest.raises(ValueError, match="'chunk' is not one of 'chunks'"):
+        gzarr.repair(tmp_path / "x.zarr", "chunk")  # type: ignore[arg-type]
+    with pytest.raises(ReadOnlyError):
+        gzarr.repair(gzarr.LocalStore(tmp_path / "x.zarr", read_only=True), remove=["README"], apply=True)
+    assert (tmp_path / "x.zarr" / "README").exists()
+
+
+def test_leftovers_of_killed_writers(tmp_path: Path) -> None:
+    gzarr.create_array(tmp_path / "x.zarr", data=DATA, chunks=10)
+    (tmp_path / "x.zarr/c/.__gzarr_tmp_3").touch()
+    (tmp_path / "x.zarr/.__gzarr_tmp_deleted_y/c").mkdir(parents=True)
+    report = gzarr.repair(tmp_path / "x.zarr", "strays", apply=True)
+    assert [action.done for action in report.actions] == [True, True]
+    assert not list((tmp_path / "x.zarr").rglob(".__gzarr*"))
+    assert gzarr.open(tmp_path / "x.zarr")[...].tolist() == DATA.tolist()
+
+
+def test_a_lost_group_is_left_to_the_user(tmp_path: Path) -> None:
+    root = gzarr.open_group(tmp_path / "x.zarr", "w")
+    root.create_array("a/x", data=DATA)
+    (tmp_path / "x.zarr/a/zarr.json").unlink()
+    report = gzarr.repair(root, "chunks", "strays", "consolidated", apply=True)
+    assert [problem.kind for problem in report.left] == ["group"]
+    assert not report.actions
+
+
+def test_a_broken_shard_within_a_shard_costs_its_own_chunks_only() -> None:
+    from gzarr.codecs import BytesCodec, ShardingCodec
+
+    inner = ShardingCodec((4,), codecs=[BytesCodec()])
+    z = gzarr.create_array(shape=64, chunks=64, dtype="i4", codecs=[ShardingCodec((16,), codecs=[inner])])
+    z[...] = np.arange(1, 65)
+    shard = bytearray(z.store["c/0"])
+    size = len(shard[:-68]) // 4  # of a shard within the shard, whose last bytes are a checksum
+    shard[size - 1] ^= 1
+    z.store["c/0"] = bytes(shard)
+    problems = z.verify().problems
+    assert [(p.kind, p.chunk_coords) for p in problems] == [("chunk", (i,)) for i in range(4)]
+    assert gzarr.repair(z, "chunks", apply=True).ok
+    assert z[...].tolist() == [0] * 16 + list(range(17, 65))
+    assert z.verify().ok

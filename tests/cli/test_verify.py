@@ -1,0 +1,47 @@
+"""``gzarr verify``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import gzarr
+from gzarr.cli.main import main
+
+
+def test_status_and_report(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(data)]) == 0
+    assert "no problems" in capsys.readouterr().out
+    (data / "foo/bar/c/0/1").write_bytes(b"damaged")
+    assert main(["verify", str(data / "foo")]) == 1
+    assert "bar/c/0/1" in capsys.readouterr().out
+    assert main(["verify", "--json", str(data)]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert not report["ok"]
+    assert report["problems"][0]["chunk_coords"] == [0, 1]
+    assert main(["verify", str(data / "none")]) == 2
+    assert "neither an array nor a group" in capsys.readouterr().err
+
+
+def test_repairs_need_apply(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad, readme = data / "foo/bar/c/0/1", data / "README"
+    bad.write_bytes(b"damaged")
+    readme.write_text("text")
+    assert main(["verify", str(data), "--repair=chunks,strays", "--remove", "README"]) == 1
+    assert "dry run: would do 2 repairs" in capsys.readouterr().out
+    assert bad.exists()
+    assert readme.exists()
+    assert main(["verify", str(data), "--repair", "chunks", "--remove=README", "--apply", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["left"] == []
+    assert not bad.exists()
+    assert not readme.exists()
+    assert gzarr.verify(data).ok
+
+
+@pytest.mark.parametrize("options", [["--apply"], ["--repair=all"], ["--remove=c/0"]])
+def test_misuse(data: Path, options: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["verify", str(data), *options])
+    assert caught.value.code == 2
