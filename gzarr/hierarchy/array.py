@@ -60,7 +60,7 @@ class Array(ResizableArray):
     (4, 2)
     """
 
-    __slots__ = ("write_empty_chunks",)
+    __slots__ = ()
 
     def __init__(
         self,

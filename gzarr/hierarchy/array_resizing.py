@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+import contextlib
+from typing import Any, NamedTuple, Self
 
+from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import prepare_array
 from gzarr.errors import ArrayNotFoundError, ReadOnlyError, SelectionError
 from gzarr.hierarchy.accessors import Indexed
-from gzarr.hierarchy.resizing import clear_outside
+from gzarr.hierarchy.resizing import clear_box, clear_outside, write_box
 from gzarr.hierarchy.values import broadcast_value
 from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.plan import box_between
+from gzarr.indexing.selection import Box
 from gzarr.metadata.documents import document_key, read_node, write_shape
 from gzarr.metadata.model import ArrayMeta
+from gzarr.storage.changing import attempts, given_up
 
 
 class ResizableArray(Indexed):
     """The methods of an array that change its extents."""
 
-    __slots__ = ("is_view",)
+    __slots__ = ("is_view", "write_empty_chunks")
     is_view: bool
+    write_empty_chunks: bool
 
     def resize(self, *args: Any) -> None:
         """Change the shape.
@@ -51,8 +56,13 @@ class ResizableArray(Indexed):
         new = parse_shape(args[0] if len(args) == 1 else args, self.ndim)
         self._check_resizable()
         with self.store.node_locked(document_key(self.metadata, self.path)):
-            self.refresh()  # another array object may have changed shape or attributes
-            self._resize(new)
+            for _ in attempts():
+                self.refresh()  # another array object may have changed shape or attributes
+                before, grown = self.metadata, self._resized(new)
+                clear_outside(self._io, before, self.store, self.path, new)
+                if self._take(grown, before):
+                    return
+        raise given_up(self.store, document_key(self.metadata, self.path))
 
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
         """Add data at the end of an axis.
@@ -96,20 +106,40 @@ class ResizableArray(Indexed):
             raise SelectionError(
                 f"{self.store_path}: cannot append along axis {axis} of a {self.ndim}-dimensional array"
             )
+        # Stores without conditions have locks, so nobody else changes the shape meanwhile: it says what is complete.
+        # With conditions, nobody waits: the shape tells others which elements are taken.
+        reserves = self.store.live().conditional is not None
         with self.store.node_locked(document_key(self.metadata, self.path)):
-            self.refresh()
-            old = self.shape
-            added = tuple(data.shape)
-            if len(added) != len(old) or added[:axis] + added[axis + 1 :] != old[:axis] + old[axis + 1 :]:
-                raise ValueError(
-                    f"{self.store_path}: cannot append data of shape {added} to an array of shape {old} along axis "
-                    f"{axis}: all other axes must agree"
+            for _ in attempts():
+                self.refresh()
+                before = self.metadata
+                data, box = self._appended(data, axis)
+                grown = self._resized(
+                    (*before.shape[:axis], before.shape[axis] + data.shape[axis], *before.shape[axis + 1 :])
                 )
-            data = broadcast_value(data, self.dtype, box_between((0,) * self.ndim, added), self.backend)
-            self._resize((*old[:axis], old[axis] + added[axis], *old[axis + 1 :]))
-            # Write under the lock: the next writer that appends must see the last chunk as it will be.
-            self[(*[slice(None)] * axis, slice(old[axis], None))] = data
-            return self.shape
+                if reserves and not self._take(grown, before):
+                    continue
+                try:
+                    write_box(grown.io, box, data, write_empty=self.write_empty_chunks)
+                    if not reserves:
+                        self._take(grown, before)
+                except BaseException:
+                    self._undo(grown, before, box, reserved=reserves)
+                    raise
+                return self.shape
+        raise given_up(self.store, document_key(self.metadata, self.path))
+
+    def _appended(self, data: Any, axis: int) -> tuple[Any, Box]:
+        """Return data to append as an array of the backend, and their place."""
+        old, added = self.shape, tuple(data.shape)
+        if len(added) != len(old) or added[:axis] + added[axis + 1 :] != old[:axis] + old[axis + 1 :]:
+            raise ValueError(
+                f"{self.store_path}: cannot append data of shape {added} to an array of shape {old} along axis "
+                f"{axis}: all other axes must agree"
+            )
+        data = broadcast_value(data, self.dtype, box_between((0,) * self.ndim, added), self.backend)
+        low = [old[axis] if n == axis else 0 for n in range(self.ndim)]
+        return data, box_between(low, [n + extent for n, extent in zip(low, added, strict=True)])
 
     def refresh(self) -> Self:
         """Read the metadata from the store again.
@@ -138,9 +168,29 @@ class ResizableArray(Indexed):
         if self.is_view:
             raise ReadOnlyError(f"{self.store_path}: a view cannot be resized; resize the array that it shows")
 
-    def _resize(self, shape: tuple[int, ...]) -> None:
-        new = self.metadata.resized(shape)
-        io = prepare_array(new, self.store, self.path, *self.opened_with)  # if this fails, nothing has been changed
-        clear_outside(self._io, self.metadata, self.store, self.path, shape)
-        write_shape(self.store, self.path, new)
-        self._bound, self.metadata = io, new
+    def _resized(self, shape: tuple[int, ...]) -> _Resized:
+        meta = self.metadata.resized(shape)
+        return _Resized(meta, prepare_array(meta, self.store, self.path, *self.opened_with))
+
+    def _take(self, new: _Resized, before: ArrayMeta) -> bool:
+        """Store another shape and take it, unless the stored shape is no longer that of `before`."""
+        done = write_shape(self.store, self.path, new.meta, before)
+        if done:
+            self.metadata, self._bound = new
+        return done
+
+    def _undo(self, grown: _Resized, before: ArrayMeta, box: Box, *, reserved: bool) -> None:
+        """Clear what an append that failed has stored; give back the shape, unless others have appended since."""
+        # What made the append fail may make this fail, too. The error of the append is the one to raise.
+        with contextlib.suppress(Exception):
+            clear_box(grown.io, grown.meta, box)
+        with contextlib.suppress(Exception):
+            if reserved and write_shape(self.store, self.path, before, grown.meta):
+                self.refresh()
+
+
+class _Resized(NamedTuple):
+    """An array with another shape: its metadata, and how it is read and written."""
+
+    meta: ArrayMeta
+    io: ArrayIO

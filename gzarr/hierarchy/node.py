@@ -15,7 +15,7 @@ from gzarr.display.progress import ProgressLike
 from gzarr.errors import NodeNotFoundError, ReadOnlyError
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.indexing.keys import join_path
-from gzarr.metadata.documents import document_key, read_node, write_attributes
+from gzarr.metadata.documents import change_attributes, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.base import Store
 from gzarr.storage.wrappers import seen_through, type_name
@@ -263,14 +263,16 @@ class Attributes(MutableMapping[str, Any]):
         bad = next((k for k in values if not isinstance(k, str)), None)
         if bad is not None:
             raise TypeError(f"attribute names must be strings, got {bad!r}")
-        with node.store.node_locked(document_key(node.metadata, node.path)):
-            stored = self._stored()
-            others = {} if removed is None else {k: v for k, v in stored.attributes.items() if k not in removed}
-            changed = replace(stored, attributes={**others, **values})
-            try:
-                write_attributes(node.store, node.path, changed)
-            except TypeError as error:
-                names = ", ".join(map(repr, values))
-                raise TypeError(f"attribute {names} of {node.store_path}: {error}") from error
+        self._stored()  # it may have been deleted: a v2 array need not have attributes
+
+        def changed(stored: Mapping[str, Any]) -> dict[str, Any]:
+            others = {} if removed is None else {k: v for k, v in stored.items() if k not in removed}
+            return {**others, **values}
+
+        try:
+            change_attributes(node.store, node.path, node.metadata.zarr_format, changed)
+        except TypeError as error:
+            names = ", ".join(map(repr, values))
+            raise TypeError(f"attribute {names} of {node.store_path}: {error}") from error
         # Take what was stored, not what was given: NumPy scalars have become JSON values.
         self.refresh()

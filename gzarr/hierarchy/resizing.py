@@ -9,13 +9,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gzarr.backend import Chain
+from gzarr.backend import Array, Chain
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.waves import WriteJob
 from gzarr.codecs.spec import fill_of
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan
+from gzarr.indexing.selection import Box
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
 from gzarr.storage.invalidation import announce
@@ -68,8 +69,17 @@ def _fill(io: ArrayIO, meta: ArrayMeta, bounds: list[tuple[int, int]], axis: int
     lows = [low for low, _ in bounds]
     highs = [min(high, extent) for (_, high), extent in zip(bounds, meta.shape, strict=True)]
     lows[axis] = start
-    box = box_between(lows, highs)
-    chain: Chain = io.chain((0,) * len(lows))
+    clear_box(io, meta, box_between(lows, highs))
+
+
+def clear_box(io: ArrayIO, meta: ArrayMeta, box: Box) -> None:
+    """Set the elements of a box to the fill value."""
+    chain: Chain = io.chain((0,) * len(box.shape))
     fill = np.empty((), meta.data_type.dtype)
     fill[()] = fill_of(chain.chunk, None)
-    engine.write(WriteJob(io, make_plan(box, io.layout.grid), np.broadcast_to(fill, box.shape)))
+    write_box(io, box, np.broadcast_to(fill, box.shape), write_empty=False)
+
+
+def write_box(io: ArrayIO, box: Box, value: Array, *, write_empty: bool) -> None:
+    """Write the elements of a box. write_empty: whether chunks equal to the fill value are stored."""
+    engine.write(WriteJob(io, make_plan(box, io.layout.grid), value, write_empty=write_empty))

@@ -5,7 +5,8 @@ import pytest
 
 import gzarr
 from gzarr.errors import MetadataError, ReadOnlyError, SelectionError
-from gzarr.storage import CountingStore
+from gzarr.storage import CountingStore, WrapperStore
+from gzarr.storage.wrappers import ForwardedConditional
 
 
 @pytest.fixture(params=["v2", "v3", "sharded", "rectilinear"])
@@ -191,3 +192,69 @@ def test_an_array_object_that_does_not_know_of_an_append_keeps_what_was_appended
     with gzarr.config.set({"cpu.native": loop}):
         stale[...] = 3
     assert gzarr.open_array(tmp_path / "x.zarr")[...].tolist() == [3] * 10 + [2] * 9
+
+
+class Failing(WrapperStore):
+    """Fails to store one object."""
+
+    bad = ""
+
+    def before_failing(self):
+        """What happens just before."""
+
+    def check(self, key):
+        if key == self.bad:
+            self.bad = ""
+            self.before_failing()
+            raise OSError("no room")
+
+    def set_many(self, items):
+        for key, value in items:
+            self.check(key)
+            super().set_many([(key, value)])
+
+    @property
+    def conditional(self):
+        below = super().conditional
+        return below and FailingConditional(below, self.check)
+
+
+class FailingConditional(ForwardedConditional):
+    def __init__(self, below, check):
+        super().__init__(below)
+        self.check = check
+
+    def set_if(self, changes):
+        for change in changes:
+            self.check(change.key)
+        return super().set_if(changes)
+
+
+@pytest.mark.parametrize("kind", ["memory", "conditions"])
+@pytest.mark.parametrize("layout", [{"chunks": 4}, {"chunks": 2, "shards": 4}])
+def test_an_append_that_fails_leaves_the_array_as_it_was(tmp_path, kind, layout) -> None:
+    with gzarr.MemoryStore() if kind == "memory" else gzarr.SQLiteStore(tmp_path / "x.sqlite") as below:
+        store = Failing(below)
+        z = gzarr.create_array(store, shape=10, dtype="i4", fill_value=-1, **layout)
+        z[...] = 1
+        before = sorted(store)
+        store.bad = "c/3"
+        with pytest.raises(OSError, match="no room"):
+            z.append(np.full(9, 2, "i4"))
+        assert z.shape == gzarr.open_array(store).shape == (10,)
+        assert sorted(store) == before
+        z.resize(12)
+        assert z[...].tolist() == [1] * 10 + [-1] * 2
+        assert z.append(np.full(9, 2, "i4")) == (21,)
+        assert z[...].tolist() == [1] * 10 + [-1] * 2 + [2] * 9
+
+
+def test_a_failed_append_keeps_what_others_have_appended_behind_it(tmp_path) -> None:
+    with gzarr.SQLiteStore(tmp_path / "x.sqlite") as below:
+        other = gzarr.create_array(below, shape=4, chunks=4, dtype="i4", fill_value=-1)
+        store = Failing(below)
+        store.bad, store.before_failing = "c/1", lambda: other.append(np.full(4, 2, "i4"))
+        z = gzarr.open_array(store)
+        with pytest.raises(OSError, match="no room"):
+            z.append(np.full(4, 3, "i4"))
+        assert gzarr.open_array(below)[...].tolist() == [-1] * 8 + [2] * 4
