@@ -99,14 +99,29 @@ def write_node(store: Store, path: str, meta: NodeMeta) -> None:
     refresh(store, path, meta.zarr_format)
 
 
-def write_shape(store: Store, path: str, meta: ArrayMeta) -> None:
-    """Write an array's new shape and chunk grid; everything else in its document stays unchanged."""
-    if meta.zarr_format == 3:
-        fields = {name: v3.to_json(meta)[name] for name in ("shape", "chunk_grid")}
-        change_document(store, join_path(path, "zarr.json"), lambda document: {**document, **fields})
-    else:
-        change_document(store, join_path(path, ".zarray"), lambda document: {**document, "shape": list(meta.shape)})
+def write_shape(store: Store, path: str, meta: ArrayMeta, before: ArrayMeta) -> bool:
+    """Write an array's new shape and chunk grid; everything else in its document stays unchanged.
+
+    Returns: False, and changes nothing, if the stored shape is no longer that of `before`.
+    """
+    key = join_path(path, "zarr.json" if meta.zarr_format == 3 else ".zarray")
+    fields = v3.to_json(meta) if meta.zarr_format == 3 else {"shape": list(meta.shape)}
+
+    def changed(document: dict[str, Any]) -> dict[str, Any]:
+        if document.get("shape") != list(before.shape):
+            raise _ShapeChangedError
+        return {**document, **{name: fields[name] for name in ("shape", "chunk_grid") if name in fields}}
+
+    try:
+        change_document(store, key, changed)
+    except _ShapeChangedError:
+        return False
     refresh(store, path, meta.zarr_format)
+    return True
+
+
+class _ShapeChangedError(Exception):
+    """An array has another shape meanwhile."""
 
 
 def change_document(store: Store, key: str, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
