@@ -15,11 +15,9 @@ from gzarr.checking.values import Tolerance, ValueDifferences, compare_values
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.errors import ChunkError, NodeNotFoundError
 from gzarr.indexing.keys import join_path
+from gzarr.metadata.conventions import Stated, stated_by, translate
 from gzarr.metadata.documents import members, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
-
-#: What xarray keeps dimension names in, in v2.
-_DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +143,7 @@ def compare_places(
         elif _kind(one) != _kind(two):
             found.append(Difference(path, "kind", _kind(one), _kind(two)))
         else:
-            found += _differing(path, _described(one), _described(two))
+            found += _metadata(path, one, two)
             layout += _differing(path, _layout(one), _layout(two))
             if isinstance(one, ArrayMeta) and isinstance(two, ArrayMeta):
                 pairs.append(_Pair(path, (_below(a, path), one), (_below(b, path), two)))
@@ -202,27 +200,31 @@ def _differing(path: str, one: Mapping[str, Any], two: Mapping[str, Any]) -> Ite
             yield Difference(path, what, a, b)
 
 
-def _described(meta: NodeMeta) -> dict[str, Any]:
-    """What counts of the metadata of a node."""
-    attributes = dict(meta.attributes)
-    if isinstance(meta, GroupMeta):
-        return {"attributes": _sorted(attributes)}
-    names = meta.dimension_names
-    if meta.zarr_format == 2 and isinstance(stored := attributes.get(_DIMENSIONS), list):
-        del attributes[_DIMENSIONS]
-        names = tuple(stored)
+def _metadata(path: str, one: NodeMeta, two: NodeMeta) -> list[Difference]:
+    """Differences of the metadata that count. Of different formats, both are compared in the words of either."""
+    if not isinstance(one, ArrayMeta) or not isinstance(two, ArrayMeta):
+        return list(_differing(path, {"attributes": _sorted(one.attributes)}, {"attributes": _sorted(two.attributes)}))
+    pairs = [(stated_by(one), stated_by(two))]
+    if one.zarr_format != two.zarr_format:
+        pairs = [(translate(one)[0], stated_by(two)), (stated_by(one), translate(two)[0])]
+    found = [list(_differing(path, _described(one, a), _described(two, b))) for a, b in pairs]
+    return min(found, key=len)
+
+
+def _described(meta: ArrayMeta, stated: Stated) -> dict[str, Any]:
+    """What counts of the metadata of an array."""
     return {
         "shape": meta.shape,
         "dtype": replace(meta.data_type, dtype=meta.data_type.dtype.newbyteorder("=")).name,
-        "fill_value": _plain(meta.fill_value),
-        "attributes": _sorted(attributes),
-        "dimension_names": names if names and any(names) else None,
+        "fill_value": _plain(stated.fill_value),
+        "attributes": _sorted(stated.attributes),
+        "dimension_names": stated.names if stated.names and any(stated.names) else None,
     }
 
 
 def _sorted(value: Any) -> Any:
     """JSON values with sorted names."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {name: _sorted(value[name]) for name in sorted(value)}
     return [_sorted(item) for item in value] if isinstance(value, list) else value
 

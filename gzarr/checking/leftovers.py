@@ -21,22 +21,43 @@ from gzarr.storage.rules import TEMPORARY_PREFIX
 
 #: Seconds without a change after which a file that cannot be locked counts as left over.
 _OLD_S = 3600
+#: Seconds after which what was seen must still be there.
+_WAIT_S = 0.1
 
 _fcntl: Any = import_module("fcntl") if find_spec("fcntl") else None
 
 
-def find_leftovers(store: Store, path: str) -> Iterator[str]:
+def find_leftovers(store: Store, path: str) -> list[str]:
     """Keys of temporary files, and paths of half-deleted folders with a slash at the end, at a path and below it."""
     root = _directory(store, path)
-    for directory, folders, files in os.walk(root) if root else ():
+    seen = [] if root is None else list(_temporary(root, path))
+    if seen:  # a writer may be about to lock its file, or somebody about to be done with deleting
+        time.sleep(_WAIT_S)
+    return [
+        key
+        for key, file, inode in seen
+        if inode is not None and _inode(file) == inode and (key.endswith("/") or _is_left(file, remove=False))
+    ]
+
+
+def _temporary(root: str, path: str) -> Iterator[tuple[str, Path, int | None]]:
+    """The temporary files and folders below a directory: (key, where, inode)."""
+    for directory, folders, files in os.walk(root):
         inner = os.path.relpath(directory, root).replace(os.sep, "/")
         base = path if inner == "." else join_path(path, inner)
         doomed = [name for name in folders if name.startswith(TEMPORARY_PREFIX)]
         folders[:] = [name for name in folders if name not in doomed]
-        yield from (join_path(base, name) + "/" for name in sorted(doomed))
-        for name in sorted(files):
-            if name.startswith(TEMPORARY_PREFIX) and _is_left(Path(directory, name), remove=False):
-                yield join_path(base, name)
+        for name in sorted(name for name in files if name.startswith(TEMPORARY_PREFIX)):
+            yield join_path(base, name), Path(directory, name), _inode(Path(directory, name))
+        for name in sorted(doomed):
+            yield join_path(base, name) + "/", Path(directory, name), _inode(Path(directory, name))
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
 
 
 def remove_leftover(store: Store, key: str) -> bool:

@@ -312,7 +312,8 @@ def _difference(name: str, listed: dict[str, Any] | None, stored: dict[str, Any]
 
 
 def _plain(name: str, document: dict[str, Any]) -> bytes:
-    """A document in a form that is the same however it was written."""
+    """A document in a form that is the same however it was written, without consolidated metadata of its own."""
+    document = {field: value for field, value in document.items() if field != FIELD}
     if document:
         with suppress(GzarrError):
             meta = _parse(document, {}, name.rpartition("/")[2], name)

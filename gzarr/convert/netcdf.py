@@ -19,7 +19,6 @@ from gzarr.concurrency import new_lock
 from gzarr.convert.classic import check_whole
 from gzarr.convert.writing import replacing, write
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
-from gzarr.copying.conventions import ATTRIBUTE, MASK, as_json, decode_mask, split_names
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.sources import Source, SourceTree, check_name, from_array, on_host, regular_grid
@@ -28,6 +27,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.regions import Region
+from gzarr.metadata.conventions import ATTRIBUTE, MASK, as_json, decode_mask, split_names
 from gzarr.storage.extras import require
 
 #: With less space left, the disk counts as full; the library says only "HDF error".

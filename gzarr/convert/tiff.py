@@ -16,12 +16,12 @@ import numpy as np
 
 from gzarr.concurrency import new_lock
 from gzarr.convert.writing import write
-from gzarr.copying.conventions import as_json
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.sources import Source, SourceTree, regular_grid
 from gzarr.errors import CopyError
 from gzarr.indexing.regions import Region
+from gzarr.metadata.conventions import as_json
 from gzarr.storage.extras import require
 
 #: Positions of the axes of a page in the five that tifffile counts segments by: planes, depth, length, width, samples.

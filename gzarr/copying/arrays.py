@@ -14,7 +14,6 @@ from gzarr.chunk_io.prepare import find_shardings, prepare_array
 from gzarr.chunk_io.waves import load_encoded
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
-from gzarr.copying.conventions import same_value
 from gzarr.copying.sources import Source
 from gzarr.cpu.backend import CpuBackend
 from gzarr.cpu.threads import thread_count
@@ -24,6 +23,7 @@ from gzarr.indexing.grid import Grid, RegularAxis, nchunks
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan
 from gzarr.indexing.regions import Region, Regions, cut
+from gzarr.metadata.conventions import same_value
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Buffer, Request
 

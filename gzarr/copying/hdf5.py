@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.copying.conventions import as_json
 from gzarr.copying.sources import Source, SourceTree, check_name, on_host, regular_grid
 from gzarr.errors import CopyError
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.regions import Region
+from gzarr.metadata.conventions import as_json
 from gzarr.storage.extras import require
 
 #: Attributes by which HDF5 and netCDF-4 tie dimensions to datasets: they become dimension names.

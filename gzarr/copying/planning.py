@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gzarr.copying.arrays import Route, plan_route
-from gzarr.copying.conventions import in_format, stated_by, translate, with_names
 from gzarr.copying.report import ArrayReport
 from gzarr.copying.sources import Source, SourceTree
 from gzarr.errors import MetadataError
@@ -17,6 +16,7 @@ from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.options import check_keywords
 from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
 from gzarr.indexing.grid import nchunks
+from gzarr.metadata.conventions import in_format, stated_by, translate, with_names
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.storage import MemoryStore

@@ -20,11 +20,11 @@ from typing import Any, Literal
 import numpy as np
 
 from gzarr.api.open import open_group
-from gzarr.copying.conventions import ATTRIBUTE, MASK, decode_mask
 from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.threads import run_in_thread
+from gzarr.metadata.conventions import ATTRIBUTE, MASK, decode_mask
 
 try:
     import xarray as xr

@@ -48,6 +48,9 @@ INDEX_CACHE_NBYTES = 64 << 20
 #: From this share of a shard's chunks on, the whole shard is read in one request instead of its index and then ranges.
 WHOLE_SHARD_SHARE = 0.5
 
+#: How often a shard is checked that is replaced meanwhile.
+_CHECK_ATTEMPTS = 10
+
 #: Where a shard begins and how long it is: (key, start, length), None for the whole of a stored object.
 _Place: TypeAlias = tuple[str, int, int | None]
 
@@ -176,14 +179,24 @@ class Sharded(Layout):
     def check(self, store: Store, object_coords: Coords) -> None:
         """Check that the chunks of one object do not overlap, in nested shards neither. Raises: CodecError."""
         levels, key = self.levels(chunk_shape(self.objects, object_coords)), self.key(object_coords)
-        source = _Source(None, key, token=token_of(store, key))
+        for attempt in range(_CHECK_ATTEMPTS):
+            token = token_of(store, key)
+            try:
+                self._check_once(store, _Source(None, key, token=token), levels)
+            except CodecError:
+                # It may have been replaced between the reading of its index and of its size.
+                if attempt == _CHECK_ATTEMPTS - 1 or (token is not None and token_of(store, key) == token):
+                    raise
+            else:
+                return
+
+    def _check_once(self, store: Store, source: _Source, levels: Sequence[Level]) -> None:
         if len(levels) > 1 or levels[0].wrap is not None:
-            stored = store.get_one(Request(key))
-            source = _Source(None if stored is None else host_view(stored), key)
-            nbytes = None if source.data is None else len(source.data)
-        else:
-            nbytes = store.getsize(key)
-        if nbytes is not None:
+            stored = store.get_one(Request(source.key))
+            if stored is not None:
+                data = host_view(stored)
+                self._check(store, _Source(data, source.key), len(data), levels)
+        elif (nbytes := store.getsize(source.key)) is not None:
             self._check(store, source, nbytes, levels)
 
     def _check(self, store: Store, source: _Source, nbytes: int, levels: Sequence[Level]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gzarr
-from gzarr.copying.conventions import decode_mask, encode_mask
+from gzarr.metadata.conventions import decode_mask, encode_mask
 from gzarr.storage import MemoryStore
 
 DTYPES = ("u1", "i2", ">i4", "f4", "f8", "b1", "c8", "S3", "U3", "M8[s]", "m8[ms]", "str")
