@@ -95,3 +95,17 @@ def test_the_command_line(tmp_path: Path) -> None:
 
 def test_peers_run_on_local_directories_only() -> None:
     assert {cell.store for cell in cells(["zarr", "tensorstore"])} == {"local"}
+
+
+def test_the_page_names_every_scenario_and_where_it_is_not_promised() -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text()
+    heads, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")
+    ]
+    promises = {row[-1].strip("`"): dict(zip(heads, row, strict=True)) for row in rows if len(row) == len(heads)}
+    assert {name for name in promises if name} == {each.name for each in SCENARIOS if each.stores != ("none",)}
+    columns = {"local": "directory", "zip": "ZIP", "sqlite": "SQLite", "lmdb": "LMDB", "dbm": "DBM", "redis": "Redis"}
+    for each in SCENARIOS:
+        for kind in each.stores if each.name in promises else ():
+            promised = promises[each.name][columns[kind]]
+            assert (promised == "no") == (kind in each.unsafe), (each.name, kind)
