@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -29,20 +30,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     int
         What the command returns, or 0; 1 if it failed, which one line on stderr explains (2 for commands whose result
-        is 0 or 1). Misuse exits with 2.
+        is 0 or 1); 130 if Ctrl-C stopped it. Misuse exits with 2.
     """
-    args = _parser().parse_args(argv)
+    args = None
     try:
-        status: int = args.command(args) or 0
-        sys.stdout.flush()
+        try:
+            args = _parser().parse_args(argv)
+            status: int = args.command(args) or 0
+        finally:
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader (``| head``) has seen enough. Python would complain again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt as stop:
+        if argv is None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C does not wait for threads
+        _complain(": ".join(("interrupted", *getattr(stop, "__notes__", ()))))
+        return 130  # 128 + SIGINT, as shells say it
     except (GzarrError, OSError) as error:
-        print(f"gzarr: {_in_options(' '.join(str(error).split()))}", file=sys.stderr)
+        _complain(str(error))
         return int(getattr(args, "failed", 1))
     return status
+
+
+def _complain(message: str) -> None:
+    """Print one line on stderr."""
+    print(f"gzarr: {_in_options(' '.join(message.split()))}", file=sys.stderr)
 
 
 def _in_options(message: str) -> str:

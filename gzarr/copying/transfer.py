@@ -315,7 +315,7 @@ def _explained(store: Store, path: str, settings: Settings) -> Iterator[list[str
 
 def _what_is_left(store: Store, path: str, made: list[str], settings: Settings, error: BaseException) -> str:
     where = join_path(str(store), path)
-    reason = str(error) or type(error).__name__
+    reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
     if not made:
         # nothing is deleted before everything that must not be has been found
         gone = settings.if_exists == "replace" and not isinstance(error, ContainsNodeError)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gzarr
@@ -102,3 +103,56 @@ def test_a_reader_that_leaves_early_is_no_error(data: Path) -> None:
     process.stderr.close()
     assert process.wait() == 0
     assert errors == ""
+
+
+@pytest.mark.parametrize("args", [["tree"], ["--help"], ["copy", "--help"]])
+def test_a_reader_that_leaves_early_sees_no_traceback(args: list[str], data: Path) -> None:
+    command = [sys.executable, "-m", "gzarr", *args, *([str(data)] if args == ["tree"] else [])]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    with process.stderr as errors:
+        assert errors.read() == ""
+    assert process.wait() == 0
+
+
+#: Gets Ctrl-C, as from a terminal, between the chunks and the metadata of an array.
+INTERRUPTED_COPY = """
+import os, signal, sys
+from gzarr.cli.main import main
+transfer = sys.modules["gzarr.copying.transfer"]
+real = transfer.copy_array
+def copy_array(*args):
+    real(*args)
+    os.kill(os.getpid(), signal.SIGINT)
+transfer.copy_array = copy_array
+sys.exit(main())
+"""
+
+
+def test_ctrl_c_is_one_line_that_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
+    arguments = ["copy", str(data), str(tmp_path / "copy.zarr"), "--chunks", "1,10"]
+    command = [sys.executable, "-c", INTERRUPTED_COPY, *arguments]
+    stopped = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert stopped.returncode == 130
+    assert stopped.stdout == ""
+    assert re.fullmatch(
+        r"gzarr: interrupted: the copy to .*copy\.zarr stopped at .* --resume, or delete .*\n", stopped.stderr
+    )
+    assert run("tree", str(tmp_path / "copy.zarr" / "foo" / "bar")).returncode == 1
+    assert run(*arguments, "--resume").returncode == 0
+    copy = gzarr.open_array(tmp_path / "copy.zarr" / "foo" / "bar", "r")
+    assert np.array_equal(copy[...], np.ones((10, 20)))
+
+
+def test_ctrl_c_in_any_command_exits_with_130(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    for name, args in {"open": ["info", str(data)], "open_group": ["tree", str(data)]}.items():
+        monkeypatch.setattr(gzarr, name, interrupt)
+        assert main(args) == 130
+        assert capsys.readouterr().err == "gzarr: interrupted\n"
