@@ -135,7 +135,7 @@ class ConsolidatedStore(WrapperStore):
     def _served(self, documents: Documents, request: Request) -> Buffer | None:
         key, start, length = request
         document = documents.get(self._inner(key) or "")
-        return None if document is None else cut(dump_json(document, 2), start, length)
+        return None if document is None else cut(dump_json(document, 2, key), start, length)
 
     def contains_many(self, keys: Sequence[str]) -> list[bool]:
         """Whether an object exists for each key; for documents, whether the consolidated metadata contain it."""

@@ -27,6 +27,7 @@ from gzarr.storage.changing import change_object
 #: Where zarr 2 puts the documents unless it is told otherwise.
 DEFAULT_KEY = ".zmetadata"
 FIELD = "consolidated_metadata"
+_CONSOLIDATED = "consolidated metadata"
 #: Documents by their keys, relative to the consolidated group.
 State: TypeAlias = tuple[object, int]
 Documents: TypeAlias = dict[str, dict[str, Any]]
@@ -118,7 +119,9 @@ def _with_block(group: Mapping[str, Any], documents: Documents) -> bytes:
         for key, document in sorted(documents.items(), key=lambda item: (item[0].count("/"), item[0]))
         if key != "zarr.json"
     }
-    return dump_json({**group, FIELD: {"kind": "inline", "must_understand": False, "metadata": members}}, 2)
+    return dump_json(
+        {**group, FIELD: {"kind": "inline", "must_understand": False, "metadata": members}}, 2, _CONSOLIDATED
+    )
 
 
 def parse_zmetadata(data: Buffer, what: str) -> Documents:
@@ -135,7 +138,7 @@ def parse_zmetadata(data: Buffer, what: str) -> Documents:
 
 def dump_zmetadata(documents: Documents) -> bytes:
     """A ``.zmetadata``."""
-    return dump_json({"metadata": documents, "zarr_consolidated_format": 1}, 4, sort_keys=True)
+    return dump_json({"metadata": documents, "zarr_consolidated_format": 1}, 4, _CONSOLIDATED, sort_keys=True)
 
 
 # -- the hierarchy -----------------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def _same(one: Stated, other: Stated, data_type: DataType) -> bool:
 
 
 def _dumped(attributes: Mapping[str, Any]) -> bytes:
-    return dump_json(attributes, 0, sort_keys=True)  # NaN equals NaN
+    return dump_json(attributes, 0, "attributes", sort_keys=True)  # NaN equals NaN
 
 
 def same_value(one: Any, other: Any, data_type: DataType) -> bool:

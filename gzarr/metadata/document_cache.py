@@ -32,12 +32,11 @@ def parsed_once(parse: Callable[[Mapping[str, Any], str], Meta]) -> Callable[[Bu
         if host_view(data).nbytes <= _MAX_NBYTES:
             try:
                 meta = parse_cached(bytes(data), registry_state())
-            except GzarrError:
-                pass  # raised again below, with the name of the document
-            else:
                 # The caller may change what these hold.
                 attributes = deepcopy(meta.attributes) if meta.attributes else {}
                 return replace(meta, attributes=attributes, extra=deepcopy(meta.extra) if meta.extra else {})
+            except (GzarrError, RecursionError):
+                pass  # raised again below, with the name of the document, unless only copying goes too deep
         return parse(parse_json(data, what), what)
 
     return parse_bytes

@@ -86,10 +86,12 @@ def documents(meta: NodeMeta, path: str) -> list[tuple[str, bytes]]:
     Raises: TypeError for attributes that JSON does not have.
     """
     if meta.zarr_format == 3:
-        return [(join_path(path, "zarr.json"), dump_json(v3.to_json(meta), 2))]
-    name = ".zarray" if isinstance(meta, ArrayMeta) else ".zgroup"
-    found = [(join_path(path, ".zattrs"), dump_json(meta.attributes, 4, sort_keys=True))] if meta.attributes else []
-    return [*found, (join_path(path, name), dump_json(v2.to_json(meta), 4, sort_keys=True))]
+        key = join_path(path, "zarr.json")
+        return [(key, dump_json(v3.to_json(meta), 2, key))]
+    made = {".zattrs": meta.attributes} if meta.attributes else {}
+    made[".zarray" if isinstance(meta, ArrayMeta) else ".zgroup"] = v2.to_json(meta)
+    keys = {join_path(path, name): document for name, document in made.items()}
+    return [(key, dump_json(document, 4, key, sort_keys=True)) for key, document in keys.items()]
 
 
 def write_node(store: Store, path: str, meta: NodeMeta) -> None:
@@ -153,14 +155,14 @@ def change_document(store: Store, key: str, change: Callable[[dict[str, Any]], M
     def changed(stored: Buffer | None) -> bytes:
         if stored is None:
             raise NodeNotFoundError(f"{what} is gone: it was deleted")
-        return _dumped(key, change(parse_json(stored, what)))
+        return _dumped(key, change(parse_json(stored, what)), what)
 
     change_object(store, key, changed)
 
 
-def _dumped(key: str, document: Mapping[str, Any]) -> bytes:
+def _dumped(key: str, document: Mapping[str, Any], what: str) -> bytes:
     v3 = key.endswith("zarr.json")
-    return dump_json(document, 2 if v3 else 4, sort_keys=not v3)
+    return dump_json(document, 2 if v3 else 4, what, sort_keys=not v3)
 
 
 def write_attributes(store: Store, path: str, meta: NodeMeta) -> None:
@@ -197,8 +199,9 @@ def change_attributes(
         key = join_path(path, ".zattrs")
 
         def changed(stored: Buffer | None) -> bytes | None:
-            attributes = change({} if stored is None else parse_json(stored, _what(store, key)))
-            return _dumped(key, attributes) if attributes else None
+            what = _what(store, key)
+            attributes = change({} if stored is None else parse_json(stored, what))
+            return _dumped(key, attributes, what) if attributes else None
 
         change_object(store, key, changed)
     refresh(store, path, zarr_format)

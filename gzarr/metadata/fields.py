@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,19 +17,32 @@ def parse_json(data: Buffer, what: str) -> dict[str, Any]:
     """Parse a document that must be a JSON object. Raises: MetadataError naming it."""
     try:
         document = json.loads(bytes(data))
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise _too_deep(f"{what}: not valid JSON, or", "read") from error
+    except ValueError as error:
         raise MetadataError(f"{what}: not valid JSON ({error}); restore the document, or delete the node") from error
     if not isinstance(document, dict):
         raise MetadataError(f"{what}: expected a JSON object, got {type(document).__name__}")
     return document
 
 
-def dump_json(document: Mapping[str, Any], indent: int, *, sort_keys: bool = False) -> bytes:
+def dump_json(document: Mapping[str, Any], indent: int, what: str, *, sort_keys: bool = False) -> bytes:
     """Write a document. NumPy scalars and arrays become numbers and lists; NaN and infinities stay Python's literals.
 
-    Raises: TypeError for values that JSON does not have.
+    Raises: TypeError for values that JSON does not have, MetadataError naming the document if they are nested too deep.
     """
-    return json.dumps(document, indent=indent, sort_keys=sort_keys, default=_plain).encode()
+    try:
+        return json.dumps(document, indent=indent, sort_keys=sort_keys, default=_plain).encode()
+    except RecursionError as error:
+        raise _too_deep(f"{what}:", "written") from error
+
+
+def _too_deep(begin: str, done: str) -> MetadataError:
+    limit = sys.getrecursionlimit()
+    return MetadataError(
+        f"{begin} nested too deep to be {done} with Python's recursion limit of {limit}; "
+        "make the attributes flatter, or raise the limit with sys.setrecursionlimit"
+    )
 
 
 def _plain(value: Any) -> Any:

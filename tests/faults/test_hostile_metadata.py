@@ -237,3 +237,48 @@ def test_an_array_with_a_missing_codec_can_be_looked_at_but_not_read():
         bad[:]
     with pytest.raises(gzarr.errors.UnknownCodecError, match="unheard-of"):
         bad[0, 0] = 1
+
+
+# -- nested deep -------------------------------------------------------------------------------------------------
+
+
+def nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("make", [gzarr.create_group, lambda *args, **kw: gzarr.create_array(*args, shape=3, **kw)])
+def test_attributes_nested_deep_are_read_or_refused(zarr_format, make):
+    store = {}
+    with pytest.raises(MetadataError, match=r"(zarr\.json|\.zattrs): nested too deep to be written.*setrecursionlimit"):
+        make(store, attributes={"deep": nested(5000)}, zarr_format=zarr_format)
+    assert not store
+    node = make(store, zarr_format=zarr_format)
+    before = dict(store)
+    with pytest.raises(MetadataError, match=r"memory://\d+.*nested too deep to be written"):
+        node.attrs["deep"] = nested(5000)
+    assert store == before
+    node.attrs["deep"] = nested(500)  # copying this in Python goes deeper than parsing it
+    assert gzarr.open(store).attrs["deep"] == nested(500)
+    gzarr.open(store).attrs["more"] = 1
+    key = ".zattrs" if zarr_format == 2 else "zarr.json"
+    store[key] = store[key].replace(b'"more": 1', b'"more": ' + b"[" * 5000 + b"]" * 5000)
+    for look in (gzarr.open, gzarr.open_consolidated, gzarr.consolidate_metadata):
+        with pytest.raises(MetadataError, match=rf"memory://\d+: {re.escape(key)}: not valid JSON, or nested too deep"):
+            look(store)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_consolidated_metadata_nested_deep(zarr_format):
+    store = {}
+    root = gzarr.create_group(store, zarr_format=zarr_format)
+    root.create_array("a", shape=3, attributes={"deep": nested(500)})
+    gzarr.consolidate_metadata(store)
+    assert gzarr.open_consolidated(store)["a"].attrs["deep"] == nested(500)
+    key = ".zmetadata" if zarr_format == 2 else "zarr.json"
+    store[key] = re.sub(rb'"deep": [\[\]\s]+', b'"deep": ' + b"[" * 5000 + b"]" * 5000, bytes(store[key]))
+    with pytest.raises(MetadataError, match=rf"memory://\d+: {re.escape(key)}: not valid JSON, or nested too deep"):
+        gzarr.open_consolidated(store)
