@@ -318,4 +318,4 @@ def _plain(name: str, document: dict[str, Any]) -> bytes:
         with suppress(GzarrError):
             meta = _parse(document, {}, name.rpartition("/")[2], name)
             document = meta if isinstance(meta, dict) else (v3 if name.endswith("zarr.json") else v2).to_json(meta)
-    return dump_json(document, 0, sort_keys=True)
+    return dump_json(document, 0, "a document", sort_keys=True)
