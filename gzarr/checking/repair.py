@@ -21,7 +21,7 @@ from gzarr.layout.chunk_layout import Layout
 from gzarr.metadata.consolidated import consolidate
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.base import Buffer, Change, Request, Store
 from gzarr.storage.invalidation import announce
 
 Repairable: TypeAlias = Literal["chunks", "strays", "consolidated"]
@@ -173,13 +173,17 @@ def _drop(place: Place, key: str, kind: str) -> bool:
     chunks = prepare_chunks(place, meta)
     try:
         with store.locked([key]):
-            stored = store.get_one(Request(key))
+            conditional = store.conditional
+            tagged = None if conditional is None else conditional.get_tagged([key])[0]
+            stored = store.get_one(Request(key)) if conditional is None else tagged and tagged.data
             problems = check_object(chunks, place, coords)
             if stored is None or {problem.kind for problem in problems} != {kind}:
                 return False
             rest = None
             if kind == "chunk":
                 rest = _without(chunks.io.layout, coords, stored, {problem.chunk_coords for problem in problems})
+            if conditional is not None and tagged is not None and (rest is not None or conditional.deletes):
+                return conditional.set_if([Change(key, rest, tagged.version)])[0]
             if rest is None:
                 store.delete_many([key])
             else:
