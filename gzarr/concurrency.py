@@ -14,7 +14,7 @@ Rules.
    protects by single operations of built-in containers or by one assignment, and does not rely on what it read before.
    Where one operation does everything, as in ``dict.setdefault`` and ``next(count)``, no lock is needed.
 3. Where a region must not be entered a second time (a file with one position, a transaction), the second entry joins
-   the first one's transaction or is put off until it has ended.
+   the first one's transaction or is put off until it has ended (`Serial`).
 4. Threads come from a `Pool`, and results through `SimpleQueue`. Executors, queues and events of the standard library
    have locks that foreign code on the same thread would wait for forever.
 5. Whatever a child has to do after a fork is registered with `after_fork`.
@@ -65,6 +65,37 @@ def _begin_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_child)
+
+
+class Serial:
+    """Changes of some state that never run within each other.
+
+    Attributes
+    ----------
+    waiting : deque
+        Changes that foreign code asked for within another one, which makes them at its end.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: deque[Callable[[], object]] = deque()
+        self._lock = new_lock()
+        self._busy = False
+
+    def run(self, change: Callable[[], T]) -> T | None:
+        """Make a change, after those of other threads. Returns: its result; None if it was put off."""
+        with self._lock:
+            if self._busy:
+                self.waiting.append(change)
+                return None
+            try:
+                self._busy = True
+                result = change()
+                while self.waiting:
+                    self.waiting[0]()
+                    self.waiting.popleft()
+            finally:
+                self._busy = False
+            return result
 
 
 class Pool:

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from gzarr.backend import Array, Backend, Chain, Fields
-from gzarr.concurrency import new_lock
+from gzarr.concurrency import Serial
 from gzarr.errors import CodecError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
@@ -78,9 +80,10 @@ class ChunkCache:
         self.hits = 0
         self.misses = 0
         self.nbytes = 0
-        self._guard = new_lock()
+        self._edits = Serial()
         self._chunks: OrderedDict[Hashable, _Cached] = OrderedDict()
         self._by_object: dict[Hashable, set[Hashable]] = {}
+        self._numbers = count(1)
         self._changes = 0
         listen(self)
 
@@ -90,11 +93,14 @@ class ChunkCache:
 
     def forget(self, names: Iterable[Hashable] | None) -> None:
         """Drop the chunks of stored objects with some lock names, or all."""
-        with self._guard:
-            self._changes += 1
-            for name in list(self._by_object) if names is None else names:
-                for key in list(self._by_object.get(name, ())):
-                    self._drop(key)
+        # Chunks that were fetched before this are not cached any more; an edit that is under way drops what it cached.
+        self._changes = next(self._numbers)
+        self._edits.run(partial(self._forget, names))
+
+    def _forget(self, names: Iterable[Hashable] | None) -> None:
+        for name in list(self._by_object) if names is None else names:
+            for key in list(self._by_object.get(name, ())):
+                self._drop(key)
 
     def __repr__(self) -> str:
         return f"<ChunkCache {self.nbytes} of {self.max_nbytes} bytes, {self.hits} hits, {self.misses} misses>"
@@ -103,31 +109,31 @@ class ChunkCache:
         return ChunkCache, (self.max_nbytes,)
 
     def _find(self, key: Hashable, token: object | None) -> np.ndarray[Any, Any] | None:
-        with self._guard:
-            cached = self._chunks.get(key)
-            if cached is not None and cached.token != token:
-                self._drop(key)
-                cached = None
-            if cached is None:
-                self.misses += 1
-                return None
-            self.hits += 1
+        cached = self._chunks.get(key)
+        if cached is None or cached.token != token or self._edits.waiting:  # which may be about this chunk
+            self.misses += 1
+            return None
+        self.hits += 1
+        with suppress(KeyError):  # it was dropped meanwhile
             self._chunks.move_to_end(key)
-            return cached.chunk
+        return cached.chunk
 
     def _add(self, key: Hashable, cached: _Cached, changes: int) -> None:
         nbytes = cached.chunk.nbytes
         if nbytes > self.max_nbytes:
             return
-        with self._guard:
+
+        def add() -> None:
+            self._drop(key)
             if cached.token is None and self._changes != changes:
                 return
-            self._drop(key)
             self._chunks[key] = cached
             self._by_object.setdefault(cached.object_name, set()).add(key)
             self.nbytes += nbytes
             while self.nbytes > self.max_nbytes:
                 self._drop(next(iter(self._chunks)))
+
+        self._edits.run(add)
 
     def _drop(self, key: Hashable) -> None:
         cached = self._chunks.pop(key, None)

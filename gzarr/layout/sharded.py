@@ -16,13 +16,14 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import sub
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.concurrency import new_lock
+from gzarr.concurrency import Serial
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import Grid, chunk_shape
 from gzarr.indexing.keys import Coords
@@ -105,7 +106,7 @@ class Sharded(Layout):
         self.levels = levels
         self._indexes: OrderedDict[_Place, tuple[object, NDArray[np.uint64]]] = OrderedDict()
         self._cached_nbytes = 0
-        self._lock = new_lock()
+        self._changes = Serial()
 
     def locate(
         self,
@@ -319,18 +320,23 @@ class Sharded(Layout):
         return index
 
     def _cache(self, name: _Place, token: object, index: NDArray[np.uint64]) -> None:
-        self._forget(name)
-        with self._lock:
+        def change() -> None:
+            self._drop(name)
             self._indexes[name] = (token, index)
             self._cached_nbytes += index.nbytes
             while self._cached_nbytes > INDEX_CACHE_NBYTES and len(self._indexes) > 1:
                 _, (_, oldest) = self._indexes.popitem(last=False)
                 self._cached_nbytes -= oldest.nbytes
 
+        self._changes.run(change)
+
     def _forget(self, name: _Place) -> None:
-        with self._lock:
-            cached = self._indexes.pop(name, None)
-            self._cached_nbytes -= 0 if cached is None else cached[1].nbytes
+        if name in self._indexes:
+            self._changes.run(partial(self._drop, name))
+
+    def _drop(self, name: _Place) -> None:
+        cached = self._indexes.pop(name, None)
+        self._cached_nbytes -= 0 if cached is None else cached[1].nbytes
 
 
 def _index_request(source: _Source, level: Level) -> Request:

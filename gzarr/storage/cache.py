@@ -6,8 +6,8 @@ had before it was fetched (`Versions.token`). If the store has tokens, an entry 
 its object. If it has none, the caller must know that there is no other writer: changes through the cache drop what they
 touch, and changes that bypass it are not seen until `invalidate`.
 
-A fetch that overlaps a change is not cached: each change counts twice, before and after, and an entry made under
-another count than the one it was requested under could hold the old bytes.
+A fetch that overlaps a change is not cached: each change has two numbers, before and after, and an entry made under
+another number than the one it was requested under could hold the old bytes.
 
 The cache does not offer capabilities that would bypass it (`Store.files`, reads tied to versions).
 """
@@ -18,9 +18,10 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, NamedTuple
 
-from gzarr.concurrency import new_lock
+from gzarr.concurrency import Serial
 from gzarr.storage.base import (
     Buffer,
     Change,
@@ -92,7 +93,8 @@ class LRUStoreCache(WrapperStore):
             "hits",
             "misses",
             "_nbytes",
-            "_guard",
+            "_edits",
+            "_numbers",
             "_entries",
             "_ranges",
             "_requests",
@@ -112,12 +114,13 @@ class LRUStoreCache(WrapperStore):
         self.misses = 0
         self._max_nbytes = max_size
         self._nbytes = 0
-        self._guard = new_lock()
+        self._edits = Serial()
         self._entries: OrderedDict[Request, _Entry] = OrderedDict()
         # By key: starts and ends of the cached ranges of known place, both ascending, none inside another.
         self._ranges: dict[str, list[tuple[int, int]]] = {}
         self._requests: dict[str, set[Request]] = {}
         self._listings: dict[str, tuple[list[str], list[str]]] = {}
+        self._numbers = count(1)
         self._changes = 0
         self._has_tokens = False
 
@@ -139,25 +142,29 @@ class LRUStoreCache(WrapperStore):
         """Fetch every request, in order; what is not in memory comes in one call from the store."""
         requests = [Request(*request) for request in requests]
         tokens = self._tokens(request.key for request in requests)
-        with self._guard:
-            changes = self._changes
-            found: list[Buffer | None] = [self._held(request, tokens[request.key]) for request in requests]
-            missing = [i for i, value in enumerate(found) if value is None]
-            self.hits += len(requests) - len(missing)
-            self.misses += len(missing)
-            self._has_tokens |= any(token is not None for token in tokens.values())
+        changes = self._changes
+        self._has_tokens |= any(token is not None for token in tokens.values())
+        held = self._edits.run(lambda: [self._held(request, tokens[request.key]) for request in requests])
+        found: list[Buffer | None] = [None] * len(requests) if held is None else held
+        missing = [i for i, value in enumerate(found) if value is None]
+        self.hits += len(requests) - len(missing)
+        self.misses += len(missing)
         if not missing:
             return found
         fetched = self._store.get_many([requests[i] for i in missing])
         # Bytes that others may change, or that are a small part of a large read, are copied.
         values = [value if value is None or type(value) is bytes else bytes(host_view(value)) for value in fetched]
         after = self._tokens(requests[i].key for i in missing)
-        with self._guard:
+
+        def add() -> None:
             for i, value in zip(missing, values, strict=True):
-                found[i] = value
                 key = requests[i].key
                 if value is not None and self._changes == changes and tokens[key] == after[key]:
                     self._add(_Entry(requests[i], tokens[key], value))
+
+        self._edits.run(add)
+        for i, value in zip(missing, values, strict=True):
+            found[i] = value
         return found
 
     def _tokens(self, keys: Iterable[str]) -> dict[str, object | None]:
@@ -233,14 +240,16 @@ class LRUStoreCache(WrapperStore):
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths). Cached only if the store has no tokens."""
-        with self._guard:
-            changes = self._changes
-            listing = None if self._has_tokens else self._listings.get(path)
+        changes = self._changes
+        listing = None if self._has_tokens or self._edits.waiting else self._listings.get(path)
         if listing is None:
             listing = self._store.list_dir(path)
-            with self._guard:
+
+            def add() -> None:
                 if self._changes == changes and not self._has_tokens:
                     self._listings[path] = listing
+
+            self._edits.run(add)
         return list(listing[0]), list(listing[1])
 
     # -- changes -------------------------------------------------------------------------------------------------
@@ -249,17 +258,18 @@ class LRUStoreCache(WrapperStore):
     def _changing(self, keys: Iterable[str] = (), paths: Iterable[str] = ()) -> Iterator[None]:
         """Drop keys, and all keys under paths, once they are changed, whether or not that succeeds."""
         self.check_writable()
-        with self._guard:
-            self._changes += 1
+        self._changes = next(self._numbers)
         try:
             yield
         finally:
-            with self._guard:
-                self._changes += 1
-                self._listings.clear()
-                for key in (*keys, *(key for path in paths for key in under(self._requests, path))):
-                    for name in list(self._requests.get(key, ())):
-                        self._drop(name)
+            self._changes = next(self._numbers)
+            self._edits.run(lambda: self._forget(keys, paths))
+
+    def _forget(self, keys: Iterable[str], paths: Iterable[str]) -> None:
+        self._listings.clear()
+        for key in (*keys, *(key for path in paths for key in under(list(self._requests), path))):
+            for name in list(self._requests.get(key, ())):
+                self._drop(name)
 
     def set(self, key: str, value: Buffer) -> None:
         """Store one object atomically."""
@@ -297,18 +307,19 @@ class LRUStoreCache(WrapperStore):
 
     def invalidate_values(self) -> None:
         """Forget the bytes of all objects."""
-        with self._guard:
-            self._changes += 1
-            self._entries.clear()
-            self._ranges.clear()
-            self._requests.clear()
-            self._nbytes = 0
+        self._changes = next(self._numbers)
+        self._edits.run(self._clear)
+
+    def _clear(self) -> None:
+        self._entries.clear()
+        self._ranges.clear()
+        self._requests.clear()
+        self._nbytes = 0
 
     def invalidate_keys(self) -> None:
         """Forget which objects there are."""
-        with self._guard:
-            self._changes += 1
-            self._listings.clear()
+        self._changes = next(self._numbers)
+        self._edits.run(self._listings.clear)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickled(self, LRUStoreCache, self._store, self._max_nbytes)

@@ -1,0 +1,280 @@
+"""A program that runs foreign code at every step of gzarr: as finalizers, ``__del__`` and handlers of signals may come.
+
+At every line that a thread executes in gzarr (and in libraries in Python that it calls while it holds a lock), at most
+`TIMES` times a line and scenario, garbage is collected whose finalizer reads and writes arrays, attributes and caches of
+the store that the program uses, and of an own store in memory. At the end, all that either has written must be there.
+
+Usage: ``python -m tests.concurrency.foreign_code SCENARIO...``. Prints a line for each; hangs end after 60 s.
+"""
+
+from __future__ import annotations
+
+import dbm.dumb
+import faulthandler
+import gc
+import shutil
+import sys
+import tempfile
+import threading
+import traceback
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gzarr
+from gzarr.storage import (
+    CountingStore,
+    DBMStore,
+    FsspecStore,
+    LMDBStore,
+    LocalStore,
+    LRUStoreCache,
+    MemoryStore,
+    N5Store,
+    SQLiteStore,
+    Store,
+    ZipStore,
+)
+
+PACKAGE = str(Path(gzarr.__file__).parent)
+LIBRARIES = {dbm.dumb.__file__, zipfile.__file__}
+#: How often foreign code comes at one line.
+TIMES = 1
+
+
+class Cycle:
+    """Garbage: calls a function when it is collected."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.me = self
+        self.call = call
+
+    def __del__(self) -> None:
+        self.call()
+
+
+class ForeignCode:
+    """Calls a function at steps of gzarr, from a finalizer."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self._active = threading.local()
+        self.lines: Counter[tuple[Any, int]] = Counter()
+        self.errors: list[str] = []
+
+    def _run(self) -> None:
+        try:
+            self._call()
+        except BaseException:
+            self.errors.append(traceback.format_exc())
+
+    def trace(self, frame: Any, event: str, _: Any) -> Any:
+        """What `sys.settrace` takes."""
+        file = frame.f_code.co_filename
+        if getattr(self._active, "now", False) or not (file.startswith(PACKAGE) or file in LIBRARIES):
+            return None
+        place = frame.f_code, frame.f_lineno
+        if event == "line" and self.lines[place] < TIMES:
+            self.lines[place] += 1
+            self._active.now = True
+            try:
+                Cycle(self._run)
+                gc.collect(0)
+            finally:
+                self._active.now = False
+        return self.trace
+
+
+@contextmanager
+def coming(code: ForeignCode) -> Iterator[None]:
+    """Let foreign code come."""
+    gc.disable()
+    gc.freeze()
+    threading.settrace(code.trace)
+    sys.settrace(code.trace)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
+        threading.settrace(None)
+        gc.enable()
+
+
+# -- what the program and the foreign code do ---------------------------------------------------------------------
+
+
+class Model:
+    """Arrays of a store that the program and foreign code write, and what must be in them."""
+
+    def __init__(self, store: Store, **opened: Any) -> None:
+        self.store = store
+        self.opened = opened
+        self.n = 0
+        self.theirs: dict[int, int] = {}
+        self.attrs: dict[str, int] = {}
+        fmt = {"zarr_format": 2} if isinstance(store, N5Store) else {}
+        self.group = gzarr.open_group(store, "w", **fmt)
+        self.sharded = not fmt
+        for name in self.names:
+            shards = {"shards": 16} if name == "sharded" else {}
+            z = self.group.create_array(
+                name, shape=32, chunks=8, dtype="i8", fill_value=-1, **shards, **compression(store)
+            )
+            z[...] = 0
+
+    @property
+    def names(self) -> list[str]:
+        return ["plain", "sharded"] if self.sharded else ["plain"]
+
+    def open(self, name: str) -> gzarr.Array:
+        array = gzarr.open_array(self.store, path=name, mode="r+", **self.opened)
+        return array
+
+    def foreign(self) -> None:
+        """Read and write as foreign code: odd elements of the same chunks, attributes, and a node of its own."""
+        self.n += 1
+        k = self.n
+        for name in self.names:
+            z = self.open(name)
+            at = 2 * (k % 16) + 1
+            z[at] = k
+            seen = z[...][1::2]
+            if name == "plain":
+                self.theirs[at] = k
+            wanted = [self.theirs.get(i, 0) for i in range(1, 32, 2)]
+            if seen.tolist() != wanted:
+                raise AssertionError(f"{name}: foreign code reads {seen.tolist()}, not {wanted}")
+        if k % 4 == 0:
+            group = gzarr.open_group(self.store, "r+")
+            group.attrs[f"foreign{k % 3}"] = k
+            self.attrs[f"foreign{k % 3}"] = k
+
+    def program(self) -> None:
+        """Read and write as the program: even elements, attributes, nodes."""
+        for turn in range(1, 4):
+            for name in self.names:
+                z = self.open(name)
+                z[0:32:2] = np.arange(16) + turn
+                z[2] = 2 * turn
+                seen = z[...][0::2]
+                assert seen.tolist() == self.mine(turn), f"{name}: the program reads {seen.tolist()}"
+            group = gzarr.open_group(self.store, "r+")
+            group.attrs[f"mine{turn}"] = turn
+            assert all(group.attrs.get(f"mine{n}") == n for n in range(1, turn + 1)), dict(group.attrs)
+            with suppress(AttributeError):
+                group.create_array(f"new{turn}", shape=3, chunks=3, dtype="i4", fill_value=7, **compression(self.store))
+                assert group[f"new{turn}"][...].tolist() == [7, 7, 7]
+            if turn == 2:
+                group["new1"].append([1, 2]) if not isinstance(self.store, N5Store) else None
+                del group["new1"]
+            if turn == 3 and not isinstance(self.store, N5Store):
+                gzarr.consolidate_metadata(self.store)
+                root = gzarr.open_consolidated(self.store)
+                assert sorted(root) == sorted([*self.names, "new2", "new3"]), sorted(root)
+            assert self.store.getsize("nothing/here") is None
+            list(self.store.list_prefix(""))
+
+    @staticmethod
+    def mine(turn: int) -> list[int]:
+        return [turn, 2 * turn, *(np.arange(2, 16) + turn).tolist()]
+
+    def check(self, store: Store) -> None:
+        """Raise AssertionError if anything is not there."""
+        for name in self.names:
+            found = gzarr.open_array(store, path=name, mode="r")[...].tolist()
+            wanted = [0] * 32
+            wanted[0::2] = self.mine(3)
+            for at, k in self.theirs.items():
+                wanted[at] = k
+            assert found == wanted, f"{name}: {found}, not {wanted}"
+        attrs = dict(gzarr.open_group(store, "r").attrs)
+        wanted_attrs = {**self.attrs, **{f"mine{n}": n for n in (1, 2, 3)}}
+        assert {k: v for k, v in attrs.items() if k in wanted_attrs} == wanted_attrs, f"{attrs}, not {wanted_attrs}"
+
+
+def compression(store: Store) -> dict[str, Any]:
+    return {}
+
+
+def run(make: Callable[[Path], Store], *, reopens: bool = True, **opened: Any) -> tuple[int, int]:
+    """Run the program with foreign code. Returns: how often that came, and at how many lines."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        store = make(folder)
+        model = Model(store, **opened)
+        code = ForeignCode(model.foreign)
+        with coming(code):
+            model.program()
+        if code.errors:
+            raise AssertionError(f"{len(code.errors)} errors in foreign code, the first:\n{code.errors[0]}")
+        model.check(store)
+        with coming(code):
+            store.close()
+        if reopens:
+            store = make(folder)
+            model.check(store)
+            store.close()
+        return model.n, len(code.lines)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def zip_store(folder: Path) -> Store:
+    return ZipStore(folder / "a.zip", "a")
+
+
+def fsspec_store(folder: Path) -> Store:
+    import fsspec
+
+    class Other(type(fsspec.filesystem("memory"))):  # type: ignore[misc]
+        protocol = ("othermemory",)
+
+    return FsspecStore(Other(), path="/x")
+
+
+def dumb(folder: Path) -> Store:
+    return DBMStore(folder / "a.dbm", open=dbm.dumb.open)
+
+
+SCENARIOS: dict[str, Callable[[], tuple[int, int]]] = {
+    "memory": lambda: run(lambda _: MemoryStore(), reopens=False),
+    "local": lambda: run(lambda folder: LocalStore(folder / "a")),
+    "zip": lambda: run(zip_store),
+    "sqlite": lambda: run(lambda folder: SQLiteStore(folder / "a.sqlite")),
+    "sqlite in memory": lambda: run(lambda _: SQLiteStore(":memory:"), reopens=False),
+    "lmdb": lambda: run(lambda folder: LMDBStore(folder / "a.lmdb")),
+    "dbm": lambda: run(lambda folder: DBMStore(folder / "a.dbm")),
+    "dumb dbm": lambda: run(dumb),
+    "n5": lambda: run(lambda folder: N5Store(folder / "a.n5")),
+    "fsspec": lambda: run(fsspec_store, reopens=False),
+    "cached": lambda: run(lambda folder: LRUStoreCache(LocalStore(folder / "a"), 3000)),
+    "cached without tokens": lambda: run(lambda _: LRUStoreCache(MemoryStore({}), 3000), reopens=False),
+    "counting": lambda: run(lambda folder: CountingStore(LocalStore(folder / "a"))),
+    "synchronized": lambda: run(lambda folder: LocalStore(folder / "a"), synchronizer=gzarr.ThreadSynchronizer()),
+    "chunk cache": lambda: run(lambda folder: LocalStore(folder / "a"), chunk_cache=gzarr.ChunkCache(300)),
+    "chunk cache without tokens": lambda: run(
+        lambda _: MemoryStore(), reopens=False, chunk_cache=gzarr.ChunkCache(300)
+    ),
+}
+
+
+def main(names: list[str]) -> None:
+    faulthandler.dump_traceback_later(60, exit=True)
+    failed = 0
+    for name in names or SCENARIOS:
+        try:
+            came, lines = SCENARIOS[name]()
+            print(f"{name}: foreign code came {came} times at {lines} lines", flush=True)
+        except BaseException:
+            failed += 1
+            print(f"{name}: FAILED\n{traceback.format_exc()}", flush=True)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
