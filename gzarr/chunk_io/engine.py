@@ -17,10 +17,11 @@ from typing import Any, TypeAlias, TypeVar, cast
 from gzarr.backend import Array, Backend, PieceJob, Work
 from gzarr.chunk_io.array_io import ArrayIO, Wave
 from gzarr.chunk_io.profiled_backend import ProfiledBackend
-from gzarr.chunk_io.waves import ReadJob, WriteJob, read_wave, while_locked, write_wave
+from gzarr.chunk_io.waves import ReadJob, WriteJob, read_wave, write_wave
 from gzarr.indexing.plan import Plan
 from gzarr.profiling.recorder import Recorder, recorder_for, stage
 from gzarr.storage.invalidation import announce
+from gzarr.storage.locks import while_holding, while_locked, within_change
 
 T = TypeVar("T")
 Job = TypeVar("Job", ReadJob, WriteJob)
@@ -59,7 +60,7 @@ def write(job: WriteJob) -> None:
     io, nparts = job.io, job.plan.nparts
     io.store.check_writable()
     taken: PieceJob | str = ""
-    if io.compiled is not None:
+    if io.compiled is not None and not within_change():
         taken = io.compiled.take_write(job.plan, nparts, job.value, job.fields, keep_empty=job.write_empty)
     if isinstance(taken, str):
         run = _in_waves(job, write_wave, "build", nparts, job.value)
@@ -135,7 +136,10 @@ def _do_piece(pieces: PieceJob, task: Callable[[Job, Wave], None], first: str, j
     store, keys = job.io.store, pieces.keys(piece)
     if keys:
         try:
-            left = while_locked(store, (keys, pieces.merged(piece, keys)), lambda: pieces.do(piece, keys))
+            merged = pieces.merged(piece, keys)
+            # Files are merged by the loop, where no foreign code can come.
+            hold = while_holding if merged else while_locked
+            left = hold(store.locked(keys, merged), lambda: pieces.do(piece, keys))
         finally:
             announce(lambda: [store.lock_name(key) for key in keys])
     else:

@@ -12,9 +12,10 @@ excluded by the locks where the store has such locks; `gzarr.chunk_io.merging` i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from operator import attrgetter, eq
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from gzarr.backend import Array, Chain, Fields
 from gzarr.chunk_io.array_io import ArrayIO, Wave, by_chain, chunk_error, pick
@@ -27,9 +28,8 @@ from gzarr.layout.chunk_layout import PINNED, Located
 from gzarr.profiling.recorder import stage, sum_nbytes
 from gzarr.storage.base import MAX_MERGED, Buffer, Request, Store, tokens_of
 from gzarr.storage.invalidation import announce
+from gzarr.storage.locks import while_holding, while_locked, within_change
 from gzarr.storage.wrappers import PinnedStore
-
-T = TypeVar("T")
 
 #: How often a read starts over because a shard was replaced under it, before it gives up.
 MAX_RETRIES = 100
@@ -191,33 +191,30 @@ def _covers_known(job: WriteJob, coords: Coords, parts: Sequence[Part]) -> bool:
 
 def _write_locked(job: WriteJob, wave: Wave, covered: Sequence[bool]) -> None:
     """Write a wave, its objects locked. covered: which of them need not be read."""
+    if len(wave) > 1 and within_change():
+        for i in range(len(wave)):
+            _write_locked(job, wave[i : i + 1], covered[i : i + 1])
+        return
     store = job.io.store
     keys = [job.io.layout.key(coords) for coords, _ in wave]
     merged = [key for key, whole in zip(keys, covered, strict=True) if not whole]
     conditional = store.conditional if merged else None
 
-    def task() -> None:
+    def task(job: WriteJob = job) -> None:
         if conditional is None:
             _merge_and_store(job, wave, keys, merged)
         else:
             build = partial(_rebuild, job, wave, keys)
             merge_unless_replaced(store, conditional, Covered(keys, covered), build)
 
+    def again() -> Callable[[], None]:
+        copied = job._replace(value=copy(job.value))
+        return lambda: while_locked(store.locked(keys, merged), partial(task, copied))
+
     try:
-        while_locked(store, (keys, merged), task)
+        while_holding(store.locked(keys, merged), task, again)
     finally:
         announce(lambda: [store.lock_name(key) for key in keys])
-
-
-def while_locked(store: Store, keys: tuple[Sequence[str], Sequence[str]], task: Callable[[], T]) -> T:
-    """Carry out a task while objects are locked. keys: arguments of `Store.locked`."""
-    lock = store.locked(*keys)
-    try:
-        with lock:
-            return task()
-    except BaseException:
-        lock.__exit__(None, None, None)  # once more: an interrupt may have come just as it began
-        raise
 
 
 def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str], merged: Sequence[str]) -> None:

@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager
 from itertools import count
 from operator import attrgetter, methodcaller
+from threading import get_ident
+from typing import Any, TypeVar
 
 from gzarr.concurrency import after_fork
+
+T = TypeVar("T")
 
 
 class _Lock:
@@ -76,13 +80,17 @@ class _Held(AbstractContextManager[None]):
         try:
             with table.guard:
                 for name in self._names:
-                    lock = table.locks.get(name)
-                    if lock is None:
-                        lock = table.locks[name] = _Lock(next(table.numbers))
-                    lock.n_users += 1
-                    wanted[name] = lock
-            # No Python runs between the taking of a lock and its being noted, so no interrupt can come there.
+                    while name not in wanted:
+                        lock = table.locks.get(name) or _Lock(next(table.numbers))
+                        lock.n_users += 1  # foreign code of this thread may have removed it from the table just before
+                        wanted[name] = lock
+                        if table.locks.setdefault(name, lock) is not lock:
+                            wanted.pop(name).n_users -= 1
             locks = sorted(wanted.values(), key=_number)
+            regions = _regions.get(get_ident())
+            if regions:
+                _note_locks(regions, locks)
+            # No Python runs between the taking of a lock and its being noted, so no interrupt can come there.
             self._held.extend(filter(_acquire, map(_lock, locks)))
         except BaseException:  # an interrupt while waiting must not leave the first ones locked
             self.__exit__()
@@ -104,7 +112,7 @@ class _Held(AbstractContextManager[None]):
                 name, lock = wanted.popitem()
                 lock.n_users -= 1
                 if not lock.n_users and table.locks.get(name) is lock:  # another's after a fork
-                    del table.locks[name]
+                    table.locks.pop(name, None)
 
 
 _number, _lock = attrgetter("number"), attrgetter("lock")
@@ -117,6 +125,107 @@ def _reset() -> None:
     """Start with fresh locks: in a forked child, the threads that held the old ones do not exist."""
     for table in (_objects, _nodes, _documents):
         table.reset()
+    for thread in list(_regions):
+        if thread != get_ident():
+            del _regions[thread]
+
+
+class _Region:
+    """A task of `while_holding` that is under way on a thread."""
+
+    __slots__ = ("again", "locks", "within")
+
+    def __init__(self) -> None:
+        self.locks: list[_Lock] = []
+        self.within: _Region | None = None
+        self.again: list[Callable[[], object]] = []
+
+
+#: The tasks of `while_holding` that are under way, by thread, each within the one before it.
+_regions: dict[int, list[_Region]] = {}
+
+
+def _note_locks(regions: list[_Region], locks: list[_Lock]) -> None:
+    """Note the locks that a thread is about to take in its last region, and which region holds one of them already."""
+    region = regions[-1]
+    region.locks += locks
+    for outer in regions[:-1]:
+        if not set(locks).isdisjoint(outer.locks):
+            region.within = outer
+
+
+def within_change() -> bool:
+    """Whether this thread is foreign code within a task of `while_holding`."""
+    return get_ident() in _regions
+
+
+def while_locked(lock: AbstractContextManager[Any], task: Callable[[], T]) -> T:
+    """Carry out a task while a lock is held. No interrupt leaves the lock taken.
+
+    Parameters
+    ----------
+    lock : context manager
+        Of a function of this module, or around one of these; may be left twice.
+    task : callable
+        The task.
+
+    Returns
+    -------
+    object
+        What the task returns.
+    """
+    try:
+        with lock:
+            return task()
+    except BaseException:
+        lock.__exit__(None, None, None)  # once more: an interrupt may have come just as it began
+        raise
+
+
+def while_holding(
+    lock: AbstractContextManager[Any], task: Callable[[], T], again: Callable[[], Callable[[], object]] | None = None
+) -> T:
+    """Carry out a task that reads, changes and stores what a lock protects. No interrupt leaves the lock taken.
+
+    Foreign code on this thread (`gzarr.concurrency`) may change the same objects between the reading and the storing,
+    which would undo its change. So a task within another one that holds its lock is carried out at once, and once more
+    at the end of the other one.
+
+    Parameters
+    ----------
+    lock : context manager
+        Of `key_locks` or `document_lock`, or around one of these; may be left twice.
+    task : callable
+        The task.
+    again : callable, optional
+        Makes what is to be done at the end of the other task: the same, with copies of what may change until then.
+        Not needed for tasks that are never foreign code's.
+
+    Returns
+    -------
+    object
+        What the task returns.
+    """
+    thread = get_ident()
+    regions = _regions.setdefault(thread, [])
+    region = _Region()
+    regions.append(region)
+
+    def and_again() -> T:
+        result = task()
+        while region.again:
+            region.again.pop(0)()
+        if region.within is not None and again is not None:
+            region.within.again.append(again())
+        return result
+
+    try:
+        return while_locked(lock, and_again)
+    finally:
+        while regions.pop() is not region:  # those of foreign code, if an interrupt ended it
+            pass
+        if not regions:
+            _regions.pop(thread, None)
 
 
 def key_locks(names: Iterable[Hashable]) -> AbstractContextManager[None]:
