@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias, T
 import numpy as np
 
 from gzarr.errors import ReadOnlyError, StoreError
-from gzarr.storage.locks import document_lock, key_locks, node_lock
+from gzarr.storage.locks import document_lock, key_locks, node_lock, while_locked
 from gzarr.storage.rules import check_move
 
 #: Host bytes: anything of bytes that supports the buffer protocol. NumPy arrays here are one-dimensional uint8.
@@ -513,11 +513,14 @@ class Store(MutableMapping[str, Any]):
         conditional = self.conditional
         if conditional is not None:
             return conditional.set_if((Change(key, value, None),))[0]
-        with self.document_locked(key):
+
+        def task() -> bool:
             if self.get_one(Request(key)) is not None:
                 return False
             self.set(key, value)
             return True
+
+        return while_locked(self.document_locked(key), task)
 
     def delete_prefix(self, path: str = "") -> None:
         """Delete every key under a path."""

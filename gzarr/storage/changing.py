@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Change, Conditional, Request, Store
+from gzarr.storage.locks import while_holding, while_locked
 
 #: How often a change is done again before it is given up. With random waiting, 32 processes that write to one object
 #: need ten attempts at most.
@@ -54,9 +55,10 @@ def change_object(store: Store, key: str, change: Callable[[Buffer | None], Buff
     StoreError
         If others replaced the object too often meanwhile.
     """
-    with store.document_locked(key):
-        live = store.live()
-        conditional = live.conditional
+    live = store.live()
+    conditional = live.conditional
+
+    def task() -> None:
         if conditional is not None:
             _change_tagged(store, conditional, key, change)
             return
@@ -66,6 +68,11 @@ def change_object(store: Store, key: str, change: Callable[[Buffer | None], Buff
             store.delete_many((key,))
         elif new is not None and new is not old:
             store.set(key, new)
+
+    def again() -> None:
+        while_locked(store.document_locked(key), task)
+
+    while_holding(store.document_locked(key), task, lambda: again)
 
 
 def _change_tagged(

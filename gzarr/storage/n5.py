@@ -13,8 +13,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ import numpy as np
 from gzarr.errors import MetadataError, StoreError
 from gzarr.storage.base import Buffer, R, Request, Store, T, Versions, pickled
 from gzarr.storage.local import LocalStore
+from gzarr.storage.locks import while_holding, while_locked
 from gzarr.storage.rules import as_bytes, check_key, check_path, cut, refuse_normalizing
 from gzarr.storage.wrappers import Tokens
 
@@ -242,7 +244,8 @@ class N5Store(Store):
         path, _, name = key.rpartition("/")
         what = f"{self}: {key}"
         said = json.loads(as_bytes(key, value))
-        with self._store.document_locked(_join(path, DOCUMENT)):
+
+        def change() -> None:
             old = self._document(path) or {}
             if name == ".zattrs":
                 taken = [k for k in said if k in _RESERVED]
@@ -255,6 +258,22 @@ class N5Store(Store):
                 new = {**old, **_to_n5(said, what), **({} if path else {"n5": _VERSION})}
             self._write(path, new)
 
+        self._change(path, change)
+
+    def _change(self, path: str, change: Callable[[], None]) -> None:
+        """Change an N5 document, which is locked meanwhile."""
+
+        def again() -> None:
+            while_locked(self._store.document_locked(_join(path, DOCUMENT)), change)
+
+        while_holding(self._store.document_locked(_join(path, DOCUMENT)), change, lambda: again)
+
+    def _remove(self, path: str, name: str) -> None:
+        """Remove the part of an N5 document that a Zarr document shows."""
+        old = self._document(path)
+        if old is not None and (name == ".zattrs" or _is_array(old) == (name == ".zarray")):
+            self._write(path, {k: v for k, v in old.items() if (k in _RESERVED) == (name == ".zattrs")})
+
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the keys; missing ones are ignored. Deleting a Zarr document removes its part of the N5 document."""
         self.check_writable()
@@ -263,11 +282,7 @@ class N5Store(Store):
         for key in names:
             path, _, name = key.rpartition("/")
             if name in _SHOWN:
-                with self._store.document_locked(_join(path, DOCUMENT)):
-                    old = self._document(path)
-                    if old is not None and (name == ".zattrs" or _is_array(old) == (name == ".zarray")):
-                        keep = {k: v for k, v in old.items() if (k in _RESERVED) == (name == ".zattrs")}
-                        self._write(path, keep)
+                self._change(path, partial(self._remove, path, name))
 
     def delete_prefix(self, path: str = "") -> None:
         """Delete everything under a path."""
