@@ -23,12 +23,14 @@ Rules.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from _thread import start_new_thread
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
+from types import FrameType
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakSet
 
@@ -96,6 +98,39 @@ class Serial:
             finally:
                 self._busy = False
             return result
+
+
+class UnderWay:
+    """What threads are in the midst of, such as transactions, for foreign code on the same thread to join."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[int, Hashable], list[tuple[Any, FrameType]]] = {}
+        after_fork(self._entries.clear)
+
+    def begin(self, place: Hashable, what: Any) -> None:
+        """Note what the function that enters a context manager, a generator that calls this, is in the midst of."""
+        frame = sys._getframe(3)  # noqa: SLF001 - above contextlib's
+        self._entries.setdefault((threading.get_ident(), place), []).append((what, frame))
+
+    def end(self, place: Hashable) -> None:
+        """Forget what was noted last."""
+        key = threading.get_ident(), place
+        entries = self._entries.get(key)
+        if entries:
+            entries.pop()
+        if not entries:
+            self._entries.pop(key, None)
+
+    def find(self, place: Hashable) -> Any:
+        """What this thread is in the midst of; None if it is not, or an interrupt has ended the function."""
+        while entries := self._entries.get((threading.get_ident(), place)):
+            frame: FrameType | None = sys._getframe()  # noqa: SLF001
+            while frame is not None:
+                if frame is entries[-1][1]:
+                    return entries[-1][0]
+                frame = frame.f_back
+            self.end(place)
+        return None
 
 
 class Pool:

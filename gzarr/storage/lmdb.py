@@ -14,9 +14,10 @@ import sys
 import weakref
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from operator import methodcaller
 from typing import Any, Literal
 
-from gzarr.concurrency import new_lock
+from gzarr.concurrency import UnderWay, new_lock
 from gzarr.errors import StoreError
 from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Versioned, pickled
 from gzarr.storage.extras import require
@@ -35,6 +36,8 @@ _FULL = (os.strerror(errno.EIO), os.strerror(errno.ENOSPC))
 
 _opened: dict[tuple[int, str], tuple[Any, list[int]]] = {}
 _opened_lock = new_lock()
+_under_way = UnderWay()
+_begin = methodcaller("begin", write=True)
 
 
 class _Values(Conditional):
@@ -95,6 +98,7 @@ class LMDBStore(DatabaseStore):
         self._errors = self._lmdb.Error
         self._name = f"lmdb://{os.fsdecode(path)}"
         self.path = os.path.abspath(os.fsdecode(path))
+        self._place = os.path.realpath(self.path)
         self.dimension_separator = dimension_separator
         self.read_only = read_only or bool(kwargs.get("readonly"))
         self._kwargs = kwargs
@@ -139,8 +143,30 @@ class LMDBStore(DatabaseStore):
 
     @contextmanager
     def _transaction(self, verb: str, write: bool = False) -> Iterator[Any]:
-        with self._failures(verb), inside_library(), self._env().begin(write=write, buffers=not write) as txn:
-            yield txn
+        """A transaction; within one that writes, which is that of foreign code, that one."""
+        with self._failures(verb), inside_library():
+            under_way = _under_way.find(self._place)
+            if under_way and self._is_open(under_way[0]):
+                yield under_way[0]
+            elif not write:
+                with self._env().begin(buffers=True) as txn:
+                    yield txn
+            else:
+                begun: list[Any] = []
+                _under_way.begin(self._place, begun)
+                try:
+                    begun.extend(map(_begin, (self._env(),)))  # foreign code sees both, or neither
+                    with begun[0] as txn:
+                        yield txn
+                finally:
+                    _under_way.end(self._place)
+
+    def _is_open(self, txn: Any) -> bool:
+        try:
+            txn.id()
+        except self._lmdb.Error:
+            return False
+        return True
 
     def _failed(self, what: str, error: Exception) -> StoreError:
         if isinstance(error, self._lmdb.MapFullError):

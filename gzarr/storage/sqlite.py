@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from gzarr.concurrency import new_lock
+from gzarr.concurrency import UnderWay, new_lock
 from gzarr.errors import StoreError
 from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Versioned, Versions, pickled
 from gzarr.storage.flat import DatabaseStore
@@ -38,6 +38,9 @@ _TIMEOUT_S = 60.0
 _ATTEMPTS = 8
 
 
+_under_way = UnderWay()
+#: A part of a transaction: how it begins, is undone, and ends.
+_PART = "SAVEPOINT part", "ROLLBACK TO part;RELEASE part", "RELEASE part"
 #: What helps against errors, by their code (https://www.sqlite.org/rescode.html).
 _REMEDIES = {
     sqlite3.SQLITE_BUSY: "another process or connection has held the database for longer than timeout= allows; retry,"
@@ -125,6 +128,7 @@ class SQLiteStore(DatabaseStore):
         self._lock = new_lock()
         self._pid = os.getpid()
         self._nclosed = 0
+        self._place = os.path.realpath(self.path)
         self._shared = self._new_connection() if given == ":memory:" else None
         weakref.finalize(self, _close_all, self._idle if self._shared is None else [self._shared], self._pid)
         if not read_only:
@@ -150,6 +154,10 @@ class SQLiteStore(DatabaseStore):
                     raise StoreError(f"store {self} is closed, and its contents are gone")
                 yield self._shared
             return
+        under_way = _under_way.find(self._place)
+        if under_way is not None:  # foreign code within a call: another connection would wait for that to end
+            yield under_way
+            return
         with inside_library():
             with self._lock:
                 if self._pid != os.getpid():  # connections do not survive a fork
@@ -159,8 +167,10 @@ class SQLiteStore(DatabaseStore):
             if db is None:
                 db = self._new_connection()
             try:
+                _under_way.begin(self._place, db)
                 yield db
             finally:
+                _under_way.end(self._place)
                 with self._lock:
                     keep = nclosed == self._nclosed and not db.in_transaction
                     if keep:
@@ -180,11 +190,8 @@ class SQLiteStore(DatabaseStore):
         with self._failures(f"read {requests[0].key if requests else ''!r}"), self._connection() as db:
             if len(requests) < 2 and all(request.start is None for request in requests):
                 return [_get(db, request) for request in requests]
-            db.execute("BEGIN")
-            try:
+            with _transaction(db, "BEGIN"):
                 return [_get(db, request) for request in requests]
-            finally:
-                db.execute("COMMIT")
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
@@ -224,7 +231,7 @@ class SQLiteStore(DatabaseStore):
 
     def lock_name(self, key: str) -> Hashable:
         """The real path of the database (or the identity of one in memory), with the key."""
-        return (id(self) if self.path == ":memory:" else os.path.realpath(self.path)), key
+        return (id(self) if self.path == ":memory:" else self._place), key
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -278,14 +285,17 @@ def _close_all(connections: list[sqlite3.Connection], pid: int) -> None:
 
 
 @contextmanager
-def _transaction(db: sqlite3.Connection) -> Iterator[None]:
-    db.execute("BEGIN IMMEDIATE")
+def _transaction(db: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+    """A transaction; within another one, which is that of foreign code, a part of it."""
+    begin, undo, commit = _PART if db.in_transaction else (begin, "ROLLBACK", "COMMIT")
+    db.execute(begin)
     try:
         yield
     except BaseException:
-        db.execute("ROLLBACK")
+        for statement in undo.split(";"):
+            db.execute(statement)
         raise
-    db.execute("COMMIT")
+    db.execute(commit)
 
 
 def _set(db: sqlite3.Connection, key: str, data: bytes) -> None:

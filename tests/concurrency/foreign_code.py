@@ -1,8 +1,8 @@
 """A program that runs foreign code at every step of gzarr: as finalizers, ``__del__`` and handlers of signals may come.
 
-At every line that a thread executes in gzarr (and in libraries in Python that it calls while it holds a lock), at most
-`TIMES` times a line and scenario, garbage is collected whose finalizer reads and writes arrays, attributes and caches of
-the store that the program uses, and of an own store in memory. At the end, all that either has written must be there.
+At lines that a thread executes in gzarr, and in libraries in Python that it calls, once a line and scenario, garbage is
+collected whose finalizer reads and writes arrays and attributes of the store that the program uses. At the end, all
+that either has written must be there.
 
 Usage: ``python -m tests.concurrency.foreign_code SCENARIO...``. Prints a line for each; hangs end after 60 s.
 """
@@ -43,8 +43,6 @@ from gzarr.storage import (
 
 PACKAGE = str(Path(gzarr.__file__).parent)
 LIBRARIES = {dbm.dumb.__file__, zipfile.__file__}
-#: How often foreign code comes at one line.
-TIMES = 1
 
 
 class Cycle:
@@ -61,8 +59,9 @@ class Cycle:
 class ForeignCode:
     """Calls a function at steps of gzarr, from a finalizer."""
 
-    def __init__(self, call: Callable[[], None]) -> None:
+    def __init__(self, call: Callable[[], None], modules: tuple[str, ...] = ()) -> None:
         self._call = call
+        self._files = tuple(f"{PACKAGE}/{module}" for module in modules) or PACKAGE
         self._active = threading.local()
         self.lines: Counter[tuple[Any, int]] = Counter()
         self.errors: list[str] = []
@@ -70,16 +69,16 @@ class ForeignCode:
     def _run(self) -> None:
         try:
             self._call()
-        except BaseException:
+        except BaseException:  # noqa: BLE001
             self.errors.append(traceback.format_exc())
 
     def trace(self, frame: Any, event: str, _: Any) -> Any:
         """What `sys.settrace` takes."""
         file = frame.f_code.co_filename
-        if getattr(self._active, "now", False) or not (file.startswith(PACKAGE) or file in LIBRARIES):
+        if getattr(self._active, "now", False) or not (file.startswith(self._files) or file in LIBRARIES):
             return None
         place = frame.f_code, frame.f_lineno
-        if event == "line" and self.lines[place] < TIMES:
+        if event == "line" and not self.lines[place]:
             self.lines[place] += 1
             self._active.now = True
             try:
@@ -133,8 +132,7 @@ class Model:
         return ["plain", "sharded"] if self.sharded else ["plain"]
 
     def open(self, name: str) -> gzarr.Array:
-        array = gzarr.open_array(self.store, path=name, mode="r+", **self.opened)
-        return array
+        return gzarr.open_array(self.store, path=name, mode="r+", **self.opened)
 
     def foreign(self) -> None:
         """Read and write as foreign code: odd elements of the same chunks, attributes, and a node of its own."""
@@ -201,13 +199,16 @@ def compression(store: Store) -> dict[str, Any]:
     return {}
 
 
-def run(make: Callable[[Path], Store], *, reopens: bool = True, **opened: Any) -> tuple[int, int]:
-    """Run the program with foreign code. Returns: how often that came, and at how many lines."""
+def run(make: Callable[[Path], Store], *modules: str, reopens: bool = True, **opened: Any) -> int:
+    """Run the program with foreign code.
+
+    modules: where that comes, everywhere if none is given. Returns: how often it came.
+    """
     folder = Path(tempfile.mkdtemp())
+    store = make(folder)
     try:
-        store = make(folder)
         model = Model(store, **opened)
-        code = ForeignCode(model.foreign)
+        code = ForeignCode(model.foreign, modules)
         with coming(code):
             model.program()
         if code.errors:
@@ -216,11 +217,13 @@ def run(make: Callable[[Path], Store], *, reopens: bool = True, **opened: Any) -
         with coming(code):
             store.close()
         if reopens:
+            store.close()
             store = make(folder)
             model.check(store)
-            store.close()
-        return model.n, len(code.lines)
+        assert model.n
+        return model.n
     finally:
+        store.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -241,25 +244,57 @@ def dumb(folder: Path) -> Store:
     return DBMStore(folder / "a.dbm", open=dbm.dumb.open)
 
 
-SCENARIOS: dict[str, Callable[[], tuple[int, int]]] = {
-    "memory": lambda: run(lambda _: MemoryStore(), reopens=False),
-    "local": lambda: run(lambda folder: LocalStore(folder / "a")),
-    "zip": lambda: run(zip_store),
-    "sqlite": lambda: run(lambda folder: SQLiteStore(folder / "a.sqlite")),
-    "sqlite in memory": lambda: run(lambda _: SQLiteStore(":memory:"), reopens=False),
-    "lmdb": lambda: run(lambda folder: LMDBStore(folder / "a.lmdb")),
-    "dbm": lambda: run(lambda folder: DBMStore(folder / "a.dbm")),
-    "dumb dbm": lambda: run(dumb),
-    "n5": lambda: run(lambda folder: N5Store(folder / "a.n5")),
-    "fsspec": lambda: run(fsspec_store, reopens=False),
-    "cached": lambda: run(lambda folder: LRUStoreCache(LocalStore(folder / "a"), 3000)),
-    "cached without tokens": lambda: run(lambda _: LRUStoreCache(MemoryStore({}), 3000), reopens=False),
-    "counting": lambda: run(lambda folder: CountingStore(LocalStore(folder / "a"))),
-    "synchronized": lambda: run(lambda folder: LocalStore(folder / "a"), synchronizer=gzarr.ThreadSynchronizer()),
-    "chunk cache": lambda: run(lambda folder: LocalStore(folder / "a"), chunk_cache=gzarr.ChunkCache(300)),
-    "chunk cache without tokens": lambda: run(
-        lambda _: MemoryStore(), reopens=False, chunk_cache=gzarr.ChunkCache(300)
+def in_memory(**opened: Any) -> int:
+    return run(
+        lambda _: MemoryStore(), *CHANGES, "chunk_io/chunk_cache", "storage/invalidation", reopens=False, **opened
+    )
+
+
+def local(*modules: str, **opened: Any) -> int:
+    return run(lambda folder: LocalStore(folder / "a"), *modules, **opened)
+
+
+def profiled() -> int:
+    with gzarr.profile():
+        return run(lambda _: MemoryStore(), "profiling/recorder", "chunk_io/profiled_backend", reopens=False)
+
+
+def on_threads() -> int:
+    with gzarr.config.set({"threading.max_workers": 3}):
+        return run(lambda folder: LocalStore(folder / "a"), "concurrency", "cpu/threads")
+
+
+def on_emulated_device() -> int:
+    from gzarr.gpu.backend import GpuBackend
+    from gzarr.gpu.device.emulated import EmulatedDevice
+
+    backend = GpuBackend(EmulatedDevice(), max_device_nbytes=1 << 20)
+    return run(lambda _: MemoryStore(), "gpu/device", "gpu/pipeline", "gpu/reading", reopens=False, device=backend)
+
+
+#: Where objects are read, changed and stored.
+CHANGES = ("concurrency", "storage/locks", "storage/changing", "storage/memory", "chunk_io", "metadata/consolidated")
+SCENARIOS: dict[str, Callable[[], int]] = {
+    "everywhere": lambda: run(lambda _: MemoryStore(), reopens=False),
+    "local": lambda: local("storage", "concurrency", "chunk_io", "layout"),
+    "sqlite": lambda: run(lambda folder: SQLiteStore(folder / "a.sqlite"), "storage/sqlite", "storage/flat"),
+    "sqlite in memory": lambda: run(lambda _: SQLiteStore(":memory:"), "storage/sqlite", reopens=False),
+    "lmdb": lambda: run(lambda folder: LMDBStore(folder / "a.lmdb"), "storage/lmdb", "storage/flat"),
+    "dbm": lambda: run(lambda folder: DBMStore(folder / "a.dbm"), "storage/dbm"),
+    "dumb dbm": lambda: run(dumb, "storage/dbm"),
+    "n5": lambda: run(lambda folder: N5Store(folder / "a.n5"), "storage/n5"),
+    "fsspec": lambda: run(fsspec_store, "storage/fsspec", "storage/remote", "concurrency", reopens=False),
+    "cached": lambda: run(lambda folder: LRUStoreCache(LocalStore(folder / "a"), 3000), "storage/cache"),
+    "cached without tokens": lambda: run(
+        lambda _: LRUStoreCache(MemoryStore({}), 3000), "storage/cache", "concurrency", reopens=False
     ),
+    "counting": lambda: run(lambda folder: CountingStore(LocalStore(folder / "a")), "storage/counting"),
+    "synchronized": lambda: local("storage/synchronizers", synchronizer=gzarr.ThreadSynchronizer()),
+    "chunk cache": lambda: local("chunk_io/chunk_cache", chunk_cache=gzarr.ChunkCache(300)),
+    "chunk cache without tokens": lambda: in_memory(chunk_cache=gzarr.ChunkCache(300)),
+    "profiled": profiled,
+    "threads": on_threads,
+    "emulated device": on_emulated_device,
 }
 
 
@@ -268,9 +303,8 @@ def main(names: list[str]) -> None:
     failed = 0
     for name in names or SCENARIOS:
         try:
-            came, lines = SCENARIOS[name]()
-            print(f"{name}: foreign code came {came} times at {lines} lines", flush=True)
-        except BaseException:
+            print(f"{name}: foreign code came {SCENARIOS[name]()} times", flush=True)
+        except BaseException:  # noqa: BLE001
             failed += 1
             print(f"{name}: FAILED\n{traceback.format_exc()}", flush=True)
     sys.exit(failed)
