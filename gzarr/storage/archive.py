@@ -2,54 +2,66 @@
 
 A ZIP archive can only grow while it is open, and its directory is written last. The rules that follow from that:
 
-- metadata documents (small, rewritten often) wait in memory and are written once, when the store is closed;
+- nothing is ever written over: new entries lie behind the old directory, and the new directory behind them, so the file
+  holds the old archive, complete, until it holds the new one;
+- the archive of a process that died, or whose disk was full, is read by its last complete directory: all that was
+  stored before the last `Archive.commit` (`ZipStore.flush` or ``close``) is there, and nothing of what came later;
+- metadata documents (small, rewritten often) wait in memory and are written with the directory;
 - an object that is overwritten or deleted leaves its bytes behind but is dropped from the directory, so an archive
   never lists a key twice; when the store is closed and these bytes are worth it, an archive with a path is written
   anew without them and replaces the old file in one step;
-- an archive that is open for writing becomes valid when it is closed: by hand, by ``with``, by the garbage collector,
-  or by the interpreter at its end.
+- one store at a time has an archive open for writing, which a lock on the file ensures; a child that was forked
+  meanwhile may read, and writes nothing.
 
-Stored (uncompressed) entries are read in place, range by range. Source: APPNOTE.TXT 6.3.10, sections 4.3.7 (local file
-header) and 4.4.
+Stored (uncompressed) entries are read in place, range by range.
 """
 # os.path and open: the store takes what users call a path and gives it back unchanged.
-# ruff: noqa: PTH105, PTH108, PTH110, PTH123, PTH202
+# ruff: noqa: PTH105, PTH108, PTH110, PTH116, PTH123, PTH202
 
 from __future__ import annotations
 
-import copy
 import io
 import os
 import secrets
 import shutil
-import struct
-import time
+import warnings
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import IO, Literal, TypeAlias
 
 try:
-    from lzma import LZMAError
-except ImportError:  # Python may be built without liblzma; zipfile then refuses such entries itself
-    LZMAError = zlib.error  # type: ignore[assignment, misc]
+    import fcntl
+except ImportError:  # Windows, where files that are open for writing are not protected from each other
+    fcntl = None  # type: ignore[assignment]
 
 from gzarr.concurrency import new_lock
 from gzarr.errors import ContainsNodeError, NodeNotFoundError, StoreError
 from gzarr.storage.base import Buffer
 from gzarr.storage.rules import byte_range, cut
+from gzarr.storage.zip_format import (
+    CENTRAL_HEADER_NBYTES,
+    DAMAGE,
+    ENCRYPTED,
+    LOCAL_HEADER_NBYTES,
+    Directory,
+    copy_archive,
+    data_offset,
+    decompress_entry,
+    directory_bytes,
+    encode_entry,
+    read_directory,
+)
 
 ZipMode: TypeAlias = Literal["r", "r+", "a", "w", "x"]
 
-_LOCAL_HEADER_NBYTES = 30
-_ENCRYPTED, _SIZES_FOLLOW_DATA = 0x1, 0x8  # flag bits, APPNOTE 4.4.4
-
-# An archive is written anew if it is small (then it takes a fraction of a second) or has more than a quarter to lose.
+#: An archive is written anew if it is small (then it takes a fraction of a second) or has more than a quarter to lose.
 _SMALL_NBYTES = 1 << 26
-_COPY_NBYTES = 1 << 22
-
-# What zipfile and the decompressors raise on damaged or unsupported entries.
-DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
+#: Headers are joined with data of so many bytes, so that one call writes both.
+_JOINED_NBYTES = 1 << 16
+_FLAGS = {"r+": 0, "a": os.O_CREAT, "w": os.O_CREAT, "x": os.O_CREAT | os.O_EXCL}
+_EMPTY = Directory([], b"", 0, 0, 0)
 
 
 class Entry:
@@ -57,63 +69,9 @@ class Entry:
 
     __slots__ = ("data_offset", "info")
 
-    def __init__(self, info: zipfile.ZipInfo) -> None:
+    def __init__(self, info: zipfile.ZipInfo, data_offset: int | None = None) -> None:
         self.info = info
-        self.data_offset: int | None = None
-
-
-def _data_offset(read: Callable[[int, int], bytes], info: zipfile.ZipInfo) -> int:
-    """The offset of an entry's data, which only its local header says. Raises: BadZipFile."""
-    header = read(_LOCAL_HEADER_NBYTES, info.header_offset)
-    if len(header) < _LOCAL_HEADER_NBYTES or header[:4] != b"PK\x03\x04":
-        raise zipfile.BadZipFile(f"no local header at byte {info.header_offset}")
-    name_nbytes, extra_nbytes = struct.unpack_from("<HH", header, 26)
-    return info.header_offset + _LOCAL_HEADER_NBYTES + int(name_nbytes) + int(extra_nbytes)
-
-
-def _new_info(key: str, compression: int) -> zipfile.ZipInfo:
-    now = time.localtime()
-    info = zipfile.ZipInfo(key, max((now[0], now[1], now[2], now[3], now[4], now[5]), (1980, 1, 1, 0, 0, 0)))
-    info.compress_type = compression
-    info.external_attr = 0o644 << 16  # Unix permissions, for those who unpack the archive
-    return info
-
-
-def _without_zip64(extra: bytes) -> bytes:
-    """Extra fields of a header without the field for large sizes, which is written anew if needed."""
-    others, at = b"", 0
-    while at + 4 <= len(extra):
-        kind, nbytes = struct.unpack_from("<HH", extra, at)
-        if kind != 1:
-            others += extra[at : at + 4 + nbytes]
-        at += 4 + nbytes
-    return others
-
-
-def _copy_entries(source: zipfile.ZipFile, file: IO[bytes], target: zipfile.ZipFile, out: IO[bytes]) -> None:
-    """Copy every listed entry as it is, without decompressing it."""
-
-    def read(nbytes: int, offset: int) -> bytes:
-        file.seek(offset)
-        return file.read(nbytes)
-
-    for old in sorted(source.infolist(), key=lambda info: info.header_offset):
-        info = copy.copy(old)
-        info.flag_bits &= ~_SIZES_FOLLOW_DATA  # the header can say them now
-        info.extra = _without_zip64(info.extra)
-        info.header_offset = out.tell()
-        out.write(info.FileHeader())
-        file.seek(_data_offset(read, old))
-        left = info.compress_size
-        while left:
-            piece = file.read(min(left, _COPY_NBYTES))
-            if not piece:
-                raise zipfile.BadZipFile(f"entry {old.filename!r} ends early")
-            out.write(piece)
-            left -= len(piece)
-        target.filelist.append(info)
-        target.NameToInfo[info.filename] = info
-        target.start_dir = out.tell()
+        self.data_offset = data_offset
 
 
 def _repack(path: str) -> None:
@@ -123,11 +81,11 @@ def _repack(path: str) -> None:
     """
     temporary = f"{path}.{secrets.token_hex(8)}.tmp"
     try:
-        with open(path, "rb") as file, open(temporary, "xb") as out:
-            with zipfile.ZipFile(file) as source, zipfile.ZipFile(out, "w") as target:
-                target.comment = source.comment
-                _copy_entries(source, file, target, out)
-            shutil.copymode(path, temporary)
+        with open(temporary, "xb") as out:
+            copy_archive(path, out)
+            out.flush()
+            os.fsync(out.fileno())  # it replaces everything that was safe on the disk
+        shutil.copymode(path, temporary)
         os.replace(temporary, path)
     except BaseException:
         if os.path.exists(temporary):
@@ -136,14 +94,21 @@ def _repack(path: str) -> None:
 
 
 def open_file(path: str, mode: ZipMode, name: str) -> IO[bytes]:
-    """Open the file of an archive. Raises: NodeNotFoundError, ContainsNodeError, StoreError."""
+    """Open the file of an archive; for writing without a buffer, and locked.
+
+    Raises: NodeNotFoundError, ContainsNodeError, StoreError.
+    """
     try:
-        if mode == "a":
-            try:
-                return open(path, "r+b")
-            except FileNotFoundError:
-                return open(path, "x+b")
-        return open(path, {"r": "rb", "r+": "r+b", "w": "w+b", "x": "x+b"}[mode])
+        if mode == "r":
+            return open(path, "rb")
+        while True:
+            flags = _FLAGS[mode] | os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+            file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
+            if _is_locked(file, path, name):
+                return file
+            file.close()  # replaced by a store that was closed meanwhile
+    except StoreError:
+        raise
     except FileNotFoundError as error:
         remedy = "check it, or use mode 'a' to create it" if mode in ("r", "r+") else "make its folder first"
         raise NodeNotFoundError(f"store {name}: the path {path!r} does not exist; {remedy}") from error
@@ -153,58 +118,102 @@ def open_file(path: str, mode: ZipMode, name: str) -> IO[bytes]:
         raise StoreError(f"store {name}: cannot open {path!r} with mode {mode!r}: {error.strerror or error}") from error
 
 
-def open_archive(file: IO[bytes], mode: ZipMode, name: str, compression: int, allow_zip64: bool) -> zipfile.ZipFile:
-    """Read or begin the archive in a file. Raises: ContainsNodeError, StoreError."""
+def _is_locked(file: IO[bytes], path: str, name: str) -> bool:
+    """Lock a file for writing. Returns: whether it still is the one at the path. Raises: StoreError."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise StoreError(
+            f"store {name}: another store has {path!r} open for writing, in this process or another; close it first"
+        ) from error
+    except OSError:
+        return True  # a file system without locks
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+    return False
+
+
+def open_archive(file: IO[bytes], mode: ZipMode, name: str, compression: int) -> Directory:
+    """Read or begin the archive in a file. Warns if it was not finished. Raises: ContainsNodeError, StoreError."""
     if not file.seekable():
         raise StoreError(f"store {name}: the file object cannot seek, which a ZIP archive needs; give it a real file")
     nbytes = file.seek(0, io.SEEK_END)
     if mode == "x" and nbytes:
         raise ContainsNodeError(f"store {name}: the file object is not empty; mode 'x' only makes new archives")
-    begins = mode in ("w", "x") or (mode == "a" and not nbytes)
-    if not begins and not zipfile.is_zipfile(file):
+    try:
+        zipfile.ZipFile(io.BytesIO(), "w", compression).close()  # which knows what this Python can compress
+        if mode in ("w", "x") or (mode == "a" and not nbytes):
+            file.seek(0)
+            file.truncate()
+            return _EMPTY
+        directory = read_directory(file)
+    except DAMAGE as error:
+        raise StoreError(f"store {name}: cannot open the ZIP archive: {error}") from error
+    if directory is None:
         raise StoreError(
             f"store {name}: this is not a ZIP archive (its {nbytes} bytes have no archive directory, which is written"
             " last); check that it is the right file and was closed by its writer"
         )
-    try:
-        file.seek(0)
-        if begins:
-            file.truncate()
-        kind: Literal["r", "w", "a"] = "w" if begins else "r" if mode == "r" else "a"
-        return zipfile.ZipFile(file, kind, compression, allow_zip64)
-    except DAMAGE as error:
-        raise StoreError(f"store {name}: cannot open the ZIP archive: {error}") from error
+    if directory.end < directory.nbytes:
+        warnings.warn(
+            f"store {name}: the archive is being written, or its writer ended without closing it: it is read as it was"
+            f" when it was last closed or flushed, with {len(directory.infos)} entries, without the last"
+            f" {directory.nbytes - directory.end} bytes; writing to it drops them",
+            UserWarning,
+            stacklevel=4,
+        )
+    return directory
 
 
 class Archive:
     """The open archive: apart from its store, so that it can outlive a forgotten one and be finished."""
 
     def __init__(
-        self, path: str | None, file: IO[bytes], zip_file: zipfile.ZipFile, name: str, compression: int
+        self,
+        path: str | None,
+        file: IO[bytes],
+        name: str,
+        mode: ZipMode,
+        compression: int,
+        allow_zip64: bool,
     ) -> None:
-        self.path, self.file, self.zip, self.name, self.compression = path, file, zip_file, name, compression
-        self.writable = zip_file.mode != "r"
+        directory = open_archive(file, mode, name, compression)
+        self.path, self.file, self.name = path, file, name
+        self.compression, self._allow_zip64 = compression, allow_zip64
+        self.writable = mode != "r"
         self.lock = new_lock()
-        self.pid = os.getpid()
+        self._pid = os.getpid()
         self.closed = False
-        self.dead_nbytes = 0
+        self._dead_nbytes = 0
         self.documents: dict[str, bytes] = {}
         self.entries: dict[str, Entry] = {}
         # Other entries, such as directories, stay in the archive although they are no objects.
-        self.others: list[zipfile.ZipInfo] = []
-        for info in zip_file.infolist():
+        self._others: list[zipfile.ZipInfo] = []
+        for info in directory.infos:
             if info.filename.endswith("/"):
-                self.others.append(info)
+                self._others.append(info)
             else:
                 self.drop(info.filename)
                 self.entries[info.filename] = Entry(info)
+        self._comment = directory.comment
+        self._start_dir = directory.start
+        #: Where the next entry or directory is written.
+        self._end = directory.end
         #: Whether the directory must be written; that of a new archive must.
-        self.changed = zip_file.mode == "w"
-        self.shared_position = path is None or not hasattr(os, "pread")
+        self._changed = self.writable and directory is _EMPTY
+        self._wrote = False
+        self._shared_position = path is None or not hasattr(os, "pread")
+        # Keeps the file locked until it is replaced.
+        self._lock_fd = os.dup(file.fileno()) if self.writable and path is not None and fcntl is not None else None
 
-    def read_at(self, nbytes: int, offset: int) -> bytes:
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def _read_at(self, nbytes: int, offset: int) -> bytes:
         """Read bytes of the file. A file object of the user has one position, which threads must share."""
-        if not self.shared_position:
+        if not self._shared_position:
             data = os.pread(self.file.fileno(), nbytes, offset)
             while len(data) < nbytes and (more := os.pread(self.file.fileno(), nbytes - len(data), offset + len(data))):
                 data += more
@@ -217,7 +226,7 @@ class Archive:
         """Read the range of a request from an entry. Raises: StoreError naming the key if the entry is damaged."""
         info = entry.info
         try:
-            if info.flag_bits & _ENCRYPTED:
+            if info.flag_bits & ENCRYPTED:
                 raise zipfile.BadZipFile("it is encrypted, which is not supported")
             if info.compress_type == zipfile.ZIP_STORED and info.compress_size != info.file_size:
                 raise zipfile.BadZipFile(f"its sizes disagree: {info.compress_size} and {info.file_size} bytes")
@@ -230,92 +239,172 @@ class Archive:
 
     def _read_raw(self, entry: Entry, begin: int, nbytes: int) -> bytes:
         if entry.data_offset is None:
-            entry.data_offset = _data_offset(self.read_at, entry.info)
-        if entry.data_offset + entry.info.compress_size > self.zip.start_dir:
-            raise zipfile.BadZipFile(f"its {entry.info.compress_size} bytes reach past the end of the entries")
-        data = self.read_at(nbytes, entry.data_offset + begin)
+            offset = data_offset(self._read_at, entry.info)
+            if offset + entry.info.compress_size > self._start_dir:
+                raise zipfile.BadZipFile(f"its {entry.info.compress_size} bytes reach past the end of the entries")
+            entry.data_offset = offset
+        data = self._read_at(nbytes, entry.data_offset + begin)
         if len(data) < nbytes:
             raise zipfile.BadZipFile(f"the archive ends early: expected {nbytes} bytes, got {len(data)}")
         return data
 
     def _read_whole(self, entry: Entry) -> bytes:
         info = entry.info
-        if info.compress_type == zipfile.ZIP_STORED:
-            data = self._read_raw(entry, 0, info.file_size)
-        elif info.compress_type == zipfile.ZIP_DEFLATED:
-            # Bounded by the size that the directory gives, so a hostile entry cannot fill the memory.
-            data = zlib.decompressobj(-15).decompress(self._read_raw(entry, 0, info.compress_size), info.file_size + 1)
-        else:
-            with self.lock:
-                data = self.zip.read(info)
+        data = decompress_entry(info, self._read_raw(entry, 0, info.compress_size))
         if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
             raise zipfile.BadZipFile(f"its checksum is wrong ({len(data)} of {info.file_size} bytes)")
         return data
 
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def check_owner(self) -> None:
+        """Raise StoreError in a child that was forked from the process that has the archive open."""
+        if self._pid != os.getpid():
+            raise StoreError(
+                f"store {self.name} was opened for writing before this process was forked, and only the parent may"
+                " write to it; write to a directory, or merge the results in the parent"
+            )
+
     def append(self, key: str, data: bytes | memoryview) -> None:
         """Write an entry, in the place of an older one. The caller holds the lock."""
-        end = self.zip.start_dir
-        info = _new_info(key, self.compression)
-        self.changed = True
-        self.zip.NameToInfo.pop(key, None)  # zipfile warns of two entries with one name
+        info, header, compressed = encode_entry(key, data, self.compression)
+        self._check_limits(info)
+        joined = len(compressed) <= _JOINED_NBYTES
+        self._changed = True
+        offset = self._write_behind((header + bytes(compressed),) if joined else (header, compressed))
+        info.header_offset = offset
+        old = self.entries.get(key)
+        self.entries[key] = Entry(info, offset + len(header))
+        if old is not None:
+            self._dead_nbytes += _nbytes_of(old.info)
+
+    def _check_limits(self, info: zipfile.ZipInfo) -> None:
+        if not self._allow_zip64 and (
+            len(self.entries) + len(self._others) >= zipfile.ZIP_FILECOUNT_LIMIT
+            or max(self._end, info.file_size, info.compress_size) > zipfile.ZIP64_LIMIT
+        ):
+            raise zipfile.LargeZipFile("the archive becomes too large without allowZip64")
+
+    def _write_behind(self, parts: Iterable[bytes | memoryview]) -> int:
+        """Write some bytes at the end; if that fails, the end is where it was. Returns: their offset."""
+        nbytes = sum(map(len, parts))
+        # Nothing is called between the next two lines: a finalizer that writes, too, gets other bytes.
+        offset = self._end
+        self._end = offset + nbytes
         try:
-            self.zip.writestr(info, data)
-            self.file.flush()  # reads go past the buffer
+            at = offset
+            for part in parts:
+                self._write_at(part, at)
+                at += len(part)
         except BaseException:
-            # Cut off what was written of it; its ZipInfo, if any, is not among ours and goes when we finish.
-            self.zip.start_dir = end
-            self.file.seek(end)
-            self.file.truncate()
+            if self._end == offset + nbytes:
+                self._end = offset
+                with suppress(OSError):
+                    self.file.truncate(offset)  # makes room on a full disk
             raise
-        self.drop(key)
-        self.entries[key] = Entry(info)
+        return offset
+
+    def _write_at(self, data: bytes | memoryview, offset: int) -> None:
+        rest = memoryview(data)
+        while rest:
+            if self._shared_position:
+                self.file.seek(offset)
+                n = self.file.write(rest)
+                n = len(rest) if n is None else n
+            else:
+                n = os.pwrite(self.file.fileno(), rest, offset)
+            offset += n
+            rest = rest[n:]
 
     def drop(self, key: str) -> None:
         """Forget an entry, whose bytes stay in the archive. The caller holds the lock."""
-        entry = self.entries.pop(key, None)
+        entry = self.entries.get(key)
         if entry is not None:
-            self.changed = True
-            self.dead_nbytes += _LOCAL_HEADER_NBYTES + len(key) + entry.info.compress_size
+            self._changed = True
+            self._dead_nbytes += _nbytes_of(entry.info)
+            self.entries.pop(key, None)
+
+    def commit(self) -> None:
+        """Write the waiting documents and a directory, with which the archive is complete as it is now.
+
+        The caller holds the lock. Raises: whatever fails; the file then holds the archive that it held before.
+        """
+        self.check_owner()
+        while self._changed or self.documents:  # finalizers may store something meanwhile
+            for key, data in sorted(self.documents.items()):
+                self.append(key, data)
+                if self.documents.get(key) is data:
+                    self.documents.pop(key, None)
+            try:
+                self._changed = False
+                self._write_directory()
+            except BaseException:
+                self._changed = True
+                raise
+
+    def _write_directory(self) -> None:
+        self._wrote = True
+        self.file.truncate(self._end)  # a write that failed, or a writer that died, may have left something behind it
+        start = self._end
+        infos = self._others + [entry.info for entry in list(self.entries.values())]
+        if self._write_behind((directory_bytes(infos, self._comment, start, self._allow_zip64),)) != start:
+            self._changed = True  # a finalizer has stored something meanwhile
+        if self._shared_position:
+            self.file.flush()
+
+    # -- closing -------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Finish the archive and close its file. Raises: StoreError."""
         with self.lock:
             if self.closed:
                 return
-            self.closed = True
-            if self.writable and self.pid != os.getpid():
-                self.zip.fp = None  # a forked child must not finish the archive of its parent
+            if self._pid != os.getpid():
+                self.closed = True  # a forked child must not finish the archive of its parent
                 self._close_file()
                 return
             try:
-                try:
-                    self._finish()
-                finally:
-                    self._close_file()
+                if self.writable:
+                    self.commit()
+            except (*DAMAGE, zipfile.LargeZipFile) as error:
+                raise StoreError(
+                    f"store {self.name}: cannot finish the ZIP archive: {error}; the file still holds what it held when"
+                    " the store was opened or flushed: make room and close the store again"
+                ) from error
+            self.closed = True
+            try:
+                if self.path is not None:
+                    self.file.close()
                 if self._worth_repacking():
                     _repack(str(self.path))
-            except (*DAMAGE, zipfile.LargeZipFile) as error:
-                raise StoreError(f"store {self.name}: cannot finish the ZIP archive: {error}") from error
-
-    def _finish(self) -> None:
-        for key, data in sorted(self.documents.items()):
-            self.append(key, data)
-        self.documents.clear()
-        if self.changed:
-            self.zip.filelist[:] = self.others + [entry.info for entry in self.entries.values()]
-            self.zip.comment = self.zip.comment  # tells zipfile to write the directory even if nothing was added
-        self.zip.close()
-        if self.changed:
-            self.file.truncate()  # a failed write may have left something behind the end
+            except DAMAGE as error:
+                raise StoreError(
+                    f"store {self.name}: the ZIP archive is complete, but cannot be written anew without the bytes of"
+                    f" deleted objects: {error}"
+                ) from error
+            finally:
+                if self._lock_fd is not None:
+                    fcntl.flock(self._lock_fd, fcntl.LOCK_UN)  # a forked child may hold it, too
+                self._close_file()
 
     def _close_file(self) -> None:
         if self.path is not None:
             self.file.close()
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
 
     def _worth_repacking(self) -> bool:
-        if self.path is None or not self.writable or not self.dead_nbytes:
+        if self.path is None or not self._wrote:
             return False
-        if any(entry.info.flag_bits & _ENCRYPTED for entry in self.entries.values()):
+        infos = self._others + [entry.info for entry in self.entries.values()]
+        if any(info.flag_bits & ENCRYPTED for info in infos):
             return False  # their headers are part of the encryption
         total = os.path.getsize(self.path)
-        return total < _SMALL_NBYTES or 4 * self.dead_nbytes > total
+        lost = total - sum(_nbytes_of(info) + CENTRAL_HEADER_NBYTES + len(info.filename) for info in infos)
+        return bool(self._dead_nbytes and total < _SMALL_NBYTES) or 4 * lost > total
+
+
+def _nbytes_of(info: zipfile.ZipInfo) -> int:
+    """About what an entry takes."""
+    return LOCAL_HEADER_NBYTES + len(info.filename) + 2 * len(info.extra) + info.compress_size

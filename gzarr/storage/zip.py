@@ -14,10 +14,11 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import IO, Any
 
 from gzarr.errors import StoreError
-from gzarr.storage.archive import DAMAGE, Archive, ZipMode, open_archive, open_file
+from gzarr.storage.archive import Archive, ZipMode, open_file
 from gzarr.storage.base import Buffer, Request, Versions, pickled
 from gzarr.storage.flat import FlatStore
 from gzarr.storage.rules import DOCUMENTS, as_bytes, byte_view, check_key, check_path, cut, under
+from gzarr.storage.zip_format import DAMAGE
 
 
 class _EntryVersions(Versions):
@@ -38,6 +39,9 @@ class ZipStore(FlatStore):
 
     Reads archives that zarr-python or ``zip -r`` made: directories in them are passed over, and of several entries with
     one name the last counts. Only one store at a time may have an archive open for writing.
+
+    An archive always holds what it held when its writer last closed or flushed it, even if the writer is killed or the
+    disk is full: what was stored later is then lost. Such a file is read with a warning, and can be appended to.
 
     Parameters
     ----------
@@ -100,12 +104,11 @@ class ZipStore(FlatStore):
             self._name = f"zip://<{type(path).__name__} at {id(path):#x}>"
             file = path
         try:
-            zip_file = open_archive(file, mode, self._name, compression, allowZip64)
+            self._archive = Archive(self._path, file, self._name, mode, compression, allowZip64)
         except BaseException:
             if self._path is not None:
                 file.close()
             raise
-        self._archive = Archive(self._path, file, zip_file, self._name, compression)
         self._finalizer = weakref.finalize(self, self._archive.close)
 
     @property
@@ -160,11 +163,13 @@ class ZipStore(FlatStore):
         if key.rpartition("/")[2] in DOCUMENTS:
             data = as_bytes(key, value)
             with archive.lock:
+                archive.check_owner()
                 self._open().documents[key] = data
             return
         view = byte_view(key, value)
         try:
             with archive.lock:
+                archive.check_owner()
                 self._open().append(key, view)
         except StoreError:
             raise
@@ -182,8 +187,30 @@ class ZipStore(FlatStore):
         self.check_writable()
         for key in keys:
             with archive.lock:
+                archive.check_owner()
                 self._open().documents.pop(key, None)
                 archive.drop(key)
+
+    def flush(self) -> None:
+        """Complete the archive as it is now, and stay open: should the process die, this is what it holds.
+
+        Each flush writes the directory of the whole archive, about 100 bytes an entry.
+
+        Raises
+        ------
+        StoreError
+            If that fails. The archive then holds what it held before.
+        """
+        archive = self._open()
+        if self.read_only:
+            return
+        try:
+            with archive.lock:
+                archive.commit()
+        except StoreError:
+            raise
+        except (*DAMAGE, zipfile.LargeZipFile) as error:
+            raise StoreError(f"store {self}: cannot flush: {error}; make room and try again") from error
 
     def close(self) -> None:
         """Finish the archive: write the waiting documents and the directory. May be called again.
@@ -191,10 +218,11 @@ class ZipStore(FlatStore):
         Raises
         ------
         StoreError
-            If that fails, for example because the disk is full.
+            If that fails, for example because the disk is full. The store is then still open, and what it holds can be
+            read; the archive is what it was when the store was opened or last flushed.
         """
-        self._finalizer.detach()
         self._archive.close()
+        self._finalizer.detach()
 
     def _open(self) -> Archive:
         archive = self._archive

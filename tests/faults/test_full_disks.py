@@ -74,6 +74,48 @@ def test_a_full_disk_is_an_error_and_loses_nothing(kind: str, tmp_path: Path) ->
     assert (kept, written) == ("True", "True")
 
 
+def test_an_archive_on_a_full_disk_keeps_what_it_held(tmp_path: Path) -> None:
+    """The disk fills in the midst of an entry, and then again within the directory."""
+    code = """
+import os, warnings
+from gzarr.errors import StoreError
+from gzarr.storage import ZipStore
+with ZipStore("disk/x.zip", "w") as store:
+    store.update({f"c/{n}": bytes([n]) * 1000 for n in range(100)})
+    old = dict(store)
+store = ZipStore("disk/x.zip", "a")
+stored = dict(old)
+value = os.urandom(50_000)
+for n in range(1000):
+    try:
+        store[f"d/{n}"] = value
+        stored[f"d/{n}"] = value
+    except StoreError as error:
+        if len(value) == 1:
+            break
+        print(error)
+        value = value[: len(value) // 2 + 1 if len(value) > 2 else 1]
+print(dict(store) == stored)
+try:
+    store.close()
+except StoreError as error:
+    print(error)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    with ZipStore("disk/x.zip") as again:
+        print(dict(again) == old)
+os.unlink("disk/filler")
+store.close()
+with ZipStore("disk/x.zip") as again:
+    print(dict(again) == stored)
+"""
+    *errors, kept, failed, old, finished = run_on_small_disk(code, tmp_path)
+    assert errors
+    assert all("No space left" in error for error in errors)
+    assert "make room and close the store again" in failed
+    assert (kept, old, finished) == ("True", "True", "True")
+
+
 def test_a_new_lmdb_database_on_a_full_disk_is_an_error(tmp_path: Path) -> None:
     """LMDB writes to its file of locks through a map, where a full disk kills the process."""
     pytest.importorskip("lmdb")

@@ -270,14 +270,14 @@ def test_a_failing_write_keeps_the_old_bytes_and_the_archive(tmp_path: Path, mon
     path = tmp_path / "x.zip"
     store = ZipStore(path, mode="w")
     store["c/0"] = DATA
-    real_write = zipfile._ZipWriteFile.write  # type: ignore[attr-defined]
+    real_write = archive_module.Archive._write_at
 
-    def fail(self: Any, data: Any) -> None:
-        real_write(self, data[:100])
+    def fail(self: Any, data: Any, offset: int) -> None:
+        real_write(self, data[:100], offset)
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(zipfile._ZipWriteFile, "write", fail)  # type: ignore[attr-defined]
+        patch.setattr(archive_module.Archive, "_write_at", fail)
         for key in ("c/0", "c/1"):
             with pytest.raises(StoreError, match=f"{key}.*No space left"):
                 store[key] = bytes(5000)
@@ -287,6 +287,223 @@ def test_a_failing_write_keeps_the_old_bytes_and_the_archive(tmp_path: Path, mon
     assert names_in(path) == ["c/0", "c/2"]
     with ZipStore(path) as again:
         assert dict(again) == {"c/0": DATA, "c/2": b"later"}
+
+
+# -- what is never lost --------------------------------------------------------------------------------------------
+
+
+def changed(path: Path, *, commit: Any = ZipStore.close) -> dict[str, bytes]:
+    """Append to an archive, overwrite and delete. Returns: what it then holds."""
+    store = ZipStore(path, "a")
+    store.update({"c/1": DATA, "c/2": b"overwritten", "zarr.json": b"{1}"})
+    store.delete_many(["c/0"])
+    commit(store)
+    return {"c/1": DATA, "c/2": b"overwritten", "zarr.json": b"{1}"}
+
+
+def archive_of(path: Path) -> dict[str, bytes]:
+    objects = {"c/0": DATA, "c/2": b"old", "zarr.json": b"{}"}
+    with ZipStore(path, "w") as store:
+        store.update(objects)
+    return objects
+
+
+def test_while_an_archive_is_appended_to_others_read_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    old = archive_of(path)
+    with ZipStore(path, "a") as writer:
+        writer.update({"c/1": DATA, "c/2": b"new", "zarr.json": b"{1}"})
+        with pytest.warns(UserWarning, match=r"x\.zip.*3 entries, without the last \d+ bytes"):
+            assert dict(ZipStore(path)) == old
+        writer.flush()
+        writer.flush()
+        flushed = dict(writer)
+        assert dict(ZipStore(path)) == flushed
+        assert sorted(names_in(path)) == sorted(flushed)
+        writer["c/3"] = b"later"
+        assert dict(writer) == flushed | {"c/3": b"later"}
+        with pytest.warns(UserWarning, match="4 entries"):
+            assert dict(ZipStore(path)) == flushed
+    assert dict(ZipStore(path)) == flushed | {"c/3": b"later"}
+
+
+def test_one_store_at_a_time_writes(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    old = archive_of(path)
+    with ZipStore(path, "a") as store:
+        for mode in ("a", "r+", "w"):
+            with pytest.raises(StoreError, match=r"another store has .*x\.zip.* open for writing"):
+                ZipStore(path, mode)  # type: ignore[arg-type]
+        assert dict(ZipStore(path)) == dict(store) == old
+    with ZipStore(path, "r+") as store:
+        store["c/0"] = b"short"
+    assert dict(ZipStore(path)) == old | {"c/0": b"short"}
+
+
+#: Appends to an archive in children, which are killed, and checks what is left after each. Prints what differs.
+KILL = """
+import os, random, signal, sys, time, warnings
+warnings.simplefilter("ignore")
+from gzarr.storage import ZipStore
+path, rng = sys.argv[1], random.Random(5)
+whole = set()
+for n in range(40):
+    with ZipStore(path) as store:
+        held = dict(store)
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if not child:
+        store = ZipStore(path, "a")
+        os.write(write_end, b"x")
+        for i in range(100_000):
+            store[f"c/{n}/{i % 7}"] = bytes([n]) * 3000
+            store["zarr.json"] = b"%d" % n
+            if n % 2 and i == 10:
+                store.flush()
+    os.read(read_end, 1)
+    time.sleep(rng.random() * 0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    flushed = held | {f"c/{n}/{i}": bytes([n]) * 3000 for i in range(7)} | {"zarr.json": b"%d" % n}
+    with ZipStore(path) as store:
+        found = dict(store)
+    if found != held and not (n % 2 and found == flushed):
+        print("lost", n, len(found), len(held))
+    whole.add(found == held)
+    if n % 5 == 4:  # appending works, and leaves an archive without a warning
+        with ZipStore(path, "a") as store:
+            store[f"after/{n}"] = b"x"
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with ZipStore(path) as store:
+                if dict(store) != found | {f"after/{n}": b"x"}:
+                    print("not appended", n)
+print(sorted(whole))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+def test_a_killed_writer_loses_nothing_that_was_closed_or_flushed(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    archive_of(path)
+    root = Path(archive_module.__file__).parents[2]
+    code = [sys.executable, "-W", "ignore", "-c", KILL, str(path)]
+    done = subprocess.run(code, cwd=root, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert done.stdout.splitlines() == ["[False, True]"]
+    names_in(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_reads_an_open_archive_and_is_refused_as_a_writer(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    old = archive_of(path)
+    store = ZipStore(path, "a")
+    store["c/1"] = DATA
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            assert dict(store) == old | {"c/1": DATA}
+            for change in (
+                lambda: store.set("c/2", b"child"),
+                lambda: store.set("zarr.json", b"child"),
+                lambda: store.delete_many(["c/0"]),
+                store.flush,
+            ):
+                with pytest.raises(StoreError, match="before this process was forked"):
+                    change()
+            store.close()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    store.close()
+    assert dict(ZipStore(path)) == old | {"c/1": DATA}
+
+
+def test_a_close_that_fails_may_be_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.zip"
+    old = archive_of(path)
+    store = ZipStore(path, "a")
+    store["c/1"] = DATA
+    held = dict(store)
+
+    def fail(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(archive_module.os, "pwrite", fail)
+        for finish in (store.flush, store.close):
+            with pytest.raises(StoreError, match=r"No space left.*make room"):
+                finish()
+    with pytest.warns(UserWarning, match="3 entries"):
+        assert dict(ZipStore(path)) == old
+    assert dict(store) == held
+    store.close()
+    assert dict(ZipStore(path)) == held
+
+
+def test_interrupts_leave_an_archive_that_works(tmp_path: Path) -> None:
+    path, objects = tmp_path / "x.zip", archive_of(tmp_path / "x.zip")
+    # An interrupt in any line of the module: each in turn.
+    for target in range(1, 400, 3):
+        nlines = 0
+
+        def trace(frame: Any, event: str, _: Any) -> Any:
+            nonlocal nlines
+            if frame.f_code.co_filename != archive_module.__file__:
+                return None
+            nlines += event == "line"
+            if nlines == target and event == "line":  # noqa: B023 - called within this turn
+                raise KeyboardInterrupt
+            return trace
+
+        store = ZipStore(path, "a")
+        wanted = {"c/1": b"%d" % target * 300, "zarr.json": b"%d" % target}
+        sys.settrace(trace)
+        try:
+            store.update(wanted)
+            store.delete_many(["c/3"])
+            store["c/3"] = b"3"
+            store.flush()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        found = dict(store)
+        for key, value in found.items():
+            assert value in (objects.get(key), wanted.get(key), b"3"), (target, key)
+        assert objects.keys() - {"c/3"} <= found.keys()
+        store["c/4"] = b"4"
+        store.close()
+        objects = found | {"c/4": b"4"}
+        assert dict(ZipStore(path)) == objects
+        if nlines < target:
+            return
+    raise AssertionError("more lines than turns")
+
+
+def test_what_a_finalizer_writes_meanwhile_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.zip"
+    archive_of(path)
+    write, nested = os.pwrite, iter([b"entry", b"", b"directory"])
+
+    def pwrite(file: int, data: Any, offset: int) -> int:
+        value = next(nested, b"")
+        if value:
+            store[f"c/{value.decode()}"] = value
+        return write(file, data, offset)
+
+    store = ZipStore(path, "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(archive_module.os, "pwrite", pwrite)
+        store["c/1"] = DATA
+        store.close()
+    with ZipStore(path) as again:
+        assert (again["c/1"], again["c/0"], len(again)) == (DATA, DATA, 6)
+        assert (again["c/entry"], again["c/directory"]) == (b"entry", b"directory")
 
 
 # -- modes ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,254 @@
+"""The bytes of ZIP archives: headers, compressed entries, directories, and where the last complete archive ends.
+
+Source: APPNOTE.TXT 6.3.10, sections 4.3.7 (local file header), 4.3.12 (central directory), 4.3.14 to 4.3.16 (end
+records) and 4.4.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import struct
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
+from typing import IO, Any, NamedTuple
+
+try:
+    from lzma import LZMAError
+except ImportError:  # Python may be built without liblzma; zipfile then refuses such entries itself
+    LZMAError = zlib.error  # type: ignore[assignment, misc]
+
+LOCAL_HEADER_NBYTES = 30
+CENTRAL_HEADER_NBYTES = 46
+ENCRYPTED, _SIZES_FOLLOW_DATA = 0x1, 0x8  # flag bits, APPNOTE 4.4.4
+_END = struct.Struct("<4s4H2LH")
+_END_SIGNATURE = b"PK\x05\x06"
+_LOCATOR = struct.Struct("<4sLQL")
+_END_64 = struct.Struct("<4sQ2H2L4Q")
+#: Bytes that are searched for an end record at a time: few at first, since it usually comes last.
+_FIRST_BLOCK_NBYTES, _BLOCK_NBYTES = 1 << 10, 1 << 22
+_COPY_NBYTES = 1 << 22
+
+#: What zipfile and the decompressors raise on damaged or unsupported entries.
+DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
+
+#: Reads so many bytes from an offset on.
+ReadAt = Callable[[int, int], bytes]
+
+
+class Directory(NamedTuple):
+    """What the directory of an archive lists.
+
+    Attributes
+    ----------
+    infos : list of zipfile.ZipInfo
+        The entries.
+    comment : bytes
+        The comment of the archive.
+    start : int
+        Where the directory begins, and so where its entries have ended.
+    end : int
+        Where the archive ends.
+    nbytes : int
+        Size of the file. What lies behind the end was written by a process that did not finish.
+    """
+
+    infos: list[zipfile.ZipInfo]
+    comment: bytes
+    start: int
+    end: int
+    nbytes: int
+
+
+class _Head(io.RawIOBase):
+    """The first bytes of a file, as a file."""
+
+    def __init__(self, file: IO[bytes], nbytes: int) -> None:
+        self._file, self._nbytes, self._at = file, nbytes, 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence == io.SEEK_END and -offset > self._nbytes:
+            raise OSError(22, os.strerror(22))
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._nbytes}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, nbytes: int = -1) -> bytes:
+        left = max(self._nbytes - self._at, 0)
+        self._file.seek(self._at)
+        data = self._file.read(left if nbytes < 0 else min(nbytes, left))
+        self._at += len(data)
+        return data
+
+
+class _Behind(io.BytesIO):
+    """A file in memory that lies behind the first bytes of another one."""
+
+    def __init__(self, start: int) -> None:
+        super().__init__()
+        self._start = start
+
+    def tell(self) -> int:
+        return super().tell() + self._start
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return super().seek(offset - self._start if whence == io.SEEK_SET else offset, whence) + self._start
+
+
+def read_directory(file: IO[bytes]) -> Directory | None:
+    """Read the directory of the last complete archive in a file; None if there is none. Raises: one of DAMAGE."""
+
+    def read(nbytes: int, offset: int) -> bytes:
+        file.seek(offset)
+        return file.read(nbytes)
+
+    nbytes = file.seek(0, io.SEEK_END)
+    end = _last_end(read, nbytes)
+    if end is None:
+        if not zipfile.is_zipfile(file):
+            return None
+        end = nbytes
+    with zipfile.ZipFile(_Head(file, end)) as archive:
+        return Directory(archive.infolist(), archive.comment, archive.start_dir, end, nbytes)
+
+
+def _last_end(read: ReadAt, nbytes: int) -> int | None:
+    """Where the last complete archive of a file ends; None if its beginning is not that of an archive."""
+    if read(4, 0) not in (b"PK\x03\x04", _END_SIGNATURE):
+        return None
+    stop, block_nbytes = nbytes, _FIRST_BLOCK_NBYTES
+    while stop > 0:
+        start = max(stop - block_nbytes, 0)
+        block = read(min(stop + 3, nbytes) - start, start)  # a signature may begin before the block's end
+        at = block.rfind(_END_SIGNATURE)
+        while at >= 0:
+            end = _checked_end(read, start + at, nbytes)
+            if end is not None:
+                return end
+            at = block.rfind(_END_SIGNATURE, 0, at + 3)
+        stop, block_nbytes = start, min(block_nbytes * 16, _BLOCK_NBYTES)
+    return None
+
+
+def _checked_end(read: ReadAt, at: int, nbytes: int) -> int | None:
+    """Where the archive ends whose end record is at a place, if a directory lies right before it."""
+    record = read(_END.size, at)
+    if len(record) < _END.size:
+        return None
+    _, disk, first_disk, _, n, length, start, comment_nbytes = _END.unpack(record)
+    directory_end = at
+    locator = read(_LOCATOR.size, at - _LOCATOR.size) if at >= _LOCATOR.size + _END_64.size else b""
+    if locator.startswith(b"PK\x06\x07"):
+        directory_end = _LOCATOR.unpack(locator)[2]
+        large = read(_END_64.size, directory_end)
+        if len(large) < _END_64.size or not large.startswith(b"PK\x06\x06"):
+            return None
+        n, length, start = _END_64.unpack(large)[-3:]
+    whole = at + _END.size + comment_nbytes <= nbytes and disk == first_disk == 0 and start + length == directory_end
+    return at + _END.size + comment_nbytes if whole and (not n or read(4, start) == b"PK\x01\x02") else None
+
+
+def directory_bytes(infos: Iterable[zipfile.ZipInfo], comment: bytes, start: int, allow_zip64: bool) -> bytes:
+    """The directory of some entries, with its end record, to be written at an offset. Raises: zipfile.LargeZipFile."""
+    out = _Behind(start)
+    with zipfile.ZipFile(out, "w", allowZip64=allow_zip64) as archive:
+        archive.comment = comment
+        archive.filelist.extend(infos)
+    return out.getvalue()
+
+
+def data_offset(read: ReadAt, info: zipfile.ZipInfo) -> int:
+    """The offset of an entry's data, which only its local header says. Raises: BadZipFile."""
+    header = read(LOCAL_HEADER_NBYTES, info.header_offset)
+    if len(header) < LOCAL_HEADER_NBYTES or header[:4] != b"PK\x03\x04":
+        raise zipfile.BadZipFile(f"no local header at byte {info.header_offset}")
+    name_nbytes, extra_nbytes = struct.unpack_from("<HH", header, 26)
+    return info.header_offset + LOCAL_HEADER_NBYTES + int(name_nbytes) + int(extra_nbytes)
+
+
+def encode_entry(key: str, data: bytes | memoryview, compression: int) -> tuple[zipfile.ZipInfo, bytes, Any]:
+    """The info of a new entry, its local header and its compressed data. The info's offset is not set."""
+    now = time.localtime()
+    info = zipfile.ZipInfo(key, max((now[0], now[1], now[2], now[3], now[4], now[5]), (1980, 1, 1, 0, 0, 0)))
+    info.compress_type = compression
+    info.external_attr = 0o644 << 16  # Unix permissions, for those who unpack the archive
+    if compression != zipfile.ZIP_STORED:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:
+            archive.writestr(info, data)
+        offset = data_offset(lambda nbytes, offset: out.getvalue()[offset : offset + nbytes], info)
+        data = out.getbuffer()[offset : offset + info.compress_size]
+    else:
+        info.file_size = info.compress_size = len(data)
+        info.CRC = zlib.crc32(data)
+    return info, info.FileHeader(), data
+
+
+def decompress_entry(info: zipfile.ZipInfo, data: bytes) -> bytes:
+    """Decompress an entry, no further than the size that the directory gives. Raises: one of DAMAGE."""
+    if info.compress_type == zipfile.ZIP_STORED:
+        return data
+    if info.compress_type == zipfile.ZIP_DEFLATED:
+        return zlib.decompressobj(-15).decompress(data, info.file_size + 1)
+    alone = _without_trailing_sizes(info)
+    header = alone.FileHeader()
+    alone.header_offset = 0
+    directory = directory_bytes((alone,), b"", len(header) + len(data), allow_zip64=True)
+    with zipfile.ZipFile(io.BytesIO(header + data + directory)) as archive:
+        return archive.read(info.filename)
+
+
+def _without_trailing_sizes(old: zipfile.ZipInfo) -> zipfile.ZipInfo:
+    """The info of an entry whose header says the sizes, which may have followed its data."""
+    info = copy.copy(old)
+    info.flag_bits &= ~_SIZES_FOLLOW_DATA
+    info.extra = _without_zip64(info.extra)
+    return info
+
+
+def _without_zip64(extra: bytes) -> bytes:
+    """Extra fields of a header without the field for large sizes, which is written anew if needed."""
+    others, at = b"", 0
+    while at + 4 <= len(extra):
+        kind, nbytes = struct.unpack_from("<HH", extra, at)
+        if kind != 1:
+            others += extra[at : at + 4 + nbytes]
+        at += 4 + nbytes
+    return others
+
+
+def copy_archive(source: str, out: IO[bytes]) -> None:
+    """Copy an archive to an empty file, entry by entry as they are, without the bytes that its directory lists not."""
+    with open(source, "rb") as file, zipfile.ZipFile(file) as archive, zipfile.ZipFile(out, "w") as target:  # noqa: PTH123
+        target.comment = archive.comment
+        _copy_entries(archive, file, target, out)
+
+
+def _copy_entries(source: zipfile.ZipFile, file: IO[bytes], target: zipfile.ZipFile, out: IO[bytes]) -> None:
+    def read(nbytes: int, offset: int) -> bytes:
+        file.seek(offset)
+        return file.read(nbytes)
+
+    for old in sorted(source.infolist(), key=lambda info: info.header_offset):
+        info = _without_trailing_sizes(old)
+        info.header_offset = out.tell()
+        out.write(info.FileHeader())
+        file.seek(data_offset(read, old))
+        left = info.compress_size
+        while left:
+            piece = file.read(min(left, _COPY_NBYTES))
+            if not piece:
+                raise zipfile.BadZipFile(f"entry {old.filename!r} ends early")
+            out.write(piece)
+            left -= len(piece)
+        target.filelist.append(info)
+        target.NameToInfo[info.filename] = info
+        target.start_dir = out.tell()
