@@ -140,16 +140,16 @@ def test_a_zip_archive_that_runs_full(tmp_path):
     z.store.close()
     store = gzarr.ZipStore(tmp_path / "x.zip", mode="a")
     z = gzarr.open(store)
-    real = store._archive.zip.writestr
+    real = store._archive._write_at
 
-    def failing(info, data):
-        real(info, data[: len(data) // 2])
+    def failing(data, offset):
+        real(data[: len(data) // 2], offset)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    store._archive.zip.writestr = failing
+    store._archive._write_at = failing
     with pytest.raises(StoreError, match=r"x\.zip.*key 'c/0/0'.*No space left"):
         z[:2, :4] = -1
-    del store._archive.zip.writestr
+    del store._archive._write_at
     assert np.array_equal(z[:], DATA)
     store.close()
     assert np.array_equal(gzarr.load(tmp_path / "x.zip"), DATA)
