@@ -115,7 +115,7 @@ def version_of(writer: str, python: str) -> str:
 def show(cell: Cell, counts: Counts, seconds: float) -> None:
     """Print what a cell lost."""
     print(f"{cell.name:45s} {line(counts)} ({seconds:.0f} s)", flush=True)
-    if counts.losses:
+    if counts.losses or not counts.operations:
         for note in counts.notes[:3]:
             print(f"    {note}", flush=True)
 

@@ -98,6 +98,11 @@ class Log:
         """Add to the counts."""
         self._counts += Counts(**counts)
 
+    def __add__(self, other: Log) -> Log:
+        both = Log()
+        both.done, both._counts = self.done + other.done, self._counts + other._counts
+        return both
+
     def to_json(self) -> dict[str, Any]:
         """What `logged` reads."""
         return {"done": self.done, "counts": self._counts.to_json()}

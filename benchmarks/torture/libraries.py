@@ -46,6 +46,13 @@ class Library:
         """Store values in a basic selection."""
         array[selection] = value
 
+    def write_otherwise(self, array: Any, selection: tuple[slice, ...], value: Any, how: int) -> None:
+        """Store values in a basic selection, said by another kind of selection, if the library has some."""
+        self.write(array, selection, value)
+
+    def vary(self, n: int) -> None:
+        """Choose what every process may choose for itself."""
+
     def read(self, array: Any, selection: Any = ...) -> Any:
         """Read a basic selection as a NumPy array."""
         return array[selection]
@@ -120,6 +127,23 @@ class Gzarr(Library):
     def open(self, place: Place, path: str, *, read_only: bool = False) -> Any:
         mode = "r" if read_only else "r+"
         return self.lib.open_array(place.store("r" if read_only else "a"), mode, path=path, device="cpu")
+
+    def write_otherwise(self, array: Any, selection: tuple[slice, ...], value: Any, how: int) -> None:
+        if how == 0:
+            self.write(array, selection, value)
+            return
+        indices = [np.arange(n)[part] for n, part in zip(array.shape, selection, strict=True)]
+        if how == 1:
+            array.oindex[tuple(indices)] = value
+        elif how == 2:
+            array.vindex[np.ix_(*indices)] = value
+        else:
+            mask = np.zeros(array.shape, "?")
+            mask[selection] = True
+            array.vindex[mask] = value
+
+    def vary(self, n: int) -> None:
+        self.lib.config.set({"cpu.native": n % 3 > 0})
 
     def create_group(self, place: Place, path: str, zarr_format: int) -> Any:
         return self.lib.open_group(place.store(), "w-", path=path, zarr_format=zarr_format)

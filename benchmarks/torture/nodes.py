@@ -15,7 +15,7 @@ import numpy.typing as npt
 from benchmarks.torture.children import Child, Log, apart, ended, found, logged, shared, together
 from benchmarks.torture.libraries import LIBRARIES, Layout, Library
 from benchmarks.torture.scenario import Counts, Scenario, Setting, rounds
-from benchmarks.torture.stores import PROCESSES, Place, strays
+from benchmarks.torture.stores import PROCESSES, SEEN, Place, strays
 
 N_PROCESSES = 4
 CALLS = 8
@@ -409,9 +409,9 @@ def _read_meanwhile(library: Library, place: Place, state: npt.NDArray[Any]) -> 
 
 
 SCENARIOS = (
-    Scenario("appends", "processes append to one array", appends, PROCESSES, WITH_GROUPS),
-    Scenario("resizing", "one process resizes, others write", resizing, PROCESSES, ALL),
-    Scenario("attributes", "processes set attributes of one node", attributes, PROCESSES, WITH_GROUPS),
+    Scenario("appends", "processes append to one array", appends, SEEN, WITH_GROUPS),
+    Scenario("resizing", "one process resizes, others write", resizing, SEEN, ALL),
+    Scenario("attributes", "processes set attributes of one node", attributes, SEEN, WITH_GROUPS),
     Scenario("creation", 'processes create one array, mode "w-"', creation, PROCESSES, ALL),
     Scenario("opening", 'processes open one missing array, mode "a"', opening, PROCESSES, ALL),
     Scenario("overwriting", 'processes create one array, mode "w"', overwriting, PROCESSES, ALL),

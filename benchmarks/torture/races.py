@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -13,10 +14,11 @@ import numpy.typing as npt
 from benchmarks.torture.children import Child, Log, apart, ended, found, logged, shared, together
 from benchmarks.torture.libraries import LIBRARIES, Layout, Library
 from benchmarks.torture.scenario import Counts, Scenario, Setting, rounds
-from benchmarks.torture.stores import PROCESSES, Place
+from benchmarks.torture.stores import SEEN, Place
 
 N_PROCESSES = 4
 ALL = ("gzarr", "zarr", "tensorstore")
+Piece = tuple[slice, ...]
 Numbers = npt.NDArray[np.int64]
 
 
@@ -40,15 +42,17 @@ def _parts(setting: Setting, *, sharded: bool) -> Counts:
         shares = [[int(i) for i in order[n::N_PROCESSES]] for n in range(N_PROCESSES)]
         made = apart(_create, library, place, layout)
         total += made.counts()
-        outcomes = together([partial(_write_pieces, library, place, pieces, share) for share in shares])
-        total += sum((each.counts() for each in outcomes), Counts(operations=len(pieces)))
+        how = int(rng.integers(4)) if rng.integers(2) else 0
+        work = partial(_write_pieces, library, place, pieces, how, bool(rng.integers(2)))
+        total += logged(together([partial(work, n, share) for n, share in enumerate(shares)]))[1]
         total += found(apart(_check_pieces, library, place, layout, pieces))
         place.remove()
     return total
 
 
 def _layout(rng: np.random.Generator, sharded: bool) -> Layout:
-    options = {"zarr_format": 3 if sharded else int(rng.integers(2, 4)), "compressed": bool(rng.integers(2))}
+    options: dict[str, Any] = {"zarr_format": 3 if sharded else int(rng.integers(2, 4))}
+    options |= {"compressed": bool(rng.integers(2)), "dtype": str(rng.choice(["int64", "float32", "uint16"]))}
     if rng.integers(2):  # one object, or a few
         n = int(rng.integers(30, 120))
         objects = n if rng.integers(2) else -(-n // 3)
@@ -61,7 +65,7 @@ def _layout(rng: np.random.Generator, sharded: bool) -> Layout:
     return Layout((16, columns), (2, 2) if sharded else chunks, chunks if sharded else None, **options)
 
 
-def _pieces(layout: Layout, rng: np.random.Generator) -> list[tuple[slice, ...]]:
+def _pieces(layout: Layout, rng: np.random.Generator) -> list[Piece]:
     """Selections that cover an array without overlap: runs of elements, or columns, which cut several objects."""
     if len(layout.shape) == 2:
         return [(slice(None), slice(i, i + 1)) for i in range(layout.shape[1])]
@@ -76,13 +80,27 @@ def _create(library: Library, place: Place, layout: Layout) -> None:
     library.create(place, "a", layout)
 
 
-def _write_pieces(library: Library, place: Place, pieces: list[tuple[slice, ...]], share: list[int]) -> None:
+def _write_pieces(
+    library: Library, place: Place, pieces: list[Piece], how: int, threads: bool, process: int, share: list[int]
+) -> Any:
+    """Write some pieces, by one thread or by two."""
+    library.vary(process)
     array = library.open(place, "a")
-    for number in share:
-        library.write(array, pieces[number], number + 1)
+    logs = [Log() for _ in range(1 + threads)]
+
+    def work(thread: int) -> None:
+        for number in share[thread :: len(logs)]:
+            logs[thread].attempt(number, library.write_otherwise, array, pieces[number], number + 1, how)
+
+    if threads:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(work, range(2)))
+    else:
+        work(0)
+    return sum(logs, Log()).to_json()
 
 
-def _check_pieces(library: Library, place: Place, layout: Layout, pieces: list[tuple[slice, ...]]) -> Any:
+def _check_pieces(library: Library, place: Place, layout: Layout, pieces: list[Piece]) -> Any:
     values = np.asarray(library.read(library.open(place, "a", read_only=True)))
     counts = Counts()
     for number, piece in enumerate(pieces):
@@ -160,7 +178,7 @@ def _read_chunks(library: Library, place: Place, n: int, versions: Numbers, *, s
 
 
 SCENARIOS = (
-    Scenario("parts of chunks", "processes write parts of the same chunks", parts_of_chunks, PROCESSES, ALL),
-    Scenario("readers", "some replace chunks, others read them", readers, PROCESSES, ALL),
-    Scenario("chunks of shards", "processes write chunks of the same shards", chunks_of_shards, PROCESSES, ALL),
+    Scenario("parts of chunks", "processes write parts of the same chunks", parts_of_chunks, SEEN, ALL),
+    Scenario("readers", "some replace chunks, others read them", readers, SEEN, ALL),
+    Scenario("chunks of shards", "processes write chunks of the same shards", chunks_of_shards, SEEN, ALL),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import os
 import shutil
 import subprocess
 import time
@@ -17,6 +18,7 @@ from benchmarks.torture.scenario import Counts
 
 DATABASES = ("sqlite", "lmdb", "redis")
 PROCESSES = ("local", *DATABASES)  # several processes may write
+SEEN = ("local", "views", *DATABASES)  # and see a directory in several ways
 AT_CLOSE = ("zip", "dbm")  # promise nothing before they are closed
 KEPT = (*PROCESSES, *AT_CLOSE)  # outlive the process
 TEMPORARY = "__gzarr_tmp"  # what the names of gzarr's temporary files and locks contain
@@ -43,7 +45,7 @@ class Place:
     def remove(self) -> None:
         """Delete everything, with what lies beside it."""
         for path in self.folder.glob(f"{self.name}.*"):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         if self.kind == "redis":
             with self.store() as store:
                 store.clear()
@@ -51,7 +53,7 @@ class Place:
 
 def strays(place: Place) -> Counts:
     """Files of a local directory that are no objects: temporary ones, and locks."""
-    if place.kind != "local":
+    if place.kind not in ("local", "views"):
         return Counts()
     names = [str(p.relative_to(place.path)) for p in place.path.rglob("*") if TEMPORARY in p.name]
     return Counts(strays=len(names), notes=(f"strays: {sorted(names)[:5]}",) if names else ())
@@ -61,6 +63,25 @@ def _local(place: Place, mode: str) -> Any:
     import gzarr
 
     return gzarr.LocalStore(place.path, read_only=mode == "r")
+
+
+def _views(place: Place, mode: str) -> Any:
+    """A directory as each process may see it: plainly, through a link, a cache, a wrapper or a synchronizer."""
+    import gzarr
+    from gzarr.storage import CountingStore, LRUStoreCache, synchronized
+
+    link = place.path.with_suffix(".link")
+    place.path.mkdir(exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        link.symlink_to(place.path)
+    views: list[Callable[[], Any]] = [
+        lambda: gzarr.LocalStore(place.path),
+        lambda: gzarr.LocalStore(link),
+        lambda: LRUStoreCache(gzarr.LocalStore(place.path), 1 << 20),
+        lambda: CountingStore(gzarr.LocalStore(link)),
+        lambda: synchronized(gzarr.LocalStore(place.path), gzarr.ProcessSynchronizer(place.path.with_suffix(".sync"))),
+    ]
+    return views[os.getpid() % len(views)]()
 
 
 def _zip(place: Place, mode: str) -> Any:
@@ -101,6 +122,7 @@ def _memory(place: Place, mode: str) -> Any:
 
 OPENERS: dict[str, Callable[[Place, str], Any]] = {
     "local": _local,
+    "views": _views,
     "zip": _zip,
     "sqlite": _sqlite,
     "lmdb": _lmdb,
@@ -108,7 +130,15 @@ OPENERS: dict[str, Callable[[Place, str], Any]] = {
     "redis": _redis,
     "memory": _memory,
 }
-ENDINGS = {"local": "zarr", "zip": "zip", "sqlite": "sqlite", "lmdb": "lmdb", "dbm": "dbm", "redis": "redis"}
+ENDINGS = {
+    "local": "zarr",
+    "views": "zarr",
+    "zip": "zip",
+    "sqlite": "sqlite",
+    "lmdb": "lmdb",
+    "dbm": "dbm",
+    "redis": "redis",
+}
 ENDINGS["memory"] = "memory"
 
 
