@@ -35,6 +35,8 @@ from gzarr.storage.base import Store
 
 T = TypeVar("T")
 
+_MAX_NDIM = 64
+
 
 class _Sharding(NamedTuple):
     """One sharding codec of a chain, in terms of the array's own axes."""
@@ -72,6 +74,11 @@ def _prepared(
         specs = tuple(map(trusted, specs))
     objects = meta.grid
     grid: Grid = objects
+    if shardings and len(grid) >= _MAX_NDIM:
+        raise MetadataError(
+            f"codec 'sharding_indexed': the index of a shard has one dimension more than the array, and NumPy's arrays"
+            f" have at most {_MAX_NDIM}: got an array of {len(grid)}; store it without shards"
+        )
     for sharding in shardings:
         _check_divides(grid, sharding.chunk_shape)
         grid = tuple(axis.subdivided(n) for axis, n in zip(grid, sharding.chunk_shape, strict=True))

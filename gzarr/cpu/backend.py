@@ -51,7 +51,8 @@ def _unpacked(chain: Chain) -> _Prepared:
 def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """A value to be written as a NumPy array. Python numbers and lists are checked against ``dtype``, as NumPy does."""
     if isinstance(value, np.ndarray):
-        return value
+        # A part of a matrix keeps two axes, and one of a masked array its mask.
+        return np.asarray(value) if isinstance(value, (np.matrix, np.ma.MaskedArray)) else value
     if hasattr(value, "__cuda_array_interface__"):
         return _downloaded(value)
     if isinstance(value, (np.generic, str, bytes)) or not hasattr(value, "__array__"):

@@ -96,6 +96,8 @@ def touched(part: Part, shape: Sequence[int], order: Sequence[int], itemsize: in
     """
     inside = part.inside
     if type(part.out) is not tuple:
+        if not isinstance(inside, tuple):  # a mask
+            return None
         if len(inside[0]) * NBYTES_PER_POINT > math.prod(shape) * itemsize:
             return None
         return _touched_by_points([inside[axis] for axis in order], shape, itemsize)

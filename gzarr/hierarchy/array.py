@@ -433,7 +433,7 @@ class Array(ResizableArray):
         dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
         io = self._io
         plan = make_plan(selection, io.layout.grid)
-        data = to_array_axes(broadcast_value(value, dtype, selection, io.backend), selection)
+        data = to_array_axes(broadcast_value(value, dtype, selection, self), selection)
         engine.write(WriteJob(io, plan, data, fields, self.write_empty_chunks))
 
     def _scalar(self) -> Any:

@@ -98,8 +98,6 @@ class ResizableArray(Indexed):
         array([5, 6])
         """
         self._check_resizable()
-        if data is self:
-            data = self[...]  # before it grows
         if not hasattr(data, "shape"):
             data = self.backend.asarray(data, self.dtype)
         if not 0 <= axis < self.ndim:
@@ -137,7 +135,7 @@ class ResizableArray(Indexed):
                 f"{self.store_path}: cannot append data of shape {added} to an array of shape {old} along axis "
                 f"{axis}: all other axes must agree"
             )
-        data = broadcast_value(data, self.dtype, box_between((0,) * self.ndim, added), self.backend)
+        data = broadcast_value(data, self.dtype, box_between((0,) * self.ndim, added), self)
         low = [old[axis] if n == axis else 0 for n in range(self.ndim)]
         return data, box_between(low, [n + extent for n, extent in zip(low, added, strict=True)])
 

@@ -16,8 +16,8 @@ from gzarr.errors import (
     NodeNotFoundError,
 )
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.lazy import Separate, is_lazy
 from gzarr.hierarchy.new_metadata import array_meta, checked_format
-from gzarr.hierarchy.node import lies_within
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.options import ArrayOptions
 from gzarr.hierarchy.values import broadcast_value
@@ -54,9 +54,9 @@ def new_array(
     array = Array(store, path, meta, opened_with, write_empty_chunks=options.write_empty_chunks)
     array.require_codecs()
     if data is not None:
-        if overwrite and isinstance(data, Array) and lies_within(data.store, data.path, store, path):
-            data = data[...]  # what is read would be deleted together with the path
-        data = broadcast_value(data, array.dtype, normalize_basic((), array.shape), opened_with.backend)
+        if is_lazy(data) and not (overwrite and any(store.list_dir(path))):
+            data = Separate(data)  # nothing is there that it could read
+        data = broadcast_value(data, array.dtype, normalize_basic((), array.shape), array)
     _put(store, path, meta, overwrite=overwrite)
     if store.zarr_format is not None:  # the store may have put its own codecs into the document, as N5 does
         stored = read_node(store, path, store.zarr_format)

@@ -7,38 +7,58 @@ from typing import Any
 import numpy as np
 
 from gzarr.backend import Array as AnyArray
-from gzarr.backend import Backend, Fields
+from gzarr.backend import Fields
 from gzarr.errors import SelectionError
 from gzarr.hierarchy.accessors import Indexed
+from gzarr.hierarchy.lazy import computed, is_lazy, is_separate
 from gzarr.indexing.selection import Box, Points, Range, Selection
 
 
-def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, backend: Backend) -> Any:
-    """Return a value as something of the selection's shape that can be indexed."""
+def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, array: Indexed) -> Any:
+    """Return a value for an array, or for fields of a dtype, as something of the selection's shape that can be indexed.
+
+    A lazy value is returned as it is only if it cannot read the array.
+    """
     shape = selection.shape + dtype.shape
-    in_memory = isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__")
-    sliceable = getattr(value, "shape", None) == shape and hasattr(value, "__getitem__") and len(shape) > 0
-    if sliceable and not in_memory and _is_of_slices(selection):
-        return value
+    if is_lazy(value):
+        fits = len(shape) > 0 and tuple(value.shape) == shape and _is_of_slices(selection)
+        if fits and is_separate(value, array.store, array.path):
+            return value
+        value = computed(value, dtype.base, array.backend)
     if dtype.hasobject and not shape:
         single = np.empty(1, object)
         single[0] = value[()] if isinstance(value, np.ndarray) and not value.shape else value
         return single.reshape(())
-    # A gzarr array is in its store, whatever device its reads go to.
-    array = backend.asarray(np.asarray(value) if isinstance(value, Indexed) else value, dtype.base)
-    if array.dtype.kind in "OSU" and dtype.base.kind not in (array.dtype.kind, "O"):
-        # Only a cast shows whether such elements can be cast, so cast all of them before any is written.
-        array = array.astype(dtype.base)
-    elif array.dtype != dtype.base and not np.can_cast(array.dtype, dtype.base, "unsafe"):
-        raise TypeError(f"cannot write a value of dtype {array.dtype} to an array of dtype {dtype.base}")
-    if array.shape == shape:
-        return array
-    while array.ndim > len(shape) and array.shape[0] == 1:
-        array = array[0]
+    if isinstance(value, np.ma.MaskedArray) and not shape and not value.shape:
+        single = np.empty((), dtype.base)
+        single[()] = value  # NumPy writes NaN for a masked element, or refuses it
+        return single
+    if isinstance(value, (bytearray, memoryview)) and array.metadata.data_type.variable == "bytes":
+        value = bytes(value)  # one element, where NumPy sees a list of numbers
+    given = _castable(array.backend.asarray(value, dtype.base), dtype.base)
+    if given.shape == shape:
+        return given
+    while given.ndim > len(shape) and given.shape[0] == 1:
+        given = given[0]
     try:
-        return np.broadcast_to(array, shape)
+        return np.broadcast_to(given, shape)
     except ValueError as error:
-        raise ValueError(f"cannot write a value of shape {array.shape} to a selection of shape {shape}") from error
+        raise ValueError(f"cannot write a value of shape {given.shape} to a selection of shape {shape}") from error
+
+
+def _castable(given: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
+    """Return values that can be cast to a dtype chunk by chunk, or have been. Raises what the cast raises."""
+    if given.dtype == dtype:
+        return given
+    # Only a cast shows whether texts and objects can be cast, so all of them are cast before any is written.
+    unsure = given.dtype.kind in "OSUT" and dtype.kind not in (given.dtype.kind, "O")
+    # What NumPy makes of floats that are out of range differs from array to array with their layout.
+    differs = not given.shape or (given.dtype.kind in "fc" and dtype.kind in "iu")
+    if unsure or (differs and type(given) in (np.ndarray, np.memmap)):
+        return given.astype(dtype)
+    if not np.can_cast(given.dtype, dtype, "unsafe"):
+        raise TypeError(f"cannot write a value of dtype {given.dtype} to an array of dtype {dtype}")
+    return given
 
 
 def _is_of_slices(selection: Selection) -> bool:

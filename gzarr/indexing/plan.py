@@ -17,9 +17,10 @@ from itertools import pairwise, product
 from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.indexing.grid import Axis, Grid, RegularAxis, chunk_shape
-from gzarr.indexing.selection import Box, Indices, Points, Range, Selection
+from gzarr.indexing.selection import MAX_INDEX_ARRAYS, Box, Indices, Points, Range, Selection
 
 Coords: TypeAlias = tuple[int, ...]
 
@@ -108,7 +109,7 @@ class Part(NamedTuple):
     coords : Coords
         Coordinates of the chunk.
     inside : object
-        Index into the chunk.
+        Index into the chunk: an item for every axis, or a mask for points of more axes than NumPy has index arrays for.
     out : object
         Index into the result (as a box, or the flat list of points).
     full : bool
@@ -248,7 +249,10 @@ class PointPlan(NamedTuple):
         coords, piece = table.rows[row], slice(table.starts[row], table.starts[row + 1])
         single = table.may_be_single and all(n == 1 for n in chunk_shape(self.grid, coords))
         out = piece if table.contiguous else table.order[piece]
-        return Part(coords, tuple(a[piece] for a in table.inside), out, single)
+        inside: Any = tuple(a[piece] for a in table.inside)
+        if len(inside) > MAX_INDEX_ARRAYS:
+            inside = _as_mask(inside, chunk_shape(self.grid, coords))
+        return Part(coords, inside, out, single)
 
     def table(self, objects: Grid) -> PointTable:
         """The points, of which there must be some, by chunk; the chunks of one object stand together."""
@@ -286,6 +290,14 @@ def box_between(lows: Sequence[int], highs: Sequence[int]) -> Box:
     """The box of all elements with ``lows <= index < highs``."""
     counts = tuple(max(high - low, 0) for low, high in zip(lows, highs, strict=True))
     return Box(tuple(Range(low, 1, n) for low, n in zip(lows, counts, strict=True)), counts, None)
+
+
+def _as_mask(inside: tuple[Indices, ...], shape: Coords) -> NDArray[np.bool_]:
+    """Distinct points of a chunk, in C order, as a mask."""
+    mask = np.zeros(shape, np.bool_)
+    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    mask.reshape(-1)[sum(i * n for i, n in zip(inside, strides, strict=True))] = True
+    return mask
 
 
 def _parts(axes: tuple[Sequence[Span], ...]) -> Iterator[Part]:
@@ -353,7 +365,7 @@ def _cut_range(wanted: Range, axis: Axis) -> tuple[Span, ...]:
         n = min(count - done, (high - first + step - 1) // step)
         if n > 0:
             full = n == min(high, axis.extent) - low
-            inside = slice(first - low, first - low + (n - 1) * step + 1, step)
+            inside = slice(first - low, first - low + (n - 1) * step + 1, step if n > 1 else 1)
             spans.append(Span(chunk, inside, slice(done, done + n), full))
             done += n
         # A step longer than the chunk may jump over several of them.

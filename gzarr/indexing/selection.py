@@ -25,6 +25,9 @@ Indices: TypeAlias = NDArray[np.int64]
 
 _MAX_INDEX = 2**63 - 1
 
+#: NumPy takes no more beside each other, though its arrays may have 64 dimensions.
+MAX_INDEX_ARRAYS = 63
+
 
 class Range(NamedTuple):
     """An arithmetic progression of indices: ``size`` of them from ``start``, ``step`` >= 1 apart."""
@@ -132,6 +135,8 @@ def normalize_coordinates(key: Any, shape: tuple[int, ...]) -> Points:
     items = key if isinstance(key, tuple) else (key,)
     if len(items) != len(shape):
         raise SelectionError(f"a coordinate selection needs one index array per axis: {len(shape)}, got {len(items)}")
+    if len(items) > MAX_INDEX_ARRAYS:
+        raise SelectionError(f"a coordinate selection takes at most {MAX_INDEX_ARRAYS} index arrays; use a mask")
     arrays = [_index_array(item, axis) for axis, item in enumerate(items)]
     try:
         arrays = list(np.broadcast_arrays(*arrays))

@@ -10,20 +10,29 @@ processes would overwrite each other's part of it, so `to_zarr` moves the bounda
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
 
 from gzarr.api.create import create_array
+from gzarr.api.locating import close_if_opened_here, join_storage_options, open_store_at
 from gzarr.api.open import open_array
 from gzarr.errors import MissingExtraError, SelectionError, StoreError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.keywords import FromZarrKeywords, ToZarrKeywords
+from gzarr.hierarchy.lazy import meets
 from gzarr.hierarchy.options import check_keywords
+from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.storage import LocalStore, Store
 from gzarr.storage.wrappers import type_name
 
 try:
+    import cloudpickle
     import dask.array as da
     from dask.base import get_scheduler
     from dask.local import get_sync
@@ -116,6 +125,9 @@ def to_zarr(
 ) -> Any:
     """Store a Dask array, as `dask.array.to_zarr` does, in a new Zarr array or in one that exists.
 
+    A Dask array that reads what it is stored into, or what it replaces, is computed before anything is written, if its
+    graph holds the gzarr or zarr array that it reads. Functions in the graph that open it by its path are not seen.
+
     Parameters
     ----------
     arr : dask.array.Array
@@ -145,7 +157,8 @@ def to_zarr(
     Raises
     ------
     ValueError
-        If the shapes differ, or sizes of blocks are unknown.
+        If the shapes differ, or sizes of blocks are unknown; or if ``compute`` is false, but the array must be computed
+        before what it reads is overwritten.
     SelectionError
         If the region is not made of slices.
     StoreError
@@ -178,17 +191,77 @@ def to_zarr(
         given: dict[str, Any] = {"shape": arr.shape, "dtype": arr.dtype, "storage_options": storage_options}
         if kwargs.get("layout") is None:
             given["chunks"] = tuple(max(1, *sizes) for sizes in arr.chunks)
+        if overwrite and _reads_place(arr, url, component, storage_options):
+            _check_computes(compute, url)
+            array = create_array(url, name=component, overwrite=True, data=arr, **{**given, **kwargs})
+            return from_zarr(array, name=False) if return_stored else None
         array = create_array(url, name=component, overwrite=overwrite, **{**given, **kwargs})
     slices = _region_slices(region, array.shape)
     expected = tuple(len(range(s.start, s.stop, s.step)) for s in slices)
     if arr.shape != expected:
         raise ValueError(f"cannot store a Dask array of shape {arr.shape} into {expected} of {array.store_path}")
+    if isinstance(url, Array) and _reads(arr, (array.store, array.path)):
+        _check_computes(compute, array.store_path)
+        array[slices] = arr
+        return from_zarr(array, name=False)[slices] if return_stored else None
     _check_shared(arr, array)
     blocks = tuple(map(_aligned_lengths, arr.chunks, slices, _object_edges(array)))
     arr = arr if blocks == arr.chunks else arr.rechunk(blocks)
     # Without a lock: no two blocks share an object.
     stored = arr.store(array, lock=False, regions=slices or None, compute=compute, return_stored=return_stored)
     return stored[0] if isinstance(stored, tuple) else stored
+
+
+class _Finder(cloudpickle.Pickler):
+    """Finds the arrays in everything that pickling reaches, closures of functions too."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO())
+        self.found: list[Any] = []
+
+    def persistent_id(self, obj: Any) -> str | None:
+        """Leave out arrays: those in stores are noted, data are not copied."""
+        module = type(obj).__module__.partition(".")[0]
+        if isinstance(obj, Array) or (module == "zarr" and hasattr(obj, "store_path") and hasattr(obj, "shape")):
+            self.found.append(obj)
+            return "array"
+        return "data" if isinstance(obj, np.ndarray) or module == "h5py" else None
+
+
+def _places(arr: da.Array) -> Iterator[tuple[Store, str]]:
+    """Yield the places of the gzarr and zarr arrays in a graph, as far as it can be pickled."""
+    finder = _Finder()
+    for layer in arr.dask.layers.values():
+        with suppress(Exception):
+            finder.dump(layer)
+    for found in finder.found:
+        if isinstance(found, Array):
+            yield found.store, found.path
+            continue
+        root = getattr(found.store, "root", None) or getattr(found.store, "path", None)
+        if isinstance(root, (str, os.PathLike)) and Path(root).is_dir():
+            yield LocalStore(root), found.path
+
+
+def _reads(arr: da.Array, place: tuple[Store, str]) -> bool:
+    return any(meets(place, found) for found in _places(arr))
+
+
+def _reads_place(arr: da.Array, url: Any, component: str | None, storage_options: Any) -> bool:
+    """Return whether a Dask array reads what is stored at the place of a new array."""
+    store, base = open_store_at(join_storage_options(url, {"storage_options": storage_options}), "a")
+    try:
+        return _reads(arr, (store, join_path(base, normalize_path(component or ""))))
+    finally:
+        close_if_opened_here(url, store)
+
+
+def _check_computes(compute: bool, where: Any) -> None:
+    if not compute:
+        raise ValueError(
+            f"{where}: the Dask array reads what it is stored into, so it cannot be stored later, block by block: "
+            "call its persist() first, pass compute=True, or store it elsewhere"
+        )
 
 
 def _object_edges(array: Array) -> list[Sequence[int]]:

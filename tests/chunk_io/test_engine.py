@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -471,30 +473,23 @@ def test_appending_whole_chunks_reads_only_the_metadata(store: ByteCountingStore
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
-class SlicedOnly:
-    """What an HDF5 dataset is to gzarr: it has a shape and a dtype, and knows integers and slices."""
+def test_hdf5_datasets_are_read_chunk_by_chunk(store: ByteCountingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, read = [], h5py.Dataset.__getitem__
 
-    def __init__(self, data: np.ndarray) -> None:
-        self.data, self.shape, self.dtype = data, data.shape, data.dtype
-        self.taken: list[int] = []
+    def noted(dataset: Any, key: Any) -> Any:
+        assert all(isinstance(item, slice) for item in key)
+        taken.append(read(dataset, key).size)
+        return read(dataset, key)
 
-    def __getitem__(self, key: Any) -> np.ndarray:
-        assert all(isinstance(item, slice) for item in (key if isinstance(key, tuple) else (key,)))
-        found = self.data[key]
-        self.taken.append(found.size)
-        return found
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        return np.asarray(self.data, dtype)
-
-
-def test_other_datasets_are_read_chunk_by_chunk(store: ByteCountingStore) -> None:
     array = made(store, (6, 6), data=False, chunks=(2, 3))
-    source = SlicedOnly(np.arange(36).reshape(6, 6))
-    array[...] = source
-    assert source.taken == [6] * 6
-    array.oindex[[5, 0, 3], [4, 1]] = SlicedOnly(np.zeros((3, 2), int))
-    wanted = source.data.copy()
+    with h5py.File(BytesIO(), "w") as file:
+        source = file.create_dataset("a", data=np.arange(36).reshape(6, 6))
+        with monkeypatch.context() as patch:
+            patch.setattr(h5py.Dataset, "__getitem__", noted)
+            array[...] = source
+        assert taken == [6] * 6
+        array.oindex[[5, 0, 3], [4, 1]] = file.create_dataset("zeros", data=np.zeros((3, 2), int))
+        wanted = source[...]
     wanted[np.ix_([5, 0, 3], [4, 1])] = 0
     assert array[...].tolist() == wanted.tolist()
 

@@ -25,6 +25,15 @@ def test_strings_of_other_dtypes_are_taken() -> None:
     assert round_trip(VLenUTF8Codec(), array).dtype == array.dtype
 
 
+def test_what_numpy_calls_strings_are_taken() -> None:
+    texts = objects(np.str_("a"), np.array("ß"), np.array("c", object), "d")
+    assert round_trip(VLenUTF8Codec(), texts).tolist() == ["a", "ß", "c", "d"]
+    assert texts[0] is not None
+    assert type(texts[0]) is np.str_, "the given array was changed"
+    items = objects(np.bytes_(b"a"), bytearray(b"bc"), memoryview(b"d\0"), np.array(b"e"), b"")
+    assert round_trip(VLenBytesCodec(), items).tolist() == [b"a", b"bc", b"d\0", b"e", b""]
+
+
 @pytest.mark.parametrize(("spec", "item"), [(VLenUTF8Codec(), b"a"), (VLenBytesCodec(), "a"), (VLenUTF8Codec(), 3)])
 def test_what_is_no_string_is_refused(spec, item) -> None:
     chain = chain_for([spec], objects(item))

@@ -1,6 +1,7 @@
 """Dask over gzarr arrays: both directions, in threads and on a cluster of processes, blocks on stored objects."""
 
 import itertools
+import threading
 
 import dask
 import dask.array as da
@@ -266,6 +267,64 @@ def test_files_go_both_ways_through_dasks_own_functions(tmp_path, zarr_format):
     theirs = da.from_zarr(str(tmp_path / "ours.zarr"))
     assert theirs.npartitions == 12
     np.testing.assert_array_equal(theirs.compute(), DATA)
+
+
+# -- arrays that read what they are stored into -----------------------------------------------------------------------
+
+
+def by_a_function(z):
+    return da.map_blocks(lambda _: z[::-1], da.zeros(z.shape, chunks=-1), dtype=z.dtype)
+
+
+READS = {
+    "from_zarr": lambda z: from_zarr(z)[::-1],
+    "from_array": lambda z: da.from_array(z, chunks=(7, 9))[::-1],
+    "a function": by_a_function,
+}
+
+
+@pytest.mark.parametrize("place", ["memory", "local"])
+@pytest.mark.parametrize("kind", READS)
+def test_an_array_that_reads_itself_is_computed_first(tmp_path, place, kind):
+    z = gzarr.array(DATA, store=None if place == "memory" else tmp_path / "x.zarr", chunks=(5, 5))
+    assert to_zarr(READS[kind](z), z) is None
+    np.testing.assert_array_equal(z[:], DATA[::-1])
+    back = to_zarr(READS[kind](z)[:20], z, region=(slice(10, 50, 2),), return_stored=True)
+    wanted = DATA[::-1].copy()
+    wanted[10:50:2] = DATA[:20]
+    np.testing.assert_array_equal(z[:], wanted)
+    np.testing.assert_array_equal(back.compute(), DATA[:20])
+    with pytest.raises(ValueError, match=r"reads what it is stored into.*call its persist\(\) first"):
+        to_zarr(READS[kind](z), z, compute=False)
+    to_zarr(READS[kind](z).persist(), z, compute=False).compute()
+    np.testing.assert_array_equal(z[:], wanted[::-1])
+
+
+@pytest.mark.parametrize("read", [from_zarr, da.from_zarr])
+def test_an_array_that_reads_what_it_replaces_is_computed_first(tmp_path, read):
+    root = gzarr.open_group(tmp_path / "r", mode="w")
+    for _ in range(2):
+        root.create_array("a/b", data=DATA, chunks=(16, 20), overwrite=True)
+        x = read(str(tmp_path / "r/a/b"))[::-1]
+        with pytest.raises(ValueError, match="reads what it is stored into"):
+            to_zarr(x, tmp_path / "r", "a/b", overwrite=True, compute=False)
+        back = to_zarr(x, tmp_path / "r", "a/b", overwrite=True, return_stored=True, chunks=(20, 20))
+        assert root["a/b"].chunks == (20, 20)
+        np.testing.assert_array_equal(root["a/b"][:], DATA[::-1])
+        np.testing.assert_array_equal(back.compute(), DATA[::-1])
+    to_zarr(read(str(tmp_path / "r/a/b")), tmp_path / "r", "a", overwrite=True)
+    np.testing.assert_array_equal(root["a"][:], DATA[::-1])
+
+
+def test_arrays_that_read_others_are_streamed(tmp_path, monkeypatch):
+    """Also if something in the graph cannot be pickled, which is how the graph is searched."""
+    z = gzarr.array(DATA, store=tmp_path / "x.zarr", chunks=(16, 20))
+    other = from_zarr(gzarr.array(DATA, chunks=(16, 20)))
+    lock = threading.Lock()
+    monkeypatch.setattr(gzarr.Array, "__setitem__", lambda *args: stored_blocks.append(args[2].shape))
+    stored_blocks = []
+    to_zarr(da.map_blocks(lambda b: b if lock.locked() else b + 1, other), z)
+    assert sorted(stored_blocks) == sorted(itertools.product((16, 16, 16, 12), (20, 20, 10)))
 
 
 # -- several processes -----------------------------------------------------------------------------------------------

@@ -45,12 +45,37 @@ def vlen_decoder(name: str, codec: Any, chunk: ArrayRepr) -> Function:
     return decode
 
 
+def vlen_encoder(codec: Any, *, text: bool) -> Function:
+    """Encodes strings (or bytes): Python's own, or what only looks like them to others: NumPy's, bytearrays."""
+
+    def encode(array: Array) -> Any:
+        objects = as_objects(array)
+        try:
+            return codec.encode(objects)
+        except (TypeError, ValueError):
+            plain = np.empty(objects.size, object)
+            for i, item in enumerate(objects):
+                plain[i] = _plain(item, text=text)
+            return codec.encode(plain)
+
+    return encode
+
+
+def _plain(item: Any, *, text: bool) -> Any:
+    """An element as Python's own string, or bytes, if it is one."""
+    if isinstance(item, np.ndarray) and not item.shape:
+        item = item.item()
+    if text:
+        return str.__str__(item) if isinstance(item, str) else item
+    return bytes(item) if isinstance(item, (bytes, bytearray, memoryview)) else item
+
+
 def vlen_codec(step: Step) -> Codec:
     """The codecs vlen-utf8 and vlen-bytes; None is stored as an empty string."""
     name = step.spec.name
     codec = VLenUTF8() if name == "vlen-utf8" else VLenBytes()
     decode = vlen_decoder(name, codec, need_array(name, step.decoded))
-    return per_chunk(name, decode, lambda array: codec.encode(as_objects(array)))
+    return per_chunk(name, decode, vlen_encoder(codec, text=name == "vlen-utf8"))
 
 
 def json_decoder(config: Mapping[str, Any], chunk: ArrayRepr) -> Function:

@@ -113,9 +113,10 @@ def point_tables(parts: Sequence[Part], strides: Sequence[int]) -> PointTables:
     """Make the tables of a wave. strides: of a decoded chunk, in elements, for every array axis."""
     element, position, owner = [], [], []
     for number, part in enumerate(parts):
-        n = part.inside[0].size if part.inside else 1
+        inside = part.inside if isinstance(part.inside, tuple) else np.nonzero(part.inside)  # a mask
+        n = inside[0].size if inside else 1
         at = np.zeros(n, np.int64)
-        for index, stride in zip(part.inside, strides, strict=True):
+        for index, stride in zip(inside, strides, strict=True):
             at += index * stride
         element.append(at)
         out = part.out

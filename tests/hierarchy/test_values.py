@@ -1,0 +1,145 @@
+"""Values of every kind are written as NumPy writes them, or refused before anything is written; on every path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gzarr
+from gzarr.errors import ChunkError
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.storage import LocalStore
+
+PATHS = {
+    "compiled loop": {},
+    "reference path": {"cpu.native": False},
+    "emulated device": {"device": "emulated"},
+}
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*(encountered in|masked element|discards the imaginary|the matrix subclass)"
+)
+
+
+@pytest.fixture(params=PATHS, autouse=True)
+def _path(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param == "emulated device" and find_compiler() is None:
+        pytest.skip("no C++ compiler: the kernels cannot be built")
+    with gzarr.config.set(PATHS[request.param]):
+        yield
+
+
+def made(tmp_path: Path, shape: Any, dtype: Any, zarr_format: Any = 3) -> gzarr.Array:
+    chunks = tuple(max(n // 8, 1) for n in shape)
+    store = LocalStore(tmp_path / "a.zarr")
+    return gzarr.create_array(
+        store, shape=shape, dtype=dtype, chunks=chunks, zarr_format=zarr_format, fill_value=0, overwrite=True
+    )
+
+
+def check_as_numpy(array: gzarr.Array, key: Any, value: Any) -> None:
+    model = np.asarray(array)
+    model[key] = value
+    array[key] = value
+    np.testing.assert_array_equal(np.asarray(array), model)
+
+
+@pytest.mark.parametrize("source", ["f2", "f4", ">f8"])
+@pytest.mark.parametrize("target", ["u1", "<u4", ">i8"])
+def test_floats_out_of_range_become_what_numpy_makes_of_them(source: str, target: str, tmp_path: Path) -> None:
+    """Of the whole value: what a cast makes of such numbers depends on how they lie in memory."""
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(40, 50)) * 10.0 ** rng.integers(0, 20, (40, 50))
+    numbers[::3, ::5] = np.nan
+    numbers[1::3, ::5] = -np.inf
+    with np.errstate(over="ignore"):
+        value = numbers.astype(source)
+    check_as_numpy(made(tmp_path, (40, 50), target), ..., value)
+
+
+@pytest.mark.parametrize("value", [300, -1, 2**33, np.nan, np.inf, 1e30, 2.7, 1j, True, "7", b"7"])
+@pytest.mark.parametrize("dtype", ["u1", "<i4", "f4", "?"])
+def test_arrays_without_axes_as_values(value: Any, dtype: str, tmp_path: Path) -> None:
+    for shape in ((), (4, 3)):
+        check_as_numpy(made(tmp_path, shape, dtype), ..., np.array(value))
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (1, 2, 3)])
+def test_matrices_tables_and_other_classes_of_arrays(shape: tuple[int, ...], tmp_path: Path) -> None:
+    array = made(tmp_path, shape, "f8")
+    check_as_numpy(array, ..., np.matrix([[1, 2, 3]]))
+    check_as_numpy(array, (*(0,) * (len(shape) - 1), slice(None)), np.matrix([[4, 5, 6]]))
+    check_as_numpy(array, ..., np.ma.masked_array([1, 2, 3], [True, False, True]))
+    check_as_numpy(array, (0,) * len(shape), np.ma.masked)
+    check_as_numpy(array, ..., pd.Series([7, 8, 9], index=[0.5, 0.25, 0.1]))
+    check_as_numpy(array, ..., pd.DataFrame({"a": [1], "b": [2.5], "c": [3]}))
+    check_as_numpy(array, ..., memoryview(b"abc"))
+    with pytest.raises(ValueError, match="cannot write a value of shape"):
+        array[...] = np.matrix([[1, 2], [3, 4]])
+
+
+def test_records(tmp_path: Path) -> None:
+    dtype = np.dtype([("a", "<i4"), ("b", "<f4", (2,))])
+    check_as_numpy(made(tmp_path, (2,), dtype), ..., np.array([(1, (2, 3)), (4, (5, 6))], dtype).view(np.recarray))
+
+
+def test_texts_and_bytes_of_variable_length(zarr_format: int) -> None:
+    array = gzarr.create_array(shape=(5,), chunks=2, dtype=str, zarr_format=zarr_format)
+    array[:] = np.str_("a")
+    array[1] = np.str_("ß")
+    array[2] = np.array("c")
+    array[3:4] = np.array("d")
+    array[4:] = [np.str_("e")]
+    assert array[:].tolist() == ["a", "ß", "c", "d", "e"]
+    array = gzarr.create_array(shape=(5,), chunks=2, dtype=bytes, zarr_format=zarr_format)
+    array[:] = bytearray(b"ab")
+    array[1] = np.bytes_(b"b")
+    array[2] = memoryview(b"cd")
+    array[3] = np.array(b"d")
+    array[4:] = bytearray(b"")
+    assert array[:].tolist() == [b"ab", b"b", b"cd", b"d", b""]
+    for dtype, value in (
+        (str, np.str_("a")),
+        (str, np.array("a")),
+        (bytes, bytearray(b"ab")),
+        (bytes, np.array(b"ab")),
+    ):
+        array = gzarr.create_array(shape=(), dtype=dtype, zarr_format=zarr_format)
+        array[...] = value
+        assert array[()] == (value.item() if isinstance(value, np.ndarray) else value)
+
+
+@pytest.mark.parametrize("value", ["\ud800", ["a", "\udfff"], np.array("\ud800"), np.str_("\ud800")])
+def test_lone_surrogates_are_damage_to_a_chunk(value: Any, zarr_format: int) -> None:
+    array = gzarr.create_array(shape=(2,), chunks=2, dtype=str, zarr_format=zarr_format, path="x")
+    with pytest.raises(ChunkError, match=r"array .*/x.*surrogates not allowed"):
+        array[:] = value
+    assert array[:].tolist() == ["", ""]
+
+
+@pytest.mark.parametrize("step", [2**31, 2**62, 2**63 - 1, 2**63, 2**64])
+def test_steps_of_any_length(step: int, tmp_path: Path) -> None:
+    array = made(tmp_path, (40, 50), "i4")
+    array[...] = model = np.arange(2000).reshape(40, 50)
+    for key in ((slice(3, None, step), slice(None)), (slice(None), slice(4, None, -step)), (slice(None, None, step),)):
+        np.testing.assert_array_equal(np.asarray(array[key]), model[key])
+        check_as_numpy(made(tmp_path / "b", (40, 50), "i4"), key, model[key] + 1)
+
+
+def test_masks_of_64_dimensions(tmp_path: Path) -> None:
+    shape = (1,) * 62 + (8, 24)
+    array = made(tmp_path, shape, "i4")
+    array[...] = model = np.arange(192).reshape(shape)
+    mask = model % 5 == 0
+    np.testing.assert_array_equal(np.asarray(array[mask]), model[mask])
+    array[mask] = -model[mask]
+    model[mask] *= -1
+    np.testing.assert_array_equal(np.asarray(array), model)
+    with pytest.raises(IndexError, match="at most 63 index arrays; use a mask"):
+        array.vindex[([0],) * 64]
+    with pytest.raises(gzarr.MetadataError, match="an array of 64; store it without shards"):
+        gzarr.create_array(shape=shape, chunks=shape, shards=shape, dtype="i4")
