@@ -307,7 +307,7 @@ def _difference(name: str, listed: dict[str, Any] | None, stored: dict[str, Any]
         return "is stored, but not in the consolidated metadata"
     if stored is None:
         return "is in the consolidated metadata, but not stored"
-    same = _plain(name, listed) == _plain(name, stored)
+    same = listed == stored or _plain(name, listed) == _plain(name, stored)
     return "" if same else "differs from the document"
 
 
