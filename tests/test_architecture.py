@@ -70,7 +70,7 @@ ACROSS = {
 #: Tests whose subject is no single module of their room.
 SUBJECTS = {
     *("architecture", "documentation", "packaging", "public_names"),
-    "codecs/images",
+    *("checking/random_damage", "codecs/images"),
     *("cpu/peak_memory", "cpu/compiled/faults", "cpu/compiled/read_blocks", "cpu/compiled/shards"),
     *("gpu/faults", "gpu/hardware_files", "gpu/profile_on_device", "gpu/reuse", "gpu/written_arrays"),
     *("gpu/on_emulated_device", "gpu/on_emulated_device_directly", "gpu/copies_on_emulated_device"),

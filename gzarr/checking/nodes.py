@@ -21,6 +21,7 @@ from gzarr.errors import GzarrError, MetadataError, StoreError, UnknownCodecErro
 from gzarr.indexing.keys import Coords, join_path
 from gzarr.metadata import v2, v3
 from gzarr.metadata.consolidated import DEFAULT_KEY, FIELD, Documents, collect, find_documents, parse_zmetadata
+from gzarr.metadata.documents import read_node
 from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.metadata.occupied import MARK
@@ -141,9 +142,7 @@ def _survey_folder(store: Store, path: str, found: Findings) -> Iterator[_Visit]
     """A folder without documents: nodes below it miss a group, other objects are strays."""
     tops = _listed(found, lambda: _top_nodes(store, path)) or []
     below = tuple(f"{node}/" for node in tops)
-    others = _listed(
-        found, lambda: Counter(k == join_path(path, MARK) for k in store.list_prefix(path) if not k.startswith(below))
-    )
+    others = _listed(found, partial(_count_others, store, path, below))
     if tops:
         reason = f"no group is here, but nodes are below, such as {tops[0]!r}"
         found.problems.append(Problem("group", f"{path}/", reason, path))
@@ -153,6 +152,12 @@ def _survey_folder(store: Store, path: str, found: Findings) -> Iterator[_Visit]
     elif others and others[False]:
         reason = f"{number(others[False], 'object')} of no node; if they are chunks, the array's document is lost"
         found.strays.append(Problem("stray", f"{path}/", reason, path))
+
+
+def _count_others(store: Store, path: str, below: tuple[str, ...]) -> Counter[bool]:
+    """Number of objects at a path that are no documents and below no node, apart from marks of copies (True)."""
+    keys = (key for key in store.list_prefix(path) if not key.startswith(below))
+    return Counter(key == join_path(path, MARK) for key in keys if key.rpartition("/")[2] not in DOCUMENTS)
 
 
 def _top_nodes(store: Store, path: str) -> list[str]:
@@ -174,31 +179,64 @@ def _listed(found: Findings, listing: Callable[[], T]) -> T | None:
         return None
 
 
+def coords_of(meta: ArrayMeta, path: str, key: str) -> Coords | None:
+    """The coordinates of an array's stored object with a key; None if it is none of a chunk or shard."""
+    return meta.keys.decode(key[len(path) + 1 if path else 0 :], len(meta.shape))
+
+
+def is_outside(meta: ArrayMeta, path: str, key: str) -> bool:
+    """Whether a key is that of a chunk or shard outside of its array."""
+    coords = coords_of(meta, path, key)
+    return coords is not None and not all(c < axis.nchunks for c, axis in zip(coords, meta.grid, strict=True))
+
+
 def list_objects(store: Store, path: str, meta: ArrayMeta, found: Findings) -> Iterator[Coords]:
     """Yield the coordinates of an array's stored objects; note what else is below it. Raises: StoreError."""
     skip = len(path) + 1 if path else 0
     shape = tuple(axis.nchunks for axis in meta.grid)
     strays: Counter[str] = Counter()
     nodes: set[str] = set()
+    outside: list[tuple[str, Coords]] = []
     for key in store.list_prefix(path):
         inner = key[skip:]
         coords = meta.keys.decode(inner, len(shape))
         if coords is not None and all(map(lt, coords, shape)):
             yield coords
         elif coords is not None:
-            reason = f"outside of the array, which has {shape} stored chunks or shards"
-            found.problems.append(Problem("unreachable", key, reason, path, coords))
+            outside.append((key, coords))
         elif inner.rpartition("/")[2] not in DOCUMENTS:
             first, slash, _ = inner.partition("/")
             strays[first + slash] += 1
         elif "/" in inner:
-            nodes.add(inner.partition("/")[0] + "/")
+            nodes.add(inner.rpartition("/")[0] + "/")
+    now: NodeMeta | None = meta
+    if outside:  # it may have grown meanwhile
+        with suppress(MetadataError):
+            now = read_node(store, path)
+    for key, coords in outside:
+        if isinstance(now, ArrayMeta) and is_outside(now, path, key):
+            reason = f"outside of the array, which has {shape} stored chunks or shards"
+            found.problems.append(Problem("unreachable", key, reason, path, coords))
     for name in sorted(nodes):
-        reason = "nodes are here, but an array has no members"
+        reason = "a node is here, but an array has no members"
         found.problems.append(Problem("unreachable", join_path(path, name), reason, path))
-    for name in sorted(strays.keys() - nodes):
+    for name in sorted(strays.keys() - {node.partition("/")[0] + "/" for node in nodes}):
         reason = f"{number(strays[name], 'object')} of no node" if name.endswith("/") else "belongs to no node"
         found.strays.append(Problem("stray", join_path(path, name), reason, path))
+
+
+def stray_objects(store: Store, stray: Problem) -> Iterator[str]:
+    """Yield the keys that a stray stands for: for a folder, those in it that are no chunks and belong to no node."""
+    if not stray.key.endswith("/"):
+        yield stray.key
+        return
+    folder = stray.key[:-1]
+    meta = read_node(store, stray.path)
+    below = tuple(f"{node}/" for node in _top_nodes(store, folder))
+    for key in store.list_prefix(folder):
+        is_chunk = isinstance(meta, ArrayMeta) and coords_of(meta, stray.path, key) is not None
+        if not is_chunk and not key.startswith(below) and key.rpartition("/")[2] not in DOCUMENTS:
+            yield key
 
 
 # -- documents ---------------------------------------------------------------------------------------------------------

@@ -14,12 +14,13 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from gzarr.checking.chunks import check_object, prepare_chunks
 from gzarr.checking.leftovers import remove_leftover
+from gzarr.checking.nodes import coords_of, is_outside, stray_objects
 from gzarr.checking.report import Place, Problem, Verification, number
 from gzarr.errors import GzarrError
 from gzarr.indexing.keys import Coords
 from gzarr.layout.chunk_layout import Layout
 from gzarr.metadata.consolidated import consolidate
-from gzarr.metadata.documents import read_node
+from gzarr.metadata.documents import document_key, read_node
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Buffer, Change, Request, Store
 from gzarr.storage.invalidation import announce
@@ -129,7 +130,7 @@ def _steps(place: Place, found: Verification, kinds: set[str], names: set[str]) 
         if kind in kinds and not is_member:
             by_key.setdefault((kind, problem.path, problem.key), []).append(problem)
     for (kind, path, key), problems in by_key.items():
-        first, what, step = problems[0], "delete", partial(_delete, store, key)
+        first, what, step = problems[0], "delete", None
         if kind == "chunks":
             coords = ", ".join(str(problem.chunk_coords) for problem in problems)
             what = "drop the whole shard" if first.kind == "shard" else f"drop chunk {coords}"
@@ -138,9 +139,12 @@ def _steps(place: Place, found: Verification, kinds: set[str], names: set[str]) 
             what, step = "consolidate again", partial(consolidate, store, path)
         elif first.kind == "temporary":
             step = partial(remove_leftover, store, key)
+        else:
+            step = partial(_delete_outside, store, path, key)
         yield what, key, step, problems
-    for name in sorted(names):
-        yield "delete", name, partial(_delete, store, name), []
+    for stray in found.strays:
+        if stray.key in names:
+            yield "delete", stray.key, partial(_delete, store, stray_objects(store, stray)), []
 
 
 def _done(what: str, key: str, step: Callable[[], bool]) -> Action:
@@ -151,15 +155,22 @@ def _done(what: str, key: str, step: Callable[[], bool]) -> Action:
     return Action(what, key, done, "" if done else "it has changed since it was verified")
 
 
-def _delete(store: Store, key: str) -> bool:
+def _delete(store: Store, keys: Iterable[str]) -> bool:
     try:
-        if key.endswith("/"):
-            store.delete_prefix(key[:-1])
-        else:
-            store.delete_many([key])
+        store.delete_many(list(keys))
     finally:
         announce()
     return True
+
+
+def _delete_outside(store: Store, path: str, key: str) -> bool:
+    """Delete a chunk that is outside of its array, unless that has grown: data may be written before the shape."""
+    meta = read_node(store, path)
+    if meta is None:
+        return False
+    with store.node_locked(document_key(meta, path)):
+        meta = read_node(store, path)
+        return isinstance(meta, ArrayMeta) and is_outside(meta, path, key) and _delete(store, [key])
 
 
 def _drop(place: Place, key: str, kind: str) -> bool:
@@ -167,7 +178,7 @@ def _drop(place: Place, key: str, kind: str) -> bool:
     store, meta = place.store, read_node(place.store, place.path)
     if not isinstance(meta, ArrayMeta):
         return False
-    coords = meta.keys.decode(key[len(place.path) + 1 if place.path else 0 :], len(meta.shape))
+    coords = coords_of(meta, place.path, key)
     if coords is None:
         return False
     chunks = prepare_chunks(place, meta)

@@ -108,6 +108,54 @@ def test_a_chunk_that_was_written_again_stays(root: gzarr.Group, monkeypatch: py
     assert root["s"][:50].tolist() == [7] * 50
 
 
+def test_folders_of_strays_lose_nothing_else(tmp_path: Path) -> None:
+    for kind in (lambda: tmp_path / "x.zarr", MemoryStore):
+        root = gzarr.open_group(kind(), "w")
+        root.create_array("a/x", data=DATA, chunks=10)
+        store = root.store
+        for key in ("a/x/c/notes.txt", "a/x/c/old/4", "lost/README", "a/x/backup/1"):
+            store[key] = b"text"
+        for name in ("zarr.json", "c/0"):
+            store[f"lost/deep/x/{name}"] = bytes(store[f"a/x/{name}"])
+        keys = [stray.key for stray in gzarr.verify(root).strays]
+        assert sorted(keys) == ["a/x/backup/", "a/x/c/", "lost/"]
+        before = set(store)
+        report = gzarr.repair(root, remove=keys, apply=True)
+        assert report.ok
+        assert before - set(store) == {"a/x/c/notes.txt", "a/x/c/old/4", "lost/README", "a/x/backup/1"}
+        assert not gzarr.verify(root).strays
+
+
+def test_strays_at_the_root(tmp_path: Path) -> None:
+    """The root is no group here: removing what lies in it must not remove the nodes below."""
+    gzarr.create_array(tmp_path / "a" / "x.zarr", data=DATA)
+    (tmp_path / "a" / "README").write_text("text")
+    assert [stray.key for stray in gzarr.verify(tmp_path / "a").strays] == ["/"]
+    gzarr.repair(tmp_path / "a", remove=["/"], apply=True)
+    assert not (tmp_path / "a" / "README").exists()
+    assert gzarr.verify(tmp_path / "a" / "x.zarr").nobjects == 1
+
+
+def test_chunks_of_an_array_that_grew_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data that are appended are written before the shape."""
+    from gzarr.api import checking
+
+    z = gzarr.create_array(tmp_path / "x.zarr", data=DATA, chunks=10)
+    z.store["c/10"] = bytes(z.store["c/0"])
+    verify = checking.verify_place
+
+    def verify_and_grow(*args: Any) -> Any:
+        report = verify(*args)
+        document = z.store["zarr.json"]
+        z.store["zarr.json"] = document.replace(b"100", b"110")
+        return report
+
+    monkeypatch.setattr(checking, "verify_place", verify_and_grow)
+    report = gzarr.repair(tmp_path / "x.zarr", "strays", apply=True)
+    assert [action.error for action in report.actions] == ["it has changed since it was verified"]
+    assert gzarr.open_array(tmp_path / "x.zarr")[100:].tolist() == DATA[:10].tolist()
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     gzarr.create_array(tmp_path / "x.zarr", data=DATA, chunks=10)
     (tmp_path / "x.zarr" / "README").write_text("text")
