@@ -247,7 +247,8 @@ class Conditional(ABC):
     def set_if(self, changes: Sequence[Change]) -> list[bool]:
         """Carry out changes, each only if its object still has the version that the change names.
 
-        A change that is refused by mistake does no harm, because it is done again with what is stored then.
+        A change that is refused by mistake does no harm, because it is done again with what is stored then. A store may
+        refuse several whose tags one call gave if it has to refuse one of them.
 
         Parameters
         ----------

@@ -6,12 +6,11 @@ shards are read whole. A string has at most 512 MiB.
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Versioned, host_view, pickled
+from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Versioned, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.flat import DatabaseStore
 from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
@@ -24,17 +23,79 @@ _ANSWER_TIMEOUT_S = 60.0
 _PIPELINE_NBYTES = 64 << 20
 #: Keys asked for with each step of a listing.
 _SCAN_COUNT = 1000
-#: Replaces or deletes a string if it still has a digest, "" for a missing one; a server carries out a script alone.
-_CHANGE = """
-local now = redis.call('GET', KEYS[1])
-if (now and redis.sha1hex(now) or '') ~= ARGV[1] then return 0 end
-if ARGV[2] then redis.call('SET', KEYS[1], ARGV[2]) else redis.call('DEL', KEYS[1]) end
-return 1
-"""
 
 
-class _Digests(Conditional):
-    """Replaces strings that have the digest of the bytes that were read."""
+#: Begins the errors of servers, or of proxies before them, that do not let this client watch strings.
+_REFUSALS = ("NOPERM", "unknown command", "ERR unknown command")
+
+
+class _Watch:
+    """A connection that watches strings for changes until it stores them; the tag of all of them.
+
+    Watching costs a server nothing, while a script that compares the old bytes takes it longer than storing new ones.
+    The commands of one step travel together: reading takes one round trip, and storing another.
+    """
+
+    __slots__ = ("_connection", "_pool")
+
+    def __init__(self, client: Any) -> None:
+        self._pool = client.connection_pool
+        self._connection: Any = None
+        try:
+            self._connection = self._pool.get_connection()
+        except TypeError:  # redis-py < 5.3 asks what for
+            self._connection = self._pool.get_connection("WATCH")
+
+    def close(self) -> None:
+        """Give the connection back."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._pool.release(connection)
+
+    __del__ = close
+
+    def get(self, names: Sequence[str]) -> list[bytes | None]:
+        """Fetch strings, watched from now on."""
+        # A connection whose last user gave up may still watch others.
+        answers = self._send([("UNWATCH",), ("WATCH", *names), ("MGET", *names)])
+        found: list[bytes | None] = answers[-1]
+        return found
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not stored anything yet."""
+        return self._connection is not None
+
+    def set(self, others: Sequence[tuple[Any, ...]], watched: Sequence[tuple[Any, ...]]) -> tuple[list[Any], bool]:
+        """Carry out commands, and those about watched strings if none of these was changed since.
+
+        Returns: the answers to the others, and whether those about watched strings were carried out.
+        """
+        transaction = [("MULTI",), *watched, ("EXEC",)] if watched else []
+        try:
+            answers = self._send([*others, *transaction])
+        finally:
+            self.close()
+        done = answers[-1] if watched else []
+        for error in filter(lambda answer: isinstance(answer, Exception), done or ()):
+            raise error
+        return answers[: len(others)], done is not None
+
+    def _send(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        connection = self._connection
+        try:
+            connection.send_packed_command(connection.pack_commands(commands))
+            return [connection.read_response() for _ in commands]
+        except BaseException:
+            connection.disconnect()  # answers may be on their way
+            raise
+
+
+class _Watched(Conditional):
+    """Replaces strings that nobody has changed since they were read.
+
+    If one of those that were read together was changed, none of them is replaced.
+    """
 
     __slots__ = ("_store",)
 
@@ -42,11 +103,10 @@ class _Digests(Conditional):
         self._store = store
 
     def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
-        found = self._store.get_many([Request(key) for key in keys])
-        return [None if data is None else Versioned(data, _digest(data)) for data in found]
+        return self._store._get_tagged(keys)  # noqa: SLF001 - one module, two classes
 
     def set_if(self, changes: Sequence[Change]) -> list[bool]:
-        return self._store._set_if(changes)  # noqa: SLF001 - one module, two classes
+        return self._store._set_if(changes)  # noqa: SLF001
 
 
 class RedisStore(DatabaseStore):
@@ -85,7 +145,7 @@ class RedisStore(DatabaseStore):
     ) -> None:
         redis = require("redis", "redis", "RedisStore")
         self._errors = redis.RedisError
-        self._refused, self._forbidden = redis.ResponseError, redis.exceptions.NoPermissionError
+        self._response_error = redis.ResponseError
         self._prefix, self._kwargs = prefix, kwargs
         self.dimension_separator = dimension_separator
         self.read_only = read_only
@@ -148,49 +208,64 @@ class RedisStore(DatabaseStore):
 
     @property
     def conditional(self) -> Conditional | None:
-        """Changes on the condition that an object still has the same digest, which the server computes.
+        """Changes on the condition that nobody has changed an object; None once the server has refused to watch it."""
+        return None if self._unconditional else _Watched(self)
 
-        None once the server has refused to run scripts.
-        """
-        return None if self._unconditional else _Digests(self)
-
-    def _write(self, rows: list[tuple[str, bytes]]) -> None:
-        with self._failures(f"write {rows[0][0]!r}"):
-            self._send(("SET", self._key(key), data) for key, data in rows)
+    def _get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        if not keys:
+            return []
+        names, tag = [self._key(key) for key in keys], ANY
+        with self._failures(f"read {keys[0]!r}"):
+            try:
+                watch = _Watch(self.client)
+                values, tag = watch.get(names), watch
+            except self._response_error as error:
+                if not str(error).startswith(_REFUSALS):
+                    raise
+                self._go_on_without_conditions(error)
+                values = self.client.mget(names)
+        return [None if value is None else Versioned(value, tag) for value in values]
 
     def _set_if(self, changes: Sequence[Change]) -> list[bool]:
         self.check_writable()
         for change in changes:
             check_key(change.key)
+        done = [False] * len(changes)
+        others = [i for i, change in enumerate(changes) if not isinstance(change.tag, _Watch)]
+        watched: dict[_Watch, list[int]] = {}
+        for i, change in enumerate(changes):
+            if isinstance(change.tag, _Watch) and change.tag.is_open:
+                watched.setdefault(change.tag, []).append(i)
+        commands = [self._change(change) for change in changes]
         with self._failures(f"write {changes[0].key if changes else ''!r}"):
-            try:
-                answers = self._send(self._change(*change) for change in changes)
-            except self._refused as error:
-                if not isinstance(error, self._forbidden) and "unknown command" not in str(error):
-                    raise
-                self._go_on_without_conditions(error)
-                answers = self._send(self._change(*change._replace(tag=ANY)) for change in changes)
-                return [True] * len(changes)
-        return [change.tag is ANY or bool(answer) for change, answer in zip(changes, answers, strict=True)]
+            if others and not watched:
+                watched[_Watch(self.client)] = []
+            for watch, positions in watched.items():
+                answers, unchanged = watch.set([commands[i] for i in others], [commands[i] for i in positions])
+                for i, answer in zip(others, answers, strict=True):
+                    done[i] = changes[i].tag is ANY or answer is not None
+                for i in positions:
+                    done[i] = unchanged
+                others = []
+        return done
 
-    def _change(self, key: str, value: Buffer | None, tag: object | None) -> tuple[Any, ...]:
+    def _change(self, change: Change) -> tuple[Any, ...]:
         """The command that carries out a change."""
-        data = () if value is None else (as_bytes(key, value),)
-        if tag is ANY:
-            return ("SET" if data else "DEL", self._key(key), *data)
-        return "EVAL", _CHANGE, 1, self._key(key), tag or "", *data
+        key, value, tag = change
+        if value is None:
+            return "DEL", self._key(key)
+        return "SET", self._key(key), as_bytes(key, value), *(("NX",) if tag is None else ())
 
-    def _send(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """Have commands carried out, in one round trip unless their bytes are too many for one. Returns: answers."""
-        answers: list[Any] = []
+    def _write(self, rows: list[tuple[str, bytes]]) -> None:
         pipeline, nbytes = self.client.pipeline(transaction=False), 0
-        for command in commands:
-            pipeline.execute_command(*command)
-            nbytes += len(command[-1])
-            if nbytes > _PIPELINE_NBYTES:
-                answers += pipeline.execute()
-                nbytes = 0
-        return [*answers, *pipeline.execute()]
+        with self._failures(f"write {rows[0][0]!r}"):
+            for key, data in rows:
+                pipeline.set(self._key(key), data)
+                nbytes += len(data)
+                if nbytes > _PIPELINE_NBYTES:
+                    pipeline.execute()
+                    nbytes = 0
+            pipeline.execute()
 
     def _delete(self, keys: list[str]) -> None:
         with self._failures("delete"):
@@ -203,10 +278,6 @@ class RedisStore(DatabaseStore):
     def __reduce__(self) -> tuple[Any, ...]:
         given = (self._prefix, self.dimension_separator)
         return pickled(self, RedisStore, *given, read_only=self.read_only, **self._kwargs)
-
-
-def _digest(data: Buffer) -> str:
-    return hashlib.sha1(host_view(data), usedforsecurity=False).hexdigest()
 
 
 def _encoded(key: str | bytes) -> bytes:

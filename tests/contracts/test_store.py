@@ -484,7 +484,7 @@ def test_objects_are_replaced_only_if_they_have_the_version_that_was_read(
     fill(store, "c/0", "c/1", "c/there")
     found = conditional.get_tagged(["c/0", "missing", "c/there", "c/1"])
     assert [item and bytes(item.data) for item in found] == [b"c/0", None, b"c/there", b"c/1"]
-    tags = [item and item.version for item in found]
+    tags = [tag_of(conditional, key) for key in ("c/0", "missing", "c/there", "c/1")]
     assert tags[0] is not None
     store["c/1"] = b"replaced"
     changes = [
