@@ -22,9 +22,19 @@ N_ROWS = 12
 KINDS = ("sqlite", "lmdb", "redis", "mongodb", "s3", "azure")
 
 
+#: Where the processes wait for each other, so that they really write at once.
+_start: Any = None
+
+
+def _begin(barrier: Any) -> None:
+    global _start  # noqa: PLW0603 - one for the process
+    _start = barrier
+
+
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
-    with multiprocessing.get_context("spawn").Pool(N_PROCESSES) as processes:
+    spawn = multiprocessing.get_context("spawn")
+    with spawn.Pool(N_PROCESSES, _begin, (spawn.Barrier(N_PROCESSES),)) as processes:
         yield processes
 
 
@@ -44,6 +54,7 @@ def write_rows(given: tuple[Store, str, int]) -> None:
     """Write every third row, the first of them row ``first``."""
     store, path, first = given
     array: Any = gzarr.open_array(store, path=path, mode="r+")
+    _start.wait(60)
     for row in range(first, N_ROWS, N_PROCESSES):
         array[row] = row + 1
     store.close()
@@ -51,6 +62,7 @@ def write_rows(given: tuple[Store, str, int]) -> None:
 
 def set_attributes(given: tuple[Store, int, int]) -> None:
     store, zarr_format, first = given
+    _start.wait(60)
     for i in range(first, N_ROWS, N_PROCESSES):
         change_attributes(store, "a", zarr_format, lambda old, i=i: {**old, f"n{i}": i})  # type: ignore[arg-type]
         gzarr.open_group(store, path=f"member{i}", mode="w-", zarr_format=zarr_format)  # type: ignore[arg-type]
