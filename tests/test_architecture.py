@@ -125,6 +125,7 @@ TESTED_THROUGH = {
     "properties/test_metadata": "metadata/documents metadata/fields metadata/model metadata/parts metadata/v2 "
     "metadata/v3",
     "properties/test_selections": "hierarchy/accessors",
+    "storage/test_file_locks": "storage/strays",
     "storage/test_icechunk": "storage/foreign",
     "storage/test_local": "storage/local_files",
     "storage/test_open_store": "storage/extras storage/urls",

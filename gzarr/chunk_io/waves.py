@@ -165,17 +165,15 @@ def _object_error(io: ArrayIO, key: str, error: CodecError) -> ChunkError:
 def write_wave(job: WriteJob, wave: Wave) -> None:
     """Write a wave. Raises: ChunkError, StoreError."""
     covered = [_covers(job, coords, parts) for coords, parts in wave]
-    if covered.count(False) <= MAX_MERGED or job.io.store.conditional is not None:
+    if all(covered) or len(wave) <= MAX_MERGED or job.io.store.conditional is not None:
         _write_locked(job, wave, covered)
         return
-    merged = 0
-    some: list[int] = []
-    for position, whole in enumerate(covered):
-        some.append(position)
-        merged += not whole
-        if merged == MAX_MERGED or position == len(wave) - 1:
+    partial = [position for position, whole in enumerate(covered) if not whole]
+    whole_ones = [position for position, whole in enumerate(covered) if whole]
+    batches = (partial[start : start + MAX_MERGED] for start in range(0, len(partial), MAX_MERGED))
+    for some in (whole_ones, *batches):
+        if some:
             _write_locked(job, pick(wave, some), pick(covered, some))
-            merged, some = 0, []
 
 
 def _covers(job: WriteJob, coords: Coords, parts: Sequence[Part]) -> bool:

@@ -578,7 +578,7 @@ class Store(MutableMapping[str, Any]):
         keys : sequence of str
             The objects that will be stored or deleted.
         merged : sequence of str, optional
-            Those of them that are read before, at most `MAX_MERGED`; by default all.
+            Those of them that are read before; by default all. If there are any, `keys` are at most `MAX_MERGED`.
 
         Returns
         -------

@@ -94,7 +94,8 @@ class FsspecStore(RemoteStore):
         self._local = LocalStore(self.path or "/", read_only) if self._protocol in ("file", "local") else None
         alone = not (self.fs.async_impl or self._local or self._protocol == "memory")
         self._lock: AbstractContextManager[Any] = new_lock() if alone else nullcontext()
-        self.concurrency = 1 if alone else RemoteStore.concurrency
+        # Locks of files belong to threads, so the thread that takes them does all the work.
+        self.concurrency = 1 if alone or self._local else RemoteStore.concurrency
 
     @property
     def fs(self) -> Any:
@@ -279,7 +280,24 @@ class FsspecStore(RemoteStore):
         """The file system and path, with the key."""
         return self._local.lock_name(key) if self._local is not None else (type(self.fs), self._url(), key)
 
+    def locked(self, keys: Sequence[str], merged: Sequence[str] | None = None) -> AbstractContextManager[Any]:
+        """Lock objects; files of this machine as `LocalStore` does."""
+        return super().locked(keys, merged) if self._local is None else self._local.locked(keys, merged)
+
+    def node_locked(self, key: str) -> AbstractContextManager[Any]:
+        """Lock a node; in a directory of this machine as `LocalStore` does."""
+        return super().node_locked(key) if self._local is None else self._local.node_locked(key)
+
+    def document_locked(self, key: str) -> AbstractContextManager[Any]:
+        """Lock a document; a file of this machine as `LocalStore` does."""
+        return super().document_locked(key) if self._local is None else self._local.document_locked(key)
+
     # -- writing -------------------------------------------------------------------------------------------------
+
+    def set_if_missing(self, key: str, value: Buffer) -> bool:
+        """Store an object unless one is there; a file of this machine as `LocalStore` does."""
+        self.check_writable()
+        return super().set_if_missing(key, value) if self._local is None else self._local.set_if_missing(key, value)
 
     def check_writable(self) -> None:
         """Raise `ReadOnlyError` if the store is read-only."""

@@ -1,63 +1,43 @@
 """Objects as files under a directory.
 
 Writing is atomic: an object is written to a temporary file beside it, which then replaces it, so that a reader (in this
-process or another) sees all of the old bytes or all of the new. Nothing is forced to the disk, so the promise covers
-readers and failing writers, not a power cut.
+process or another) sees all of the old bytes or all of the new. The temporary file is also the lock of the object
+(`gzarr.storage.file_locks`), so that processes that change parts of it lose nothing. Nothing is forced to the disk, so
+the promise covers readers and failing writers, not a power cut.
 
 Directories appear with their first object and disappear with their last. Reads run one after another: a read of a file
 in the page cache costs a few microseconds, and callers that want several at a time use several threads.
 """
 # Plain os calls: pathlib costs more than the system calls themselves on small files.
-# ruff: noqa: PTH100, PTH103, PTH104, PTH106, PTH108, PTH112, PTH114, PTH116, PTH118, PTH120
+# ruff: noqa: PTH100, PTH104, PTH112, PTH114, PTH116, PTH118, PTH120
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
-import shutil
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.file_locks import Holding, make_directory
 from gzarr.storage.local_files import (
     MISSING,
     READ_FLAGS,
     LocalFiles,
     LocalVersions,
+    create_atomically,
+    delete_file,
     failure,
     find_file,
     read_range,
-    temporary_name,
     write_atomically,
 )
 from gzarr.storage.locks import key_locks
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_view, check_key, check_move, check_path
-
-# How often a write starts over because another thread removed the directory that it had just made.
-_ATTEMPTS = 100
-#: How often a directory is emptied again because a late writer put a file into it.
-_REMOVE_ATTEMPTS = 20
-
-
-def _remove_tree(directory: str) -> None:
-    """Delete a directory that was just renamed: a late writer may still add or remove a file."""
-    for _ in range(_REMOVE_ATTEMPTS):
-        try:
-            shutil.rmtree(directory)
-        except FileNotFoundError:
-            if not os.path.isdir(directory):
-                return
-        except OSError as error:
-            if error.errno != errno.ENOTEMPTY:
-                raise
-        else:
-            return
-    shutil.rmtree(directory)
+from gzarr.storage.strays import delete_tree, doomed_path, remove_directory, remove_stray, remove_strays
 
 
 def _real_directory(path: str) -> str:
@@ -205,14 +185,45 @@ class LocalStore(Store):
         return _real_file(_real_directory(self._prefix + key[:start]), key[start:])
 
     def locked(self, keys: Sequence[str], merged: Sequence[str] | None = None) -> AbstractContextManager[Any]:
-        """Lock files against read-modify-write by others; the real path of every directory is looked up once."""
+        """Lock files against read-modify-write by others, in other processes too.
+
+        Whole objects are locked as they are stored, unless others are merged: locks of several files must be taken in
+        one order.
+        """
         if len(keys) == 1:
-            return key_locks((self.lock_name(keys[0]),))
-        _looks.found = {}
-        try:
-            return super().locked(keys, merged)
-        finally:
-            _looks.found = None
+            names = [self.lock_name(keys[0])]
+        else:
+            _looks.found = {}  # the real path of every directory is looked up once
+            try:
+                names = [self.lock_name(key) for key in keys]
+            finally:
+                _looks.found = None
+        inner = key_locks(names)
+        if merged is not None and not merged:
+            return inner
+        return self._holding(inner, [self._prefix + key for _, key in sorted(zip(names, keys, strict=True))])
+
+    def node_locked(self, key: str) -> AbstractContextManager[Any]:
+        """Lock a node against changes by others, in other processes too.
+
+        Storing the document ends the lock between processes. Any path can be locked, also that of the node itself and
+        the root (``""``).
+        """
+        return self._lenient(super().node_locked(key), key)
+
+    def document_locked(self, key: str) -> AbstractContextManager[Any]:
+        """Lock one document against read-modify-write by others, in other processes too, until it is stored."""
+        return self._lenient(super().document_locked(key), key)
+
+    def _lenient(self, inner: AbstractContextManager[Any], key: str) -> AbstractContextManager[Any]:
+        """Lock a document, unless it cannot be stored anyway."""
+        check_path(key)
+        return inner if self.read_only else self._holding(inner, (self._prefix + key,), lenient=True)
+
+    def _holding(
+        self, inner: AbstractContextManager[Any], paths: Sequence[str], *, lenient: bool = False
+    ) -> AbstractContextManager[Any]:
+        return Holding(inner, paths, partial(self._failed, "lock"), self._prune, lenient=lenient)
 
     def enclosing(self) -> tuple[Store, str] | None:
         """A store over the parent directory, and the name of this directory in it."""
@@ -267,11 +278,6 @@ class LocalStore(Store):
         self.check_writable()
         path, view = self._path(key), byte_view(key, value)
         try:
-            for _ in range(_ATTEMPTS):
-                try:
-                    return write_atomically(path, view)
-                except FileNotFoundError:
-                    self._make_directory(os.path.dirname(path))
             write_atomically(path, view)
         except OSError as error:
             self._prune(os.path.dirname(path))
@@ -282,6 +288,16 @@ class LocalStore(Store):
         for key, value in items:
             LocalStore.set(self, key, value)  # not self.set, which a subclass may have made of this
 
+    def set_if_missing(self, key: str, value: Buffer) -> bool:
+        """Store an object unless one is there; of several processes that try, one succeeds. Raises: StoreError."""
+        self.check_writable()
+        path, view = self._path(key), byte_view(key, value)
+        try:
+            return create_atomically(path, view)
+        except OSError as error:
+            self._prune(os.path.dirname(path))
+            raise self._failed("write", path, error) from error
+
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the keys, and directories that become empty; missing keys are ignored."""
         self.check_writable()
@@ -290,20 +306,19 @@ class LocalStore(Store):
             for key in keys:
                 path = self._path(key)
                 try:
-                    os.unlink(path)
-                except MISSING:
-                    continue
+                    if delete_file(path):
+                        emptied.add(os.path.dirname(path))
                 except OSError as error:
-                    if os.path.isdir(path):
-                        continue
                     raise self._failed("delete", path, error) from error
-                emptied.add(os.path.dirname(path))
         finally:
             for directory in emptied:
                 self._prune(directory)
 
     def delete_prefix(self, path: str = "") -> None:
-        """Delete every key under a path, in one step; the entries of the root are deleted one by one."""
+        """Delete every key under a path, in one step; the entries of the root are deleted one by one.
+
+        What killed processes left there goes too.
+        """
         self.check_writable()
         check_path(path)
         if not path:
@@ -311,19 +326,14 @@ class LocalStore(Store):
             self.delete_many(objects)
             for name in paths:
                 self.delete_prefix(name)
+            remove_strays(self.root)
             return
         directory = self._prefix + path
-        if not os.path.isdir(directory):
-            return
-        doomed = temporary_name(os.path.dirname(directory))
         try:
-            os.rename(directory, doomed)
-            if os.path.islink(doomed):
-                os.unlink(doomed)
+            if os.path.isdir(directory):
+                delete_tree(directory)
             else:
-                _remove_tree(doomed)
-        except FileNotFoundError:
-            pass  # another thread was faster
+                remove_stray(doomed_path(directory))
         except OSError as error:
             raise self._failed("delete", directory, error) from error
         self._prune(os.path.dirname(directory))
@@ -336,7 +346,7 @@ class LocalStore(Store):
         if not os.path.isdir(old):
             return
         try:
-            self._make_directory(os.path.dirname(new))
+            make_directory(os.path.dirname(new))
             os.rename(old, new)
         except OSError as error:
             self._prune(os.path.dirname(new))
@@ -357,17 +367,10 @@ class LocalStore(Store):
         check_key(key)
         return self._prefix + key
 
-    def _make_directory(self, directory: str) -> None:
-        # A parent may be removed meanwhile, which makedirs reports in two ways; the caller tries again.
-        with contextlib.suppress(FileNotFoundError, FileExistsError):
-            os.makedirs(directory, exist_ok=True)
-
     def _prune(self, directory: str) -> None:
-        """Remove a directory and its parents below the root while they are empty."""
+        """Remove a directory and its parents below the root while they hold nothing but what killed processes left."""
         while directory.startswith(self._prefix) and len(directory) > len(self._prefix):
-            try:
-                os.rmdir(directory)
-            except OSError:
+            if not remove_directory(directory):
                 return  # not empty, gone already, or not ours to remove: all of them fine
             directory = os.path.dirname(directory)
 

@@ -1,6 +1,6 @@
 """Files as objects: reading ranges of them, replacing them atomically, and telling their versions apart."""
 # Plain os calls: pathlib costs more than the system calls themselves on small files.
-# ruff: noqa: PTH105, PTH108, PTH112, PTH116, PTH118, PTH120
+# ruff: noqa: PTH105, PTH108, PTH112, PTH113, PTH116, PTH118, PTH120
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Self
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Files, Target, Versions
+from gzarr.storage.file_locks import ATTEMPTS, FULL, FileLock, link_or_rename, make_directory
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, check_key, check_path
 
 READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -82,22 +83,131 @@ def temporary_name(directory: str) -> str:
 
 
 def write_atomically(path: str, view: bytes | memoryview) -> None:
-    """Replace one file; whatever fails, the old file stays and no temporary file does."""
-    temporary = temporary_name(os.path.dirname(path))
-    try:
-        fd = os.open(temporary, _WRITE_FLAGS, 0o666)
+    """Replace one file under its lock; directories are made.
+
+    Whatever fails, the old file stays and no temporary file does. Raises: OSError.
+    """
+    lock = FileLock(path)
+    for attempt in range(ATTEMPTS):
         try:
-            written = os.write(fd, view[:_PIECE_NBYTES])
-            while written < len(view):
-                written += os.write(fd, memoryview(view)[written : written + _PIECE_NBYTES])
-            _written[os.fstat(fd).st_ino % len(_written)] = next(_numbers)
-        finally:
-            os.close(fd)
-        os.replace(temporary, path)
-    except BaseException:  # an interrupt may also come as the file has just been made
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
+            taken = lock.take()
+            if taken is None:
+                write_unlocked(path, view)
+            else:
+                taken.rename(_put(taken, view))
+        except FileNotFoundError:  # the directory was removed meanwhile, and the lock with it
+            lock.end()
+            if attempt == ATTEMPTS - 1:
+                raise
+        except BaseException:  # an interrupt may also come as the file has just been made
+            lock.end()
+            raise
+        else:
+            return
+
+
+def create_atomically(path: str, view: bytes | memoryview) -> bool:
+    """Store a file under its lock, unless it is there; directories are made.
+
+    Returns: whether it was stored. Raises: OSError.
+    """
+    if os.path.isfile(path):
+        return False
+    lock = FileLock(path)
+    for attempt in range(ATTEMPTS):
+        try:
+            taken = lock.take()
+            if taken is None:
+                return write_unlocked(path, view, only_new=True)
+            return taken.link(_put(taken, view))
+        except FileNotFoundError:
+            lock.end()
+            if attempt == ATTEMPTS - 1:
+                raise
+        except BaseException:
+            lock.end()
+            raise
+    raise AssertionError
+
+
+def delete_file(path: str) -> bool:
+    """Delete a file under its lock. Returns: whether there may have been one. Raises: OSError."""
+    try:
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            return False
+    except MISSING:
+        return False
+    lock = FileLock(path)
+    try:
+        _take_if_there_is_room(lock)
+        with contextlib.suppress(*MISSING):
+            os.unlink(path)
+        lock.end()
+    except BaseException:
+        lock.end()
         raise
+    return True
+
+
+def _take_if_there_is_room(lock: FileLock) -> None:
+    """Take a lock for deleting a file, which must also work on a full disk."""
+    try:
+        lock.take()
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+
+
+def _put(lock: FileLock, view: bytes | memoryview) -> int:
+    """Write bytes to a temporary file. Returns: the turn. Raises: FileNotFoundError if foreign code stored the file."""
+    lock.turn = turn = lock.turn + 1
+    view = view if len(view) <= _PIECE_NBYTES else memoryview(view)
+    piece = view[:_PIECE_NBYTES]
+    done = 0
+    try:
+        if turn > 1:
+            os.ftruncate(lock.descriptors[-1], 0)
+            os.lseek(lock.descriptors[-1], 0, os.SEEK_SET)
+        while piece:
+            done += os.write(lock.descriptors[-1], piece)
+            piece = view[done : done + _PIECE_NBYTES]
+    except IndexError as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), lock.path) from error
+    _written[lock.inode % len(_written)] = next(_numbers)
+    return turn
+
+
+def _write(fd: int, view: bytes | memoryview) -> None:
+    written = 0
+    while written < len(view):
+        written += os.write(fd, memoryview(view)[written : written + _PIECE_NBYTES])
+
+
+def write_unlocked(path: str, view: bytes | memoryview, *, only_new: bool = False) -> bool:
+    """Replace one file where files cannot be locked. only_new: unless it is there. Returns: whether it was stored."""
+    directory = os.path.dirname(path)
+    temporary = temporary_name(directory)
+    for attempt in range(ATTEMPTS):
+        try:
+            fd = os.open(temporary, _WRITE_FLAGS, 0o666)
+            try:
+                _write(fd, view)
+                _written[os.fstat(fd).st_ino % len(_written)] = next(_numbers)
+            finally:
+                os.close(fd)
+            if only_new:
+                return link_or_rename(temporary, path)
+            os.replace(temporary, path)
+        except FileNotFoundError:
+            if attempt == ATTEMPTS - 1:
+                raise
+            make_directory(directory)
+        else:
+            return True
+        finally:  # an interrupt may also come as the file has just been made
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+    raise AssertionError
 
 
 class OpenFile:

@@ -349,7 +349,8 @@ def test_a_reused_inode_is_a_new_generation(tmp_path: Path, monkeypatch: pytest.
     store["k"] = b"one"
     same = (tmp_path / "k").stat()
     monkeypatch.setattr(local_module, "find_file", lambda *_: same)
-    monkeypatch.setattr(local_module.os, "fstat", lambda _: same)  # the next file gets the same inode
+    for look in ("fstat", "lstat"):  # the next file gets the same inode
+        monkeypatch.setattr(local_module.os, look, lambda _: same)
     first = token_of(store, "k")
     store["k"] = b"two"
     assert token_of(store, "k") != first

@@ -1,0 +1,145 @@
+"""What killed processes leave in a directory of objects: temporary files, and trees that were being deleted."""
+# Plain os calls: pathlib costs more than the system calls themselves.
+# ruff: noqa: PTH104, PTH106, PTH108, PTH112, PTH114, PTH116, PTH118, PTH208
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+
+from gzarr.storage.file_locks import close_last, temporary_path
+from gzarr.storage.rules import TEMPORARY_PREFIX
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+#: How often a directory is emptied again because others put files into it or remove them.
+_ATTEMPTS = 1000
+
+
+def remove_stray(path: str) -> bool:
+    """Remove a temporary file, unless a process is using it, or a tree that was being deleted.
+
+    Returns
+    -------
+    bool
+        Whether it is gone.
+
+    Raises
+    ------
+    OSError
+        If it cannot be removed.
+    """
+    with _lock(path) as is_free:
+        if os.path.isdir(path) and not os.path.islink(path):
+            remove_tree(path)
+        elif is_free:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        return not os.path.lexists(path)
+
+
+def remove_strays(directory: str) -> None:
+    """Remove what is directly in a directory and no object, as far as that is possible."""
+    with contextlib.suppress(OSError):
+        for name in [name for name in os.listdir(directory) if name.startswith(TEMPORARY_PREFIX)]:
+            with contextlib.suppress(OSError):
+                remove_stray(os.path.join(directory, name))
+
+
+def remove_directory(directory: str) -> bool:
+    """Remove a directory that holds nothing but abandoned temporary files. Returns: whether it is gone."""
+    try:
+        os.rmdir(directory)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or _holds_objects(directory):
+            return False
+    else:
+        return True
+    remove_strays(directory)
+    with contextlib.suppress(OSError):
+        os.rmdir(directory)
+        return True
+    return False
+
+
+def _holds_objects(directory: str) -> bool:
+    """Whether a directory holds anything but temporary files; False only if it was listed."""
+    try:
+        with os.scandir(directory) as entries:
+            return any(not entry.name.startswith(TEMPORARY_PREFIX) for entry in entries)
+    except OSError:
+        return True
+
+
+def doomed_path(directory: str) -> str:
+    """The name under which a directory is deleted. No lock has it: no key begins with the prefix."""
+    above, name = os.path.split(directory)
+    return temporary_path(os.path.join(above, TEMPORARY_PREFIX + name))
+
+
+def delete_tree(directory: str) -> None:
+    """Delete a directory in one step: under another name, after what is left of an earlier one. Raises: OSError."""
+    doomed = doomed_path(directory)
+    for attempt in range(_ATTEMPTS):
+        try:
+            os.rename(directory, doomed)
+        except FileNotFoundError:  # another was faster
+            break
+        except OSError as error:
+            known = error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
+            if not known or not os.path.lexists(doomed) or attempt == _ATTEMPTS - 1:
+                raise
+            remove_tree(doomed)
+        else:
+            break
+    remove_tree(doomed)
+
+
+def remove_tree(path: str) -> None:
+    """Delete a directory or a file, while others may be deleting it too, or writing into it. Raises: OSError."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            mode = os.lstat(path).st_mode
+            if not stat.S_ISDIR(mode):
+                os.unlink(path)
+                return
+            with _lock(path, shared=True):
+                shutil.rmtree(path)
+        except FileNotFoundError:
+            if not os.path.lexists(path):
+                return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return
+
+
+@contextlib.contextmanager
+def _lock(path: str, *, shared: bool = False) -> Iterator[bool]:
+    """Lock a file or directory without waiting, if it is there. Yields: whether no other process holds it."""
+    descriptors: list[int] = []
+    is_free = True
+    try:
+        with contextlib.suppress(OSError):
+            descriptors.extend(map(os.open, (path,), (_FLAGS,)))
+            if fcntl is not None:
+                kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+                try:
+                    fcntl.flock(descriptors[-1], kind | fcntl.LOCK_NB)
+                    # One that has taken its place meanwhile is not locked.
+                    is_free = os.path.samestat(os.stat(descriptors[-1]), os.lstat(path))
+                except BlockingIOError:
+                    is_free = False
+        yield is_free
+    finally:
+        while descriptors:
+            close_last(descriptors)

@@ -1,0 +1,676 @@
+"""Locks of files: processes that change the same objects lose nothing, wait for nobody who is gone, leave nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import StoreError
+from gzarr.storage import LocalStore, N5Store, file_locks, local_files, strays
+from gzarr.storage.chunk_store import SplitStore
+from gzarr.storage.file_locks import FileLock, temporary_path
+from gzarr.storage.locks import while_locked
+
+fcntl = pytest.importorskip("fcntl")
+
+#: What the scripts of the tests begin with: functions that fork, and that tell what is left.
+PRELUDE = """
+import os, signal, sys, threading, time, traceback
+import numpy as np
+import gzarr
+from gzarr.storage import LocalStore, file_locks
+from gzarr.storage.file_locks import FileLock
+
+root = sys.argv[1]
+
+def forked(*tasks):
+    children = []
+    for task in tasks:
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                task()
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        children.append(child)
+    return children
+
+def wait(children):
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(children)
+
+def strays():
+    return [os.path.join(above, name) for above, *both in os.walk(root) for name in sum(both, []) if "_tmp_" in name]
+"""
+
+
+def run(script: str, root: Path, *args: str) -> None:
+    """Run a script in another process, which may fork, be stuck, or be killed."""
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore::DeprecationWarning"}
+    command = [sys.executable, "-c", PRELUDE + script, str(root), *args]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def files_under(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+# -- races -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("native", [""])
+def test_processes_that_change_parts_of_one_object_lose_nothing(native: str, tmp_path: Path) -> None:
+    run(
+        """
+gzarr.config.set({"cpu.native": bool(sys.argv[2]), "threading.max_workers": 1})
+cells, rounds = 4, 20
+for kind in ("chunk", "shard", "n5", "second store", "fsspec"):
+    path = f"{root}/{kind}"
+    arguments = dict(shape=(4 * cells, 2), dtype="i4", chunks=(cells if kind == "shard" else 4 * cells, 1))
+    if kind == "shard":
+        arguments["shards"] = (4 * cells, 1)
+    store = path
+    if kind == "n5":
+        store = gzarr.N5Store(path)
+        arguments["zarr_format"] = 2
+    elif kind == "second store":
+        arguments["chunk_store"] = LocalStore(path + "/chunks")
+    elif kind == "fsspec":
+        store = gzarr.storage.FSStore(path)
+    z = gzarr.create_array(store, fill_value=0, **arguments)
+    def change(k):
+        for i in range(rounds):
+            z[k * cells : (k + 1) * cells] = 100 * k + i + 1
+            assert (z[k * cells : (k + 1) * cells] == 100 * k + i + 1).all()
+    wait(forked(*(lambda k=k: change(k) for k in range(4))))
+    assert z[:, 0].tolist() == z[:, 1].tolist() == [100 * k + rounds for k in range(4) for _ in range(cells)], kind
+assert not strays(), strays()
+""",
+        tmp_path,
+        native,
+    )
+
+
+@pytest.mark.parametrize("native", [""])
+def test_a_whole_chunk_and_a_deleted_one_are_not_undone_by_a_partial_write(native: str, tmp_path: Path) -> None:
+    run(
+        """
+gzarr.config.set({"cpu.native": bool(sys.argv[2]), "threading.max_workers": 1})
+z = gzarr.create_array(root, shape=12, dtype="i4", chunks=4, fill_value=0)
+def whole():
+    for i in range(60):
+        z[:8] = i % 3  # chunks of zeros are deleted
+        assert (z[1:4] == i % 3).all() and (z[5:8] == i % 3).all(), i
+def part(value):
+    for i in range(150):
+        z[::4] = value  # of two chunks
+wait(forked(whole, lambda: part(7), lambda: part(0)))
+assert not strays(), strays()
+""",
+        tmp_path,
+        native,
+    )
+
+
+def test_overlapping_writes_of_several_chunks_do_not_block_each_other(tmp_path: Path) -> None:
+    """A chunk that one of them covers is merged by the other, crosswise."""
+    run(
+        """
+z = gzarr.create_array(root, shape=400, dtype="i4", chunks=4, fill_value=0)
+def write(where, value):
+    for i in range(8):
+        z[where] = value
+wait(forked(
+    lambda: write(slice(0, 398), 1), lambda: write(slice(2, 400), 2), lambda: write(slice(None, None, 2), 3),
+    lambda: write(slice(395, None, -3), 4),
+))
+assert not strays(), strays()
+""",
+        tmp_path,
+    )
+
+
+def test_a_file_is_created_once(tmp_path: Path) -> None:
+    run(
+        """
+store = LocalStore(root)
+def create(k):
+    for i in range(40):
+        if store.set_if_missing(f"a/{i}/new", b"%d" % k):
+            store.set(f"won/{i}/{k}", b"")
+wait(forked(*(lambda k=k: create(k) for k in range(4))))
+for i in range(40):
+    (winner,) = store.list_dir(f"won/{i}")[0]
+    assert store[f"a/{i}/new"] == winner.encode()
+assert not strays(), strays()
+""",
+        tmp_path,
+    )
+
+
+def test_directories_that_others_delete_are_made_again(tmp_path: Path) -> None:
+    run(
+        """
+store = LocalStore(root)
+def write(k):
+    for i in range(60):
+        key = f"a/b/{k}"
+        with store.locked([key, "a/b/all"]):
+            store.set(key, b"x")
+            store.set("a/b/all", b"x")
+        store.delete_many([key])
+def delete():
+    for i in range(60):
+        store.delete_prefix("a")
+wait(forked(lambda: write(0), lambda: write(1), delete, delete))
+store.clear()
+assert os.listdir(root) == [], os.listdir(root)
+""",
+        tmp_path,
+    )
+
+
+# -- processes that end ------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_writer_holds_nobody_up_and_its_file_is_taken_over(tmp_path: Path) -> None:
+    run(
+        """
+store = LocalStore(root)
+store["a/k"] = b"old"
+def die():
+    with store.locked(["a/k"]):
+        os.write(next(iter(file_locks._held.values())).descriptors[-1], b"half of the new")
+        os.kill(os.getpid(), signal.SIGKILL)
+child, = forked(die)
+assert os.waitpid(child, 0)[1] == signal.SIGKILL
+assert len(strays()) == 1 and store["a/k"] == b"old"
+store["a/k"] = b"new"
+assert store["a/k"] == b"new" and not strays()
+""",
+        tmp_path,
+    )
+
+
+def test_a_child_that_is_forked_under_a_lock_holds_nothing(tmp_path: Path) -> None:
+    run(
+        """
+store = LocalStore(root)
+held, written = threading.Event(), threading.Event()
+def hold():
+    with store.locked(["a/k", "a/l"]):
+        held.set()
+        written.wait(20)
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait(20)
+with store.document_locked("d"):
+    def outlive():
+        assert not file_locks._held
+        for descriptor in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
+            assert "_tmp_" not in os.path.realpath(f"/proc/self/fd/{descriptor}")
+        store["d"] = b"child"  # waits for the parent
+        store["a/k"] = b"child"
+    children = forked(outlive)
+    time.sleep(0.1)
+    assert "d" not in store
+    store["d"] = b"parent"
+written.set()
+thread.join()
+wait(children)
+assert store["d"] == store["a/k"] == b"child"
+assert not strays(), strays()
+""",
+        tmp_path,
+    )
+
+
+def test_threads_do_not_run_out_of_descriptors(tmp_path: Path) -> None:
+    run(
+        """
+import resource
+from concurrent.futures import ThreadPoolExecutor
+z = gzarr.create_array(root, shape=800, dtype="i4", chunks=4, fill_value=0)
+resource.setrlimit(resource.RLIMIT_NOFILE, (160, 160))
+def write(k):
+    for i in range(3):
+        z[k::8] = 10 * k + i  # parts of 200 chunks
+with gzarr.config.set({"cpu.native": False}), ThreadPoolExecutor(8) as pool:
+    list(pool.map(write, range(8)))
+assert z[...].tolist() == [10 * k + 2 for _ in range(100) for k in range(8)]
+assert not strays() and not file_locks._claims and not file_locks._held
+""",
+        tmp_path,
+    )
+
+
+# -- one thread --------------------------------------------------------------------------------------------------------
+
+
+def is_free(store: LocalStore, key: str) -> bool:
+    """Whether another descriptor can lock a key."""
+    path = temporary_path(f"{store.root}/{key}")
+    if not Path(path).exists():
+        return True
+    with Path(path).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def test_a_thread_changes_what_it_has_locked(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "x")
+    (tmp_path / "x").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "x")
+    linked = LocalStore(tmp_path / "link")
+    for other in (store, linked):
+        with store.locked(["a", "b"]), other.locked(["a"]):
+            other["a"] = b"1"
+            other["a"] = b"22"
+            other["b"] = b"333"
+            other.delete_many(["b"])
+            assert other.set_if_missing("b", b"4")
+            other["b"] = b"5"
+            assert not other.set_if_missing("b", b"4")
+        assert files_under(tmp_path) == ["x/a", "x/b"]
+        assert (store["a"], store["b"]) == (b"22", b"5")
+
+
+def test_a_lock_lasts_until_the_file_is_stored(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    blocks: list[AbstractContextManager[Any]] = [
+        store.locked(["a/k"]),
+        store.locked(["a/k", "a/l"], ["a/l"]),
+        store.node_locked("a/k"),
+        store.document_locked("a/k"),
+    ]
+    for block in blocks:
+        with block, store.document_locked("a/k"):
+            assert not is_free(store, "a/k")
+            store["a/k"] = b""
+            assert is_free(store, "a/k")
+        assert files_under(tmp_path) == ["a/k"]
+    with store.locked(["a/k"], ()):
+        assert is_free(store, "a/k"), "nothing is read before it is stored"
+
+
+def test_a_lock_that_stores_nothing_leaves_nothing(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    with store.node_locked("a/b/zarr.json"), store.document_locked("a/b/zarr.json"), store.document_locked(""):
+        assert not is_free(store, "a/b/zarr.json")
+        assert not is_free(store, "")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ZeroDivisionError), store.locked(["a/b/c", "a/d"]):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_value_that_could_not_be_stored_under_a_lock_leaves_no_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path)
+    write = os.write
+
+    def fill_up(fd: int, data: Any) -> int:
+        write(fd, bytes(data)[:5])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with store.locked(["k"]):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", fill_up)
+            with pytest.raises(StoreError, match="No space left"):
+                store["k"] = b"long value"
+        store["k"] = b"new"
+    assert store["k"] == b"new"
+    assert files_under(tmp_path) == ["k"]
+
+
+def test_locks_need_no_directory_that_can_be_written_until_something_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path)
+    store["k"] = b"old"
+
+    def refuse(*_: Any) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        with store.node_locked("k"), store.document_locked("k"):
+            pass
+        with pytest.raises(StoreError, match=r"cannot lock '.*k': Permission denied"), store.locked(["k"]):
+            pass
+        with pytest.raises(StoreError, match=r"cannot write '.*k': Permission denied"):
+            store["k"] = b"new"
+    view = LocalStore(tmp_path / "none", read_only=True)
+    with view.node_locked("k"), view.document_locked("k"):
+        assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("length", [1, 20, 26, 100, 101, 200, 255])
+@pytest.mark.parametrize("letter", ["a", "é"])
+def test_names_of_any_length_are_stored(length: int, letter: str, tmp_path: Path) -> None:
+    name = letter * max(length // len(letter.encode()), 1)
+    store = LocalStore(tmp_path)
+    with store.locked([f"{name}/{name}"]):
+        store[f"{name}/{name}"] = b"x"
+    store.delete_prefix(name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_with_two_links_is_never_written_to(tmp_path: Path) -> None:
+    """A process was killed as it had just linked a new object to its place."""
+    store = LocalStore(tmp_path)
+    store["k"] = b"stored"
+    os.link(tmp_path / "k", temporary_path(str(tmp_path / "k")))
+    with (tmp_path / "k").open("rb") as reader:
+        store["k"] = b"new"
+        assert reader.read() == b"stored"
+    assert files_under(tmp_path) == ["k"]
+
+
+def test_a_file_is_created_where_there_are_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    store = LocalStore(tmp_path)
+    assert store.set_if_missing("a/k", b"one")
+    assert not store.set_if_missing("a/k", b"two")
+    with pytest.raises(StoreError, match="directory"):
+        store.set_if_missing("a", b"three")
+    assert (store["a/k"], files_under(tmp_path)) == (b"one", ["a/k"])
+
+
+# -- systems and users -------------------------------------------------------------------------------------------------
+
+
+def test_where_there_are_no_locks_one_warning_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(file_locks, "_lockless", set())
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    store = LocalStore(tmp_path)
+    with pytest.warns(RuntimeWarning, match=r"no file locks \(No locks available\).*ProcessSynchronizer"):
+        store["a/k"] = b"one"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        use_without_locks(store, tmp_path)
+
+
+def test_a_system_without_flock_replaces_files_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (file_locks, strays):
+        monkeypatch.setattr(module, "fcntl", None)
+    monkeypatch.setattr(file_locks, "resource", None)
+    use_without_locks(LocalStore(tmp_path), tmp_path)
+
+
+def use_without_locks(store: LocalStore, root: Path) -> None:
+    with store.locked(["a/k", "b/l"]), store.node_locked("a/m"), store.document_locked("a/m"):
+        store["a/k"] = b"two"
+        assert store.set_if_missing("b/l", b"three")
+        assert not store.set_if_missing("b/l", b"four")
+    assert (store["a/k"], store["b/l"]) == (b"two", b"three")
+    store.delete_many(["a/k"])
+    assert files_under(root) == ["b/l"]
+    store.clear()
+    assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize("stale", [True, False])
+def test_the_lock_of_another_user_is_waited_for_and_then_removed(
+    stale: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path)
+    theirs = Path(temporary_path(str(tmp_path / "k")))
+    theirs.write_bytes(b"theirs")
+    opened = os.open
+    inode = theirs.stat().st_ino
+
+    def refuse(path: Any, flags: int, *mode: int) -> int:
+        if str(path) == str(theirs) and flags & os.O_RDWR and theirs.exists() and theirs.stat().st_ino == inode:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with theirs.open("rb") as holder:
+        if not stale:
+            fcntl.flock(holder, fcntl.LOCK_EX)
+            letting_go = threading.Timer(0.1, lambda: fcntl.flock(holder, fcntl.LOCK_UN))
+            letting_go.start()
+        begun = time.monotonic()
+        store["k"] = b"ours"
+        assert stale or time.monotonic() - begun > 0.05
+    assert (store["k"], files_under(tmp_path)) == (b"ours", ["k"])
+
+
+def test_the_lock_of_another_user_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path)
+    theirs = temporary_path(str(tmp_path / "k"))
+    Path(theirs).write_bytes(b"theirs")
+
+    def refuse(*_: Any) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    uses: list[Callable[[], Any]] = [lambda: store.set("k", b""), lambda: store.document_locked("k").__enter__()]
+    for use in uses:
+        with pytest.raises(StoreError, match=r"tmp_k' was left by another user, who must delete it"):
+            use()
+
+
+def test_what_is_no_file_is_no_lock(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    lock = Path(temporary_path(str(tmp_path / "k")))
+    (tmp_path / "precious").write_bytes(b"precious")
+    for make in (lock.mkdir, lambda: lock.symlink_to(tmp_path / "precious")):
+        make()
+        with pytest.raises(StoreError, match=r"tmp_k', its lock, is no file; delete it"):
+            store["k"] = b"x"
+        lock.unlink() if lock.is_symlink() else lock.rmdir()
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+
+
+# -- interrupts --------------------------------------------------------------------------------------------------------
+
+
+def change_under_lock(store: LocalStore) -> None:
+    while_locked(store.locked(["a/k", "a/l"], ["a/l"]), lambda: store.set("a/k", b"new"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda store: store.set("a/k", b"new"),
+        lambda store: store.set_if_missing("a/k", b"new"),
+        lambda store: store.delete_many(["a/old"]),
+        change_under_lock,
+    ],
+    ids=["set", "set_if_missing", "delete", "locked"],
+)
+def test_an_interrupt_anywhere_leaves_no_lock_and_no_file(change: Callable[[LocalStore], Any], tmp_path: Path) -> None:
+    for at in count():
+        store = LocalStore(tmp_path / str(at))
+        store["a/old"] = b"old"
+        done = interrupted(lambda store=store: change(store), at)  # type: ignore[misc]
+        assert not [name for name in files_under(tmp_path) if "_tmp_" in name], at
+        assert not [lock for lock in file_locks._held.values() if lock.descriptors], at
+        if done:
+            break
+    assert at > 10
+
+
+def interrupted(change: Callable[[], Any], at: int) -> bool:
+    """Call a function, with an interrupt before a line of the modules that write files. Returns: whether it ended."""
+    modules = {file_locks.__file__, local_files.__file__}
+    lines = count()
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename not in modules or frame.f_code.co_name == "__del__":  # which may raise nothing
+            return None
+        if event in ("call", "line") and next(lines) == at:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        change()
+    except KeyboardInterrupt:
+        return False
+    finally:
+        sys.settrace(before)
+    return True
+
+
+def test_an_interrupt_while_waiting_leaves_the_lock_of_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path)
+    flock = fcntl.flock
+
+    def interrupt(fd: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX:
+            raise KeyboardInterrupt
+        flock(fd, operation)
+
+    lock = Path(temporary_path(str(tmp_path / "k")))
+    with lock.open("wb") as holder:
+        flock(holder, fcntl.LOCK_EX)
+        with monkeypatch.context() as patch:
+            patch.setattr(fcntl, "flock", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                store["k"] = b"x"
+        assert lock.exists()
+    assert not file_locks._held
+
+
+# -- what killed processes leave ---------------------------------------------------------------------------------------
+
+
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def litter(folder: Path) -> None:
+    """What earlier versions and this one leave in a directory of a store."""
+    (folder / ".__gzarr_tmp_0123456789abcdef").write_bytes(b"random")
+    (folder / ".__gzarr_tmp_0123456789abcdef.1f").write_bytes(b"of the loop")
+    (folder / ".__gzarr_tmp_k").write_bytes(b"fixed")
+    tree = folder / ".__gzarr_tmp_89abcdef01234567" / "c"
+    tree.mkdir(parents=True)
+    (tree / "0").write_bytes(b"half-deleted")
+
+
+def test_clearing_removes_what_killed_processes_left(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store["a/k"] = b""
+    litter(tmp_path)
+    litter(tmp_path / "a")
+    with store.document_locked(""):
+        store.clear()
+        assert names_in(tmp_path) == [".__gzarr_tmp_"], "the lock that this thread holds"
+    assert names_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", ["", "a", "a/b"])
+def test_an_array_made_anew_is_alone_in_its_directory(path: str, tmp_path: Path) -> None:
+    folder = tmp_path / path
+    for _ in range(2):
+        gzarr.create_array(LocalStore(tmp_path), name=path or None, data=np.arange(4), overwrite=True)
+        litter(folder)
+    if path:
+        Path(strays.doomed_path(str(folder))).mkdir()
+        litter(Path(strays.doomed_path(str(folder))))
+    gzarr.create_array(LocalStore(tmp_path), name=path or None, data=np.arange(4), overwrite=True)
+    assert not list(tmp_path.rglob(".__gzarr_tmp_*"))
+    assert files_under(folder) == ["c/0", "zarr.json"]
+
+
+def test_a_directory_that_holds_only_strays_goes_with_its_last_object(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store["a/b/k"] = b""
+    litter(tmp_path / "a")
+    store.delete_many(["a/b/k"])
+    assert names_in(tmp_path) == []
+    store["a/k"] = store["a/l"] = b""
+    litter(tmp_path / "a")
+    store.delete_many(["a/k"])
+    assert len(names_in(tmp_path / "a")) == 4, "nobody looks for strays beside objects"
+
+
+def test_strays_are_removed_and_locks_are_not(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store["a/k"] = b""
+    litter(tmp_path / "a")
+    with store.locked(["a/used"]):
+        names = [name for name in names_in(tmp_path / "a") if "_tmp_" in name]
+        kept = [name for name in names if not strays.remove_stray(str(tmp_path / "a" / name))]
+        assert kept == [".__gzarr_tmp_used"]
+        assert not is_free(store, "a/used")
+    assert files_under(tmp_path) == ["a/k"]
+    assert strays.remove_stray(str(tmp_path / "none"))
+
+
+def test_foreign_code_may_store_a_file_while_it_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finalizer that is run in the midst of a write, by the thread that writes."""
+    store = LocalStore(tmp_path)
+    write = os.write
+
+    def write_and_finalize(fd: int, data: Any) -> int:
+        monkeypatch.setattr(os, "write", write)
+        half = write(fd, bytes(data)[: len(data) // 2])
+        store["k"] = b"of the finalizer, which is longer"
+        return half
+
+    monkeypatch.setattr(os, "write", write_and_finalize)
+    store["k"] = b"of the thread"
+    assert (store["k"], files_under(tmp_path)) == (b"of the thread", ["k"])
+
+
+def test_other_stores_lock_the_files_below_them(tmp_path: Path) -> None:
+    below = LocalStore(tmp_path)
+    n5, split = N5Store(below), SplitStore(LocalStore(tmp_path / "m"), below)
+    with n5.locked(["a/1.2"]):
+        assert not is_free(below, "a/2/1")
+    for block in (n5.node_locked("a/.zattrs"), n5.document_locked("a/.zarray")):
+        with block:
+            assert not is_free(below, "a/attributes.json")
+            n5["a/.zattrs"] = b'{"x": 1}'
+    with split.locked(["c/0"]), split.node_locked("zarr.json"), split.document_locked("a/zarr.json"):
+        assert not any(is_free(below, key) for key in ("c/0", "m/zarr.json", "m/a/zarr.json"))
+
+
+def test_a_lock_of_one_thread_excludes_another(tmp_path: Path) -> None:
+    store, path = LocalStore(tmp_path), str(tmp_path / "k")
+    lock = FileLock(path)
+    assert lock.take() is lock
+    writer = threading.Thread(target=store.set, args=("k", b"theirs"))
+    writer.start()
+    time.sleep(0.05)
+    assert writer.is_alive()
+    lock.end()
+    writer.join(10)
+    assert (store["k"], files_under(tmp_path)) == (b"theirs", ["k"])
