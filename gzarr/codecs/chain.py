@@ -8,11 +8,18 @@ missing serializer is inserted where the chain first needs bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from gzarr.codecs.bytes import BytesCodec
-from gzarr.codecs.spec import ArrayRepr, CodecSpec, Repr, Step
+from gzarr.codecs.numcodecs import BYTES_BYTES, PREFIX
+from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Repr, Step
 from gzarr.codecs.vlen import VLenUTF8Codec
 from gzarr.errors import MetadataError
+
+#: Codecs whose output is bounded by their input: compressors and checksums. Texts of numbers have no such bound.
+_BOUNDED = frozenset({"blosc", "gzip", "zstd", "crc32c", *(PREFIX + name for name in (*BYTES_BYTES, "zfpy", "pcodec"))})
+#: No encoder makes bytes this much longer: Base64 makes four of three, and the headers of streams and blocks are short.
+_GROWTH, _GROWTH_NBYTES = 4, 1 << 20
 
 
 def prepare(specs: Iterable[CodecSpec], chunk: Repr) -> tuple[Step, ...]:
@@ -45,10 +52,15 @@ def complete(
 def _walk(specs: Iterable[CodecSpec], chunk: Repr, serializer: CodecSpec | None) -> tuple[Step, ...]:
     steps: list[Step] = []
     current: Repr = chunk
+    known = chunk.nbytes
 
     def add(spec: CodecSpec) -> None:
-        nonlocal current
+        nonlocal current, known
         resolved, encoded = spec.resolve(current)
+        if encoded.nbytes is not None or resolved.name not in _BOUNDED:
+            known = encoded.nbytes
+        elif known is not None and isinstance(encoded, BytesRepr):
+            encoded = replace(encoded, max_nbytes=_GROWTH * known + _GROWTH_NBYTES)
         steps.append(Step(resolved, current, encoded))
         current = encoded
 

@@ -11,7 +11,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
@@ -69,6 +69,8 @@ class BytesRepr:
         Exact size in bytes; None if it is not known beforehand.
     itemsize : int, default 1
         Size in bytes of the elements that the bytes hold, a hint for shuffles; 1 if there are none.
+    max_nbytes : int, optional
+        Most bytes that there can be if ``nbytes`` is None; None if there is no bound. Equality ignores it.
 
     Examples
     --------
@@ -80,6 +82,7 @@ class BytesRepr:
 
     nbytes: int | None = None
     itemsize: int = 1
+    max_nbytes: int | None = field(default=None, compare=False)
 
 
 Repr: TypeAlias = ArrayRepr | BytesRepr

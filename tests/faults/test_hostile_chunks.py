@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import lzma
+import re
 import struct
 import tracemalloc
 import zlib
@@ -13,9 +14,11 @@ import numcodecs
 import numpy as np
 import pytest
 
+import gzarr
 from gzarr.codecs import (
     ArrayRepr,
     BloscCodec,
+    BytesCodec,
     BytesRepr,
     Crc32cCodec,
     GzipCodec,
@@ -24,7 +27,9 @@ from gzarr.codecs import (
     VLenUTF8Codec,
     ZstdCodec,
 )
+from gzarr.codecs.chain import prepare
 from gzarr.cpu.codecs import frames
+from gzarr.cpu.sharding import codecs_for
 from gzarr.errors import CodecError
 from tests.codecs.chains import codec_for, sample
 
@@ -319,3 +324,81 @@ def test_filters_check_the_size_of_what_they_decode(spec) -> None:
         bad[0] = 3
         with pytest.raises(CodecError, match="expected 16"):
             codec.decode([bad])
+
+
+# -- several compressors in a chain --------------------------------------------------------------------------------
+
+
+def rle_frame(nbytes: int) -> bytes:
+    """A Zstandard frame without a size that repeats a byte: 128 KiB in every 4 bytes."""
+    block = (1 << 17 << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
+    blocks = bytearray(block * (nbytes >> 17))
+    blocks[-4] |= 1  # the last one
+    return struct.pack("<I", 0xFD2FB528) + bytes((0, 17 << 3)) + blocks
+
+
+CHAIN_BOMBS = [
+    *((spec, bomb) for spec, bomb, _ in BOMBS),
+    (ZstdCodec(), rle_frame(BIG)),
+    (ZstdCodec(), without_size(zstd(HUGE, 1))),
+    (ZstdCodec(), zstd(bytes(1000)) * (BIG // 1000)),
+    (NumcodecsCodec("nvcomp_batch", {"algorithm": "zstd"}), zstd(HUGE, 1)),
+]
+NAMES = [f"{spec.name}-{number}" for number, (spec, _) in enumerate(CHAIN_BOMBS)]
+
+
+def chained(*specs):
+    """The codecs of a chain for chunks of 16 kB, and what each decodes, in encoding order."""
+    steps = prepare([BytesCodec(), *specs], ArrayRepr(np.dtype("<f8"), (2048,)))
+    return codecs_for(steps)
+
+
+@pytest.mark.parametrize(("spec", "bomb"), CHAIN_BOMBS, ids=NAMES)
+def test_bombs_in_a_chain_are_refused(spec, bomb: bytes) -> None:
+    for before in ([GzipCodec()], [ZstdCodec(), Crc32cCodec()], [NumcodecsCodec("shuffle"), NumcodecsCodec("lz4")]):
+        message = refused(chained(*before, spec)[-1], bomb)
+        assert re.search(r"expected at most \d+ decoded bytes.* got at least \d{5,}", message), message
+        assert spec.name.removeprefix("numcodecs.").removesuffix("nvcomp_batch") in message
+
+
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+@pytest.mark.parametrize(("spec", "bomb"), CHAIN_BOMBS, ids=NAMES)
+def test_arrays_with_a_bomb_in_a_chain(spec, bomb: bytes, device: str) -> None:
+    store: dict[str, bytes] = {}
+    kept = gzarr.create_array(store, shape=2048, chunks=2048, dtype="f8", compressors=[GzipCodec(), spec])
+    kept[:] = np.random.default_rng(1).random(2048)
+    z = gzarr.open(store, device=device)
+    assert z[...].tobytes() == kept[...].tobytes()
+    store["c/0"] = bomb
+    with pytest.raises(gzarr.ChunkError, match=r"expected at most \d+ decoded bytes") as caught:
+        z[...]
+    assert (caught.value.codec, caught.value.key) == (spec.name, "c/0")
+
+
+@pytest.mark.parametrize("outer", [spec for spec, _, _ in BOMBS], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("inner", [spec for spec, _, _ in BOMBS], ids=lambda spec: spec.name)
+def test_chains_decode_what_does_not_compress(outer, inner) -> None:
+    for nbytes in (0, 1, 100, 100_000):
+        data = np.random.default_rng(nbytes).bytes(nbytes)
+        steps = prepare([BytesCodec(), inner, NumcodecsCodec("base64"), outer], ArrayRepr(np.dtype("u1"), (nbytes,)))
+        items = [data]
+        codecs = codecs_for(steps)[1:]
+        for codec in codecs:
+            items = codec.encode(items)
+        for codec in reversed(codecs):
+            items = codec.decode(items)
+        assert bytes(items[0]) == data
+
+
+def test_frames_without_a_size_in_many_small_blocks_are_decoded() -> None:
+    data = np.random.default_rng(2).bytes(300)
+    raw = b"".join((100 << 3 | (at == 200)).to_bytes(3, "little") + data[at : at + 100] for at in (0, 100, 200))
+    frame = struct.pack("<I", 0xFD2FB528) + bytes((0, 0)) + raw
+    assert bytes(chained(GzipCodec(), ZstdCodec())[-1].decode([frame])[0]) == data
+
+
+def test_texts_of_numbers_have_no_bound() -> None:
+    serializer = NumcodecsCodec("json2", {"indent": 100})
+    z = gzarr.create_array(shape=10, dtype="i1", serializer=serializer, compressors=[ZstdCodec(), GzipCodec()])
+    z[:] = range(10)
+    assert z[:].tolist() == list(range(10))

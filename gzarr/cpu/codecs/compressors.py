@@ -8,6 +8,7 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -20,15 +21,17 @@ from numcodecs.zstd import Zstd
 from numcodecs.zstd import decompress as zstd_decompress
 
 from gzarr.codecs.blosc import SHUFFLES
-from gzarr.codecs.spec import Codec, Step
-from gzarr.cpu.codecs.frames import content_size_or_none, decode_frames
-from gzarr.cpu.codecs.per_chunk import Bytes, Decoder, Function, per_chunk, wrong_size
+from gzarr.codecs.spec import BytesRepr, Codec, Step
+from gzarr.cpu.codecs.frames import content_size_or_none, decode_frames, size_bounds
+from gzarr.cpu.codecs.per_chunk import Bytes, Decoder, Function, check_most, per_chunk, wrong_size
 from gzarr.errors import CodecError
 
 #: Blosc stores the element size in one byte and takes larger ones as 1 (BLOSC_MAX_TYPESIZE).
 MAX_TYPESIZE = 255
 #: The highest ratio of LZ4: a length byte stands for at most 255 bytes (LZ4 block format).
 LZ4_RATIO = 255
+#: Decoded memory that a Zstandard frame without a size may take for each encoded byte, if blocks were full.
+_BLOCK_RATIO = 64
 
 #: Window bits that select the container (zlib's manual, inflateInit2): 15 zlib, 16 more gzip.
 ZLIB, GZIP = 15, 31
@@ -42,8 +45,8 @@ with suppress(ImportError):
 _BLOSC_SIZES = struct.Struct("<4x3I").unpack_from
 
 
-def blosc_decoder(expected: int | None) -> Decoder:
-    """Decodes one Blosc buffer of a known or unknown decoded size, into ``out`` if given."""
+def blosc_decoder(expected: int | None, most: int | None = None) -> Decoder:
+    """Decodes one Blosc buffer of a known or unknown decoded size, of ``most`` bytes, into ``out`` if given."""
 
     def decode(data: Bytes, out: Bytes = None) -> Bytes:
         try:
@@ -56,9 +59,15 @@ def blosc_decoder(expected: int | None) -> Decoder:
             raise ValueError(f"{what}: expected {cbytes} encoded bytes, got {len(data)}")
         if nbytes != expected and expected is not None:
             raise wrong_size("blosc", expected, nbytes)
+        check_most("blosc", most, nbytes)
         return blosc_decompress(data, out) if nbytes else b""
 
     return decode
+
+
+def most_decoded(step: Step) -> int | None:
+    """Most bytes that a step can decode to if their number is unknown; None if there is no bound."""
+    return step.decoded.max_nbytes if isinstance(step.decoded, BytesRepr) else None
 
 
 def blosc_encoder(codec: Blosc, typesize: int) -> Function:
@@ -79,14 +88,14 @@ def blosc_codec(step: Step) -> Codec:
     """Blosc. It uses its own threads only in the main thread."""
     spec: Any = step.spec
     codec = Blosc(spec.cname, spec.clevel, SHUFFLES.index(spec.shuffle), spec.blocksize)
-    return per_chunk("blosc", blosc_decoder(step.decoded.nbytes), blosc_encoder(codec, spec.typesize))
+    decode = blosc_decoder(step.decoded.nbytes, most_decoded(step))
+    return per_chunk("blosc", decode, blosc_encoder(codec, spec.typesize))
 
 
-def zstd_decoder(expected: int | None) -> Decoder:
+def zstd_decoder(expected: int | None, most: int | None = None) -> Decoder:
     """Decodes Zstandard frames of a known or unknown decoded size; of a known one, into ``out`` if given."""
     if expected is None:
-        # numcodecs takes an empty frame for damage
-        return lambda data: b"" if content_size_or_none(data) == 0 else zstd_decompress(data)
+        return partial(_decode_unknown_zstd, most)
 
     def decode(data: Bytes, out: Bytes = None) -> Bytes:
         return decode_frames(data, expected, out)
@@ -94,20 +103,35 @@ def zstd_decoder(expected: int | None) -> Decoder:
     return decode
 
 
+def _decode_unknown_zstd(most: int | None, data: Bytes) -> Bytes:
+    if content_size_or_none(data) == 0:  # numcodecs takes an empty frame for damage
+        return b""
+    if most is not None:
+        least, largest = size_bounds(data)
+        check_most("zstd", most, least)
+        check_most("zstd", max(most, _BLOCK_RATIO * len(data)), largest)  # many small blocks need not hold much
+    decoded = zstd_decompress(data)
+    check_most("zstd", most, len(decoded))
+    return decoded
+
+
 def zstd_codec(step: Step) -> Codec:
     """Zstandard."""
     spec: Any = step.spec
     codec = Zstd(spec.level, spec.checksum)
-    return per_chunk("zstd", zstd_decoder(step.decoded.nbytes), codec.encode)
+    return per_chunk("zstd", zstd_decoder(step.decoded.nbytes, most_decoded(step)), codec.encode)
 
 
-def stream_decoder(codec: str, make: Callable[[], Any], expected: int | None, magic: bytes | None) -> Function:
+def stream_decoder(
+    codec: str, make: Callable[[], Any], expected: int | None, magic: bytes | None, most: int | None = None
+) -> Function:
     """Decodes streams with decompressor objects like the standard library's, no further than the expected size.
 
     ``codec`` is the name in errors, ``make`` makes the decompressor of one stream, and ``magic`` begins every further
     stream; None allows only one.
     """
     unlimited = 0 if codec in ("gzip", "zlib") else -1
+    end = most if expected is None else expected
 
     def decode(data: Bytes) -> Bytes:
         parts: list[bytes] = []
@@ -115,11 +139,12 @@ def stream_decoder(codec: str, make: Callable[[], Any], expected: int | None, ma
         while True:
             stream = make()
             # one byte more than expected tells a stream that is too long from one that ends there
-            part = stream.decompress(data, unlimited if expected is None else expected - size + 1)
+            part = stream.decompress(data, unlimited if end is None else end - size + 1)
             parts.append(part)
             size += len(part)
             if expected is not None and size > expected:
                 raise wrong_size(codec, expected, f"{size} or more")
+            check_most(codec, end, size)
             if not stream.eof:
                 raise ValueError(f"truncated: the stream does not end after {len(data)} encoded bytes")
             data = stream.unused_data
@@ -134,32 +159,33 @@ def stream_decoder(codec: str, make: Callable[[], Any], expected: int | None, ma
     return decode
 
 
-def gzip_decoder(expected: int | None) -> Function:
+def gzip_decoder(expected: int | None, most: int | None = None) -> Function:
     """Decodes gzip members."""
-    return stream_decoder("gzip", lambda: decompressor(GZIP), expected, b"\x1f\x8b")
+    return stream_decoder("gzip", lambda: decompressor(GZIP), expected, b"\x1f\x8b", most)
 
 
-def zlib_decoder(expected: int | None) -> Function:
+def zlib_decoder(expected: int | None, most: int | None = None) -> Function:
     """Decodes a zlib stream."""
-    return stream_decoder("zlib", lambda: decompressor(ZLIB), expected, None)
+    return stream_decoder("zlib", lambda: decompressor(ZLIB), expected, None, most)
 
 
-def bz2_decoder(expected: int | None) -> Function:
+def bz2_decoder(expected: int | None, most: int | None = None) -> Function:
     """Decodes bzip2 streams."""
-    return stream_decoder("bz2", bz2.BZ2Decompressor, expected, b"BZh")
+    return stream_decoder("bz2", bz2.BZ2Decompressor, expected, b"BZh", most)
 
 
-def lzma_decoder(expected: int | None, config: Mapping[str, Any]) -> Function:
+def lzma_decoder(expected: int | None, config: Mapping[str, Any], most: int | None = None) -> Function:
     """Decodes LZMA streams. Only raw ones need filters; containers record theirs."""
     container = config.get("format", lzma.FORMAT_XZ)
     if container == lzma.FORMAT_RAW:
+        filters = config.get("filters")
         return stream_decoder(
-            "lzma", lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=config.get("filters")), expected, None
+            "lzma", lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=filters), expected, None, most
         )
-    return stream_decoder("lzma", lambda: lzma.LZMADecompressor(container), expected, b"\xfd7zXZ\0")
+    return stream_decoder("lzma", lambda: lzma.LZMADecompressor(container), expected, b"\xfd7zXZ\0", most)
 
 
-def lz4_decoder(expected: int | None) -> Decoder:
+def lz4_decoder(expected: int | None, most: int | None = None) -> Decoder:
     """Decodes an LZ4 block that follows its size in four bytes, as in numcodecs, into ``out`` if given."""
 
     def decode(data: Bytes, out: Bytes = None) -> Bytes:
@@ -168,6 +194,7 @@ def lz4_decoder(expected: int | None) -> Decoder:
         size = int.from_bytes(data[:4], "little")
         if expected is not None and size != expected:
             raise wrong_size("lz4", expected, size)
+        check_most("lz4", most, size)
         if size > LZ4_RATIO * len(data):
             raise ValueError(f"{len(data)} encoded bytes claim {size} decoded bytes, which is impossible")
         return lz4_decompress(data, out) if size else b""
@@ -179,7 +206,11 @@ def gzip_codec(step: Step) -> Codec:
     """Gzip. The header has no time stamp: equal chunks encode to equal bytes."""
     spec: Any = step.spec
     level = spec.level
-    return per_chunk("gzip", gzip_decoder(step.decoded.nbytes), lambda data: zlib.compress(data, level, wbits=GZIP))
+    return per_chunk(
+        "gzip",
+        gzip_decoder(step.decoded.nbytes, most_decoded(step)),
+        lambda data: zlib.compress(data, level, wbits=GZIP),
+    )
 
 
 def crc32c_codec(step: Step) -> Codec:
@@ -207,7 +238,7 @@ def crc32c_codec(step: Step) -> Codec:
 
 
 #: Decoders of compressors by the names of the numcodecs registry; LZMA needs its configuration.
-DECODERS: Mapping[str, Callable[[int | None], Decoder]] = {
+DECODERS: Mapping[str, Callable[[int | None, int | None], Decoder]] = {
     "blosc": blosc_decoder,
     "zstd": zstd_decoder,
     "gzip": gzip_decoder,

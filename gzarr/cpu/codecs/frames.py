@@ -10,6 +10,7 @@ Source: RFC 8878, section 3.1.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ MAGIC = 0xFD2FB528
 SKIPPABLE_MAGIC = 0x184D2A50
 #: Header field that says sizes of up to 2**64 - 1: content size flag 3 (RFC 8878, 3.1.1.1.1.1).
 SIZE_FLAG_8_BYTES = 3 << 6
+#: Kinds of blocks, of which one repeats a byte, and the most bytes that a block decodes to.
+REPEATED, COMPRESSED, MAX_BLOCK_NBYTES = 1, 2, 1 << 17
 SINGLE_SEGMENT, CHECKSUM, DICTIONARY = 0x20, 0x04, 0x03
 
 _PREFIX = struct.Struct("<IB").unpack_from
@@ -91,7 +94,7 @@ def content_size_or_none(data: Bytes) -> int | None:
 
 def _decode_each(data: memoryview, out: Bytes) -> Bytes:
     expected = len(out)
-    frames = _frames(data)
+    frames = list(_frames(data))
     known = sum(size or 0 for _, size in frames)
     unknown = sum(size is None for _, size in frames)
     if known > expected or (not unknown and known != expected):
@@ -116,9 +119,36 @@ def _check_empty(frame: memoryview, expected: int) -> None:
         raise wrong_size("zstd", expected, "more")
 
 
-def _frames(data: memoryview) -> list[tuple[memoryview, int | None]]:
+def size_bounds(data: Bytes) -> tuple[int, int]:
+    """Bytes that frames decode to at least and at most, without decoding. Raises ValueError if they are damaged.
+
+    Compressed blocks of frames that claim no size say only that they hold at most 128 KiB.
+    """
+    certain = possible = 0
+    for frame, claimed in _frames(memoryview(data)):
+        if claimed is not None:
+            certain += claimed
+            continue
+        for kind, size, _ in _blocks(frame, header_fields(frame[4])):
+            certain += 0 if kind == COMPRESSED else size
+            possible += MAX_BLOCK_NBYTES if kind == COMPRESSED else 0
+    return certain, certain + possible
+
+
+def _blocks(data: memoryview, position: int) -> Iterator[tuple[int, int, int]]:
+    """Kind, size and end of every block from a position on. Raises ValueError if the frame ends before its last one."""
+    last = False
+    while not last:
+        if position + 3 > len(data):
+            raise ValueError("truncated: a Zstandard frame ends before its last block")
+        header = int.from_bytes(data[position : position + 3], "little")
+        last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
+        position += 3 + (1 if kind == REPEATED else size)
+        yield kind, size, position
+
+
+def _frames(data: memoryview) -> Iterator[tuple[memoryview, int | None]]:
     """Every frame except skippable ones, with the size that it claims, found by walking the block headers."""
-    frames = []
     start = 0
     while start < len(data):
         if len(data) - start >= 8 and struct.unpack_from("<I", data, start)[0] & ~15 == SKIPPABLE_MAGIC:
@@ -126,23 +156,16 @@ def _frames(data: memoryview) -> list[tuple[memoryview, int | None]]:
             continue
         size = content_size(data, start)
         end = _frame_end(data, start)
-        frames.append((data[start:end], size))
+        yield data[start:end], size
         start = end
-    return frames
 
 
 def _frame_end(data: memoryview, start: int) -> int:
     descriptor = data[start + 4]
     reader = _SIZE_READERS[descriptor]
     position = start + header_fields(descriptor) + (0 if reader is None else _size_field(descriptor))
-    last = False
-    while not last:
-        if position + 3 > len(data):
-            raise ValueError("truncated: a Zstandard frame ends before its last block")
-        header = int.from_bytes(data[position : position + 3], "little")
-        last = bool(header & 1)
-        # block type 1 repeats one byte
-        position += 3 + (1 if header >> 1 & 3 == 1 else header >> 3)
+    for _, _, end_of_block in _blocks(data, position):
+        position = end_of_block
     end = position + (4 if descriptor & CHECKSUM else 0)
     if end > len(data):
         raise ValueError(f"truncated: a Zstandard frame has {end - start} bytes, {len(data) - start} are stored")

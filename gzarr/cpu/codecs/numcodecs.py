@@ -12,7 +12,7 @@ import numpy as np
 from gzarr.codecs.numcodecs import NumcodecsCodec, TrustedPickleCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, Step
 from gzarr.codecs.v2 import to_numcodecs
-from gzarr.cpu.codecs.compressors import DECODERS, blosc_encoder, lzma_decoder
+from gzarr.cpu.codecs.compressors import DECODERS, blosc_encoder, lzma_decoder, most_decoded
 from gzarr.cpu.codecs.objects import as_objects, json_decoder, msgpack_decoder, vlen_decoder
 from gzarr.cpu.codecs.per_chunk import Bytes, Function, as_bytes, per_chunk, reinterpret, wrong_size
 from gzarr.errors import CodecError
@@ -45,7 +45,7 @@ def _refuse_pickle(_: Any) -> NoReturn:
 def _functions(spec: NumcodecsCodec, codec: Any, step: Step) -> tuple[Function, Function]:
     decoded, encoded = step.decoded, step.encoded
     if spec.kind == "bytes_bytes":
-        return _bytes_decoder(spec, codec, decoded.nbytes), _bytes_encoder(spec, codec, decoded)
+        return _bytes_decoder(spec, codec, decoded.nbytes, most_decoded(step)), _bytes_encoder(spec, codec, decoded)
     if isinstance(decoded, BytesRepr):
         return _generic_decoder(spec.name, codec, decoded.nbytes), lambda data: as_bytes(codec.encode(_uint8(data)))
     if isinstance(encoded, ArrayRepr):
@@ -69,11 +69,11 @@ def _contiguous(array: Array, dtype: np.dtype[Any]) -> Array:
 # -- bytes to bytes ----------------------------------------------------------------------------------------------
 
 
-def _bytes_decoder(spec: NumcodecsCodec, codec: Any, expected: int | None) -> Function:
+def _bytes_decoder(spec: NumcodecsCodec, codec: Any, expected: int | None, most: int | None) -> Function:
     if spec.id == "lzma":
-        return lzma_decoder(expected, spec.configuration())
+        return lzma_decoder(expected, spec.configuration(), most)
     if spec.id in DECODERS:
-        return DECODERS[spec.id](expected)
+        return DECODERS[spec.id](expected, most)
     if spec.id == "fletcher32" and expected == 0:
         return _empty_fletcher32
     return _generic_decoder(spec.name, codec, expected)

@@ -21,7 +21,7 @@ from numcodecs.zstd import compress as zstd_compress
 
 from gzarr.codecs.nvcomp import BY_NAME, PREFIX
 from gzarr.codecs.spec import Codec, Step
-from gzarr.cpu.codecs.compressors import lz4_decoder, zstd_decoder
+from gzarr.cpu.codecs.compressors import lz4_decoder, most_decoded, zstd_decoder
 from gzarr.cpu.codecs.per_chunk import Bytes, per_chunk, wrong_size
 from gzarr.errors import MissingExtraError
 
@@ -73,11 +73,11 @@ def nvcomp_batch_codec(step: Step) -> Codec:
     """The codec that KvikIO registered with numcodecs."""
     spec: Any = step.spec
     algorithm = str(spec.configuration().get("algorithm", "")).lower()
-    expected = step.decoded.nbytes
+    expected, most = step.decoded.nbytes, most_decoded(step)
     if algorithm == "lz4":
-        return per_chunk(spec.name, lz4_decoder(expected), lz4_compress)
+        return per_chunk(spec.name, lz4_decoder(expected, most), lz4_compress)
     if algorithm == "zstd":
-        return per_chunk(spec.name, zstd_decoder(expected), zstd_compress)
+        return per_chunk(spec.name, zstd_decoder(expected, most), zstd_compress)
     return _codec(spec.name, algorithm, expected or 0, 6)
 
 

@@ -58,6 +58,15 @@ def wrong_size(codec: str, expected: int, got: object) -> CodecError:
     return CodecError(f"{codec}: expected {expected} decoded bytes, got {got}", codec=codec)
 
 
+def check_most(codec: str, most: int | None, nbytes: int) -> None:
+    """Refuse a chunk that decodes to more bytes than the next codec can use. Raises CodecError."""
+    if most is not None and nbytes > most:
+        raise CodecError(
+            f"{codec}: expected at most {most} decoded bytes, for no codec before it makes more of a chunk, "
+            f"got at least {nbytes}"
+        )
+
+
 def as_bytes(value: Any) -> Bytes:
     """What a codec returned, as bytes without a copy where its memory is contiguous."""
     if type(value) is bytes or type(value) is bytearray:
