@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Self
 
 from gzarr.chunk_io.array_io import ArrayIO
@@ -17,6 +18,7 @@ from gzarr.indexing.selection import Box
 from gzarr.metadata.documents import document_key, read_node, write_shape
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.changing import attempts, given_up
+from gzarr.storage.locks import while_locked
 
 
 class ResizableArray(Indexed):
@@ -55,14 +57,7 @@ class ResizableArray(Indexed):
         """
         new = parse_shape(args[0] if len(args) == 1 else args, self.ndim)
         self._check_resizable()
-        with self.store.node_locked(document_key(self.metadata, self.path)):
-            for _ in attempts():
-                self.refresh()  # another array object may have changed shape or attributes
-                before, grown = self.metadata, self._resized(new)
-                clear_outside(self._io, before, self.store, self.path, new)
-                if self._take(grown, before):
-                    return
-        raise given_up(self.store, document_key(self.metadata, self.path))
+        while_locked(self._lock(), lambda: self._resize(new))
 
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
         """Add data at the end of an axis.
@@ -107,23 +102,37 @@ class ResizableArray(Indexed):
         # Stores without conditions have locks, so nobody else changes the shape meanwhile: it says what is complete.
         # With conditions, nobody waits: the shape tells others which elements are taken.
         reserves = self.store.live().conditional is not None
-        with self.store.node_locked(document_key(self.metadata, self.path)):
-            for _ in attempts():
-                self.refresh()
-                before = self.metadata
-                data, box = self._appended(data, axis)
-                grown = self._resized(
-                    (*before.shape[:axis], before.shape[axis] + data.shape[axis], *before.shape[axis + 1 :])
-                )
-                if reserves and not self._take(grown, before):
-                    continue
-                try:
-                    write_box(grown.io, box, data, write_empty=self.write_empty_chunks)
-                    if not reserves:
-                        self._take(grown, before)
-                except BaseException:
-                    self._undo(grown, before, box, reserved=reserves)
-                    raise
+        return while_locked(self._lock(), lambda: self._append(data, axis, reserves=reserves))
+
+    def _lock(self) -> AbstractContextManager[Any]:
+        return self.store.node_locked(document_key(self.metadata, self.path))
+
+    def _resize(self, shape: tuple[int, ...]) -> None:
+        for _ in attempts():
+            self.refresh()  # another array object may have changed shape or attributes
+            before, new = self.metadata, self._resized(shape)
+            clear_outside(self._io, before, self.store, self.path, shape)
+            if self._take(new, before):
+                return
+        raise given_up(self.store, document_key(self.metadata, self.path))
+
+    def _append(self, data: Any, axis: int, *, reserves: bool) -> tuple[int, ...]:
+        for _ in attempts():
+            self.refresh()
+            before = self.metadata
+            data, box = self._appended(data, axis)
+            grown = self._resized(
+                (*before.shape[:axis], before.shape[axis] + data.shape[axis], *before.shape[axis + 1 :])
+            )
+            if reserves and not self._take(grown, before):
+                continue
+            try:
+                write_box(grown.io, box, data, write_empty=self.write_empty_chunks)
+                taken = reserves or self._take(grown, before)
+            except BaseException:
+                self._undo(grown, before, box, reserved=reserves)
+                raise
+            if taken:  # else a finalizer on this thread has appended meanwhile
                 return self.shape
         raise given_up(self.store, document_key(self.metadata, self.path))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +27,7 @@ from gzarr.metadata.documents import NAMES, delete_node, documents, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta, ZarrFormat
 from gzarr.metadata.occupied import MARK, occupant, unfinished_copy
 from gzarr.storage.base import Store
+from gzarr.storage.locks import while_locked
 
 
 def new_array(
@@ -111,13 +111,17 @@ def require_group_meta(store: Store, path: str, attributes: Mapping[str, Any], z
 def _put(store: Store, path: str, meta: NodeMeta, *, overwrite: bool) -> None:
     """Store the documents of a new node. Of several that create it without ``overwrite``, one succeeds."""
     documents_of = documents(meta, path)  # before anything is deleted: they may have no JSON
-    with place_locked(store, path):
+
+    def put() -> None:
         make_room(store, path, overwrite=overwrite, zarr_format=meta.zarr_format)
         if overwrite:
             store.set_many(documents_of)
         elif not _put_first(store, documents_of):
             check_free(store, path)
             raise ContainsGroupError(f"something is stored at {join_path(str(store), path)!r} since a moment ago")
+
+    # The name of the lock lies beside the node, not below it: overwriting may rename the directory of the node.
+    while_locked(store.node_locked(f"{path}.creating"), put)
     refresh(store, path, meta.zarr_format)
 
 
@@ -131,14 +135,6 @@ def _put_first(store: Store, documents_of: Sequence[tuple[str, bytes]]) -> bool:
     if stored:
         store.set_many(others)
     return stored
-
-
-def place_locked(store: Store, path: str) -> AbstractContextManager[Any]:
-    """Lock the place of a node against others that create one there.
-
-    The name of the lock lies beside the node, not below it: overwriting may rename the directory of the node.
-    """
-    return store.node_locked(f"{path}.creating")
 
 
 def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrFormat) -> None:

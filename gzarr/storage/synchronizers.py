@@ -9,8 +9,10 @@ changed. Keys are locked in sorted order, so that processes with crossing sets o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from operator import methodcaller
 from typing import Any, Protocol
 
 from gzarr.concurrency import Lock, new_lock
@@ -132,6 +134,35 @@ def synchronized(store: Store, synchronizer: Any) -> Store:
     return SynchronizedStore(store, synchronizer)
 
 
+class _Both(AbstractContextManager[None]):
+    """A lock of this process, and those of a synchronizer. May be left twice (`gzarr.storage.locks.while_locked`)."""
+
+    __slots__ = ("_held", "_keys", "_leave", "_ours", "_synchronizer")
+
+    def __init__(self, ours: AbstractContextManager[Any], synchronizer: Synchronizer, keys: Iterable[str]) -> None:
+        self._ours = ours
+        self._synchronizer = synchronizer
+        self._keys = sorted(set(keys))
+        self._held: list[AbstractContextManager[Any]] = []
+        self._leave = map(methodcaller("__exit__", None, None, None), self._held)
+
+    def __enter__(self) -> None:
+        try:
+            # First: file locks do not exclude threads of one process, and releasing one releases it for all of them.
+            self._ours.__enter__()
+            for key in self._keys:
+                lock = self._synchronizer[key]
+                lock.__enter__()
+                self._held.append(lock)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        deque(self._leave, 0)  # after an interrupt, another call continues
+        self._ours.__exit__(None, None, None)
+
+
 class SynchronizedStore(WrapperStore):
     """Pass everything on to a store; whoever changes an object also holds the lock of the synchronizer.
 
@@ -165,10 +196,5 @@ class SynchronizedStore(WrapperStore):
         """Lock one document. Its lock has a separate name, because its node may be locked already."""
         return self._both(super().document_locked(key), (f"{key}.document",))
 
-    @contextmanager
-    def _both(self, ours: AbstractContextManager[Any], keys: Iterable[str]) -> Iterator[None]:
-        # Ours first: file locks do not exclude threads of one process, and releasing one releases it for all of them.
-        with ours, ExitStack() as held:
-            for key in sorted(set(keys)):
-                held.enter_context(self.synchronizer[key])
-            yield
+    def _both(self, ours: AbstractContextManager[Any], keys: Iterable[str]) -> AbstractContextManager[None]:
+        return _Both(ours, self.synchronizer, keys)

@@ -9,6 +9,7 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -272,3 +273,46 @@ def test_an_interrupt_as_a_write_begins_to_release_releases_all_the_same(
     with ThreadPoolExecutor(1) as pool:
         pool.submit(array.__setitem__, ..., 2).result(30)
     assert array[...].tolist() == [2] * 8
+
+
+NODE_CHANGES: dict[str, Callable[[gzarr.Group], Any]] = {
+    "attributes": lambda group: group["a"].attrs.update(x=1),
+    "append": lambda group: group["a"].append([1]),
+    "resize": lambda group: group["a"].resize(3),
+    "create": lambda group: group.create_array("b", shape=2, chunks=2, dtype="i4", overwrite=True),
+    "consolidate": gzarr.consolidate_metadata,
+}
+
+
+@pytest.mark.parametrize("change", NODE_CHANGES)
+@pytest.mark.parametrize("kind", ["memory", "local", "synchronized"])
+def test_an_interrupt_as_any_lock_of_a_node_is_released_releases_it(
+    kind: str, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synchronizer = gzarr.ThreadSynchronizer() if kind == "synchronized" else None
+    store = MemoryStore() if kind == "memory" else LocalStore(tmp_path / "g")
+    group = gzarr.open_group(store, "w", synchronizer=synchronizer)
+    group.create_array("a", data=np.arange(8), chunks=2)
+    leave, number, interrupts = locks._Held.__exit__, 0, 0
+    go_on = True
+
+    def interrupted(held: Any, *exc: object) -> None:
+        nonlocal number
+        number += 1
+        if number == interrupts:
+            raise KeyboardInterrupt
+        leave(held, *exc)
+
+    while go_on:
+        number, interrupts, go_on = 0, interrupts + 1, False
+        with monkeypatch.context() as patch:
+            patch.setattr(locks._Held, "__exit__", interrupted)
+            try:
+                NODE_CHANGES[change](group)
+            except KeyboardInterrupt:
+                go_on = True
+        other = threading.Thread(target=NODE_CHANGES[change], args=(group,), daemon=True)
+        other.start()
+        other.join(20)
+        assert not other.is_alive(), f"still locked after an interrupt of release {interrupts}"
+    assert interrupts > 1
