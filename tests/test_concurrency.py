@@ -6,12 +6,13 @@ import gc
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from gzarr import concurrency
-from gzarr.concurrency import Pool, after_fork, new_lock, run_in_threads
+from gzarr.concurrency import Pool, Serial, UnderWay, after_fork, new_lock, run_in_threads
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 
@@ -142,3 +143,75 @@ def test_the_first_error_tells_of_the_others() -> None:
         run_in_threads(fail, range(20), 2, Pool())
     assert len(caught.value.__notes__) == 1
     assert "another one failed too: item" in caught.value.__notes__[0]
+
+
+def test_a_change_within_another_one_comes_after_it() -> None:
+    serial, done = Serial(), []
+
+    def outer() -> str:
+        assert serial.run(lambda: done.append("inner")) is None
+        assert len(serial.waiting) == 1
+        done.append("outer")
+        return "result"
+
+    assert serial.run(outer) == "result"
+    assert done == ["outer", "inner"]
+    assert not serial.waiting
+
+
+def test_a_change_that_an_interrupt_ended_is_made_by_the_next_one() -> None:
+    serial, done = Serial(), []
+
+    def interrupted() -> None:
+        done.append("inner")
+        if len(done) == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        serial.run(lambda: serial.run(interrupted))
+    assert len(serial.waiting) == 1
+    serial.run(lambda: done.append("next"))
+    assert done == ["inner", "next", "inner"]
+
+
+def test_foreign_code_joins_what_its_thread_is_in_the_midst_of() -> None:
+    under_way = UnderWay()
+
+    @contextmanager
+    def transaction() -> Iterator[object]:
+        found = under_way.find("place")
+        if found is not None:
+            yield found
+            return
+        under_way.begin("place", mine := object())
+        try:
+            yield mine
+        finally:
+            under_way.end("place")
+
+    with transaction() as outer, transaction() as inner:
+        assert inner is outer
+        theirs: list[object] = []
+        thread = threading.Thread(target=lambda: theirs.append(under_way.find("place")))
+        thread.start()
+        thread.join()
+        assert theirs == [None]
+    assert under_way.find("place") is None
+    assert under_way._entries == {}
+
+
+def test_what_an_interrupt_left_is_not_joined() -> None:
+    under_way = UnderWay()
+    held = []
+
+    @contextmanager
+    def transaction() -> Iterator[None]:
+        under_way.begin("place", 1)
+        yield
+
+    def interrupted() -> None:
+        held.append(transaction())
+        held[0].__enter__()
+
+    interrupted()
+    assert under_way.find("place") is None
