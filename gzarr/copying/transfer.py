@@ -31,7 +31,7 @@ from gzarr.hierarchy.node import lies_within
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.keys import Coords, join_path, normalize_path
-from gzarr.metadata.documents import delete_node, read_node, write_attributes, write_node
+from gzarr.metadata.documents import change_attributes, delete_node, read_node, write_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.metadata.occupied import MARK
 from gzarr.storage.base import Store
@@ -276,7 +276,7 @@ def _write_group(store: Store, path: str, attributes: Mapping[str, Any], zarr_fo
     if node is None:
         write_node(store, path, GroupMeta(dict(attributes), zarr_format))
     elif dict(node.attributes) != dict(attributes):
-        write_attributes(store, path, replace(node, attributes={**node.attributes, **attributes}))
+        change_attributes(store, path, node.zarr_format, lambda stored: {**stored, **attributes})
 
 
 def write_array(

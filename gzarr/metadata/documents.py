@@ -165,11 +165,6 @@ def _dumped(key: str, document: Mapping[str, Any], what: str) -> bytes:
     return dump_json(document, 2 if v3 else 4, what, sort_keys=not v3)
 
 
-def write_attributes(store: Store, path: str, meta: NodeMeta) -> None:
-    """Write a node's attributes; everything else in its documents stays unchanged. Raises: TypeError, ReadOnlyError."""
-    change_attributes(store, path, meta.zarr_format, lambda _: meta.attributes)
-
-
 def change_attributes(
     store: Store, path: str, zarr_format: ZarrFormat, change: Callable[[dict[str, Any]], Mapping[str, Any]]
 ) -> None:
