@@ -94,13 +94,14 @@ def require_group_meta(store: Store, path: str, attributes: Mapping[str, Any], z
 
     Raises ContainsArrayError, ReadOnlyError.
     """
-    meta = read_node(store, path, checked_format(zarr_format))
+    wanted = None if zarr_format is None else checked_format(zarr_format)
+    meta = read_node(store, path, wanted)
     if meta is None:
         check_vacant(store, path, GroupNotFoundError)
         try:
             return new_group_meta(store, path, attributes, zarr_format)
         except ContainsNodeError:  # another process was faster, or something else is in the way
-            meta = read_node(store, path, checked_format(zarr_format))
+            meta = read_node(store, path, wanted)
             if meta is None:
                 raise
     if isinstance(meta, ArrayMeta):

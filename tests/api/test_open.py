@@ -19,6 +19,7 @@ from gzarr.errors import (
     ReadOnlyError,
     StoreError,
 )
+from gzarr.storage import MemoryStore
 
 
 def close(node):
@@ -367,6 +368,17 @@ def test_what_is_created_on_purpose_leaves_foreign_files_alone(tmp_path):
 
 
 # -- formats -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("opener", [gzarr.open, gzarr.open_group, gzarr.group])
+def test_a_group_of_either_format_is_opened(opener, zarr_format):
+    store = MemoryStore()
+    gzarr.create_group(store, zarr_format=zarr_format, attributes={"title": "x"})
+    before = dict(store)
+    assert opener(store).attrs["title"] == "x"
+    assert opener(store).zarr_format == zarr_format
+    assert dict(store) == before
 
 
 @pytest.mark.parametrize("opener", [gzarr.open, gzarr.open_array])
