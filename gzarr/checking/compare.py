@@ -99,7 +99,11 @@ class Comparison:
         dict
             The attributes and ``equal``.
         """
-        return {"equal": self.equal, **asdict(self)}
+        differences = [asdict(difference) for difference in self.differences]
+        for difference in differences:
+            if difference["values"] is not None and math.isinf(difference["values"]["largest"] or 0):
+                difference["values"]["largest"] = "Infinity"  # which JSON does not have
+        return {"equal": self.equal, **asdict(self), "differences": differences}
 
     def __repr__(self) -> str:
         verdict = number(len(self.differences), "difference") if self.differences else "equal"

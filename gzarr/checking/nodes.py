@@ -49,6 +49,8 @@ class Findings:
         Paths of the groups.
     arrays : list of (str, ArrayMeta)
         The arrays with their paths.
+    lists : bool
+        Whether the store has listed anything.
     """
 
     problems: list[Problem] = field(default_factory=list)
@@ -56,6 +58,7 @@ class Findings:
     unchecked: list[str] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     arrays: list[tuple[str, ArrayMeta]] = field(default_factory=list)
+    lists: bool = False
 
 
 class _Visit(NamedTuple):
@@ -67,13 +70,13 @@ class _Visit(NamedTuple):
         Where.
     outer : int or None
         Format of the group that lists it; None without such a group.
-    listed : bool
+    is_known : bool
         Whether what is below is known already, because the store cannot list.
     """
 
     path: str
     outer: int | None = None
-    listed: bool = False
+    is_known: bool = False
 
 
 def survey(place: Place, found: Findings) -> None:
@@ -88,7 +91,9 @@ def survey(place: Place, found: Findings) -> None:
 def _survey_some(store: Store, visits: list[_Visit], found: Findings) -> Iterator[_Visit]:
     """Look at some places. Yield what is below."""
     names = sorted(DOCUMENTS)
-    stored = iter(store.get_many([Request(join_path(visit.path, name)) for visit in visits for name in names]))
+    stored = iter(
+        _fetched(store, [(visit.path, join_path(visit.path, name)) for visit in visits for name in names], found)
+    )
     for visit in visits:
         path = visit.path
         documents = {
@@ -111,19 +116,37 @@ def _survey_some(store: Store, visits: list[_Visit], found: Findings) -> Iterato
         if isinstance(meta, ArrayMeta):
             found.arrays.append((path, meta))
         elif meta is None:  # an array or a group: only nodes are looked for
-            yield from map(_Visit, _listed(found, partial(_top_nodes, store, path)) or ())
+            yield from map(_Visit, listed(found, store, path, partial(_top_nodes, store, path)) or ())
         else:
             found.groups.append(path)
-            if not visit.listed:
+            if not visit.is_known:
                 yield from _survey_group(store, path, meta, documents, found)
+
+
+def _fetched(store: Store, keys: list[tuple[str, str]], found: Findings) -> list[Buffer | None]:
+    """What is stored for some keys, each given after the path of its node. Raises: StoreError if all fail."""
+    with suppress(StoreError):
+        return store.get_many([Request(key) for _, key in keys])
+    stored: list[Buffer | None] = []
+    failed: list[Problem] = []
+    for path, key in keys:
+        try:
+            stored.append(store.get_one(Request(key)))
+        except StoreError as error:
+            if len(failed) == len(keys) - 1:
+                raise
+            failed.append(Problem("unreadable", key, str(error), path))
+            stored.append(None)
+    found.problems += failed
+    return stored
 
 
 def _survey_group(
     store: Store, path: str, meta: GroupMeta, documents: Mapping[str, Buffer], found: Findings
 ) -> Iterator[_Visit]:
-    below = _listed(found, lambda: store.list_dir(path))
+    below = listed(found, store, path, lambda: store.list_dir(path))
     if below is None:
-        yield from (_Visit(node, meta.zarr_format, listed=True) for node in _consolidated_nodes(path, documents))
+        yield from (_Visit(node, meta.zarr_format, is_known=True) for node in _consolidated_nodes(path, documents))
         return
     for name in below[0]:
         if name == MARK:
@@ -140,9 +163,9 @@ def _unfinished(path: str) -> Problem:
 
 def _survey_folder(store: Store, path: str, found: Findings) -> Iterator[_Visit]:
     """A folder without documents: nodes below it miss a group, other objects are strays."""
-    tops = _listed(found, lambda: _top_nodes(store, path)) or []
+    tops = listed(found, store, path, lambda: _top_nodes(store, path)) or []
     below = tuple(f"{node}/" for node in tops)
-    others = _listed(found, partial(_count_others, store, path, below))
+    others = listed(found, store, path, partial(_count_others, store, path, below))
     if tops:
         reason = f"no group is here, but nodes are below, such as {tops[0]!r}"
         found.problems.append(Problem("group", f"{path}/", reason, path))
@@ -170,13 +193,18 @@ def _top_nodes(store: Store, path: str) -> list[str]:
     return tops
 
 
-def _listed(found: Findings, listing: Callable[[], T]) -> T | None:
-    """What is listed; None if the store cannot list, which is noted."""
+def listed(found: Findings, store: Store, path: str, listing: Callable[[], T]) -> T | None:
+    """What is listed; None if that fails. A store that has not listed anything yet is taken for one that cannot."""
     try:
-        return listing()
+        result = listing()
     except StoreError as error:
-        found.unchecked.append(f"strays, and members beside those in consolidated metadata: {error}")
+        if found.lists or store.files is not None:
+            found.problems.append(Problem("unreadable", f"{path}/", str(error), path))
+        else:
+            found.unchecked.append(f"strays, and members beside those in consolidated metadata: {error}")
         return None
+    found.lists = True
+    return result
 
 
 def coords_of(meta: ArrayMeta, path: str, key: str) -> Coords | None:

@@ -9,10 +9,10 @@ from itertools import islice
 
 from gzarr.checking.chunks import Chunks, Wanted, check_chunks, prepare_chunks
 from gzarr.checking.leftovers import find_leftovers
-from gzarr.checking.nodes import Findings, list_objects, survey
+from gzarr.checking.nodes import Findings, list_objects, listed, survey
 from gzarr.checking.report import Place, Problem, Verification
 from gzarr.display.progress import ProgressLike, counted
-from gzarr.errors import GzarrError, NodeNotFoundError, StoreError
+from gzarr.errors import GzarrError, NodeNotFoundError
 from gzarr.indexing.grid import nchunks
 from gzarr.metadata.model import ArrayMeta
 
@@ -75,16 +75,18 @@ def _verify_array(place: Place, meta: ArrayMeta, found: Findings, done: Callable
     except GzarrError as error:
         found.problems.append(Problem("codec", f"{place.path}/", str(error), place.path))
     wanted = None if chunks is None else Wanted(chunks)
-    n_objects = 0
-    try:
+
+    def note_objects() -> int:
         objects = list_objects(place.store, place.path, meta, found)
+        n_objects = 0
         while batch := list(islice(objects, _BATCH)):
             n_objects += len(batch)
             if wanted is not None:
                 wanted.add(batch)
-    except StoreError as error:
-        found.unchecked.append(f"strays, and members beside those in consolidated metadata: {error}")
-        wanted, n_objects = None, nchunks(meta.grid)
+        return n_objects
+
+    n_objects = listed(found, place.store, place.path, note_objects)
     if chunks is not None:
-        found.problems += check_chunks(chunks, place, wanted or chunks.regions, done)
-    return n_objects
+        regions = chunks.regions if n_objects is None or wanted is None else wanted
+        found.problems += check_chunks(chunks, place, regions, done)
+    return nchunks(meta.grid) if n_objects is None else n_objects

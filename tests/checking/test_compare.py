@@ -28,7 +28,7 @@ def make(zarr_format: Any = 3, **keywords: Any) -> gzarr.Group:
 def differences(a: Any, b: Any, **options: Any) -> list[tuple[str, str]]:
     found = gzarr.compare(a, b, **options)
     assert bool(found) == found.equal == (not found.differences)
-    json.dumps(found.to_json())
+    json.dumps(found.to_json(), allow_nan=False)
     return [(difference.path, difference.what) for difference in found.differences]
 
 
@@ -160,6 +160,10 @@ def test_the_largest_difference_of_integers() -> None:
     found = gzarr.compare(a, gzarr.array(np.array([2**63 - 1, 5], "i8"))).differences[0].values
     assert found is not None
     assert found.largest == 2.0**64 - 1
+
+
+def test_infinity_in_json() -> None:
+    assert differences(gzarr.array([np.inf]), gzarr.array([1.0])) == [("", "values")]
 
 
 def test_damage_and_nothing(tmp_path: Path) -> None:
