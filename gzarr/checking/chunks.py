@@ -28,35 +28,64 @@ from gzarr.errors import ChunkError, CodecError, GzarrError, MetadataError, Stor
 from gzarr.indexing.grid import Axis, Grid, RegularAxis
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan
-from gzarr.indexing.regions import Region, Regions, cut
+from gzarr.indexing.regions import Region
 from gzarr.layout.sharded import Sharded
 from gzarr.metadata.model import ArrayMeta
 
 #: Decoded bytes that are held at a time, or one chunk.
 REGION_NBYTES = 64 << 20
+#: Longer axes have no indices of 64 bits, padding included.
+_MAX_EXTENT = 2**62
 
 
 class Chunks(NamedTuple):
-    """The chunks of an array, ready to be checked.
+    """The chunks of an array, ready to be checked in regions.
 
     Attributes
     ----------
     io : ArrayIO
         The array, up to the end of its last chunks.
-    regions : Regions
-        How it is cut.
+    grid : Grid
+        What regions hold whole: stored objects, or the chunks of large shards.
+    counts : tuple of int
+        How many of them a region has along every axis.
     itemsize : int
         Bytes of an element.
     """
 
     io: ArrayIO
-    regions: Regions
+    grid: Grid
+    counts: tuple[int, ...]
     itemsize: int
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Data type of the elements."""
         return self.io.chain((0,) * len(self.io.layout.grid)).chunk.dtype
+
+    def region(self, number: Coords) -> Region:
+        """A region by its position."""
+        axes = zip(self.grid, self.counts, number, strict=True)
+        return tuple([slice(*_run(axis, i * n, n)) for axis, n, i in axes])
+
+    def regions(self) -> Iterator[Region]:
+        """All regions."""
+        lengths = [-(-axis.nchunks // n) for axis, n in zip(self.grid, self.counts, strict=True)]
+        return map(self.region, _positions(lengths))
+
+
+def _run(axis: Axis, first: int, n: int) -> tuple[int, int]:
+    """The elements of some chunks in a row."""
+    return axis.bounds(first)[0], min(axis.bounds(min(first + n, axis.nchunks) - 1)[1], axis.extent)
+
+
+def _positions(lengths: Sequence[int]) -> Iterator[Coords]:
+    """All positions in a grid of regions, without a list of any axis."""
+    if not lengths:
+        yield ()
+        return
+    for i in range(lengths[0]):
+        yield from ((i, *rest) for rest in _positions(lengths[1:]))
 
 
 class Wanted:
@@ -69,39 +98,30 @@ class Wanted:
     """
 
     def __init__(self, chunks: Chunks) -> None:
-        self._objects = chunks.io.layout.objects
-        self._cuts = chunks.regions.cuts
-        self._starts = [[start for start, _ in axis] for axis in self._cuts]
+        self._chunks = chunks
         self._found: dict[Coords, Region] = {}
 
     def add(self, coords: Sequence[Coords]) -> None:
         """Add stored objects."""
-        if not self._objects:
+        objects = self._chunks.io.layout.objects
+        if not objects:
             self._found[()] = ()
             return
         columns = np.array(coords, np.int64).T
-        bounds = [_bounds(axis, column) for axis, column in zip(self._objects, columns, strict=True)]
+        bounds = [_bounds(axis, column) for axis, column in zip(objects, columns, strict=True)]
         # An object that is larger than a region lies in several.
-        firsts, lasts = (
-            np.array(
-                [
-                    np.searchsorted(starts, b[side] - side, "right") - 1
-                    for starts, b in zip(self._starts, bounds, strict=True)
-                ]
-            )
-            for side in (0, 1)
-        )
+        axes = list(zip(self._chunks.grid, self._chunks.counts, bounds, strict=True))
+        firsts = np.array([axis.locate_all(low) // n for axis, n, (low, _) in axes])
+        lasts = np.array([axis.locate_all(high - 1) // n for axis, n, (_, high) in axes])
         groups: dict[tuple[Coords, Coords], list[int]] = {}
         for i, span in enumerate(zip(map(tuple, firsts.T.tolist()), map(tuple, lasts.T.tolist()), strict=True)):
             groups.setdefault(span, []).append(i)
         for (first, last), members in groups.items():
-            box = tuple(slice(int(low[members].min()), int(high[members].max())) for low, high in bounds)
+            box = [(int(low[members].min()), int(high[members].max())) for low, high in bounds]
             for number in itertools.product(*(range(a, b + 1) for a, b in zip(first, last, strict=True))):
-                cut_box = tuple(
-                    slice(max(part.start, axis[i][0]), min(part.stop, axis[i][1]))
-                    for part, axis, i in zip(box, self._cuts, number, strict=True)
-                )
-                self._found[number] = _joined(self._found.get(number, cut_box), cut_box)
+                parts = zip(self._chunks.region(number), box, strict=True)
+                inside = tuple(slice(max(part.start, low), min(part.stop, high)) for part, (low, high) in parts)
+                self._found[number] = _joined(self._found.get(number, inside), inside)
 
     def __iter__(self) -> Iterator[Region]:
         return (region for _, region in sorted(self._found.items()))
@@ -122,6 +142,10 @@ def prepare_chunks(place: Place, meta: ArrayMeta) -> Chunks:
     specs = find_shardings(meta.codecs, len(meta.shape))[1]
     if not place.allow_pickle and tuple(map(trusted, specs)) != specs:
         raise MetadataError("the array holds pickled objects; if you trust the data, allow_pickle=True loads them")
+    if max(meta.shape, default=0) > _MAX_EXTENT:
+        raise MetadataError(
+            f"an array of shape {meta.shape} cannot be read; an extent has at most {_MAX_EXTENT} elements"
+        )
     itemsize = max(meta.data_type.dtype.itemsize, 16 if meta.data_type.variable else 1)
     objects, chunks = (padded(grid) for grid in (meta.grid, meta.chunk_grid))
     fits = [_largest(grid) * itemsize <= REGION_NBYTES for grid in (objects, chunks)]
@@ -132,8 +156,17 @@ def prepare_chunks(place: Place, meta: ArrayMeta) -> Chunks:
         meta, shape=extents, grid=tuple(replace(a, extent=n) for a, n in zip(meta.grid, extents, strict=True))
     )
     io = prepare_array(whole, place.store, place.path, place.backend, None, place.allow_pickle)
-    regions = cut(cut_along, cut_along, itemsize, REGION_NBYTES, REGION_NBYTES)
-    return Chunks(io, regions, itemsize)
+    return Chunks(io, cut_along, _counts(cut_along, itemsize), itemsize)
+
+
+def _counts(grid: Grid, itemsize: int) -> tuple[int, ...]:
+    """How many chunks a region has along every axis: long runs of the last axis, within the limit."""
+    left = max(REGION_NBYTES // max(_largest(grid) * itemsize, 1), 1)
+    counts = []
+    for axis in reversed(grid):
+        counts.append(max(min(axis.nchunks, left), 1))
+        left //= counts[-1]
+    return tuple(reversed(counts))
 
 
 def padded(grid: Grid) -> Grid:
@@ -151,14 +184,15 @@ def check_chunks(
     io = chunks.io
     room: Array | None = None
     for region in wanted:
-        if room is None:
-            room = io.backend.empty((math.prod(chunks.regions.shape),), chunks.dtype)
+        nelements = math.prod(part.stop - part.start for part in region)
+        if room is None or room.size < nelements:
+            room = io.backend.empty((nelements,), chunks.dtype)
         bad: set[str] = set()
         for problem in _unread(io, place, region, room):
             bad.add(problem.key)
             yield problem
         yield from _bad_indexes(io, place, region, bad)
-        done(math.prod(part.stop - part.start for part in region) * chunks.dtype.itemsize)
+        done(nelements * chunks.dtype.itemsize)
 
 
 def check_object(chunks: Chunks, place: Place, coords: Coords) -> list[Problem]:

@@ -87,6 +87,6 @@ def _verify_array(place: Place, meta: ArrayMeta, found: Findings, done: Callable
 
     n_objects = listed(found, place.store, place.path, note_objects)
     if chunks is not None:
-        regions = chunks.regions if n_objects is None or wanted is None else wanted
+        regions = chunks.regions() if n_objects is None or wanted is None else wanted
         found.problems += check_chunks(chunks, place, regions, done)
     return nchunks(meta.grid) if n_objects is None else n_objects
