@@ -8,6 +8,8 @@ import os
 import pickle
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -188,6 +190,41 @@ def test_dbm_names_its_kind_and_takes_others(tmp_path: Path) -> None:
             store["k"] = b"2"
     with pytest.raises(StoreError, match=r"none.*flag 'r'"):
         DBMStore(tmp_path / "none", flag="r")
+
+
+#: Holds a transaction that has written into the file of a database already, until it is killed.
+HALF_WRITTEN = """
+import sqlite3, sys, time
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("PRAGMA cache_size = 5")
+db.execute("BEGIN IMMEDIATE")
+db.execute("UPDATE zarr SET v = randomblob(length(v))")
+print("half", flush=True)
+time.sleep(60)
+"""
+
+
+def test_sqlite_waits_for_others_and_rolls_back_what_a_killed_one_left(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    objects = {f"c/{n}": bytes([n]) * 10_000 for n in range(100)}
+    with SQLiteStore(path) as store:
+        store.update(objects)
+    code = [sys.executable, "-c", HALF_WRITTEN, str(path)]
+    with subprocess.Popen(code, stdout=subprocess.PIPE) as writer:
+        try:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"half\n"
+            for use in (lambda: SQLiteStore(path, timeout=0.1), SQLiteStore(path, read_only=True, timeout=0.1).items):
+                with pytest.raises(StoreError, match=r"x: cannot .*locked; .*has held.*longer timeout"):
+                    list(use())
+        finally:
+            writer.kill()
+    with SQLiteStore(path, read_only=True) as store, pytest.raises(StoreError, match="without read_only=True"):
+        dict(store)
+    with SQLiteStore(path) as store:
+        assert dict(store) == objects
+    with SQLiteStore(path, read_only=True) as store:
+        assert dict(store) == objects
 
 
 # -- LMDB ----------------------------------------------------------------------------------------------------------
