@@ -69,7 +69,7 @@ def _interrupt(child: Child, armed: Numbers, rng: np.random.Generator) -> None:
 
 def _write_interrupted(library: Gzarr, place: Place, state: Numbers, armed: Numbers, stop: Numbers, seed: int) -> Any:
     signals, rng, counts = _Interrupts(armed), np.random.default_rng(seed), Counts()
-    group = library.open_node(place, "")
+    group = None if place.kind in AT_CLOSE else library.open_node(place, "")
     while not stop[0] and not counts.losses:
         row = int(rng.integers(kills.ROWS))
         try:
@@ -82,15 +82,18 @@ def _write_interrupted(library: Gzarr, place: Place, state: Numbers, armed: Numb
             signals.disarm()
             counts += Counts(operations=1)
         except KeyboardInterrupt:
-            counts += _look(library, place, group, state, row) + Counts(operations=1)
+            counts += Counts(operations=1)
+            if group is not None:
+                counts += _look(group, state, row)
+        if group is None:  # an interrupted store is closed when the exception that holds it is gone
+            signals.disarm()
+            counts += Counts.from_json(kills.check_rows(library, place, state))
     signals.disarm()
     return counts.to_json()
 
 
-def _look(library: Gzarr, place: Place, group: Any, state: Numbers, row: int) -> Counts:
+def _look(group: Any, state: Numbers, row: int) -> Counts:
     """After an interrupt: the row is read, written and read again with the same objects."""
-    if place.kind in AT_CLOSE:
-        return Counts.from_json(kills.check_rows(library, place, state))
     counts = kills.compare_row(group, state, row)
     kills.write_row(group, state, row)
     return counts + kills.compare_row(group, state, row)

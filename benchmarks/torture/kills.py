@@ -72,7 +72,7 @@ def write_rows(library: Gzarr, place: Place, state: Numbers, seed: int, *, most:
     """Write random rows of both arrays, each with its next version, for ever or so many batches."""
     rng = np.random.default_rng(seed)
     number = 0
-    group = library.open_node(place, "")
+    group = None if place.kind in AT_CLOSE else library.open_node(place, "")
     while most is None or number < most:
         number += 1
         rows = [(int(rng.integers(2)), int(rng.integers(ROWS))) for _ in range(BATCH)]

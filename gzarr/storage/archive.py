@@ -128,6 +128,7 @@ def _is_locked(file: IO[bytes], path: str, name: str) -> bool:
         file.close()
         raise StoreError(
             f"store {name}: another store has {path!r} open for writing, in this process or another; close it first"
+            " (array.store.close()), also one that a variable still holds"
         ) from error
     except OSError:
         return True  # a file system without locks
