@@ -20,9 +20,9 @@ def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, arra
     A lazy value is returned as it is only if it cannot read the array.
     """
     shape = selection.shape + dtype.shape
-    if is_lazy(value):
+    if not isinstance(value, np.ndarray) and is_lazy(value):
         fits = len(shape) > 0 and tuple(value.shape) == shape and _is_of_slices(selection)
-        if fits and is_separate(value, array.store, array.path):
+        if fits and _casts_surely(value.dtype, dtype.base) and is_separate(value, array.store, array.path):
             return value
         value = computed(value, dtype.base, array.backend)
     if dtype.hasobject and not shape:
@@ -35,7 +35,9 @@ def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, arra
         return single
     if isinstance(value, (bytearray, memoryview)) and array.metadata.data_type.variable == "bytes":
         value = bytes(value)  # one element, where NumPy sees a list of numbers
-    given = _castable(array.backend.asarray(value, dtype.base), dtype.base)
+    given = array.backend.asarray(value, dtype.base)
+    if given.dtype != dtype.base:
+        given = _castable(given, dtype.base)
     if given.shape == shape:
         return given
     while given.ndim > len(shape) and given.shape[0] == 1:
@@ -48,17 +50,18 @@ def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, arra
 
 def _castable(given: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
     """Return values that can be cast to a dtype chunk by chunk, or have been. Raises what the cast raises."""
-    if given.dtype == dtype:
-        return given
-    # Only a cast shows whether texts and objects can be cast, so all of them are cast before any is written.
-    unsure = given.dtype.kind in "OSUT" and dtype.kind not in (given.dtype.kind, "O")
-    # What NumPy makes of floats that are out of range differs from array to array with their layout.
-    differs = not given.shape or (given.dtype.kind in "fc" and dtype.kind in "iu")
-    if unsure or (differs and type(given) in (np.ndarray, np.memmap)):
-        return given.astype(dtype)
     if not np.can_cast(given.dtype, dtype, "unsafe"):
         raise TypeError(f"cannot write a value of dtype {given.dtype} to an array of dtype {dtype}")
+    # What NumPy makes of floats that are out of range differs from array to array with their layout.
+    differs = not given.shape or (given.dtype.kind in "fc" and dtype.kind in "iu")
+    if not _casts_surely(given.dtype, dtype) or (differs and type(given) in (np.ndarray, np.memmap)):
+        return given.astype(dtype)
     return given
+
+
+def _casts_surely(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Return whether all elements can be cast. Of texts and objects only a cast shows it."""
+    return np.can_cast(given, dtype, "unsafe") and (given.kind not in "OSUT" or dtype.kind in (given.kind, "O"))
 
 
 def _is_of_slices(selection: Selection) -> bool:

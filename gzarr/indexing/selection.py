@@ -183,7 +183,10 @@ def normalize_blocks(key: Any, shape: tuple[int, ...], bounds: Sequence[Sequence
     for axis, (item, edges) in enumerate(zip(items, bounds, strict=True)):
         n_blocks = len(edges) - 1
         if isinstance(item, slice):
-            first, last, step = _bounds(item, n_blocks, axis)
+            try:
+                first, last, step = item.indices(n_blocks)
+            except (TypeError, ValueError) as error:
+                raise _bad_slice(item, axis, error) from error
             if step != 1:
                 raise SelectionError(f"a block selection takes slices of step 1 only, got step {step} on axis {axis}")
             last = max(first, last)
@@ -209,7 +212,10 @@ def _box(items: tuple[Any, ...], shape: tuple[int, ...], *, lists: bool) -> Box:
             continue
         extent = shape[axis]
         if isinstance(item, slice):
-            start, stop, step = _bounds(item, extent, axis)
+            try:
+                start, stop, step = item.indices(extent)
+            except (TypeError, ValueError) as error:
+                raise _bad_slice(item, axis, error) from error
             count = max(-((start - stop) // step), 0)
             if step < 0:
                 start, step = start + (count - 1) * step, -step
@@ -256,12 +262,8 @@ def _expand(items: tuple[Any, ...], ndim: int) -> list[Any]:
     return [*items[:at], *fill, *items[at + 1 :]]
 
 
-def _bounds(item: slice, extent: int, axis: int) -> tuple[int, int, int]:
-    """Start, stop and step of a slice within an axis."""
-    try:
-        return item.indices(extent)
-    except (TypeError, ValueError) as error:
-        raise SelectionError(f"bad slice {item} on axis {axis}: {error}") from error
+def _bad_slice(item: slice, axis: int, error: Exception) -> SelectionError:
+    return SelectionError(f"bad slice {item} on axis {axis}: {error}")
 
 
 def _integer(item: Any, extent: int, axis: int, what: str = "index") -> int:

@@ -206,6 +206,18 @@ def test_values_that_do_not_fit_are_refused(array: gzarr.Array) -> None:
     check(array, np.broadcast_to(np.arange(24), DATA.shape))
 
 
+def test_values_that_cannot_be_cast_are_found_before_anything_is_written(tmp_path: Path) -> None:
+    array = gzarr.array(np.arange(3), chunks=1)
+    texts = gzarr.array(np.array(["7", "8", "x"], object), dtype=str, chunks=1)
+    with pytest.raises(ValueError, match="invalid literal"):
+        array[:] = texts
+    with pytest.raises(TypeError, match="cannot write a value of dtype"):
+        array[:] = gzarr.zeros(3, dtype=[("a", "i4"), ("b", "i4")])
+    assert array[:].tolist() == [0, 1, 2]
+    array[:2] = gzarr.array(np.array(["7", "8"]), chunks=1)
+    assert array[:].tolist() == [7, 8, 2]
+
+
 def test_a_full_disk_is_an_error_before_anything_is_written(
     array: gzarr.Array, monkeypatch: pytest.MonkeyPatch
 ) -> None:

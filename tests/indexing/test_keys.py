@@ -33,6 +33,9 @@ def test_other_names_are_no_chunks(encoding: KeyEncoding, name: str) -> None:
 
 def test_paths_have_one_form() -> None:
     assert [normalize_path(path) for path in ("", "/", "a/b", "/a//b/", "a\\b")] == ["", "", "a/b", "a/b", "a/b"]
+    with pytest.raises(MetadataError, match="half of a surrogate pair"):
+        normalize_path("a/\ud800")
+    assert normalize_path("a/\udcff") == "a/\udcff"
     for path in ("a/../b", ".", "a/..."):
         with pytest.raises(MetadataError, match="periods only"):
             normalize_path(path)
