@@ -27,8 +27,8 @@ import shutil
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import IO, Literal, TypeAlias
 
 try:
@@ -219,9 +219,18 @@ class Archive:
             while len(data) < nbytes and (more := os.pread(self.file.fileno(), nbytes - len(data), offset + len(data))):
                 data += more
             return data
-        with self.lock:
+        with self.lock, self._position_kept():
             self.file.seek(offset)
             return self.file.read(nbytes)
+
+    @contextmanager
+    def _position_kept(self) -> Iterator[None]:
+        """Move to another position and back: a finalizer may come between the moving and the reading of others."""
+        here = self.file.tell()
+        try:
+            yield
+        finally:
+            self.file.seek(here)
 
     def read(self, key: str, entry: Entry, start: int | None, length: int | None) -> Buffer:
         """Read the range of a request from an entry. Raises: StoreError naming the key if the entry is damaged."""
@@ -289,9 +298,8 @@ class Archive:
     def _write_behind(self, parts: Iterable[bytes | memoryview]) -> int:
         """Write some bytes at the end; if that fails, the end is where it was. Returns: their offset."""
         nbytes = sum(map(len, parts))
-        # Nothing is called between the next two lines: a finalizer that writes, too, gets other bytes.
-        offset = self._end
-        self._end = offset + nbytes
+        # Nothing is called in the next line: a finalizer that writes, too, gets other bytes.
+        offset, self._end = self._end, self._end + nbytes
         try:
             at = offset
             for part in parts:
@@ -309,8 +317,9 @@ class Archive:
         rest = memoryview(data)
         while rest:
             if self._shared_position:
-                self.file.seek(offset)
-                n = self.file.write(rest)
+                with self._position_kept():
+                    self.file.seek(offset)
+                    n = self.file.write(rest)
                 n = len(rest) if n is None else n
             else:
                 n = os.pwrite(self.file.fileno(), rest, offset)

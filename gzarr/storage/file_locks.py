@@ -158,37 +158,49 @@ class FileLock:
             If the temporary file cannot be made.
         """
         held = _held.get(self._key)
-        if held is not None and held.inode:
-            return held
+        if held is not None:
+            if held.inode:
+                return held
+            held.close()  # this is foreign code within its `take`, which begins again
         if (_lockless or fcntl is None) and not is_lockable(self.path):
             return None
         _held[self._key] = self
         while True:
             try:
-                self.descriptors.extend(map(os.open, (self._temporary,), (_FLAGS,), (0o666,)))
-            except OSError as error:
-                self._make_room(error)
-            try:
-                fcntl.flock(self.descriptors[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                other = self._wait(error)
-                if other is not self:
-                    self.close()
-                    return other
-            here = os.fstat(self.descriptors[-1])
-            try:
-                there = os.lstat(self._temporary)
-            except FileNotFoundError:
-                pass
-            else:
-                if there.st_ino == here.st_ino and there.st_dev == here.st_dev:
-                    if here.st_nlink == 1:
-                        self.inode, self.turn = here.st_ino, self.turn + (here.st_size > 0)
-                        _held[self._key] = self  # foreign code may have removed it
-                        return self
-                    os.unlink(self._temporary)
+                lock, taken = self._try()
+            except IndexError:  # foreign code has closed the descriptor
+                lock, taken = self, False
+            if taken:
+                return lock
             self.close()
+            if lock is not self:
+                return lock
             _held[self._key] = self
+
+    def _try(self) -> tuple[FileLock | None, bool]:
+        """Wait for the lock of the file that is there. Returns: what `take` does, and whether this lock is taken."""
+        try:
+            self.descriptors.extend(map(os.open, (self._temporary,), (_FLAGS,), (0o666,)))
+        except OSError as error:
+            self._make_room(error)
+        try:
+            fcntl.flock(self.descriptors[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            other = self._wait(error)
+            if other is not self:
+                return other, False
+        here = os.fstat(self.descriptors[-1])
+        try:
+            there = os.lstat(self._temporary)
+        except FileNotFoundError:
+            return self, False
+        if there.st_ino == here.st_ino and there.st_dev == here.st_dev:
+            if here.st_nlink == 1:
+                self.inode, self.turn = here.st_ino, self.turn + (here.st_size > 0)
+                _held[self._key] = self  # foreign code may have removed it
+                return self, bool(self.descriptors)
+            os.unlink(self._temporary)
+        return self, False
 
     def _make_room(self, error: OSError) -> None:
         """Open the temporary file in spite of an error."""
@@ -283,7 +295,8 @@ class FileLock:
         try:
             if os.lstat(self._temporary).st_ino != self.inode or self.turn != turn:
                 _raise_lost(self._temporary)
-            os.replace(self._temporary, self.path)
+            self.inode = 0  # foreign code does not use the file any more that is about to get its place
+            os.replace(self._temporary, self.path) if self.descriptors else _raise_lost(self._temporary)
         except FileNotFoundError:
             self.close()
             raise
@@ -297,7 +310,8 @@ class FileLock:
         try:
             if os.lstat(self._temporary).st_ino != self.inode or self.turn != turn:
                 _raise_lost(self._temporary)
-            made = link_or_rename(self._temporary, self.path)
+            self.inode = 0
+            made = link_or_rename(self._temporary, self.path) if self.descriptors else _raise_lost(self._temporary)
         except FileNotFoundError:
             self.close()
             raise
@@ -308,13 +322,16 @@ class FileLock:
         """Let the lock go; the temporary file stays if it is there."""
         self.inode = 0
         while self.descriptors:
-            try:  # noqa: SIM105 - suppress takes as long as the call
-                fcntl.flock(self.descriptors[-1], fcntl.LOCK_UN)
-            except OSError:
-                pass  # there are no locks
-            deque(map(os.close, map(_pop, (self.descriptors,))), 0)
+            try:
+                try:  # noqa: SIM105 - suppress takes as long as the call
+                    fcntl.flock(self.descriptors[-1], fcntl.LOCK_UN)
+                except OSError:
+                    pass  # there are no locks
+                deque(map(os.close, map(_pop, (self.descriptors,))), 0)
+            except IndexError:
+                break  # foreign code was faster
         if _held.get(self._key) is self:
-            del _held[self._key]
+            _held.pop(self._key, None)
 
     def end(self) -> None:
         """Remove the temporary file, unless another holds the lock, and let it go."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dbm.dumb
 import faulthandler
 import gc
+import io
 import shutil
 import sys
 import tempfile
@@ -231,6 +232,11 @@ def zip_store(folder: Path) -> Store:
     return ZipStore(folder / "a.zip", "a")
 
 
+def zip_in_memory() -> int:
+    file = io.BytesIO()
+    return run(lambda _: ZipStore(file, "a"), "storage/zip", "storage/archive")
+
+
 def fsspec_store(folder: Path) -> Store:
     import fsspec
 
@@ -299,7 +305,7 @@ SCENARIOS: dict[str, Callable[[], int]] = {
 
 
 def main(names: list[str]) -> None:
-    faulthandler.dump_traceback_later(60, exit=True)
+    faulthandler.dump_traceback_later(40, exit=True)
     failed = 0
     for name in names or SCENARIOS:
         try:
