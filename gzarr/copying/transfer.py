@@ -1,7 +1,8 @@
 """Copies an array, or a group with everything in it: unchanged, or with other chunks, codecs or another format.
 
 Everything is planned and checked before anything is written: the metadata of every new array, the room for it, and its
-route. Then the chunks of each array are written, followed by its metadata (see `gzarr.copying.unfinished`).
+route. Then the chunks of each array are written, followed by its metadata, and the groups last: what can be opened is
+complete (see `gzarr.copying.unfinished`).
 """
 
 from __future__ import annotations
@@ -184,13 +185,15 @@ def transfer_tree(
             _begin(store, path, settings, zarr_format)
             write_mark(store, path, mark)
         begun.append("mark")
-        for name, attributes in tree.groups.items():
-            _write_group(store, join_path(path, name), attributes, zarr_format)
+        for name in tree.groups:
+            _check_group(store, join_path(path, name))
         with counted(settings.progress, sum(job.source.nbytes for job in todo)) as add:
             for job in todo:
                 begun.append(job.path)
                 present = set(objects_stored(job.meta, store, job.path)) if resuming else set()
                 write_array(store, job, opened_with, add, present)
+        for name, attributes in tree.groups.items():
+            _write_group(store, join_path(path, name), attributes, zarr_format)
         remove_mark(store, path)
     return report
 
@@ -269,10 +272,16 @@ def _begin(store: Store, path: str, settings: Settings, zarr_format: ZarrFormat)
         create.make_room(store, path, overwrite=False, zarr_format=zarr_format)
 
 
-def _write_group(store: Store, path: str, attributes: Mapping[str, Any], zarr_format: ZarrFormat) -> None:
+def _check_group(store: Store, path: str) -> GroupMeta | None:
+    """The group at a path, if it exists. Raises CopyError if it is an array."""
     node = read_node(store.live(), path)
     if isinstance(node, ArrayMeta):
         raise CopyError(f"{join_path(str(store), path)} is an array where the source has a group; delete it first")
+    return node
+
+
+def _write_group(store: Store, path: str, attributes: Mapping[str, Any], zarr_format: ZarrFormat) -> None:
+    node = _check_group(store, path)
     if node is None:
         write_node(store, path, GroupMeta(dict(attributes), zarr_format))
     elif dict(node.attributes) != dict(attributes):

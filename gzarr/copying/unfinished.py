@@ -1,8 +1,9 @@
 """Marks the destination of a copy that is under way, so that a copy that was killed can be recognized and resumed.
 
 Theory of operation. The mark is written first and removed last. It identifies the source and the new metadata. The
-metadata of an array is written after its chunks, so an array that can be opened is complete. If it cannot be
-opened, its stored objects are still complete, because each is stored whole or not at all. Nothing else is recorded.
+metadata of an array is written after its chunks, and those of groups after all arrays, so an array or a group that can
+be opened is complete. If an array cannot be opened, its stored objects are still complete, because each is stored whole
+or not at all. Nothing else is recorded.
 """
 
 from __future__ import annotations

@@ -223,8 +223,10 @@ def test_a_damaged_source_chunk_is_named_and_no_array_appears():
     store = MemoryStore()
     with pytest.raises(CopyError, match=r"group/big/c/7/0.*resume=True"):
         gzarr.transfer(source, store, chunks=40)
-    assert "group/big" not in gzarr.open_group(store)
-    assert np.array_equal(gzarr.open_group(store)["first"][:], np.arange(100))
+    with pytest.raises(NodeNotFoundError, match=r"an unfinished copy of .*resume=True"):
+        gzarr.open(store)
+    assert "group/big/zarr.json" not in store
+    assert np.array_equal(gzarr.open_array(store, path="first")[:], np.arange(100))
 
 
 # -- opened meanwhile --------------------------------------------------------------------------------------------
