@@ -34,8 +34,8 @@ from gzarr.metadata.model import ArrayMeta
 
 #: Decoded bytes that are held at a time, or one chunk.
 REGION_NBYTES = 64 << 20
-#: Longer axes have no indices of 64 bits, padding included.
-_MAX_EXTENT = 2**62
+#: Longer axes and chunks have no indices of 64 bits, padding included.
+_MAX_EXTENT = 2**61
 
 
 class Chunks(NamedTuple):
@@ -142,10 +142,8 @@ def prepare_chunks(place: Place, meta: ArrayMeta) -> Chunks:
     specs = find_shardings(meta.codecs, len(meta.shape))[1]
     if not place.allow_pickle and tuple(map(trusted, specs)) != specs:
         raise MetadataError("the array holds pickled objects; if you trust the data, allow_pickle=True loads them")
-    if max(meta.shape, default=0) > _MAX_EXTENT:
-        raise MetadataError(
-            f"an array of shape {meta.shape} cannot be read; an extent has at most {_MAX_EXTENT} elements"
-        )
+    if max((*meta.shape, *map(_longest, meta.grid)), default=0) > _MAX_EXTENT:
+        raise MetadataError(f"extents and chunks have at most {_MAX_EXTENT} elements here, got shape {meta.shape}")
     itemsize = max(meta.data_type.dtype.itemsize, 16 if meta.data_type.variable else 1)
     objects, chunks = (padded(grid) for grid in (meta.grid, meta.chunk_grid))
     fits = [_largest(grid) * itemsize <= REGION_NBYTES for grid in (objects, chunks)]
@@ -301,4 +299,10 @@ def _bad_indexes(io: ArrayIO, place: Place, region: Region, bad: set[str]) -> It
 
 
 def _largest(grid: Grid) -> int:
-    return math.prod(axis.length if isinstance(axis, RegularAxis) else max(axis.lengths) for axis in grid)
+    """Elements of the largest chunk."""
+    return math.prod(map(_longest, grid))
+
+
+def _longest(axis: Axis) -> int:
+    """Length of the longest chunk of an axis."""
+    return axis.length if isinstance(axis, RegularAxis) else max(axis.lengths)

@@ -281,6 +281,8 @@ def test_sparse_arrays_take_no_time(tmp_path: Path) -> None:
     assert z.verify().nobjects == 1
     huge = gzarr.create_array(shape=10, chunks=10**12, dtype="u1")
     assert huge.verify().ok
+    huge.store["zarr.json"] = bytes(huge.store["zarr.json"]).replace(b"1000000000000", b"9" * 30)
+    assert [p.kind for p in gzarr.verify(huge.store).problems] == ["codec"]
     long = gzarr.create_array(shape=2**61, chunks=10, dtype="u1")
     long[2**60] = 1
     assert (long.verify().ok, long.verify().nobjects) == (True, 1)
