@@ -10,13 +10,15 @@ import numpy as np
 from gzarr.api.create import create_array
 from gzarr.api.locating import close_if_opened_here, join_storage_options, open_store_at
 from gzarr.api.open import open, open_group
+from gzarr.devices import backend_for
 from gzarr.hierarchy import new_nodes
-from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import LoadKeywords, SaveArrayKeywords
+from gzarr.hierarchy.lazy import computed, is_lazy, is_separate
 from gzarr.hierarchy.new_metadata import array_meta
 from gzarr.hierarchy.options import ArrayOptions, check_keywords
 from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.storage.base import Store
 
 
 def save(store: Any, *args: Any, path: str | None = None, **kwargs: Any) -> None:
@@ -101,7 +103,8 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     values = {**{f"arr_{i}": a for i, a in enumerate(args)}, **kwargs}
     # Load and check all values before anything is replaced: some may be where they are to be saved.
     values = {name: value if hasattr(value, "shape") else np.asarray(value) for name, value in values.items()}
-    values = {name: value[...] if isinstance(value, Array) else value for name, value in values.items()}
+    if any(opened.list_dir(where)):
+        values = {name: _independent(value, opened, where) for name, value in values.items()}
     for value in values.values():
         dtype = new_nodes.dtype_of(value, {})
         array_meta(ArrayOptions(shape=value.shape, dtype=dtype, zarr_format=zarr_format, layout=layout))
@@ -109,6 +112,13 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     for name, value in values.items():
         root.create_array(name, data=value, layout=layout)
     close_if_opened_here(store, opened)
+
+
+def _independent(value: Any, store: Store, path: str) -> Any:
+    """Return a value that reads nothing from a place: if it may, it is computed."""
+    if not is_lazy(value) or is_separate(value, store, path):
+        return value
+    return computed(value, np.dtype(value.dtype), backend_for("cpu"))
 
 
 def load(store: Any, path: str | None = None, *, device: str | None = None, **kwargs: Unpack[LoadKeywords]) -> Any:

@@ -1,5 +1,6 @@
 """Saving arrays and groups in one call, and loading them."""
 
+import dask.array as da
 import numpy as np
 import pytest
 
@@ -54,6 +55,22 @@ def test_save_onto_the_array_itself(place):
     z = gzarr.open(place, mode="r")
     gzarr.save(place, z)
     assert gzarr.load(place).tolist() == list(range(10))
+
+
+def test_save_lazy_values_onto_what_they_read(place):
+    for _ in range(2):
+        gzarr.save(place, a=np.arange(20), b=np.ones(3))
+        read = gzarr.open_group(place, mode="r")
+        gzarr.save(place, a=da.from_array(read["a"], chunks=6)[::-1], b=read["b"], c=da.from_array(read["b"]) + 1)
+        read.store.close()
+        loaded = gzarr.load(place)
+        assert loaded["a"].tolist() == list(range(19, -1, -1))
+        assert (loaded["b"].tolist(), loaded["c"].tolist()) == ([1.0] * 3, [2.0] * 3)
+    gzarr.save(place, np.arange(5))
+    read = gzarr.open_array(place, mode="r")
+    gzarr.save(place, da.from_array(read, chunks=2)[::-1])
+    read.store.close()
+    assert gzarr.load(place).tolist() == [4, 3, 2, 1, 0]
 
 
 def test_load_what_is_not_there(tmp_path):
