@@ -74,7 +74,7 @@ def _write_interrupted(library: Gzarr, place: Place, state: Numbers, armed: Numb
         row = int(rng.integers(kills.ROWS))
         try:
             signals.arm()
-            if place.kind in AT_CLOSE:
+            if group is None:
                 kills.write_rows(library, place, state, int(rng.integers(1 << 30)), most=1)
             else:
                 kills.write_row(group, state, row)

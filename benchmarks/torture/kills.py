@@ -76,19 +76,21 @@ def write_rows(library: Gzarr, place: Place, state: Numbers, seed: int, *, most:
     while most is None or number < most:
         number += 1
         rows = [(int(rng.integers(2)), int(rng.integers(ROWS))) for _ in range(BATCH)]
-        if place.kind in AT_CLOSE:
-            group = library.open_node(place, "")
-        versions = []
-        for which, row in rows:
-            state[0, which, row] += 1
-            versions.append(state[0, which, row])
-            group["cs"[which]][row] = state[0, which, row]
-            if place.kind not in AT_CLOSE:
-                state[1, which, row] = versions[-1]
-        if place.kind in AT_CLOSE:
-            group.store.close()
-            for (which, row), version in zip(rows, versions, strict=True):
-                state[1, which, row] = version
+        if group is None:
+            with contextlib.closing((opened := library.open_node(place, "")).store):
+                written = [_write(opened, state, *row) for row in rows]
+            for version, row in zip(written, rows, strict=True):
+                state[1, *row] = version
+        else:
+            for row in rows:
+                state[1, *row] = _write(group, state, *row)
+
+
+def _write(group: Any, state: Numbers, which: int, row: int) -> int:
+    state[0, which, row] += 1
+    version = int(state[0, which, row])
+    group["cs"[which]][row] = version
+    return version
 
 
 def check_rows(library: Gzarr, place: Place, state: Numbers) -> Any:
@@ -123,11 +125,8 @@ def _compare(name: str, values: Any, state: Numbers) -> Counts:
 
 def write_row(group: Any, state: Numbers, row: int) -> None:
     """Write the next version of a row of both arrays."""
-    for which, name in enumerate("cs"):
-        state[0, which, row] += 1
-        version = int(state[0, which, row])
-        group[name][row] = version
-        state[1, which, row] = version
+    for which in range(2):
+        state[1, which, row] = _write(group, state, which, row)
 
 
 def compare_row(group: Any, state: Numbers, row: int) -> Counts:
@@ -235,9 +234,7 @@ def _write_own_rows(library: Gzarr, place: Place, state: Numbers, own: int, stop
     log, group = Log(), library.open_node(place, "")
 
     def write(which: int, row: int) -> None:
-        state[0, which, row] += 1
-        group["cs"[which]][row] = state[0, which, row]
-        state[1, which, row] = state[0, which, row]
+        state[1, which, row] = _write(group, state, which, row)
 
     while not stop[0]:
         for row in range(own, ROWS, 3):
