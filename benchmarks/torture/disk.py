@@ -11,6 +11,7 @@ import errno
 import os
 import resource
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,13 @@ def _fill(library: Gzarr, kind: str, folder: Path, seed: int) -> Any:
     counts = Counts()
     for room in rng.choice(ROOMS, LEVELS, replace=False).tolist():
         take_room(folder, room, how)
-        counts += _write_until_full(library, place, state, rng)
-        counts += found(apart(kills.check_rows, library, place, state))
+        held: kills.Held = []
+        counts += _write_until_full(library, place, state, rng, held)
+        counts += found(apart(partial(kills.check_rows, settled=not held), library, place, state))
         give_room(folder, how)
         try:
+            for store in held:
+                store.close()  # again, as the error says
             kills.write_rows(library, place, state, int(rng.integers(1 << 30)), most=1)
         except Exception as error:  # noqa: BLE001 - any failure is one
             counts += Counts(damaged=1, notes=(f"with room again: {error_text(error)}",))
@@ -68,16 +72,18 @@ def _fill(library: Gzarr, kind: str, folder: Path, seed: int) -> Any:
     return (counts + Counts(notes=(f"by {how}",) if how != "tmpfs" else ())).to_json()
 
 
-def _write_until_full(library: Gzarr, place: Place, state: kills.Numbers, rng: np.random.Generator) -> Counts:
+def _write_until_full(
+    library: Gzarr, place: Place, state: kills.Numbers, rng: np.random.Generator, held: kills.Held
+) -> Counts:
     counts = Counts()
     for _ in range(BATCHES):
         try:
-            kills.write_rows(library, place, state, int(rng.integers(1 << 30)), most=1)
+            kills.write_rows(library, place, state, int(rng.integers(1 << 30)), most=1, held=held)
             counts += Counts(operations=1)
         except Exception as error:  # noqa: BLE001 - which error it is, is the question
             own = is_own(error)
             counts += Counts(refused=int(own), raw_errors=int(not own), notes=() if own else (error_text(error),))
-            if counts.refused + counts.raw_errors == 2:
+            if held or counts.refused + counts.raw_errors == 2:
                 break
     return counts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import time
 from types import FrameType
@@ -69,25 +70,28 @@ def _interrupt(child: Child, armed: Numbers, rng: np.random.Generator) -> None:
 
 def _write_interrupted(library: Gzarr, place: Place, state: Numbers, armed: Numbers, stop: Numbers, seed: int) -> Any:
     signals, rng, counts = _Interrupts(armed), np.random.default_rng(seed), Counts()
+    held: kills.Held = []
     group = None if place.kind in AT_CLOSE else library.open_node(place, "")
     while not stop[0] and not counts.losses:
         row = int(rng.integers(kills.ROWS))
         try:
             signals.arm()
             if group is None:
-                kills.write_rows(library, place, state, int(rng.integers(1 << 30)), most=1)
+                kills.write_rows(library, place, state, int(rng.integers(1 << 30)), most=1, held=held)
             else:
                 kills.write_row(group, state, row)
                 group["cs"[row % 2]][row]
             signals.disarm()
             counts += Counts(operations=1)
+            continue
         except KeyboardInterrupt:
             counts += Counts(operations=1)
-            if group is not None:
-                counts += _look(group, state, row)
-        if group is None:  # an interrupted store is closed when the exception that holds it is gone
-            signals.disarm()
-            counts += Counts.from_json(kills.check_rows(library, place, state))
+        gc.collect()  # an interrupted store is closed when the exception that holds it is gone
+        for store in held:
+            store.close()  # again, as the interrupt may have been in it
+        held.clear()
+        looked = kills.check_rows(library, place, state) if group is None else _look(group, state, row).to_json()
+        counts += Counts.from_json(looked)
     signals.disarm()
     return counts.to_json()
 

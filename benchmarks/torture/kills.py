@@ -14,6 +14,7 @@ from benchmarks.torture.libraries import Gzarr, Layout
 from benchmarks.torture.scenario import Counts, Scenario, Setting, rounds
 from benchmarks.torture.stores import AT_CLOSE, DATABASES, KEPT, PROCESSES, Place, strays
 
+Held = list[Any]  # an open store, or none
 Numbers = npt.NDArray[np.int64]
 ROWS = 24  # of both arrays; a row holds one version
 WIDTH = 400
@@ -68,8 +69,14 @@ def closing(place: Place, node: Any) -> Any:
     return contextlib.closing(node.store) if place.kind in AT_CLOSE else contextlib.nullcontext()
 
 
-def write_rows(library: Gzarr, place: Place, state: Numbers, seed: int, *, most: int | None = None) -> None:
-    """Write random rows of both arrays, each with its next version, for ever or so many batches."""
+def write_rows(
+    library: Gzarr, place: Place, state: Numbers, seed: int, *, most: int | None = None, held: Held | None = None
+) -> None:
+    """Write random rows of both arrays, each with its next version, for ever or so many batches.
+
+    held: gets the store that could not be closed after a batch.
+    """
+    held = [] if held is None else held
     rng = np.random.default_rng(seed)
     number = 0
     group = None if place.kind in AT_CLOSE else library.open_node(place, "")
@@ -77,8 +84,13 @@ def write_rows(library: Gzarr, place: Place, state: Numbers, seed: int, *, most:
         number += 1
         rows = [(int(rng.integers(2)), int(rng.integers(ROWS))) for _ in range(BATCH)]
         if group is None:
-            with contextlib.closing((opened := library.open_node(place, "")).store):
+            opened = library.open_node(place, "")
+            held.append(opened.store)
+            try:
                 written = [_write(opened, state, *row) for row in rows]
+            finally:
+                opened.store.close()
+                held.clear()
             for version, row in zip(written, rows, strict=True):
                 state[1, *row] = version
         else:
@@ -93,8 +105,9 @@ def _write(group: Any, state: Numbers, which: int, row: int) -> int:
     return version
 
 
-def check_rows(library: Gzarr, place: Place, state: Numbers) -> Any:
-    """Compare every row with the versions begun and returned, which then become what is there."""
+def check_rows(library: Gzarr, place: Place, state: Numbers, *, settled: bool = True) -> Any:
+    """Compare every row with the versions begun and returned, which then become what is there, if that is settled."""
+    state = state if settled else state.copy()
     counts = Counts()
     with closing(place, group := library.lib.open_group(place.store("r"), "r")):
         for which, name in enumerate("cs"):
