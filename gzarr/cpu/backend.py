@@ -50,6 +50,8 @@ def _unpacked(chain: Chain) -> _Prepared:
 
 def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """A value to be written as a NumPy array. Python numbers and lists are checked against ``dtype``, as NumPy does."""
+    if type(value) is np.ndarray:
+        return value  # before `np.ma`, whose import by one thread would stop a child that another one forks
     if isinstance(value, np.ndarray):
         # A part of a matrix keeps two axes, and one of a masked array its mask.
         return np.asarray(value) if isinstance(value, (np.matrix, np.ma.MaskedArray)) else value

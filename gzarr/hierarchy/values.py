@@ -29,7 +29,7 @@ def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, arra
         single = np.empty(1, object)
         single[0] = value[()] if isinstance(value, np.ndarray) and not value.shape else value
         return single.reshape(())
-    if isinstance(value, np.ma.MaskedArray) and not shape and not value.shape:
+    if not shape and isinstance(value, np.ndarray) and not value.shape and isinstance(value, np.ma.MaskedArray):
         single = np.empty((), dtype.base)
         single[()] = value  # NumPy writes NaN for a masked element, or refuses it
         return single

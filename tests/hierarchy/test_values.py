@@ -14,6 +14,7 @@ import gzarr
 from gzarr.errors import ChunkError
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage import LocalStore
+from tests.support.processes import run_python
 
 PATHS = {
     "compiled loop": {},
@@ -143,3 +144,11 @@ def test_masks_of_64_dimensions(tmp_path: Path) -> None:
         array.vindex[([0],) * 64]
     with pytest.raises(gzarr.MetadataError, match="an array of 64; store it without shards"):
         gzarr.create_array(shape=shape, chunks=shape, shards=shape, dtype="i4")
+
+
+def test_writing_imports_no_masked_arrays() -> None:
+    """A thread that imports a module would stop a child that another thread forks meanwhile."""
+    code = (
+        "import sys, gzarr; z = gzarr.zeros((4, 4), chunks=2); z[0] = 1; z[:] = z[:]; print('numpy.ma' in sys.modules)"
+    )
+    assert run_python(code) == "False\n"
