@@ -19,7 +19,7 @@ Numbers = npt.NDArray[np.int64]
 ROWS = 24  # of both arrays; a row holds one version
 WIDTH = 400
 KILLS = 4  # of one hierarchy
-TYPICAL_S = 0.03  # from the first write of a process until it is killed
+TYPICAL_S = (0.01, 0.05, 0.2)  # from the first write of a process until it is killed
 BATCH = 3  # rows between two closings of a store that promises nothing before it is closed
 
 
@@ -32,7 +32,7 @@ def kills(setting: Setting) -> Counts:
         state = shared((2, 2, ROWS))  # versions begun and returned, of both arrays
         total += apart(create, library, place, compressed).counts()
         for _ in range(KILLS):
-            after_s = float(rng.exponential(TYPICAL_S))
+            after_s = float(rng.exponential(rng.choice(TYPICAL_S)))
             seed = int(rng.integers(1 << 30))
             total += killed(write_rows, library, place, state, seed, begun=state[0], after_s=after_s).counts()
             checked = found(apart(check_rows, library, place, state))
@@ -171,13 +171,15 @@ def kills_of_appends(setting: Setting) -> Counts:
         state = shared(2)  # appends begun and returned
         total += apart(_create_empty, library, place, layout).counts()
         for _ in range(KILLS):
-            after_s = float(rng.exponential(TYPICAL_S))
+            after_s = float(rng.exponential(rng.choice(TYPICAL_S)))
             total += killed(_append_rows, library, place, state, begun=state[:1], after_s=after_s).counts()
             checked = found(apart(_check_appended, library, place, state))
             total += checked
             if checked.damaged:
                 break
-        total += Counts(operations=int(state[1])) + strays(place)
+        else:
+            total += found(apart(_append_to_the_end, library, place, layout)) + strays(place)
+        total += Counts(operations=int(state[1]))
         place.remove()
     return total
 
@@ -195,6 +197,14 @@ def _append_rows(library: Gzarr, place: Place, state: Numbers) -> None:
         if place.kind in AT_CLOSE:
             array.store.close()
         state[1] = state[0]
+
+
+def _append_to_the_end(library: Gzarr, place: Place, layout: Layout) -> Any:
+    """Append beyond whatever a killed writer began, and write everything anew."""
+    with closing(place, array := library.open(place, "a")):
+        array.append(np.ones(((layout.shards or layout.chunks)[0], WIDTH)))
+        array[:] = 1
+    return {}
 
 
 def _check_appended(library: Gzarr, place: Place, state: Numbers) -> Any:
@@ -232,7 +242,7 @@ def kills_beside_writers(setting: Setting) -> Counts:
         others = [Child(_write_own_rows, library, place, state, own, stop) for own in range(2)]
         with ended(others):
             for _ in range(KILLS):
-                after_s, begun = float(rng.exponential(TYPICAL_S)), state[0, :, 2::3]
+                after_s, begun = float(rng.exponential(rng.choice(TYPICAL_S))), state[0, :, 2::3]
                 work = (_write_own_rows, library, place, state, 2, stop)
                 total += killed(*work, begun=begun, after_s=after_s).counts()
             stop[0] = 1
