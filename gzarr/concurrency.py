@@ -121,15 +121,21 @@ class UnderWay:
         if not entries:
             self._entries.pop(key, None)
 
-    def find(self, place: Hashable) -> Any:
-        """What this thread is in the midst of; None if it is not, or an interrupt has ended the function."""
+    def find(self, place: Hashable, abandon: Callable[[Any], object]) -> Any:
+        """What this thread is in the midst of; None if it is not, or an interrupt has ended the function.
+
+        abandon: called with what a function that an interrupt has ended was in the midst of. Nobody else ends that as
+        long as the traceback of the interrupt lives.
+        """
         while entries := self._entries.get((threading.get_ident(), place)):
             frame: FrameType | None = sys._getframe()  # noqa: SLF001
             while frame is not None:
                 if frame is entries[-1][1]:
                     return entries[-1][0]
                 frame = frame.f_back
+            what = entries[-1][0]
             self.end(place)
+            abandon(what)
         return None
 
 

@@ -179,7 +179,7 @@ def test_foreign_code_joins_what_its_thread_is_in_the_midst_of() -> None:
 
     @contextmanager
     def transaction() -> Iterator[object]:
-        found = under_way.find("place")
+        found = under_way.find("place", bool)
         if found is not None:
             yield found
             return
@@ -192,11 +192,11 @@ def test_foreign_code_joins_what_its_thread_is_in_the_midst_of() -> None:
     with transaction() as outer, transaction() as inner:
         assert inner is outer
         theirs: list[object] = []
-        thread = threading.Thread(target=lambda: theirs.append(under_way.find("place")))
+        thread = threading.Thread(target=lambda: theirs.append(under_way.find("place", bool)))
         thread.start()
         thread.join()
         assert theirs == [None]
-    assert under_way.find("place") is None
+    assert under_way.find("place", bool) is None
     assert under_way._entries == {}
 
 
@@ -214,4 +214,6 @@ def test_what_an_interrupt_left_is_not_joined() -> None:
         held[0].__enter__()
 
     interrupted()
-    assert under_way.find("place") is None
+    abandoned: list[int] = []
+    assert under_way.find("place", abandoned.append) is None
+    assert abandoned == [1]

@@ -20,6 +20,7 @@ Stored (uncompressed) entries are read in place, range by range.
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import secrets
@@ -123,6 +124,10 @@ def _is_locked(file: IO[bytes], path: str, name: str) -> bool:
     if fcntl is None:
         return True
     try:
+        with suppress(BlockingIOError):
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return _is_at(file, path)
+        gc.collect()  # a store that was forgotten, but not collected, is closed by that
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         file.close()
@@ -132,6 +137,11 @@ def _is_locked(file: IO[bytes], path: str, name: str) -> bool:
         ) from error
     except OSError:
         return True  # a file system without locks
+    return _is_at(file, path)
+
+
+def _is_at(file: IO[bytes], path: str) -> bool:
+    """Whether a file still is the one at a path."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
     return False

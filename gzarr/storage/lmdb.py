@@ -145,7 +145,7 @@ class LMDBStore(DatabaseStore):
     def _transaction(self, verb: str, write: bool = False) -> Iterator[Any]:
         """A transaction; within one that writes, which is that of foreign code, that one."""
         with self._failures(verb), inside_library():
-            under_way = _under_way.find(self._place)
+            under_way = _under_way.find(self._place, _abort)
             if under_way and self._is_open(under_way[0]):
                 yield under_way[0]
             elif not write:
@@ -276,6 +276,11 @@ class LMDBStore(DatabaseStore):
     def __reduce__(self) -> tuple[Any, ...]:
         given = (self.path, True, self.dimension_separator)
         return pickled(self, LMDBStore, *given, read_only=self.read_only, **self._kwargs)
+
+
+def _abort(begun: list[Any]) -> None:
+    for txn in begun:
+        txn.abort()
 
 
 def _reserve_locks(path: str, options: dict[str, Any]) -> None:

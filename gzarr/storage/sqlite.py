@@ -15,7 +15,7 @@ import random
 import sqlite3
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -154,7 +154,7 @@ class SQLiteStore(DatabaseStore):
                     raise StoreError(f"store {self} is closed, and its contents are gone")
                 yield self._shared
             return
-        under_way = _under_way.find(self._place)
+        under_way = _under_way.find(self._place, _roll_back)
         if under_way is not None:  # foreign code within a call: another connection would wait for that to end
             yield under_way
             return
@@ -268,6 +268,11 @@ class SQLiteStore(DatabaseStore):
             raise StoreError(f"store {self} cannot be pickled: its contents live in this process")
         given = (self.path, self.dimension_separator)
         return pickled(self, SQLiteStore, *given, read_only=self.read_only, **self._kwargs)
+
+
+def _roll_back(db: sqlite3.Connection) -> None:
+    with suppress(sqlite3.Error):  # it may be closed
+        db.rollback()
 
 
 def _bounds(path: str) -> tuple[str, str | bytes]:

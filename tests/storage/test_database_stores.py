@@ -135,6 +135,28 @@ def test_a_store_works_after_a_fork(tmp_path: Path, maker: Any) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("maker", [SQLiteStore, lmdb_store], ids=["sqlite", "lmdb"])
+def test_a_transaction_that_an_interrupt_left_open_is_ended_by_the_next_call(tmp_path: Path, maker: Any) -> None:
+    """An interrupt may come between the begin of a transaction and the statements that would end it."""
+    store = maker(tmp_path / "data", **({"timeout": 0.1} if maker is SQLiteStore else {}))
+    store["a"] = b"1"
+
+    def interrupted() -> Any:
+        if isinstance(store, SQLiteStore):
+            manager = store._connection()
+            manager.__enter__().execute("BEGIN IMMEDIATE")
+        else:
+            manager = store._transaction("write", write=True)
+            manager.__enter__().put(b"a", b"2")
+        return manager  # as the traceback keeps it
+
+    kept = interrupted()
+    store["b"] = b"3"
+    assert dict(store) == {"a": b"1", "b": b"3"}
+    del kept
+    store.close()
+
+
 # -- SQLite --------------------------------------------------------------------------------------------------------
 
 

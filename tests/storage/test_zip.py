@@ -340,6 +340,18 @@ def test_one_store_at_a_time_writes(tmp_path: Path) -> None:
     assert dict(ZipStore(path)) == old | {"c/0": b"short"}
 
 
+def test_a_forgotten_writer_that_is_not_collected_yet_is_no_other_writer(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    old = archive_of(path)
+    store = ZipStore(path, "a")
+    store["c/1"] = DATA
+    cycle: list[Any] = [store]
+    cycle.append(cycle)
+    del store, cycle
+    with ZipStore(path, "a") as again:
+        assert dict(again) == old | {"c/1": DATA}
+
+
 #: Appends to an archive in children, which are killed, and checks what is left after each. Prints what differs.
 KILL = """
 import os, random, signal, sys, time, warnings
