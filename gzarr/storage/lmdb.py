@@ -159,6 +159,7 @@ class LMDBStore(DatabaseStore):
                     with begun[0] as txn:
                         yield txn
                 finally:
+                    _abort(begun)  # unless it has ended: an interrupt may have come before the with statement
                     _under_way.end(self._place)
 
     def _is_open(self, txn: Any) -> bool:
