@@ -223,7 +223,7 @@ def _unread(io: ArrayIO, place: Place, region: Region, room: Array) -> Iterator[
     layout = io.layout
     try:
         read_region(io, region, room)
-    except GzarrError as error:
+    except (GzarrError, MemoryError) as error:
         halves, is_chunk = _halves(layout.objects, region), False
         if not halves and isinstance(error, ChunkError):
             is_chunk = error.chunk_coords is not None or _has_index(io, region)
@@ -242,10 +242,11 @@ def _has_index(io: ArrayIO, region: Region) -> bool:
         return False
 
 
-def _problem(io: ArrayIO, place: Place, region: Region, error: GzarrError, *, is_chunk: bool) -> Problem:
+def _problem(io: ArrayIO, place: Place, region: Region, error: GzarrError | MemoryError, *, is_chunk: bool) -> Problem:
     key = io.layout.key(_first(io.layout.objects, region))
     if not isinstance(error, ChunkError):
-        return Problem("unreadable" if isinstance(error, StoreError) else "codec", key, str(error), place.path)
+        kind = "unreadable" if isinstance(error, StoreError) else "codec"
+        return Problem(kind, key, str(error) or type(error).__name__, place.path)
     if is_chunk:
         return Problem("chunk", key, error.reason, place.path, _first(io.layout.grid, region), error.codec)
     return Problem("shard", key, error.reason, place.path, None, error.codec)

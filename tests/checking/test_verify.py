@@ -290,6 +290,16 @@ def test_sparse_arrays_take_no_time(tmp_path: Path) -> None:
     assert [p.kind for p in gzarr.verify(tmp_path / "x.zarr").problems] == ["codec"]
 
 
+def test_chunks_for_which_there_is_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    z = gzarr.create_array(data=np.arange(4), chunks=2)
+
+    def read(io: Any, region: Any, room: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(chunks_module, "read_region", read)
+    assert found(z) == [("codec", "c/0", None), ("codec", "c/1", None)]
+
+
 @pytest.mark.parametrize(
     ("shape", "chunks", "n"), [((10,), [[3, 2, 5]], 3), ((10,), 4, 3), ((), (), 1), ((0, 3), 2, 0), ((3,), 5, 1)]
 )
