@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -93,6 +94,9 @@ def _is_left(path: Path, *, remove: bool) -> bool:
     except FileNotFoundError:  # renamed or deleted meanwhile
         return False
     finally:
+        if _fcntl is not None:
+            with suppress(OSError):
+                _fcntl.flock(fd, _fcntl.LOCK_UN)  # a forked child may hold it, too
         os.close(fd)
     return left
 
