@@ -95,23 +95,28 @@ class Opened(Protocol):
 class Target(NamedTuple):
     """How files may be replaced without the store: written under another name beside their place, then renamed.
 
+    The temporary file is the lock of the file (`gzarr.storage.file_locks`), also while it is deleted.
+
     Attributes
     ----------
     prefix : str
         What the paths of the files begin with, as in `Files.prefix`.
     temporary : str
-        What the names of temporary files begin with; reserved for the writer.
+        What is put before the name of a file for its temporary one.
     written : numpy.ndarray
         A table of uint64. Before a file takes its place, a number is put where its inode, modulo the length, says,
         so that its `Versions.token` is one that no file has had.
     number : callable
         Gives the first of 65,536 such numbers.
+    tidy : callable
+        To be called with the keys of files that were deleted: removes directories that are now empty.
     """
 
     prefix: str
     temporary: str
     written: Any
     number: Callable[[], int]
+    tidy: Callable[[Iterable[str]], None]
 
 
 class Files(ABC):

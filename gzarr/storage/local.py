@@ -37,7 +37,7 @@ from gzarr.storage.local_files import (
 )
 from gzarr.storage.locks import key_locks
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_view, check_key, check_move, check_path
-from gzarr.storage.strays import delete_tree, doomed_path, remove_directory, remove_stray, remove_strays
+from gzarr.storage.strays import delete_tree, doomed_path, prune, remove_stray, remove_strays
 
 
 def _real_directory(path: str) -> str:
@@ -368,11 +368,7 @@ class LocalStore(Store):
         return self._prefix + key
 
     def _prune(self, directory: str) -> None:
-        """Remove a directory and its parents below the root while they hold nothing but what killed processes left."""
-        while directory.startswith(self._prefix) and len(directory) > len(self._prefix):
-            if not remove_directory(directory):
-                return  # not empty, gone already, or not ours to remove: all of them fine
-            directory = os.path.dirname(directory)
+        prune(directory, self._prefix)
 
     def _failed(self, verb: str, path: str, error: OSError) -> StoreError:
         return failure(self._name, verb, path, error)

@@ -12,13 +12,15 @@ import secrets
 import stat
 import time
 from array import array
+from collections.abc import Iterable
 from functools import partial
 from typing import Self
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Files, Target, Versions
-from gzarr.storage.file_locks import ATTEMPTS, FULL, FileLock, link_or_rename, make_directory
+from gzarr.storage.file_locks import ATTEMPTS, FULL, FileLock, is_lockable, link_or_rename, make_directory
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, check_key, check_path
+from gzarr.storage.strays import prune
 
 READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -283,9 +285,15 @@ class LocalFiles(Files):
         check_path(path)
         return os.path.join(self._prefix + path, "")
 
-    def target(self, path: str) -> Target:
-        """How files under a path may be replaced by others."""
-        return Target(self.prefix(path), temporary_name(""), _written, partial(next, _numbers))
+    def target(self, path: str) -> Target | None:
+        """How files under a path may be replaced by others; None if they cannot be locked."""
+        if not is_lockable(self._prefix):
+            return None
+        return Target(self.prefix(path), TEMPORARY_PREFIX, _written, partial(next, _numbers), self._tidy)
+
+    def _tidy(self, keys: Iterable[str]) -> None:
+        for directory in {os.path.dirname(self._prefix + key) for key in keys}:
+            prune(directory, self._prefix)
 
 
 class LocalVersions(Versions):

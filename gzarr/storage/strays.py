@@ -1,6 +1,6 @@
 """What killed processes leave in a directory of objects: temporary files, and trees that were being deleted."""
 # Plain os calls: pathlib costs more than the system calls themselves.
-# ruff: noqa: PTH104, PTH106, PTH108, PTH112, PTH114, PTH116, PTH118, PTH208
+# ruff: noqa: PTH104, PTH106, PTH108, PTH112, PTH114, PTH116, PTH118, PTH120, PTH208
 
 from __future__ import annotations
 
@@ -68,6 +68,17 @@ def remove_directory(directory: str) -> bool:
         os.rmdir(directory)
         return True
     return False
+
+
+def prune(directory: str, prefix: str) -> None:
+    """Remove a directory and those above it while they hold nothing but what killed processes left.
+
+    prefix: path of the root, which stays, with a separator.
+    """
+    while directory.startswith(prefix) and len(directory) > len(prefix):
+        if not remove_directory(directory):
+            return  # not empty, gone already, or not ours to remove: all of them fine
+        directory = os.path.dirname(directory)
 
 
 def _holds_objects(directory: str) -> bool:

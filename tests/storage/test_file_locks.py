@@ -76,7 +76,7 @@ def files_under(folder: Path) -> list[str]:
 # -- races -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("native", [""])
+@pytest.mark.parametrize("native", ["1", ""])
 def test_processes_that_change_parts_of_one_object_lose_nothing(native: str, tmp_path: Path) -> None:
     run(
         """
@@ -109,7 +109,7 @@ assert not strays(), strays()
     )
 
 
-@pytest.mark.parametrize("native", [""])
+@pytest.mark.parametrize("native", ["1", ""])
 def test_a_whole_chunk_and_a_deleted_one_are_not_undone_by_a_partial_write(native: str, tmp_path: Path) -> None:
     run(
         """

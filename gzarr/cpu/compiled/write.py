@@ -117,7 +117,7 @@ class CompiledWrite(NamedTuple):
             n_left, *done, _, _ = self._call(loop, piece, (self.window, names), room, into)
         emptied = [key for key, code in zip(keys, status, strict=True) if code == _EMPTY]
         if emptied:
-            self.source.store.delete_many(emptied)
+            self.target.tidy(emptied)
         if doing := here():
             doing.count(piece.n - n_left, *done)
         return self._left(piece, [i for i, code in enumerate(status) if code == _LEFT]) if n_left else []

@@ -4,13 +4,15 @@
  * each axis, whose product the parts are; for points, rows of the points of each chunk. Reading (read.c) finds the
  * bytes of every part's chunk (a file of its own, or a range of a shard), decodes them and copies what is wanted into
  * the result, if they are large block by block (blocks.c); a missing chunk gives the fill value. Writing (write.c) lays
- * every part over what is there of its chunk, unless the part covers that, encodes it, and replaces the chunk's file; or
+ * every part over what is there of its chunk, unless the part covers that, encodes it, and replaces the chunk's file,
+ * which is locked (locks.c) while that takes; or
  * it puts a shard together in memory, in the order of its index: new chunks, and between them those of the old
  * shard, as they are. Everything that is not plain success, whatever the reason, is left alone and reported: gzarr's
  * Python path does such parts again, and it alone knows how to say what is wrong.
  *
  * Rules: memory is only touched after what says where was checked against the shapes of chunk and array; the codecs
- * are those of numcodecs, called by address (`bind`); nothing here is shared between calls but these addresses.
+ * are those of numcodecs, called by address (`bind`); nothing here is shared between calls but these addresses and the
+ * table of locks.
  */
 #ifndef GZARR_LOOP_H
 #define GZARR_LOOP_H
@@ -19,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/types.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "frame headers are read as little-endian numbers"
@@ -171,7 +174,7 @@ typedef struct {
 /* Where a write puts what it has encoded. */
 typedef struct {
     const Encoder *encoder;
-    const char *temporary; /* files: what names of temporary ones begin with */
+    const char *temporary; /* files: what is put before their names for temporary ones */
     int64_t temporary_length;
     uint64_t *written; /* files: what generations are made of, by inode (Target.written) */
     int64_t n_written;
@@ -181,6 +184,22 @@ typedef struct {
     int64_t position, capacity, next;
     int64_t until; /* a shard: up to which entry the old chunks behind the parts are copied */
 } Sink;
+
+/* The lock of a file: its temporary file, open and locked. */
+typedef struct {
+    int fd; /* -1 if it is not held */
+    int place;
+    ino_t inode;
+    dev_t device;
+    char temporary[MAX_PATH];
+} Lock;
+
+/* locks.c: take a lock, if nobody else holds it (prefix: of the temporary file's name); let it go by putting the
+ * temporary file into the place of the file (if that fails, the lock is still held), or by removing it. */
+bool watch_forks(void);
+bool take_lock(char *path, const char *prefix, int64_t length, Lock *lock);
+bool rename_lock(Lock *lock, const char *path);
+void end_lock(Lock *lock);
 
 /* copy.c */
 bool add_axis(const Call *call, const Span *span, int a, Copy *copy);

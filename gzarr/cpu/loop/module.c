@@ -9,7 +9,7 @@
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 static const Py_ssize_t WORD = sizeof(int64_t);
 
@@ -241,10 +241,16 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static int add_version(PyObject *module) { return PyModule_AddIntConstant(module, "VERSION", VERSION); }
+static int begin_module(PyObject *module) {
+    if (!watch_forks()) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    return PyModule_AddIntConstant(module, "VERSION", VERSION);
+}
 
 static PyModuleDef_Slot slots[] = {
-    {Py_mod_exec, (void *)add_version},
+    {Py_mod_exec, (void *)begin_module},
 #ifdef Py_GIL_DISABLED
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif

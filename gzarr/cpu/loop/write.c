@@ -2,8 +2,6 @@
 #include "loop.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -13,14 +11,13 @@
 enum { BLOSC_OVERHEAD = 16, ZSTD_LEVEL = 100, ZSTD_CHECKSUM = 201 };
 /* Runs of so many bytes are written from where they lie, so many at once. */
 enum { MIN_RUN = 1024, MAX_RUNS = 256 };
-/* How often a directory that another thread has removed is made again. */
-enum { ATTEMPTS = 5 };
 
 /* What a call uses from part to part. */
 typedef struct {
     Reader reader; /* of old contents; what is new is made in the same scratch memory */
     void *zstd;
-    char path[MAX_PATH], temporary[MAX_PATH];
+    Lock lock; /* of the file of a part */
+    char path[MAX_PATH];
 } State;
 
 /* What is written of a chunk. */
@@ -127,17 +124,6 @@ static int64_t encode(const Job *job, const Encoder *e, const char *data, char *
 
 /* -- files ----------------------------------------------------------------------------------------------------- */
 
-/* Make the directories above a file. */
-static bool make_parents(char *path) {
-    char *slash = strrchr(path, '/');
-    if (!slash || slash == path) return false;
-    *slash = 0;
-    bool made = !mkdir(path, 0777) || errno == EEXIST;
-    if (!made && errno == ENOENT) made = make_parents(path) && (!mkdir(path, 0777) || errno == EEXIST);
-    *slash = '/';
-    return made;
-}
-
 static bool write_exactly(int fd, const char *data, int64_t n) {
     while (n) {
         const ssize_t put = write(fd, data, (size_t)n);
@@ -147,19 +133,8 @@ static bool write_exactly(int fd, const char *data, int64_t n) {
     return true;
 }
 
-/* Make an empty temporary file beside the one at `path`. Returns: its descriptor, negative if it cannot be made. */
-static int open_temporary(const Sink *sink, int64_t number, State *state) {
-    const char *slash = strrchr(state->path, '/');
-    const size_t folder = slash ? (size_t)(slash - state->path) + 1 : 0, length = (size_t)sink->temporary_length;
-    if (folder + length + 24 >= MAX_PATH) return -1;
-    memcpy(state->temporary, state->path, folder);
-    memcpy(state->temporary + folder, sink->temporary, length);
-    snprintf(state->temporary + folder + length, 24, ".%llx", (unsigned long long)number);
-    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-        const int fd = open(state->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0 || errno != ENOENT || !make_parents(state->path)) return fd;
-    }
-    return -1;
+static bool lock_file(const Sink *sink, State *state) {
+    return state->lock.fd >= 0 || take_lock(state->path, sink->temporary, sink->temporary_length, &state->lock);
 }
 
 /* Write runs that lie apart: a copy less than gathering them. */
@@ -175,20 +150,24 @@ static bool write_runs(int fd, const Copy *copy) {
     return true;
 }
 
-/* Replace a chunk's file: whatever fails, the old one stays and no temporary one does. runs: instead of data. */
-static bool replace_file(Sink *sink, int64_t number, const char *data, int64_t size, const Copy *runs, State *state) {
-    const int fd = open_temporary(sink, number, state);
-    if (fd < 0) return false;
+/* Replace a chunk's file under its lock: whatever fails, the old one stays. runs: instead of data. */
+static bool replace_file(Sink *sink, const char *data, int64_t size, const Copy *runs, State *state) {
+    if (!lock_file(sink, state)) return false;
+    const int fd = state->lock.fd;
+    if (!(runs ? write_runs(fd, runs) : write_exactly(fd, data, size))) return false;
+    /* Before it is seen: it must differ from all files that had its inode. */
+    uint64_t *at = sink->written + (uint64_t)state->lock.inode % (uint64_t)sink->n_written;
+    __atomic_store_n(at, sink->number++, __ATOMIC_RELAXED);
+    return rename_lock(&state->lock, state->path);
+}
+
+/* Delete a chunk's file under its lock, if it is there. */
+static bool delete_file(const Sink *sink, State *state) {
     struct stat info;
-    bool done = (runs ? write_runs(fd, runs) : write_exactly(fd, data, size)) && !fstat(fd, &info);
-    done = !close(fd) && done;
-    if (done) { /* before it is seen: it must differ from all files that had its inode */
-        uint64_t *at = sink->written + (uint64_t)info.st_ino % (uint64_t)sink->n_written;
-        __atomic_store_n(at, sink->number++, __ATOMIC_RELAXED);
-        done = !rename(state->temporary, state->path);
-    }
-    if (!done) unlink(state->temporary);
-    return done;
+    if (state->lock.fd < 0 && lstat(state->path, &info) && errno == ENOENT) return true;
+    if (!lock_file(sink, state) || (unlink(state->path) && errno != ENOENT)) return false;
+    end_lock(&state->lock);
+    return true;
 }
 
 /* -- shards ---------------------------------------------------------------------------------------------------- */
@@ -257,11 +236,12 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
     if (!found || (sink->shard && !call->index && !piece.covers)) return LEFT;
     char *to = room_for(job, sink, state);
     if (!to) return LEFT;
+    if (!sink->shard && !piece.covers && !lock_file(sink, state)) return LEFT;
     /* What is not compressed is gathered where it is to be; what is merged with old contents is not, as these are read
      * by the same memory. */
     const bool moves = job->swap || (job->codec == PLAIN && (job->checksum || sink->shard));
     if (job->codec == PLAIN && !moves && piece.covers && lies_in_runs(call, sink->encoder, &piece)) {
-        if (!replace_file(sink, part, NULL, 0, &piece.copy, state)) return LEFT;
+        if (!replace_file(sink, NULL, 0, &piece.copy, state)) return LEFT;
         done->taken += (uint64_t)job->nbytes;
         done->placed += (uint64_t)job->nbytes;
         return DONE;
@@ -270,7 +250,7 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
     char *where = plain ? to : state->reader.decoded;
     const char *data = gather(call, &piece, where, state);
     if (!data) return LEFT;
-    if (!sink->encoder->keep_empty && is_empty(call, data)) return EMPTY;
+    if (!sink->encoder->keep_empty && is_empty(call, data)) return sink->shard || delete_file(sink, state) ? EMPTY : LEFT;
     if (job->codec == PLAIN && moves && where != to) where = to;
     if (data != where && moves) data = memcpy(where, data, (size_t)job->nbytes);
     if (job->swap) swap_bytes(where, job->nbytes, job->swap);
@@ -286,7 +266,7 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
     }
     if (sink->shard) {
         note_entry(sink, entry, size);
-    } else if (!replace_file(sink, part, data, size, NULL, state)) {
+    } else if (!replace_file(sink, data, size, NULL, state)) {
         return LEFT;
     }
     done->taken += (uint64_t)job->nbytes;
@@ -296,9 +276,11 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
 
 Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch) {
     State state = {.reader = {.encoded = scratch, .decoded = scratch + call->job->max_encoded, .fd = -1}};
+    state.lock.fd = -1;
     Done done = {0};
     for (int64_t i = 0; i < n; i++) {
         status[i] = (char)write_one(call, sink, first + i, &done, &state);
+        end_lock(&state.lock);
         done.left += status[i] == LEFT;
     }
     if (sink->shard && n && sink->next < sink->until && !copy_entries(call, sink, sink->until)) {
