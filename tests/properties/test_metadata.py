@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gzarr
-from gzarr.metadata.documents import documents, read_node, write_attributes
+from gzarr.metadata.documents import change_attributes, documents, read_node
 from gzarr.metadata.model import ArrayMeta, NodeMeta
 from gzarr.storage import MemoryStore
 from tests.metadata.strategies import array_metas, attributes, group_metas
@@ -65,7 +65,7 @@ def test_a_change_of_attributes_changes_nothing_else(zarr_format: int, data: st.
     read = read_node(store, "a")
     assert read is not None
     changed = type(read)(**{**{f: getattr(read, f) for f in read.__slots__}, "attributes": data.draw(attributes)})
-    write_attributes(store, "a", changed)
+    change_attributes(store, "a", changed.zarr_format, lambda _: changed.attributes)
     if zarr_format == 2:
         assert {k: store[k] for k in store if ".zattrs" not in k} == {
             k: v for k, v in before.items() if ".zattrs" not in k
