@@ -213,7 +213,7 @@ class ObjectStore(TaggedStore):
             return True
         library = self._obstore
         try:
-            library.put(self.store, key, bytes(data), mode="create" if tag is None else tag)
+            library.put(self.store, key, _payload(data), mode="create" if tag is None else tag)
         except (self._exceptions.AlreadyExistsError, self._exceptions.PreconditionError):
             return False
         except NotImplementedError as error:
@@ -253,7 +253,7 @@ class ObjectStore(TaggedStore):
 
     def _put(self, key: str, data: bytes | memoryview) -> None:
         with self._failures(f"write {key!r}"):
-            self._obstore.put(self.store, key, bytes(data) if host_view(data).nbytes < _PAGE else data)
+            self._obstore.put(self.store, key, _payload(data))
 
     def _remove(self, key: str) -> None:
         library = self._obstore
@@ -377,6 +377,10 @@ class HTTPStore(ObjectStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickled(self, HTTPStore, self.store, url=self._url, path=self._path)
+
+
+def _payload(data: bytes | memoryview) -> bytes | memoryview:
+    return bytes(data) if len(data) < _PAGE else data
 
 
 def _lacks_container(error: Exception) -> bool:
