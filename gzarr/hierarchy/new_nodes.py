@@ -66,6 +66,8 @@ def make(
     if data is not None:
         if not hasattr(data, "shape") or not hasattr(data, "dtype"):
             data = _from_python(data, keywords)
+        elif not isinstance(data.dtype, np.dtype) and not hasattr(data, "__cuda_array_interface__"):
+            data = np.asarray(data)  # of TensorStore, PyTorch or pandas, which have data types of their own
         if keywords.get("shape") is None:
             keywords["shape"] = data.shape
         if keywords.get("dtype") is None:

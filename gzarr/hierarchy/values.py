@@ -22,7 +22,7 @@ def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, arra
     shape = selection.shape + dtype.shape
     if not isinstance(value, np.ndarray) and is_lazy(value):
         fits = len(shape) > 0 and tuple(value.shape) == shape and _is_of_slices(selection)
-        if fits and _casts_surely(value.dtype, dtype.base) and is_separate(value, array.store, array.path):
+        if fits and is_separate(value, array.store, array.path) and _casts_surely(value.dtype, dtype.base):
             return value
         value = computed(value, dtype.base, array.backend)
     if dtype.hasobject and not shape:

@@ -190,6 +190,15 @@ def test_large_values_are_computed_in_contiguous_pieces(array: gzarr.Array, monk
         check(array, DATA + 1)
 
 
+@pytest.mark.usefixtures("_limit")
+def test_values_with_data_types_of_other_libraries(array: gzarr.Array) -> None:
+    source = WithArray(DATA + 1)
+    source.dtype = "tensorstore.int64"
+    array[:] = source
+    check(array, DATA + 1)
+    check(gzarr.array(source, chunks=(5, 5)), DATA + 1)
+
+
 def test_texts_of_variable_length_are_computed_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lazy, "IN_MEMORY_NBYTES", 1)
     array = gzarr.array(np.array(["a", "b", "cd", "e"], object), dtype=str, chunks=1)
