@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.torture import disk, forks, interrupts, kills, nodes, races
+from benchmarks.torture import damage, disk, forks, interrupts, kills, leaks, nodes, races
 from benchmarks.torture.scenario import Scenario
 
 SCENARIOS: tuple[Scenario, ...] = (
@@ -12,5 +12,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *disk.SCENARIOS,
     *interrupts.SCENARIOS,
     *forks.SCENARIOS,
+    *leaks.SCENARIOS,
+    *damage.SCENARIOS,
 )
 BY_NAME = {each.name: each for each in SCENARIOS}

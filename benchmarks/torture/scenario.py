@@ -39,6 +39,8 @@ class Counts:
         Processes that had to be killed because they did not end.
     strays : int
         Files left that are no objects of the store, beyond what the documentation allows.
+    leaked : int
+        Kinds of resources (descriptors, threads, memory) of which ever more are in use.
     raw_errors : int
         Errors of other libraries or of the language, and processes that died on their own.
     notes : tuple of str
@@ -52,6 +54,7 @@ class Counts:
     damaged: int = 0
     hung: int = 0
     strays: int = 0
+    leaked: int = 0
     raw_errors: int = 0
     notes: tuple[str, ...] = ()
 
