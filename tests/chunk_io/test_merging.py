@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,15 @@ class Interrupted(ForwardedConditional):
             self.others.pop(0)()
         self.seen.append(list(changes))
         return super().set_if(changes)
+
+
+class Elsewhere(WrapperStore):
+    """A store as another process has it: with locks of its own."""
+
+    locked, node_locked, document_locked = Store.locked, Store.node_locked, Store.document_locked
+
+    def lock_name(self, key: str) -> Hashable:
+        return "elsewhere", self._store.lock_name(key)
 
 
 class Between(WrapperStore):
@@ -66,7 +75,7 @@ def made(store: Store, **options: Any) -> Any:
 @pytest.mark.parametrize("options", [{}, {"chunks": (1, 6), "shards": (4, 6)}, {"zarr_format": 2}], ids=str)
 def test_what_others_wrote_meanwhile_is_kept(store: Between, options: dict[str, Any]) -> None:
     array, model = made(store, **options), np.zeros((8, 6), "i4")
-    other = gzarr.open_array(store._store, mode="r+")
+    other = gzarr.open_array(Elsewhere(store._store), mode="r+")
     for row, selection in ((1, np.s_[0]), (7, np.s_[0:6]), (5, np.s_[0:8, 2]), (3, np.s_[3:5])):
         store.others += [lambda row=row: other.__setitem__(row, 9), lambda row=row: other.__setitem__((row, 0), 8)]
         model[row], model[row, 0] = 9, 8
@@ -78,7 +87,7 @@ def test_what_others_wrote_meanwhile_is_kept(store: Between, options: dict[str, 
 def test_only_the_refused_objects_are_merged_again(store: Between) -> None:
     array = made(store, shape=(16, 6))
     array[...] = 1
-    other = gzarr.open_array(store._store, mode="r+")
+    other = gzarr.open_array(Elsewhere(store._store), mode="r+")
     store.others += [lambda: other.__setitem__((1, 0), 7)]
     store.interrupted.seen.clear()
     array[2:14] = 5
@@ -120,7 +129,7 @@ def test_an_object_that_becomes_empty_is_deleted_or_keeps_the_fill_value(
     array[1] = 0
     assert "c/0/0" not in store
     assert store.interrupted.seen in ([], [[]])
-    other = gzarr.open_array(store._store, mode="r+")
+    other = gzarr.open_array(Elsewhere(store._store), mode="r+")
     array[1] = 5
     store.others.append(lambda: other.__setitem__(2, 4))
     array[1] = 0
@@ -129,7 +138,7 @@ def test_an_object_that_becomes_empty_is_deleted_or_keeps_the_fill_value(
 
 def test_a_change_is_given_up_after_many_attempts(store: Between, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changing, "MAX_ATTEMPTS", 3)
-    array, other = made(store), gzarr.open_array(store._store, mode="r+")
+    array, other = made(store), gzarr.open_array(Elsewhere(store._store), mode="r+")
     for i in range(4):
         store.others.append(lambda i=i: other.__setitem__((1, 0), i + 1))
     with pytest.raises(
@@ -144,7 +153,7 @@ def test_the_compiled_loop_leaves_such_writes_to_the_reference_path(store: Betwe
     for native in (True, False):
         with config.set({"cpu.native": native}):
             array = made(store, shape=(64, 64), chunks=(4, 4), shards=(32, 32))
-            other = gzarr.open_array(store._store, mode="r+")
+            other = gzarr.open_array(Elsewhere(store._store), mode="r+")
             store.others.append(lambda other=other: other.__setitem__((5, slice(None)), 7))
             array[8:40] = 3
             np.testing.assert_array_equal(array[:, 0], [0] * 5 + [7] + [0] * 2 + [3] * 32 + [0] * 24)
