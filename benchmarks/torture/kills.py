@@ -19,7 +19,7 @@ Numbers = npt.NDArray[np.int64]
 ROWS = 24  # of both arrays; a row holds one version
 WIDTH = 400
 KILLS = 4  # of one hierarchy
-TYPICAL_S = (0.01, 0.05, 0.2)  # from the first write of a process until it is killed
+TYPICAL_S = (0.01, 0.05, 0.2)  # until a process is killed, from when its first write began or returned
 BATCH = 3  # rows between two closings of a store that promises nothing before it is closed
 
 
@@ -31,10 +31,10 @@ def kills(setting: Setting) -> Counts:
         compressed = bool(rng.integers(2))
         state = shared((2, 2, ROWS))  # versions begun and returned, of both arrays
         total += apart(create, library, place, compressed).counts()
-        for _ in range(KILLS):
+        for kill in range(KILLS):
             after_s = float(rng.exponential(rng.choice(TYPICAL_S)))
             seed = int(rng.integers(1 << 30))
-            total += killed(write_rows, library, place, state, seed, begun=state[0], after_s=after_s).counts()
+            total += killed(write_rows, library, place, state, seed, begun=state[kill % 2], after_s=after_s).counts()
             checked = found(apart(check_rows, library, place, state))
             total += checked
             if checked.damaged:
@@ -170,9 +170,10 @@ def kills_of_appends(setting: Setting) -> Counts:
         layout = Layout((0, WIDTH), (inner, WIDTH), (inner * 4, WIDTH) if rng.integers(2) else None)
         state = shared(2)  # appends begun and returned
         total += apart(_create_empty, library, place, layout).counts()
-        for _ in range(KILLS):
+        for kill in range(KILLS):
             after_s = float(rng.exponential(rng.choice(TYPICAL_S)))
-            total += killed(_append_rows, library, place, state, begun=state[:1], after_s=after_s).counts()
+            begun = state[kill % 2 : kill % 2 + 1]
+            total += killed(_append_rows, library, place, state, begun=begun, after_s=after_s).counts()
             checked = found(apart(_check_appended, library, place, state))
             total += checked
             if checked.damaged:
