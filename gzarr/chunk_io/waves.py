@@ -219,8 +219,13 @@ def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str], merged: Seq
     """Merge and store the objects of a wave, which are locked."""
     store = job.io.store
     built = _build(job, wave, keys, _load_old(job, keys, merged))
-    items = [(key, data) for key, data in zip(keys, built, strict=True) if data is not None]
-    emptied = [key for key, data in zip(keys, built, strict=True) if data is None]
+    items: list[tuple[str, Buffer]] = []
+    emptied: list[str] = []
+    for key, data in zip(keys, built, strict=True):
+        if data is None:
+            emptied.append(key)
+        else:
+            items.append((key, data))
     with stage("store") as noted:
         if items:
             store.set_many(items)
