@@ -159,7 +159,7 @@ class FileLock:
         """
         held = _held.get(self._key)
         if held is not None:
-            if held.inode:
+            if held.inode and held.descriptors:
                 return held
             held.close()  # this is foreign code within its `take`, which begins again
         if (_lockless or fcntl is None) and not is_lockable(self.path):
