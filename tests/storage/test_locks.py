@@ -195,8 +195,10 @@ def test_other_names_are_never_waited_for_and_none_is_kept() -> None:
 
     with key_locks(mine):
         assert len(locks._objects.locks) >= 5000
-        threading.Thread(target=take, daemon=True).start()
+        other = threading.Thread(target=take, daemon=True)
+        other.start()
         assert done.wait(10)
+    other.join(10)
     assert is_free(mine[0])
     assert not [name for name in locks._objects.locks if name in {*mine, *theirs}]
 
