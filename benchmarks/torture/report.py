@@ -11,6 +11,8 @@ from benchmarks.torture.scenario import LOSSES, Counts
 
 START, END = "<!-- torture: generated -->", "<!-- end -->"
 WORDS = {"raw_errors": "raw errors"}
+HEADS = {"local": "directory", "views": "directory, several views", "zip": "ZIP", "sqlite": "SQLite", "lmdb": "LMDB"}
+HEADS |= {"dbm": "DBM", "redis": "Redis", "none": "no store"}
 
 
 def line(counts: Counts) -> str:
@@ -44,7 +46,7 @@ def about(result: Mapping[str, Any]) -> str:
 def table(cells: list[Mapping[str, Any]], column: str) -> str:
     """One row a scenario, one column a store or a library; a row that is not promised says so."""
     columns = list(dict.fromkeys(cell[column] for cell in cells))
-    rows = [["what happens", *columns], ["---"] * (len(columns) + 1)]
+    rows = [["what happens", *(HEADS.get(each, each) for each in columns)], ["---"] * (len(columns) + 1)]
     for name in dict.fromkeys(cell["scenario"] for cell in cells):
         of_column = {cell[column]: cell for cell in cells if cell["scenario"] == name}
         rows.append([BY_NAME[name].what, *(_text(of_column.get(each)) for each in columns)])
@@ -56,6 +58,11 @@ def _text(cell: Mapping[str, Any] | None) -> str:
         return ""
     mark = " (not promised)" if cell["unsafe"] and cell["writer"] == "gzarr" else ""
     return line(Counts.from_json(cell)) + mark
+
+
+def inserted(path: Path) -> str:
+    """The tables that a Markdown file holds."""
+    return path.read_text().partition(START)[2].partition(END)[0].strip()
 
 
 def insert(path: Path, text: str) -> None:

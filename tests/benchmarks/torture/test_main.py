@@ -14,7 +14,7 @@ import pytest
 from benchmarks.torture.catalogue import SCENARIOS
 from benchmarks.torture.cell import Cell, cells, run
 from benchmarks.torture.children import Child, apart, shared, together
-from benchmarks.torture.report import END, START, document, insert, line
+from benchmarks.torture.report import END, START, document, insert, inserted, line
 from benchmarks.torture.scenario import Counts, Scenario, Setting, rounds
 from benchmarks.torture.stores import OPENERS
 from gzarr.errors import StoreError
@@ -110,3 +110,10 @@ def test_the_page_names_every_scenario_and_where_it_is_not_promised() -> None:
         for kind in each.stores if each.name in promises else ():
             promised = promises[each.name][columns[kind]]
             assert (promised == "no") == (kind in each.unsafe), (each.name, kind)
+
+
+def test_the_page_shows_the_last_run() -> None:
+    result = json.loads((ROOT / "benchmarks" / "results" / "torture.json").read_text())
+    assert inserted(ROOT / "docs" / "reliability.md") == document(result)
+    lost = [cell for cell in result["cells"] if Counts.from_json(cell).losses and not cell["unsafe"]]
+    assert not lost
