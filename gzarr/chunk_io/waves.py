@@ -210,7 +210,10 @@ def _write_locked(job: WriteJob, wave: Wave, covered: Sequence[bool]) -> None:
         return lambda: while_locked(store.locked(keys, merged), partial(task, copied))
 
     try:
-        while_holding(store.locked(keys, merged), task, again)
+        if merged or within_change():
+            while_holding(store.locked(keys, merged), task, again)
+        else:  # nothing is read before, so foreign code cannot change it meanwhile
+            while_locked(store.locked(keys, merged), task)
     finally:
         announce(lambda: [store.lock_name(key) for key in keys])
 
@@ -218,7 +221,7 @@ def _write_locked(job: WriteJob, wave: Wave, covered: Sequence[bool]) -> None:
 def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str], merged: Sequence[str]) -> None:
     """Merge and store the objects of a wave, which are locked."""
     store = job.io.store
-    built = _build(job, wave, keys, _load_old(job, keys, merged))
+    built = _build(job, wave, keys, _load_old(job, keys, merged) if merged else [None] * len(keys))
     items: list[tuple[str, Buffer]] = []
     emptied: list[str] = []
     for key, data in zip(keys, built, strict=True):
@@ -269,8 +272,6 @@ def _build(job: WriteJob, wave: Wave, keys: Sequence[str], stored: Sequence[Buff
 
 def _load_old(job: WriteJob, keys: Sequence[str], merged: Sequence[str]) -> list[Buffer | None]:
     """The old bytes of the objects that are merged; None for the others, and for those that are missing."""
-    if not merged:
-        return [None] * len(keys)
     with stage("load old") as noted:
         stored = job.io.store.get_many([Request(key) for key in merged])
         if noted:

@@ -93,6 +93,11 @@ def temporary_path(path: str) -> str:
     return path[:start] + TEMPORARY_PREFIX + name
 
 
+def has_locks() -> bool:
+    """Whether all files can be locked, as far as is known."""
+    return fcntl is not None and not _lockless
+
+
 def is_lockable(path: str) -> bool:
     """Whether a file can be locked, as far as is known."""
     if fcntl is None:

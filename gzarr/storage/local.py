@@ -16,13 +16,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import Any
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Request, Store
-from gzarr.storage.file_locks import Holding, make_directory
+from gzarr.storage.file_locks import Holding, has_locks, make_directory
 from gzarr.storage.local_files import (
     MISSING,
     READ_FLAGS,
@@ -35,9 +35,11 @@ from gzarr.storage.local_files import (
     read_range,
     write_atomically,
 )
-from gzarr.storage.locks import key_locks
+from gzarr.storage.locks import key_locks, within_change
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_view, check_key, check_move, check_path
 from gzarr.storage.strays import delete_tree, doomed_path, prune, remove_stray, remove_strays
+
+_NO_LOCK: AbstractContextManager[None] = nullcontext()
 
 
 def _real_directory(path: str) -> str:
@@ -190,6 +192,8 @@ class LocalStore(Store):
         Whole objects are locked as they are stored, unless others are merged: locks of several files must be taken in
         one order.
         """
+        if merged is not None and not merged and has_locks() and not within_change():
+            return _NO_LOCK
         if len(keys) == 1:
             names = [self.lock_name(keys[0])]
         else:
