@@ -188,6 +188,7 @@ class FileLock:
             self.descriptors.extend(map(os.open, (self._temporary,), (_FLAGS,), (0o666,)))
         except OSError as error:
             self._make_room(error)
+        _held[self._key] = self  # foreign code may have removed it, and waits for a lock that is not noted
         try:
             fcntl.flock(self.descriptors[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -202,7 +203,6 @@ class FileLock:
         if there.st_ino == here.st_ino and there.st_dev == here.st_dev:
             if here.st_nlink == 1:
                 self.inode, self.turn = here.st_ino, self.turn + (here.st_size > 0)
-                _held[self._key] = self  # foreign code may have removed it
                 return self, bool(self.descriptors)
             os.unlink(self._temporary)
         return self, False
