@@ -23,7 +23,7 @@ import numpy as np
 from gzarr.errors import MetadataError, StoreError
 from gzarr.storage.base import Buffer, R, Request, Store, T, Versions, pickled
 from gzarr.storage.local import LocalStore
-from gzarr.storage.locks import while_holding, while_locked
+from gzarr.storage.locks import while_holding
 from gzarr.storage.rules import as_bytes, check_key, check_path, cut, refuse_normalizing
 from gzarr.storage.wrappers import Tokens
 
@@ -261,12 +261,12 @@ class N5Store(Store):
         self._change(path, change)
 
     def _change(self, path: str, change: Callable[[], None]) -> None:
-        """Change an N5 document, which is locked meanwhile."""
+        """Change an N5 document, which is locked meanwhile.
 
-        def again() -> None:
-            while_locked(self._store.document_locked(_join(path, DOCUMENT)), change)
-
-        while_holding(self._store.document_locked(_join(path, DOCUMENT)), change, lambda: again)
+        Once only: storing it ends the lock between processes, so whoever reads, changes and stores a Zarr document must
+        repeat all of that.
+        """
+        while_holding(self._store.document_locked(_join(path, DOCUMENT)), change)
 
     def _remove(self, path: str, name: str) -> None:
         """Remove the part of an N5 document that a Zarr document shows."""

@@ -205,3 +205,23 @@ def test_zero_dimensions_and_one(tmp_path: Path) -> None:
         z = gzarr.zeros(shape, chunks=(1,) * len(shape), store=str(tmp_path / f"{n}.n5"), dtype="i2")
         z[...] = 5
         assert np.all(gzarr.open(str(tmp_path / f"{n}.n5"), mode="r")[...] == 5)
+
+
+def test_a_document_is_not_stored_again_after_another_process_has_changed_it() -> None:
+    class Shared(MemoryStore):
+        others: Any = None  # what another process stores as soon as it can
+
+        def set_many(self, items: Any) -> None:
+            super().set_many(items)
+            if self.others:
+                others, self.others = self.others, None
+                self["a/attributes.json"] = json.dumps({**json.loads(self["a/attributes.json"]), **others}).encode()
+
+    below = Shared()
+    z = gzarr.create_array(N5Store(below), name="a", shape=(2,), dtype="i4", zarr_format=2)
+    below.others = {"theirs": 1}
+    z.attrs["ours"] = 2
+    assert dict(gzarr.open_array(N5Store(below), "r", path="a").attrs) == {"ours": 2, "theirs": 1}
+    below.others = {"dimensions": [9]}
+    z.resize(4)
+    assert gzarr.open_array(N5Store(below), "r", path="a").shape == (9,)
