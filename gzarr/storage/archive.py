@@ -23,7 +23,6 @@ from __future__ import annotations
 import gc
 import io
 import os
-import secrets
 import shutil
 import warnings
 import zipfile
@@ -40,6 +39,7 @@ except ImportError:  # Windows, where files that are open for writing are not pr
 from gzarr.concurrency import new_lock
 from gzarr.errors import ContainsNodeError, NodeNotFoundError, StoreError
 from gzarr.storage.base import Buffer
+from gzarr.storage.file_locks import temporary_path
 from gzarr.storage.rules import byte_range, cut
 from gzarr.storage.zip_format import (
     CENTRAL_HEADER_NBYTES,
@@ -80,9 +80,10 @@ def _repack(path: str) -> None:
 
     Raises: whatever fails; the archive is then as it was.
     """
-    temporary = f"{path}.{secrets.token_hex(8)}.tmp"
+    path = os.path.realpath(path)  # not the link to it
+    temporary = temporary_path(path)
     try:
-        with open(temporary, "xb") as out:
+        with open(temporary, "wb") as out:
             copy_archive(path, out)
             out.flush()
             os.fsync(out.fileno())  # it replaces everything that was safe on the disk
@@ -106,6 +107,8 @@ def open_file(path: str, mode: ZipMode, name: str) -> IO[bytes]:
             flags = _FLAGS[mode] | os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
             file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
             if _is_locked(file, path, name):
+                with suppress(OSError):
+                    os.unlink(temporary_path(os.path.realpath(path)))  # a killed writer may have left it
                 return file
             file.close()  # replaced by a store that was closed meanwhile
     except StoreError:

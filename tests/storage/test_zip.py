@@ -661,3 +661,24 @@ def test_a_truncated_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.zip").write_bytes(data[:-30])
     with pytest.raises(StoreError, match="not a ZIP archive"):
         ZipStore(tmp_path / "x.zip")
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    path, link = tmp_path / "folder" / "x.zip", tmp_path / "link.zip"
+    link.symlink_to(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(archive_module.os, "unlink", lambda _: None)  # as if killed
+        patch.setattr(archive_module.os, "replace", lambda *_: 1 / 0)
+        store = ZipStore(link, mode="w")
+        store["c/0"] = DATA
+        store["c/0"] = b"new"
+        with pytest.raises(ZeroDivisionError):
+            store.close()
+    assert len(list(path.parent.iterdir())) == 2
+    with ZipStore(link, mode="a") as store:
+        assert [entry.name for entry in path.parent.iterdir()] == ["x.zip"]
+        store["c/0"] = b"newer"
+    assert link.is_symlink()
+    with ZipStore(path) as store:
+        assert dict(store) == {"c/0": b"newer"}
