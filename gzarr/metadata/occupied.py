@@ -71,12 +71,18 @@ def _file(store: Store, path: str) -> str | None:
     return f"{place!r} is a file, not a directory{', ' * bool(what)}{what or '; choose another path'}"
 
 
+def _is_of_system(name: str) -> bool:
+    """Whether systems and tools make files of a name by themselves: .DS_Store, .ipynb_checkpoints, lost+found."""
+    return name.startswith(".") or name == "lost+found"
+
+
 def _folder(store: Store, path: str, *, nodes_below: bool) -> str | None:
     if store.concurrency > 1:
         return None
     objects, children = store.list_dir(path)
     if DOCUMENTS & set(objects):
         return None
+    objects, children = ([name for name in names if not _is_of_system(name)] for names in (objects, children))
     if "attributes.json" in objects and store.zarr_format is None:
         return "a folder with 'attributes.json' is there, perhaps N5; open that with N5Store"
     foreign = next(iter(objects), None) or next(

@@ -342,8 +342,9 @@ def test_a_folder_of_nodes_becomes_a_group_on_request(tmp_path):
 
 
 @pytest.mark.parametrize("opener", [gzarr.open, gzarr.open_group, gzarr.group])
-def test_an_empty_folder_becomes_a_group(tmp_path, opener):
-    (tmp_path / "empty").mkdir()
+@pytest.mark.parametrize("name", ["", ".DS_Store/", ".ipynb_checkpoints/", "lost+found/"])
+def test_an_empty_folder_becomes_a_group(tmp_path, opener, name):
+    (tmp_path / "empty" / name).mkdir(parents=True)
     assert list(opener(tmp_path / "empty")) == []
 
 
