@@ -220,8 +220,9 @@ class Archive:
         self._changed = self.writable and directory is _EMPTY
         self._wrote = False
         self._shared_position = path is None or not hasattr(os, "pread")
-        # Keeps the file locked until it is replaced.
-        self._lock_fd = os.dup(file.fileno()) if self.writable and path is not None and fcntl is not None else None
+        # Keeps the file locked until it is replaced. No Python runs in between, so no interrupt leaves it open.
+        locks = self.writable and path is not None and fcntl is not None
+        self._lock_file = next(map(open, map(os.dup, (file.fileno(),)), ("rb",))) if locks else None
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -406,16 +407,16 @@ class Archive:
                     f" deleted objects: {error}"
                 ) from error
             finally:
-                if self._lock_fd is not None:
-                    fcntl.flock(self._lock_fd, fcntl.LOCK_UN)  # a forked child may hold it, too
+                if self._lock_file is not None:
+                    fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a forked child may hold it, too
                 self._close_file()
 
     def _close_file(self) -> None:
         if self.path is not None:
             self.file.close()
-        if self._lock_fd is not None:
-            os.close(self._lock_fd)
-            self._lock_fd = None
+        if self._lock_file is not None:
+            self._lock_file.close()
+            self._lock_file = None
 
     def _worth_repacking(self) -> bool:
         if self.path is None or not self._wrote:
