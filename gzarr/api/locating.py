@@ -25,12 +25,14 @@ def open_store_at(store: Any, mode: OpenMode) -> tuple[Store, str]:
     """Return (store, path in it). Raises StoreError."""
     if isinstance(store, (Array, Group)):
         return store.store, store.path
-    if mode == "w" and isinstance(store, (str, os.PathLike)):
-        # Mode "w" would begin a ZIP archive anew, but nothing may be lost before the call has passed its checks.
+    if mode in ("w", "w-", "x") and isinstance(store, (str, os.PathLike)):
+        # These modes are about the node. Of a ZIP archive, "w" would begin it anew before the call has passed its checks,
+        # and "w-" would refuse it although the path in it is free.
         try:
             return open_store(store, mode="a")
-        except StoreError:  # a damaged archive: nothing to lose
-            pass
+        except StoreError as error:
+            if mode != "w" or isinstance(error.__cause__, OSError):  # locked by another writer, or not readable
+                raise  # else it is damaged: nothing to lose
     return open_store(store, mode=mode)
 
 

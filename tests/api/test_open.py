@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr.api import locating
 from gzarr.errors import (
     ArrayNotFoundError,
     ContainsArrayError,
@@ -24,6 +25,39 @@ from gzarr.storage import MemoryStore
 
 def close(node):
     node.store.close()
+
+
+# -- archives ----------------------------------------------------------------------------------------------------
+
+
+def test_mode_w_never_empties_an_archive_that_another_writer_has_just_released(tmp_path, monkeypatch):
+    path = tmp_path / "x.zip"
+    other = gzarr.open_group(path, "w")
+    other.create_array("a", data=[1, 2])
+    opened = locating.open_store
+
+    def open_and_release(*args, **kwargs):
+        try:
+            return opened(*args, **kwargs)
+        finally:
+            close(other)
+
+    monkeypatch.setattr(locating, "open_store", open_and_release)
+    with pytest.raises(StoreError, match="another store has"):
+        gzarr.open_array(path, "w", path="b", shape=3)
+    assert gzarr.open_array(path, "r", path="a")[:].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("mode", ["w-", "x"])
+def test_mode_w_minus_creates_a_new_member_of_an_archive(tmp_path, mode):
+    path = tmp_path / "x.zip"
+    group = gzarr.open_group(path, mode)
+    group.create_array("a", data=[1, 2])
+    close(group)
+    close(gzarr.open_array(path, mode, path="b", shape=3))
+    with pytest.raises(ContainsArrayError):
+        gzarr.open_array(path, mode, path="a", shape=3)
+    assert sorted(gzarr.open_group(path, "r")) == ["a", "b"]
 
 
 # -- the public names --------------------------------------------------------------------------------------------
