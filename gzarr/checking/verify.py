@@ -14,6 +14,7 @@ from gzarr.checking.report import Place, Problem, Verification
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.errors import GzarrError, NodeNotFoundError
 from gzarr.indexing.grid import nchunks
+from gzarr.metadata.documents import found_instead
 from gzarr.metadata.model import ArrayMeta
 
 #: Keys that are looked at together.
@@ -40,7 +41,8 @@ def verify_place(place: Place, progress: ProgressLike = None) -> Verification:
     found = Findings()
     survey(place, found)
     if not (found.groups or found.arrays or found.problems):
-        raise NodeNotFoundError(f"neither an array nor a group at {str(place)!r}")
+        instead = found_instead(place.store, place.path, None)
+        raise NodeNotFoundError(f"neither an array nor a group at {str(place)!r}: {instead}")
     nbytes = {path: _nbytes(meta) for path, meta in found.arrays}
     n_objects = 0
     with counted(progress, sum(nbytes.values())) as add:

@@ -90,8 +90,9 @@ def fields_dtype(dtype: np.dtype[Any], fields: Fields) -> np.dtype[Any]:
     names = [fields] if isinstance(fields, str) else fields or []
     missing = [name for name in names if dtype.names is None or name not in dtype.names]
     if missing:
-        known = ", ".join(map(repr, dtype.names)) if dtype.names else "none: its dtype is not structured"
-        raise SelectionError(f"no field {missing[0]!r}; the array's fields are {known}")
+        known = ", ".join(map(repr, dtype.names or ()))
+        remedy = f"the array's fields are {known}" if known else f"the array's dtype, {dtype}, has no fields"
+        raise SelectionError(f"no field {missing[0]!r}; {remedy}")
     if isinstance(fields, str):
         return dtype[fields]
     return np.dtype([(name, dtype[name]) for name in names])

@@ -25,6 +25,17 @@ def test_status_and_report(data: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "neither an array nor a group" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [["verify"], ["compare", "COPY"]])
+def test_a_path_that_is_no_zarr_says_what_is_there(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    other = tmp_path / "a.sqlite"
+    other.write_bytes(b"SQLite format 3\0")
+    words = [str(data) if word == "COPY" else word for word in command]
+    assert main([*words, str(other)]) == 2
+    assert "a database: open it with SQLiteStore" in capsys.readouterr().err
+
+
 def test_repairs_need_apply(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad, readme = data / "foo/bar/c/0/1", data / "README"
     bad.write_bytes(b"damaged")
