@@ -26,8 +26,8 @@ def open_store_at(store: Any, mode: OpenMode) -> tuple[Store, str]:
     if isinstance(store, (Array, Group)):
         return store.store, store.path
     if mode in ("w", "w-", "x") and isinstance(store, (str, os.PathLike)):
-        # These modes are about the node. Of a ZIP archive, "w" would begin it anew before the call has passed its checks,
-        # and "w-" would refuse it although the path in it is free.
+        # These modes are about the node. Given to a ZIP archive, "w" would empty it before the call has passed its
+        # checks, and "w-" would refuse it although the path in it is free.
         try:
             return open_store(store, mode="a")
         except StoreError as error:
