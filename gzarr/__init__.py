@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from gzarr import codecs, convert, errors, storage
 from gzarr.api.aio import aopen, aopen_array, aopen_group
-from gzarr.api.checking import compare, repair, verify
 from gzarr.api.consolidated import consolidate_metadata, open_consolidated
 from gzarr.api.create import (
     array,
@@ -28,9 +27,6 @@ from gzarr.api.create import (
 from gzarr.api.debug import print_debug_info
 from gzarr.api.open import create_group, group, open, open_array, open_group, open_like, tree
 from gzarr.api.save import load, save, save_array, save_group
-from gzarr.checking.compare import Comparison
-from gzarr.checking.repair import Repair
-from gzarr.checking.report import Verification
 from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.codecs.registry import register_codec
 from gzarr.config import config
@@ -66,6 +62,10 @@ from gzarr.storage import (
 
 if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.advising import Advice, GroupAdvice, advise
+    from gzarr.api.checking import compare, repair, verify
+    from gzarr.checking.compare import Comparison
+    from gzarr.checking.repair import Repair
+    from gzarr.checking.report import Verification
 
     ABSStore = storage.ABSStore
     DBMStore = storage.DBMStore
@@ -101,7 +101,11 @@ _STORES = frozenset(
         "TempStore",
     }
 )
-_ADVICE = frozenset({"Advice", "GroupAdvice", "advise"})
+# Tools, by the module that has them, which is imported when they are first asked for.
+_TOOLS = {
+    **dict.fromkeys(("Advice", "GroupAdvice", "advise"), "gzarr.advising"),
+    **dict.fromkeys(("Comparison", "Repair", "Verification", "compare", "repair", "verify"), "gzarr.api.checking"),
+}
 # Codecs that numcodecs has beside optional packages.
 _EXTRAS = {"MsgPack": "msgpack", "PCodec": "pcodec", "ZFPY": "zfp"}
 
@@ -109,8 +113,8 @@ _EXTRAS = {"MsgPack": "msgpack", "PCodec": "pcodec", "ZFPY": "zfp"}
 if not TYPE_CHECKING:  # a type checker would take every name to exist
 
     def __getattr__(name: str) -> Any:
-        if name in _ADVICE:
-            return getattr(import_module("gzarr.advising"), name)
+        if name in _TOOLS:
+            return getattr(import_module(_TOOLS[name]), name)
         if name in _STORES:
             return getattr(storage, name)
         if name[:1].isupper() and name in (found := _codecs()):

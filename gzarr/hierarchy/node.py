@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import replace
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 
 from gzarr.backend import Backend
-from gzarr.checking.report import Place, Verification
-from gzarr.checking.verify import verify_place
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import NodeNotFoundError, ReadOnlyError
 from gzarr.hierarchy.open_options import OpenedWith
@@ -19,6 +17,9 @@ from gzarr.metadata.documents import change_attributes, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.base import Store
 from gzarr.storage.wrappers import seen_through, type_name
+
+if TYPE_CHECKING:
+    from gzarr.checking.report import Verification
 
 M = TypeVar("M", ArrayMeta, GroupMeta)
 
@@ -175,6 +176,9 @@ class Node(Generic[M]):
         >>> gzarr.array([1, 2, 3]).verify().ok
         True
         """
+        from gzarr.checking.report import Place  # few programs verify
+        from gzarr.checking.verify import verify_place
+
         return verify_place(Place(self.store, self.path, self.backend.host, self.opened_with.allow_pickle), progress)
 
     def check_writable(self) -> None:
