@@ -244,12 +244,19 @@ def _has_index(io: ArrayIO, region: Region) -> bool:
 
 def _problem(io: ArrayIO, place: Place, region: Region, error: GzarrError | MemoryError, *, is_chunk: bool) -> Problem:
     key = io.layout.key(_first(io.layout.objects, region))
-    if not isinstance(error, ChunkError):
+    if not isinstance(error, ChunkError) or _is_of_machine(error):
         kind = "unreadable" if isinstance(error, StoreError) else "codec"
         return Problem(kind, key, str(error) or type(error).__name__, place.path)
     if is_chunk:
         return Problem("chunk", key, error.reason, place.path, _first(io.layout.grid, region), error.codec)
     return Problem("shard", key, error.reason, place.path, None, error.codec)
+
+
+def _is_of_machine(error: BaseException) -> bool:
+    """Whether a codec failed for want of a module or a resource: the chunk may be sound, and must not be dropped."""
+    cause = error.__cause__
+    lacks = isinstance(cause, (ImportError, AttributeError)) or (isinstance(cause, OSError) and cause.errno is not None)
+    return lacks or (cause is not None and _is_of_machine(cause))
 
 
 def _first(grid: Grid, region: Region) -> Coords:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numcodecs
 import numpy as np
 import pytest
 
@@ -204,3 +205,29 @@ def test_a_broken_shard_within_a_shard_costs_its_own_chunks_only() -> None:
     assert gzarr.repair(z, "chunks", apply=True).ok
     assert z[...].tolist() == [0] * 16 + list(range(17, 65))
     assert z.verify().ok
+
+
+@pytest.mark.parametrize("reason", [ImportError("no module"), AttributeError("no class"), OSError(28, "disk is full")])
+def test_chunks_stay_that_cannot_be_decoded_for_want_of_something_else(
+    reason: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Fails(numcodecs.abc.Codec):  # type: ignore[misc]
+        codec_id = "gzarr_test_fails"
+        reason: Exception | None = None
+
+        def encode(self, buf: Any) -> bytes:
+            return bytes(buf)
+
+        def decode(self, buf: Any, out: Any = None) -> bytes:
+            if self.reason:
+                raise self.reason
+            return bytes(buf)
+
+    numcodecs.registry.register_codec(Fails)
+    z = gzarr.create(4, chunks=2, dtype="i4", compressor=Fails(), store=MemoryStore(), zarr_format=2)
+    z[:] = [1, 2, 3, 4]
+    with monkeypatch.context() as patch:
+        patch.setattr(Fails, "reason", reason)
+        done = gzarr.repair(z, "chunks", apply=True)
+    assert (done.actions, [(p.kind, p.key) for p in done.left]) == ((), [("codec", "0"), ("codec", "1")])
+    assert z[:].tolist() == [1, 2, 3, 4]
