@@ -297,7 +297,7 @@ def _transaction(db: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iter
     try:
         yield
     except BaseException:
-        for statement in undo.split(";"):
+        for statement in undo.split(";") if db.in_transaction else ():  # a full disk has ended it
             db.execute(statement)
         raise
     db.execute(commit)

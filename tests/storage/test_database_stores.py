@@ -394,3 +394,22 @@ def test_lmdb_says_why_it_cannot_be_written(tmp_path: Path) -> None:
         lmdb_store(tmp_path / "a")
     with lmdb_store(tmp_path / "a") as store:
         store["a"] = b"1"
+
+
+def test_sqlite_says_that_the_disk_is_full_after_it_has_ended_the_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = sqlite3.connect
+
+    def limited(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        connection = connect(*args, **kwargs)
+        connection.execute("PRAGMA max_page_count = 20")
+        connection.execute("PRAGMA cache_size = 5")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", limited)
+    with SQLiteStore(tmp_path / "x") as store:
+        store["a"] = b"old"
+        with pytest.raises(StoreError, match=r"'a'.*full.*What was stored before is unchanged"):
+            store.set_many([("a", b"new"), *((f"c/{n}", bytes(5000)) for n in range(50))])
+        assert dict(store) == {"a": b"old"}
