@@ -190,6 +190,8 @@ class ResizableArray(Indexed):
         """Clear what an append that failed has stored; give back the shape, unless others have appended since."""
         # What made the append fail may make this fail, too. The error of the append is the one to raise.
         with contextlib.suppress(Exception):
+            if not reserved and self.refresh().shape != before.shape:
+                return  # the shape is stored: what failed came after it
             clear_box(grown.io, grown.meta, box)
         with contextlib.suppress(Exception):
             if reserved and write_shape(self.store, self.path, before, grown.meta):

@@ -35,11 +35,13 @@ from gzarr.storage.local_files import (
     read_range,
     write_atomically,
 )
-from gzarr.storage.locks import key_locks, within_change
+from gzarr.storage.locks import key_locks, while_locked, within_change
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_view, check_key, check_move, check_path
 from gzarr.storage.strays import delete_tree, doomed_path, prune, remove_stray, remove_strays
 
 _NO_LOCK: AbstractContextManager[None] = nullcontext()
+# In the order in which they are locked: whoever holds an array of v2 has its attributes first.
+_DOCUMENTS = (".zattrs", ".zarray", ".zgroup", ".zmetadata", "zarr.json")
 
 
 def _real_directory(path: str) -> str:
@@ -229,6 +231,12 @@ class LocalStore(Store):
     ) -> AbstractContextManager[Any]:
         return Holding(inner, paths, partial(self._failed, "lock"), self._prune, lenient=lenient)
 
+    def _documents_locked(self, path: str) -> AbstractContextManager[Any]:
+        """Lock the documents of a node whose directory is about to go: a change under way would come back after it."""
+        directory = self._prefix + path
+        paths = [] if os.path.islink(directory) else [f"{directory}/{name}" for name in _DOCUMENTS]
+        return self._holding(_NO_LOCK, paths, lenient=True)
+
     def enclosing(self) -> tuple[Store, str] | None:
         """A store over the parent directory, and the name of this directory in it."""
         above, name = os.path.split(self.root)
@@ -335,7 +343,7 @@ class LocalStore(Store):
         directory = self._prefix + path
         try:
             if os.path.isdir(directory):
-                delete_tree(directory)
+                while_locked(self._documents_locked(path), lambda: delete_tree(directory))
             else:
                 remove_stray(doomed_path(directory))
         except OSError as error:
@@ -351,10 +359,11 @@ class LocalStore(Store):
             return
         try:
             make_directory(os.path.dirname(new))
-            os.rename(old, new)
+            while_locked(self._documents_locked(source), lambda: os.rename(old, new))
         except OSError as error:
             self._prune(os.path.dirname(new))
             raise self._failed(f"move {old!r} to", new, error) from error
+        remove_strays(new)  # the locks have moved along
         self._prune(os.path.dirname(old))
 
     def __eq__(self, other: object) -> bool:

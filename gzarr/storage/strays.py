@@ -41,7 +41,7 @@ def remove_stray(path: str) -> bool:
         if os.path.isdir(path) and not os.path.islink(path):
             remove_tree(path)
         elif is_free:
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
                 os.unlink(path)
         return not os.path.lexists(path)
 
@@ -106,7 +106,7 @@ def delete_tree(directory: str) -> None:
             break
         except OSError as error:
             known = error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
-            if not known or not os.path.lexists(doomed) or attempt == _ATTEMPTS - 1:
+            if not known or attempt == _ATTEMPTS - 1:
                 raise
             remove_tree(doomed)
         else:

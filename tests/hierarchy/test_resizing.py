@@ -258,3 +258,19 @@ def test_a_failed_append_keeps_what_others_have_appended_behind_it(tmp_path) -> 
         with pytest.raises(OSError, match="no room"):
             z.append(np.full(4, 3, "i4"))
         assert gzarr.open_array(below)[...].tolist() == [-1] * 8 + [2] * 4
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_appended_data_stay_if_only_the_consolidated_metadata_cannot_be_updated(tmp_path, zarr_format) -> None:
+    group = gzarr.open_group(tmp_path, "w", zarr_format=zarr_format)
+    z = group.create_array("a", shape=4, chunks=4, dtype="i4")
+    gzarr.consolidate_metadata(tmp_path)
+    document = tmp_path / (".zmetadata" if zarr_format == 2 else "zarr.json")
+    text = document.read_text()
+    document.write_text(
+        text.replace('"zarr_consolidated_format": 1', '"zarr_consolidated_format": 9').replace("inline", "odd")
+    )
+    with pytest.raises(MetadataError, match="consolidated"):
+        z.append(np.full(3, 2, "i4"))
+    assert z.shape == (7,)
+    assert z[...].tolist() == gzarr.open_array(tmp_path / "a")[...].tolist() == [0] * 4 + [2] * 3

@@ -21,6 +21,8 @@ import pytest
 import gzarr
 from gzarr.errors import StoreError
 from gzarr.storage import LocalStore, N5Store, file_locks, local_files, strays
+from gzarr.storage.base import Buffer
+from gzarr.storage.changing import change_object
 from gzarr.storage.chunk_store import SplitStore
 from gzarr.storage.file_locks import FileLock, temporary_path
 from gzarr.storage.locks import while_locked
@@ -164,6 +166,31 @@ assert not strays(), strays()
 """,
         tmp_path,
     )
+
+
+@pytest.mark.parametrize("name", [".zattrs", ".zarray", ".zgroup", ".zmetadata", "zarr.json"])
+@pytest.mark.parametrize("remove", [lambda s: s.delete_prefix("a"), lambda s: s.move_prefix("a", "b")])
+def test_a_document_that_is_changed_does_not_come_back_when_its_node_is_replaced(
+    name: str, remove: Callable[[LocalStore], None], tmp_path: Path
+) -> None:
+    store = LocalStore(tmp_path)
+    store[f"a/{name}"] = b"old"
+
+    def replace() -> None:
+        remove(store)
+        store[f"a/{name}"] = b"new"
+
+    thread = threading.Thread(target=replace)
+
+    def change(stored: Buffer | None) -> bytes:
+        thread.start()
+        thread.join(0.1)
+        return b"old, changed"
+
+    change_object(store, f"a/{name}", change)
+    thread.join(60)
+    assert (tmp_path / "a" / name).read_bytes() == b"new"
+    assert not list(tmp_path.rglob(".__gzarr_tmp_*"))
 
 
 def test_directories_that_others_delete_are_made_again(tmp_path: Path) -> None:
