@@ -26,7 +26,7 @@ from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part, Plan
 from gzarr.layout.chunk_layout import PINNED, Located
 from gzarr.profiling.recorder import stage, sum_nbytes
-from gzarr.storage.base import MAX_MERGED, Buffer, Request, Store, tokens_of
+from gzarr.storage.base import Buffer, Request, Store, tokens_of
 from gzarr.storage.invalidation import announce
 from gzarr.storage.locks import while_holding, while_locked, within_change
 from gzarr.storage.wrappers import PinnedStore
@@ -165,12 +165,13 @@ def _object_error(io: ArrayIO, key: str, error: CodecError) -> ChunkError:
 def write_wave(job: WriteJob, wave: Wave) -> None:
     """Write a wave. Raises: ChunkError, StoreError."""
     covered = [_covers(job, coords, parts) for coords, parts in wave]
-    if all(covered) or len(wave) <= MAX_MERGED or job.io.store.conditional is not None:
+    most = job.io.store.max_locked
+    if most is None or len(wave) <= most or all(covered):
         _write_locked(job, wave, covered)
         return
     partial = [position for position, whole in enumerate(covered) if not whole]
     whole_ones = [position for position, whole in enumerate(covered) if whole]
-    batches = (partial[start : start + MAX_MERGED] for start in range(0, len(partial), MAX_MERGED))
+    batches = (partial[start : start + most] for start in range(0, len(partial), most))
     for some in (whole_ones, *batches):
         if some:
             _write_locked(job, pick(wave, some), pick(covered, some))

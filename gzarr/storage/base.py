@@ -342,10 +342,6 @@ def tokens_of(store: Store, keys: Sequence[str]) -> list[object | None]:
     return [None] * len(keys) if versions is None else versions.tokens(keys)
 
 
-#: How many objects at most one thread locks to read, change and store them (`Store.locked`): a lock may cost a file
-#: descriptor.
-MAX_MERGED = 64
-
 #: The batched verb that each shortcut is made of. Mappings' verbs are made of shortcuts.
 _SHORTCUTS = {"get_one": "get_many", "set": "set_many", "contains_many": "get_many", "set_if_missing": "set_many"}
 #: Shortcuts that may be overridden alone.
@@ -415,6 +411,9 @@ class Store(MutableMapping[str, Any]):
         True if every call that would change the store raises `ReadOnlyError`.
     concurrency : int
         How many requests to have under way at once; 1 if reading does not wait for a server.
+    max_locked : int, optional
+        How many objects at most one call locks to read, change and store them (`locked`), where a lock costs a file
+        descriptor; None for any number.
     zarr_format : {2, 3}, optional
         The only format that the store can hold, or None for both.
     dimension_separator : {".", "/"}, optional
@@ -424,6 +423,7 @@ class Store(MutableMapping[str, Any]):
 
     read_only: bool = False
     concurrency: int = 1
+    max_locked: int | None = None
     zarr_format: Literal[2, 3] | None = None
     dimension_separator: Literal[".", "/"] | None = None
     #: Attributes that pickles leave out (`pickled`): locks, connections, libraries.
@@ -583,7 +583,7 @@ class Store(MutableMapping[str, Any]):
         keys : sequence of str
             The objects that will be stored or deleted.
         merged : sequence of str, optional
-            Those of them that are read before; by default all. If there are any, `keys` are at most `MAX_MERGED`.
+            Those of them that are read before; by default all. If there are any, `keys` are at most `max_locked`.
 
         Returns
         -------

@@ -121,7 +121,7 @@ class SplitStore(Store):
         self.metadata_store = store
         self.chunk_store = chunk_store
         self.read_only = store.read_only
-        self.concurrency = chunk_store.concurrency
+        self.concurrency, self.max_locked = chunk_store.concurrency, chunk_store.max_locked
         self.zarr_format = store.zarr_format or chunk_store.zarr_format
         self.dimension_separator = store.dimension_separator or chunk_store.dimension_separator
 

@@ -96,6 +96,7 @@ class FsspecStore(RemoteStore):
         self._lock: AbstractContextManager[Any] = new_lock() if alone else nullcontext()
         # Locks of files belong to threads, so the thread that takes them does all the work.
         self.concurrency = 1 if alone or self._local else RemoteStore.concurrency
+        self.max_locked = None if self._local is None else self._local.max_locked
 
     @property
     def fs(self) -> Any:

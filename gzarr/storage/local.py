@@ -108,6 +108,8 @@ class LocalStore(Store):
     (4,)
     """
 
+    max_locked = 64
+
     def __init__(self, root: str | os.PathLike[str], read_only: bool = False) -> None:
         given = os.fsdecode(root)
         self._name = f"file://{given}"
@@ -210,12 +212,12 @@ class LocalStore(Store):
         return self._holding(inner, [self._prefix + key for _, key in sorted(zip(names, keys, strict=True))])
 
     def node_locked(self, key: str) -> AbstractContextManager[Any]:
-        """Lock a node against changes by others, in other processes too.
+        """Lock a node against changes by others, in other processes too, by the lock of its document.
 
         Storing the document ends the lock between processes. Any path can be locked, also that of the node itself and
         the root (``""``).
         """
-        return self._lenient(super().node_locked(key), key)
+        return self.document_locked(key)
 
     def document_locked(self, key: str) -> AbstractContextManager[Any]:
         """Lock one document against read-modify-write by others, in other processes too, until it is stored."""

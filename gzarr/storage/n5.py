@@ -77,7 +77,7 @@ class N5Store(Store):
         refuse_normalizing("N5Store", normalize_keys)
         self._store = store if isinstance(store, Store) else LocalStore(store)
         self.read_only = read_only or self._store.read_only
-        self.concurrency = self._store.concurrency
+        self.concurrency, self.max_locked = self._store.concurrency, self._store.max_locked
 
     @property
     def path(self) -> str:

@@ -107,7 +107,7 @@ class WrapperStore(Store):
     def __init__(self, store: Store) -> None:
         self._store = store
         self.read_only = store.read_only
-        self.concurrency = store.concurrency
+        self.concurrency, self.max_locked = store.concurrency, store.max_locked
         self.zarr_format, self.dimension_separator = store.zarr_format, store.dimension_separator
 
     @property

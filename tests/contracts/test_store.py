@@ -444,16 +444,19 @@ def test_it_is_a_mutable_mapping(store: Store) -> None:
 # -- conditions ----------------------------------------------------------------------------------------------------
 
 
+on_conditions = pytest.mark.parametrize(
+    "store", [name for name in WITH_CONDITIONS if name not in IGNORES_CONDITIONS], indirect=True
+)
+
+
+def test_what_has_conditions(store: Store, request: pytest.FixtureRequest) -> None:
+    assert (store.conditional is not None) is (request.node.callspec.params["store"] in WITH_CONDITIONS)
+
+
 @pytest.fixture
-def conditional(store: Store, request: pytest.FixtureRequest) -> Conditional:
-    name = request.node.callspec.params["store"]
-    found = store.conditional
-    assert (found is not None) is (name in WITH_CONDITIONS)
-    if found is None:
-        pytest.skip("a store without conditions")
-    if name in IGNORES_CONDITIONS:
-        pytest.skip(IGNORES_CONDITIONS[name])
-    return found
+def conditional(store: Store) -> Conditional:
+    assert store.conditional is not None
+    return store.conditional
 
 
 def tag_of(conditional: Conditional, key: str) -> object | None:
@@ -478,6 +481,7 @@ def test_an_object_is_stored_only_if_none_is_there(store: Store, request: pytest
         read_only_view(store).set_if_missing("zarr.json", b"")
 
 
+@on_conditions
 def test_objects_are_replaced_only_if_they_have_the_version_that_was_read(
     store: Store, conditional: Conditional
 ) -> None:
@@ -499,6 +503,7 @@ def test_objects_are_replaced_only_if_they_have_the_version_that_was_read(
     assert conditional.set_if([]) == conditional.get_tagged([]) == []
 
 
+@on_conditions
 def test_a_version_that_was_deleted_is_not_replaced(store: Store, conditional: Conditional) -> None:
     fill(store, "c/0")
     tag = tag_of(conditional, "c/0")
@@ -510,6 +515,7 @@ def test_a_version_that_was_deleted_is_not_replaced(store: Store, conditional: C
     assert store["c/0"] == b"again"
 
 
+@on_conditions
 def test_changes_without_a_condition_are_always_carried_out(store: Store, conditional: Conditional) -> None:
     fill(store, "c/0", "c/1")
     tag = tag_of(conditional, "c/1")
@@ -525,6 +531,7 @@ def test_changes_without_a_condition_are_always_carried_out(store: Store, condit
     assert store.get_many([Request(f"c/{i}") for i in range(4)]) == [None, b"newer", b"new", b"made"]
 
 
+@on_conditions
 def test_objects_are_deleted_only_if_they_have_the_version_that_was_read(
     store: Store, conditional: Conditional
 ) -> None:
@@ -539,6 +546,7 @@ def test_objects_are_deleted_only_if_they_have_the_version_that_was_read(
     assert store.contains_many(["c/0", "c/1"]) == [False, True]
 
 
+@on_conditions
 def test_of_threads_that_change_an_object_without_locks_none_loses(store: Store, conditional: Conditional) -> None:
     def add(thread: int) -> None:
         for i in range(5):

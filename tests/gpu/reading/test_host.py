@@ -307,24 +307,23 @@ def test_a_read_that_fails_is_done_by_the_host_when_the_others_are_done(tmp_path
 
 def test_large_files_are_read_on_several_threads(tmp_path, device, monkeypatch) -> None:
     data = np.random.default_rng(1).integers(0, 256, (40, 1 << 18), np.uint8)
-    names: set[str] = set()
+    threads: set[int] = set()
     real = files_module._read_file
     monkeypatch.setattr(files_module, "thread_count", lambda: 3)
 
     def read_file(*args) -> bool:
-        names.add(threading.current_thread().name)
+        threads.add(threading.get_ident())
         time.sleep(0.01)  # a thread that is done at once would get all the work
         return real(*args)
 
     monkeypatch.setattr(files_module, "_read_file", read_file)
     for name, shards in (("chunks", None), ("shard", (40, 1 << 18))):
-        names.clear()
+        threads.clear()
         where = tmp_path / name
         gzarr.create_array(LocalStore(where), data=data, chunks=(1, 1 << 18), shards=shards, compressor=None)
         array = opened(where, device, "host", max_device_nbytes=1 << 28)
         np.testing.assert_array_equal(array[:19], data[:19])
-        assert len(names) >= 2
-        assert all("gzarr-read" in found for found in names)
+        assert len(threads) >= 2
 
 
 def test_short_reads_are_continued(tmp_path, device, monkeypatch) -> None:
