@@ -29,7 +29,7 @@ import contextlib
 import errno
 import hashlib
 import os
-import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ from operator import methodcaller
 from threading import get_ident
 from typing import Any, NoReturn
 
-from gzarr.concurrency import after_fork, new_lock
+from gzarr.concurrency import after_fork
 from gzarr.storage.rules import TEMPORARY_PREFIX
 
 try:
@@ -76,9 +76,10 @@ _MOST_DESCRIPTORS = 512
 _lockless: set[int] = set()
 #: The locks of all threads, by thread and path.
 _held: dict[tuple[int, str], FileLock] = {}
-# How many descriptors each thread that holds several locks may use, and what waits for others to need fewer.
+# How many descriptors the holders of several locks may use, in the order in which they asked.
 _claims: dict[int, int] = {}
-_room = threading.Condition(new_lock())
+# How long a holder sleeps before it looks again whether there are descriptors for it.
+_CLAIM_WAIT_S = 0.001
 
 _pop = methodcaller("pop")
 
@@ -448,9 +449,7 @@ class Holding(AbstractContextManager[None]):
                 self._tidy(os.path.dirname(lock.path))
             lock.close()
             self._locks.pop()
-        if _claims.pop(id(self), None) is not None:
-            with _room:
-                _room.notify_all()
+        _claims.pop(id(self), None)
 
     def __del__(self) -> None:
         if getattr(self, "_locks", ()):  # an interrupt came as it was about to end
@@ -458,14 +457,27 @@ class Holding(AbstractContextManager[None]):
 
 
 def _claim(holder: int, n: int) -> None:
-    """Wait until a thread may use `n` more descriptors. One that holds locks does not wait: others wait for it."""
+    """Wait until a thread may use `n` more descriptors. One that holds locks does not wait: others wait for it.
+
+    Claims are served in their order. They need no lock, which an interrupt could leave taken.
+    """
     thread = get_ident()
     limit = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, _MOST_DESCRIPTORS) if resource else n
-    with _room:
-        if not any(owner == thread and lock.descriptors for (owner, _), lock in list(_held.items())):
-            while _claims and sum(_claims.values()) + n > limit:
-                _room.wait()
-        _claims[holder] = n
+    _claims[holder] = n
+    if any(owner == thread and lock.descriptors for (owner, _), lock in list(_held.items())):
+        return
+    while (total := _total_up_to(holder)) > limit and total > n:
+        time.sleep(_CLAIM_WAIT_S)
+
+
+def _total_up_to(holder: int) -> int:
+    """Number of descriptors of a claim and of those made before it."""
+    total = 0
+    for other, n in list(_claims.items()):
+        total += n
+        if other == holder:
+            break
+    return total
 
 
 @after_fork
