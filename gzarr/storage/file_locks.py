@@ -121,6 +121,12 @@ def _raise_lost(path: str) -> NoReturn:
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
+def held_lock(path: str) -> FileLock | None:
+    """The lock of a file that this thread holds, or None."""
+    lock = _held.get((get_ident(), path))
+    return lock if lock is not None and lock.inode and lock.descriptors else None
+
+
 class FileLock:
     """The lock of a file, of one thread.
 

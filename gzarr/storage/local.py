@@ -35,7 +35,7 @@ from gzarr.storage.local_files import (
     read_range,
     write_atomically,
 )
-from gzarr.storage.locks import key_locks, while_locked, within_change
+from gzarr.storage.locks import Noted, key_locks, while_locked, within_change
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_view, check_key, check_move, check_path
 from gzarr.storage.strays import delete_tree, doomed_path, prune, remove_stray, remove_strays
 
@@ -196,20 +196,21 @@ class LocalStore(Store):
         Whole objects are locked as they are stored, unless others are merged: locks of several files must be taken in
         one order.
         """
-        if merged is not None and not merged and has_locks() and not within_change():
+        if not has_locks():
+            return key_locks(self._lock_names(keys))
+        if merged is not None and not merged and not within_change():
             return _NO_LOCK
-        if len(keys) == 1:
-            names = [self.lock_name(keys[0])]
-        else:
-            _looks.found = {}  # the real path of every directory is looked up once
-            try:
-                names = [self.lock_name(key) for key in keys]
-            finally:
-                _looks.found = None
-        inner = key_locks(names)
-        if merged is not None and not merged:
-            return inner
-        return self._holding(inner, [self._prefix + key for _, key in sorted(zip(names, keys, strict=True))])
+        if len(keys) > 1:
+            keys = [key for _, key in sorted(zip(self._lock_names(keys), keys, strict=True))]
+        paths = [self._prefix + key for key in keys]
+        return self._holding(Noted(paths), paths)  # locks of files exclude threads, too
+
+    def _lock_names(self, keys: Sequence[str]) -> list[Any]:
+        _looks.found = {}  # the real path of every directory is looked up once
+        try:
+            return [self.lock_name(key) for key in keys]
+        finally:
+            _looks.found = None
 
     def node_locked(self, key: str) -> AbstractContextManager[Any]:
         """Lock a node against changes by others, in other processes too, by the lock of its document.

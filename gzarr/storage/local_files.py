@@ -18,7 +18,7 @@ from typing import Self
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Files, Target, Versions
-from gzarr.storage.file_locks import ATTEMPTS, FULL, FileLock, is_lockable, link_or_rename, make_directory
+from gzarr.storage.file_locks import ATTEMPTS, FULL, FileLock, held_lock, is_lockable, link_or_rename, make_directory
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, check_key, check_path
 from gzarr.storage.strays import prune
 
@@ -89,7 +89,7 @@ def write_atomically(path: str, view: bytes | memoryview) -> None:
 
     Whatever fails, the old file stays and no temporary file does. Raises: OSError.
     """
-    lock = FileLock(path)
+    lock = held_lock(path) or FileLock(path)
     for attempt in range(ATTEMPTS):
         try:
             taken = lock.take()

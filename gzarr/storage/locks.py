@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
 from operator import attrgetter, methodcaller
@@ -136,7 +136,7 @@ class _Region:
     __slots__ = ("again", "locks", "within")
 
     def __init__(self) -> None:
-        self.locks: list[_Lock] = []
+        self.locks: list[Hashable] = []
         self.within: _Region | None = None
         self.again: list[Callable[[], object]] = []
 
@@ -145,13 +145,36 @@ class _Region:
 _regions: dict[int, list[_Region]] = {}
 
 
-def _note_locks(regions: list[_Region], locks: list[_Lock]) -> None:
+def _note_locks(regions: list[_Region], locks: Sequence[Hashable]) -> None:
     """Note the locks that a thread is about to take in its last region, and which region holds one of them already."""
     region = regions[-1]
     region.locks += locks
     for outer in regions[:-1]:
         if not set(locks).isdisjoint(outer.locks):
             region.within = outer
+
+
+class Noted(AbstractContextManager[None]):
+    """Notes names for `while_holding` whose locks are held by other means.
+
+    Parameters
+    ----------
+    names : sequence of hashable
+        The same for all who lock these objects.
+    """
+
+    __slots__ = ("_names",)
+
+    def __init__(self, names: Sequence[Hashable]) -> None:
+        self._names = names
+
+    def __enter__(self) -> None:
+        regions = _regions.get(get_ident())
+        if regions:
+            _note_locks(regions, self._names)
+
+    def __exit__(self, *exc: object) -> None:
+        """Do nothing: `while_holding` forgets them."""
 
 
 def within_change() -> bool:

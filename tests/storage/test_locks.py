@@ -21,6 +21,7 @@ import pytest
 
 import gzarr
 from gzarr.storage import LocalStore, MemoryStore, Store, locks
+from gzarr.storage.file_locks import Holding
 from gzarr.storage.locks import key_locks
 
 
@@ -255,11 +256,13 @@ def test_a_child_that_is_forked_under_a_lock_lets_it_go() -> None:
 
 
 @pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(("kind", "lock"), [("memory", locks._Held), ("local", Holding)])
 def test_an_interrupt_as_a_write_begins_to_release_releases_all_the_same(
-    native: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, lock: Any, native: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    array = gzarr.create_array(tmp_path / "a", data=np.arange(8), chunks=2, shards=8)
-    leave, left = locks._Held.__exit__, []
+    store = gzarr.MemoryStore() if kind == "memory" else gzarr.LocalStore(tmp_path / "a")
+    array = gzarr.create_array(store, data=np.arange(8), chunks=2, shards=8)
+    leave, left = lock.__exit__, []
 
     def interrupted(held: Any, *exc: object) -> None:
         left.append(held)
@@ -268,7 +271,7 @@ def test_an_interrupt_as_a_write_begins_to_release_releases_all_the_same(
         leave(held, *exc)
 
     with monkeypatch.context() as patch, gzarr.config.set({"cpu.native": native, "threading.max_workers": 1}):
-        patch.setattr(locks._Held, "__exit__", interrupted)
+        patch.setattr(lock, "__exit__", interrupted)
         with pytest.raises(KeyboardInterrupt):
             array[1:] = 1
     assert len(left) == 2
