@@ -65,7 +65,7 @@ def _errors(*names: str) -> frozenset[int]:
     return frozenset(getattr(errno, name) for name in names if hasattr(errno, name))
 
 
-_NO_LOCKS = _errors("ENOLCK", "EOPNOTSUPP", "ENOTSUP", "ENOSYS")
+NO_LOCKS = _errors("ENOLCK", "EOPNOTSUPP", "ENOTSUP", "ENOSYS")
 FULL = _errors("ENOSPC", "EDQUOT")
 UNWRITABLE = FULL | _errors("EACCES", "EPERM", "ENOENT", "EROFS", "ENOTDIR", "ENAMETOOLONG", "EISDIR", "ELOOP")
 
@@ -260,7 +260,7 @@ class FileLock:
                 return other
             fcntl.flock(self.descriptors[-1], fcntl.LOCK_EX)
         except OSError as last:
-            if last.errno not in _NO_LOCKS:
+            if last.errno not in NO_LOCKS:
                 raise
             self._note_lockless(last)
             return None

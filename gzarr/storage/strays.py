@@ -1,6 +1,6 @@
 """What killed processes leave in a directory of objects: temporary files, and trees that were being deleted."""
 # Plain os calls: pathlib costs more than the system calls themselves.
-# ruff: noqa: PTH104, PTH106, PTH108, PTH112, PTH114, PTH116, PTH118, PTH120, PTH208
+# ruff: noqa: PTH104, PTH106, PTH108, PTH112, PTH114, PTH118, PTH120, PTH208
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import errno
 import os
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 
-from gzarr.storage.file_locks import close_last, temporary_path
+from gzarr.storage.file_locks import NO_LOCKS, close_last, temporary_path
 from gzarr.storage.rules import TEMPORARY_PREFIX
 
 try:
@@ -20,8 +21,19 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+#: Seconds without a change after which a file that cannot be locked counts as abandoned.
+_OLD_S = 3600
 #: How often a directory is emptied again because others put files into it or remove them.
 _ATTEMPTS = 1000
+
+
+def is_abandoned(path: str) -> bool:
+    """Whether no process is using a temporary file: nobody holds its lock.
+
+    Where files cannot be locked, it is abandoned once it has not been changed for an hour.
+    """
+    with _lock(path) as is_free:
+        return is_free is True
 
 
 def remove_stray(path: str) -> bool:
@@ -40,7 +52,7 @@ def remove_stray(path: str) -> bool:
     with _lock(path) as is_free:
         if os.path.isdir(path) and not os.path.islink(path):
             remove_tree(path)
-        elif is_free:
+        elif is_free is not False:
             with contextlib.suppress(FileNotFoundError, IsADirectoryError):
                 os.unlink(path)
         return not os.path.lexists(path)
@@ -135,22 +147,33 @@ def remove_tree(path: str) -> None:
 
 
 @contextlib.contextmanager
-def _lock(path: str, *, shared: bool = False) -> Iterator[bool]:
-    """Lock a file or directory without waiting, if it is there. Yields: whether no other process holds it."""
+def _lock(path: str, *, shared: bool = False) -> Iterator[bool | None]:
+    """Lock a file or directory without waiting. Yields: whether no process uses it; None if it cannot be opened."""
     descriptors: list[int] = []
-    is_free = True
+    is_free = None
     try:
         with contextlib.suppress(OSError):
             descriptors.extend(map(os.open, (path,), (_FLAGS,)))
-            if fcntl is not None:
-                kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-                try:
-                    fcntl.flock(descriptors[-1], kind | fcntl.LOCK_NB)
-                    # One that has taken its place meanwhile is not locked.
-                    is_free = os.path.samestat(os.stat(descriptors[-1]), os.lstat(path))
-                except BlockingIOError:
-                    is_free = False
+            is_free = _try(descriptors[-1], path, shared=shared)
         yield is_free
     finally:
         while descriptors:
+            if fcntl is not None:
+                with contextlib.suppress(OSError):
+                    fcntl.flock(descriptors[-1], fcntl.LOCK_UN)  # a forked child may hold it, too
             close_last(descriptors)
+
+
+def _try(descriptor: int, path: str, *, shared: bool) -> bool:
+    """Take the lock of an open file or directory. Returns: whether no process uses what is at the path."""
+    here = os.stat(descriptor)
+    try:
+        if fcntl is not None:
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            return os.path.samestat(here, os.lstat(path))  # one that has taken its place meanwhile is not locked
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+    return stat.S_ISDIR(here.st_mode) or time.time() - here.st_mtime > _OLD_S
