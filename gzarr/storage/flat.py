@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.base import Buffer, Change, Conditional, Request, Store, Versioned
 from gzarr.storage.rules import as_bytes, check_key, children, cut
 
 
@@ -58,6 +58,23 @@ class FlatStore(Store):
         return self._name
 
 
+class TaggedObjects(Conditional):
+    """The conditional changes of a `DatabaseStore`."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: DatabaseStore) -> None:
+        self._store = store
+
+    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        """Fetch whole objects, each with its tag; None where the key is missing."""
+        return self._store._get_tagged(keys)  # noqa: SLF001 - one module, two classes
+
+    def set_if(self, changes: Sequence[Change]) -> list[bool]:
+        """Carry out changes whose condition holds. Returns: which were carried out."""
+        return self._store._set_if(changes)  # noqa: SLF001
+
+
 class DatabaseStore(FlatStore):
     """Changes many objects in one step; subclasses say how."""
 
@@ -68,6 +85,15 @@ class DatabaseStore(FlatStore):
     @abstractmethod
     def _delete(self, keys: list[str]) -> None:
         """Delete some keys; missing ones are ignored. Raises: StoreError."""
+
+    def _get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        """`Conditional.get_tagged`: by default the bytes are the tags."""
+        found = self.get_many([Request(key) for key in keys])
+        return [None if data is None else Versioned(data, data) for data in found]
+
+    def _set_if(self, changes: Sequence[Change]) -> list[bool]:
+        """`Conditional.set_if`, for stores that have it."""
+        raise NotImplementedError
 
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
         """Store every (key, bytes) pair, together where the database can do that. Raises: StoreError."""

@@ -19,9 +19,9 @@ from typing import Any, Literal
 
 from gzarr.concurrency import UnderWay, new_lock
 from gzarr.errors import StoreError
-from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Versioned, pickled
+from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, pickled
 from gzarr.storage.extras import require
-from gzarr.storage.flat import DatabaseStore
+from gzarr.storage.flat import DatabaseStore, TaggedObjects
 from gzarr.storage.forks import inside_library
 from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
 
@@ -38,22 +38,6 @@ _opened: dict[tuple[int, str], tuple[Any, list[int]]] = {}
 _opened_lock = new_lock()
 _under_way = UnderWay()
 _begin = methodcaller("begin", write=True)
-
-
-class _Values(Conditional):
-    """Replaces objects that have the bytes that were read; these are their tags."""
-
-    __slots__ = ("_store",)
-
-    def __init__(self, store: LMDBStore) -> None:
-        self._store = store
-
-    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
-        found = self._store.get_many([Request(key) for key in keys])
-        return [None if data is None else Versioned(data, data) for data in found]
-
-    def set_if(self, changes: Sequence[Change]) -> list[bool]:
-        return self._store._set_if(changes)  # noqa: SLF001 - one module, two classes
 
 
 class LMDBStore(DatabaseStore):
@@ -220,7 +204,7 @@ class LMDBStore(DatabaseStore):
     @property
     def conditional(self) -> Conditional | None:
         """Changes on the condition that an object still has the same bytes, all of one call in one transaction."""
-        return _Values(self)
+        return TaggedObjects(self)
 
     def _write(self, rows: list[tuple[str, bytes]]) -> None:
         # One transaction: all of them or none.

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Versioned, pickled
+from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, pickled
 from gzarr.storage.extras import require
-from gzarr.storage.flat import DatabaseStore, cut_all
+from gzarr.storage.flat import DatabaseStore, TaggedObjects, cut_all
 from gzarr.storage.rules import as_bytes, check_key, check_path
 
 #: Milliseconds to wait for a server; the driver's own 30 s are long to learn that a name is wrong.
@@ -25,25 +25,6 @@ _ANSWER_TIMEOUT_MS = 60_000
 _MAX_NBYTES = (16 << 20) - 4096
 #: Error of a server that has a key already.
 _DUPLICATE_KEY = 11000
-
-
-class _Values(Conditional):
-    """Replaces documents that have the bytes that were read.
-
-    These are the tags, because other programs change documents without a sign of it.
-    """
-
-    __slots__ = ("_store",)
-
-    def __init__(self, store: MongoDBStore) -> None:
-        self._store = store
-
-    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
-        found = self._store.get_many([Request(key) for key in keys])
-        return [None if data is None else Versioned(data, data) for data in found]
-
-    def set_if(self, changes: Sequence[Change]) -> list[bool]:
-        return self._store._set_if(changes)  # noqa: SLF001 - one module, two classes
 
 
 class MongoDBStore(DatabaseStore):
@@ -140,8 +121,11 @@ class MongoDBStore(DatabaseStore):
 
     @property
     def conditional(self) -> Conditional | None:
-        """Changes on the condition that an object still has the same bytes, which the server compares."""
-        return _Values(self)
+        """Changes on the condition that an object still has the same bytes, which the server compares.
+
+        Other programs change documents without another sign of it.
+        """
+        return TaggedObjects(self)
 
     def _write(self, rows: list[tuple[str, bytes]]) -> None:
         operations = [self._replacement(key, data) for key, data in rows]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Versioned, pickled
 from gzarr.storage.extras import require
-from gzarr.storage.flat import DatabaseStore
+from gzarr.storage.flat import DatabaseStore, TaggedObjects
 from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
 
 #: Seconds to wait for a connection: a server that is there answers within a few milliseconds.
@@ -89,24 +89,6 @@ class _Watch:
         except BaseException:
             connection.disconnect()  # answers may be on their way
             raise
-
-
-class _Watched(Conditional):
-    """Replaces strings that nobody has changed since they were read.
-
-    If one of those that were read together was changed, none of them is replaced.
-    """
-
-    __slots__ = ("_store",)
-
-    def __init__(self, store: RedisStore) -> None:
-        self._store = store
-
-    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
-        return self._store._get_tagged(keys)  # noqa: SLF001 - one module, two classes
-
-    def set_if(self, changes: Sequence[Change]) -> list[bool]:
-        return self._store._set_if(changes)  # noqa: SLF001
 
 
 class RedisStore(DatabaseStore):
@@ -208,8 +190,12 @@ class RedisStore(DatabaseStore):
 
     @property
     def conditional(self) -> Conditional | None:
-        """Changes on the condition that nobody has changed an object; None once the server has refused to watch it."""
-        return None if self._unconditional else _Watched(self)
+        """Changes on the condition that nobody has changed an object.
+
+        If one of those that were read together was changed, none of them is replaced.
+        None once the server has refused to watch objects.
+        """
+        return None if self._unconditional else TaggedObjects(self)
 
     def _get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
         if not keys:

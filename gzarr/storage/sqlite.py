@@ -22,7 +22,7 @@ from typing import Any, Literal
 from gzarr.concurrency import UnderWay, new_lock
 from gzarr.errors import StoreError
 from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Versioned, Versions, pickled
-from gzarr.storage.flat import DatabaseStore
+from gzarr.storage.flat import DatabaseStore, TaggedObjects
 from gzarr.storage.forks import inside_library
 from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
 
@@ -62,21 +62,6 @@ class _RowVersions(Versions):
 
     def token(self, key: str) -> object | None:
         return self._store._one("SELECT rowid FROM zarr WHERE k = ?", key)  # noqa: SLF001 - one module, two classes
-
-
-class _Rows(Conditional):
-    """Replaces rows that have the number that was read."""
-
-    __slots__ = ("_store",)
-
-    def __init__(self, store: SQLiteStore) -> None:
-        self._store = store
-
-    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
-        return self._store._get_tagged(keys)  # noqa: SLF001 - one module, two classes
-
-    def set_if(self, changes: Sequence[Change]) -> list[bool]:
-        return self._store._set_if(changes)  # noqa: SLF001
 
 
 class SQLiteStore(DatabaseStore):
@@ -205,7 +190,7 @@ class SQLiteStore(DatabaseStore):
     @property
     def conditional(self) -> Conditional | None:
         """Changes on the condition that a row still has the same number, all of one call in one transaction."""
-        return _Rows(self)
+        return TaggedObjects(self)
 
     def _get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
         with self._failures(f"read {keys[0] if keys else ''!r}"), self._connection() as db:
