@@ -32,8 +32,10 @@ from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
 from gzarr.gpu.device.lanes import N_LANES, Lane, Lanes
 from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.device.protocol import Device
+from gzarr.gpu.pipeline.eligibility import Chunked, DeviceJobs
 from gzarr.gpu.pipeline.launching import is_placeable, launch_placement
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
+from gzarr.gpu.pipeline.placing import tables_of
 from gzarr.gpu.pipeline.read import decoded
 from gzarr.gpu.pipeline.values import OnHost, values_of
 from gzarr.gpu.pipeline.waves import in_waves, positions
@@ -239,8 +241,12 @@ class GpuBackend:
                 return
             self._place_on_device(lane, plan, (buffers, parts), out, fields)
 
-    def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> None:
-        """Nothing: `load`, `place` and `merge_and_encode` take many chunks at once."""
+    def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> DeviceJobs | None:
+        """Return what decides which reads and writes of an array are done in pieces; None if the host does all."""
+        plan = None if chain is None else _unpacked(chain).plan
+        if chain is not None and (plan is None or not has_dtype(plan.chunk.dtype)):
+            return None
+        return DeviceJobs(self.device, Chunked(store, layout, plan, cached))
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks on the host. Raises: CodecError(index)."""
@@ -396,7 +402,8 @@ class GpuBackend:
                 with stage("decode", timed=True):
                     chunks = decoded(wave, plan, [buffers[i] for i in present]) if present else None
                 with stage("place", timed=True):
-                    launch_placement(wave, plan, chunks, present, parts, out, fields)
+                    tables = tables_of(parts, plan.strides)
+                    launch_placement(wave, plan, (chunks, present), tables, out, fields)
                 with stage("check"):
                     wave.finish()
         finally:

@@ -198,5 +198,5 @@ def _point_tables(plan: DevicePlan, parts: Sequence[Part], indexing: Indexing) -
         position = tables.element
     last = _last_of_each(tables.part * np.int64(max(plan.chunk.nelements, 1)) + tables.element)
     if last is None:
-        return PointTables(tables.part, tables.element, position)
-    return PointTables(tables.part[last], tables.element[last], position[last])
+        return PointTables(len(parts), tables.part, tables.element, position)
+    return PointTables(len(parts), tables.part[last], tables.element[last], position[last])

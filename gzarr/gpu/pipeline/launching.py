@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,11 @@ from gzarr.gpu.codecs.floats import cast, why_not_cast
 from gzarr.gpu.codecs.transfers import plain_shuffle, reversed_units, rows_as_chunks, unshuffled, upload_tables
 from gzarr.gpu.kernels import box_threads, point_threads
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.pipeline.placing import box_tables, is_box, point_tables
+from gzarr.gpu.pipeline.placing import BoxTables, PointTables, box_tables
 from gzarr.indexing.plan import Part
+
+#: Numbers of parts.
+Present: TypeAlias = Sequence[int] | NDArray[np.int64]
 
 
 def is_placeable(plan: DevicePlan, out: Array, fields: Fields) -> bool:
@@ -37,16 +40,16 @@ def is_placeable(plan: DevicePlan, out: Array, fields: Fields) -> bool:
 def launch_placement(
     wave: Wave,
     plan: DevicePlan,
-    chunks: Chunks | None,
-    present: Sequence[int],
-    parts: Sequence[Part],
+    decoded: tuple[Chunks | None, Present],
+    tables: BoxTables | PointTables,
     out: Array,
     fields: Fields,
 ) -> None:
     """Copy parts of decoded chunks, and the fill value for missing ones, to the result.
 
-    present: the parts that the chunks belong to.
+    decoded: the chunks, and the parts that they belong to; the others are missing.
     """
+    chunks, present = decoded
     source = plan.stored
     offset, element = (0, source) if fields is None else _field(source, fields)
     native = element.newbyteorder("=")
@@ -56,12 +59,12 @@ def launch_placement(
         chunks = None if chunks is None else _cast(wave, plan, chunks, native, out.dtype)
         native, swap, itemsize = out.dtype, 0, out.dtype.itemsize
         fill = fill.astype(native)
-    sources, info = _sources(chunks, present, len(parts))
+    sources, info = _sources(chunks, present, tables.nparts)
     tail = (itemsize, offset, native.itemsize, swap)
-    if is_box(parts[0]):
-        _launch_box(wave, parts, plan.strides, (wave.device.address(out), out.strides), (sources, info, tail, fill))
+    if isinstance(tables, BoxTables):
+        _launch_box(wave, tables, plan.strides, (wave.device.address(out), out.strides), (sources, info, tail, fill))
     else:
-        _launch_points(wave, plan, parts, out, (sources, info, tail, fill))
+        _launch_points(wave, tables, out, (sources, info, tail, fill))
 
 
 def launch_rows(
@@ -81,12 +84,10 @@ def launch_rows(
     sources, info = _sources(chunks, [place[i] for i in present], len(which))
     fill = np.array(fill_of(plan.chunk)).astype(stored)
     common = sources, info, (stored.itemsize, 0, stored.itemsize, 0), fill
-    _launch_box(wave, parts, (1,), (wave.device.address(rows), (stored.itemsize,)), common)
+    _launch_box(wave, box_tables(parts, 1), (1,), (wave.device.address(rows), (stored.itemsize,)), common)
 
 
-def _sources(
-    chunks: Chunks | None, present: Sequence[int], n: int
-) -> tuple[NDArray[np.uint64], tuple[NDArray[Any], ...]]:
+def _sources(chunks: Chunks | None, present: Present, n: int) -> tuple[NDArray[np.uint64], tuple[NDArray[Any], ...]]:
     """The kernels' tables of chunks: addresses (0 if missing), and (mode, typesize, blocksize, bytes)."""
     sources = np.zeros(n, np.uint64)
     shuffle = plain_shuffle(n, 1)
@@ -100,7 +101,7 @@ def _sources(
 
 def _launch_box(
     wave: Wave,
-    parts: Sequence[Part],
+    tables: BoxTables,
     chunk_strides: Sequence[int],
     out: tuple[int, Sequence[int]],
     common: tuple[Any, ...],
@@ -108,7 +109,6 @@ def _launch_box(
     """Launch place_box. out: address, and strides in bytes."""
     sources, info, (itemsize, offset, copied, swap), fill = common
     ndim = len(chunk_strides)
-    tables = box_tables(parts, ndim)
     columns = [np.ascontiguousarray(tables.spans[:, i]) for i in range(7)]
     strides = np.array(chunk_strides, np.int64), np.array(out[1], np.int64)
     places = upload_tables(
@@ -125,14 +125,13 @@ def _launch_box(
     )
     source_at, span_at, base_at, *rest = places
     columns_at, (pool_at, elem_at, chunk_stride_at, out_stride_at, fill_at), info_at = rest[:7], rest[7:12], rest[12:]
-    args = (len(parts), ndim, source_at, span_at, base_at, *columns_at, pool_at, elem_at, chunk_stride_at)
+    args = (tables.nparts, ndim, source_at, span_at, base_at, *columns_at, pool_at, elem_at, chunk_stride_at)
     args += (out[0], out_stride_at, itemsize, offset, copied, swap, fill_at, *info_at)
     wave.device.launch("place_box", box_threads(int(tables.elem_start[-1]), copied), args)
 
 
-def _launch_points(wave: Wave, plan: DevicePlan, parts: Sequence[Part], out: Array, common: tuple[Any, ...]) -> None:
+def _launch_points(wave: Wave, tables: PointTables, out: Array, common: tuple[Any, ...]) -> None:
     sources, info, (itemsize, offset, copied, swap), fill = common
-    tables = point_tables(parts, plan.strides)
     positions = tables.position * out.strides[0]
     fill_bytes = np.frombuffer(fill.tobytes(), np.uint8)
     places = upload_tables(wave, tables.part, tables.element, positions, sources, fill_bytes, *info)
@@ -161,7 +160,7 @@ def _cast(wave: Wave, plan: DevicePlan, chunks: Chunks, native: np.dtype[Any], w
     return rows_as_chunks(wave, rows)
 
 
-def _spread(shuffle: Shuffle, present: Sequence[int], n: int) -> Shuffle:
+def _spread(shuffle: Shuffle, present: Present, n: int) -> Shuffle:
     """The `Shuffle` of n parts, of which only those present have a chunk."""
     spread = plain_shuffle(n, 1)
     spread.mode[present] = shuffle.mode

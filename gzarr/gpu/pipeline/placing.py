@@ -42,10 +42,42 @@ class BoxTables:
     elem_start: NDArray[np.int64]
     pool: NDArray[np.int64]
 
+    @property
+    def nparts(self) -> int:
+        """Number of parts."""
+        return len(self.part_span)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PointTables:
+    """Tables of the parts of a list of points.
+
+    Attributes
+    ----------
+    nparts : int
+        Number of parts.
+    part : NDArray[np.int32]
+        int32, the part that each point belongs to.
+    element : Table
+        int64, index of the element within the chunk's memory.
+    position : Table
+        int64, index of the point in the result.
+    """
+
+    nparts: int
+    part: NDArray[np.int32]
+    element: Table
+    position: Table
+
 
 def is_box(part: Part) -> bool:
     """Whether a part belongs to a separable selection, not to a list of points, whose result is flat."""
     return isinstance(part.out, tuple)
+
+
+def tables_of(parts: Sequence[Part], strides: Sequence[int]) -> BoxTables | PointTables:
+    """Make the tables of a wave of at least one part. strides: of a decoded chunk, in elements, by array axis."""
+    return box_tables(parts, len(strides)) if is_box(parts[0]) else point_tables(parts, strides)
 
 
 def box_tables(parts: Sequence[Part], ndim: int) -> BoxTables:
@@ -90,25 +122,6 @@ def _span(inside: Any, out: Any, pool_size: int) -> tuple[Any, list[NDArray[np.i
     return [in_start, in_step, out_start, out_step, count, in_list, out_list], lists
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PointTables:
-    """Tables of the parts of a list of points.
-
-    Attributes
-    ----------
-    part : NDArray[np.int32]
-        int32, the part that each point belongs to.
-    element : Table
-        int64, index of the element within the chunk's memory.
-    position : Table
-        int64, index of the point in the result.
-    """
-
-    part: NDArray[np.int32]
-    element: Table
-    position: Table
-
-
 def point_tables(parts: Sequence[Part], strides: Sequence[int]) -> PointTables:
     """Make the tables of a wave. strides: of a decoded chunk, in elements, for every array axis."""
     element, position, owner = [], [], []
@@ -122,4 +135,6 @@ def point_tables(parts: Sequence[Part], strides: Sequence[int]) -> PointTables:
         out = part.out
         position.append(np.arange(out.start, out.stop) if isinstance(out, slice) else out.reshape(-1))
         owner.append(np.full(n, number, np.int32))
-    return PointTables(np.concatenate(owner), np.concatenate(element), np.concatenate(position).astype(np.int64))
+    return PointTables(
+        len(parts), np.concatenate(owner), np.concatenate(element), np.concatenate(position).astype(np.int64)
+    )
