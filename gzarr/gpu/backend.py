@@ -202,7 +202,7 @@ class GpuBackend:
         """
         if self._device.owns(out):
             return out
-        adopted = self._device.adopt(out)
+        adopted = self._device.adopt(out, self._lanes.stream)
         if adopted is not None:
             if not self._device.owns(adopted):
                 raise ValueError(f"out is not on {self.device}, where the array is read: copy it there")

@@ -651,7 +651,10 @@ def asarray(
     if isinstance(a, ndarray):
         return a if dtype is None or a.dtype == dtype else a.astype(dtype)
     if hasattr(a, "__cuda_array_interface__"):
-        return _adopted(a, a.__cuda_array_interface__)
+        stream = a.__cuda_array_interface__.get("stream")
+        if stream is not None:  # as CuPy does unless CUPY_CUDA_ARRAY_INTERFACE_SYNC=0
+            _queue_at(stream).run()
+        return _adopted(a, a.__cuda_array_interface__, getattr(a, "device_number", -1))
     return _new(np.array(a, dtype, order=order or "K"))
 
 
@@ -660,18 +663,23 @@ def from_dlpack(array: Any, *, device: Any = None, copy: Any = None) -> ndarray:
         raise RuntimeError(
             "CPU arrays cannot be directly imported to CuPy. Use `cupy.array(numpy.from_dlpack(input))`."
         )
-    host = np.from_dlpack(SimpleNamespace(__dlpack__=array.__dlpack__, __dlpack_device__=lambda: (1, 0)))
-    return _adopted((array, host), host.__array_interface__)
+    stream = get_current_stream(array.__dlpack_device__()[1]).ptr or 1  # cudaStreamLegacy
+    try:
+        capsule = array.__dlpack__(stream=stream, max_version=(1, 0), copy=copy)
+    except TypeError:
+        capsule = array.__dlpack__(stream=stream)
+    host = np.from_dlpack(SimpleNamespace(__dlpack__=lambda **_: capsule, __dlpack_device__=lambda: (1, 0)))
+    return _adopted((array, host), host.__array_interface__, array.__dlpack_device__()[1])
 
 
-def _adopted(owner: Any, interface: Any) -> ndarray:
+def _adopted(owner: Any, interface: Any, device_id: int) -> ndarray:
     """An array in the memory that an interface describes, on the device where that lies."""
     shape, dtype = interface["shape"], np.dtype(interface["typestr"])
     pointer, steps = interface["data"][0], interface.get("strides")
     reach = [(n - 1) * step for n, step in zip(shape, steps or (), strict=False)]
     low = pointer + sum(r for r in reach if r < 0)
     nbytes = math.prod(shape) * dtype.itemsize if steps is None else sum(map(abs, reach)) + dtype.itemsize
-    memory = UnownedMemory(low, nbytes, owner, getattr(owner, "device_number", -1))
+    memory = UnownedMemory(low, nbytes, owner, device_id)
     return ndarray(shape, dtype, MemoryPointer(memory, pointer - low), steps)
 
 
@@ -880,7 +888,7 @@ def _bytes_at(address: int, nbytes: int) -> Any:
 
 
 def _queue_at(stream: int) -> _Queue:
-    return Stream.queues[stream] if stream else Stream.null.queue
+    return Stream.null.queue if stream in (0, 1) else Stream.queues[stream]
 
 
 _default_queues = [_Queue() for _ in range(N_DEVICES)]

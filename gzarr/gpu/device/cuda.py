@@ -35,6 +35,9 @@ from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, source
 
 #: DLPack's device types of CUDA memory and of managed memory (dlpack.h, DLDeviceType).
 _DLPACK_CUDA = (2, 13)
+#: Since this version, an array interface that names no stream promises that none must be waited for (CUDA Array
+#: Interface, "Synchronization").
+_STREAM_VERSION = 3
 #: Most blocks of a launch. Kernels step by the grid, so more blocks would only cost scheduling.
 _MAX_BLOCKS = 1 << 20
 #: Smallest block of pinned memory, as in CuPy's pool.
@@ -103,15 +106,30 @@ class CudaDevice:
         """Whether an array is in the memory of this device."""
         return isinstance(array, cupy.ndarray) and array.device == self._device
 
-    def adopt(self, value: Any) -> Any:
-        """A CuPy array that shares the memory of another library's array; None if that is not on a CUDA device."""
+    def adopt(self, value: Any, stream: Any = None) -> Any:
+        """A CuPy array that shares the memory of another library's array; None if that is not on a CUDA device.
+
+        DLPack comes first: it makes the stream wait for the library's own stream. CUDA's array interface serves arrays
+        that DLPack refuses. CuPy waits for the stream that an interface names; if one of version 2 names none, as
+        torch's, this waits for the whole device.
+        """
         if isinstance(value, cupy.ndarray):
             return value
-        if hasattr(value, "__cuda_array_interface__"):
-            return cupy.asarray(value)
         if hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) in _DLPACK_CUDA:
-            return cupy.from_dlpack(value)
-        return None
+            try:
+                with cuda_errors(self.name), self._device, nullcontext() if stream is None else stream:
+                    return cupy.from_dlpack(value)
+            except (BufferError, RuntimeError, TypeError, ValueError):
+                if not hasattr(value, "__cuda_array_interface__"):
+                    raise
+        interface = getattr(value, "__cuda_array_interface__", None)
+        if interface is None:
+            return None
+        with cuda_errors(self.name):
+            adopted = cupy.asarray(value)
+            if interface.get("version", 0) < _STREAM_VERSION and interface.get("stream") is None:
+                adopted.device.synchronize()
+        return adopted
 
     def current_stream(self) -> Any:
         """CuPy's current stream of this thread."""

@@ -129,7 +129,7 @@ class EmulatedDevice:
         """Whether an array is in the device's memory: any NumPy array of a dtype that a GPU has."""
         return isinstance(array, np.ndarray) and not array.dtype.hasobject
 
-    def adopt(self, value: Any) -> NDArray[Any] | None:
+    def adopt(self, value: Any, stream: Any = None) -> NDArray[Any] | None:
         """A NumPy array that shares the memory of an object with a CUDA interface, whose address is trusted."""
         interface = getattr(value, "__cuda_array_interface__", None)
         return None if interface is None else np.asarray(_Adopted(interface, value))

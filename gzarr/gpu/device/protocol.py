@@ -60,8 +60,11 @@ class Device(Marker, Protocol):
         """Whether an array is in the device's memory."""
         ...
 
-    def adopt(self, value: Any) -> Array | None:
-        """An array of `xp` that shares the memory of another library's array; None if that is not in device memory."""
+    def adopt(self, value: Any, stream: Any = None) -> Array | None:
+        """An array of `xp` that shares the memory of another library's array; None if that is not in device memory.
+
+        Its values are ready for later work on the stream; None for the current one.
+        """
         ...
 
     def current_stream(self) -> Any:

@@ -36,6 +36,7 @@ from gzarr.gpu.device import nvcomp
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.lanes import Lane, Lanes
 from gzarr.gpu.device.memory import OverLimitError
+from gzarr.hierarchy.lazy import Separate
 from tests.contracts.test_backend import *  # noqa: F403
 from tests.gpu import fake_cupy
 from tests.gpu.hardware.opening import cuda_backend, lane_of, on_cuda
@@ -265,7 +266,7 @@ class Foreign:
         if how == "interface":
             self.__cuda_array_interface__ = {**host.__array_interface__, "version": 3}
         else:
-            self.__dlpack__, self.__dlpack_device__ = host.__dlpack__, lambda: (2, number)
+            self.__dlpack__, self.__dlpack_device__ = lambda **_: host.__dlpack__(), lambda: (2, number)
 
 
 @pytest.mark.parametrize("compressor", [None, Zlib()])
@@ -288,6 +289,91 @@ def test_arrays_of_other_libraries_are_read_into_and_written(cuda, how):
     stored[3:5] = Foreign(np.full((2, 41), 9, "i4"), how)
     assert (stored[3:5].get() == 9).all()
     assert cuda.CudaDevice().adopt(DATA) is None
+
+
+class Computed:
+    """A tensor of a library like torch whose values are still being computed on a stream of the library's own.
+
+    Its interface is of a version, and names the stream or not. As torch's, it may refuse to be exported by DLPack.
+    """
+
+    def __init__(self, cuda: Any, value: int, version: int, *, dlpack: bool = True, names: bool = False) -> None:
+        self._stream = cuda.cupy.cuda.Stream(non_blocking=True)
+        self._array = cuda.cupy.full(DATA.shape, 1, "i4")
+        cuda.cupy.cuda.Stream.null.synchronize()
+        self.shape, self.dtype, self._dlpack = DATA.shape, DATA.dtype, dlpack
+        self._stream.queue.submit(lambda: self._array._host.fill(value))
+        self.__cuda_array_interface__ = {**self._array._host.__array_interface__, "version": version, "strides": None}
+        if names:
+            self.__cuda_array_interface__["stream"] = self._stream.ptr
+
+    def __getitem__(self, key: Any) -> Any:
+        part = Computed.__new__(Computed)
+        part.__dict__.update(self.__dict__, _array=self._array[key])
+        part.__cuda_array_interface__ = self.__cuda_array_interface__ | {
+            name: part._array._host.__array_interface__[name] for name in ("data", "shape", "strides")
+        }
+        return part
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, *, stream: int) -> Any:
+        if not self._dlpack:
+            raise BufferError("Can't export tensors that require gradient")
+        event = self._stream.record()
+        fake_cupy._queue_at(stream).submit(event.synchronize)
+        return self._array.__dlpack__()
+
+
+#: The arguments of `Computed` with which it can be read at the right time.
+COMPUTED = {
+    "dlpack": {"version": 2},
+    "version 2": {"version": 2, "dlpack": False},
+    "version 3": {"version": 3, "dlpack": False, "names": True},
+}
+
+
+@pytest.mark.parametrize("how", COMPUTED)
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("own_stream", [False, True])
+def test_a_tensor_that_is_still_being_computed_is_written_as_it_will_be(cuda, how, lazy, own_stream):
+    stream = cuda.cupy.cuda.Stream(non_blocking=True) if own_stream else None
+    stored = gzarr.create_array(data=DATA, chunks=(10, 7))
+    array = gzarr.open_array(stored.store, mode="r+", device=cuda_backend(cuda, stream=stream))
+    value = Computed(cuda, 9, **COMPUTED[how])
+    array[...] = Separate(Lazy(value)) if lazy else value
+    assert (array[...].get() == 9).all()
+
+
+class Lazy:
+    """A value that is read as it is written, into tensors of another library."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self.shape, self.dtype, self.ndim = value.shape, value.dtype, 2
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._value[key]
+
+
+@pytest.mark.parametrize("how", COMPUTED)
+@pytest.mark.parametrize("own_stream", [False, True])
+def test_a_tensor_that_is_still_being_computed_is_read_into_afterwards(cuda, how, own_stream):
+    stream = cuda.cupy.cuda.Stream(non_blocking=True) if own_stream else None
+    array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7)), cuda, stream=stream)
+    out = Computed(cuda, 9, **COMPUTED[how])
+    array.get_basic_selection(out=out)
+    (stream or cuda.cupy.cuda.Stream.null).synchronize()
+    out._stream.synchronize()
+    np.testing.assert_array_equal(out._array.get(), DATA)
+
+
+def test_a_tensor_that_neither_protocol_gives_says_why(cuda):
+    tensor = Computed(cuda, 9, 2, dlpack=False)
+    refused = SimpleNamespace(__dlpack_device__=lambda: (2, 0), __dlpack__=tensor.__dlpack__)
+    with pytest.raises(BufferError, match="require gradient"):
+        cuda.CudaDevice().adopt(refused)
 
 
 def test_an_out_on_another_device_is_refused(cuda):

@@ -41,8 +41,8 @@ class Strangers(EmulatedDevice):
     def upload(self, host):
         return super().upload(host).view(Tagged)
 
-    def adopt(self, value):
-        found = super().adopt(value)
+    def adopt(self, value, stream=None):
+        found = super().adopt(value, stream)
         return found if found is None else found.view(Tagged)
 
     @property
@@ -158,7 +158,7 @@ def test_out_that_does_not_fit(stored):
 
 def test_out_on_another_device_is_refused(stored, monkeypatch):
     device = Strangers()
-    monkeypatch.setattr(device, "adopt", lambda value: value.array)
+    monkeypatch.setattr(device, "adopt", lambda value, stream: value.array)
     with pytest.raises(ValueError, match="out is not on emulated, where the array is read: copy it there"):
         stored.to(GpuBackend(device)).get_basic_selection(..., out=Foreign(np.zeros((13, 11))))
 
