@@ -43,7 +43,9 @@ def with_tables(page: str, text: str) -> str:
 def measured(results: Path) -> dict[str, dict[str, Any]]:
     """Name of a file -> its result, for results measured on a GPU in full size."""
     results_by_name = {path.stem: json.loads(path.read_text()) for path in sorted(results.glob("gpu-*.json"))}
-    return {name: r for name, r in results_by_name.items() if r["device"] == "cuda" and not r["small"] and r["rows"]}
+    return {
+        name: r for name, r in results_by_name.items() if r.get("device") == "cuda" and not r["small"] and r["rows"]
+    }
 
 
 def tables(results: Path) -> str:

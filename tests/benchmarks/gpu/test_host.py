@@ -1,0 +1,68 @@
+"""The costs of the host are measured for reads and writes, with two trees in turn."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.gpu import host
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+ROOT = Path(__file__).parents[3]
+#: Rows and columns of the array, and bytes of its chunks.
+SIDE, CHUNK_NBYTES = 256, 4096
+CASES = [
+    host.Case("read", "plain", CHUNK_NBYTES, "none"),
+    host.Case("write", "sharded", CHUNK_NBYTES, "blosc-lz4"),
+]
+
+
+def test_costs_are_measured_of_two_trees(tmp_path: Path) -> None:
+    result = host.measure({"after": ROOT, "before": ROOT}, CASES, SIDE, 1)
+    json.dumps(result)
+    assert [(row["tree"], row["direction"]) for row in result["rows"]] == [
+        (tree, case.direction) for case in CASES for tree in ("after", "before")
+    ]
+    for row in result["rows"]:
+        assert row["nchunks"] == 64
+        assert row["files"] == (64 if row["layout"] == "plain" else 1)
+        assert row["floor"] > 0
+        assert row["cpu"] >= row["caller"] > 0
+        assert row["besides"] == pytest.approx(row["cpu"] - row["floor"], abs=2e-3)
+        assert row["lock"] is None or 0 <= row["lock"] < 1e6
+    lines = host.table(result).splitlines()
+    assert len(lines) == 1 + len(CASES)
+    assert lines[1].split()[:5] == ["read", "plain", "4", "KiB", "none"]
+
+
+def test_a_worker_that_fails_is_told(tmp_path: Path) -> None:
+    library = host.compiled(tmp_path)
+    with host.Worker(ROOT, library) as worker, pytest.raises(RuntimeError, match="ended with status 1"):
+        worker.ask("open", str(tmp_path / "nothing"), False)
+
+
+def test_the_interpreters_lock_is_found(tmp_path: Path) -> None:
+    sys.path.insert(0, str(host.HERE))
+    try:
+        import host_worker
+    finally:
+        sys.path.remove(str(host.HERE))
+    probe = host_worker.Probe(str(host.compiled(tmp_path)))
+    if not probe.works:
+        pytest.skip("this interpreter does not export its state")
+
+    def compute() -> None:
+        for _ in range(20):
+            sum(range(100_000))
+
+    def sleep() -> None:
+        import time
+
+        time.sleep(0.03)
+
+    assert probe.share(compute) > 0.8
+    assert probe.share(sleep) < 0.2
