@@ -865,20 +865,22 @@ def compress_async(
 
 def crc32c_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
     """Like gzarr.gpu.device.nvcomp.crc32c_async."""
-    _crc(_DECODERS.crc32c, ptrs, sizes, n, out, stream)
+    _crc(_DECODERS.crc32c, ptrs, sizes, n, out, statuses, stream)
 
 
 def crc32_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
     """Like gzarr.gpu.device.nvcomp.crc32_async."""
-    _crc(_DECODERS.crc32, ptrs, sizes, n, out, stream)
+    _crc(_DECODERS.crc32, ptrs, sizes, n, out, statuses, stream)
 
 
-def _crc(compute: Any, ptrs: int, sizes: int, n: int, out: int, stream: int) -> None:
+def _crc(compute: Any, ptrs: int, sizes: int, n: int, out: int, statuses: int, stream: int) -> None:
     def run() -> None:
         source, nbytes = (
             np.ctypeslib.as_array(_bytes_at(at, 8 * n)).view(np.uint64).astype(np.int64) for at in (ptrs, sizes)
         )
-        np.ctypeslib.as_array(_bytes_at(out, 4 * n)).view(np.uint32)[:] = compute(source, nbytes)
+        found = compute(source, nbytes)
+        np.ctypeslib.as_array(_bytes_at(out, 4 * n)).view(np.uint32)[:] = found.sums
+        np.ctypeslib.as_array(_bytes_at(statuses, 4 * n)).view(np.int32)[:] = found.statuses
 
     _queue_at(stream).submit(run)
 

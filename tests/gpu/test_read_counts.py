@@ -62,11 +62,11 @@ COSTS = {
     "delta, zstd": PerWave(
         {"compressor": Zstd(3), "filters": [Delta("i4")], "zarr_format": 2}, calls("decode zstd"), 2, 1, 12
     ),
-    "gzip": PerWave({"compressor": GZip()}, calls("decode deflate", "crc32"), 2, 1, 16),
+    "gzip": PerWave({"compressor": GZip()}, calls("decode deflate", "crc32"), 2, 1, 20),
     "zlib": PerWave({"compressor": Zlib()}, calls("decode deflate", "launch weighted_sums"), 3, 1, 12 + 16 * 65),
-    "crc32c": PerWave({"codecs": [BYTES, ZSTD, {"name": "crc32c"}]}, calls("crc32c", "decode zstd"), 2, 2, 16),
+    "crc32c": PerWave({"codecs": [BYTES, ZSTD, {"name": "crc32c"}]}, calls("crc32c", "decode zstd"), 2, 2, 20),
     "sharded crc32c": PerWave(
-        {"codecs": [BYTES, ZSTD, {"name": "crc32c"}], "shards": (192, 64)}, calls("crc32c", "decode zstd"), 2, 2, 16
+        {"codecs": [BYTES, ZSTD, {"name": "crc32c"}], "shards": (192, 64)}, calls("crc32c", "decode zstd"), 2, 2, 20
     ),
 }
 #: Costs where files are read straight into device memory: the device's facts about frames come back, and the memory

@@ -26,6 +26,7 @@ from gzarr.gpu.codecs.batch import Chunks, Encoded, Streams, Wave
 from gzarr.gpu.codecs.compressing import ROOM, copy_pieces
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder
 from gzarr.gpu.codecs.transfers import ALIGNMENT, byte_ranges, unshuffled, upload_tables
+from gzarr.gpu.device.nvcomp_tables import status_text
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.kernels import PIECE_NBYTES, piece_starts
 from gzarr.profiling.recorder import stage
@@ -43,10 +44,13 @@ class Pending:
         Its result, on the device.
     values : callable
         Turns the downloaded ``raw`` into one uint32 for each range.
+    statuses : Array or None
+        int32 on the device, 0 for each range whose checksum could be computed; None if all can be.
     """
 
     raw: Array
     values: Callable[[NDArray[Any]], NDArray[np.uint32]]
+    statuses: Array | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -60,7 +64,8 @@ def queue(wave: Wave, kind: str, source: Table, nbytes: Table) -> Pending:
     kind: "crc32", "crc32c", "adler32", "fletcher32" or "xxh64". source: addresses. nbytes: sizes.
     """
     if kind in ("crc32", "crc32c"):
-        return Pending((wave.device.crc32 if kind == "crc32" else wave.device.crc32c)(source, nbytes), _unchanged)
+        computed = (wave.device.crc32 if kind == "crc32" else wave.device.crc32c)(source, nbytes)
+        return Pending(computed.sums, _unchanged, computed.statuses)
     if kind == "xxh64":
         hashes = _uint64(wave, source.size)
         tables = upload_tables(wave, source.astype(np.uint64), nbytes)
@@ -89,6 +94,21 @@ def store(wave: Wave, pending: Pending, raw: NDArray[Any] | None, order: str = "
     return at + 4 * np.arange(values.size, dtype=np.int64)
 
 
+def expect_computed(wave: Wave, codec: str, pending: Pending, items: Table) -> None:
+    """Check, when the wave is done, that the device could compute checksums. items: the chunk of each, for errors."""
+    if pending.statuses is not None:
+        wave.checks.append((pending.statuses, lambda statuses: _check_statuses(codec, items, statuses)))
+
+
+def _check_statuses(codec: str, items: Table, statuses: NDArray[Any]) -> None:
+    """Raise CodecError(index) if a checksum could not be computed."""
+    bad = np.flatnonzero(statuses)
+    if bad.size:
+        i = int(bad[items[bad].argmin()])
+        text = f"{codec}: the checksum could not be computed: {status_text(int(statuses[i]))}"
+        raise CodecError(text, index=int(items[i]), codec=codec)
+
+
 def expect(wave: Wave, codec: str, kind: str, items: Table, ranges: tuple[Table, Table], stored: NDArray[Any]) -> None:
     """Check, when the wave is done, that byte ranges have their stored checksums.
 
@@ -97,7 +117,7 @@ def expect(wave: Wave, codec: str, kind: str, items: Table, ranges: tuple[Table,
     if not items.size:
         return
     pending = queue(wave, kind, *ranges)
-    wave.held.append(pending.raw)
+    expect_computed(wave, codec, pending, items)
     wave.checks.append((pending.raw, lambda raw: compare(codec, items, stored, pending.values(raw))))
 
 
@@ -105,7 +125,12 @@ def verify(wave: Wave, codec: str, kind: str, items: Table, ranges: tuple[Table,
     """Check the same at once, which waits for the device. For encoded bytes, before they are decoded."""
     pending = queue(wave, kind, *ranges)
     with stage("check"):
-        compare(codec, items, stored, pending.values(wave.device.download(pending.raw)))
+        if pending.statuses is None:
+            raw = wave.device.download(pending.raw)
+        else:
+            raw, statuses = wave.device.download_all([pending.raw, pending.statuses])
+            _check_statuses(codec, items, statuses)
+        compare(codec, items, stored, pending.values(raw))
 
 
 def compare(codec: str, items: Table, stored: NDArray[Any], computed: NDArray[Any]) -> None:
@@ -171,7 +196,7 @@ def _codec(kind: str, location: str, *, is_suffix: bool = False) -> DeviceCodec:
 
     def encoder(step: Step, device: Device) -> Encoder | str:
         skip = _skip(step, location)
-        return UNFIT if skip is None else _encoder(kind, skip)
+        return UNFIT if skip is None else _encoder(step.spec.name, kind, skip)
 
     return DeviceCodec(decoder, encoder, is_suffix=is_suffix)
 
@@ -215,10 +240,11 @@ def _checked_chunks(wave: Wave, chunks: Chunks, kind: str, name: str, skip: int)
     return Chunks(chunks.owner, chunks.addresses + skip, nbytes)
 
 
-def _encoder(kind: str, skip: int) -> Encoder:
+def _encoder(name: str, kind: str, skip: int) -> Encoder:
     def encode(wave: Wave, batch: Chunks | Encoded) -> Encoded:
         source, nbytes = byte_ranges(batch)
         pending = queue(wave, kind, source, nbytes)
+        expect_computed(wave, name, pending, np.arange(len(batch)))
         downloaded = None if pending.is_finished else wave.device.download(pending.raw)
         sums, four = store(wave, pending, downloaded), np.full(len(batch), 4, np.int64)
         if isinstance(batch, Encoded) and not skip and batch.room >= 4:

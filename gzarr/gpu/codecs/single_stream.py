@@ -190,6 +190,7 @@ def _enveloped(wave: Wave, name: str, batch: Chunks | Encoded, envelope: Envelop
     ends = streams + sizes
     pieces: list[Piece] = [_constant(wave, envelope.head, streams - head)] if head else []
     if pending is not None:
+        checksums.expect_computed(wave, name, pending, np.arange(n))
         sums = checksums.store(wave, pending, downloaded[0] if unfinished else None, envelope.order)
         pieces.append((sums, ends, np.full(n, 4, np.int64)))
     if envelope.tail:

@@ -30,7 +30,7 @@ from gzarr.gpu.device.nvcomp_tables import (
     compress_alignment,
     compress_options,
 )
-from gzarr.gpu.device.protocol import Outcome, Table
+from gzarr.gpu.device.protocol import Checksums, Outcome, Table
 from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, source
 
 #: DLPack's device types of CUDA memory and of managed memory (dlpack.h, DLDeviceType).
@@ -360,23 +360,23 @@ class CudaDevice:
         """Alignment that `compress` needs of its sources and targets."""
         return compress_alignment(encoder, typesize)
 
-    def crc32c(self, source: Table, nbytes: Table) -> Any:
-        """crc32c of many byte ranges: uint32, on the device."""
+    def crc32c(self, source: Table, nbytes: Table) -> Checksums:
+        """crc32c of many byte ranges."""
         return self._crc(nvcomp.crc32c_async, source, nbytes)
 
-    def crc32(self, source: Table, nbytes: Table) -> Any:
-        """CRC-32 of many byte ranges: uint32, on the device."""
+    def crc32(self, source: Table, nbytes: Table) -> Checksums:
+        """CRC-32 of many byte ranges."""
         return self._crc(nvcomp.crc32_async, source, nbytes)
 
-    def _crc(self, queue: Callable[..., None], source: Table, nbytes: Table) -> Any:
+    def _crc(self, queue: Callable[..., None], source: Table, nbytes: Table) -> Checksums:
         n = source.size
         tables = self._upload_tables(source, nbytes)
-        out = cupy.empty(n, cupy.uint32)
-        statuses = cupy.zeros(n, cupy.int32)
+        sums = cupy.empty(n, cupy.uint32)
+        statuses = cupy.empty(n, cupy.int32)
         base = self.address(tables)
         stream = cupy.cuda.get_current_stream().ptr
-        queue(base, base + n * 8, n, int(nbytes.max()), self.address(out), self.address(statuses), stream)
-        return out
+        queue(base, base + n * 8, n, int(nbytes.max()), self.address(sums), self.address(statuses), stream)
+        return Checksums(sums, statuses)
 
     def _upload_tables(self, *tables: Table) -> Any:
         """Upload tables in one copy, as uint64 for nvCOMP.

@@ -40,7 +40,7 @@ from gzarr.gpu.device.nvcomp_tables import (
     compress_alignment,
     compress_options,
 )
-from gzarr.gpu.device.protocol import Outcome, Table
+from gzarr.gpu.device.protocol import Checksums, Outcome, Table
 
 #: nvCOMP's status for a damaged stream (nvcompErrorCannotDecompress).
 _DAMAGED = 12
@@ -329,17 +329,19 @@ class EmulatedDevice:
         """The alignment of nvCOMP."""
         return compress_alignment(encoder, typesize)
 
-    def crc32c(self, source: Table, nbytes: Table) -> NDArray[np.uint32]:
+    def crc32c(self, source: Table, nbytes: Table) -> Checksums:
         """crc32c of many byte ranges."""
-        self.launches.append("crc32c")
-        pairs = zip(source.tolist(), nbytes.tolist(), strict=True)
-        return self.upload(np.array([google_crc32c.value(ctypes.string_at(src, n)) for src, n in pairs], np.uint32))
+        return self._checksums("crc32c", google_crc32c.value, source, nbytes)
 
-    def crc32(self, source: Table, nbytes: Table) -> NDArray[np.uint32]:
+    def crc32(self, source: Table, nbytes: Table) -> Checksums:
         """CRC-32 of many byte ranges."""
-        self.launches.append("crc32")
+        return self._checksums("crc32", zlib.crc32, source, nbytes)
+
+    def _checksums(self, name: str, compute: Callable[[bytes], int], source: Table, nbytes: Table) -> Checksums:
+        self.launches.append(name)
         pairs = zip(source.tolist(), nbytes.tolist(), strict=True)
-        return self.upload(np.array([zlib.crc32(ctypes.string_at(src, n)) for src, n in pairs], np.uint32))
+        sums = np.array([compute(ctypes.string_at(src, n)) for src, n in pairs], np.uint32)
+        return Checksums(self.upload(sums), self.upload(np.zeros(sums.size, np.int32)))
 
     def free_nbytes(self) -> int:
         """The free device memory that it reports."""

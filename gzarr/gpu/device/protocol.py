@@ -42,6 +42,21 @@ class Outcome(NamedTuple):
     sizes: Array
 
 
+class Checksums(NamedTuple):
+    """Checksums of many byte ranges, on the device.
+
+    Attributes
+    ----------
+    sums : Array
+        uint32; valid where the status is 0.
+    statuses : Array
+        int32, 0 for success.
+    """
+
+    sums: Array
+    statuses: Array
+
+
 class Device(Marker, Protocol):
     """A device with its own memory, kernels and batched decoders; as a `Marker`, it marks the stages of a profile.
 
@@ -196,12 +211,12 @@ class Device(Marker, Protocol):
         """Alignment that `compress` needs of its sources and targets."""
         ...
 
-    def crc32c(self, source: Table, nbytes: Table) -> Array:
-        """crc32c of many byte ranges: uint32, on the device."""
+    def crc32c(self, source: Table, nbytes: Table) -> Checksums:
+        """crc32c of many byte ranges."""
         ...
 
-    def crc32(self, source: Table, nbytes: Table) -> Array:
-        """CRC-32 (of gzip and zlib) of many byte ranges: uint32, on the device."""
+    def crc32(self, source: Table, nbytes: Table) -> Checksums:
+        """CRC-32 (of gzip and zlib) of many byte ranges."""
         ...
 
     def free_nbytes(self) -> int:

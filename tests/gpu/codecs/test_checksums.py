@@ -17,6 +17,7 @@ from gzarr.errors import ChunkError, CodecError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs.compressing import ROOM
+from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.emulated import EmulatedDevice
 from tests.gpu.codecs.encoding import chunks_of, encode, encode_on_host, read_back, spec_of
 from tests.gpu.kernels.launching import HAS_COMPILER, NO_COMPILER, STREAMS, checksums_of, streams_of
@@ -91,6 +92,34 @@ def test_every_change_of_a_chunk_is_seen_or_does_not_matter(chain: str) -> None:
             np.testing.assert_array_equal(found, np.tile(DATA, (1, 20))[3:6, 100:200])
     stored.store[key] = whole
     np.testing.assert_array_equal(z[:], np.tile(DATA, (1, 20)))
+
+
+class Failing(EmulatedDevice):
+    """A device on which nvCOMP cannot compute some checksums, and leaves what was in memory before."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__()
+        self._status = status
+
+    def _checksums(self, *args: Any) -> Any:
+        found = super()._checksums(*args)
+        found.statuses[-1:] = self._status
+        return found
+
+
+@pytest.mark.parametrize("chain", ["crc32", "crc32c at the start", "gzip"])
+def test_a_checksum_that_could_not_be_computed_is_an_error_although_memory_holds_the_right_one(chain: str) -> None:
+    stored = gzarr.array(DATA, chunks=(8, 3), store={}, **CHAINS[chain][0])
+    z = gzarr.open_array(stored.store, device=GpuBackend(Failing(0), small_reads=NEVER, small_writes=NEVER))
+    np.testing.assert_array_equal(z[:], DATA)
+    z = gzarr.open_array(stored.store, device=GpuBackend(Failing(1000), small_reads=NEVER, small_writes=NEVER))
+    before = dict(stored.store)
+    with pytest.raises(ChunkError, match="the checksum could not be computed") as caught:
+        _ = z[:]
+    assert caught.value.chunk_coords == (0, 3)
+    with pytest.raises(ChunkError, match="the checksum could not be computed"):
+        z[:] = DATA + 1
+    assert dict(stored.store) == before
 
 
 def test_no_data_has_a_checksum_too() -> None:
