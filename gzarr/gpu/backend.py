@@ -278,9 +278,7 @@ class GpuBackend:
 
         def wave(some: slice) -> None:
             given = values, some
-            encoded.extend(
-                merge_and_encode_wave(self._device, plan, old[some], parts[some], given, keep_empty=keep_empty)
-            )
+            encoded.extend(merge_and_encode_wave(lane, plan, old[some], parts[some], given, keep_empty=keep_empty))
 
         with self._lanes.borrow_to_write() as lane:
             for event in ready:

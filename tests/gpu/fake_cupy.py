@@ -746,16 +746,28 @@ def _pinned_at(start: int, nbytes: int) -> np.ndarray | None:
         return backing if start + nbytes <= first + backing.size else None
 
 
-def alloc_pinned_memory(size: int) -> Any:
-    """Memory that is overwritten when nothing refers to it any more, as a pool would hand it out again."""
-    backing = np.full(max(size, 1), FREED, np.uint8)
-    start = int(backing.ctypes.data)
-    with _DOING:
-        bisect.insort(_pinned, (start, backing), key=lambda block: block[0])
-    kind = type("PinnedMemoryPointer", (ctypes.c_int8 * max(size, 1),), {})
-    pointer = kind.from_address(start)
-    weakref.finalize(pointer, _give_back, start)
+class PinnedMemory:
+    """Pinned memory without a pool. It is overwritten when nothing refers to it any more."""
+
+    def __init__(self, size: int, flags: int = 0):
+        backing = np.full(max(size, 1), FREED, np.uint8)
+        self.size, self.ptr = size, int(backing.ctypes.data)
+        with _DOING:
+            bisect.insort(_pinned, (self.ptr, backing), key=lambda block: block[0])
+        weakref.finalize(self, _give_back, self.ptr)
+
+
+def PinnedMemoryPointer(mem: PinnedMemory, offset: int) -> Any:  # noqa: N802 - a class in CuPy
+    """A buffer over pinned memory, which it keeps."""
+    size = mem.size - offset
+    pointer = type("PinnedMemoryPointer", (ctypes.c_int8 * max(size, 1),), {}).from_address(mem.ptr + offset)
+    pointer.mem, pointer.ptr = mem, mem.ptr + offset
     return pointer
+
+
+def alloc_pinned_memory(size: int) -> Any:
+    """Pinned memory of a pool, which here is as good as none."""
+    return PinnedMemoryPointer(PinnedMemory(size), 0)
 
 
 def _give_back(start: int) -> None:
@@ -955,6 +967,8 @@ def module() -> ModuleType:
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         driver=SimpleNamespace(CUDADriverError=CUDADriverError),
         alloc_pinned_memory=alloc_pinned_memory,
+        PinnedMemory=PinnedMemory,
+        PinnedMemoryPointer=PinnedMemoryPointer,
         get_elapsed_time=get_elapsed_time,
         runtime=runtime,
         nvtx=nvtx,

@@ -14,7 +14,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER, Crossover
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.storage import LocalStore
+from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu import fake_cupy
 from tests.gpu.counted import CountingDevice
 from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
@@ -111,3 +111,39 @@ def test_on_cuda(tmp_path, cuda, chain, small_reads, monkeypatch) -> None:  # no
     monkeypatch.setattr(fake_cupy, "_allocator", [lambda size: sizes.append(size) or malloc(size)])
     found = [result.nbytes for result in reads(array)]
     assert sizes == found
+
+
+class Keeping(MemoryStore):
+    """Keeps the very buffers that it is given, which it must not."""
+
+    def set_many(self, items: Any) -> None:
+        for key, value in items:
+            self._data[key] = value
+
+
+@pytest.mark.parametrize("where", ["files", "memory", "cache"])
+def test_writes_pin_memory_once_and_give_it_back(tmp_path, where) -> None:
+    device = CountingDevice(EmulatedDevice())
+    backend = GpuBackend(device, small_writes=NEVER)
+    store: Any = LocalStore(tmp_path) if where == "files" else MemoryStore()
+    if where == "cache":
+        store = gzarr.storage.LRUStoreCache(store, 1 << 20)
+    array = gzarr.create_array(store, shape=DATA.shape, dtype=DATA.dtype, chunks=(16, 10), device=backend)
+    array[:] = DATA
+    device.taken()
+    for _ in range(3):
+        array[:] = DATA
+    assert device.taken().get("pinned allocations", 0) == 0
+    backend.release()
+    assert device.inner.pinned.live == 0
+    np.testing.assert_array_equal(array[:], DATA)
+
+
+def test_a_store_that_keeps_its_buffers_keeps_their_values() -> None:
+    device = EmulatedDevice()
+    store = Keeping()
+    backend = GpuBackend(device, small_writes=NEVER)
+    array = gzarr.create_array(store, shape=DATA.shape, dtype=DATA.dtype, chunks=(16, 10), device=backend)
+    for row in range(0, 96, 16):
+        array[row : row + 16] = DATA[row : row + 16]
+    np.testing.assert_array_equal(array[:], DATA)

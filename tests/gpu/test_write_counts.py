@@ -100,7 +100,8 @@ def check(chain: str, inner: Any, value: Any, *, partly: bool) -> None:
         assert found["bytes down"] <= encoded + cost.down * n_chunks
         up = found["bytes up"] + found.get("table bytes up", 0)
         assert up <= partly * encoded * 1.05 + TABLE_NBYTES * n_chunks + WAVE_NBYTES * n_waves
-        assert found["pinned allocations"] <= n_waves  # what the store may keep
+        # Chance decides how many waves are on their way to the store at once.
+        assert found.get("pinned allocations", 0) <= (N_LANES - 1 if n_waves > 1 else 0)
 
 
 @pytest.mark.parametrize("partly", [False, True], ids=["whole", "partly"])

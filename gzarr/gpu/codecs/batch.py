@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.errors import CodecError
+from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.protocol import Device, Outcome, Table
 
 #: How the bytes of a chunk are shuffled, as the placement kernels number it.
@@ -162,11 +163,18 @@ class Wave:
         Results of decoders to be checked when the wave is done, each with the function that checks it.
     held : list of Any
         Device and staging memory that must live until the wave is done.
+    lane : Lane or None
+        Where its memory comes from; None for memory of its own.
     """
 
     device: Device
     checks: list[tuple[Array, Callable[[NDArray[Any]], None]]] = field(default_factory=list)
     held: list[Any] = field(default_factory=list)
+    lane: Lane | None = None
+
+    def result(self, nbytes: int) -> NDArray[np.uint8]:
+        """Pinned memory to download to, which outlives the wave."""
+        return self.device.allocate_pinned(nbytes) if self.lane is None else self.lane.results.take(nbytes)
 
     def empty(self, nbytes: int) -> Array:
         """Allocate device memory that lives until the wave is done: uint8, not initialized."""

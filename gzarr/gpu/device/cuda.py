@@ -30,6 +30,7 @@ from gzarr.gpu.device.nvcomp_tables import (
     compress_alignment,
     compress_options,
 )
+from gzarr.gpu.device.pinned import Staging
 from gzarr.gpu.device.protocol import Checksums, Outcome, Table
 from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, source
 
@@ -40,8 +41,6 @@ _DLPACK_CUDA = (2, 13)
 _STREAM_VERSION = 3
 #: Most blocks of a launch. Kernels step by the grid, so more blocks would only cost scheduling.
 _MAX_BLOCKS = 1 << 20
-#: Smallest block of pinned memory, as in CuPy's pool.
-_MIN_PINNED_NBYTES = 512
 #: cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t), for device or pinned host memory.
 _NO_MEMORY = 2
 
@@ -163,7 +162,7 @@ class CudaDevice:
             stream.wait_event(event)
 
     @contextmanager
-    def activate(self, stream: Any, memory: Arena, staging: Arena) -> Iterator[None]:
+    def activate(self, stream: Any, memory: Arena, staging: Staging) -> Iterator[None]:
         """Make a stream and arenas current for this thread, for CuPy's own allocations too.
 
         Raises: DeviceError for CuPy's errors within the context.
@@ -188,11 +187,10 @@ class CudaDevice:
 
     def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
         """A block of pinned host memory."""
-        # CuPy reuses freed blocks for requests of the same size only, and never frees them. So there are few sizes:
-        # four between one power of two and the next.
-        step = max(_MIN_PINNED_NBYTES, 1 << max(nbytes.bit_length() - 3, 0))
-        size = max(-(-nbytes // step), 1) * step
-        return np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, nbytes)
+        # Not from CuPy's pool, which rounds up to a power of two and keeps what it has.
+        with cuda_errors(self.name), self._device:
+            memory = cupy.cuda.PinnedMemory(max(nbytes, 1))
+        return np.frombuffer(cupy.cuda.PinnedMemoryPointer(memory, 0), np.uint8, nbytes)
 
     def empty(self, nbytes: int) -> Any:
         """Device memory: a flat uint8 array."""
@@ -213,8 +211,8 @@ class CudaDevice:
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Pinned host memory."""
-        arena: Arena | None = getattr(self._local, "staging", None)
-        memory: NDArray[np.uint8] = self.allocate_pinned(nbytes) if arena is None else arena.take(nbytes)
+        lane: Staging | None = getattr(self._local, "staging", None)
+        memory: NDArray[np.uint8] = self.allocate_pinned(nbytes) if lane is None else lane.take(nbytes)
         return memory
 
     def upload(self, host: NDArray[Any]) -> Any:
@@ -384,10 +382,10 @@ class CudaDevice:
         In a lane, they pass through its staging memory, which is not reused before the wave is done, so nothing waits.
         Outside of one, the copy is complete when this returns.
         """
-        arena: Arena | None = getattr(self._local, "staging", None)
+        lane: Staging | None = getattr(self._local, "staging", None)
         shape = len(tables), tables[0].size
         nbytes = 8 * shape[0] * shape[1]
-        host = np.empty(shape, np.uint64) if arena is None else arena.take(nbytes).view(np.uint64).reshape(shape)
+        host = np.empty(shape, np.uint64) if lane is None else lane.take(nbytes).view(np.uint64).reshape(shape)
         for row, table in zip(host, tables, strict=True):
             row[:] = table
         return self.upload(host)

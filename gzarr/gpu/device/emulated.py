@@ -40,6 +40,7 @@ from gzarr.gpu.device.nvcomp_tables import (
     compress_alignment,
     compress_options,
 )
+from gzarr.gpu.device.pinned import Staging
 from gzarr.gpu.device.protocol import Checksums, Outcome, Table
 
 #: nvCOMP's status for a damaged stream (nvcompErrorCannotDecompress).
@@ -158,7 +159,7 @@ class EmulatedDevice:
         stream.waited_for.append(event)
 
     @contextmanager
-    def activate(self, stream: EmulatedStream, memory: Arena, staging: Arena) -> Iterator[None]:
+    def activate(self, stream: EmulatedStream, memory: Arena, staging: Staging) -> Iterator[None]:
         """Take this thread's memory from arenas."""
         state = self._local.__dict__
         outer = dict(state)
@@ -190,8 +191,8 @@ class EmulatedDevice:
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Host memory."""
-        arena: Arena | None = getattr(self._local, "staging", None)
-        memory: NDArray[np.uint8] = self.allocate_pinned(nbytes) if arena is None else arena.take(nbytes)
+        lane: Staging | None = getattr(self._local, "staging", None)
+        memory: NDArray[np.uint8] = self.allocate_pinned(nbytes) if lane is None else lane.take(nbytes)
         return memory
 
     def upload(self, host: NDArray[Any]) -> NDArray[Any]:

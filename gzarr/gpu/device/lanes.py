@@ -28,6 +28,7 @@ from gzarr.backend import T
 from gzarr.concurrency import Pool, after_fork, run_in_threads
 from gzarr.errors import DeviceError
 from gzarr.gpu.device.memory import Arena
+from gzarr.gpu.device.pinned import Block, Pinned, Staging, largest
 from gzarr.gpu.device.protocol import Device
 
 #: A wave uses three resources in turn: its store, the interpreter (headers, tables), and the device. With three lanes,
@@ -49,17 +50,29 @@ class Lane:
         Device memory, a share of the cap.
     staging
         Pinned host memory.
+    results
+        Pinned memory for encoded chunks, which a store writes when the lane is another wave's.
     """
 
-    def __init__(self, device: Device, limit: int) -> None:
+    def __init__(self, device: Device, limit: int, pinned: Pinned | None = None) -> None:
+        if pinned is None:
+            pinned = Pinned(device.allocate_pinned)
         self.device = device
         self.stream = device.new_stream()
         self.memory = Arena(device.allocate, limit)
-        self.staging = Arena(device.allocate_pinned)
+        self.staging = Staging(pinned)
+        self.results = pinned.results
 
     def active(self) -> AbstractContextManager[Any]:
         """A context in which this thread's work goes to the lane's stream and its memory comes from the lane."""
         return self.device.activate(self.stream, self.memory, self.staging)
+
+    def slab(self, nbytes: int) -> Block:
+        """Take pinned memory for what is large, such as the encoded chunks of a wave; valid until the lane is rewound.
+
+        Tables come from `Device.staging`.
+        """
+        return self.staging.slab(nbytes)
 
     def rewind(self) -> None:
         """Free the lane for another wave. Its stream must be idle."""
@@ -111,9 +124,13 @@ class Lanes:
         self._limit = cap // N_LANES
         self._stream = stream
         self._local = threading.local()
-        self._all = [Lane(device, self._limit) for _ in range(N_LANES)]
+        self._pinned = Pinned(device.allocate_pinned)
+        self._all = [self._new_lane() for _ in range(N_LANES)]
         self.take_back()
         _EVERY.add(self)
+
+    def _new_lane(self) -> Lane:
+        return Lane(self._device, self._limit, self._pinned)
 
     def take_back(self) -> None:
         """Make all lanes idle after a fork, in which the threads that held them do not exist."""
@@ -224,17 +241,18 @@ class Lanes:
         for lane in reversed(self._take_idle(N_LANES)):
             lane.release()
             self._put(lane)
+        self._pinned.results.release()
 
     def _level(self, n: int) -> None:
         """Give the idle ones of the ``n`` lanes used last the memory of the largest of them."""
         lanes = self._take_idle(n)
         try:
-            for arenas in ([lane.memory for lane in lanes], [lane.staging for lane in lanes]):
-                most = max((arena.nbytes for arena in arenas), default=0)
-                for lane, arena in zip(lanes, arenas, strict=True):
-                    if arena.nbytes < most:
-                        with suppress(DeviceError), lane.active():  # without it the next read may have to allocate
-                            arena.reserve(most)
+            most = max((lane.memory.nbytes for lane in lanes), default=0)
+            staging = largest([lane.staging.nbytes for lane in lanes])
+            for lane in lanes:
+                with suppress(DeviceError), lane.active():  # without it the next read may have to allocate
+                    lane.memory.reserve(most)
+                    lane.staging.reserve(staging)
         finally:
             for lane in reversed(lanes):
                 self._put(lane)
@@ -255,7 +273,7 @@ class Lanes:
     @contextmanager
     def _ordered(self, turn: _Turn) -> Iterator[Lane]:
         if turn.lane is None:
-            turn.lane = Lane(self._device, self._limit) if turn.private else self._take()
+            turn.lane = self._new_lane() if turn.private else self._take()
         lane = turn.lane
         with lane.active():
             self._device.wait(lane.stream, turn.call.start)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Array
 from gzarr.gpu.device.memory import Arena
 from gzarr.gpu.device.nvcomp_tables import Alignment
+from gzarr.gpu.device.pinned import Staging
 from gzarr.profiling.recorder import Marker
 
 #: Addresses, sizes or offsets, made on the host.
@@ -105,7 +106,7 @@ class Device(Marker, Protocol):
         """Make all later work of a stream wait for an event."""
         ...
 
-    def activate(self, stream: Any, memory: Arena, staging: Arena) -> AbstractContextManager[Any]:
+    def activate(self, stream: Any, memory: Arena, staging: Staging) -> AbstractContextManager[Any]:
         """A context in which this thread's work goes to a stream, and its memory comes from arenas.
 
         memory: for all device memory, including that of the array module. staging: for pinned host memory.
@@ -117,7 +118,7 @@ class Device(Marker, Protocol):
         ...
 
     def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
-        """A block of pinned host memory for an arena."""
+        """A block of pinned host memory, which is freed when nothing refers to it."""
         ...
 
     def empty(self, nbytes: int) -> Array:

@@ -25,7 +25,7 @@ from gzarr.gpu.codecs.batch import Chunks, Encoded, Wave
 from gzarr.gpu.codecs.dtypes import swap_unit
 from gzarr.gpu.codecs.floats import cast
 from gzarr.gpu.codecs.transfers import ALIGNMENT, copy_streams, new_rows, reversed_units
-from gzarr.gpu.device.protocol import Device
+from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.kernels import UNIT_NBYTES, row_threads
 from gzarr.gpu.pipeline.gathering import Source, Target, gather, target_of
 from gzarr.gpu.pipeline.launching import launch_rows
@@ -53,7 +53,7 @@ def fitting(plan: DevicePlan, limit: int) -> int:
 
 
 def merge_and_encode_wave(
-    device: Device,
+    lane: Lane,
     plan: DevicePlan,
     old: Sequence[Buffer | None],
     parts: Sequence[Part],
@@ -66,7 +66,7 @@ def merge_and_encode_wave(
     values: what gives the new values, and the range of its parts that these are.
     Raises: CodecError with the index of the chunk, OverLimitError.
     """
-    decoding, encoding = Wave(device), Wave(device)
+    decoding, encoding = Wave(lane.device, lane=lane), Wave(lane.device, lane=lane)
     present = [i for i, buffer in enumerate(old) if buffer is not None]
     written: Sequence[int] = range(len(parts))
     source: Any = None
@@ -187,8 +187,7 @@ def _downloaded(wave: Wave, batch: Chunks | Encoded) -> list[NDArray[np.uint8]]:
         starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
         slab = wave.empty(int(ends[-1]))
         copy_streams(wave, batch.addresses, wave.device.address(slab) + starts, sizes)
-    # Not the lane's memory: the results outlive the lane, and a store may hold them.
-    host = wave.device.download(slab, wave.device.allocate_pinned(slab.nbytes))
+    host = wave.device.download(slab, wave.result(slab.nbytes))
     return [host[start : start + size] for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
 
 

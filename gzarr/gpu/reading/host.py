@@ -151,7 +151,7 @@ def _copied(lane: Lane, buffers: Sequence[Any], phase: int) -> list[Any]:
     views = [None if buffer is None else host_view(buffer) for buffer in buffers]
     here = [view for view in views if view is not None]
     offsets, total = spread_out(np.array([view.nbytes for view in here], np.int64), phase)
-    slab = Slab(lane.device, lane.staging.take(total))
+    slab = Slab(lane.device, lane.slab(total))
     target = host_view(slab.bytes_on_host())
     places = iter(offsets.tolist())
     items: list[Any] = []
@@ -169,7 +169,7 @@ def _read_files(lane: Lane, spans: Sequence[Span | None], phase: int) -> list[An
     """Read chunks of files into pinned memory; None if a file has changed since it was located."""
     here = [span for span in spans if span is not None]
     offsets, total = spread_out(np.array([span.nbytes for span in here], np.int64), phase)
-    slab = Slab(lane.device, lane.staging.take(total))
+    slab = Slab(lane.device, lane.slab(total))
     target = host_view(slab.bytes_on_host())
     if not read_spans(target, here, offsets.tolist()):
         return None

@@ -443,16 +443,21 @@ def test_uploads_keep_the_shape(cuda, shape):
     np.testing.assert_array_equal(device.download(device.upload(array.T[::-1] if shape else array)), array.T)
 
 
-def test_pinned_memory_of_similar_sizes_is_the_same_to_the_pool(cuda, monkeypatch):
-    """CuPy's pinned pool hands a block out again only for the very same size, and never frees."""
+def test_pinned_memory_is_as_large_as_asked_for_and_freed(cuda, monkeypatch):
+    """CuPy's own pool rounds up to a power of two, and keeps what it has."""
+    monkeypatch.delattr(cuda.cupy.cuda, "alloc_pinned_memory")
     asked: list[int] = []
-    alloc = cuda.cupy.cuda.alloc_pinned_memory
-    monkeypatch.setattr(cuda.cupy.cuda, "alloc_pinned_memory", lambda size: asked.append(size) or alloc(size))
-    device = cuda.CudaDevice()
-    for nbytes in range(100_000, 130_000, 1000):
-        assert device.staging(nbytes).nbytes == nbytes
-        assert nbytes <= asked[-1] <= 1.25 * nbytes
-    assert len(set(asked)) == 2
+    pin = cuda.cupy.cuda.PinnedMemory
+    monkeypatch.setattr(cuda.cupy.cuda, "PinnedMemory", lambda size: asked.append(size) or pin(size))
+    device, before = cuda.CudaDevice(), len(fake_cupy._pinned)
+    block = device.allocate_pinned(100_001)
+    assert block.nbytes == 100_001
+    assert asked == [100_001]
+    view = block[5:]
+    del block
+    assert len(fake_cupy._pinned) == before + 1
+    del view
+    assert len(fake_cupy._pinned) == before
     assert device.staging(0).nbytes == 0
 
 

@@ -1,0 +1,221 @@
+"""Pinned host memory, from which and to which the device copies at full speed, without a copy of the driver's own.
+
+Pinning takes about 0.3 s for each GiB (measured by others; `benchmarks.gpu.questions` asks), and takes the memory from
+the page cache and from other processes. So a lane pins one slab for the encoded chunks of its waves, and a small arena
+for tables; blocks are as large as waves need, are used again, and are freed by `gzarr.gpu.backend.GpuBackend.release`.
+Beyond a cap, large blocks are pageable: copies are then slower, but correct.
+
+Rules: a block is replaced when its wave is done, and what still refers to the old block keeps it. So nothing is freed
+that the device may still use, if a wave holds what it copies (`gzarr.gpu.codecs.batch.Wave.held`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.concurrency import new_lock
+from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES, Arena
+from gzarr.gpu.device.memory import Mark as ArenaMark
+from gzarr.storage.base import host_view
+
+#: Most pinned bytes of a backend, but for tables: 341 MiB a lane. Waves of 128 MiB take less even if they are not
+#: compressed. Larger ones are those of few large chunks, whose decoding is slower than a copy of pageable memory.
+MAX_PINNED_NBYTES = 1 << 30
+#: Larger pieces than this come from a slab, smaller ones from the arena for tables.
+MAX_TABLE_NBYTES = 1 << 20
+#: Share of a block that is added for waves that are a little larger, so that they do not pin anew.
+_SLACK = 1 / 8
+
+Block: TypeAlias = NDArray[np.uint8]
+#: Makes a block of so many bytes, and a little more if it may: (bytes, bytes with slack) -> block.
+Allocate: TypeAlias = Callable[[int, int], Block]
+
+
+def largest(sizes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The largest of what `Staging.nbytes` says of several lanes, one by one."""
+    return tuple(max(column) for column in zip_longest(*sizes, fillvalue=0))
+
+
+class Mark(NamedTuple):
+    """How much of the memory of a lane was taken at some moment: slabs, and bytes of the arena's blocks."""
+
+    slabs: int = 0
+    tables: ArenaMark = ()
+
+
+class Results:
+    """Pinned blocks for encoded chunks on their way to a store, which outlive the lane that encoded them.
+
+    A block can be taken again when nothing refers to its bytes any more, such as when the store has written them.
+    """
+
+    def __init__(self, allocate: Allocate) -> None:
+        self._allocate = allocate
+        self._free: deque[Block] = deque()
+
+    def take(self, nbytes: int) -> Block:
+        """Take a flat uint8 array. Any view of it keeps its block."""
+        block = self._pop(nbytes)
+        if block is None:
+            block = self._allocate(nbytes, nbytes + int(nbytes * _SLACK))
+        # A view of the block itself would not be kept by its views: they would refer to the block.
+        taken = np.frombuffer(host_view(block), np.uint8, nbytes) if nbytes else np.empty(0, np.uint8)
+        weakref.finalize(taken, self._free.append, block).atexit = False
+        return taken
+
+    def release(self) -> None:
+        """Free the blocks that are not taken."""
+        self._free.clear()
+
+    def _pop(self, nbytes: int) -> Block | None:
+        """One of the blocks that are large enough. The others are freed: waves have grown."""
+        for _ in range(len(self._free)):
+            try:
+                block = self._free.popleft()
+            except IndexError:  # another thread took it
+                return None
+            if block.nbytes >= nbytes:
+                return block
+        return None
+
+
+class Pinned:
+    """All pinned memory of a backend.
+
+    Parameters
+    ----------
+    allocate : callable
+        Pins a block of so many bytes; it is freed when nothing refers to it.
+    cap : int
+        Most pinned bytes, but for tables.
+
+    Attributes
+    ----------
+    results
+        What is pinned for encoded chunks on their way to a store.
+    """
+
+    def __init__(self, allocate: Callable[[int], Block], cap: int = MAX_PINNED_NBYTES) -> None:
+        self._allocate = allocate
+        self._cap = cap
+        self._nbytes = 0
+        self._freed: deque[int] = deque()  # collection may free a block within any other call here
+        self._lock = new_lock()
+        self.results = Results(self.block)
+
+    def block(self, nbytes: int, most: int) -> Block:
+        """A block of ``most`` bytes if the cap allows it, of ``nbytes`` otherwise; pageable if it allows neither."""
+        for size in (most, nbytes):
+            if self._claim(size):
+                return self._pin(size)
+        return np.empty(nbytes, np.uint8)
+
+    def table_block(self, nbytes: int) -> Block:
+        """A block for tables, which are small: pinned in any case."""
+        return self._allocate(nbytes)
+
+    def _claim(self, nbytes: int) -> bool:
+        with self._lock:
+            while self._freed:
+                self._nbytes -= self._freed.popleft()
+            fits = self._nbytes + nbytes <= self._cap
+            self._nbytes += nbytes if fits else 0
+        return fits
+
+    def _pin(self, nbytes: int) -> Block:
+        try:
+            block = self._allocate(nbytes)
+        except BaseException:
+            self._freed.append(nbytes)
+            raise
+        weakref.finalize(block, self._freed.append, nbytes).atexit = False
+        return block
+
+
+class Slab:
+    """One block, which is replaced if a wave asks for more than it has."""
+
+    def __init__(self, allocate: Allocate) -> None:
+        self._allocate = allocate
+        self._block: Block | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the block."""
+        return 0 if self._block is None else self._block.nbytes
+
+    def take(self, nbytes: int) -> Block:
+        """The first bytes of the block, which may be one with more."""
+        if self._block is None or self._block.nbytes < nbytes:
+            self._block = None  # freed first, unless the wave that took it is still under way
+            self._block = self._allocate(nbytes, max(nbytes + int(nbytes * _SLACK), MIN_BLOCK_NBYTES))
+        return self._block[:nbytes]
+
+    def reserve(self, nbytes: int) -> None:
+        """Have ``nbytes``, and no more if they are missing."""
+        if self.nbytes < nbytes:
+            self._block = None
+            self._block = self._allocate(nbytes, nbytes)
+
+
+class Staging:
+    """The pinned memory of a lane, for one wave and one thread at a time."""
+
+    def __init__(self, pinned: Pinned) -> None:
+        self._pinned = pinned
+        self._tables = Arena(pinned.table_block)
+        self._slabs: list[Slab] = []
+        self._taken = 0
+
+    @property
+    def nbytes(self) -> tuple[int, ...]:
+        """Bytes of the arena for tables, and of every slab."""
+        return (self._tables.nbytes, *(slab.nbytes for slab in self._slabs))
+
+    def slab(self, nbytes: int) -> Block:
+        """Take one piece for what is large: encoded chunks, values. A wave that takes a second one gets another slab.
+
+        Returns: uint8, pinned unless the cap is reached, valid until the memory is rewound.
+        """
+        if self._taken == len(self._slabs):
+            self._slabs.append(Slab(self._pinned.block))
+        slab = self._slabs[self._taken]
+        self._taken += 1
+        return slab.take(nbytes)
+
+    def take(self, nbytes: int) -> Block:
+        """Take a flat uint8 array, which is valid until the memory is rewound."""
+        if nbytes > MAX_TABLE_NBYTES:
+            return self.slab(nbytes)
+        block: Block = self._tables.take(nbytes)
+        return block
+
+    def mark(self) -> Mark:
+        """The present state, to rewind to."""
+        return Mark(self._taken, self._tables.mark())
+
+    def rewind(self, mark: Mark = Mark()) -> None:  # noqa: B008 - it cannot be changed
+        """Take back everything that was handed out since a mark. Nothing may use it any more."""
+        self._taken = mark.slabs
+        self._tables.rewind(mark.tables)
+
+    def reserve(self, nbytes: Sequence[int]) -> None:
+        """Have as much as `nbytes` of another lane's memory says. Nothing may be taken."""
+        tables, *slabs = nbytes
+        self._tables.reserve(tables)
+        self._slabs += [Slab(self._pinned.block) for _ in range(len(slabs) - len(self._slabs))]
+        for slab, wanted in zip(self._slabs, slabs, strict=False):
+            slab.reserve(wanted)
+
+    def release(self) -> None:
+        """Free everything."""
+        self._tables.release()
+        self._slabs.clear()
+        self._taken = 0

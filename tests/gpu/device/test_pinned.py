@@ -1,0 +1,173 @@
+"""A lane pins one slab, as large as its waves need, and what stores hold is not lent to another wave."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES
+from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES, Pinned, Staging, largest
+
+MIB = 1 << 20
+
+
+class Blocks:
+    """Pins blocks, and knows which of them are alive."""
+
+    def __init__(self) -> None:
+        self.made: list[int] = []
+        self.live = 0
+
+    def __call__(self, nbytes: int) -> np.ndarray:
+        block = np.zeros(nbytes, np.uint8)
+        self.made.append(nbytes)
+        self.live += nbytes
+        weakref.finalize(block, self._freed, nbytes)
+        return block
+
+    def _freed(self, nbytes: int) -> None:
+        self.live -= nbytes
+
+
+def address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+@pytest.fixture
+def blocks() -> Blocks:
+    return Blocks()
+
+
+def test_a_slab_is_one_block_which_a_larger_one_replaces(blocks) -> None:
+    staging = Staging(Pinned(blocks))
+    for nbytes in (10 * MIB, 3 * MIB, 11 * MIB, 30 * MIB, 31 * MIB):
+        staging.rewind()
+        piece = staging.slab(nbytes)
+        assert piece.nbytes == nbytes
+        del piece
+    assert len(blocks.made) == 2
+    assert 31 * MIB <= blocks.live <= 31 * MIB * 9 / 8
+
+
+def test_small_reads_share_a_slab_of_the_least_size(blocks) -> None:
+    staging = Staging(Pinned(blocks))
+    for nbytes in (1, 1000, MIN_BLOCK_NBYTES):
+        staging.rewind()
+        staging.slab(nbytes)
+    assert blocks.made == [MIN_BLOCK_NBYTES]
+
+
+def test_a_slab_that_is_replaced_lives_as_long_as_a_wave_uses_it(blocks) -> None:
+    staging = Staging(Pinned(blocks))
+    held = staging.slab(2 * MIB)
+    held[:] = 7
+    staging.rewind()
+    staging.slab(9 * MIB)[:] = 1
+    assert (held == 7).all()
+    assert blocks.live > 11 * MIB
+    del held
+    assert blocks.live < 11 * MIB
+
+
+def test_tables_do_not_come_from_the_slab_unless_they_are_large(blocks) -> None:
+    staging = Staging(Pinned(blocks))
+    slab = staging.slab(50 * MIB)
+    tables = [staging.take(n) for n in (100, 5000, MAX_TABLE_NBYTES)]
+    assert not any(np.shares_memory(slab, table) for table in tables)
+    assert blocks.live <= 50 * MIB * 9 / 8 + 3 * MIB
+    values = staging.take(4 * MAX_TABLE_NBYTES)
+    assert not np.shares_memory(slab, values)
+    assert blocks.live <= 50 * MIB * 9 / 8 + 8 * MIB
+    staging.rewind()
+    assert address(staging.take(4 * MAX_TABLE_NBYTES)) == address(slab)
+
+
+def test_a_wave_that_is_tried_again_keeps_the_slab_it_was_read_into(blocks) -> None:
+    staging = Staging(Pinned(blocks))
+    slab = staging.slab(2 * MIB)
+    mark = staging.mark()
+    first = [address(staging.take(n)) for n in (100, 3 * MIB)]
+    staging.rewind(mark)
+    again = [address(staging.take(n)) for n in (100, 3 * MIB)]
+    assert first == again
+    assert address(slab) not in again
+
+
+def test_lanes_that_are_levelled_have_what_the_largest_has_and_no_more(blocks) -> None:
+    pinned = Pinned(blocks)
+    lanes = [Staging(pinned) for _ in range(3)]
+    lanes[0].slab(40 * MIB)
+    lanes[1].take(10)
+    lanes[2].slab(8 * MIB)
+    for lane in lanes:
+        lane.rewind()
+    most = largest([lane.nbytes for lane in lanes])
+    for lane in lanes:
+        lane.reserve(most)
+    assert {lane.nbytes for lane in lanes} == {most}
+    assert blocks.live == 3 * sum(most)
+    for lane in lanes:
+        lane.release()
+    assert blocks.live == 0
+
+
+def test_beyond_the_cap_memory_is_pageable(blocks) -> None:
+    pinned = Pinned(blocks, 20 * MIB)
+    lanes = [Staging(pinned) for _ in range(3)]
+    pieces = [lane.slab(9 * MIB) for lane in lanes]
+    for number, piece in enumerate(pieces):
+        piece[:] = number
+    assert blocks.live <= 20 * MIB
+    assert len(blocks.made) == 2  # the second without slack
+    assert all((piece == number).all() for number, piece in enumerate(pieces))
+    del pieces, piece
+    lanes[0].release()
+    lanes[2].release()
+    lanes[2].slab(9 * MIB)
+    assert len(blocks.made) == 3
+
+
+def test_memory_that_could_not_be_pinned_is_not_counted(blocks) -> None:
+    def refuse(nbytes: int) -> np.ndarray:
+        raise MemoryError
+
+    pinned = Pinned(refuse, 10 * MIB)
+    for _ in range(3):
+        with pytest.raises(MemoryError):
+            Staging(pinned).slab(8 * MIB)
+    pinned._allocate = blocks
+    Staging(pinned).slab(8 * MIB)
+    assert blocks.made == [9 * MIB]
+
+
+def test_a_result_is_lent_again_when_nothing_refers_to_it(blocks) -> None:
+    results = Pinned(blocks).results
+    chunk = results.take(2 * MIB)[1000:2000]
+    chunk[:] = 7
+    gc.collect()
+    results.take(2 * MIB)[:] = 1
+    assert (chunk == 7).all()
+    assert len(blocks.made) == 2
+    view = memoryview(chunk)
+    del chunk
+    results.take(2 * MIB)[:] = 1
+    assert set(view) == {7}
+    assert len(blocks.made) == 2
+    del view
+    for _ in range(5):
+        results.take(2 * MIB)
+    assert len(blocks.made) == 2
+    assert results.take(0).nbytes == 0
+
+
+def test_results_that_have_become_too_small_are_freed(blocks) -> None:
+    results = Pinned(blocks).results
+    for nbytes in (MIB, 5 * MIB, 4 * MIB, 20 * MIB):
+        results.take(nbytes)
+    assert len(blocks.made) == 3
+    assert blocks.live <= 20 * MIB * 9 / 8
+    results.release()
+    assert blocks.live == 0
