@@ -188,6 +188,7 @@ def streams_of(wave: Wave, items: Sequence[Any]) -> Streams:
     offsets = np.fromiter((item.offset for item in items), np.int64, len(items))
     sizes = np.fromiter((item.nbytes for item in items), np.int64, len(items))
     if slab.on_device is not None:
+        wave.held.append(slab.on_device)
         return Streams(slab.host, slab.on_device, offsets, sizes, wave.device)
     host = slab.bytes_on_host()
     low = int(offsets.min()) // ALIGNMENT * ALIGNMENT
@@ -197,7 +198,7 @@ def streams_of(wave: Wave, items: Sequence[Any]) -> Streams:
         return upload_streams(wave, [item.view() for item in items])
     window = host[low:high]
     with stage("upload", timed=True) as noted:
-        slab_there = wave.device.upload(window)
+        slab_there = wave.upload(window)
         noted.count(len(items), window.nbytes, window.nbytes)
     return Streams(window, slab_there, offsets - low, sizes, wave.device)
 

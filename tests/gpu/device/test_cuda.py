@@ -31,11 +31,13 @@ from benchmarks.gpu.peers import PEERS
 from benchmarks.gpu.streams import Gpu, Tables
 from gzarr.gpu import kernels
 from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.codecs.batch import Wave
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device import nvcomp
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.lanes import Lane, Lanes
 from gzarr.gpu.device.memory import OverLimitError
+from gzarr.gpu.reading.host import Item, Slab, streams_of
 from gzarr.hierarchy.lazy import Separate
 from tests.contracts.test_backend import *  # noqa: F403
 from tests.gpu import fake_cupy
@@ -477,6 +479,24 @@ def test_decoders_are_called_without_waiting(cuda):
         assert device.download(outcome.statuses).tolist() == [0]
         assert device.download(out).tobytes() == b"x" * 1000
         assert device.download(sums.sums).tolist() == [zlib.crc32(b"x" * 1000)]
+
+
+@pytest.mark.parametrize("where", ["host", "device"])
+def test_a_wave_holds_the_memory_of_its_streams(cuda, where):
+    """Whoever asked for them may drop streams and slab before the device has come to them."""
+    device, cupy = cuda.CudaDevice(), cuda.cupy
+    slab = Slab(device, device.staging(1000))
+    slab.host[:] = 7
+    if where == "device":
+        slab.on_device = device.upload(slab.host)
+    target, wave = cupy.empty(100, "u1"), Wave(device)
+    device.synchronize()
+    with cupy.cuda.Stream(non_blocking=True):
+        streams = streams_of(wave, [Item(slab, 16, 100)])
+        target.data.copy_from_device_async(streams.slab[16:].data, 100)
+        del streams, slab
+        gc.collect()
+        assert set(target.get().tolist()) == {7}
 
 
 def test_the_double_notices_memory_that_is_used_again_too_early(cuda):
