@@ -1,5 +1,6 @@
 # The compiled loop (loop/module.c). The tables are those of gzarr.cpu.compiled; loop/loop.h documents them.
 
+from collections.abc import Sequence
 from typing import Final
 
 from typing_extensions import Buffer
@@ -50,3 +51,26 @@ def write(
     until: int,
     /,
 ) -> tuple[int, int, int, int, int]: ...
+
+# Fetch the encoded chunks of runs, from number `first` on. mode: 0 into the slab, 1 locate in files, 2 spans alone.
+# Raises: ValueError if the tables disagree.
+def fetch(
+    places: Buffer,
+    axes: Buffer,
+    chunks: Buffer,
+    windows: Buffer,
+    runs: Buffer,
+    path: bytes,
+    slab: Buffer,
+    phase: int,
+    mode: int,
+    offsets: Buffer,
+    sizes: Buffer,
+    spans: Buffer,
+    cursor: Buffer,
+    first: int,
+    /,
+) -> None: ...
+
+# Copy what has an offset that is not negative, and note all sizes, -1 for None.
+def copy(buffers: Sequence[Buffer | None], slab: Buffer, offsets: Buffer, sizes: Buffer, /) -> None: ...

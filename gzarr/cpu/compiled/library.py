@@ -37,7 +37,7 @@ _FUNCTIONS: Mapping[str, str] = {
 }
 _NAMES = tuple(_FUNCTIONS)
 #: Version of the interface to the extension (`loop/module.c`).
-_VERSION = 2
+_VERSION = 3
 #: Compressors by the name of their codec: the loop's number, and the functions that decoding and encoding need.
 _CODECS: Mapping[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "bytes": (0, (), ()),
@@ -71,7 +71,12 @@ def problem() -> str | None:
 
 def loop() -> Any:
     """The extension, or None if it is not there or not wanted."""
-    return _loaded()[0] if config.get("cpu.native") else None
+    return extension() if config.get("cpu.native") else None
+
+
+def extension() -> Any:
+    """The extension, whatever the settings say; None if it is not there."""
+    return _loaded()[0]
 
 
 def codec_number(codec: str, *, checksum: bool, encodes: bool = False) -> int | None:

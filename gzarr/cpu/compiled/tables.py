@@ -13,6 +13,7 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import BoxPlan, Part, PointPlan, RangeSpans, Span
@@ -77,6 +78,49 @@ def spread(n: int, n_threads: int) -> Iterator[int]:
 Shards: TypeAlias = tuple[Iterator[Piece], int]
 
 
+class Windows(NamedTuple):
+    """The parts of a box by shard: those of the first shard, then those of the next one, in C order of the shards.
+
+    Chunks that are files are in one window, as if in a single shard.
+
+    Attributes
+    ----------
+    shape : tuple[int, ...]
+        How many windows every axis has; their product are the shards.
+    ends : Indices
+        int64 (shards + 1,): number of the first part of each shard, and how many parts there are.
+    chunks : tuple[Indices, ...]
+        Coordinates of the chunks of the spans of every axis.
+    axes, column, table : Indices
+        The loop's tables: of every axis (ndim, 4); `chunks`, one axis after the other; of every window (windows, 3),
+        its shard's coordinate, its first span, and how many.
+    """
+
+    shape: tuple[int, ...]
+    ends: Indices
+    chunks: tuple[Indices, ...]
+    axes: Indices
+    column: Indices
+    table: Indices
+
+    def runs(self, first: int, last: int) -> Indices:
+        """Some parts, by their numbers, as a table of runs (m, 3): shard, first part of its window, how many."""
+        low, high = np.searchsorted(self.ends, [first, last - 1], side="right").tolist()
+        shards = np.arange(low - 1, high) if last > first else np.arange(0)
+        begins = np.maximum(self.ends[shards], first)
+        counts = np.minimum(self.ends[shards + 1], last) - begins
+        return np.stack([shards, begins - self.ends[shards], counts], axis=1)
+
+    def coords(self, spans: NDArray[np.int32]) -> Indices:
+        """Coordinates (n, ndim) of the chunks of some parts. spans: (n, ndim), the row of each on every axis."""
+        return np.stack([chunks[rows] for chunks, rows in zip(self.chunks, spans.T, strict=True)], axis=1)
+
+    def shards(self, numbers: Indices) -> Indices:
+        """Coordinates (n, ndim) of some shards."""
+        picked = np.unravel_index(numbers, self.shape)
+        return np.stack([self.table[row[2] + at, 0] for row, at in zip(self.axes, picked, strict=True)], axis=1)
+
+
 class Boxes:
     """The parts of a box: number i is the i-th of the product of a window's spans.
 
@@ -110,6 +154,26 @@ class Boxes:
         n = prod(map(len, windows))
         return (_piece_of(_nth(windows, number)) for number in spread(n, n_threads)), n
 
+    def windows(self, layout: Layout) -> Windows:
+        """The parts by shard, or all in one window if chunks are files, for calls that take runs of them."""
+        spans = [len(axis) for axis in self._plan.axes]
+        by_axis = [[(0, 0, n)] for n in spans]
+        if layout.objects is not layout.grid:
+            by_axis = self._plan.windows(layout.objects)
+        shape = tuple(map(len, by_axis))
+        counts = np.ones(1, np.int64)
+        for windows in by_axis:
+            counts = np.multiply.outer(counts, [n for _, _, n in windows]).reshape(-1)
+        first_windows = list(accumulate(shape, initial=0))[:-1]
+        return Windows(
+            shape=shape,
+            ends=np.concatenate([[0], np.cumsum(counts)]),
+            chunks=(chunks := tuple(self._columns())),
+            axes=np.stack([self._starts, spans, first_windows, shape], axis=1),
+            column=np.concatenate(chunks),
+            table=np.array([window for windows in by_axis for window in windows], np.int64),
+        )
+
     def places(self, piece: Piece) -> tuple[list[int], list[int]]:
         """The first span of every axis in the table, and the number of its spans."""
         firsts = [start + first for start, (first, _) in zip(self._starts, piece.window, strict=True)]
@@ -124,15 +188,19 @@ class Boxes:
         if piece.n < _FEW:
             return iter([self._coords_of(piece, number) for number in range(piece.first, piece.first + piece.n)])
         numbers = np.unravel_index(np.arange(piece.first, piece.first + piece.n), [n for _, n in piece.window])
-        # No cached_property: before Python 3.12 it has a lock, which a fork may copy locked.
-        if self._chunks is None:
-            self._chunks = [_chunks(spans) for spans in self._plan.axes]
-        axes = zip(self._chunks, piece.window, numbers, strict=True)
+        axes = zip(self._columns(), piece.window, numbers, strict=True)
         return zip(*[chunks[first + rows].tolist() for chunks, (first, _), rows in axes], strict=True)
 
     def part(self, piece: Piece, number: int) -> Part:
         """One part of a piece's window."""
         return self._plan.part(_spans_of(piece, number))
+
+    def _columns(self) -> list[Indices]:
+        """Coordinates of the chunks of all spans, for every axis."""
+        # No cached_property: before Python 3.12 it has a lock, which a fork may copy locked.
+        if self._chunks is None:
+            self._chunks = [_chunks(spans) for spans in self._plan.axes]
+        return self._chunks
 
     def _coords_of(self, piece: Piece, number: int) -> Coords:
         picked = _spans_of(piece, number)

@@ -7,7 +7,7 @@
  * every part over what is there of its chunk, unless the part covers that, encodes it, and replaces the chunk's file,
  * which is locked (locks.c) while that takes; or
  * it puts a shard together in memory, in the order of its index: new chunks, and between them those of the old
- * shard, as they are. Everything that is not plain success, whatever the reason, is left alone and reported: gzarr's
+ * shard, as they are. Fetching (fetch.c) brings chunks into memory as they are stored. Everything that is not plain success, whatever the reason, is left alone and reported: gzarr's
  * Python path does such parts again, and it alone knows how to say what is wrong.
  *
  * Rules: memory is only touched after what says where was checked against the shapes of chunk and array; the codecs
@@ -194,6 +194,39 @@ typedef struct {
     char temporary[MAX_PATH];
 } Lock;
 
+/* Where the chunks of an array are: in files of their own, or in shards of `entries` chunks. As `Job`, a table. */
+typedef struct {
+    int64_t ndim, separator;
+    int64_t entries;          /* 0 if chunks are files */
+    int64_t checksum;         /* whether a crc32c follows the index of a shard */
+    int64_t at_start;         /* whether the index comes first */
+    int64_t counts[MAX_NDIM]; /* chunks of a shard */
+    int64_t steps[MAX_NDIM];  /* entries of its index from one chunk to the next */
+} Places;
+
+/* What to do: read chunks into the slab; find them in their files; say which spans parts are made of. What became of a
+ * chunk, instead of its size. */
+enum { FETCH_CHUNKS, LOCATE_CHUNKS, COUNT_SPANS };
+enum { MISSING_CHUNK = -1, LEFT_CHUNK = -2, SLAB_ALIGNMENT = 16 };
+
+/* The runs that one call fetches. */
+typedef struct {
+    const Places *places;
+    const int64_t *axes;    /* (ndim, 4): first of its chunks, their number, first of its windows, their number */
+    const int64_t *chunks;  /* coordinates of the chunks of the spans of all axes, one axis after the other */
+    const int64_t *windows; /* (n_windows, 3): coordinate of the shard, its first span, number of spans */
+    const int64_t *runs;    /* (n_runs, 3): number of the shard, first part, number of parts */
+    int64_t n_chunks, n_windows, n_runs;
+    const char *path; /* what the paths of files begin with */
+    int64_t path_length;
+    char *slab;
+    int64_t capacity; /* bytes that chunks may take; negative if there is no slab */
+    int64_t *cursor;  /* bytes that are taken, by all threads */
+    int64_t phase, mode;
+    int64_t *offsets, *sizes; /* of every part: place in the slab or file, -1 for none; bytes, or why not */
+    int32_t *spans;           /* (parts, ndim): row of the span on each axis */
+} Fetch;
+
 /* locks.c: take a lock, if nobody else holds it (prefix: of the temporary file's name); let it go by putting the
  * temporary file into the place of the file (if that fails, the lock is still held), or by removing it. */
 bool watch_forks(void);
@@ -217,10 +250,15 @@ bool copy_blocks(const Job *job, const Stored *stored, const Copy *copy, const C
 /* read.c, write.c: parts `first` to `first + n` of the call; what became of each is put into `status`. */
 Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *reader, char **chunk);
 bool read_exactly(int fd, char *to, int64_t n, int64_t at);
+int open_regular(const char *path, int64_t *size);
 void close_reader(Reader *reader);
 bool has_decoder(const Job *job);
 bool has_encoder(const Job *job);
 Done read_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch);
 Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch);
+
+/* fetch.c: answers are put from number `first` on, of `n_out` places. */
+bool fetch_is_sound(const Fetch *fetch, int64_t first, int64_t n_out);
+void fetch_all(const Fetch *fetch, int64_t first);
 
 #endif

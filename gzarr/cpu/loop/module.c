@@ -9,7 +9,7 @@
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 2 };
+enum { VERSION = 3 };
 
 static const Py_ssize_t WORD = sizeof(int64_t);
 
@@ -217,6 +217,108 @@ static PyObject *loop_write(PyObject *module, PyObject *args) {
                          (unsigned long long)done.placed, (long long)sink.position, (long long)sink.next);
 }
 
+static PyObject *refuse_fetch(void) {
+    PyErr_SetString(PyExc_ValueError, "the tables of what is fetched do not fit each other");
+    return NULL;
+}
+
+/* fetch(places, axes, chunks, windows, runs, path, slab, phase, mode, offsets, sizes, spans, cursor, first) */
+static PyObject *loop_fetch(PyObject *module, PyObject *args) {
+    enum { PLACES, AXES, CHUNKS, WINDOWS, RUNS, PATH, SLAB, OFFSETS, SIZES, SPANS, CURSOR, N };
+    Py_buffer b[N];
+    long long phase, mode, first;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*w*LLw*w*w*w*L", &b[PLACES], &b[AXES], &b[CHUNKS], &b[WINDOWS], &b[RUNS],
+                          &b[PATH], &b[SLAB], &phase, &mode, &b[OFFSETS], &b[SIZES], &b[SPANS], &b[CURSOR], &first))
+        return NULL;
+    Places places = {0};
+    const int64_t ndim = b[PLACES].len >= WORD ? *(const int64_t *)b[PLACES].buf : 0;
+    bool sound = unpack(&b[PLACES], ndim, 5, 2, 0, (int64_t *)&places) && b[AXES].len == 4 * ndim * WORD &&
+                 b[CURSOR].len == WORD && b[SIZES].len == b[OFFSETS].len;
+    const Fetch fetch = {
+        .places = &places,
+        .axes = b[AXES].buf,
+        .chunks = b[CHUNKS].buf,
+        .windows = b[WINDOWS].buf,
+        .runs = b[RUNS].buf,
+        .n_chunks = b[CHUNKS].len / WORD,
+        .n_windows = b[WINDOWS].len / (3 * WORD),
+        .n_runs = b[RUNS].len / (3 * WORD),
+        .path = b[PATH].buf,
+        .path_length = b[PATH].len,
+        .slab = b[SLAB].buf,
+        .capacity = b[SLAB].len - SLAB_ALIGNMENT,
+        .cursor = b[CURSOR].buf,
+        .phase = phase,
+        .mode = mode,
+        .offsets = b[OFFSETS].buf,
+        .sizes = b[SIZES].buf,
+        .spans = b[SPANS].buf,
+    };
+    const int64_t n_out = sound ? b[SPANS].len / (ndim * (Py_ssize_t)sizeof(int32_t)) : 0;
+    sound = sound && (mode == COUNT_SPANS || n_out == b[OFFSETS].len / WORD) && fetch_is_sound(&fetch, first, n_out);
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        fetch_all(&fetch, first);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    if (!sound) return refuse_fetch();
+    Py_RETURN_NONE;
+}
+
+/* Take the memory of the items of a sequence, none of None. Returns: it, to be given to `release_all`; NULL with an
+ * exception. */
+static Py_buffer *take_all(PyObject *items, Py_ssize_t *n) {
+    *n = PySequence_Size(items);
+    if (*n < 0) return NULL;
+    Py_buffer *buffers = PyMem_Calloc((size_t)*n + 1, sizeof(Py_buffer));
+    if (!buffers) return (Py_buffer *)PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < *n; i++) {
+        PyObject *item = PySequence_GetItem(items, i);
+        const bool taken = item && (item == Py_None || !PyObject_GetBuffer(item, &buffers[i], PyBUF_SIMPLE));
+        Py_XDECREF(item);
+        if (taken) continue;
+        release(buffers, (int)i);
+        PyMem_Free(buffers);
+        return NULL;
+    }
+    return buffers;
+}
+
+static void release_all(Py_buffer *buffers, Py_ssize_t n) {
+    release(buffers, (int)n);
+    PyMem_Free(buffers);
+}
+
+/* copy(buffers, slab, offsets, sizes): copy what has an offset that is not negative, and note all sizes; None has none. */
+static PyObject *loop_copy(PyObject *module, PyObject *args) {
+    enum { SLAB, OFFSETS, SIZES, N };
+    Py_buffer b[N];
+    PyObject *items;
+    Py_ssize_t n;
+    if (!PyArg_ParseTuple(args, "Ow*y*w*", &items, &b[SLAB], &b[OFFSETS], &b[SIZES])) return NULL;
+    Py_buffer *buffers = take_all(items, &n);
+    bool sound = buffers && n <= INT32_MAX && b[OFFSETS].len == n * WORD && b[SIZES].len == n * WORD;
+    const int64_t *offsets = b[OFFSETS].buf;
+    int64_t *sizes = b[SIZES].buf;
+    for (Py_ssize_t i = 0; sound && i < n; i++) {
+        sizes[i] = buffers[i].obj ? buffers[i].len : MISSING_CHUNK;
+        sound = offsets[i] < 0 || (sizes[i] <= b[SLAB].len && offsets[i] <= b[SLAB].len - sizes[i]);
+    }
+    if (sound) {
+        char *slab = b[SLAB].buf;
+        Py_BEGIN_ALLOW_THREADS
+        for (Py_ssize_t i = 0; i < n; i++)
+            if (offsets[i] >= 0 && sizes[i] > 0) memcpy(slab + offsets[i], buffers[i].buf, (size_t)sizes[i]);
+        Py_END_ALLOW_THREADS
+    }
+    if (buffers) release_all(buffers, n);
+    release(b, N);
+    if (!buffers) return NULL;
+    if (!sound) return refuse_fetch();
+    Py_RETURN_NONE;
+}
+
 /* bind(addresses): those of the functions of `lib`, in its order, as they lie in memory; 0 for one that is not there. */
 static PyObject *loop_bind(PyObject *module, PyObject *args) {
     Py_buffer addresses;
@@ -238,6 +340,8 @@ static PyMethodDef methods[] = {
     {"write", loop_write, METH_VARARGS,
      "Write parts of a plan. Returns how many were left, bytes gathered, bytes made, where a shard now ends, and its "
      "next entry."},
+    {"fetch", loop_fetch, METH_VARARGS, "Fetch encoded chunks into a slab, find them in files, or find their spans."},
+    {"copy", loop_copy, METH_VARARGS, "Copy memory into a slab, and note how much that is."},
     {NULL, NULL, 0, NULL},
 };
 

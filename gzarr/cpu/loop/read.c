@@ -19,9 +19,9 @@ bool read_exactly(int fd, char *to, int64_t n, int64_t at) {
     return true;
 }
 
-/* Open a regular file. Returns: its descriptor; -1 if there is none, -2 if it is to be left. */
-static int open_regular(const char *path, int64_t *size) {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+/* Open a regular file. Returns: its descriptor; -1 if there is none, -2 if it is to be left. Nothing waits for a pipe. */
+int open_regular(const char *path, int64_t *size) {
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return errno == ENOENT || errno == ENOTDIR ? -1 : -2;
     struct stat info;
     if (fstat(fd, &info) || !S_ISREG(info.st_mode)) {

@@ -1,4 +1,4 @@
-/* Preloaded before the C library: lets calls of open, write, rename and pread fail, when `set_fault` has said so. */
+/* Preloaded before the C library: lets calls of open, write, rename, pread and preadv fail, when `set_fault` has said so. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -56,6 +56,15 @@ READS(pread)
 READS(pread64)
 
 struct iovec;
+
+#define READS_PIECES(name)                                                                                         \
+    ssize_t name(int fd, const struct iovec *pieces, int n, off_t at) {                                            \
+        if (fails(READ)) return fault_errno ? -1 : 0;                                                              \
+        return ((ssize_t(*)(int, const struct iovec *, int, off_t))dlsym(RTLD_NEXT, #name))(fd, pieces, n, at);    \
+    }
+
+READS_PIECES(preadv)
+READS_PIECES(preadv64)
 
 ssize_t writev(int fd, const struct iovec *runs, int n) {
     if (fd > 2 && fails(WRITE)) return -1;

@@ -105,6 +105,47 @@ assert failures
 print("all cases hold")
 """
 
+#: Another: files that cannot be read, or have become shorter, as chunks are fetched from them.
+FETCHES = """
+import ctypes, sys
+import numpy as np
+import gzarr
+from gzarr.codecs import BytesCodec, ShardingCodec
+from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.fetch import LEFT, fetch, make_fetch
+from gzarr.cpu.compiled.tables import Boxes
+from gzarr.indexing.plan import make_plan
+from gzarr.indexing.selection import normalize
+assert library.status() == "on"
+folder, options = sys.argv[1], eval(sys.argv[2])
+set_fault = ctypes.CDLL(None).set_fault
+model = np.arange(1, 100 * 60 + 1, dtype="i4").reshape(100, 60)
+codecs = [ShardingCodec((10, 10), [BytesCodec()])] if options else [BytesCodec()]
+z = gzarr.create_array(folder, shape=model.shape, chunks=(20, 60) if options else (10, 10), dtype="i4", codecs=codecs)
+z[...] = model
+layout = z._io.layout
+plan = make_plan(normalize(..., z.shape), layout.grid)
+windows, source = Boxes(plan).windows(layout), make_fetch(z._io.store, layout)
+runs, n = windows.runs(0, plan.nparts), 60
+READ, some = 4, set()
+for error in (5, 0):
+    for after in range(0, 70, 3):
+        for count in (1, 1 << 30):
+            slab = np.zeros(1 << 16, np.uint8)
+            set_fault(READ, error, after, count)
+            offsets, sizes, spans, _ = fetch(source, windows, runs, slab)
+            set_fault(0, 0, 0, 0)
+            for at, start, size in zip(windows.coords(spans), offsets, sizes):
+                i, j = at * 10
+                assert size in (400, LEFT) and (start < 0) == (size < 0)
+                if size > 0:
+                    chunk = slab[start : start + size].view("i4").reshape(10, 10)
+                    assert (chunk == model[i : i + 10, j : j + 10]).all()
+            some.add(int((sizes == LEFT).sum()))
+assert {0, 60} < some and (12 if options else 1) in some, some
+print("all cases hold")
+"""
+
 
 @pytest.fixture(scope="module")
 def preload(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -135,6 +176,11 @@ def test_a_write_whose_system_calls_fail(options: str, preload: Path, tmp_path: 
 @pytest.mark.parametrize("options", ["'sharded'", "''"])
 def test_a_read_whose_system_calls_fail(options: str, preload: Path, tmp_path: Path) -> None:
     run(READS, options, preload, tmp_path)
+
+
+@pytest.mark.parametrize("options", ["'sharded'", "''"])
+def test_chunks_that_cannot_be_fetched_are_left(options: str, preload: Path, tmp_path: Path) -> None:
+    run(FETCHES, options, preload, tmp_path)
 
 
 def run(code: str, options: str, preload: Path, tmp_path: Path) -> None:
