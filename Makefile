@@ -33,10 +33,12 @@ lint: .venv/ready
 # hardware are one folder, so that nothing else needs to be importable. All parts run, whatever fails.
 gpu-check:
 	@status=0; \
-	timeout -s INT 140 $(PYTHON) -m pytest -m gpu --maxfail=40 --tb=short tests/gpu/hardware || status=$$?; \
-	timeout 130 $(PYTHON) -m benchmarks.gpu.questions --out benchmarks/results/questions-gpu.json --budget-s 115 \
-	    || status=$$?; \
-	timeout 200 $(PYTHON) -m benchmarks.gpu --device cuda --out benchmarks/results --budget-s 175 || status=$$?; \
+	timeout 75 $(PYTHON) -m benchmarks.gpu.questions --deciding --out benchmarks/results/questions-gpu.json \
+	    --budget-s 65 || status=$$?; \
+	timeout -s INT 130 $(PYTHON) -m pytest -m gpu --maxfail=40 --tb=short tests/gpu/hardware || status=$$?; \
+	timeout 95 $(PYTHON) -m benchmarks.gpu.questions --others --out benchmarks/results/questions-gpu.json \
+	    --budget-s 80 || status=$$?; \
+	timeout 170 $(PYTHON) -m benchmarks.gpu --device cuda --out benchmarks/results --budget-s 150 || status=$$?; \
 	$(PYTHON) -m benchmarks.gpu.values || status=$$?; \
 	$(PYTHON) -m benchmarks.gpu.table || status=$$?; \
 	exit $$status

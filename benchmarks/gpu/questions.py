@@ -1,9 +1,10 @@
 """Asks a GPU what no documentation answers. It records measurements and asserts nothing.
 
-    python -m benchmarks.gpu.questions --out FILE [--only NAME ...] [--timeout-s 45] [--budget-s 240]
+    python -m benchmarks.gpu.questions --out FILE [--only NAME ... | --deciding | --others] [--budget-s 240]
 
 Each question runs in its own process, so that one that hangs or breaks its CUDA context does not affect the others. The
-file is rewritten after every answer, so that an interrupted run still gives answers.
+file is rewritten after every answer, so that an interrupted run still gives answers. `--others` keeps those of
+`--deciding` in the file.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 from numcodecs import LZ4, Blosc, Zstd
 
-from benchmarks.gpu import reads, sums
+from benchmarks.gpu import deciding, reads, sums
 from benchmarks.gpu.measure import ROOT, describe_machine, device_seconds, wall_seconds, write_json
 from benchmarks.gpu.streams import Batch, Gpu, Tables, compressed, decoded, open_gpu
 from gzarr.gpu.detection.detect import find_missing
@@ -43,6 +44,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="where the answers go, as JSON")
     parser.add_argument("--only", nargs="*", choices=sorted(QUESTIONS), help="ask these only")
+    parser.add_argument("--deciding", action="store_true", help="ask those that decide the design")
+    parser.add_argument("--others", action="store_true", help="ask all others, and keep the answers in the file")
     parser.add_argument("--timeout-s", type=float, default=45, help="for one question")
     parser.add_argument("--budget-s", type=float, default=240, help="for all of them")
     parser.add_argument("--child", choices=sorted(QUESTIONS), help=argparse.SUPPRESS)
@@ -53,14 +56,23 @@ def main() -> None:
     missing = find_missing()
     if missing is not None:
         sys.exit(f"no usable GPU: {missing}")
-    answers = ask_all(arguments.only or list(QUESTIONS), arguments.out, arguments.timeout_s, arguments.budget_s)
+    names = arguments.only or [name for name in QUESTIONS if not arguments.others or name not in deciding.QUESTIONS]
+    if arguments.deciding:
+        names = list(deciding.QUESTIONS)
+    known = json.loads(arguments.out.read_text()) if arguments.others and arguments.out.exists() else {}
+    answers = ask_all(names, arguments.out, arguments.timeout_s, arguments.budget_s, known)
     if not arguments.out:
         print(json.dumps(answers, indent=1))
 
 
-def ask_all(names: list[str], out: Path | None, timeout_s: float, budget_s: float) -> dict[str, Any]:
-    """Ask questions. Returns: question -> {"answer": ...} or {"error": ...}, with the seconds it took."""
-    answers: dict[str, Any] = {}
+def ask_all(
+    names: list[str], out: Path | None, timeout_s: float, budget_s: float, known: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Ask questions. known: earlier answers.
+
+    Returns: question -> {"answer": ...} or {"error": ...}, with the seconds it took.
+    """
+    answers: dict[str, Any] = dict(known or {})
     end = time.monotonic() + budget_s
     for name in names:
         start = time.monotonic()
@@ -444,6 +456,7 @@ def place_box_variants(gpu: Gpu) -> Any:
 
 
 QUESTIONS: dict[str, Question] = {
+    **deciding.QUESTIONS,
     "machine": machine,
     "temp_sizes": temp_sizes,
     "overflow": overflow,

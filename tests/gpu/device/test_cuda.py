@@ -23,7 +23,7 @@ import pytest
 from numcodecs import Blosc, Zlib, Zstd
 
 import gzarr
-from benchmarks.gpu import cases, questions, reads
+from benchmarks.gpu import cases, deciding, questions, reads
 from benchmarks.gpu import run as benchmark
 from benchmarks.gpu import sums as gpu_sums
 from benchmarks.gpu.measure import wall_seconds
@@ -592,7 +592,7 @@ def test_members_of_gzip_are_what_they_are_called() -> None:
 
 
 MEASUREMENTS = ["bandwidths", "launch_costs", "sum_rates", "place_box_variants", "small_reads"]
-MEASUREMENTS += ["small_writes", "readers", "lanes"]
+MEASUREMENTS += ["small_writes", "readers", "lanes", "placement_rates", "pinned_memory", "wave_sizes"]
 
 
 @pytest.mark.parametrize("name", [*MEASUREMENTS, "auto_reader"])
@@ -603,7 +603,12 @@ def test_measurements_run_through(gpu: Gpu, name: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(reads, "NCHUNKS", (1, 9))
     monkeypatch.setattr(reads, "CHUNK_NBYTES", (4 << 10,))
     monkeypatch.setattr(gpu_sums, "SUM_NBYTES", 1 << 20)
-    for module in (questions, reads):
+    monkeypatch.setattr(deciding, "PLACED_NBYTES", 1 << 16)
+    monkeypatch.setattr(deciding, "READ_NBYTES", 1 << 18)
+    monkeypatch.setattr(deciding, "PINNED_NBYTES", (1 << 18, 1 << 20, 1 << 21))
+    monkeypatch.setattr(deciding, "CHUNK_NBYTES", (4 << 10,))
+    monkeypatch.setattr(deciding, "WAVE_NBYTES", (1 << 14, 1 << 16))
+    for module in (questions, reads, deciding):
         monkeypatch.setattr(module, "wall_seconds", lambda task, wait, rounds, limit_s: wall_seconds(task, wait, 2, 1))
     found = questions.QUESTIONS[name](gpu)
     assert json.loads(json.dumps(found))
