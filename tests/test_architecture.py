@@ -65,7 +65,7 @@ KNOWS_FORMATS = {
 #: Folders of tests that mirror no room: what they test goes through the whole house. Kernels are no Python modules.
 ACROSS = {
     *("benchmarks", "concurrency", "conformance", "contracts", "examples", "faults", "properties", "reference"),
-    *("gpu/hardware", "gpu/kernels"),
+    *("gpu/hardware", "gpu/kernels", "gpu/ptx"),
 }
 #: Tests whose subject is no single module of their room.
 SUBJECTS = {

@@ -18,7 +18,7 @@ from gzarr.gpu.kernels import KERNELS, TABLE_DTYPES
 from tests.gpu.hardware.opening import lane_of
 
 #: Tables of addresses: kernel -> (argument, argument that has the sizes, whether the kernel writes there).
-_POINTERS = {
+POINTERS = {
     "place_box": (("part_src", "part_nbytes", False),),
     "place_points": (("part_src", "part_nbytes", False),),
     "shuffle": (("src", "nbytes", False), ("dst", "nbytes", True)),
@@ -42,7 +42,7 @@ class DeviceKernels:
         """Run a kernel to its end. args: integers, NumPy arrays, addresses of host arrays."""
         self._ranges, self._kept = [], []
         named = {a.name: value for a, value in zip(KERNELS[name], args, strict=True)}
-        for table, sizes, written in _POINTERS.get(name, ()):
+        for table, sizes, written in POINTERS.get(name, ()):
             named[table] = self._moved(named[table], named[sizes], written)
         given, back = [], []
         for argument in KERNELS[name]:

@@ -1,0 +1,34 @@
+"""Every kernel's PTX against its NumPy reference: the kernels' own tests, launched in the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gpu.hardware.test_hardware_kernels import *  # noqa: F403
+from tests.gpu.kernels import test_place_box
+from tests.gpu.kernels.launching import DEVICE
+from tests.gpu.ptx import nvrtc
+from tests.gpu.ptx.launching import PtxKernels
+from tests.gpu.ptx.memory import Fault
+from tests.properties.fewer import examples_of
+
+pytestmark = pytest.mark.skipif(nvrtc.why_missing() is not None, reason=str(nvrtc.why_missing()))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def on_device() -> Iterator[None]:
+    """The tests launch through one object."""
+    DEVICE.launch = PtxKernels().launch  # type: ignore[method-assign]
+    try:
+        with examples_of(globals(), 4):
+            yield
+    finally:
+        del DEVICE.launch
+
+
+def test_an_axis_without_extent_in_memory() -> None:
+    """The log of stores shows that all rows go to one."""
+    with pytest.raises(Fault, match="is stored by threads 0 and 1"):
+        test_place_box.test_an_axis_without_extent_in_memory()
