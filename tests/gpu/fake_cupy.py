@@ -782,7 +782,7 @@ class RawKernel:
     launches: list[str] = []
 
     def __init__(self, code: str, name: str, options: tuple[str, ...] = (), backend: str = "nvrtc"):
-        if code != kernels.source(name) or not isinstance(options, tuple):
+        if code not in (kernels.source(name), kernels.all_sources()) or not isinstance(options, tuple):
             raise ValueError("not a kernel of gzarr, or options that are no tuple")
         self.name = name
         self.attributes = {"num_regs": 0, "local_size_bytes": 0, "max_threads_per_block": 1024}
@@ -797,6 +797,30 @@ class RawKernel:
         plain = tuple(int(value) for value in args)
         RawKernel.launches.append(self.name)
         _submit(lambda: _HOST.launch(self.name, grid[0] * block[0], plain))
+
+
+class RawModule:
+    """Several kernels of one text, compiled when the first of them is asked for.
+
+    As CuPy, it looks the text up without a lock: threads that ask at the same time all compile it.
+    """
+
+    #: Devices for which a text was compiled, in order; those for which it is there.
+    compiled: list[int] = []
+    _there: set[tuple[int, str, tuple[str, ...]]] = set()
+
+    def __init__(self, *, code: str, options: tuple[str, ...] = (), backend: str = "nvrtc"):
+        if not isinstance(options, tuple):
+            raise TypeError("Argument 'options' has incorrect type")
+        self.code, self.options = code, options
+
+    def get_function(self, name: str) -> RawKernel:
+        key = (_current.device, self.code, self.options)
+        if key not in RawModule._there:
+            RawModule.compiled.append(_current.device)
+            time.sleep(0.02)
+            RawModule._there.add(key)
+        return RawKernel(self.code, name, self.options)
 
 
 _HOST = HostKernels()
@@ -930,6 +954,7 @@ def module() -> ModuleType:
         unpackbits,
         may_share_memory,
         RawKernel,
+        RawModule,
     )
     for item in names:
         setattr(fake, item.__name__, item)

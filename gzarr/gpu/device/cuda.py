@@ -2,8 +2,9 @@
 
 Work goes to CuPy's current stream, and memory comes from CuPy's current allocator. `CudaDevice.activate` sets both for
 its thread, so that temporaries of CuPy's own operations are counted too. Copies from pinned staging memory are
-asynchronous; the host waits in `CudaDevice.download` and `CudaDevice.download_all`. NVRTC compiles kernels at their
-first launch, and CuPy caches them. CuPy's errors become `DeviceError` at the end of the contexts of this module.
+asynchronous; the host waits in `CudaDevice.download` and `CudaDevice.download_all`. NVRTC compiles all kernels as one
+module at the first launch, in some four seconds, and CuPy keeps the result in its folder of kernels (CUPY_CACHE_DIR)
+for other processes. CuPy's errors become `DeviceError` at the end of the contexts of this module.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cache
 from typing import Any
 
 import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from gzarr.concurrency import new_lock
 from gzarr.errors import DeviceError
 from gzarr.gpu.device import nvcomp
 from gzarr.gpu.device.memory import Arena
@@ -32,7 +33,7 @@ from gzarr.gpu.device.nvcomp_tables import (
 )
 from gzarr.gpu.device.pinned import Staging
 from gzarr.gpu.device.protocol import Checksums, Outcome, Table
-from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, source
+from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, all_sources
 
 #: DLPack's device types of CUDA memory and of managed memory (dlpack.h, DLDeviceType).
 _DLPACK_CUDA = (2, 13)
@@ -41,6 +42,8 @@ _DLPACK_CUDA = (2, 13)
 _STREAM_VERSION = 3
 #: Most blocks of a launch. Kernels step by the grid, so more blocks would only cost scheduling.
 _MAX_BLOCKS = 1 << 20
+#: Held while kernels are compiled: several threads that ask CuPy for the same module would each compile it.
+_COMPILING = new_lock()
 #: cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t), for device or pinned host memory.
 _NO_MEMORY = 2
 
@@ -100,6 +103,7 @@ class CudaDevice:
         self.name = f"cuda:{number}"
         self._device = cupy.cuda.Device(number)
         self._local = threading.local()
+        self._kernels: dict[str, Any] = {}
 
     def owns(self, array: Any) -> bool:
         """Whether an array is in the memory of this device."""
@@ -280,7 +284,14 @@ class CudaDevice:
             plain = self.address(value) if isinstance(value, cupy.ndarray) else int(value)
             typed.append(np.int64(plain) if argument.type == "i64" else np.uint64(plain))
         blocks = min(-(-n_threads // BLOCK_THREADS), _MAX_BLOCKS)
-        _kernel(kernel)((blocks,), (BLOCK_THREADS,), tuple(typed))
+        self._kernel(kernel)((blocks,), (BLOCK_THREADS,), tuple(typed))
+
+    def _kernel(self, name: str) -> Any:
+        if not self._kernels:
+            with _COMPILING, self._device:
+                module = cupy.RawModule(code=all_sources(), options=("-std=c++17",))
+                self._kernels = {kernel: module.get_function(kernel) for kernel in KERNELS}
+        return self._kernels[name]
 
     def decoders(self) -> frozenset[str]:
         """The batched decoders."""
@@ -395,8 +406,3 @@ class CudaDevice:
         with self._device:
             free, _ = cupy.cuda.runtime.memGetInfo()
             return int(free) + int(cupy.get_default_memory_pool().free_bytes())
-
-
-@cache
-def _kernel(name: str) -> Any:
-    return cupy.RawKernel(source(name), name, options=("-std=c++17",))

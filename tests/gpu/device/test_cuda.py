@@ -12,6 +12,7 @@ import importlib.util
 import inspect
 import json
 import sys
+import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +110,26 @@ def test_arrays_come_back_in_the_memory_of_the_device(cuda, compressor):
     assert stored.get_basic_selection(..., out=out) is out
     np.testing.assert_array_equal(out.get(), DATA)
     stored[:10] = found[:10, :1]
+
+
+def test_threads_that_launch_at_once_compile_one_module_for_each_device(cuda, monkeypatch):
+    monkeypatch.setattr(fake_cupy.RawModule, "compiled", [])
+    monkeypatch.setattr(fake_cupy.RawModule, "_there", set())
+    devices = [cuda.CudaDevice(number) for number in (0, 0, 1)]
+    barrier = threading.Barrier(6)
+
+    def launch(number: int) -> None:
+        device = devices[number % 3]
+        barrier.wait(30)
+        with lane_of(device):
+            device.launch("copy_streams", 1, (0, *[device.upload(np.zeros(8, np.uint64))] * 4))
+
+    threads = [threading.Thread(target=launch, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(fake_cupy.RawModule.compiled) == [0, 1]
 
 
 def test_raw_streams_are_copied_on_the_device():
