@@ -8,9 +8,8 @@ what remains is the host's work: locating, opening and reading files, tables, ca
 
 - *wall*: time of the whole read or write, with its threads.
 - *cpu*: CPU time of all threads. *caller*: of the calling thread.
-- *lock*: time during which some thread had the interpreter's lock. A thread of C looks at the lock every 100 us or so,
-  in rounds of their own, and never takes it, so that the read is not disturbed. A thread that has the lock and waits
-  for a core counts, so that a busy machine shows more.
+- *lock*: time during which some thread had the interpreter's lock and a core. A thread of C looks at the lock every
+  100 us or so, in rounds of their own, and never takes it, so that the read is not disturbed.
 - *floor*: CPU time of the system calls alone, from one thread of C: open, fstat, pread and close of the same files (for
   a shard, its index and then all chunks at once); create, write, close and rename. *besides* is *cpu* less *floor*.
 
@@ -37,6 +36,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numcodecs import Blosc
 
 import gzarr
 from benchmarks.gpu.cases import CODECS, KIB, LAYOUTS, make_source
@@ -129,16 +129,28 @@ def measure_case(case: Case, path: Path, workers: dict[str, Worker], floor: Floo
         floors.append(floor.seconds())
         for name, worker in workers.items():
             seconds[name].append(worker.ask("measure"))
-    rows = []
+    rows, streams = [], streams_of(case)
     for name, times in seconds.items():
-        medians = {cost: _median([one[cost] for one in times]) for cost in ("wall", "cpu", "caller", "locked")}
-        medians["lock"] = medians.pop("locked")
+        medians = {cost: _median([one[cost] for one in times]) for cost in ("wall", "cpu", "caller", "lock")}
         medians["floor"] = statistics.median(floors)
         medians["besides"] = None if medians["cpu"] is None else medians["cpu"] - medians["floor"]
         n = floor.nchunks
         costs = {cost: None if value is None else round(value / n * 1e6, 3) for cost, value in medians.items()}
-        rows.append({"tree": name, **case._asdict(), "nchunks": n, "files": floor.nfiles, **costs})
+        about = {"nchunks": n, "files": floor.nfiles, "encoded_nbytes": floor.nbytes // n, "streams": streams}
+        rows.append({"tree": name, **case._asdict(), **about, **costs})
     return rows
+
+
+def streams_of(case: Case) -> int:
+    """Streams of a chunk that nvCOMP decodes."""
+    if case.codec == "none":
+        return 0
+    if case.codec != "blosc-lz4":
+        return 1
+    side = int((case.chunk_nbytes // 4) ** 0.5)
+    frame = bytes(Blosc("lz4", 5, Blosc.SHUFFLE).encode(make_source(max(side, 256))[:side, :side].copy()))
+    # The bytes of a block are in the frame's header. A block of float32 is split into four streams.
+    return 4 * -(-case.chunk_nbytes // int.from_bytes(frame[8:12], "little"))
 
 
 def _median(values: list[float | None]) -> float | None:
@@ -185,8 +197,8 @@ class Floor:
 
     Attributes
     ----------
-    nchunks, nfiles : int
-        Chunks, and the files that hold them.
+    nchunks, nfiles, nbytes : int
+        Chunks, the files that hold them, and the bytes of these.
     """
 
     def __init__(self, library: Path, path: Path, case: Case) -> None:
@@ -201,7 +213,7 @@ class Floor:
     def refresh(self) -> None:
         """Look at the files, whose sizes change when the array is written."""
         files = sorted(p for p in self._path.rglob("*") if p.is_file() and p.name != "zarr.json")
-        self.nfiles = len(files)
+        self.nfiles, self.nbytes = len(files), sum(p.stat().st_size for p in files)
         in_file = self.nchunks // self.nfiles
         self._index = 16 * in_file + 4 if self._case.layout == "sharded" else 0
         self._paths = (ctypes.c_char_p * len(files))(*(os.fsencode(p) for p in files))

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class StubDevice(EmulatedDevice):
 
 
 class Probe:
-    """Tells how often the interpreter's lock is taken, by looking at it from a thread that never takes it."""
+    """Tells how long the interpreter's lock is taken, by looking at it from a thread that never takes it."""
 
     def __init__(self, path: str) -> None:
         self._free, self._held = ctypes.CDLL(path), ctypes.PyDLL(path)
@@ -86,18 +87,33 @@ class Probe:
             self._free.exclude(0)  # a CDLL releases it
         self.works = bool(self._held.end_search())
 
-    def share(self, task: Callable[[], object]) -> float | None:
-        """The share of a task's time in which the lock was taken; None if that cannot be told."""
+    def seconds(self, task: Callable[[], object]) -> float | None:
+        """Seconds for which a task had the lock; None if that cannot be told.
+
+        Whoever has the lock may wait for a core on a busy machine. That time is taken to be the same share as for all
+        threads, and does not count.
+        """
         if not self.works:
             task()
             return None
         n = ctypes.c_int64()
+        threads = [path / "schedstat" for path in Path("/proc/self/task").iterdir()]
+        ran, waited = _scheduled(threads)
+        start = time.perf_counter()
         self._free.begin_samples(ctypes.c_int64(PERIOD_NS))
         try:
             task()
         finally:
-            taken = float(self._free.end_samples(ctypes.byref(n)))
-        return taken if n.value else None
+            share = float(self._free.end_samples(ctypes.byref(n)))
+        wall = time.perf_counter() - start
+        ran, waited = (now - then for now, then in zip(_scheduled(threads), (ran, waited), strict=True))
+        return share * wall * (ran / (ran + waited) if ran > 0 else 1.0) if n.value else None
+
+
+def _scheduled(threads: list[Path]) -> tuple[int, int]:
+    """Nanoseconds that threads ran and that they waited for a core. threads: their files schedstat (proc(5))."""
+    found = [path.read_text().split() for path in threads if path.exists()]
+    return sum(int(one[0]) for one in found), sum(int(one[1]) for one in found)
 
 
 class Task:
@@ -137,9 +153,7 @@ def main() -> None:
             task()
         elif task is not None:
             answer = timed(task)
-            other = time.perf_counter()
-            share = probe.share(task)
-            answer["locked"] = None if share is None else share * (time.perf_counter() - other)
+            answer["lock"] = probe.seconds(task)
         print(json.dumps(answer), flush=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -59,10 +60,7 @@ def test_the_interpreters_lock_is_found(tmp_path: Path) -> None:
         for _ in range(20):
             sum(range(100_000))
 
-    def sleep() -> None:
-        import time
-
-        time.sleep(0.03)
-
-    assert probe.share(compute) > 0.8
-    assert probe.share(sleep) < 0.2
+    start = time.thread_time()
+    taken = probe.seconds(compute)
+    assert taken == pytest.approx(time.thread_time() - start, rel=0.5)
+    assert probe.seconds(lambda: time.sleep(0.03)) < 0.01
