@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, MutableMapping
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from gzarr.errors import DeviceError, GzarrError
 #: Keywords of the functions that open and create, besides ``device``: see `backend_for`.
 DEVICE_OPTIONS = ("stream", "max_device_nbytes", "strict", "reader")
 READERS = ("auto", "host", "kvikio")
+
+#: max_device_nbytes, strict, reader, and the setting gpu.decompression_engine.
+_Options: TypeAlias = tuple[int | None, bool, str, str]
 
 _CPU = CpuBackend()
 _NAMES = "'cpu', 'cuda', 'cuda:N', 'auto', or 'emulated' for tests"
@@ -162,8 +165,8 @@ def gpu_placement(steps: tuple[Step, ...], chunk: ArrayRepr, *, whole_records: b
     return tuple(Placement(step.spec.name, "host", why) for step in steps)
 
 
-def _checked(max_nbytes: Any, strict: Any, reader: Any) -> tuple[int | None, bool, str]:
-    """Return (max_device_nbytes, strict, reader), from the settings where they are None. Raises ValueError."""
+def _checked(max_nbytes: Any, strict: Any, reader: Any) -> _Options:
+    """Return the options, from the settings where they are None. Raises ValueError."""
     cap = config["gpu.max_device_nbytes"] if max_nbytes is None else max_nbytes
     is_strict = config["gpu.strict"] if strict is None else strict
     chosen = config["gpu.reader"] if reader is None else reader
@@ -178,7 +181,7 @@ def _checked(max_nbytes: Any, strict: Any, reader: Any) -> tuple[int | None, boo
     if chosen not in READERS:
         name = _origin("reader", reader)
         raise ValueError(f"{name} must be one of {', '.join(map(repr, READERS))}; got {chosen!r}")
-    return cap, bool(is_strict), str(chosen)
+    return cap, bool(is_strict), str(chosen), config["gpu.decompression_engine"]
 
 
 def _origin(option: str, given: Any) -> str:
@@ -207,7 +210,7 @@ def _problems(kvikio: bool) -> tuple[str, ...]:
     return tuple(find_problems(kvikio=kvikio))
 
 
-def _takes_gpu(options: tuple[int | None, bool, str]) -> bool:
+def _takes_gpu(options: _Options) -> bool:
     """Return whether "auto" is the first CUDA device: it is complete, has passed its check, and can be opened."""
     if not _has_gpu(options[2] == "kvikio"):
         return False
@@ -255,7 +258,7 @@ _warned: list[str] = []
 
 
 @cache
-def _device(number: int | None) -> Any:
+def _device(number: int | None, engine: str) -> Any:
     """Return the CUDA device with a number, or the emulated one for None."""
     if number is None:
         from gzarr.gpu.device.emulated import EmulatedDevice
@@ -263,13 +266,15 @@ def _device(number: int | None) -> Any:
         return EmulatedDevice()
     from gzarr.gpu.device.cuda import CudaDevice
 
-    return CudaDevice(number)
+    return CudaDevice(number, engine)
 
 
-def _gpu(number: int | None, max_nbytes: int | None, strict: bool, reader: str, stream: Any = None) -> Backend:
+def _gpu(
+    number: int | None, max_nbytes: int | None, strict: bool, reader: str, engine: str, stream: Any = None
+) -> Backend:
     from gzarr.gpu.backend import GpuBackend
 
-    device = _device(number)
+    device = _device(number, engine)
     return GpuBackend(device, max_device_nbytes=max_nbytes, strict=strict, reader=reader, stream=stream)
 
 

@@ -57,7 +57,7 @@ class StubDevice(EmulatedDevice):
         if kernel == "find_written":
             ctypes.memset(args[4], 1, args[0])
 
-    def decompress(self, decoder: str, source: Any, nbytes: Any, target: Any, capacity: Any) -> Outcome:
+    def decompress(self, decoder: str, source: Any, nbytes: Any, target: Any, capacity: Any, **options: Any) -> Outcome:
         """Success: every stream has filled its room."""
         return Outcome(np.zeros(source.size, np.int32), capacity.copy())
 

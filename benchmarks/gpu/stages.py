@@ -100,9 +100,9 @@ def _timing(base: type, gpu: Gpu | None) -> Any:
         def launch(self, kernel: str, n_threads: int, args: tuple[Any, ...]) -> None:
             self.note(f"kernel {kernel}", lambda: base.launch(self, kernel, n_threads, args))
 
-        def decompress(self, decoder: str, source: Any, nbytes: Any, target: Any, capacity: Any) -> Any:
+        def decompress(self, decoder: str, source: Any, nbytes: Any, target: Any, capacity: Any, **options: Any) -> Any:
             def call() -> Any:
-                return base.decompress(self, decoder, source, nbytes, target, capacity)
+                return base.decompress(self, decoder, source, nbytes, target, capacity, **options)
 
             outcome = call()
             self.n_streams += source.size

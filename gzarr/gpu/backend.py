@@ -29,6 +29,7 @@ from gzarr.gpu.codecs.dtypes import has_dtype
 from gzarr.gpu.codecs.floats import why_not_cast
 from gzarr.gpu.detection.measured import SMALL_READS, SMALL_WRITES, gpu_name
 from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
+from gzarr.gpu.device.engine import engine_note
 from gzarr.gpu.device.lanes import N_LANES, Lane, Lanes
 from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.device.protocol import Device
@@ -173,6 +174,9 @@ class GpuBackend:
         plan = replace(plan, phase=phase_of(specs), skips_host=detour is None)
         if detour is not None and self.reader.name == "kvikio":
             placement = _noted(placement, len(specs) - 1, detour)
+        note = engine_note(self._device.engine, specs)
+        if note is not None:
+            placement = _noted(placement, *note)
         if plan.host_decodes and self._small_reads.nchunks:
             placement = _noted(placement, len(placement) - 1, str(self._small_reads))
         return host._replace(placement=placement, prepared=_Prepared(host, plan))

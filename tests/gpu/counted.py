@@ -105,9 +105,9 @@ class CountingDevice:
         self._count_named(f"launch {kernel}")
         self.inner.launch(kernel, n_threads, args)
 
-    def decompress(self, decoder: str, source: np.ndarray, *tables: np.ndarray) -> Any:
+    def decompress(self, decoder: str, source: np.ndarray, *tables: np.ndarray, **options: Any) -> Any:
         self._count_named(f"decode {decoder}", 4 * source.nbytes)
-        return self.inner.decompress(decoder, source, *tables)
+        return self.inner.decompress(decoder, source, *tables, **options)
 
     def compress(self, encoder: str, source: np.ndarray, *others: Any) -> Any:
         self._count_named(f"encode {encoder}", 3 * source.nbytes)

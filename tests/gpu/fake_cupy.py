@@ -839,6 +839,8 @@ def decompress_async(
     out_ptrs: int,
     statuses: int,
     stream: int,
+    *,
+    engine: bool = False,
 ) -> None:
     """Like gzarr.gpu.device.nvcomp.decompress_async: the tables are read at their addresses, when the stream comes to
     it."""
@@ -853,7 +855,7 @@ def decompress_async(
         table(statuses, np.int32)[:] = found.statuses
         table(out_actual, np.uint64)[:] = found.sizes
 
-    RawKernel.launches.append(codec)
+    RawKernel.launches.append(f"{codec} on the engine" if engine else codec)
     _queue_at(stream).submit(run)
 
 

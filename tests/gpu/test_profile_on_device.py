@@ -146,10 +146,10 @@ class MeetingStore(MemoryStore):
 class MeetingDevice(EmulatedDevice):
     meeting: Meeting | None = None
 
-    def decompress(self, *args):
+    def decompress(self, *args, **options):
         if self.meeting is not None:
             self.meeting.come("decode")
-        return super().decompress(*args)
+        return super().decompress(*args, **options)
 
     def launch(self, kernel, n_threads, args):
         if self.meeting is not None and kernel == "place_box":

@@ -53,6 +53,8 @@ class Streams:
         int64, bytes of each chunk.
     device : Device or None
         The slab's device; needed if there is no copy.
+    verified : bool
+        Whether checksums of the chunks were verified.
     """
 
     copy: NDArray[np.uint8] | None
@@ -60,6 +62,7 @@ class Streams:
     offsets: Table
     sizes: Table
     device: Device | None = None
+    verified: bool = False
 
     def __len__(self) -> int:
         return self.offsets.size

@@ -223,7 +223,7 @@ def _decoder(step: Step, kind: str, skip: int) -> Decoder:
         offsets = batch.offsets + skip
         # Before anything is decoded, as damaged streams may make decoders read and write out of bounds.
         verify(wave, name, kind, np.arange(len(batch)), (wave.device.address(batch.slab) + offsets, sizes), stored)
-        return replace(batch, offsets=offsets, sizes=sizes)
+        return replace(batch, offsets=offsets, sizes=sizes, verified=True)
 
     return decode
 

@@ -35,7 +35,8 @@ def _decoder(algorithm: str) -> DecoderFactory:
             stride = -(-nbytes // limits.alignment.output) * limits.alignment.output
             rows, addresses = new_rows(wave, n, stride)
             streams = (wave.device.address(batch.slab) + batch.offsets, batch.sizes, addresses)
-            decompress(wave, name, algorithm, np.arange(n), (*streams, np.full(n, nbytes, np.int64)))
+            tables = (*streams, np.full(n, nbytes, np.int64))
+            decompress(wave, name, algorithm, np.arange(n), tables, verified=batch.verified)
             return Chunks(rows, addresses, nbytes, rows if stride == nbytes else None)
 
         return decode

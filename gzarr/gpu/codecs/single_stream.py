@@ -115,7 +115,8 @@ def stream_decoder(
             here = np.flatnonzero(~table.to_host)
             source = wave.device.address(batch.slab) + table.source[here]
             sizes = np.full(here.size, nbytes, np.int64)
-            decompress(wave, name, decoder, here, (source, table.nbytes[here], addresses[here], sizes))
+            tables = (source, table.nbytes[here], addresses[here], sizes)
+            decompress(wave, name, decoder, here, tables, verified=batch.verified)
             if checksum is not None:
                 which, stored = checksum.stored(batch.host, batch.offsets[here], batch.sizes[here])
                 ranges = (addresses[here][which], sizes[which])

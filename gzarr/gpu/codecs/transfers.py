@@ -130,17 +130,26 @@ def aligned(wave: Wave, source: Table, nbytes: Table, alignment: int) -> Table:
     return source
 
 
-def decompress(wave: Wave, codec: str, decoder: str, items: Table, streams: tuple[Table, Table, Table, Table]) -> None:
+def decompress(
+    wave: Wave,
+    codec: str,
+    decoder: str,
+    items: Table,
+    streams: tuple[Table, Table, Table, Table],
+    *,
+    verified: bool = False,
+) -> None:
     """Decode streams with one call; the wave then checks their statuses and sizes.
 
     items: the chunk of the wave that each stream belongs to, for errors.
     streams: addresses and sizes of the encoded streams, addresses and sizes of the decoded ones.
+    verified: see `Streams`.
     """
     source, nbytes, target, decoded = streams
     if not source.size:
         return
     source = aligned(wave, source, nbytes, wave.device.alignment(decoder))
-    outcome = wave.device.decompress(decoder, source, nbytes, target, decoded)
+    outcome = wave.device.decompress(decoder, source, nbytes, target, decoded, verified=verified)
     wave.held.append(outcome)
     wave.expect(codec, outcome, items, decoded)
 

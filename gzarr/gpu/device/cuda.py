@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from gzarr.concurrency import new_lock
 from gzarr.errors import DeviceError
 from gzarr.gpu.device import nvcomp
+from gzarr.gpu.device.engine import find_engine
 from gzarr.gpu.device.memory import Arena
 from gzarr.gpu.device.nvcomp_tables import (
     DECODERS,
@@ -91,11 +92,13 @@ class CudaDevice:
         "cuda:0" and so on.
     xp
         The module cupy.
+    engine : Engine or None
+        The decompression engine; None if there is none, or it must not be used.
     """
 
     xp = cupy
 
-    def __init__(self, number: int = 0) -> None:
+    def __init__(self, number: int = 0, engine: str = "auto") -> None:
         with cuda_errors("CUDA"):
             count = cupy.cuda.runtime.getDeviceCount()
         if not 0 <= number < count:
@@ -104,6 +107,7 @@ class CudaDevice:
         self._device = cupy.cuda.Device(number)
         self._local = threading.local()
         self._kernels: dict[str, Any] = {}
+        self.engine = find_engine(number, engine)
 
     def owns(self, array: Any) -> bool:
         """Whether an array is in the memory of this device."""
@@ -297,13 +301,17 @@ class CudaDevice:
         """The batched decoders."""
         return DECODERS
 
-    def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
+    def decompress(
+        self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table, *, verified: bool = False
+    ) -> Outcome:
         """Decode many streams in one call of nvCOMP. Raises: DeviceError if nvCOMP refuses the call."""
         n = source.size
         tables = self._upload_tables(source, nbytes, target, capacity)
         largest, total = int(capacity.max()), int(capacity.sum())
         stream = cupy.cuda.get_current_stream().ptr
-        scratch_nbytes = nvcomp.query_temp_nbytes(decoder, n, largest, total, stream)
+        most = max(largest, int(nbytes.max()))
+        engine = self.engine is not None and self.engine.takes(decoder, most, verified=verified)
+        scratch_nbytes = nvcomp.query_temp_nbytes(decoder, n, largest, total, stream, engine=engine)
         scratch = cupy.empty(max(scratch_nbytes, 1), cupy.uint8)
         statuses = cupy.empty(n, cupy.int32)
         sizes = cupy.empty(n, cupy.uint64)
@@ -320,6 +328,7 @@ class CudaDevice:
             base + 2 * row,
             self.address(statuses),
             stream,
+            engine=engine,
         )
         # In a lane, tables and scratch stay in its arenas until the wave is done. Outside of one, CuPy's pool reuses
         # them in stream order.

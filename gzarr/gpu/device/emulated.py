@@ -105,6 +105,8 @@ class EmulatedDevice:
         "emulated".
     xp
         The module numpy.
+    engine
+        None: there is none.
     launches
         Names of launched kernels and called decoders, in order, for tests.
     free : int
@@ -117,6 +119,7 @@ class EmulatedDevice:
 
     name = "emulated"
     xp = np
+    engine = None
 
     def __init__(self, *, free: int = 1 << 30) -> None:
         self.launches: list[str] = []
@@ -248,7 +251,9 @@ class EmulatedDevice:
         """The formats that installed host libraries decode as bare streams."""
         return frozenset(_DECODE)
 
-    def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
+    def decompress(
+        self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table, *, verified: bool = False
+    ) -> Outcome:
         """Decode one stream after the other. Raises: DeviceError for calls that nvCOMP refuses."""
         self.launches.append(decoder)
         self._check(decoder, source, target, capacity)

@@ -5,7 +5,8 @@ passed the call. Functions with names in ``_async`` only queue work on a stream 
 of the calling thread's current device, and never wait. The first call that needs the library loads it; the tables
 (`CODECS`, `decompress_alignment`, `decompress_temp_nbytes`) do not need it.
 
-Rules: option structs have 64 bytes and are passed by value; the decoder is always the CUDA one; a batch is never empty.
+Rules: option structs have 64 bytes and are passed by value; the decoder is the CUDA one unless the hardware engine is
+asked for; a batch is never empty.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from gzarr.gpu.device.nvcomp_tables import (
     check_compression,
     codec_of,
     decompress_alignment,
+    decompress_options,
     decompress_temp_nbytes,
     status_text,
 )
@@ -156,14 +158,14 @@ def query_alignment(codec: str, *, compress: bool = False, options: bytes | None
     return Alignment(answer.input, answer.output, answer.temp)
 
 
-def query_temp_nbytes(codec: str, n: int, max_chunk: int, total: int, stream: int = 0) -> int:
+def query_temp_nbytes(codec: str, n: int, max_chunk: int, total: int, stream: int = 0, *, engine: bool = False) -> int:
     """Ask the library for the scratch of `decompress_async`, in bytes. This needs no device.
 
-    n: streams. max_chunk: decompressed bytes of the largest. total: decompressed bytes of all.
-    Raises: DeviceError for a batch beyond the codec's limits.
+    n: streams. max_chunk: decompressed bytes of the largest. total: decompressed bytes of all. engine: see
+    `decompress_async`. Raises: DeviceError for a batch beyond the codec's limits.
     """
     check_batch(codec, n, max_chunk, total)
-    nbytes, options = ctypes.c_size_t(), _by_value(codec_of(codec).decompress_options)
+    nbytes, options = ctypes.c_size_t(), _by_value(decompress_options(codec, engine=engine))
     _call(codec, "DecompressGetTempSize", n, max_chunk, options, ctypes.byref(nbytes), total, stream)
     return nbytes.value
 
@@ -180,6 +182,8 @@ def decompress_async(
     out_ptrs: int,
     statuses: int,
     stream: int,
+    *,
+    engine: bool = False,
 ) -> None:
     """Queue the decompression of a batch.
 
@@ -187,6 +191,7 @@ def decompress_async(
     in_sizes, out_capacities: device tables of n sizes in bytes (uint64).
     out_actual: receives n sizes in bytes (uint64); never 0. statuses: receives n statuses (int32); never 0.
     temp, temp_nbytes: scratch of at least `query_temp_nbytes`; 0 and 0 where none is needed.
+    engine: whether nvCOMP may use the hardware engine, for which damaged streams are undefined behaviour.
     When the stream is done, check both results, sizes too (`NvcompCodec.hides_corruption`).
     Raises: DeviceError if the call is refused; damaged streams show only in the results.
     """
@@ -200,7 +205,7 @@ def decompress_async(
         "statuses": statuses,
     }
     _check_pointers(codec, pointers)
-    options = _by_value(codec_of(codec).decompress_options)
+    options = _by_value(decompress_options(codec, engine=engine))
     sizes = (in_sizes, out_capacities, out_actual)
     _call(codec, "DecompressAsync", in_ptrs, *sizes, n, temp, temp_nbytes, out_ptrs, options, statuses, stream)
 

@@ -18,6 +18,10 @@ from gzarr.errors import DeviceError
 #: reports success for damaged input.
 CUDA_BACKEND = 2
 
+#: The decoder that nvCOMP chooses: the hardware engine if all buffers fit. Asked for by its own number (1), the engine
+#: would fail with buffers that are too large.
+CHOSEN_BACKEND = 0
+
 #: nvcompType_t: any type, for decoders that read the type from the stream.
 TYPE_BITS = 0xFF
 
@@ -63,6 +67,12 @@ def codec_of(name: str) -> NvcompCodec:
         return CODECS[name]
     except KeyError:
         raise DeviceError(f"nvCOMP has no codec {name!r}; it has {', '.join(sorted(CODECS))}") from None
+
+
+def decompress_options(codec: str, *, engine: bool = False) -> bytes:
+    """The 64 bytes passed to decompression. engine: whether nvCOMP may choose the hardware engine."""
+    options = codec_of(codec).decompress_options
+    return CHOSEN_BACKEND.to_bytes(4, "little") + options[4:] if engine else options
 
 
 def decompress_alignment(codec: str) -> Alignment:

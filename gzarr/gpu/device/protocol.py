@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.backend import Array
+from gzarr.gpu.device.engine import Engine
 from gzarr.gpu.device.memory import Arena
 from gzarr.gpu.device.nvcomp_tables import Alignment
 from gzarr.gpu.device.pinned import Staging
@@ -67,10 +68,13 @@ class Device(Marker, Protocol):
         "cuda:0", or "emulated".
     xp : object
         The array module of the device's memory: cupy or numpy.
+    engine : Engine or None
+        The decompression engine; None if there is none, or it must not be used.
     """
 
     name: str
     xp: Any
+    engine: Engine | None
 
     def owns(self, array: Any) -> bool:
         """Whether an array is in the device's memory."""
@@ -167,11 +171,14 @@ class Device(Marker, Protocol):
         """Names of the batched decoders that the device has."""
         ...
 
-    def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
+    def decompress(
+        self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table, *, verified: bool = False
+    ) -> Outcome:
         """Decode at least one stream in one call. All tables are on the host.
 
         source, nbytes: addresses and sizes of the encoded streams. target, capacity: addresses for the decoded bytes,
             and how many may be written.
+        verified: whether checksums of the encoded bytes were verified, so that `engine` may decode them.
         """
         ...
 

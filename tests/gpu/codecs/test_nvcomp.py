@@ -220,7 +220,7 @@ class RecordingDevice(EmulatedDevice):
     def decoders(self):
         return super().decoders() | set(GPU_ONLY)
 
-    def decompress(self, decoder, source, nbytes, target, capacity):
+    def decompress(self, decoder, source, nbytes, target, capacity, *, verified=False):
         self._check(decoder, source, target, capacity)
         self.calls.append((decoder, source, nbytes, target, capacity))
         statuses, sizes = np.zeros(source.size, np.int32), np.zeros(source.size, np.int64)

@@ -41,8 +41,8 @@ globals().update(vars(fake_cupy.module()))
 for name in ("compress_async", "compress_temp_nbytes", "crc32c_async", "crc32_async"):
     setattr(nvcomp, name, getattr(fake_cupy, name))
 
-def decompress_async(codec, *args):
-    fake_cupy.decompress_async(codec, *args)
+def decompress_async(codec, *args, **options):
+    fake_cupy.decompress_async(codec, *args, **options)
     if "gzarr.selfcheck" in sys.modules:
         match os.environ["CHILD"]:
             case "crash":

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numcodecs import Blosc, Zlib, Zstd
+from numcodecs import CRC32C, LZ4, Blosc, Zlib, Zstd
 
 import gzarr
 from benchmarks.gpu import cases, deciding, questions, reads
@@ -35,6 +35,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs.batch import Wave
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device import nvcomp
+from gzarr.gpu.device.engine import Engine
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.lanes import Lane, Lanes
 from gzarr.gpu.device.memory import OverLimitError
@@ -130,6 +131,34 @@ def test_threads_that_launch_at_once_compile_one_module_for_each_device(cuda, mo
     for thread in threads:
         thread.join(30)
     assert sorted(fake_cupy.RawModule.compiled) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("codecs", "engine", "called"),
+    [
+        ([LZ4(), CRC32C()], Engine(frozenset({"lz4"}), 1 << 22, always=False), "lz4 on the engine"),
+        ([LZ4()], Engine(frozenset({"lz4"}), 1 << 22, always=False), "lz4"),
+        ([LZ4()], Engine(frozenset({"lz4"}), 1 << 22, always=True), "lz4 on the engine"),
+        ([LZ4(), CRC32C()], Engine(frozenset({"lz4"}), 279, always=True), "lz4"),
+        ([LZ4(), CRC32C()], Engine(frozenset({"snappy"}), 1 << 22, always=True), "lz4"),
+        ([Zlib(), CRC32C()], Engine(frozenset({"deflate"}), 1 << 22, always=False), "deflate on the engine"),
+        ([Blosc("lz4", 1), CRC32C()], Engine(frozenset({"lz4"}), 1 << 22, always=False), "lz4 on the engine"),
+        ([LZ4(), CRC32C()], None, "lz4"),
+    ],
+)
+def test_streams_whose_checksums_were_verified_may_go_to_the_engine(cuda, codecs, engine, called):
+    device = cuda.CudaDevice()
+    assert device.engine is None
+    device.engine = engine
+    data = DATA % 7
+    stored = gzarr.create_array(data=data, chunks=(10, 7), compressor=codecs)
+    array = gzarr.open_array(stored.store, mode="r", device=GpuBackend(device, small_reads=NEVER))
+    fake_cupy.RawKernel.launches.clear()
+    np.testing.assert_array_equal(array[:].get(), data)
+    assert called in fake_cupy.RawKernel.launches
+    assert not any("engine" in name and name != called for name in fake_cupy.RawKernel.launches)
+    says = "by the decompression engine" in " ".join(row.why for row in array.placement)
+    assert says == (engine is not None)
 
 
 def test_raw_streams_are_copied_on_the_device():
@@ -446,7 +475,7 @@ def test_too_little_memory_for_a_wave_says_what_to_do_and_the_next_read_works(cu
 def test_errors_of_the_driver_say_what_to_do(cuda, monkeypatch, status, says):
     array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7)), cuda)
 
-    def fail(*_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise fake_cupy.CUDARuntimeError(status)
 
     with monkeypatch.context() as patch:

@@ -26,6 +26,7 @@ from gzarr.gpu.device.nvcomp_tables import (
     check_batch,
     compress_alignment,
     compress_options,
+    decompress_options,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -110,6 +111,17 @@ def test_alignments_are_what_the_library_says(codec: str, compress: bool) -> Non
     expected = table.compress_alignment if compress else table.alignment
     assert nvcomp.query_alignment(codec, compress=compress) == expected
     assert nvcomp.decompress_alignment(codec) == table.alignment
+
+
+@needs_library
+@pytest.mark.parametrize("codec", ["lz4", "snappy", "deflate", "gzip"])
+def test_the_library_takes_the_options_that_let_it_choose_the_engine(codec: str) -> None:
+    if codec not in nvcomp.CODECS:
+        pytest.skip("nothing decodes gzip's own envelope")
+    options = decompress_options(codec, engine=True)
+    assert options[:4] == bytes(4)
+    assert options[4:] == nvcomp.CODECS[codec].decompress_options[4:]
+    assert nvcomp.query_alignment(codec, options=options) == nvcomp.CODECS[codec].alignment
 
 
 @needs_library

@@ -49,7 +49,8 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
             if number == headers.RAW:
                 copy_streams(wave, source, target, streams.csize)
             else:
-                decompress(wave, name, decoder, streams.frame, (source, streams.csize, target, streams.nbytes))
+                tables = (source, streams.csize, target, streams.nbytes)
+                decompress(wave, name, decoder, streams.frame, tables, verified=batch.verified)
                 _expect_checksums(wave, number, batch, streams, target)
         decode_on_host(wave, batch, rows, np.flatnonzero(to_host), on_host)
         mode = np.where(to_host, 0, table.shuffle).astype(np.uint8)
