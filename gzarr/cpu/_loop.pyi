@@ -74,3 +74,20 @@ def fetch(
 
 # Copy what has an offset that is not negative, and note all sizes, -1 for None.
 def copy(buffers: Sequence[Buffer | None], slab: Buffer, offsets: Buffer, sizes: Buffer, /) -> None: ...
+
+# Copy values into rows, the decoded chunks of parts. Raises: ValueError if the tables disagree.
+def gather(job: Buffer, spans: Buffer, lists: Buffer, axes: Buffer, part_spans: Buffer, rows: Buffer, /) -> None: ...
+
+# Store encoded chunks as files, or as whole shards. Returns: how many of these are left. The addresses are trusted.
+def put(
+    places: Buffer,
+    path: bytes,
+    temporary: bytes,
+    coords: Buffer,
+    addresses: Buffer,
+    sizes: Buffer,
+    written: Buffer,
+    number: int,
+    status: bytearray,
+    /,
+) -> int: ...

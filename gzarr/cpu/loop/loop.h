@@ -7,7 +7,8 @@
  * every part over what is there of its chunk, unless the part covers that, encodes it, and replaces the chunk's file,
  * which is locked (locks.c) while that takes; or
  * it puts a shard together in memory, in the order of its index: new chunks, and between them those of the old
- * shard, as they are. Fetching (fetch.c) brings chunks into memory as they are stored. Everything that is not plain success, whatever the reason, is left alone and reported: gzarr's
+ * shard, as they are. Fetching (fetch.c) brings chunks into memory as they are stored; put.c
+ * stores what was encoded elsewhere. Everything that is not plain success, whatever the reason, is left alone and reported: gzarr's
  * Python path does such parts again, and it alone knows how to say what is wrong.
  *
  * Rules: memory is only touched after what says where was checked against the shapes of chunk and array; the codecs
@@ -227,6 +228,35 @@ typedef struct {
     int32_t *spans;           /* (parts, ndim): row of the span on each axis */
 } Fetch;
 
+/* What a write uses from part to part. */
+typedef struct {
+    Reader reader; /* of old contents; what is new is made in the same scratch memory */
+    void *zstd;
+    Lock lock; /* of the file of a part */
+    char path[MAX_PATH];
+} State;
+
+/* Values that are copied into rows, decoded chunks one after the other. */
+typedef struct {
+    Call call;           /* its job, spans and lists */
+    const int64_t *axes; /* (ndim, 4), as in Fetch */
+    int64_t n_spans;
+    const int32_t *part_spans; /* (n, ndim): row of the span on each axis */
+    int64_t n;
+    char *rows;
+    int64_t rows_nbytes;
+} Gathering;
+
+/* Encoded chunks that are stored, each as a file, or as many as a shard has entries. */
+typedef struct {
+    const Places *places;
+    const int64_t *coords; /* (n, ndim): of the files */
+    const int64_t *addresses, *sizes; /* of the chunks, those of a shard in the order of its index; -1 for none */
+    int64_t n;
+    const char *path; /* what the paths of files begin with */
+    int64_t path_length;
+} Put;
+
 /* locks.c: take a lock, if nobody else holds it (prefix: of the temporary file's name); let it go by putting the
  * temporary file into the place of the file (if that fails, the lock is still held), or by removing it. */
 bool watch_forks(void);
@@ -256,6 +286,17 @@ bool has_decoder(const Job *job);
 bool has_encoder(const Job *job);
 Done read_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch);
 Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch);
+
+bool plan_gather(const Call *call, const Span *const *spans, Copy *copy);
+bool lock_file(const Sink *sink, State *state);
+bool publish(Sink *sink, State *state);
+bool replace_file(Sink *sink, const char *data, int64_t size, const Copy *runs, State *state);
+bool delete_file(const Sink *sink, State *state);
+
+/* put.c. Returns: false if a part leaves the tables, the chunk or the value; the number of files that are left. */
+bool gathering_is_sound(const Gathering *gathering);
+bool gather_all(const Gathering *gathering);
+int64_t put_all(const Put *put, Sink *sink, char *status);
 
 /* fetch.c: answers are put from number `first` on, of `n_out` places. */
 bool fetch_is_sound(const Fetch *fetch, int64_t first, int64_t n_out);

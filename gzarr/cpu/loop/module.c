@@ -9,7 +9,7 @@
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 3 };
+enum { VERSION = 4 };
 
 static const Py_ssize_t WORD = sizeof(int64_t);
 
@@ -319,6 +319,78 @@ static PyObject *loop_copy(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* gather(job, spans, lists, axes, part_spans, rows) */
+static PyObject *loop_gather(PyObject *module, PyObject *args) {
+    enum { JOB, SPANS, LISTS, AXES, PART_SPANS, ROWS, N };
+    Py_buffer b[N];
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*w*", &b[JOB], &b[SPANS], &b[LISTS], &b[AXES], &b[PART_SPANS], &b[ROWS]))
+        return NULL;
+    Job job = {0};
+    const int64_t ndim = b[JOB].len >= WORD ? *(const int64_t *)b[JOB].buf : 0;
+    bool sound = unpack(&b[JOB], ndim, 10, 4, 0, (int64_t *)&job) && job_is_sound(&job) && job.npoints < 0 &&
+                 b[AXES].len == 4 * ndim * WORD;
+    const Gathering gathering = {
+        .call = {.job = &job, .spans = b[SPANS].buf, .lists = b[LISTS].buf, .n_lists = b[LISTS].len / WORD},
+        .axes = b[AXES].buf,
+        .n_spans = b[SPANS].len / (Py_ssize_t)sizeof(Span),
+        .part_spans = b[PART_SPANS].buf,
+        .n = sound ? b[PART_SPANS].len / (ndim * (Py_ssize_t)sizeof(int32_t)) : 0,
+        .rows = b[ROWS].buf,
+        .rows_nbytes = b[ROWS].len,
+    };
+    sound = sound && gathering_is_sound(&gathering);
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        sound = gather_all(&gathering);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    if (!sound) return refuse();
+    Py_RETURN_NONE;
+}
+
+/* put(places, path, temporary, coords, addresses, sizes, written, number, status) */
+static PyObject *loop_put(PyObject *module, PyObject *args) {
+    enum { PLACES, PATH, TEMPORARY, COORDS, ADDRESSES, SIZES, WRITTEN, STATUS, N };
+    Py_buffer b[N];
+    unsigned long long number;
+    int64_t left = 0;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*w*Kw*", &b[PLACES], &b[PATH], &b[TEMPORARY], &b[COORDS], &b[ADDRESSES],
+                          &b[SIZES], &b[WRITTEN], &number, &b[STATUS]))
+        return NULL;
+    Places places = {0};
+    const int64_t ndim = b[PLACES].len >= WORD ? *(const int64_t *)b[PLACES].buf : 0, n = b[STATUS].len;
+    bool sound = unpack(&b[PLACES], ndim, 5, 2, 0, (int64_t *)&places) && places.entries >= 0 &&
+                 places.entries <= INT32_MAX && n <= INT32_MAX && (!places.checksum || lib.crc32c_value);
+    const int64_t n_chunks = n * (places.entries ? places.entries : 1);
+    sound = sound && b[COORDS].len / WORD == n * ndim && b[SIZES].len / WORD == n_chunks &&
+            b[ADDRESSES].len / WORD == n_chunks && b[WRITTEN].len >= WORD;
+    const Put put = {
+        .places = &places,
+        .coords = b[COORDS].buf,
+        .addresses = b[ADDRESSES].buf,
+        .sizes = b[SIZES].buf,
+        .n = n,
+        .path = b[PATH].buf,
+        .path_length = b[PATH].len,
+    };
+    Sink sink = {
+        .temporary = b[TEMPORARY].buf,
+        .temporary_length = b[TEMPORARY].len,
+        .written = b[WRITTEN].buf,
+        .n_written = b[WRITTEN].len / WORD,
+        .number = number,
+    };
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        left = put_all(&put, &sink, b[STATUS].buf);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    if (!sound) return refuse();
+    return PyLong_FromLongLong(left);
+}
+
 /* bind(addresses): those of the functions of `lib`, in its order, as they lie in memory; 0 for one that is not there. */
 static PyObject *loop_bind(PyObject *module, PyObject *args) {
     Py_buffer addresses;
@@ -341,6 +413,8 @@ static PyMethodDef methods[] = {
      "Write parts of a plan. Returns how many were left, bytes gathered, bytes made, where a shard now ends, and its "
      "next entry."},
     {"fetch", loop_fetch, METH_VARARGS, "Fetch encoded chunks into a slab, find them in files, or find their spans."},
+    {"gather", loop_gather, METH_VARARGS, "Copy values into rows, the decoded chunks of parts."},
+    {"put", loop_put, METH_VARARGS, "Store encoded chunks as files or shards. Returns how many of these were left."},
     {"copy", loop_copy, METH_VARARGS, "Copy memory into a slab, and note how much that is."},
     {NULL, NULL, 0, NULL},
 };

@@ -12,14 +12,6 @@ enum { BLOSC_OVERHEAD = 16, ZSTD_LEVEL = 100, ZSTD_CHECKSUM = 201 };
 /* Runs of so many bytes are written from where they lie, so many at once. */
 enum { MIN_RUN = 1024, MAX_RUNS = 256 };
 
-/* What a call uses from part to part. */
-typedef struct {
-    Reader reader; /* of old contents; what is new is made in the same scratch memory */
-    void *zstd;
-    Lock lock; /* of the file of a part */
-    char path[MAX_PATH];
-} State;
-
 /* What is written of a chunk. */
 typedef struct {
     int64_t coords[MAX_NDIM];
@@ -29,10 +21,23 @@ typedef struct {
 
 /* -- gathering ------------------------------------------------------------------------------------------------- */
 
+bool plan_gather(const Call *call, const Span *const *spans, Copy *copy) {
+    const Job *job = call->job;
+    Copy found = {.run = job->itemsize, .dst = (char *)(intptr_t)job->out};
+    for (int64_t a = job->ndim - 1; a >= 0; a--)
+        if (!add_axis(call, spans[a], (int)a, &found)) return false;
+    *copy = (Copy){.n = found.n, .run = found.run, .src_start = found.src_start, .dst = found.dst};
+    for (int i = 0; i < found.n; i++) { /* the other way round: from the array to the chunk */
+        const Axis *axis = &found.axis[i];
+        copy->axis[i] = (Axis){.n = axis->n, .src = axis->dst, .dst = axis->src, .in = axis->out, .out = axis->in};
+    }
+    return true;
+}
+
 /* Find out what is written of a part's chunk. False if it leaves the chunk or the value. */
 static bool plan_piece(const Call *call, const Encoder *encoder, int64_t part, Piece *piece) {
     const Job *job = call->job;
-    Copy found = {.run = job->itemsize, .dst = (char *)(intptr_t)job->out};
+    const Span *spans[MAX_NDIM];
     piece->covers = true;
     for (int64_t a = job->ndim - 1; a >= 0; a--) {
         const int64_t n = call->window->n[a], length = job->chunk_shape[a];
@@ -44,14 +49,9 @@ static bool plan_piece(const Call *call, const Encoder *encoder, int64_t part, P
         const bool runs = !span->in_start && (span->count == 1 || span->in_step == 1);
         const bool all = span->in_list < 0 ? runs && span->count == length : span->in_step && left >= length;
         piece->covers = piece->covers && all;
-        if (!add_axis(call, span, (int)a, &found)) return false;
+        spans[a] = span;
     }
-    piece->copy = (Copy){.n = found.n, .run = found.run, .src_start = found.src_start, .dst = found.dst};
-    for (int i = 0; i < found.n; i++) { /* the other way round: from the array to the chunk */
-        const Axis *axis = &found.axis[i];
-        piece->copy.axis[i] = (Axis){.n = axis->n, .src = axis->dst, .dst = axis->src, .in = axis->out, .out = axis->in};
-    }
-    return true;
+    return plan_gather(call, spans, &piece->copy);
 }
 
 /* Whether all elements of a chunk are the fill value, bit for bit. */
@@ -133,7 +133,7 @@ static bool write_exactly(int fd, const char *data, int64_t n) {
     return true;
 }
 
-static bool lock_file(const Sink *sink, State *state) {
+bool lock_file(const Sink *sink, State *state) {
     return state->lock.fd >= 0 || take_lock(state->path, sink->temporary, sink->temporary_length, &state->lock);
 }
 
@@ -150,19 +150,23 @@ static bool write_runs(int fd, const Copy *copy) {
     return true;
 }
 
-/* Replace a chunk's file under its lock: whatever fails, the old one stays. runs: instead of data. */
-static bool replace_file(Sink *sink, const char *data, int64_t size, const Copy *runs, State *state) {
-    if (!lock_file(sink, state)) return false;
-    const int fd = state->lock.fd;
-    if (!(runs ? write_runs(fd, runs) : write_exactly(fd, data, size))) return false;
+/* Let the file that was written under a lock take its place. */
+bool publish(Sink *sink, State *state) {
     /* Before it is seen: it must differ from all files that had its inode. */
     uint64_t *at = sink->written + (uint64_t)state->lock.inode % (uint64_t)sink->n_written;
     __atomic_store_n(at, sink->number++, __ATOMIC_RELAXED);
     return rename_lock(&state->lock, state->path);
 }
 
+/* Replace a chunk's file under its lock: whatever fails, the old one stays. runs: instead of data. */
+bool replace_file(Sink *sink, const char *data, int64_t size, const Copy *runs, State *state) {
+    if (!lock_file(sink, state)) return false;
+    const int fd = state->lock.fd;
+    return (runs ? write_runs(fd, runs) : write_exactly(fd, data, size)) && publish(sink, state);
+}
+
 /* Delete a chunk's file under its lock, if it is there. */
-static bool delete_file(const Sink *sink, State *state) {
+bool delete_file(const Sink *sink, State *state) {
     struct stat info;
     if (state->lock.fd < 0 && lstat(state->path, &info) && errno == ENOENT) return true;
     if (!lock_file(sink, state) || (unlink(state->path) && errno != ENOENT)) return false;

@@ -26,10 +26,12 @@ from gzarr.gpu.codecs.dtypes import swap_unit
 from gzarr.gpu.codecs.floats import cast
 from gzarr.gpu.codecs.transfers import ALIGNMENT, copy_streams, new_rows, reversed_units
 from gzarr.gpu.device.lanes import Lane
+from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import UNIT_NBYTES, row_threads
 from gzarr.gpu.pipeline.gathering import Source, Target, gather, target_of
 from gzarr.gpu.pipeline.launching import launch_rows
 from gzarr.gpu.pipeline.placement import DevicePlan, EncodePlan
+from gzarr.gpu.pipeline.placing import BoxTables
 from gzarr.gpu.pipeline.read import decoded
 from gzarr.gpu.pipeline.values import Values
 from gzarr.gpu.pipeline.waves import positions
@@ -77,9 +79,9 @@ def merge_and_encode_wave(
         with positions(present), stage("decode", timed=True):
             rows = _old_rows(decoding, plan, old, target)
         with stage("gather", timed=True):
-            rows = _merged(encoding, plan, source, target, rows)
+            rows = merged_rows(encoding, plan, source, target, rows)
             if not keep_empty and plan.chunk.fill_value is not None:
-                written = _find_written(encoding, plan, rows)
+                written = find_written(encoding, plan, rows).tolist()
         with positions(written), stage("encode", timed=True):
             data = _encoded(encoding, plan, rows, written) if written else []
         with positions(present), stage("check"):
@@ -111,7 +113,7 @@ def _old_rows(wave: Wave, plan: DevicePlan, old: Sequence[Buffer | None], target
     return rows
 
 
-def _merged(wave: Wave, plan: DevicePlan, source: Source, target: Target, rows: Array) -> Array:
+def merged_rows(wave: Wave, plan: DevicePlan, source: Source, target: Target, rows: Array) -> Array:
     """Rows with the new values in them, cast if these are of another dtype."""
     native = plan.stored.newbyteorder("=")
     given = source.dtype.newbyteorder("=")
@@ -129,7 +131,7 @@ def _cast(wave: Wave, plan: DevicePlan, source: Source, target: Target) -> tuple
     Returns: the cast values as a source, and as rows if they cover the chunks.
     """
     native, given = plan.stored.newbyteorder("="), source.dtype.newbyteorder("=")
-    n, elements = len(target.parts), plan.chunk.nelements
+    n, elements = target.counts.size, plan.chunk.nelements
     raw, _ = new_rows(wave, n, elements * given.itemsize)
     gather(wave, plan, source, target, raw)
     rows = cast(wave, raw, given, native)
@@ -137,12 +139,12 @@ def _cast(wave: Wave, plan: DevicePlan, source: Source, target: Target) -> tuple
         unit = swap_unit(plan.stored)
         return source, reversed_units(wave, rows, unit) if unit else rows
     starts = np.arange(n, dtype=np.int64) * rows.shape[1]
-    axes = np.array(plan.strides if isinstance(target.parts[0].out, tuple) else (1,), np.int64) * native.itemsize
+    axes = np.array(plan.strides if isinstance(target.tables, BoxTables) else (1,), np.int64) * native.itemsize
     strides = np.broadcast_to(axes, (n, axes.size))
     return Source(rows, native, wave.device.address(rows), starts, strides, "chunk"), None
 
 
-def _find_written(wave: Wave, plan: DevicePlan, rows: Array) -> list[int]:
+def find_written(wave: Wave, plan: DevicePlan, rows: Array) -> NDArray[np.int64]:
     """The rows that do not equal the fill value, bit for bit. Waits."""
     fill = np.frombuffer(np.array(fill_of(plan.chunk)).astype(plan.stored).tobytes(), np.uint8)
     n, nbytes = rows.shape
@@ -153,23 +155,28 @@ def _find_written(wave: Wave, plan: DevicePlan, rows: Array) -> list[int]:
     address = wave.device.address(table)
     args = (n, nbytes, wave.device.address(rows), address, address + UNIT_NBYTES)
     wave.device.launch("find_written", row_threads(n, nbytes), args)
-    written: list[int] = np.flatnonzero(wave.device.download(table[UNIT_NBYTES:])).tolist()
-    return written
+    return np.flatnonzero(wave.device.download(table[UNIT_NBYTES:]))
 
 
 def _encoded(wave: Wave, plan: DevicePlan, rows: Array, which: Sequence[int]) -> list[Buffer]:
     """Some of the rows, encoded, in host memory. Raises: CodecError with the index among them."""
+    host, starts, sizes = downloaded(wave, encoded_rows(wave, plan, rows, np.array(which, np.int64)))
+    places = enumerate(zip(starts.tolist(), sizes.tolist(), strict=True))
+    return [_encoded_on_host(plan.encoding, host[start : start + size], i) for i, (start, size) in places]
+
+
+def encoded_rows(wave: Wave, plan: DevicePlan, rows: Array, which: NDArray[np.int64]) -> Chunks | Encoded:
+    """Some of the rows, after the device's part of the encoding. Raises: CodecError with the index among them."""
     batch: Chunks | Encoded = _chunks(wave, rows, which)
     for encode in plan.encoding.device:
         batch = encode(wave, batch)
-    pieces = _downloaded(wave, batch)
-    return [_encoded_on_host(plan.encoding, piece, i) for i, piece in enumerate(pieces)]
+    return batch
 
 
-def _chunks(wave: Wave, rows: Array, which: Sequence[int]) -> Chunks:
+def _chunks(wave: Wave, rows: Array, which: NDArray[np.int64]) -> Chunks:
     """Some of the rows, as contiguous chunks."""
     nbytes = rows.shape[1]
-    addresses = wave.device.address(rows) + np.array(which, np.int64) * nbytes
+    addresses = wave.device.address(rows) + which * nbytes
     if len(which) < rows.shape[0]:
         together, places = new_rows(wave, len(which), nbytes)
         copy_streams(wave, addresses, places, np.full(len(which), nbytes, np.int64))
@@ -177,8 +184,8 @@ def _chunks(wave: Wave, rows: Array, which: Sequence[int]) -> Chunks:
     return Chunks(rows, addresses, nbytes, rows)
 
 
-def _downloaded(wave: Wave, batch: Chunks | Encoded) -> list[NDArray[np.uint8]]:
-    """Download encoded chunks in one copy, to pinned memory that the results are views of."""
+def downloaded(wave: Wave, batch: Chunks | Encoded) -> tuple[NDArray[np.uint8], Table, Table]:
+    """Download encoded chunks in one copy. Returns: pinned memory, and where in it each begins and how long it is."""
     sizes = batch.sizes if isinstance(batch, Encoded) else np.full(len(batch), batch.nbytes, np.int64)
     if isinstance(batch, Chunks) and batch.rows is not None:
         slab, starts = batch.rows.reshape(-1), np.arange(len(batch), dtype=np.int64) * batch.nbytes
@@ -187,8 +194,7 @@ def _downloaded(wave: Wave, batch: Chunks | Encoded) -> list[NDArray[np.uint8]]:
         starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
         slab = wave.empty(int(ends[-1]))
         copy_streams(wave, batch.addresses, wave.device.address(slab) + starts, sizes)
-    host = wave.device.download(slab, wave.result(slab.nbytes))
-    return [host[start : start + size] for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
+    return wave.device.download(slab, wave.result(slab.nbytes)), starts, sizes
 
 
 def _encoded_on_host(plan: EncodePlan, data: NDArray[np.uint8], index: int) -> Buffer:
