@@ -163,17 +163,11 @@ class Backend(Protocol):
     ----------
     device : str
         Its name: "cpu", "cuda:0".
-    wave_nbytes : int
-        Decoded bytes that one wave should hold at most.
-    wave_nchunks : int
-        Chunks that one wave should hold at most; a wave has at least one object, though.
     reads_files : bool
         Whether `load` reads ranges of local files into place; whole shards are then better not fetched.
     """
 
     device: str
-    wave_nbytes: int
-    wave_nchunks: int
     reads_files: bool
 
     @property
@@ -201,6 +195,14 @@ class Backend(Protocol):
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An uninitialized array on the device; Python objects are None."""
+        ...
+
+    def wave_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
+        """How many chunks one wave of a read or write should hold; a wave has at least one object, though.
+
+        chain: of all chunks; None if they differ in shape. nchunks: of the read or write. nbytes: of a decoded chunk,
+            at least 1.
+        """
         ...
 
     def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:

@@ -27,9 +27,9 @@ from benchmarks.gpu import reads
 from benchmarks.gpu.measure import device_seconds, wall_seconds
 from benchmarks.gpu.stages import one_wave_at_a_time
 from benchmarks.gpu.streams import Gpu
-from gzarr.gpu import backend as gpu_backend
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.pipeline import sizing
 from gzarr.gpu.reading.select import find_missing_kvikio
 
 #: Bytes of the arrays that are placed, of pinned memory, and of the array that is read in waves.
@@ -149,7 +149,7 @@ def waves_of(nbytes: int | None) -> Iterator[None]:
     if nbytes is None:
         yield
         return
-    with mock.patch.object(gpu_backend, "MAX_WAVE_NBYTES", nbytes):
+    with mock.patch.multiple(sizing, WAVE_NBYTES=nbytes, WAVE_NSTREAMS=0, WAVES_PER_READ=1):
         yield
 
 

@@ -21,12 +21,13 @@ from gzarr.advising.chains import (
     specs_of,
     with_compressor,
 )
-from gzarr.advising.model import WAVE_NBYTES, WAVE_NCHUNKS, Stored, count
+from gzarr.advising.model import Stored, WaveNChunks, count
 from gzarr.advising.rules import MEASURES, Candidate, explain, pick, problems
 from gzarr.advising.sampling import Regions, Sample, Trial, sample, streams_of
 from gzarr.api.open import open as open_node
 from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.spec import CodecSpec
+from gzarr.devices import large_gpu_wave
 from gzarr.display.info import human_size
 from gzarr.errors import MissingExtraError, UnknownCodecError
 from gzarr.hierarchy.array import Array
@@ -102,7 +103,7 @@ class _Case:
     specs: tuple[CodecSpec, ...]
     sample: Sample
     probes: list[Probe]
-    wave: tuple[int, int]
+    wave: WaveNChunks
 
     @property
     def itemsize(self) -> int:
@@ -153,11 +154,11 @@ def _advise(array: Array, access: AccessPattern, name: str) -> Advice:
     return _advice(case, name, text, findings, now, after, (changes, len(on_host) + len(_around(array)), left))
 
 
-def _wave(array: Array) -> tuple[int, int]:
-    """Limits on decoded bytes and chunks of a wave, of the array's device or of a large GPU."""
+def _wave(array: Array) -> WaveNChunks:
+    """How many chunks a wave takes, on the array's device or on a large GPU."""
     if array.device == "cpu":
-        return WAVE_NBYTES, WAVE_NCHUNKS
-    return array.backend.wave_nbytes, array.backend.wave_nchunks
+        return large_gpu_wave
+    return lambda nchunks, nbytes, _: array.backend.wave_nchunks(None, nchunks, nbytes, writing=False)
 
 
 def _has_shards(array: Array) -> bool:
@@ -279,7 +280,7 @@ def _advice(
     if changes:
         for measure in MEASURES:
             gains[measure.name] = Gain(measure.unit, measure.worst(now), measure.worst(then))
-        streams = [min(cost.streams_per_wave for cost in candidate.costs) for candidate in (now, then)]
+        streams = [min(cost.streams_at_once for cost in candidate.costs) for candidate in (now, then)]
         gains["streams_per_wave"] = Gain(gains["streams_per_wave"].unit, *streams)
         gains["host_steps"] = Gain("steps of the chain on the host", before, after)
         gains["stored_nbytes"] = Gain("stored bytes in all", now.stored.nbytes, then.stored.nbytes)

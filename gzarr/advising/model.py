@@ -8,30 +8,33 @@ streams are means of a sample times these counts. Nothing here is a time. The ru
   for files, share a request; chunks are assumed to be stored in order and of equal size. The whole shard is fetched in
   one request if at least half of its chunks are wanted, if the store has no version tokens, or if codecs enclose the
   shard. (A GPU reads local files in pieces in any case, which this ignores.)
-- A GPU decodes in waves of whole objects with a limit on decoded bytes. All streams of a wave are decoded at once, and
-  `FULL_STREAMS` of them keep a large GPU busy.
+- A GPU decodes in waves of whole objects. All streams of the waves in flight are decoded at once, and `FULL_STREAMS` of
+  them keep a large GPU busy.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.advising.access import Probe
+from gzarr.devices import large_gpu_wave
 from gzarr.indexing.grid import Axis, Grid, RegularAxis, nchunks
 from gzarr.layout.sharded import WHOLE_SHARD_SHARE
 from gzarr.storage.coalesce import MAX_GAP_NBYTES, MAX_NBYTES
 
 #: Streams that keep a GPU busy: 132 multiprocessors (H100, H200) with 32 warps each, one warp a stream. Not measured.
 FULL_STREAMS = 4096
-#: A wave of a GPU with memory to spare: `MAX_WAVE_NBYTES` and `MAX_WAVE_NCHUNKS` of the GPU backend.
-WAVE_NBYTES = 1 << 30
-WAVE_NCHUNKS = 1 << 16
+#: Waves that a GPU has in flight.
+WAVES_IN_FLIGHT = 3
+#: Says how many chunks a wave takes: (chunks of the read, decoded bytes of a chunk, its streams) -> chunks.
+WaveNChunks: TypeAlias = Callable[[int, int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ class Cost:
     streams : float
         Streams decoded.
     streams_per_wave : float
-        Streams decoded at once, on average.
+        Streams of a wave, on average.
     objects : int
         Stored objects touched.
     requests : int
@@ -120,6 +123,11 @@ class Cost:
     streams_per_wave: float
     objects: int
     requests: int
+
+    @property
+    def streams_at_once(self) -> float:
+        """Streams of all waves in flight."""
+        return min(self.streams, WAVES_IN_FLIGHT * self.streams_per_wave)
 
     @property
     def amplification(self) -> float:
@@ -161,8 +169,8 @@ class _Touched:
         return np.asarray(np.ravel_multi_index(grid, counts), np.int64).reshape(-1)
 
 
-def count(stored: Stored, probe: Probe, itemsize: int, wave: tuple[int, int] = (WAVE_NBYTES, WAVE_NCHUNKS)) -> Cost:
-    """The cost of a read. ``wave`` limits the decoded bytes and the chunks of one wave."""
+def count(stored: Stored, probe: Probe, itemsize: int, wave: WaveNChunks = large_gpu_wave) -> Cost:
+    """The cost of a read. wave: how many chunks a wave takes."""
     counts = tuple(_capacity(a, o) for a, o in zip(stored.grid, stored.objects, strict=True))
     touched = _by_points(stored, probe.points, counts) if probe.points is not None else _by_axes(stored, probe.axes)
     objects = sum(t.nobjects for t in touched)
@@ -197,9 +205,9 @@ def _fetched(stored: Stored, touched: _Touched, counts: tuple[int, ...]) -> tupl
     return 1 + int((gaps > MAX_GAP_NBYTES).sum()) + max(math.ceil(nbytes / MAX_NBYTES), 1), stored.index_nbytes + nbytes
 
 
-def _waves(stored: Stored, chunks: int, objects: int, wave: tuple[int, int]) -> int:
+def _waves(stored: Stored, chunks: int, objects: int, wave: WaveNChunks) -> int:
     """Number of waves of whole objects."""
-    limit = min(max(int(wave[0] // max(stored.chunk_nbytes, 1)), 1), wave[1])
+    limit = wave(chunks, max(int(stored.chunk_nbytes), 1), round(stored.streams))
     each = max(math.ceil(limit / (chunks / max(objects, 1))), 1) if chunks else 1
     return math.ceil(objects / each)
 

@@ -63,8 +63,8 @@ class Measure:
 
 
 def lack_of_streams(cost: Cost) -> float:
-    """How many times too few streams a wave has; 1 if it has enough, or nothing to decode."""
-    return max(FULL_STREAMS / cost.streams_per_wave, 1.0) if cost.streams_per_wave else 1.0
+    """How many times too few streams are decoded at once; 1 if they are enough, or nothing is to be decoded."""
+    return max(FULL_STREAMS / cost.streams_at_once, 1.0) if cost.streams_at_once else 1.0
 
 
 MEASURES = (
@@ -103,11 +103,11 @@ def explain(measure: Measure, now: Candidate, better: Candidate) -> str:
     """A problem in words and numbers. Raises KeyError for a measure that is not in `MEASURES`."""
     cost = max(now.costs, key=measure.of)
     value, possible = measure.of(cost), measure.worst(better)
-    streams = min(other.streams_per_wave for other in better.costs)
+    streams = min(other.streams_at_once for other in better.costs)
     text = {
         "amplification": f"decodes {value:,.1f} bytes for each byte requested ({possible:,.1f} possible)",
         "read_amplification": f"fetches {value:,.2f} stored bytes for each byte requested ({possible:,.2f} possible)",
-        "streams_per_wave": f"decodes {cost.streams_per_wave:,.0f} of the about {FULL_STREAMS:,} streams "
+        "streams_per_wave": f"decodes {cost.streams_at_once:,.0f} of the about {FULL_STREAMS:,} streams "
         f"that keep a large GPU busy ({streams:,.0f} possible)",
         "chunks": f"decodes {value:,.0f} chunks ({possible:,.0f} possible)",
         "objects": f"opens {value:,.0f} objects ({possible:,.0f} possible)",

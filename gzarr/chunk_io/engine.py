@@ -114,7 +114,7 @@ def _take_read(job: ReadJob, nparts: int) -> PieceJob | None:
 def _in_waves(job: Job, do_wave: Callable[[Job, Wave], None], first: str, nparts: int, value: Array) -> Run:
     """A job in waves. first: the stage that a wave begins with. value: what is read into, or written."""
     recorder = recorder_for(job.io.backend.device)
-    return _task(do_wave, job, recorder, first), *_waves_and_work(job.io, job.plan, nparts, value)
+    return _task(do_wave, job, recorder, first), *_waves_and_work(job, nparts, value)
 
 
 def _in_pieces(job: Job, pieces: PieceJob, do_wave: Callable[[Job, Wave], None], first: str) -> Run:
@@ -161,12 +161,13 @@ def _task(task: Callable[[Job, T], None], job: Job, recorder: Recorder | None, f
     return recorder.carry(first, partial(task, job), job.io.marker)
 
 
-def _waves_and_work(io: ArrayIO, plan: Plan, nparts: int, value: Array) -> tuple[Iterable[Wave], Work]:
+def _waves_and_work(job: ReadJob | WriteJob, nparts: int, value: Array) -> tuple[Iterable[Wave], Work]:
     """Return the waves of a job and how much there is to do in all."""
+    io, plan = job.io, job.plan
     if nparts == 1:
         return (list(plan.groups(io.layout.objects)),), _SINGLE
     nbytes = max(io.chunk_nbytes, 1)
-    limit = min(max(io.backend.wave_nbytes // nbytes, 1), io.backend.wave_nchunks)
+    limit = io.backend.wave_nchunks(io.only_chain, nparts, nbytes, writing=isinstance(job, WriteJob))
     limit = max(limit, min(io.store.concurrency, WAITING_WAVE_NBYTES // nbytes))
     itemsize = value.dtype.itemsize if hasattr(value, "dtype") else 1
     part_nbytes = math.prod(plan.shape) * itemsize // max(nparts, 1)

@@ -71,6 +71,12 @@ def _downloaded(value: Any) -> np.ndarray[Any, Any]:
     raise TypeError(f"a value of type {type(value).__name__} is in GPU memory: copy it into a NumPy array first")
 
 
+#: Decoded bytes of one wave: the chunks of one read request, or of one thread's turn.
+WAVE_NBYTES = 1 << 20
+#: Chunks of one wave; all their objects are locked while it is written.
+MAX_WAVE_NCHUNKS = 64
+
+
 class CpuBackend:
     """Decodes on the host into NumPy arrays.
 
@@ -78,17 +84,11 @@ class CpuBackend:
     ----------
     device
         "cpu".
-    wave_nbytes
-        Decoded bytes of one wave: the chunks of one read request, or of one thread's turn.
-    wave_nchunks
-        Chunks of one wave; all their objects are locked while it is written.
     reads_files
         No: a whole shard is one read.
     """
 
     device = "cpu"
-    wave_nbytes = 1 << 20
-    wave_nchunks = 64
     reads_files = False
     options: Mapping[str, Any] = MappingProxyType({})
     marker = None
@@ -115,6 +115,10 @@ class CpuBackend:
         if prepared.into is not None:
             prepared = prepared._replace(into=prepared.into.timed(timed))
         return chain._replace(codecs=codecs, prepared=prepared)
+
+    def wave_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
+        """How many chunks one wave should hold."""
+        return min(max(WAVE_NBYTES // nbytes, 1), MAX_WAVE_NCHUNKS)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An uninitialized NumPy array."""

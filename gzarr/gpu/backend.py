@@ -38,9 +38,10 @@ from gzarr.gpu.pipeline.launching import is_placeable, launch_placement
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
 from gzarr.gpu.pipeline.placing import tables_of
 from gzarr.gpu.pipeline.read import decoded
+from gzarr.gpu.pipeline.sizing import read_cost, wave_nchunks, write_cost
 from gzarr.gpu.pipeline.values import OnHost, values_of
 from gzarr.gpu.pipeline.waves import in_waves, positions
-from gzarr.gpu.pipeline.write import fitting, merge_and_encode_wave
+from gzarr.gpu.pipeline.write import merge_and_encode_wave
 from gzarr.gpu.reading.host import Reader, is_on_host, on_host, phase_of
 from gzarr.gpu.reading.select import choose_reader
 from gzarr.indexing.plan import Part
@@ -48,12 +49,11 @@ from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.profiling.recorder import Marker, stage
 from gzarr.storage.base import Buffer, Store
 
-#: Share of the free device memory that waves may use by default; the rest is the caller's.
-DEFAULT_MEMORY_SHARE = 0.125
-#: Waves larger than this gain nothing: every batched decoder is saturated (nvCOMP's guide: some thousand streams).
-MAX_WAVE_NBYTES = 1 << 30
-#: More chunks in a wave gain nothing either, and make larger tables.
-MAX_WAVE_NCHUNKS = 1 << 16
+#: Share of the free device memory that waves may use by default; the rest is the caller's. Most reads take less: three
+#: waves of 128 to 256 MiB and what decoding them takes, at most 2.3 to 4.6 GiB. Chunks of one long stream each
+#: take it all: on a card of 80 GB, three waves of some 70 streams of 16 MiB are decoded at once, more than one for each
+#: multiprocessor.
+DEFAULT_MEMORY_SHARE = 0.25
 
 
 class _Prepared(NamedTuple):
@@ -100,10 +100,6 @@ class GpuBackend:
     ----------
     device : str
         Name of the device.
-    wave_nbytes
-        Decoded bytes of one wave, such that its slabs, tables and scratch fit into a lane too.
-    wave_nchunks
-        Chunks of one wave.
     reads_files
         Yes, as chunks of shards are read straight to where they are decoded or uploaded from.
     strict : bool
@@ -137,9 +133,6 @@ class GpuBackend:
         self._cap = int(max_device_nbytes or device.free_nbytes() * DEFAULT_MEMORY_SHARE)
         self._lanes = Lanes(device, self._cap, None if stream is None else device.as_stream(stream))
         self._reader, self.reader = choose_reader(reader, gpu_name(device))
-        # Encoded bytes, decoded bytes, and up to four bytes of scratch and copies for each decoded byte.
-        self.wave_nbytes = max(min(self._lanes.limit // 6, MAX_WAVE_NBYTES), 1)
-        self.wave_nchunks = MAX_WAVE_NCHUNKS
 
     @property
     def host(self) -> CpuBackend:
@@ -185,6 +178,12 @@ class GpuBackend:
         """The same chain with decoders that are timed where they run on the host."""
         host, plan = _unpacked(chain)
         return chain._replace(prepared=_Prepared(self._host.timed(host, timed), plan))
+
+    def wave_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
+        """How many chunks one wave should hold, such that its slabs, tables and scratch fit into a lane too."""
+        plan = None if chain is None else _unpacked(chain).plan
+        cost = write_cost(plan, nbytes) if writing else read_cost(plan, nbytes)
+        return wave_nchunks(nchunks, cost, self._lanes.limit)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An uninitialized array on the device, in native byte order; on the host if the device lacks the dtype."""
@@ -287,7 +286,7 @@ class GpuBackend:
         with self._lanes.borrow_to_write() as lane:
             for event in ready:
                 self._device.wait(lane.stream, event)
-            size = fitting(plan, self._lanes.limit)
+            size = max(self._lanes.limit // write_cost(plan, plan.chunk.nbytes or 1).memory, 1)
             in_waves(lane, len(parts), size, wave, lambda i: self._too_large(parts[i], plan.chunk, "encode"))
         return encoded
 
@@ -371,7 +370,7 @@ class GpuBackend:
 
     def _fitting(self, plan: DevicePlan) -> int:
         """How many chunks should fit into a lane; at least one."""
-        return max(self._lanes.limit // ((plan.chunk.nbytes or 1) * (2 + plan.scratch)), 1)
+        return max(self._lanes.limit // read_cost(plan, plan.chunk.nbytes or 1).memory, 1)
 
     def _too_large(self, part: Part, chunk: ArrayRepr, doing: str) -> DeviceError:
         return DeviceError(

@@ -13,7 +13,6 @@ import pytest
 
 import gzarr
 from gzarr.advising.chains import host_steps, specs_of
-from gzarr.advising.model import WAVE_NBYTES, WAVE_NCHUNKS
 from gzarr.advising.sampling import sample
 from gzarr.cli.main import main
 from gzarr.codecs.chain import prepare
@@ -21,7 +20,6 @@ from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import ArrayRepr
 from gzarr.devices import gpu_placement
 from gzarr.errors import ChunkError
-from gzarr.gpu.backend import MAX_WAVE_NBYTES, MAX_WAVE_NCHUNKS
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage import MemoryStore
 
@@ -231,10 +229,6 @@ def test_a_gpu_would_place_steps_as_the_emulated_device_does(stored: str) -> Non
     ours = gpu_placement(prepare(specs_of(z.metadata), chunk), chunk)
     theirs = [(p.step, "cuda" if p.where == "emulated" else p.where) for p in z.placement]
     assert [(p.step, p.where) for p in ours] == theirs
-
-
-def test_the_reference_wave_is_that_of_the_backend() -> None:
-    assert (WAVE_NBYTES, WAVE_NCHUNKS) == (MAX_WAVE_NBYTES, MAX_WAVE_NCHUNKS)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ import gzarr
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.waves import ReadJob
 from gzarr.codecs import BytesCodec, GzipCodec, ShardingCodec, ZstdCodec
-from gzarr.cpu.backend import CpuBackend
+from gzarr.cpu.backend import MAX_WAVE_NCHUNKS, CpuBackend
 from gzarr.indexing.plan import make_plan
 from gzarr.indexing.selection import normalize_basic
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, Request
@@ -178,7 +178,7 @@ def test_batches_of_small_chunks_are_fetched_together(store: ByteCountingStore) 
     array = made(store, 100, chunks=1)
     array[:]
     assert len(store.requests) == 100
-    assert store.nbatches == -(-100 // array.backend.wave_nchunks)
+    assert store.nbatches == -(-100 // MAX_WAVE_NCHUNKS)
 
 
 # -- chunks of fill value --------------------------------------------------------------------------------------------

@@ -120,8 +120,14 @@ def merged(
 
 def test_it_says_what_it_is(backend: Backend) -> None:
     assert backend.device.partition(":")[0] in ("cpu", "cuda", "emulated")
-    assert backend.wave_nbytes >= 1
-    assert backend.wave_nchunks >= 1
+
+
+@pytest.mark.parametrize("writing", [False, True])
+def test_a_wave_has_at_least_one_chunk_however_large(backend: Backend, writing: bool) -> None:
+    chain = chain_for(backend, (16, 16))
+    for known in (chain, None):
+        assert backend.wave_nchunks(known, 100, 1 << 40, writing=writing) == 1
+        assert backend.wave_nchunks(known, 100, 1 << 10, writing=writing) >= 1
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (2, 3, 4)])

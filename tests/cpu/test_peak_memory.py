@@ -9,7 +9,7 @@ import pytest
 from numcodecs import Blosc, Delta, GZip, Zstd
 
 import gzarr
-from gzarr.cpu.backend import CpuBackend
+from gzarr.cpu.backend import WAVE_NBYTES
 from gzarr.storage import LocalStore
 
 DATA = np.cumsum(np.random.default_rng(0).integers(0, 9, (512, 8192)), axis=0).astype("i4")  # 16 MiB
@@ -65,5 +65,5 @@ def test_a_second_read_allocates_its_result_and_little_more(tmp_path, chain) -> 
             np.testing.assert_array_equal(found, DATA)
             own = 0 if target is not None else DATA.nbytes
             # A shard is one read.
-            read = 8 * CHUNK_NBYTES if chain == "sharded" else CpuBackend.wave_nbytes
+            read = 8 * CHUNK_NBYTES if chain == "sharded" else WAVE_NBYTES
             assert peak <= own + N_THREADS * (read + n_chunks * CHUNK_NBYTES) + SLACK_NBYTES

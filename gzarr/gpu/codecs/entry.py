@@ -33,6 +33,11 @@ def headers_on_host(spec: CodecSpec) -> str | None:
     return f"headers of {spec.name} are read on the host"
 
 
+def one_stream(step: Step) -> int:
+    """The `DeviceCodec.nstreams` of codecs whose chunks are one stream each."""
+    return 1
+
+
 def no_detour(spec: CodecSpec) -> str | None:
     """The `DeviceCodec.detour` of codecs that need at most a few bytes of each chunk on the host."""
     return None
@@ -64,6 +69,8 @@ class DeviceCodec:
         Whether the codec only appends bytes to a chunk, so that the codec before it decides `phase` and `detour`.
     host_may_lack : bool
         Whether the host may lack the library for this codec.
+    nstreams : callable
+        How many streams a chunk has, or a guess, if the decoder takes streams.
     """
 
     decoder: DecoderFactory
@@ -74,6 +81,7 @@ class DeviceCodec:
     detour: Callable[[CodecSpec], str | None] = no_detour
     is_suffix: bool = False
     host_may_lack: bool = False
+    nstreams: Callable[[Step], int] = one_stream
 
 
 def decoded_nbytes(step: Step) -> int | None:

@@ -74,6 +74,8 @@ class DevicePlan:
         The other direction.
     scratch : int
         Bytes of temporary device memory for each decoded byte.
+    nstreams : int
+        Streams of a chunk, or a guess; 0 if the device decodes none.
     phase : int
         Where encoded chunks should begin, modulo `gzarr.gpu.codecs.transfers.ALIGNMENT`.
     skips_host : bool
@@ -90,6 +92,7 @@ class DevicePlan:
     encoded: np.dtype[Any]
     encoding: EncodePlan
     scratch: int
+    nstreams: int = 0
     phase: int = 0
     skips_host: bool = False
     host_decodes: bool = True
@@ -121,6 +124,7 @@ def make_device_plan(
         encoded=last.encoded.dtype if last is not None and isinstance(last.encoded, ArrayRepr) else chunk.dtype,
         encoding=encoding,
         scratch=max((codec.scratch for codec in codecs[:split] if codec is not None), default=1),
+        nstreams=_count_streams(steps[:split], codecs),
         host_decodes=not any(codec is not None and codec.host_may_lack for codec in codecs),
     )
     placement = _placements(steps, split, n_folded, decoders, device)
@@ -128,6 +132,12 @@ def make_device_plan(
         row._replace(why=f"{row.why}; encoded on the host: {why}") if why and row.where == device.name else row
         for row, why in zip(placement, (*encoded_on_host, None), strict=True)
     )
+
+
+def _count_streams(steps: Sequence[Step], codecs: Sequence[DeviceCodec | None]) -> int:
+    """Streams that the device decodes for a chunk, or a guess. steps: those on the device."""
+    pairs = zip(steps, codecs, strict=False)
+    return next((codec.nstreams(step) for step, codec in pairs if codec is not None and codec.takes_streams), 0)
 
 
 def device_codecs(steps: Sequence[Step], n_folded: int) -> list[DeviceCodec | None]:

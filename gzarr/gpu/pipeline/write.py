@@ -39,20 +39,6 @@ from gzarr.indexing.plan import Part
 from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Buffer, host_view
 
-#: Scratch of compressors for each chunk of any size: nvCOMP's Zstandard takes 64 KiB, LZ4 and Deflate take 32 KiB.
-_SCRATCH_NBYTES = 1 << 16
-#: And for each byte of a chunk: up to five for Zstandard, and up to two for the output.
-_SCRATCH_SHARE = 7
-
-
-def fitting(plan: DevicePlan, limit: int) -> int:
-    """How many chunks of a wave should fit into ``limit`` bytes; at least one."""
-    # Values, rows, those that are encoded, and old contents with what decoding them takes.
-    nbytes = (plan.chunk.nbytes or 1) * (4 + plan.scratch)
-    if plan.encoding.compresses:
-        nbytes += (plan.chunk.nbytes or 1) * _SCRATCH_SHARE + _SCRATCH_NBYTES
-    return max(limit // nbytes, 1)
-
 
 def merge_and_encode_wave(
     lane: Lane,

@@ -14,7 +14,7 @@ from gzarr.errors import CodecError
 from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Shuffle, Streams, Wave
 from gzarr.gpu.codecs.blosc import headers
-from gzarr.gpu.codecs.blosc.framing import frame_of, framed
+from gzarr.gpu.codecs.blosc.framing import frame_of, framed, guess_nstreams
 from gzarr.gpu.codecs.blosc.on_device import parse_blosc
 from gzarr.gpu.codecs.blosc.parsing import BloscStreams
 from gzarr.gpu.codecs.deflate import ZLIB_HEADER, ZLIB_TRAILER, stored_adler32
@@ -101,5 +101,5 @@ def _detour(spec: CodecSpec) -> str | None:
     return None if cname in ("lz4", "lz4hc") else f"headers of {cname} within blosc are read on the host"
 
 
-_BLOSC = DeviceCodec(_decoder, _encoder, takes_streams=True, scratch=4, detour=_detour)
+_BLOSC = DeviceCodec(_decoder, _encoder, takes_streams=True, scratch=4, detour=_detour, nstreams=guess_nstreams)
 CODECS = {"blosc": _BLOSC, "numcodecs.blosc": _BLOSC}

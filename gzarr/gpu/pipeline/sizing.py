@@ -1,0 +1,87 @@
+"""Says how many chunks a wave takes, before anything of it is known but the size and codecs of a chunk.
+
+Theory of operation. Reading, uploading, decoding and placing of different waves overlap, so a read needs several waves.
+Each wave costs some 0.3 ms besides its bytes, and a decoder is fast only if it has streams for all multiprocessors.
+A model of these costs (`tests.gpu.pipeline.test_sizing`) is flat around 128 MiB for reads of 1 GiB and more: smaller
+waves pay for calls, larger ones do not overlap. Chunks of one long stream each are decoded at the pace of one stream,
+so their waves are larger, up to the memory of a lane. Short reads have smaller waves, as long as each is worth one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gzarr.gpu.pipeline.placement import DevicePlan
+
+#: Decoded bytes of a wave, if its streams are enough.
+WAVE_NBYTES = 1 << 27
+#: Streams of a wave: 132 multiprocessors (H100, H200) with 16 of them each. nVidia's guide asks for some thousand.
+WAVE_NSTREAMS = 2000
+#: Waves of a read, if each still has a fourth of the above.
+WAVES_PER_READ = 4
+#: More chunks only make larger tables: some 400 bytes for each chunk.
+MAX_WAVE_NCHUNKS = 1 << 14
+
+#: Scratch of compressors for each chunk of any size: nvCOMP's Zstandard takes 64 KiB, LZ4 and Deflate take 32 KiB.
+_ENCODE_NBYTES = 1 << 16
+#: And for each byte of a chunk: up to five for Zstandard, and up to two for the output.
+_ENCODE_SHARE = 7
+#: Tables of a chunk, for few streams; a sixteenth of the other memory is added for more of them, and for alignment.
+_TABLE_NBYTES = 1 << 10
+#: Device memory for each byte of a chunk if nothing is known of its codecs.
+_UNKNOWN_SHARE = 6
+
+
+class ChunkCost(NamedTuple):
+    """What a chunk takes in a wave.
+
+    Attributes
+    ----------
+    nbytes : int
+        Decoded bytes.
+    nstreams : int
+        Streams that the device decodes or encodes, or a guess; 0 if it does neither.
+    memory : int
+        Bytes of device memory, or a guess.
+    """
+
+    nbytes: int
+    nstreams: int
+    memory: int
+
+
+def wave_nchunks(nchunks: int, chunk: ChunkCost, limit: int) -> int:
+    """How many chunks each wave of a read or write should take, such that all take about as many.
+
+    nchunks: of the whole read or write. limit: device memory of a wave, in bytes.
+    """
+    wanted = WAVE_NBYTES // max(chunk.nbytes, 1)
+    if chunk.nstreams:
+        wanted = max(wanted, WAVE_NSTREAMS // chunk.nstreams)
+    wanted = min(wanted, max(-(-nchunks // WAVES_PER_READ), wanted // WAVES_PER_READ))
+    most = max(min(wanted, limit // max(chunk.memory, 1), MAX_WAVE_NCHUNKS), 1)
+    nwaves = -(-nchunks // most)
+    return max(-(-nchunks // max(nwaves, 1)), 1)
+
+
+def read_cost(plan: DevicePlan | None, nbytes: int) -> ChunkCost:
+    """What a chunk takes in a read. plan: None if chunks differ, or the host decodes. nbytes: decoded, of a chunk."""
+    if plan is None:
+        return ChunkCost(nbytes, 0, nbytes * _UNKNOWN_SHARE)
+    # Encoded bytes, decoded bytes, and what decoding takes.
+    return ChunkCost(nbytes, plan.nstreams, _with_tables(nbytes * (2 + plan.scratch)))
+
+
+def write_cost(plan: DevicePlan | None, nbytes: int) -> ChunkCost:
+    """What a chunk takes in a write; see `read_cost`."""
+    if plan is None:
+        return ChunkCost(nbytes, 0, nbytes * _UNKNOWN_SHARE)
+    # Values, rows, those that are encoded, and old contents with what decoding them takes.
+    memory = nbytes * (4 + plan.scratch)
+    if plan.encoding.compresses:
+        memory += nbytes * _ENCODE_SHARE + _ENCODE_NBYTES
+    return ChunkCost(nbytes, plan.nstreams if plan.encoding.compresses else 0, _with_tables(memory))
+
+
+def _with_tables(nbytes: int) -> int:
+    return nbytes + nbytes // 16 + _TABLE_NBYTES
