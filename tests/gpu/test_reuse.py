@@ -15,10 +15,10 @@ from gzarr.gpu.detection.thresholds import NEVER, Crossover
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage import LocalStore, MemoryStore
-from tests.gpu import fake_cupy
 from tests.gpu.counted import CountingDevice
 from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 from tests.gpu.direct_files import DirectFiles
+from tests.gpu.fake_cupy import POOL, memory
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
@@ -107,8 +107,8 @@ def test_on_cuda(tmp_path, cuda, chain, small_reads, monkeypatch) -> None:  # no
     array = gzarr.open_array(stored(tmp_path, chain).store, mode="r", device=backend)
     check(array, device)
     sizes: list[int] = []
-    malloc = fake_cupy._POOL.malloc
-    monkeypatch.setattr(fake_cupy, "_allocator", [lambda size: sizes.append(size) or malloc(size)])
+    malloc = POOL.malloc
+    monkeypatch.setattr(memory, "allocators", [lambda size: sizes.append(size) or malloc(size)])
     found = [result.nbytes for result in reads(array)]
     assert sizes == found
 

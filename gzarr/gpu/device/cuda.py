@@ -32,7 +32,7 @@ from gzarr.gpu.device.nvcomp_tables import (
     compress_alignment,
     compress_options,
 )
-from gzarr.gpu.device.pinned import Staging
+from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES, Staging
 from gzarr.gpu.device.protocol import Checksums, Outcome, Table
 from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, all_sources
 
@@ -226,7 +226,17 @@ class CudaDevice:
     def upload(self, host: NDArray[Any]) -> Any:
         """Copy a host array to the device in stream order."""
         array = cupy.empty(host.shape, host.dtype)
-        array.set(np.asarray(host, order="C"))
+        source = np.asarray(host, order="C")
+        lane: Staging | None = getattr(self._local, "staging", None)
+        if not source.nbytes or _is_pinned(source):
+            array.set(source)
+        elif lane is not None and source.nbytes <= MAX_TABLE_NBYTES:
+            staged = lane.take(source.nbytes).view(source.dtype).reshape(source.shape)
+            staged[...] = source
+            array.set(staged)
+        else:  # CUDA may read pageable memory as late as pinned memory, when the caller may have freed it
+            array.set(source)
+            self.synchronize()
         return array
 
     def download(self, array: Any, into: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -415,3 +425,11 @@ class CudaDevice:
         with self._device:
             free, _ = cupy.cuda.runtime.memGetInfo()
             return int(free) + int(cupy.get_default_memory_pool().free_bytes())
+
+
+def _is_pinned(array: NDArray[Any]) -> bool:
+    """Whether an array is in memory that `CudaDevice.allocate_pinned` allocated."""
+    owner: Any = array
+    while isinstance(owner, (np.ndarray, memoryview)):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    return isinstance(owner, cupy.cuda.PinnedMemoryPointer)

@@ -36,13 +36,14 @@ CUPY = """
 import os, sys
 from gzarr.gpu.device import nvcomp
 from tests.gpu import fake_cupy
+from tests.gpu.fake_cupy import kernels, memory
 
 globals().update(vars(fake_cupy.module()))
 for name in ("compress_async", "compress_temp_nbytes", "crc32c_async", "crc32_async"):
-    setattr(nvcomp, name, getattr(fake_cupy, name))
+    setattr(nvcomp, name, getattr(kernels, name))
 
 def decompress_async(codec, *args, **options):
-    fake_cupy.decompress_async(codec, *args, **options)
+    kernels.decompress_async(codec, *args, **options)
     if "gzarr.selfcheck" in sys.modules:
         match os.environ["CHILD"]:
             case "crash":
@@ -53,8 +54,8 @@ def decompress_async(codec, *args, **options):
                 first[0] ^= 1
 
 nvcomp.decompress_async = decompress_async
-nvcomp.first_output = lambda args: fake_cupy._bytes_at(
-    int.from_bytes(bytes(fake_cupy._bytes_at(args[7], 8)), "little"), 1)
+nvcomp.first_output = lambda args: memory.bytes_at(
+    int.from_bytes(bytes(memory.bytes_at(args[7], 8)), "little"), 1)
 """
 ASK = """
 import json, sys, time, warnings

@@ -43,6 +43,8 @@ from gzarr.gpu.reading.host import Item, Slab, streams_of
 from gzarr.hierarchy.lazy import Separate
 from tests.contracts.test_backend import *  # noqa: F403
 from tests.gpu import fake_cupy
+from tests.gpu.fake_cupy.memory import FREED, _pinned
+from tests.gpu.fake_cupy.streams import queue_at
 from tests.gpu.hardware.opening import cuda_backend, lane_of, on_cuda
 from tests.gpu.hardware.test_hardware_codecs import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_device import *  # noqa: F403
@@ -78,8 +80,8 @@ def cuda() -> Any:
             sys.modules["cupy"] = before
     library = {name: getattr(nvcomp, name) for name in nvcomp.__all__ if hasattr(nvcomp, name)}
     for name in ("decompress_async", "compress_async", "compress_temp_nbytes", "crc32c_async", "crc32_async"):
-        assert str(inspect.signature(getattr(fake_cupy, name))) == str(inspect.signature(library[name]))
-        library[name] = getattr(fake_cupy, name)
+        assert str(inspect.signature(getattr(fake_cupy.kernels, name))) == str(inspect.signature(library[name]))
+        library[name] = getattr(fake_cupy.kernels, name)
     module.nvcomp = SimpleNamespace(**library)
     return module
 
@@ -105,7 +107,7 @@ DATA = np.random.default_rng(0).integers(0, 1000, (53, 41)).astype("i4")
 def test_arrays_come_back_in_the_memory_of_the_device(cuda, compressor):
     stored = gzarr.create_array(data=DATA, chunks=(10, 7), compressor=compressor)
     found = stored[3:40:3, ::-2]
-    assert isinstance(found, fake_cupy.ndarray)
+    assert isinstance(found, cuda.cupy.ndarray)
     np.testing.assert_array_equal(found.get(), DATA[3:40:3, ::-2])
     out = cuda.cupy.empty((53, 82), "f8")[:, ::2]
     assert stored.get_basic_selection(..., out=out) is out
@@ -375,7 +377,7 @@ class Computed:
         if not self._dlpack:
             raise BufferError("Can't export tensors that require gradient")
         event = self._stream.record()
-        fake_cupy._queue_at(stream).submit(event.synchronize)
+        queue_at(stream).submit(None, event.work)
         return self._array.__dlpack__()
 
 
@@ -502,15 +504,15 @@ def test_pinned_memory_is_as_large_as_asked_for_and_freed(cuda, monkeypatch):
     asked: list[int] = []
     pin = cuda.cupy.cuda.PinnedMemory
     monkeypatch.setattr(cuda.cupy.cuda, "PinnedMemory", lambda size: asked.append(size) or pin(size))
-    device, before = cuda.CudaDevice(), len(fake_cupy._pinned)
+    device, before = cuda.CudaDevice(), len(_pinned)
     block = device.allocate_pinned(100_001)
     assert block.nbytes == 100_001
     assert asked == [100_001]
     view = block[5:]
     del block
-    assert len(fake_cupy._pinned) == before + 1
+    assert len(_pinned) == before + 1
     del view
-    assert len(fake_cupy._pinned) == before
+    assert len(_pinned) == before
     assert device.staging(0).nbytes == 0
 
 
@@ -572,13 +574,13 @@ def test_the_double_notices_memory_that_is_freed_too_early(cuda):
         there = device.upload(staging)
         del staging
         gc.collect()
-        assert set(device.download(there).tolist()) == {fake_cupy.FREED}
+        assert set(device.download(there).tolist()) == {FREED}
         source, target = cupy.full(100, 7, "u1"), cupy.empty(100, "u1")
         stream.synchronize()
     with cupy.cuda.Stream(non_blocking=True):
         target.data.copy_from_device_async(source.data, 100)
         del source  # goes back to the first stream, which does not wait for the other
-        assert set(target.get().tolist()) == {fake_cupy.FREED}
+        assert set(target.get().tolist()) == {FREED}
 
 
 def test_the_double_refuses_what_cupy_refuses(cuda):
