@@ -39,12 +39,13 @@ from gzarr.gpu.device.engine import Engine
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.lanes import Lane, Lanes
 from gzarr.gpu.device.memory import OverLimitError
+from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES
 from gzarr.gpu.reading.host import Item, Slab, streams_of
 from gzarr.hierarchy.lazy import Separate
 from tests.contracts.test_backend import *  # noqa: F403
 from tests.gpu import fake_cupy
 from tests.gpu.fake_cupy.memory import FREED, _pinned
-from tests.gpu.fake_cupy.streams import queue_at
+from tests.gpu.fake_cupy.streams import queue_at, schedule
 from tests.gpu.hardware.opening import cuda_backend, lane_of, on_cuda
 from tests.gpu.hardware.test_hardware_codecs import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_device import *  # noqa: F403
@@ -90,6 +91,13 @@ def cuda() -> Any:
 def gpu_everywhere(cuda: Any) -> Iterator[None]:
     device = gzarr.config.set({"device": cuda_backend(cuda)})
     with device, memory.allocated_by(cuda.cupy), examples_of(globals()):
+        yield
+
+
+@pytest.fixture
+def only_what_is_needed() -> Iterator[None]:
+    """Nothing is done on a stream before something waits for it."""
+    with schedule(None):
         yield
 
 
@@ -197,6 +205,7 @@ def test_a_second_device_holds_its_own_results(cuda):
 
 
 @pytest.mark.parametrize("max_device_nbytes", [None, 24_000])
+@pytest.mark.usefixtures("only_what_is_needed")
 def test_results_on_a_second_device_are_ready_on_its_own_default_stream(cuda, max_device_nbytes):
     """This holds whatever device is current: the default streams of all devices have the same address."""
     stored = gzarr.create_array(data=DATA, chunks=(10, 7), compressor=None)
@@ -282,6 +291,7 @@ def test_a_failure_in_a_lane_waits_before_memory_is_used_again(cuda):
     assert cuda.cupy.cuda.get_current_stream() is fake_cupy.Stream.null
 
 
+@pytest.mark.usefixtures("only_what_is_needed")
 def test_lanes_and_the_caller_wait_for_each_other(cuda):
     """What the caller submitted before a read is done first, and what it submits afterwards comes after it."""
     array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7), compressor=None), cuda)
@@ -299,6 +309,7 @@ def test_lanes_and_the_caller_wait_for_each_other(cuda):
 @pytest.mark.parametrize(
     "made", [lambda s: s, lambda s: s.ptr, lambda s: SimpleNamespace(__cuda_stream__=lambda: (0, s.ptr))]
 )
+@pytest.mark.usefixtures("only_what_is_needed")
 def test_streams_of_other_libraries_are_taken(cuda, made):
     stored = gzarr.create_array(data=DATA, chunks=(10, 7))
     stream = cuda.cupy.cuda.Stream(non_blocking=True)
@@ -516,6 +527,19 @@ def test_pinned_memory_is_as_large_as_asked_for_and_freed(cuda, monkeypatch):
     assert device.staging(0).nbytes == 0
 
 
+@pytest.mark.parametrize("nbytes", [100, 2 << 20])
+def test_pageable_memory_may_be_freed_once_it_is_uploaded(cuda, nbytes):
+    """CUDA may read it when the stream comes to the copy, as it does where the device can address pageable memory."""
+    device = cuda.CudaDevice()
+    with lane_of(device) as lane:
+        waited = lane.stream.queue.done
+        there = device.upload(np.full(nbytes, 7, "u1"))
+        gc.collect()
+        assert (lane.stream.queue.done > waited) == (nbytes > MAX_TABLE_NBYTES)
+        assert set(device.download(there).tolist()) == {7}
+    assert device.download(device.upload(np.full(3, 7, "u1"))).tolist() == [7] * 3
+
+
 def test_decoders_are_called_without_waiting(cuda):
     """Their tables go through staging memory: nothing waits between the upload of the streams and the results."""
     device = cuda.CudaDevice()
@@ -565,6 +589,7 @@ def test_the_double_notices_memory_that_is_used_again_too_early(cuda):
         assert set(device.download(first).tolist()) == {9}
 
 
+@pytest.mark.usefixtures("only_what_is_needed")
 def test_the_double_notices_memory_that_is_freed_too_early(cuda):
     device, cupy = cuda.CudaDevice(), cuda.cupy
     stream = cupy.cuda.Stream(non_blocking=True)
