@@ -108,6 +108,11 @@ class PieceJob(Protocol):
     """A read or write that a backend does in pieces, without making a `Part` for every chunk."""
 
     @property
+    def stage(self) -> str:
+        """The stage of a profile that a piece begins with."""
+        ...
+
+    @property
     def work(self) -> Work:
         """How much there is to do."""
         ...

@@ -120,7 +120,7 @@ def _in_waves(job: Job, do_wave: Callable[[Job, Wave], None], first: str, nparts
 def _in_pieces(job: Job, pieces: PieceJob, do_wave: Callable[[Job, Wave], None], first: str) -> Run:
     """A job in pieces. do_wave, first: as in `_in_waves`, for what is left of a piece."""
     recorder = recorder_for(job.io.backend.device)
-    task = _task(partial(_do_piece, pieces, do_wave, first), job, recorder, "loop")
+    task = _task(partial(_do_piece, pieces, do_wave, first), job, recorder, pieces.stage)
     return task, pieces.pieces, pieces.work
 
 

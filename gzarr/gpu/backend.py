@@ -39,11 +39,13 @@ from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
 from gzarr.gpu.pipeline.placing import tables_of
 from gzarr.gpu.pipeline.read import decoded
 from gzarr.gpu.pipeline.sizing import read_cost, wave_nchunks, write_cost
+from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.values import OnHost, values_of
 from gzarr.gpu.pipeline.waves import in_waves, positions
 from gzarr.gpu.pipeline.write import merge_and_encode_wave
 from gzarr.gpu.reading.host import Reader, is_on_host, on_host, phase_of
 from gzarr.gpu.reading.select import choose_reader
+from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.profiling.recorder import Marker, stage
@@ -133,6 +135,13 @@ class GpuBackend:
         self._cap = int(max_device_nbytes or device.free_nbytes() * DEFAULT_MEMORY_SHARE)
         self._lanes = Lanes(device, self._cap, None if stream is None else device.as_stream(stream))
         self._reader, self.reader = choose_reader(reader, gpu_name(device))
+        self._resources = Resources(
+            device,
+            self._lanes,
+            self._reader,
+            self._small_reads,
+            lambda coords, plan: self._too_large(coords, plan.chunk, "decode and place"),
+        )
 
     @property
     def host(self) -> CpuBackend:
@@ -249,7 +258,7 @@ class GpuBackend:
         plan = None if chain is None else _unpacked(chain).plan
         if chain is not None and (plan is None or not has_dtype(plan.chunk.dtype)):
             return None
-        return DeviceJobs(self.device, Chunked(store, layout, plan, cached))
+        return DeviceJobs(self._resources, Chunked(store, layout, plan, cached))
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks on the host. Raises: CodecError(index)."""
@@ -287,7 +296,7 @@ class GpuBackend:
             for event in ready:
                 self._device.wait(lane.stream, event)
             size = max(self._lanes.limit // write_cost(plan, plan.chunk.nbytes or 1).memory, 1)
-            in_waves(lane, len(parts), size, wave, lambda i: self._too_large(parts[i], plan.chunk, "encode"))
+            in_waves(lane, len(parts), size, wave, lambda i: self._too_large(parts[i].coords, plan.chunk, "encode"))
         return encoded
 
     def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
@@ -365,16 +374,16 @@ class GpuBackend:
                 out[part.out] = self._device.upload(piece)
             except OverLimitError as error:
                 chunk = ArrayRepr(piece.dtype, piece.shape)
-                raise self._too_large(part, chunk, "decode and place") from error
+                raise self._too_large(part.coords, chunk, "decode and place") from error
         lane.memory.rewind(mark)
 
     def _fitting(self, plan: DevicePlan) -> int:
         """How many chunks should fit into a lane; at least one."""
         return max(self._lanes.limit // read_cost(plan, plan.chunk.nbytes or 1).memory, 1)
 
-    def _too_large(self, part: Part, chunk: ArrayRepr, doing: str) -> DeviceError:
+    def _too_large(self, coords: Coords, chunk: ArrayRepr, doing: str) -> DeviceError:
         return DeviceError(
-            f"chunk {part.coords}: {chunk.nbytes} bytes of shape {chunk.shape} take more device memory to {doing} than "
+            f"chunk {coords}: {chunk.nbytes} bytes of shape {chunk.shape} take more device memory to {doing} than "
             f"the {self._lanes.limit} bytes of a wave, 1/{N_LANES} of the cap of {self._cap} bytes; raise "
             "max_device_nbytes or use device='cpu'"
         )
@@ -388,7 +397,7 @@ class GpuBackend:
             self._place_wave(plan, buffers[some], parts[some], out, fields)
 
         def too_large(number: int) -> DeviceError:
-            return self._too_large(parts[number], plan.chunk, "decode and place")
+            return self._too_large(parts[number].coords, plan.chunk, "decode and place")
 
         in_waves(lane, len(parts), self._fitting(plan), wave, too_large)
 

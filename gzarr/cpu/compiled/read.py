@@ -60,6 +60,8 @@ class CompiledRead(NamedTuple):
         Shards that the loop has left, by a piece of each. Once all pieces are done, the reference path reads all
         parts of them from scratch: how it reads a shard depends on how much is wanted and on whether the index is
         cached.
+    stage : str
+        The stage of a profile that a piece begins with.
     """
 
     source: Source
@@ -72,6 +74,7 @@ class CompiledRead(NamedTuple):
     window: bytes
     versions: dict[Coords, object]
     given_up: dict[Coords, Piece]
+    stage: str = "loop"
 
     def keys(self, piece: Piece) -> tuple[str, ...]:
         """Nothing: reads lock no objects."""

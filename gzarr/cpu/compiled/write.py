@@ -79,6 +79,7 @@ class CompiledWrite(NamedTuple):
     tables: tuple[bytes, bytes]
     fill: bytes
     window: bytes
+    stage: str = "loop"
 
     def keys(self, piece: Piece) -> list[str]:
         """The objects of a piece."""

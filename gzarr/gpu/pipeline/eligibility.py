@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gzarr.backend import Array, Fields, PieceJob, Placement
+from gzarr.backend import Array, Fields, PieceJob, Placement, Work
+from gzarr.cpu.compiled.fetch import make_fetch
+from gzarr.cpu.compiled.tables import Boxes
+from gzarr.gpu.pipeline.launching import is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.indexing.plan import Plan
+from gzarr.gpu.pipeline.placing import box_columns
+from gzarr.gpu.pipeline.read_job import DeviceRead, EncodedSizes, Source
+from gzarr.gpu.pipeline.resources import Resources
+from gzarr.indexing.plan import BoxPlan, Plan
 from gzarr.layout.chunk_layout import Layout
 from gzarr.storage.base import Store
 
-#: Why no read, or write, is done in pieces.
-_NOT_YET = "chunks are handled one by one"
+#: The tables do not pay for fewer chunks.
+MIN_NCHUNKS = 2
 
 
 class Chunked(NamedTuple):
@@ -42,20 +48,41 @@ class DeviceJobs:
 
     Parameters
     ----------
-    device : str
-        Name of the device.
+    resources : Resources
+        What pieces are carried out with.
     array : Chunked
         The array.
     """
 
-    __slots__ = ("_array", "_device")
+    __slots__ = ("_array", "_read", "_resources")
 
-    def __init__(self, device: str, array: Chunked) -> None:
-        self._device, self._array = device, array
+    def __init__(self, resources: Resources, array: Chunked) -> None:
+        self._resources, self._array = resources, array
+        self._read: Source | str | None = None
 
     def take_read(self, plan: Plan, nparts: int, out: Array, fields: Fields) -> PieceJob | str:
         """Return a read in pieces, or the reason why the reference path has to do it. nparts: of the plan."""
-        return self._read_obstacle()
+        if nparts < MIN_NCHUNKS:
+            return "too few chunks to gain from tables"
+        if not isinstance(plan, BoxPlan):
+            return "points are read by the reference path"
+        source = self._read or self._decide()
+        if isinstance(source, str):
+            return source
+        resources, decoding = self._resources, source.plan
+        if not resources.device.owns(out) or fields is not None or not is_placeable(decoding, out, fields):
+            return "results of this kind or dtype are made by the reference path"
+        decoded_nbytes = nparts * (decoding.chunk.nbytes or 0)
+        if decoding.host_decodes and resources.small_reads.prefers_host(nparts, decoded_nbytes, out.nbytes):
+            return str(resources.small_reads)
+        boxes = Boxes(plan)
+        windows = boxes.windows(self._array.layout)
+        if source.files is not None and (why := source.files.obstacle(nparts, windows.ends.size - 1)) is not None:
+            return why
+        size = resources.wave_nchunks(decoding, nparts)
+        waits = self._array.store.concurrency > 1
+        work = Work(nparts, out.nbytes // nparts, size, unlocked=True, waits=waits)
+        return DeviceRead(resources, source, plan, windows, box_columns(plan), out, size, work)
 
     def take_write(self, plan: Plan, nparts: int, value: Array, fields: Fields, *, keep_empty: bool) -> PieceJob | str:
         """Return a write in pieces, or the reason why the reference path has to do it.
@@ -66,13 +93,35 @@ class DeviceJobs:
 
     def placement(self) -> tuple[Placement, ...]:
         """Say what reads and writes many chunks, and why."""
+        read = self._read or self._decide()
+        reasons = ("bulk reads", read if isinstance(read, str) else ""), ("bulk writes", self._write_obstacle())
         return tuple(
-            Placement(step, self._device, f"by the reference path: {why}" if why else "in pieces, by tables")
-            for step, why in (("bulk reads", self._read_obstacle()), ("bulk writes", self._write_obstacle()))
+            Placement(step, self._resources.device.name, f"by the reference path: {why}" if why else "by tables")
+            for step, why in reasons
         )
 
-    def _read_obstacle(self) -> str:
-        return _NOT_YET
+    def _decide(self) -> Source | str:
+        """Check the conditions on the array alone. Several threads may do so at the same time."""
+        self._read = decision = _read_source(self._array)
+        return decision
 
     def _write_obstacle(self) -> str:
-        return _NOT_YET
+        return "chunks are handled one by one"
+
+
+def _read_source(array: Chunked) -> Source | str:
+    """How an array is read in pieces, or why it is not."""
+    store, layout, plan, cached = array
+    if plan is None:
+        return "chunks differ in shape"
+    if cached:
+        return "decoded chunks are cached"
+    if plan.host:
+        return "codecs run on the host"
+    if plan.skips_host:
+        return "files are read straight to the device"
+    files = make_fetch(store, layout)
+    if not isinstance(files, str):
+        return Source(store, layout, plan, files, EncodedSizes())
+    in_store = store.files is None and layout.objects is layout.grid
+    return Source(store, layout, plan, None, EncodedSizes()) if in_store else files

@@ -1,20 +1,22 @@
 """Makes tables for the placement kernels: which elements of which chunk go where in the result.
 
 The parts of a wave share the spans of their axes, so tables are small: one row for each span of an axis, and one row
-number for each part and axis.
+number for each part and axis. The rows of a whole plan are made once (`box_columns`), every wave takes some of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import mul
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.gpu.device.protocol import Table
-from gzarr.indexing.plan import Part
+from gzarr.indexing.plan import BoxPlan, Part, RangeSpans
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +72,34 @@ class PointTables:
     position: Table
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class BoxColumns:
+    """The spans of a box plan as tables, for all its waves.
+
+    Attributes
+    ----------
+    axes : tuple[NDArray[np.int64], ...]
+        int64 (spans, 7) for every axis, as `BoxTables.spans`.
+    pool : NDArray[np.int64]
+        int64, the index lists.
+    """
+
+    axes: tuple[NDArray[np.int64], ...]
+    pool: NDArray[np.int64]
+
+    def tables(self, part_span: NDArray[np.int32]) -> BoxTables:
+        """Make the tables of a wave of at least one part. part_span: int32 (parts, ndim), its span on every axis."""
+        lows, highs = part_span.min(axis=0), part_span.max(axis=0) + 1
+        rows = [axis[low:high] for axis, low, high in zip(self.axes, lows.tolist(), highs.tolist(), strict=True)]
+        part_span = part_span - lows
+        elem_start = np.zeros(len(part_span) + 1, np.int64)
+        counts = [axis[:, 4][span] for axis, span in zip(rows, part_span.T, strict=True)]
+        np.cumsum(reduce(mul, counts), out=elem_start[1:])
+        base = np.concatenate([np.zeros(1, np.int64), (highs - lows).cumsum()[:-1]])
+        spans, pool = _with_lists(np.concatenate(rows), self.pool)
+        return BoxTables(spans, base, part_span, elem_start, pool)
+
+
 def is_box(part: Part) -> bool:
     """Whether a part belongs to a separable selection, not to a list of points, whose result is flat."""
     return isinstance(part.out, tuple)
@@ -105,6 +135,42 @@ def box_tables(parts: Sequence[Part], ndim: int) -> BoxTables:
     table = np.array([row for axis_rows in rows for row in axis_rows], np.int64).reshape(-1, 7)
     flat = np.concatenate(pool) if pool else np.zeros(1, np.int64)
     return BoxTables(table, base.astype(np.int64), part_span, np.concatenate([[0], np.cumsum(counts)]), flat)
+
+
+def box_columns(plan: BoxPlan) -> BoxColumns:
+    """Make the tables of a plan of at least one axis."""
+    pool: list[NDArray[np.int64]] = []
+    pool_size = 0
+    axes = []
+    for spans in plan.axes:
+        if isinstance(spans, RangeSpans):
+            _, inside, out, count = spans.columns()
+            table = np.empty((len(spans), 7), np.int64)
+            columns: tuple[Any, ...] = (inside, spans.wanted.step, out, 1, count, -1, -1)
+            for number, column in enumerate(columns):
+                table[:, number] = column
+            axes.append(table)
+            continue
+        rows = []
+        for span in spans:
+            row, lists = _span(span.inside, span.out, pool_size)
+            pool += lists
+            pool_size += sum(item.size for item in lists)
+            rows.append(row)
+        axes.append(np.array(rows, np.int64).reshape(-1, 7))
+    return BoxColumns(tuple(axes), np.concatenate(pool) if pool else np.zeros(1, np.int64))
+
+
+def _with_lists(spans: Table, pool: Table) -> tuple[Table, Table]:
+    """The spans, with offsets into the lists that they name, and these lists."""
+    lists = spans[:, 5:]
+    named = lists >= 0
+    if not named.any():
+        return spans, pool[:1]
+    low, high = int(lists[named].min()), int((lists + spans[:, 4:5])[named].max())
+    spans = spans.copy()
+    spans[:, 5:] -= low * named
+    return spans, pool[low:high]
 
 
 def _span(inside: Any, out: Any, pool_size: int) -> tuple[Any, list[NDArray[np.int64]]]:

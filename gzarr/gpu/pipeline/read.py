@@ -19,7 +19,14 @@ def decoded(wave: Wave, plan: DevicePlan, buffers: Sequence[Any]) -> Chunks:
 
     Raises: CodecError with the index of a damaged chunk; `Wave.finish` raises it for what decoders report.
     """
-    batch: Any = _decoded_on_host(wave, plan, buffers) if plan.host else streams_of(wave, buffers)
+    return decode_streams(wave, plan, _decoded_on_host(wave, plan, buffers) if plan.host else streams_of(wave, buffers))
+
+
+def decode_streams(wave: Wave, plan: DevicePlan, batch: Any) -> Chunks:
+    """Do the device's part of a chain. batch: `Streams` or, if the host has a part, perhaps `Chunks`.
+
+    Raises: as `decoded`.
+    """
     for decode in plan.device:
         batch = decode(wave, batch)
     if not isinstance(batch, Chunks):

@@ -7,7 +7,7 @@ bytes begins at a multiple of `ALIGNMENT`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.codecs.spec import CodecSpec
+from gzarr.cpu.compiled.fetch import Fetch, Runs, copy, fetch, measure, spans_of
+from gzarr.cpu.compiled.tables import Windows
 from gzarr.cpu.loading import load_host
+from gzarr.cpu.threads import thread_count
 from gzarr.gpu.codecs import device_codec
 from gzarr.gpu.codecs.batch import Streams, Wave
 from gzarr.gpu.codecs.entry import DeviceCodec
@@ -25,9 +28,10 @@ from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.reading.files import Span, locate_spans, read_spans
+from gzarr.indexing.keys import Coords
 from gzarr.layout.chunk_layout import Located
 from gzarr.profiling.recorder import stage
-from gzarr.storage.base import Store, host_view
+from gzarr.storage.base import Request, Store, host_view
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +71,24 @@ class Item(NamedTuple):
         return self.slab.bytes_on_host()[self.offset : self.offset + self.nbytes]
 
 
+class Batch(NamedTuple):
+    """Encoded chunks of a wave in a slab, a row for each part of its runs.
+
+    Attributes
+    ----------
+    slab : Slab
+        Where they are.
+    offsets, sizes, spans, used
+        As in `gzarr.cpu.compiled.fetch.Fetched`.
+    """
+
+    slab: Slab
+    offsets: Table
+    sizes: Table
+    spans: NDArray[np.int32]
+    used: int
+
+
 class Reader(Protocol):
     """Brings encoded chunks to where their decoding begins.
 
@@ -83,6 +105,13 @@ class Reader(Protocol):
 
         The memory is the lane's, and valid until the lane is rewound.
         Raises: CodecError with the index of an item that is shorter than its request, StoreError.
+        """
+        ...
+
+    def fetch(self, lane: Lane, source: Fetch, wanted: tuple[Windows, Runs], plan: DevicePlan, nbytes: int) -> Batch:
+        """Read the chunks of some runs from local files into a slab of so many bytes, as many as find room.
+
+        The memory is the lane's, and valid until the lane is rewound.
         """
         ...
 
@@ -111,6 +140,30 @@ class HostReader:
             if items is not None:
                 return items
         return _copied(lane, load_host(store, wanted), plan.phase)
+
+    def fetch(self, lane: Lane, source: Fetch, wanted: tuple[Windows, Runs], plan: DevicePlan, nbytes: int) -> Batch:
+        """Read the chunks of some runs into pinned memory."""
+        slab = Slab(lane.device, lane.staging.take(nbytes))
+        return Batch(slab, *fetch(source, *wanted, slab.bytes_on_host(), plan.phase, thread_count()))
+
+
+def fetch_from_store(
+    lane: Lane, store: Store, key: Callable[[Coords], str], wanted: tuple[Windows, Runs], phase: int
+) -> Batch:
+    """Copy the chunks of some runs, each of which is an object of a store, into pinned memory. Raises: StoreError.
+
+    key: of a chunk, by its coordinates.
+    """
+    windows, runs = wanted
+    spans = spans_of(windows, runs)
+    buffers = store.get_many([Request(key(coords)) for coords in map(tuple, windows.coords(spans).tolist())])
+    sizes = measure(buffers)
+    offsets = np.full(len(buffers), -1, np.int64)
+    here = sizes >= 0
+    offsets[here], total = spread_out(sizes[here], phase)
+    slab = Slab(lane.device, lane.staging.take(total))
+    copy(buffers, slab.bytes_on_host(), offsets)
+    return Batch(slab, offsets, sizes, spans, total)
 
 
 def phase_of(specs: Sequence[CodecSpec]) -> int:
@@ -191,8 +244,7 @@ def streams_of(wave: Wave, items: Sequence[Any]) -> Streams:
         wave.held.append(slab.on_device)
         return Streams(slab.host, slab.on_device, offsets, sizes, wave.device)
     host = slab.bytes_on_host()
-    low = int(offsets.min()) // ALIGNMENT * ALIGNMENT
-    high = min((-(-int((offsets + sizes).max()) // ALIGNMENT) + 1) * ALIGNMENT, host.size)
+    low, high = window_of(offsets, sizes, host.size)
     # If a wave has chunks of several shapes, items need not be neighbours: they are then packed.
     if high - low > 2 * int(sizes.sum()) + 2 * ALIGNMENT * (len(items) + 1):
         return upload_streams(wave, [item.view() for item in items])
@@ -201,6 +253,12 @@ def streams_of(wave: Wave, items: Sequence[Any]) -> Streams:
         slab_there = wave.upload(window)
         noted.count(len(items), window.nbytes, window.nbytes)
     return Streams(window, slab_there, offsets - low, sizes, wave.device)
+
+
+def window_of(offsets: Table, sizes: Table, most: int) -> tuple[int, int]:
+    """The piece of a slab that chunks are in, with the bytes behind them. most: bytes of the slab."""
+    low = int(offsets.min()) // ALIGNMENT * ALIGNMENT
+    return low, min((-(-int((offsets + sizes).max()) // ALIGNMENT) + 1) * ALIGNMENT, most)
 
 
 def on_host(item: Any) -> Any:

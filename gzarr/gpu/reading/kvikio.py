@@ -21,11 +21,13 @@ import numpy as np
 
 from gzarr.codecs.spec import CodecSpec
 from gzarr.concurrency import new_lock
+from gzarr.cpu.compiled.fetch import Fetch, Runs
+from gzarr.cpu.compiled.tables import Windows
 from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.reading.files import Span, file_version, locate_spans
-from gzarr.gpu.reading.host import HostReader, Item, Slab, detour_of, spread_out
+from gzarr.gpu.reading.host import Batch, HostReader, Item, Slab, detour_of, spread_out
 from gzarr.layout.chunk_layout import Located
 from gzarr.storage.base import Request, Store
 from gzarr.storage.coalesce import coalesce
@@ -97,6 +99,10 @@ class KvikioReader:
             if items is not None:
                 return items
         return self._host.read(lane, store, wanted, plan)
+
+    def fetch(self, lane: Lane, source: Fetch, wanted: tuple[Windows, Runs], plan: DevicePlan, nbytes: int) -> Batch:
+        """Read the chunks of some runs into pinned memory."""
+        return self._host.fetch(lane, source, wanted, plan, nbytes)
 
     def _read_spans(self, lane: Lane, spans: Sequence[Span | None], phase: int) -> list[Any] | None:
         """Read chunks of files; None if that fails, in which case the host reader finds and names the reason."""

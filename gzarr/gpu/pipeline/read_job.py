@@ -1,0 +1,328 @@
+"""Reads many chunks on the device by tables, without an object for each chunk.
+
+Theory of operation. The parts of a read are numbered (`Windows`), and a piece is a run of numbers: a wave. The lane
+that does it fetches the encoded chunks into one slab, which gives offsets, sizes and spans as columns. These become the
+streams of the decoders and the tables of the placement kernel. Chunks that found no room in the slab take another turn
+in the same piece.
+
+Rules: the parts of a piece that are odd in any way (files that cannot be read, damaged chunks) are left to the
+reference path, so its answers and its errors are the only ones there are. All pieces of a shard are of one version;
+else the reference path reads the shard again once all pieces are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.backend import Array, Work
+from gzarr.cpu.compiled.fetch import MISSING, Fetch, Runs, spans_of
+from gzarr.cpu.compiled.tables import Windows
+from gzarr.errors import CodecError, DeviceError
+from gzarr.gpu.codecs.batch import Chunks, Streams, Wave
+from gzarr.gpu.device.lanes import Lane
+from gzarr.gpu.device.protocol import Table
+from gzarr.gpu.pipeline.launching import launch_placement
+from gzarr.gpu.pipeline.placement import DevicePlan
+from gzarr.gpu.pipeline.placing import BoxColumns
+from gzarr.gpu.pipeline.read import decode_streams
+from gzarr.gpu.pipeline.resources import Resources
+from gzarr.gpu.pipeline.waves import in_waves
+from gzarr.gpu.reading.host import Batch, fetch_from_store, window_of
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.plan import BoxPlan, Part
+from gzarr.layout.chunk_layout import Layout
+from gzarr.profiling.recorder import stage
+from gzarr.storage.base import Store, token_of
+
+#: Numbers of parts: the first, and one past the last.
+Piece: TypeAlias = tuple[int, int]
+#: Stored objects, by their coordinates, with the parts wanted of each.
+Left: TypeAlias = list[tuple[Coords, list[Part]]]
+
+#: A piece ends between two shards if that takes no more than this share of it.
+_MAX_SHARE_LOST = 0.25
+#: Chunks whose sizes are asked for before the first slab is taken, if its chunks have more decoded bytes than this.
+_N_SAMPLED, _MAX_UNSAMPLED_NBYTES = 16, 1 << 22
+#: A slab is larger than the last chunks were, as chunks differ; alignment and checksums take some bytes for each.
+_SPARE, _SPARE_NBYTES = 1.15, 32
+
+
+class Source(NamedTuple):
+    """The chunks of an array: where they are, and how the device decodes them.
+
+    Attributes
+    ----------
+    store, layout
+        Where they are.
+    plan : DevicePlan
+        Of all chunks.
+    files : Fetch or None
+        How they are found in local files; None if the store is asked for them.
+    sizes : EncodedSizes
+        How large they have been.
+    """
+
+    store: Store
+    layout: Layout
+    plan: DevicePlan
+    files: Fetch | None
+    sizes: EncodedSizes
+
+
+class EncodedSizes:
+    """How large the encoded chunks of an array are, as far as is known: slabs are sized by it.
+
+    Attributes
+    ----------
+    mean : float or None
+        Bytes of a chunk on average, of the wave where they were largest; None if nothing is known.
+    """
+
+    __slots__ = ("mean",)
+
+    def __init__(self) -> None:
+        self.mean: float | None = None
+
+    def add(self, sizes: Table) -> None:
+        """Learn the sizes of some chunks."""
+        n = sizes.size
+        if n:
+            self.mean = max(self.mean or 0.0, float(np.maximum(sizes, 0).sum()) / n)
+
+    def slab_nbytes(self, n: int, chunk_nbytes: int) -> int:
+        """Bytes of a slab for n chunks."""
+        mean = chunk_nbytes if self.mean is None else self.mean
+        return int(n * (mean * _SPARE + _SPARE_NBYTES)) + _SPARE_NBYTES
+
+
+@dataclass(slots=True, eq=False)
+class DeviceRead:
+    """A read in pieces.
+
+    Attributes
+    ----------
+    resources, source
+        What it is done with, and of which array.
+    box : BoxPlan
+        The plan.
+    windows, columns
+        Its parts as tables.
+    out : Array
+        The result.
+    size : int
+        Most parts of a piece.
+    work : Work
+        How much there is to do.
+    versions : dict
+        The token of every shard that is read in several pieces, by its number.
+    given_up : set of int
+        Numbers of the shards that were replaced meanwhile, or of which something was odd in one of several pieces.
+    """
+
+    resources: Resources
+    source: Source
+    box: BoxPlan
+    windows: Windows
+    columns: BoxColumns
+    out: Array
+    size: int
+    work: Work
+    versions: dict[int, object] = field(default_factory=dict)
+    given_up: set[int] = field(default_factory=set)
+    stage = "locate"
+
+    @property
+    def pieces(self) -> Iterator[Piece]:
+        """The waves."""
+        return cut(self.windows.ends, self.size)
+
+    def keys(self, piece: Piece) -> tuple[str, ...]:
+        """Nothing: reads lock no objects."""
+        return ()
+
+    def merged(self, piece: Piece, keys: Sequence[str]) -> tuple[str, ...]:
+        """Nothing: reads merge nothing."""
+        return ()
+
+    def do(self, piece: Piece, keys: Sequence[str]) -> Left:
+        """Read a wave into the result, all but the parts that are returned. Raises: StoreError, DeviceError."""
+        shared = self._shared_shards(piece)
+        numbers = np.arange(*piece)
+        with self.resources.lanes.borrow() as lane:
+            try:
+                left = self._do(lane, numbers)
+            except CodecError:  # the reference path says what is wrong
+                left = numbers
+        if not self._is_sharded:
+            return [(part.coords, [part]) for part in self._parts(left)]
+        odd = set(self._shards_of(left).tolist())
+        self.given_up |= {shard for shard, token in shared if shard in odd or self._token(shard) != token}
+        return [self._all_of(shard) for shard in sorted(odd - self.given_up)]
+
+    def again(self) -> Iterator[tuple[Coords, list[Part]]] | None:
+        """All parts of the shards that were given up; None if none was."""
+        return map(self._all_of, sorted(self.given_up)) if self.given_up else None
+
+    @property
+    def _is_sharded(self) -> bool:
+        return self.source.layout.objects is not self.source.layout.grid
+
+    def _shared_shards(self, piece: Piece) -> list[tuple[int, object]]:
+        """The shards that are read in this piece and in others, with their tokens."""
+        if not self._is_sharded:
+            return []
+        shared = []
+        ends = self.windows.ends
+        for shard in dict.fromkeys(self._shards_of(np.array([piece[0], piece[1] - 1])).tolist()):
+            if ends[shard] < piece[0] or ends[shard + 1] > piece[1]:
+                token = self._token(shard)
+                shared.append((shard, self.versions.setdefault(shard, token)))
+        return shared
+
+    def _token(self, shard: int) -> object:
+        coords = self.windows.shards(np.array([shard]))[0]
+        return token_of(self.source.store, self.source.layout.key(tuple(coords.tolist())))
+
+    def _shards_of(self, numbers: Table) -> Table:
+        shards: Table = np.searchsorted(self.windows.ends, numbers, side="right") - 1
+        return shards
+
+    def _do(self, lane: Lane, numbers: Table) -> Table:
+        """Read parts into the result. Returns: those that are left. Raises: CodecError."""
+        left = [numbers[:0]]
+        nbytes = self._slab_nbytes(lane, numbers)
+        is_first = True
+        while numbers.size:
+            batch = self._fetch(lane, numbers, nbytes)
+            here = batch.offsets >= 0
+            ready = here | (batch.sizes == MISSING)
+            self._place(lane, numbers, batch, ready)
+            waiting = ~ready & (batch.sizes >= 0)
+            if not (is_first or here.any()):  # they grow while they are read
+                waiting[:] = False
+            left.append(numbers[~(ready | waiting)])
+            numbers, sizes, is_first = numbers[waiting], batch.sizes[waiting], False
+            nbytes = max(min(nbytes, _room(sizes)), _room(sizes[sizes.argmax() :][:1])) if sizes.size else 0
+        return np.concatenate(left)
+
+    def _fetch(self, lane: Lane, numbers: Table, nbytes: int) -> Batch:
+        """Fetch the chunks of some parts."""
+        lane.rewind()
+        with stage("read") as noted:
+            batch = self._batch(lane, (self.windows, self._runs(numbers)), nbytes)
+            if noted:
+                sizes = batch.sizes[batch.offsets >= 0]
+                noted.count(sizes.size, int(sizes.sum()), int(sizes.sum()))
+        self.source.sizes.add(batch.sizes)
+        return batch
+
+    def _batch(self, lane: Lane, wanted: tuple[Windows, Runs], nbytes: int) -> Batch:
+        store, layout, plan, files, _ = self.source
+        if files is None:
+            return fetch_from_store(lane, store, layout.key, wanted, plan.phase)
+        return self.resources.reader.fetch(lane, files, wanted, plan, nbytes)
+
+    def _runs(self, numbers: Table) -> Runs:
+        """Parts, by their numbers in order, as runs."""
+        if numbers[-1] - numbers[0] == numbers.size - 1:
+            return self.windows.runs(int(numbers[0]), int(numbers[-1]) + 1)
+        pieces = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
+        return np.concatenate([self.windows.runs(int(some[0]), int(some[-1]) + 1) for some in pieces])
+
+    def _slab_nbytes(self, lane: Lane, numbers: Table) -> int:
+        """Bytes of a slab for some parts. If there are many and nothing is known, a few of them are asked for."""
+        sizes, chunk_nbytes = self.source.sizes, self.source.plan.chunk.nbytes or 1
+        if self.source.files and sizes.mean is None and numbers.size * chunk_nbytes > _MAX_UNSAMPLED_NBYTES:
+            self._fetch(lane, numbers[:: -(-numbers.size // _N_SAMPLED)], 0)
+        return sizes.slab_nbytes(numbers.size, chunk_nbytes)
+
+    def _place(self, lane: Lane, numbers: Table, batch: Batch, ready: NDArray[np.bool_]) -> None:
+        """Decode chunks and place their parts. ready: which are there, or missing."""
+        rows = np.flatnonzero(ready)
+        if not rows.size:
+            return
+        n = rows.size
+
+        def wave(some: slice) -> None:
+            nonlocal rows
+            whole = some.stop - some.start == n
+            if not whole and some.start == 0:
+                # In the order of the slab, so that a wave is a piece of it.
+                rows = rows[np.argsort(batch.offsets[rows], kind="stable")]
+            self._place_wave(lane, batch, rows[some], whole=whole and n == ready.size)
+
+        def too_large(number: int) -> DeviceError:
+            (part,) = self._parts(numbers[rows[number : number + 1]])
+            return self.resources.too_large(part.coords, self.source.plan)
+
+        in_waves(lane, n, self.resources.fitting(self.source.plan), wave, too_large)
+
+    def _place_wave(self, lane: Lane, batch: Batch, rows: Table, *, whole: bool) -> None:
+        """whole: whether the rows are all of the batch."""
+        plan, wave = self.source.plan, Wave(lane.device)
+        chunk_nbytes = plan.chunk.nbytes or 0
+        present = np.flatnonzero(batch.offsets[rows] >= 0)
+        chunks: Chunks | None = None
+        try:
+            with stage("place") as placed:
+                with stage("decode", timed=True) as noted:
+                    if present.size:
+                        streams = _streams(wave, batch, rows[present], whole=whole)
+                        noted.count(present.size, int(streams.sizes.sum()), present.size * chunk_nbytes)
+                        chunks = decode_streams(wave, plan, streams)
+                with stage("place", timed=True):
+                    tables = self.columns.tables(batch.spans[rows])
+                    launch_placement(wave, plan, (chunks, present), tables, self.out, None)
+                with stage("check"):
+                    wave.finish()
+                nbytes = int(tables.elem_start[-1]) * self.out.dtype.itemsize
+                placed.count(rows.size, present.size * chunk_nbytes, nbytes)
+        finally:
+            chunks = None  # else an error's traceback would hold them
+            wave.drop()
+
+    def _parts(self, numbers: Table) -> Iterator[Part]:
+        """Some parts, as the reference path has them."""
+        if numbers.size:
+            yield from map(self.box.part, spans_of(self.windows, self._runs(numbers)).tolist())
+
+    def _all_of(self, shard: int) -> tuple[Coords, list[Part]]:
+        """All parts of a shard."""
+        ends = self.windows.ends
+        coords = tuple(self.windows.shards(np.array([shard]))[0].tolist())
+        return coords, list(self._parts(np.arange(ends[shard], ends[shard + 1])))
+
+
+def cut(ends: Table, size: int) -> Iterator[Piece]:
+    """Cut parts into pieces of at most so many, between two shards if little is lost by it. ends: of `Windows`."""
+    first, n = 0, int(ends[-1])
+    while first < n:
+        last = min(first + size, n)
+        whole = int(ends[np.searchsorted(ends, last, side="right") - 1])
+        if whole - first >= (1 - _MAX_SHARE_LOST) * (last - first):
+            last = whole
+        yield first, last
+        first = last
+
+
+def _room(sizes: Table) -> int:
+    """Bytes of a slab for some chunks."""
+    return int(sizes.sum()) + (sizes.size + 1) * _SPARE_NBYTES
+
+
+def _streams(wave: Wave, batch: Batch, rows: Table, *, whole: bool) -> Streams:
+    """Some of the chunks of a batch on the device, uploaded in one copy if necessary. whole: whether these are all."""
+    slab, offsets, sizes = batch.slab, batch.offsets[rows], batch.sizes[rows]
+    if slab.on_device is not None:
+        return Streams(slab.host, slab.on_device, offsets, sizes, wave.device)
+    low, high = (0, batch.used) if whole else window_of(offsets, sizes, batch.used)
+    host = slab.bytes_on_host()[low:high]
+    with stage("upload", timed=True) as noted:
+        there = wave.upload(host)
+        noted.count(rows.size, host.nbytes, host.nbytes)
+    return Streams(host, there, offsets - low, sizes, wave.device)

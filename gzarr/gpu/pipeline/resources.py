@@ -1,0 +1,44 @@
+"""What a backend carries out reads and writes with, handed to whatever cuts them into pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gzarr.errors import DeviceError
+from gzarr.gpu.detection.thresholds import Crossover
+from gzarr.gpu.device.lanes import Lanes
+from gzarr.gpu.device.protocol import Device
+from gzarr.gpu.pipeline.placement import DevicePlan
+from gzarr.gpu.reading.host import Reader
+from gzarr.indexing.keys import Coords
+
+
+class Resources(NamedTuple):
+    """What a backend carries out reads and writes with.
+
+    Attributes
+    ----------
+    device : Device
+        The device.
+    lanes : Lanes
+        The pipeline slots of its waves.
+    reader : Reader
+        The reader of files.
+    small_reads : Crossover
+        Limits of the reads that the host decodes.
+    wave_nchunks : callable
+        Chunks of a wave: takes the plan of the array, and the number of parts of the read.
+    fitting : callable
+        How many chunks of a plan should fit into a lane, at least one.
+    too_large : callable
+        Makes the error for a chunk, by its coordinates, that does not fit into a lane alone.
+    """
+
+    device: Device
+    lanes: Lanes
+    reader: Reader
+    small_reads: Crossover
+    wave_nchunks: Callable[[DevicePlan, int], int]
+    fitting: Callable[[DevicePlan], int]
+    too_large: Callable[[Coords, DevicePlan], DeviceError]
