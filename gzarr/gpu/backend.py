@@ -258,7 +258,7 @@ class GpuBackend:
         plan = None if chain is None else _unpacked(chain).plan
         if chain is not None and (plan is None or not has_dtype(plan.chunk.dtype)):
             return None
-        return DeviceJobs(self._resources, Chunked(store, layout, plan, cached))
+        return DeviceJobs(self._resources, Chunked(store, layout, plan))
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks on the host. Raises: CodecError(index)."""

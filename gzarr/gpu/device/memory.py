@@ -14,6 +14,8 @@ from gzarr.errors import DeviceError
 
 #: Pieces begin at multiples of this many bytes, as those of cudaMalloc do (CUDA C++ Programming Guide, 5.3.2).
 ALIGNMENT = 256
+#: CuPy's pool rounds blocks up to multiples of this many bytes (ALLOCATION_UNIT_SIZE), beyond an arena's limit.
+GRANULARITY = 512
 #: Smallest block, if the limit allows it: most reads of a few chunks fit into one.
 MIN_BLOCK_NBYTES = 1 << 20
 
@@ -110,6 +112,7 @@ class Arena:
                     f"{nbytes} bytes of device memory do not fit into the {max(room, 0)} that are left"
                 )
             size = room if self._whole else min(size, room)
+            size = max(size - size % GRANULARITY, nbytes)
             self._whole = False
         self._blocks.append(self._allocate(size))
         self._taken.append(0)

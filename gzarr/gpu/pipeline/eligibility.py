@@ -33,14 +33,11 @@ class Chunked(NamedTuple):
         Where the chunks are.
     plan : DevicePlan or None
         Of all chunks; None if they differ in shape.
-    cached : bool
-        Whether decoded chunks are cached, so that reads go to the cache.
     """
 
     store: Store
     layout: Layout
     plan: DevicePlan | None
-    cached: bool
 
 
 class DeviceJobs:
@@ -111,11 +108,9 @@ class DeviceJobs:
 
 def _read_source(array: Chunked) -> Source | str:
     """How an array is read in pieces, or why it is not."""
-    store, layout, plan, cached = array
+    store, layout, plan = array
     if plan is None:
         return "chunks differ in shape"
-    if cached:
-        return "decoded chunks are cached"
     if plan.host:
         return "codecs run on the host"
     if plan.skips_host:

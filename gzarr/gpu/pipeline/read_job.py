@@ -23,7 +23,7 @@ from gzarr.backend import Array, Work
 from gzarr.cpu.compiled.fetch import MISSING, Fetch, Runs, spans_of
 from gzarr.cpu.compiled.tables import Windows
 from gzarr.errors import CodecError, DeviceError
-from gzarr.gpu.codecs.batch import Chunks, Streams, Wave
+from gzarr.gpu.codecs.batch import Chunks, Wave
 from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.pipeline.launching import launch_placement
@@ -32,7 +32,7 @@ from gzarr.gpu.pipeline.placing import BoxColumns
 from gzarr.gpu.pipeline.read import decode_streams
 from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.waves import in_waves
-from gzarr.gpu.reading.host import Batch, fetch_from_store, window_of
+from gzarr.gpu.reading.host import Batch, fetch_from_store, streams_in
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import BoxPlan, Part
 from gzarr.layout.chunk_layout import Layout
@@ -250,11 +250,10 @@ class DeviceRead:
 
         def wave(some: slice) -> None:
             nonlocal rows
-            whole = some.stop - some.start == n
-            if not whole and some.start == 0:
+            if some.start == 0 and some.stop < n:
                 # In the order of the slab, so that a wave is a piece of it.
                 rows = rows[np.argsort(batch.offsets[rows], kind="stable")]
-            self._place_wave(lane, batch, rows[some], whole=whole and n == ready.size)
+            self._place_wave(lane, batch, rows[some])
 
         def too_large(number: int) -> DeviceError:
             (part,) = self._parts(numbers[rows[number : number + 1]])
@@ -262,8 +261,7 @@ class DeviceRead:
 
         in_waves(lane, n, self.resources.fitting(self.source.plan), wave, too_large)
 
-    def _place_wave(self, lane: Lane, batch: Batch, rows: Table, *, whole: bool) -> None:
-        """whole: whether the rows are all of the batch."""
+    def _place_wave(self, lane: Lane, batch: Batch, rows: Table) -> None:
         plan, wave = self.source.plan, Wave(lane.device)
         chunk_nbytes = plan.chunk.nbytes or 0
         present = np.flatnonzero(batch.offsets[rows] >= 0)
@@ -272,7 +270,8 @@ class DeviceRead:
             with stage("place") as placed:
                 with stage("decode", timed=True) as noted:
                     if present.size:
-                        streams = _streams(wave, batch, rows[present], whole=whole)
+                        there = rows[present]
+                        streams = streams_in(wave, batch.slab, batch.offsets[there], batch.sizes[there])
                         noted.count(present.size, int(streams.sizes.sum()), present.size * chunk_nbytes)
                         chunks = decode_streams(wave, plan, streams)
                 with stage("place", timed=True):
@@ -313,16 +312,3 @@ def cut(ends: Table, size: int) -> Iterator[Piece]:
 def _room(sizes: Table) -> int:
     """Bytes of a slab for some chunks."""
     return int(sizes.sum()) + (sizes.size + 1) * _SPARE_NBYTES
-
-
-def _streams(wave: Wave, batch: Batch, rows: Table, *, whole: bool) -> Streams:
-    """Some of the chunks of a batch on the device, uploaded in one copy if necessary. whole: whether these are all."""
-    slab, offsets, sizes = batch.slab, batch.offsets[rows], batch.sizes[rows]
-    if slab.on_device is not None:
-        return Streams(slab.host, slab.on_device, offsets, sizes, wave.device)
-    low, high = (0, batch.used) if whole else window_of(offsets, sizes, batch.used)
-    host = slab.bytes_on_host()[low:high]
-    with stage("upload", timed=True) as noted:
-        there = wave.upload(host)
-        noted.count(rows.size, host.nbytes, host.nbytes)
-    return Streams(host, there, offsets - low, sizes, wave.device)

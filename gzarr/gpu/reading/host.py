@@ -78,7 +78,7 @@ class Batch(NamedTuple):
     ----------
     slab : Slab
         Where they are.
-    offsets, sizes, spans, used
+    offsets, sizes, spans
         As in `gzarr.cpu.compiled.fetch.Fetched`.
     """
 
@@ -86,7 +86,6 @@ class Batch(NamedTuple):
     offsets: Table
     sizes: Table
     spans: NDArray[np.int32]
-    used: int
 
 
 class Reader(Protocol):
@@ -143,8 +142,9 @@ class HostReader:
 
     def fetch(self, lane: Lane, source: Fetch, wanted: tuple[Windows, Runs], plan: DevicePlan, nbytes: int) -> Batch:
         """Read the chunks of some runs into pinned memory."""
-        slab = Slab(lane.device, lane.staging.take(nbytes))
-        return Batch(slab, *fetch(source, *wanted, slab.bytes_on_host(), plan.phase, thread_count()))
+        slab = Slab(lane.device, lane.slab(nbytes))
+        fetched = fetch(source, *wanted, slab.bytes_on_host(), plan.phase, thread_count())
+        return Batch(slab, fetched.offsets, fetched.sizes, fetched.spans)
 
 
 def fetch_from_store(
@@ -161,9 +161,9 @@ def fetch_from_store(
     offsets = np.full(len(buffers), -1, np.int64)
     here = sizes >= 0
     offsets[here], total = spread_out(sizes[here], phase)
-    slab = Slab(lane.device, lane.staging.take(total))
+    slab = Slab(lane.device, lane.slab(total))
     copy(buffers, slab.bytes_on_host(), offsets)
-    return Batch(slab, offsets, sizes, spans, total)
+    return Batch(slab, offsets, sizes, spans)
 
 
 def phase_of(specs: Sequence[CodecSpec]) -> int:
@@ -240,22 +240,28 @@ def streams_of(wave: Wave, items: Sequence[Any]) -> Streams:
     slab: Slab = items[0].slab
     offsets = np.fromiter((item.offset for item in items), np.int64, len(items))
     sizes = np.fromiter((item.nbytes for item in items), np.int64, len(items))
+    if slab.host is not None and slab.on_device is None:
+        # If a wave has chunks of several shapes, items need not be neighbours: they are then packed.
+        low, high = _window(offsets, sizes, slab.host.size)
+        if high - low > 2 * int(sizes.sum()) + 2 * ALIGNMENT * (len(items) + 1):
+            return upload_streams(wave, [item.view() for item in items])
+    return streams_in(wave, slab, offsets, sizes)
+
+
+def streams_in(wave: Wave, slab: Slab, offsets: Table, sizes: Table) -> Streams:
+    """Chunks of a slab on the device, uploaded in one copy of the piece that they are in if necessary."""
     if slab.on_device is not None:
         wave.held.append(slab.on_device)
         return Streams(slab.host, slab.on_device, offsets, sizes, wave.device)
     host = slab.bytes_on_host()
-    low, high = window_of(offsets, sizes, host.size)
-    # If a wave has chunks of several shapes, items need not be neighbours: they are then packed.
-    if high - low > 2 * int(sizes.sum()) + 2 * ALIGNMENT * (len(items) + 1):
-        return upload_streams(wave, [item.view() for item in items])
-    window = host[low:high]
+    low, high = _window(offsets, sizes, host.size)
     with stage("upload", timed=True) as noted:
-        slab_there = wave.upload(window)
-        noted.count(len(items), window.nbytes, window.nbytes)
-    return Streams(window, slab_there, offsets - low, sizes, wave.device)
+        there = wave.upload(host[low:high])
+        noted.count(offsets.size, there.nbytes, there.nbytes)
+    return Streams(host[low:high], there, offsets - low, sizes, wave.device)
 
 
-def window_of(offsets: Table, sizes: Table, most: int) -> tuple[int, int]:
+def _window(offsets: Table, sizes: Table, most: int) -> tuple[int, int]:
     """The piece of a slab that chunks are in, with the bytes behind them. most: bytes of the slab."""
     low = int(offsets.min()) // ALIGNMENT * ALIGNMENT
     return low, min((-(-int((offsets + sizes).max()) // ALIGNMENT) + 1) * ALIGNMENT, most)

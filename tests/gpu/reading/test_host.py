@@ -322,7 +322,8 @@ def test_large_files_are_read_on_several_threads(tmp_path, device, monkeypatch) 
         where = tmp_path / name
         gzarr.create_array(LocalStore(where), data=data, chunks=(1, 1 << 18), shards=shards, compressor=None)
         array = opened(where, device, "host", max_device_nbytes=1 << 28)
-        np.testing.assert_array_equal(array[:19], data[:19])
+        with gzarr.config.set({"cpu.native": False}):
+            np.testing.assert_array_equal(array[:19], data[:19])
         assert len(threads) >= 2
 
 
@@ -330,4 +331,5 @@ def test_short_reads_are_continued(tmp_path, device, monkeypatch) -> None:
     create(tmp_path / "a", compressor=None, shards=(60, 42))
     real = os.preadv
     monkeypatch.setattr(os, "preadv", lambda fd, views, at: real(fd, [views[0][: max(len(views[0]) // 2, 1)]], at))
-    np.testing.assert_array_equal(opened(tmp_path / "a", device, "host")[:20], DATA[:20])
+    with gzarr.config.set({"cpu.native": False}):
+        np.testing.assert_array_equal(opened(tmp_path / "a", device, "host")[:20], DATA[:20])
