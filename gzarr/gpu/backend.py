@@ -38,8 +38,8 @@ from gzarr.gpu.pipeline.launching import is_placeable, launch_placement
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
 from gzarr.gpu.pipeline.placing import tables_of
 from gzarr.gpu.pipeline.read import decoded
-from gzarr.gpu.pipeline.sizing import read_cost, wave_nchunks, write_cost
 from gzarr.gpu.pipeline.resources import Resources
+from gzarr.gpu.pipeline.sizing import read_cost, wave_nchunks, write_cost
 from gzarr.gpu.pipeline.values import OnHost, values_of
 from gzarr.gpu.pipeline.waves import in_waves, positions
 from gzarr.gpu.pipeline.write import merge_and_encode_wave

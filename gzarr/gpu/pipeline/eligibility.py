@@ -16,6 +16,7 @@ from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.placing import box_columns
 from gzarr.gpu.pipeline.read_job import DeviceRead, EncodedSizes, Source
 from gzarr.gpu.pipeline.resources import Resources
+from gzarr.gpu.pipeline.sizing import read_cost, wave_nchunks
 from gzarr.indexing.plan import BoxPlan, Plan
 from gzarr.layout.chunk_layout import Layout
 from gzarr.storage.base import Store
@@ -76,7 +77,7 @@ class DeviceJobs:
         windows = boxes.windows(self._array.layout)
         if source.files is not None and (why := source.files.obstacle(nparts, windows.ends.size - 1)) is not None:
             return why
-        size = resources.wave_nchunks(decoding, nparts)
+        size = wave_nchunks(nparts, read_cost(decoding, decoding.chunk.nbytes or 1), resources.lanes.limit)
         waits = self._array.store.concurrency > 1
         work = Work(nparts, out.nbytes // nparts, size, unlocked=True, waits=waits)
         return DeviceRead(resources, source, plan, windows, box_columns(plan), out, size, work)

@@ -31,6 +31,7 @@ from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.placing import BoxColumns
 from gzarr.gpu.pipeline.read import decode_streams
 from gzarr.gpu.pipeline.resources import Resources
+from gzarr.gpu.pipeline.sizing import read_cost
 from gzarr.gpu.pipeline.waves import in_waves
 from gzarr.gpu.reading.host import Batch, fetch_from_store, streams_in
 from gzarr.indexing.keys import Coords
@@ -259,7 +260,8 @@ class DeviceRead:
             (part,) = self._parts(numbers[rows[number : number + 1]])
             return self.resources.too_large(part.coords, self.source.plan)
 
-        in_waves(lane, n, self.resources.fitting(self.source.plan), wave, too_large)
+        cost = read_cost(self.source.plan, self.source.plan.chunk.nbytes or 1)
+        in_waves(lane, n, max(self.resources.lanes.limit // cost.memory, 1), wave, too_large)
 
     def _place_wave(self, lane: Lane, batch: Batch, rows: Table) -> None:
         plan, wave = self.source.plan, Wave(lane.device)

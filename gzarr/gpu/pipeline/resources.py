@@ -27,10 +27,6 @@ class Resources(NamedTuple):
         The reader of files.
     small_reads : Crossover
         Limits of the reads that the host decodes.
-    wave_nchunks : callable
-        Chunks of a wave: takes the plan of the array, and the number of parts of the read.
-    fitting : callable
-        How many chunks of a plan should fit into a lane, at least one.
     too_large : callable
         Makes the error for a chunk, by its coordinates, that does not fit into a lane alone.
     """
@@ -39,6 +35,4 @@ class Resources(NamedTuple):
     lanes: Lanes
     reader: Reader
     small_reads: Crossover
-    wave_nchunks: Callable[[DevicePlan, int], int]
-    fitting: Callable[[DevicePlan], int]
     too_large: Callable[[Coords, DevicePlan], DeviceError]

@@ -18,10 +18,10 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.lanes import N_LANES
-from gzarr.gpu.pipeline import read_job
+from gzarr.gpu.pipeline import eligibility, read_job
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
 from gzarr.gpu.pipeline.read_job import EncodedSizes, cut
-from gzarr.gpu.pipeline.resources import Resources
+from gzarr.gpu.pipeline.sizing import ChunkCost
 from gzarr.storage import LocalStore
 from tests.gpu.counted import CountingDevice
 
@@ -179,12 +179,13 @@ def test_a_chunk_that_grows_all_the_time_is_left(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("nbytes", [300, 1_000, 3_000])
-def test_waves_that_do_not_fit_are_cut_in_the_order_of_the_slab(tmp_path: Path, nbytes: int) -> None:
+def test_waves_that_do_not_fit_are_cut_in_the_order_of_the_slab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nbytes: int
+) -> None:
     array = stored(tmp_path, **CHAINS["blosc"])
-    fits = Resources._replace
     here = opened(array, max_device_nbytes=N_LANES * nbytes * 16)
-    jobs = here._io.compiled
-    jobs._resources = fits(jobs._resources, wave_nchunks=lambda *_: 1000, fitting=lambda _: 1000)
+    monkeypatch.setattr(eligibility, "wave_nchunks", lambda *_: 1000)
+    monkeypatch.setattr(read_job, "read_cost", lambda *_: ChunkCost(1, 1, 1))
     np.testing.assert_array_equal(here[:], DATA)
 
 
@@ -216,8 +217,7 @@ def test_all_pieces_of_a_shard_are_of_one_version(tmp_path: Path, monkeypatch: p
         stored(tmp_path / name, data, shards=(70, 66))
     array = gzarr.open_array(LocalStore(tmp_path / "a"), mode="r")
     here = opened(array)
-    jobs = here._io.compiled
-    jobs._resources = jobs._resources._replace(wave_nchunks=lambda *_: 20)
+    monkeypatch.setattr(eligibility, "wave_nchunks", lambda *_: 20)
     pieces = replaced_after(monkeypatch, n, tmp_path / "a" / "c" / "0" / "0", tmp_path / "b" / "c" / "0" / "0")
     np.testing.assert_array_equal(here[:], DATA + 1 if n < 3 else here[:])
     assert len(pieces) >= 3
