@@ -1,0 +1,77 @@
+"""What launches of the placement kernels cost, measured on warps from their middles, and what they may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from numcodecs import Blosc, Zstd
+
+from tests.gpu.ptx import cases
+from tests.gpu.ptx.capture import Launch, middle
+from tests.gpu.ptx.cases import Case
+
+PLAIN, BYTES, BITS = Zstd(1), Blosc("zstd", 5, Blosc.SHUFFLE), Blosc("zstd", 5, Blosc.BITSHUFFLE)
+#: Each byte is loaded once and stored once: half a sector of 32 bytes for each 16.
+IDEAL_SECTORS = 0.5
+MAX_SECTORS = 2 * IDEAL_SECTORS
+#: Of a multiprocessor's threads: fewer cannot hide the latency of memory.
+MIN_OCCUPANCY = 0.5
+
+
+class Goal(NamedTuple):
+    """A read or write, and the most machine instructions for each 16 bytes; None if there is no goal."""
+
+    case: Case
+    instructions: int | None
+    verb: str = "read"
+
+
+def _case(shape: tuple[int, ...], chunks: tuple[int, ...], compressor: Any, dtype: str = "f4", **options: Any) -> Case:
+    return Case({"compressor": compressor, **options}, shape, chunks, dtype)
+
+
+FLAT = (1 << 19,), (1 << 14,)
+SQUARE = (512, 512), (128, 128)
+CUBE = (96, 64, 64), (32, 32, 32)
+F = {"order": "F", "zarr_format": 2}
+GOALS = {
+    "1-D f4": Goal(_case(*FLAT, PLAIN), 40),
+    "2-D f4": Goal(_case(*SQUARE, PLAIN), 40),
+    "3-D f4": Goal(_case(*CUBE, PLAIN), 40),
+    "2-D u1": Goal(_case(*SQUARE, PLAIN, "u1"), 40),
+    "2-D big-endian f8": Goal(_case(*SQUARE, PLAIN, ">f8", zarr_format=2), None),
+    "2-D u2, byte shuffle": Goal(_case(*SQUARE, BYTES, "u2"), 90),
+    "2-D f4, byte shuffle": Goal(_case(*SQUARE, BYTES), 90),
+    "2-D f8, byte shuffle": Goal(_case(*SQUARE, BYTES, "f8"), 90),
+    "2-D u2, bit shuffle": Goal(_case(*SQUARE, BITS, "u2"), None),
+    "2-D f4, bit shuffle": Goal(_case(*SQUARE, BITS), None),
+    "2-D f4, order F": Goal(_case(*SQUARE, PLAIN, **F), None),
+    "2-D u2, order F": Goal(_case(*SQUARE, PLAIN, "u2", **F), None),
+    "2-D f4, steps": Goal(_case(*SQUARE, PLAIN)._replace(select=lambda array: array[::2, ::2]), None),
+    "write 2-D f4": Goal(_case(*SQUARE, None), None, "write"),
+    "write 2-D f4, byte shuffle": Goal(_case(*SQUARE, BYTES), None, "write"),
+    "write 2-D f4, bit shuffle": Goal(_case(*SQUARE, BITS), None, "write"),
+}
+
+
+@cache
+def launches(name: str) -> tuple[Launch, ...]:
+    """The launches of a goal's case that moved something."""
+    goal = GOALS[name]
+    with TemporaryDirectory() as folder:
+        device = (cases.read if goal.verb == "read" else cases.write)(goal.case, Path(folder), middle)
+    return tuple(run for run in device.runs if run.cost)
+
+
+def rows() -> Iterator[tuple[str, Launch]]:
+    """For each goal, the largest launch of each of its kernels."""
+    for name in GOALS:
+        best: dict[str, Launch] = {}
+        for run in launches(name):
+            if run.kernel not in best or run.n_threads > best[run.kernel].n_threads:
+                best[run.kernel] = run
+        yield from ((name, run) for run in best.values())
