@@ -74,7 +74,7 @@ SUBJECTS = {
     *("cpu/peak_memory", "cpu/compiled/faults", "cpu/compiled/read_blocks", "cpu/compiled/shards"),
     *("gpu/faults", "gpu/hardware_files", "gpu/profile_on_device", "gpu/reuse", "gpu/written_arrays"),
     *("gpu/on_emulated_device", "gpu/on_emulated_device_directly", "gpu/copies_on_emulated_device"),
-    *("gpu/read_counts", "gpu/write_counts", "gpu/write_traffic"),
+    *("gpu/budgets", "gpu/overlap", "gpu/races", "gpu/read_counts", "gpu/write_counts", "gpu/write_traffic"),
     *("gpu/device/cuda_kernels", "gpu/device/cuda_memory"),
     *("hierarchy/calls", "hierarchy/pickle", "interop/extras", "interop/tensors"),
     *("storage/database_stores", "storage/icechunk", "storage/open_store"),

@@ -32,6 +32,7 @@ from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
 from gzarr.gpu.device.engine import engine_note
 from gzarr.gpu.device.lanes import N_LANES, Lane, Lanes
 from gzarr.gpu.device.memory import OverLimitError
+from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.pipeline.eligibility import Chunked, DeviceJobs
 from gzarr.gpu.pipeline.launching import is_placeable, launch_placement
@@ -346,14 +347,21 @@ class GpuBackend:
     def _place_from_host(
         self, lane: Lane, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], out: Array, fields: Fields
     ) -> None:
-        """Decode chunks on the host and upload them in few copies."""
+        """Decode chunks on the host and upload them in few copies, which the host does not wait for."""
         decoded = np.empty(out.shape, out.dtype)
         self._host.place(chain, [on_host(buffer) for buffer in buffers], parts, decoded, fields)
         pieces = [np.asarray(decoded[part.out], order="C") for part in parts]
         nbytes = sum(piece.nbytes for piece in pieces)
+        lane.is_copying = True
         if len(pieces) < 2 or nbytes > min(self._small_reads.nbytes, self._lanes.limit // 2):
+            mark, staged = lane.staging.mark(), 0
             for part, piece in zip(parts, pieces, strict=True):
                 self._upload_piece(lane, part, piece, out)
+                staged += piece.nbytes
+                if staged > MAX_TABLE_NBYTES:
+                    self._device.synchronize()
+                    lane.staging.rewind(mark)
+                    staged = 0
             return
         packed = self._device.upload(np.concatenate([piece.reshape(-1) for piece in pieces]))
         start = 0

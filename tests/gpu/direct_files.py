@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
@@ -37,8 +38,8 @@ class DirectFile:
     def fileno(self) -> int:
         return self._fd
 
-    def pread(self, buf: np.ndarray, size: int | None = None, file_offset: int = 0) -> _Reading:
-        assert isinstance(buf, np.ndarray)
+    def pread(self, buf: Any, size: int | None = None, file_offset: int = 0) -> _Reading:
+        buf = buf if isinstance(buf, np.ndarray) else buf._host  # KvikIO waits for no stream, and no stream for it
         assert buf.dtype == np.uint8
         nbytes = buf.nbytes if size is None else size
         if nbytes > buf.nbytes:

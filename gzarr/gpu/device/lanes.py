@@ -52,6 +52,8 @@ class Lane:
         Pinned host memory.
     results
         Pinned memory for encoded chunks, which a store writes when the lane is another wave's.
+    is_copying : bool
+        Whether the lane was given back while the device may still copy from its pinned memory.
     """
 
     def __init__(self, device: Device, limit: int, pinned: Pinned | None = None) -> None:
@@ -62,6 +64,7 @@ class Lane:
         self.memory = Arena(device.allocate, limit)
         self.staging = Staging(pinned)
         self.results = pinned.results
+        self.is_copying = False
 
     def active(self) -> AbstractContextManager[Any]:
         """A context in which this thread's work goes to the lane's stream and its memory comes from the lane."""
@@ -276,6 +279,9 @@ class Lanes:
             turn.lane = self._new_lane() if turn.private else self._take()
         lane = turn.lane
         with lane.active():
+            if lane.is_copying:  # of an earlier wave: the caller's own work comes after it
+                self._device.synchronize()
+                lane.is_copying = False
             self._device.wait(lane.stream, turn.call.start)
             try:
                 yield lane

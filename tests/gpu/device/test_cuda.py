@@ -527,6 +527,7 @@ def test_pinned_memory_is_as_large_as_asked_for_and_freed(cuda, monkeypatch):
     assert device.staging(0).nbytes == 0
 
 
+@pytest.mark.usefixtures("only_what_is_needed")
 @pytest.mark.parametrize("nbytes", [100, 2 << 20])
 def test_pageable_memory_may_be_freed_once_it_is_uploaded(cuda, nbytes):
     """CUDA may read it when the stream comes to the copy, as it does where the device can address pageable memory."""

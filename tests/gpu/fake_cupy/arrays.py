@@ -197,7 +197,10 @@ class ndarray:  # noqa: N801 - CuPy's name
         return _view(self._host.transpose(*axes), self)
 
     def fill(self, value: Any) -> None:
-        _host(self).fill(_host(value))
+        if isinstance(value, ndarray):
+            value = _host(value)
+        host, memory = self._host, self._mem
+        submit(lambda: keep(memory, host.fill(value)))
 
     def sum(self, axis: Any = None, dtype: Any = None) -> ndarray:
         return _new(result_of(_operand(self).sum(axis, dtype)))
@@ -216,6 +219,10 @@ class ndarray:  # noqa: N801 - CuPy's name
         return _new(_host(self)[_index(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(value, ndarray) and _is_basic(key) and value.dtype == self.dtype:
+            there, source = self[key], value
+            submit(lambda: np.copyto(there._host, source._host))
+            return
         whole = type(key) is slice and key == slice(None) and isinstance(value, np.ndarray)
         given = value if whole else _host(value)
         converts = getattr(given, "dtype", self.dtype) != self.dtype

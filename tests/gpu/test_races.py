@@ -1,0 +1,180 @@
+"""Streams are ordered by events alone: results are right in every order of work that events allow, wrong without one.
+
+The double of CuPy carries out work in an order that chance chooses among these (`tests.gpu.fake_cupy.streams`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numcodecs import LZ4, Blosc, Zlib
+
+import gzarr
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.detection.thresholds import NEVER, Crossover
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.storage import LocalStore, MemoryStore
+from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
+from tests.gpu.direct_files import DirectFiles
+from tests.gpu.fake_cupy.streams import schedule
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+DATA = np.cumsum(np.random.default_rng(0).integers(0, 9, (256, 64)), axis=0).astype("i4")
+SEEDS = range(2)
+#: An order in which something goes wrong is found with one of these.
+MANY_SEEDS = range(20)
+CHAINS: dict[str, dict[str, Any]] = {
+    "raw": {"compressor": None},
+    "raw, sharded": {"compressor": None, "shards": (64, 64)},
+    "lz4": {"compressor": LZ4(), "zarr_format": 2},
+    "blosc": {"compressor": Blosc("lz4", 5, Blosc.SHUFFLE), "zarr_format": 2},
+    "zlib": {"compressor": Zlib(), "zarr_format": 2},
+}
+#: Small enough that an array takes several waves; encoders take more.
+CAP_NBYTES = {"raw": 100_000, "raw, sharded": 100_000}
+#: Reads and writes of as much are decoded and encoded on the host.
+ALL_ON_HOST = Crossover(nchunks=1000, nbytes=1 << 20)
+
+
+def opened(cuda: Any, where: Path | None, chain: str = "raw", **options: Any) -> gzarr.Array:  # noqa: F811
+    """An array on the double, filled. where: a folder, or None for memory."""
+    store = MemoryStore() if where is None else LocalStore(where)
+    gzarr.create_array(store, data=DATA, chunks=(16, 32), device="cpu", overwrite=True, **CHAINS[chain])
+    options = {
+        "small_reads": NEVER,
+        "small_writes": NEVER,
+        "max_device_nbytes": CAP_NBYTES.get(chain, 2_000_000),
+    } | options
+    return gzarr.open_array(store, mode="r+", device=GpuBackend(cuda.CudaDevice(), **options))
+
+
+def on_stream(cuda: Any, array: gzarr.Array) -> None:  # noqa: F811
+    """Read into an array that the caller is still filling on a stream, overwrite it there, and read it again."""
+    cupy = cuda.cupy
+    stream = cupy.cuda.Stream(non_blocking=True)
+    out = cupy.empty(DATA.shape, "i4")
+    first = cupy.empty(DATA.shape, "i4")
+    cupy.cuda.Stream.null.synchronize()
+    with stream:
+        out.fill(7)
+        array.get_basic_selection(out=out)
+        first[:] = out
+        out.fill(8)
+        array.get_basic_selection(np.s_[16:48], out=out[16:48])
+        np.testing.assert_array_equal(first.get(), DATA)
+        np.testing.assert_array_equal(out[16:48].get(), DATA[16:48])
+        assert (out[:16].get() == 8).all()
+
+
+def written_from_stream(cuda: Any, array: gzarr.Array) -> None:  # noqa: F811
+    """Write what the caller is still computing on a stream, changed as soon as the write has returned."""
+    cupy = cuda.cupy
+    stream = cupy.cuda.Stream(non_blocking=True)
+    value = cupy.empty((80, 64), "i4")
+    cupy.cuda.Stream.null.synchronize()
+    with stream:
+        value.fill(5)
+        array[10:90] = value
+        value.fill(6)
+        found = array[:].get()
+    assert (found[10:90] == 5).all()
+    np.testing.assert_array_equal(found[90:], DATA[90:])
+
+
+def in_pieces(cuda: Any, array: gzarr.Array) -> None:  # noqa: F811
+    """Read pieces without looking at them before all have been read."""
+    found = [array[row : row + 9, ::-1] for row in range(0, 119, 7)]
+    for row, piece in zip(range(0, 119, 7), found, strict=True):
+        np.testing.assert_array_equal(piece.get(), DATA[row : row + 9, ::-1])
+
+
+USES = (on_stream, written_from_stream, in_pieces)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("how", ["memory", "files", "directly", "decoded on the host"])
+@pytest.mark.parametrize("chain", CHAINS)
+def test_results_are_right_in_any_order_of_streams(cuda, tmp_path, chain, how, seed) -> None:  # noqa: F811
+    options: dict[str, Any] = {"reader": DirectFiles().reader()} if how == "directly" else {"reader": "host"}
+    if how == "decoded on the host":
+        options |= {"small_reads": ALL_ON_HOST, "small_writes": ALL_ON_HOST}
+    with schedule(seed):
+        for use in USES:
+            use(cuda, opened(cuda, None if how == "memory" else tmp_path / use.__name__, chain, **options))
+
+
+def is_seen(use: Callable[[], None]) -> bool:
+    """Whether some order of work gives a wrong result."""
+    for seed in MANY_SEEDS:
+        with schedule(seed):
+            try:
+                use()
+            except AssertionError:
+                return True
+    return False
+
+
+@contextmanager
+def without(kind: type, name: str, module: str) -> Iterator[None]:
+    """A context in which what a module calls does nothing."""
+    real = getattr(kind, name)
+
+    def call(*args: Any) -> Any:
+        return None if sys._getframe(1).f_globals["__name__"] == module else real(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, name, call)
+        yield
+
+
+@pytest.mark.parametrize("use", USES[:2])
+def test_lanes_that_wait_for_nothing_are_seen(cuda, use) -> None:  # noqa: F811
+    with without(cuda.CudaDevice, "wait", "gzarr.gpu.device.lanes"):
+        assert is_seen(lambda: use(cuda, opened(cuda, None)))
+    assert not is_seen(lambda: use(cuda, opened(cuda, None)))
+
+
+def test_callers_that_wait_for_no_lane_are_seen(cuda) -> None:  # noqa: F811
+    """What the host decodes is uploaded without a wait: only an event tells the caller's stream."""
+    with without(cuda.CudaDevice, "wait", "gzarr.gpu.device.lanes"):
+        assert is_seen(lambda: in_pieces(cuda, opened(cuda, None, small_reads=ALL_ON_HOST)))
+
+
+def test_a_direct_read_into_memory_that_is_in_use_is_seen(cuda, tmp_path) -> None:  # noqa: F811
+    def use() -> None:
+        in_pieces(cuda, opened(cuda, tmp_path, reader=DirectFiles().reader()))
+
+    with without(cuda.CudaDevice, "synchronize", "gzarr.gpu.reading.kvikio"):
+        assert is_seen(use)
+    assert not is_seen(use)
+
+
+def test_orders_are_the_same_for_the_same_seed() -> None:
+    from tests.gpu.fake_cupy.streams import Stream
+
+    def order(seed: int | None) -> list[str]:
+        done: list[str] = []
+        streams = [Stream(non_blocking=True) for _ in range(3)]
+        with schedule(seed):
+            for number, stream in enumerate(streams):
+                for step in range(3):
+                    stream.queue.submit(lambda name=f"{number}{step}": done.append(name))
+            for stream in streams:
+                stream.synchronize()
+        return done
+
+    assert order(None) == [f"{number}{step}" for number in range(3) for step in range(3)]
+    assert len({tuple(order(seed)) for seed in range(20)}) > 5
+    for seed in range(20):
+        found = order(seed)
+        assert all(
+            [name for name in found if name[0] == number] == [number + "0", number + "1", number + "2"]
+            for number in "012"
+        )
