@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -140,12 +140,15 @@ def shuffles(draw: st.DrawFn, nbytes: int, itemsize: int) -> Shuffle:
 
 
 class Sums:
-    """Checksums on a device; tests on hardware put another method in the place of `of`."""
+    """Checksums on an emulated device; tests on hardware put another method in the place of `of`."""
+
+    def __init__(self, make: Callable[[], EmulatedDevice] = EmulatedDevice) -> None:
+        self._make = make
 
     def of(self, kind: str, streams: list[np.ndarray]) -> list[int]:
-        """Those of the emulated device, of streams where they are."""
-        wave = Wave(EmulatedDevice())
-        addresses = np.array([s.ctypes.data for s in streams], np.int64)
+        """Those of streams where they are."""
+        wave = Wave(self._make())
+        addresses = np.array([wave.device.address(s) for s in streams], np.int64)
         pending = checksums.queue(wave, kind, addresses, np.array([s.size for s in streams], np.int64))
         return pending.values(wave.device.download(pending.raw)).tolist()
 

@@ -8,8 +8,9 @@ import pytest
 
 from tests.gpu.hardware.test_hardware_kernels import *  # noqa: F403
 from tests.gpu.kernels import test_place_box
-from tests.gpu.kernels.launching import DEVICE
+from tests.gpu.kernels.launching import DEVICE, SUMS, Sums
 from tests.gpu.ptx import nvrtc
+from tests.gpu.ptx.capture import PtxDevice
 from tests.gpu.ptx.launching import PtxKernels
 from tests.gpu.ptx.memory import Fault
 from tests.properties.fewer import examples_of
@@ -19,13 +20,14 @@ pytestmark = pytest.mark.skipif(nvrtc.why_missing() is not None, reason=str(nvrt
 
 @pytest.fixture(autouse=True, scope="module")
 def on_device() -> Iterator[None]:
-    """The tests launch through one object."""
+    """The tests launch through one object, and take checksums from another."""
     DEVICE.launch = PtxKernels().launch  # type: ignore[method-assign]
+    SUMS.of = Sums(PtxDevice).of  # type: ignore[method-assign]
     try:
         with examples_of(globals(), 4):
             yield
     finally:
-        del DEVICE.launch
+        del DEVICE.launch, SUMS.of
 
 
 def test_an_axis_without_extent_in_memory() -> None:
