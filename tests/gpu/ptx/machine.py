@@ -75,7 +75,7 @@ class _Machine:
         self.entry, self.grid, self.memory = entry, grid, memory
         self.at = _threads(grid, warps)
         n = self.at.number.size
-        self.registers = np.full((len(entry.registers), n), 0x5EED5EED5EED5EED, np.uint64)
+        self.registers = np.zeros((len(entry.registers), n), np.uint64)
         self.shared = Shared(int(self.at.block.max(initial=0)) + 1, entry.shared_nbytes)
         self.params = _packed(entry, args)
         self.issues = np.zeros((len(entry.instructions), len(warps)), np.int64)
@@ -103,29 +103,25 @@ class _Machine:
     def _execute(self, pc: int, threads: np.ndarray) -> tuple[np.ndarray, int]:
         """Carry out one instruction. Returns: the threads that go straight on, and where."""
         one = self.entry.instructions[pc]
-        issued = np.zeros(self.issues.shape[1], bool)
-        issued[self.at.warp[threads]] = True
-        self.issues[pc] += issued
-        active = threads
+        self.issues[pc, self.at.warp[threads]] += 1  # once for each warp, however many of its threads are here
+        active, rest = threads, threads[:0]
         if one.guard:
             register, negated = one.guard
-            holds = self.registers[self.entry.registers[register]][threads] != 0
-            active = threads[holds != negated]
+            holds = (self.registers[self.entry.registers[register], threads] != 0) != negated
+            active, rest = threads[holds], threads[~holds]
         match one.parts[0]:
             case "bra":
                 self._join(self.entry.labels[one.operands[-1]], active)
-                rest = threads[~np.isin(threads, active)] if one.guard else active[:0]
-                # A group that is behind goes first.
+                # The group that is behind goes first.
                 self._join(pc + 1, rest)
-                return active[:0], pc
+                return rest[:0], pc
             case "ret" | "exit":
                 self._live[active] = False
-                rest = threads[~np.isin(threads, active)]
                 return rest, pc + 1
             case "bar" | "barrier" if "warp" not in one.parts:
                 if active.size:
                     self._waiting.append((pc, active))
-                return threads[~np.isin(threads, active)], pc + 1
+                return rest, pc + 1
         if active.size:
             try:
                 self._steps[pc](self, active)
@@ -230,7 +226,7 @@ def _as_bits(value: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def _read(entry: Entry, operand: str, kind: str) -> _Read:
-    """The value of an operand for every thread."""
+    """The value of an operand for every thread, or of a constant once."""
     dtype = DTYPES[kind]
     if operand in entry.registers:
         row = entry.registers[operand]
@@ -242,7 +238,15 @@ def _read(entry: Entry, operand: str, kind: str) -> _Read:
         return _read_special(special[1], "xyz".index(special[2] or "x"), dtype)
     constant = np.full(1, _constant(entry, operand), np.uint64)
     fixed = constant.astype(f"u{dtype.itemsize}").view(dtype) if dtype.kind == "f" else constant.astype(dtype)
-    return lambda machine, threads: np.broadcast_to(fixed, threads.shape)
+    return lambda machine, threads: fixed
+
+
+def _read_each(entry: Entry, operand: str, kind: str) -> _Read:
+    """The value of an operand for every thread, of a constant too."""
+    read = _read(entry, operand, kind)
+    if operand in entry.registers:
+        return read
+    return lambda machine, threads: np.broadcast_to(read(machine, threads), threads.shape)
 
 
 def _constant(entry: Entry, operand: str) -> int:
@@ -276,7 +280,7 @@ def _address(entry: Entry, operand: str) -> _Read:
     found = _ADDRESS.fullmatch(operand)
     if not found:
         raise NotImplementedError(f"{entry.name}: address {operand}")
-    base, offset = _read(entry, found[1], "s64"), int(found[2] or "0", 0)
+    base, offset = _read_each(entry, found[1], "s64"), int(found[2] or "0", 0)
     return lambda machine, threads: base(machine, threads) + offset
 
 
@@ -352,7 +356,7 @@ def _store(entry: Entry, one: Instruction) -> _Step:
     kind = one.parts[-1]
     size = DTYPES[kind].itemsize
     address, is_shared = _address(entry, one.operands[0]), "shared" in one.parts
-    reads = [_read(entry, name, f"u{8 * size}") for name in _vector(one.operands[1])]
+    reads = [_read_each(entry, name, f"u{8 * size}") for name in _vector(one.operands[1])]
 
     def store(machine: _Machine, threads: np.ndarray) -> None:
         places, numbers = address(machine, threads), machine.at.number[threads]
@@ -389,7 +393,7 @@ def _atomic(entry: Entry, one: Instruction) -> _Step:
     dtype, function = DTYPES[one.parts[-1]], _ATOMIC[name]
     operands = one.operands if one.parts[0] == "red" else one.operands[1:]
     row = None if one.parts[0] == "red" else entry.registers.get(one.operands[0])
-    address, reads = _address(entry, operands[0]), [_read(entry, o, one.parts[-1]) for o in operands[1:]]
+    address, reads = _address(entry, operands[0]), [_read_each(entry, o, one.parts[-1]) for o in operands[1:]]
 
     def change(machine: _Machine, threads: np.ndarray) -> None:
         view, index = machine.memory.atomic(address(machine, threads), dtype.itemsize, machine.at.number[threads])
@@ -414,7 +418,7 @@ def _exchange(entry: Entry, one: Instruction) -> _Step:
     mode = one.parts[2]
     target, _, hit = one.operands[0].partition("|")
     row, hits = entry.registers[target], entry.registers.get(hit)
-    reads = [_read(entry, operand, "u32") for operand in one.operands[1:]]
+    reads = [_read_each(entry, operand, "u32") for operand in one.operands[1:]]
 
     def exchange(machine: _Machine, threads: np.ndarray) -> None:
         value, by, clamp, mask = (read(machine, threads) for read in reads)
@@ -447,7 +451,7 @@ def _check_mask(there: dict[tuple[int, int], int], warp: int, mask: int) -> None
 def _vote(entry: Entry, one: Instruction) -> _Step:
     """vote.sync: a question to all lanes of a warp."""
     mode, row = one.parts[2], entry.registers[one.operands[0]]
-    read, mask = _read(entry, one.operands[1].lstrip("!"), "pred"), _read(entry, one.operands[2], "u32")
+    read, mask = _read_each(entry, one.operands[1].lstrip("!"), "pred"), _read_each(entry, one.operands[2], "u32")
     negated = one.operands[1].startswith("!")
 
     def vote(machine: _Machine, threads: np.ndarray) -> None:

@@ -103,28 +103,28 @@ class Global:
             raise Fault(f"the byte at {stored[i]:#x} is stored by threads {owner[i]} and {owner[i + 1]}")
         if not stored.size:
             return
-        for access in self.loads:
-            for k in range(access.nbytes):
-                place = np.minimum(np.searchsorted(stored, access.addresses + k), stored.size - 1)
-                bad = np.flatnonzero((stored[place] == access.addresses + k) & (owner[place] != access.threads))
-                if bad.size:
-                    i = bad[0]
-                    raise Fault(
-                        f"the byte at {access.addresses[i] + k:#x} is stored by thread {owner[place[i]]} and loaded by "
-                        f"thread {access.threads[i]}"
-                    )
+        low, high = stored[0], stored[-1]
+        near = [one for one in self.loads if ((one.addresses <= high) & (one.addresses + one.nbytes > low)).any()]
+        loaded, reader = _bytes_of(near)
+        place = np.minimum(np.searchsorted(stored, loaded), stored.size - 1)
+        bad = np.flatnonzero((stored[place] == loaded) & (owner[place] != reader))
+        if bad.size:
+            i = bad[0]
+            raise Fault(
+                f"the byte at {loaded[i]:#x} is stored by thread {owner[place[i]]} and loaded by thread {reader[i]}"
+            )
 
     def _check(self, addresses: np.ndarray, nbytes: int, threads: np.ndarray, what: str) -> None:
-        odd = np.flatnonzero(addresses % nbytes)
-        if odd.size:
+        if nbytes > 1 and (addresses & nbytes - 1).any():
+            odd = np.flatnonzero(addresses % nbytes)
             raise Fault(f"thread {threads[odd[0]]}: misaligned {what} of {nbytes} bytes at {addresses[odd[0]]:#x}")
         if self._allocations is None:
-            outside = np.flatnonzero(addresses < _FIRST)
+            outside = addresses < _FIRST
         else:
             row = np.searchsorted(self._allocations[:, 0], addresses, "right") - 1
-            outside = np.flatnonzero((row < 0) | (addresses + nbytes > self._allocations[row, 1]))
-        if outside.size:
-            i = outside[0]
+            outside = (row < 0) | (addresses + nbytes > self._allocations[row, 1])
+        if outside.any():
+            i = np.flatnonzero(outside)[0]
             raise Fault(f"thread {threads[i]}: {what} of {nbytes} bytes at {addresses[i]:#x}, outside every allocation")
 
 
