@@ -2,8 +2,8 @@
 
 Theory of operation. Reading, uploading, decoding and placing of different waves overlap, so a read needs several waves.
 Each wave costs some 0.3 ms besides its bytes, and a decoder is fast only if it has streams for all multiprocessors.
-A model of these costs (`tests.gpu.pipeline.test_sizing`) is flat around 128 MiB for reads of 1 GiB and more: smaller
-waves pay for calls, larger ones do not overlap. Chunks of one long stream each are decoded at the pace of one stream,
+Models of these costs (`tests.gpu.pipeline.test_sizing`, `benchmarks.gpu.model`) are flat from 64 to 128 MiB for reads of
+4 GiB; smaller waves pay for calls, and larger ones overlap less: nothing overlaps the reading of the first wave. Chunks of one long stream each are decoded at the pace of one stream,
 so their waves are larger, up to the memory of a lane. Short reads have smaller waves, as long as each is worth one.
 """
 
@@ -14,11 +14,11 @@ from typing import NamedTuple
 from gzarr.gpu.pipeline.placement import DevicePlan
 
 #: Decoded bytes of a wave, if its streams are enough.
-WAVE_NBYTES = 1 << 27
+WAVE_NBYTES = 1 << 26
 #: Streams of a wave: 132 multiprocessors (H100, H200) with 16 of them each. nVidia's guide asks for some thousand.
 WAVE_NSTREAMS = 2000
 #: Waves of a read, if each still has a fourth of the above.
-WAVES_PER_READ = 4
+WAVES_PER_READ, LEAST_SHARE = 8, 4
 #: More chunks only make larger tables: some 400 bytes for each chunk.
 MAX_WAVE_NCHUNKS = 1 << 14
 
@@ -58,7 +58,7 @@ def wave_nchunks(nchunks: int, chunk: ChunkCost, limit: int) -> int:
     wanted = WAVE_NBYTES // max(chunk.nbytes, 1)
     if chunk.nstreams:
         wanted = max(wanted, WAVE_NSTREAMS // chunk.nstreams)
-    wanted = min(wanted, max(-(-nchunks // WAVES_PER_READ), wanted // WAVES_PER_READ))
+    wanted = min(wanted, max(-(-nchunks // WAVES_PER_READ), wanted // LEAST_SHARE))
     most = max(min(wanted, limit // max(chunk.memory, 1), MAX_WAVE_NCHUNKS), 1)
     nwaves = -(-nchunks // most)
     return max(-(-nchunks // max(nwaves, 1)), 1)
