@@ -14,6 +14,7 @@ import pytest
 import gzarr
 from gzarr.advising.access import Probe, probes_of
 from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.pipeline import read_job
 from gzarr.storage import MemoryStore
 from gzarr.storage.base import Buffer, Request
 
@@ -60,17 +61,22 @@ def watched(backend: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[lis
     streams: list[int] = []
     lock = threading.Lock()
     place, device = backend.place, backend._device
-    decompress, launch = device.decompress, device.launch
+    decompress, launch, place_piece = device.decompress, device.launch, read_job.launch_placement
 
     def placing(chain: Any, buffers: Any, *rest: Any) -> None:
         with lock:
             waves.append(len(buffers))
         place(chain, buffers, *rest)
 
-    def decompressing(decoder: str, source: Any, *rest: Any) -> Any:
+    def placing_piece(wave: Any, plan: Any, decoded: Any, tables: Any, *rest: Any) -> None:
+        with lock:
+            waves.append(tables.nparts)
+        place_piece(wave, plan, decoded, tables, *rest)
+
+    def decompressing(decoder: str, source: Any, *rest: Any, **options: Any) -> Any:
         with lock:
             streams.append(source.size)
-        return decompress(decoder, source, *rest)
+        return decompress(decoder, source, *rest, **options)
 
     def launching(kernel: str, n_threads: int, args: tuple[Any, ...]) -> None:
         if kernel == "copy_streams":  # those that Blosc stored as they were
@@ -80,6 +86,7 @@ def watched(backend: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[lis
 
     with monkeypatch.context() as patch:
         patch.setattr(backend, "place", placing)
+        patch.setattr(read_job, "launch_placement", placing_piece)
         patch.setattr(device, "decompress", decompressing)
         patch.setattr(device, "launch", launching)
         yield waves, streams
