@@ -2,9 +2,10 @@
 
 Theory of operation. Reading, uploading, decoding and placing of different waves overlap, so a read needs several waves.
 Each wave costs some 0.3 ms besides its bytes, and a decoder is fast only if it has streams for all multiprocessors.
-Models of these costs (`tests.gpu.pipeline.test_sizing`, `benchmarks.gpu.model`) are flat from 64 to 128 MiB for reads of
-4 GiB; smaller waves pay for calls, and larger ones overlap less: nothing overlaps the reading of the first wave. Chunks of one long stream each are decoded at the pace of one stream,
-so their waves are larger, up to the memory of a lane. Short reads have smaller waves, as long as each is worth one.
+Models of these costs (`tests.gpu.pipeline.test_sizing`, `benchmarks.gpu.model`) are flat from 64 to 128 MiB for reads
+of 4 GiB. Smaller waves pay for calls; with larger ones, more is read before anything overlaps. Chunks of one long
+stream each are decoded at the pace of one stream, so their waves are larger, up to the memory of a lane. Short reads
+have smaller waves, as long as each is worth one.
 """
 
 from __future__ import annotations
