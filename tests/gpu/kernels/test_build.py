@@ -113,22 +113,6 @@ def test_no_kernel_makes_zeros_of_subnormal_numbers(tmp_path: Path) -> None:
     assert not re.search(r"\bfma\.rn\.f", found), "two operations became one"
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_nvrtc_compiles_what_cupy_gives_it(arch: int) -> None:
-    """NVRTC needs no GPU; options are CuPy's own and those of `CudaDevice`. Nothing but the text: it has no headers."""
-    nvrtc = pytest.importorskip("cupy_backends.cuda.libs.nvrtc", reason="CuPy and NVRTC are not installed")
-    options = ["-std=c++17", "--device-as-default-execution-space", "-ftz=true", f"-arch=sm_{arch}"]
-    for name in KERNELS:
-        program = nvrtc.createProgram(kernels.source(name), f"{name}.cu", [], [])
-        try:
-            nvrtc.compileProgram(program, options)
-        except nvrtc.NVRTCError:
-            pytest.fail(f"{name}: {nvrtc.getProgramLog(program)}")
-        assert len(nvrtc.getCUBIN(program)) > 0
-        assert ".ftz" not in str(nvrtc.getPTX(program))
-        nvrtc.destroyProgram(program)
-
-
 # -- sanitizers ------------------------------------------------------------------------------------------------------
 
 
