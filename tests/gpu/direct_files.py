@@ -93,5 +93,5 @@ class DirectFiles:
             self.most_open = max(self.most_open, self.opened - self.closed)
         return file
 
-    def reader(self) -> KvikioReader:
-        return KvikioReader(self)
+    def reader(self, min_file_nbytes: int = 0) -> KvikioReader:
+        return KvikioReader(self, min_file_nbytes)

@@ -68,6 +68,11 @@ class Fetch(NamedTuple):
     n_entries: int
     index_nbytes: int
 
+    def path(self, coords: Sequence[int]) -> str:
+        """Path of the file with a chunk, or with a shard, by its coordinates."""
+        (separator,) = struct.unpack_from("q", self.places, 8)
+        return self.prefix + chr(separator).join(map(str, coords))
+
     def obstacle(self, nparts: int, nshards: int) -> str | None:
         """Why the reference path should read so many chunks of so many shards; None if it need not."""
         if (off := library.obstacle()) is not None:

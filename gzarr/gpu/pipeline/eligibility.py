@@ -114,8 +114,6 @@ def _read_source(array: Chunked) -> Source | str:
         return "chunks differ in shape"
     if plan.host:
         return "codecs run on the host"
-    if plan.skips_host:
-        return "files are read straight to the device"
     files = make_fetch(store, layout)
     if not isinstance(files, str):
         return Source(store, layout, plan, files, EncodedSizes())

@@ -1,9 +1,13 @@
 """Reads files straight into device memory with KvikIO, which uses GPUDirect Storage where that is active.
 
 All reads of a wave (of as many files as may be open) are submitted at once and then awaited; neighbouring chunks of a
-shard are one read. File handles stay open for the next waves. Chunks take the `HostReader` if the host must read their
-headers (more than a few bytes that are copied back), if the store does not have them in files, or if a file changes
-while its wave is read.
+shard are one read. Files stay open for the next waves. Waves take the `HostReader` if the host must read the headers of
+chunks (more than a few bytes that are copied back), if few bytes are wanted of each file, if the store does not have
+them in files, or if a file changes while its wave is read.
+
+cuFile reads zeros from file systems that it does not know (tmpfs) without an error. So the beginning of the first file
+of every file system is compared with what the host reads. A file system where they differ is read on the host from then
+on, and `KvikioReader.note` says so.
 
 Rules, which KvikIO does not enforce (26.10, found by experiment): a handle and a buffer must outlive every read that
 was submitted, even if it failed. KvikIO's streams do not wait for others, so the buffer must be idle before a read.
@@ -12,56 +16,56 @@ was submitted, even if it failed. KvikIO's streams do not wait for others, so th
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.codecs.spec import CodecSpec
-from gzarr.concurrency import new_lock
-from gzarr.cpu.compiled.fetch import Fetch, Runs
+from gzarr.cpu.compiled.fetch import Fetch, Runs, locate, spans_of
 from gzarr.cpu.compiled.tables import Windows
+from gzarr.cpu.threads import thread_count
 from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.memory import OverLimitError
+from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.reading.files import Span, file_version, locate_spans
+from gzarr.gpu.reading.files import file_version, locate_spans
 from gzarr.gpu.reading.host import Batch, HostReader, Item, Slab, detour_of, spread_out
+from gzarr.gpu.reading.open_files import FileCache, Future, OpenFile
 from gzarr.layout.chunk_layout import Located
-from gzarr.storage.base import Request, Store
-from gzarr.storage.coalesce import coalesce
+from gzarr.storage.base import Store
+from gzarr.storage.coalesce import MAX_GAP_NBYTES
 
-#: Handles in the cache, and files of a wave that are open at once. KvikIO opens every file twice, three waves may be
-#: read at once, and systems allow 1,024 descriptors by default.
-MAX_FILES = 192
-MAX_FILES_AT_ONCE = 64
+#: Bytes wanted of a file from which it pays to open it: opening takes 1 to 3 ms (`gzarr.gpu.reading.open_files`), in
+#: which a drive reads 7 to 20 MB. On 16 threads, opening files of 8 MiB takes some tenth of the time of reading them.
+MIN_FILE_NBYTES = 8 << 20
 #: Share of a lane for encoded chunks; the rest is for decoding them.
 _MAX_SHARE = 0.5
+#: Bytes of the first file of a file system that are compared: a page.
+_COMPARED_NBYTES = 4096
 
 
-class Future(Protocol):
-    """A read under way."""
+class Ranges(NamedTuple):
+    """Ranges of files.
 
-    def get(self) -> int:
-        """Wait for it. Returns: bytes read. Raises: RuntimeError if it failed."""
-        ...
+    Attributes
+    ----------
+    versions : dict
+        The files' versions, by their paths.
+    files : Table
+        Position in it of the file of each range.
+    starts, sizes : Table
+        First byte and number of bytes of each range.
+    """
 
-
-class OpenFile(Protocol):
-    """A file open for reading into device memory, as `kvikio.CuFile`."""
-
-    def fileno(self) -> int:
-        """Its descriptor."""
-        ...
-
-    def pread(self, buf: Any, size: int | None = None, file_offset: int = 0) -> Future:
-        """Begin a read into a buffer."""
-        ...
-
-    def close(self) -> None:
-        """Close it."""
-        ...
+    versions: dict[str, tuple[int, ...]]
+    files: Table
+    starts: Table
+    sizes: Table
 
 
 class KvikioReader:
@@ -71,6 +75,8 @@ class KvikioReader:
     ----------
     open_file : callable
         Opens a file by its path.
+    min_file_nbytes : int
+        Bytes wanted of a file from which it is opened, unless it is open anyway.
 
     Attributes
     ----------
@@ -82,33 +88,85 @@ class KvikioReader:
 
     name = "kvikio"
 
-    def __init__(self, open_file: Callable[[str], OpenFile]) -> None:
+    def __init__(self, open_file: Callable[[str], OpenFile], min_file_nbytes: int = MIN_FILE_NBYTES) -> None:
         self.files = FileCache(open_file)
         self.failure: str | None = None
+        self._min_file_nbytes = min_file_nbytes
         self._host = HostReader()
+        self._is_sound: dict[int, bool] = {}  # by the numbers of file systems (st_dev)
+
+    @property
+    def note(self) -> str:
+        """What has turned out while files were read, as a phrase; "" if nothing has."""
+        bad = [f"{os.major(n)}:{os.minor(n)}" for n, sound in list(self._is_sound.items()) if not sound]
+        if not bad:
+            return ""
+        return f"files of device {', '.join(bad)} are read on the host, as KvikIO read other bytes than the host"
 
     def detour(self, specs: Sequence[CodecSpec]) -> str | None:
         """Why chunks pass through host memory first; None if they do not."""
-        return detour_of(specs)
+        return detour_of(specs) or self.note or None
 
     def read(self, lane: Lane, store: Store, wanted: Sequence[Located], plan: DevicePlan) -> list[Any]:
         """Read located chunks into device memory. Raises: CodecError(index), StoreError."""
         spans = locate_spans(store, wanted) if plan.skips_host else None
-        if spans is not None:
-            items = self._read_spans(lane, spans, plan.phase)
-            if items is not None:
-                return items
+        here = [span for span in spans or () if span is not None]
+        if here and spans is not None:
+            versions = {span.path: span.version for span in here}
+            number = {path: i for i, path in enumerate(versions)}
+            columns = np.array([(number[span.path], span.start, span.nbytes) for span in here], np.int64)
+            found = self._read(lane, Ranges(versions, *columns.T), plan.phase)
+            if found is not None:
+                slab, offsets = found
+                places = iter(offsets.tolist())
+                return [None if span is None else Item(slab, next(places), span.nbytes) for span in spans]
         return self._host.read(lane, store, wanted, plan)
 
     def fetch(self, lane: Lane, source: Fetch, wanted: tuple[Windows, Runs], plan: DevicePlan, nbytes: int) -> Batch:
-        """Read the chunks of some runs into pinned memory."""
-        return self._host.fetch(lane, source, wanted, plan, nbytes)
+        """Read the chunks of some runs into device memory, or into pinned memory if that is faster."""
+        batch = self._fetch(lane, source, wanted, plan.phase, nbytes) if plan.skips_host and nbytes else None
+        return self._host.fetch(lane, source, wanted, plan, nbytes) if batch is None else batch
 
-    def _read_spans(self, lane: Lane, spans: Sequence[Span | None], phase: int) -> list[Any] | None:
-        """Read chunks of files; None if that fails, in which case the host reader finds and names the reason."""
-        here = [span for span in spans if span is not None]
-        reads, parts = _plan(here)
-        offsets, total = spread_out(np.array([read.length for read in reads], np.int64), phase)
+    def _fetch(
+        self, lane: Lane, source: Fetch, wanted: tuple[Windows, Runs], phase: int, nbytes: int
+    ) -> Batch | None:
+        """Read chunks of files into device memory; None if the host reader should read them."""
+        windows, runs = wanted
+        is_sharded = source.n_entries > 0
+        shards, shard = np.unique(runs[:, 0], return_inverse=True)
+        is_large = nbytes >= self._min_file_nbytes * (shards.size if is_sharded else int(runs[:, 2].sum()))
+        if not is_large and not (is_sharded and len(self.files)):
+            return None
+        spans = spans_of(windows, runs)
+        coords = windows.shards(shards) if is_sharded else windows.coords(spans)
+        paths = list(map(source.path, coords.tolist()))
+        if not is_large and not self.files.has_all(paths):
+            return None
+        versions = _versions(paths)  # before they are located, so that what is read is what was located
+        located = locate(source, windows, runs, thread_count())
+        rows = np.flatnonzero(located.sizes >= 0)
+        used, files = np.unique(np.repeat(shard, runs[:, 2])[rows] if is_sharded else rows, return_inverse=True)
+        here = {paths[i]: versions.get(paths[i], ()) for i in used.tolist()}
+        if not rows.size or not all(here.values()):
+            return None
+        found = self._read(lane, Ranges(here, files, located.offsets[rows], located.sizes[rows]), phase)
+        if found is None:
+            return None
+        slab, offsets = found
+        located.offsets[:] = -1
+        located.offsets[rows] = offsets
+        return Batch(slab, located.offsets, located.sizes, spans)
+
+    def _read(self, lane: Lane, ranges: Ranges, phase: int) -> tuple[Slab, Table] | None:
+        """Read ranges into a slab, and say where each is; None if the host reader should read them.
+
+        Whatever goes wrong, it does too, or finds and names the reason.
+        """
+        is_sound = all(self._is_sound.get(version[0], True) for version in ranges.versions.values())
+        if not is_sound or not self._pays(ranges):
+            return None
+        runs, run, inside = merged(ranges)
+        offsets, total = spread_out(runs.sizes, phase)
         limit = lane.memory.limit
         if limit is not None and total > limit * _MAX_SHARE:
             self.failure = f"{total} encoded bytes of a wave take more than half of the {limit} bytes that it may have"
@@ -121,134 +179,84 @@ class KvikioReader:
         # A kernel of the previous wave, or the filling of new memory, may still run on the lane's stream.
         lane.device.synchronize()
         try:
-            self._read_files(memory, reads, offsets.tolist(), {span.path: span.version for span in here})
+            self._read_files(lane.device, memory, runs, offsets)
         except (OSError, RuntimeError) as error:
             self.failure = str(error)
             lane.memory.rewind()
             return None
-        slab = Slab(lane.device, None, memory)
-        places = iter(parts)
-        items: list[Any] = []
-        for span in spans:
-            if span is None:
-                items.append(None)
-                continue
-            number, inside = next(places)
-            items.append(Item(slab, int(offsets[number]) + inside, span.nbytes))
-        return items
+        return Slab(lane.device, None, memory), offsets[run] + inside
 
-    def _read_files(
-        self, memory: Any, reads: Sequence[Any], offsets: Sequence[int], versions: dict[str, tuple[int, ...]]
+    def _pays(self, ranges: Ranges) -> bool:
+        """Whether so much is wanted of each file that it pays to open it, or all files are open."""
+        return int(ranges.sizes.sum()) >= self._min_file_nbytes * len(ranges.versions) or self.files.has_all(
+            ranges.versions
+        )
+
+    def _read_files(self, device: Device, memory: Any, runs: Ranges, offsets: Table) -> None:
+        """Read ranges of files, which are sorted, to positions in device memory; a limited number of files at once."""
+        size = self.files.limits.at_once
+        versions = list(runs.versions.items())
+        cuts = np.searchsorted(runs.files, np.arange(0, len(versions) + size, size)).tolist()
+        pieces = list(zip(*(column.tolist() for column in (*runs[1:], offsets)), strict=True))
+        for first, (begin, end) in zip(range(0, len(versions), size), pairwise(cuts), strict=False):
+            some = dict(versions[first : first + size])
+            with self.files.open(some) as opened:
+                self._compare(device, memory, opened, some)
+                files = list(opened.values())
+                _read_at_once(memory, ((files[number - first], *piece) for number, *piece in pieces[begin:end]))
+
+    def _compare(
+        self, device: Device, memory: Any, files: dict[str, OpenFile], versions: dict[str, tuple[int, ...]]
     ) -> None:
-        """Read ranges of files to positions in device memory, a limited number of files at once."""
-        by_path: dict[str, list[tuple[int, int, int]]] = {}
-        for (path, start, nbytes), at in zip(reads, offsets, strict=True):
-            by_path.setdefault(path, []).append((start, nbytes, at))
-        paths = list(by_path)
-        for first in range(0, len(paths), MAX_FILES_AT_ONCE):
-            some = paths[first : first + MAX_FILES_AT_ONCE]
-            with self.files.open({path: versions[path] for path in some}) as files:
-                _read_at_once(memory, ((files[path], *piece) for path in some for piece in by_path[path]))
+        """Compare what KvikIO and the host read of a file of each file system of which nothing is known.
 
-
-class FileCache:
-    """A cache of files that are open for reading, least recently used first out. Files in use are never closed.
-
-    If a file was replaced, its version differs from that of the open one, which is not used again.
-    """
-
-    def __init__(self, open_file: Callable[[str], OpenFile], max_files: int = MAX_FILES) -> None:
-        self._open_file = open_file
-        self._max_files = max_files
-        self._lock = new_lock()
-        self._cached: OrderedDict[str, _Handle] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._cached)
-
-    @contextmanager
-    def open(self, versions: dict[str, tuple[int, ...]]) -> Iterator[dict[str, OpenFile]]:
-        """Open files, by path and version, for a while.
-
-        Raises: OSError or RuntimeError if one cannot be opened or has another version by now.
+        Raises: OSError if they differ.
         """
-        held: dict[str, _Handle] = {}
-        try:
-            for path, version in versions.items():
-                held[path] = self._hold(path, version)
-            yield {path: handle.file for path, handle in held.items()}
-        finally:
-            self._let_go(held.values())
-
-    def close(self) -> None:
-        """Close all files; those in use are closed when their users are done."""
-        with self._lock:
-            handles = list(self._cached.values())
-            self._cached.clear()
-            idle = [handle for handle in handles if handle.retire()]
-        for handle in idle:
-            handle.file.close()
-
-    def _hold(self, path: str, version: tuple[int, ...]) -> _Handle:
-        with self._lock:
-            cached = self._cached.get(path)
-            if cached is not None and cached.version() == version:
-                cached.users += 1
-                self._cached.move_to_end(path)
-                return cached
-        made = _Handle(self._open_file(path))
-        made.users = 1
-        if made.version() != version:
-            made.file.close()
-            raise OSError(f"{path} was replaced while it was opened")
-        with self._lock:
-            old = self._cached.pop(path, None)
-            self._cached[path] = made
-            idle = old is not None and old.retire()
-        if idle and old is not None:
-            old.file.close()
-        return made
-
-    def _let_go(self, handles: Iterable[_Handle]) -> None:
-        closing = []
-        with self._lock:
-            for handle in handles:
-                handle.users -= 1
-                if handle.retired and handle.users == 0:
-                    closing.append(handle)
-            while len(self._cached) > self._max_files:
-                _, oldest = self._cached.popitem(last=False)
-                if oldest.retire():
-                    closing.append(oldest)
-        for handle in closing:
-            handle.file.close()
+        for path, version in versions.items():
+            number, nbytes = version[0], min(version[2], _COMPARED_NBYTES, int(memory.nbytes))
+            if number in self._is_sound:
+                continue
+            expected = os.pread(files[path].fileno(), nbytes, 0)
+            if not any(expected):  # zeros are what a wrong read gives, too
+                continue
+            _read_at_once(memory, [(files[path], 0, nbytes, 0)])
+            self._is_sound[number] = device.download(memory[:nbytes]).tobytes() == expected
+            if not self._is_sound[number]:
+                raise OSError(f"{path}: KvikIO read other bytes than the host: {self.note}")
 
 
-class _Handle:
-    """An open file, and the number of waves that use it."""
-
-    def __init__(self, file: OpenFile) -> None:
-        self.file = file
-        self.users = 0
-        self.retired = False
-
-    def version(self) -> tuple[int, ...]:
-        """The version of the open file, even if its path now names another one."""
-        return file_version(os.fstat(self.file.fileno()))
-
-    def retire(self) -> bool:
-        """Exclude it from further use. Returns: whether it is unused, so that the caller must close it."""
-        self.retired = True
-        return self.users == 0
+def _versions(paths: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The versions of those files that can be read."""
+    versions = {}
+    for path in paths:
+        with suppress(OSError):
+            info = os.stat(path)  # noqa: PTH116 - see `gzarr.gpu.reading.files`
+            if stat.S_ISREG(info.st_mode):
+                versions[path] = file_version(info)
+    return versions
 
 
-def _plan(spans: Sequence[Span]) -> tuple[list[Any], list[tuple[int, int]]]:
-    """Merge reads of chunks that are near each other in a file.
+def merged(ranges: Ranges) -> tuple[Ranges, Table, Table]:
+    """Merge ranges that are near each other in a file.
 
-    Returns: requests, whose keys are paths, and for each span its request and its position in the request.
+    Returns: the ranges to read, sorted by file and start; the one that each given range is in, and where.
     """
-    merged, parts = coalesce([Request(span.path, span.start, span.nbytes) for span in spans])
-    return merged, [(number, 0 if part is None else part[0]) for number, part in parts]
+    files, starts, sizes = ranges.files, ranges.starts, ranges.sizes
+    order = np.lexsort((starts, files))
+    files, starts, ends = files[order], starts[order], (starts + sizes)[order]
+    # Ends that only grow, from file to file too: ranges may lie in each other.
+    file_nbytes = int(ends.max(initial=0)) + MAX_GAP_NBYTES + 1
+    reach = np.maximum.accumulate(ends + files * file_nbytes)
+    is_first = np.ones(files.size, np.bool_)
+    is_first[1:] = starts[1:] + files[1:] * file_nbytes - reach[:-1] > MAX_GAP_NBYTES
+    firsts = np.flatnonzero(is_first)
+    lasts = np.append(firsts[1:], files.size) - 1 if firsts.size else firsts
+    begins = starts[firsts]
+    lengths = reach[lasts] - files[firsts] * file_nbytes - begins
+    number = np.cumsum(is_first) - 1
+    run, inside = np.empty_like(number), np.empty_like(starts)
+    run[order], inside[order] = number, starts - begins[number]
+    return Ranges(ranges.versions, files[firsts], begins, lengths), run, inside
 
 
 def _read_at_once(memory: Any, reads: Iterable[tuple[OpenFile, int, int, int]]) -> None:
