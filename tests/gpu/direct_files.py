@@ -86,6 +86,11 @@ class DirectFiles:
         self.under_way = self.most_under_way = 0
         self.delay: Callable[[], None] | None = None  # what each read does first
 
+    @property
+    def wanted(self) -> list[tuple[str, int, int]]:
+        """The reads, without the first one, which is compared with what the host reads."""
+        return self.reads[1:]
+
     def __call__(self, path: str) -> DirectFile:
         file = DirectFile(path, self)
         with self.lock:

@@ -95,9 +95,14 @@ class Reader(Protocol):
     ----------
     name : str
         "host" or "kvikio".
+    note : str
+        What has turned out while files were read, as a phrase; "" if nothing has.
     """
 
     name: str
+
+    @property
+    def note(self) -> str: ...
 
     def read(self, lane: Lane, store: Store, wanted: Sequence[Located], plan: DevicePlan) -> list[Any]:
         """Read located chunks. Returns: an `Item` or host bytes for each; None for a missing chunk.
@@ -126,6 +131,7 @@ class HostReader:
     """Reads into pinned memory."""
 
     name = "host"
+    note = ""
 
     def detour(self, specs: Sequence[CodecSpec]) -> str | None:
         """All chunks take a detour."""

@@ -23,7 +23,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gzarr.codecs.spec import CodecSpec
 from gzarr.cpu.compiled.fetch import Fetch, Runs, locate, spans_of
@@ -105,7 +104,7 @@ class KvikioReader:
 
     def detour(self, specs: Sequence[CodecSpec]) -> str | None:
         """Why chunks pass through host memory first; None if they do not."""
-        return detour_of(specs) or self.note or None
+        return detour_of(specs)
 
     def read(self, lane: Lane, store: Store, wanted: Sequence[Located], plan: DevicePlan) -> list[Any]:
         """Read located chunks into device memory. Raises: CodecError(index), StoreError."""
@@ -127,9 +126,7 @@ class KvikioReader:
         batch = self._fetch(lane, source, wanted, plan.phase, nbytes) if plan.skips_host and nbytes else None
         return self._host.fetch(lane, source, wanted, plan, nbytes) if batch is None else batch
 
-    def _fetch(
-        self, lane: Lane, source: Fetch, wanted: tuple[Windows, Runs], phase: int, nbytes: int
-    ) -> Batch | None:
+    def _fetch(self, lane: Lane, source: Fetch, wanted: tuple[Windows, Runs], phase: int, nbytes: int) -> Batch | None:
         """Read chunks of files into device memory; None if the host reader should read them."""
         windows, runs = wanted
         is_sharded = source.n_entries > 0

@@ -16,7 +16,6 @@ from gzarr.gpu.detection.thresholds import Crossover
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
-from tests.gpu.direct_files import DirectFiles
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
@@ -75,11 +74,6 @@ def test_objects_of_other_stores_are_read_by_tables_but_not_their_shards(answers
     [
         ("codecs run on the host", {"compressor": LZMA(), "zarr_format": 2}, {}),
         ("chunks differ in shape", {"chunks": ([10, 20], [20])}, {}),
-        (
-            "files are read straight to the device",
-            {"compressor": None},
-            {"device": GpuBackend(EmulatedDevice(), reader=DirectFiles().reader())},
-        ),
     ],
 )
 def test_placement_says_why_an_array_is_left(

@@ -20,7 +20,8 @@ from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.lanes import N_LANES
 from gzarr.gpu.reading import files as files_module
 from gzarr.gpu.reading.host import spread_out
-from gzarr.gpu.reading.kvikio import MAX_FILES, MAX_FILES_AT_ONCE, KvikioReader
+from gzarr.gpu.reading.kvikio import KvikioReader
+from gzarr.gpu.reading.open_files import Limits
 from gzarr.storage import LocalStore
 from tests.gpu.direct_files import DirectFiles
 
@@ -102,7 +103,7 @@ def test_missing_chunks_are_filled(tmp_path, device, direct) -> None:
     stored[7:12, 3] = 5
     for reader in ("host", direct.reader()):
         np.testing.assert_array_equal(opened(tmp_path / "a", device, reader)[:], stored[:])
-    assert len(direct.reads) == 2
+    assert len(direct.wanted) == 2
 
 
 def test_all_reads_of_a_wave_are_under_way_at_once(tmp_path, device, direct) -> None:
@@ -122,10 +123,11 @@ def test_a_wave_of_many_files_opens_some_at_a_time(tmp_path, device, direct) -> 
     data = np.arange(1, 701, dtype="i4")
     gzarr.create_array(LocalStore(tmp_path / "a"), data=data, chunks=1, compressor=None)
     reader = direct.reader()
+    reader.files.limits = Limits(192, 64)
     np.testing.assert_array_equal(opened(tmp_path / "a", device, reader)[:], data)
     assert device.launches == ["place_box"]  # one wave
-    assert (direct.opened, len(direct.reads), reader.failure) == (700, 700, None)
-    assert direct.most_open <= MAX_FILES + MAX_FILES_AT_ONCE
+    assert (direct.opened, len(direct.wanted), reader.failure) == (700, 700, None)
+    assert direct.most_open <= sum(reader.files.limits)
     reader.files.close()
     assert direct.opened == direct.closed
 
@@ -134,14 +136,14 @@ def test_neighbours_in_a_shard_are_read_together(tmp_path, device, direct) -> No
     create(tmp_path / "a", compressor=None, shards=(60, 42))
     array = opened(tmp_path / "a", device, direct.reader())
     np.testing.assert_array_equal(array[:10], DATA[:10])
-    assert len(direct.reads) == 1
-    assert direct.reads[0][2] == 6 * 280
+    assert len(direct.wanted) == 1
+    assert direct.wanted[0][2] == 6 * 280
 
 
 def test_whole_shards_go_straight_to_the_device_too(tmp_path, device, direct) -> None:
     create(tmp_path / "a", compressor=None, shards=(30, 21))
     np.testing.assert_array_equal(opened(tmp_path / "a", device, direct.reader())[:], DATA)
-    assert sum(nbytes for _, _, nbytes in direct.reads) == 6 * 6 * 280
+    assert sum(nbytes for _, _, nbytes in direct.wanted) == 6 * 6 * 280
 
 
 def test_a_slab_fits_whatever_was_read_before(tmp_path, device, direct) -> None:
@@ -153,7 +155,7 @@ def test_a_slab_fits_whatever_was_read_before(tmp_path, device, direct) -> None:
         data = np.arange(n * nbytes // 8)
         gzarr.create_array(store, data=data, chunks=data.size, compressor=None)
         np.testing.assert_array_equal(gzarr.open_array(store, mode="r", device=backend)[:], data)
-    assert len(direct.reads) == 5
+    assert len(direct.wanted) == 5
     assert device.memory.peak <= 22 * nbytes
 
 
@@ -297,7 +299,7 @@ class BreakingFile:
 def test_a_read_that_fails_is_done_by_the_host_when_the_others_are_done(tmp_path, device, direct) -> None:
     create(tmp_path / "a", compressor=None)
     log: list[str] = []
-    array = opened(tmp_path / "a", device, KvikioReader(lambda path: BreakingFile(direct(path), log)))
+    array = opened(tmp_path / "a", device, KvikioReader(lambda path: BreakingFile(direct(path), log), 0))
     np.testing.assert_array_equal(array[:], DATA)
     assert log == ["refused"]
     assert array.backend._reader.failure == "cuFile does not want to"
