@@ -45,7 +45,7 @@ from gzarr.gpu.pipeline.values import OnHost, values_of
 from gzarr.gpu.pipeline.waves import in_waves, positions
 from gzarr.gpu.pipeline.write import merge_and_encode_wave
 from gzarr.gpu.reading.host import Reader, is_on_host, on_host, phase_of
-from gzarr.gpu.reading.select import choose_reader
+from gzarr.gpu.reading.select import ReaderChoice, choose_reader
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
@@ -110,7 +110,7 @@ class GpuBackend:
     options
         Arguments with which `gzarr.devices.backend_for` makes the same backend again, also in other processes.
     reader : ReaderChoice
-        The reader of files ("host" or "kvikio"), and why it was chosen.
+        The reader of files ("host" or "kvikio"), why it was chosen, and what has turned out since.
     """
 
     reads_files = True
@@ -135,7 +135,7 @@ class GpuBackend:
         self._host = CpuBackend()
         self._cap = int(max_device_nbytes or device.free_nbytes() * DEFAULT_MEMORY_SHARE)
         self._lanes = Lanes(device, self._cap, None if stream is None else device.as_stream(stream))
-        self._reader, self.reader = choose_reader(reader, gpu_name(device))
+        self._reader, self._choice = choose_reader(reader, gpu_name(device))
         self._resources = Resources(
             device,
             self._lanes,
@@ -143,6 +143,12 @@ class GpuBackend:
             self._small_reads,
             lambda coords, plan: self._too_large(coords, plan.chunk, "decode and place"),
         )
+
+    @property
+    def reader(self) -> ReaderChoice:
+        """The reader of files ("host" or "kvikio"), why it was chosen, and what has turned out since."""
+        note = self._reader.note
+        return self._choice._replace(why=f"{self._choice.why}; {note}") if note else self._choice
 
     @property
     def host(self) -> CpuBackend:

@@ -30,6 +30,8 @@ class _Reading:
 class DirectFile:
     """Stands in for ``kvikio.CuFile``."""
 
+    _fd = -1
+
     def __init__(self, path: str, log: DirectFiles) -> None:
         self.path = path
         self._fd = os.open(path, os.O_RDONLY)
@@ -90,6 +92,11 @@ class DirectFiles:
     def wanted(self) -> list[tuple[str, int, int]]:
         """The reads, without the first one, which is compared with what the host reads."""
         return self.reads[1:]
+
+    @property
+    def read_nbytes(self) -> int:
+        """Bytes of all reads."""
+        return sum(nbytes for _, _, nbytes in self.reads)
 
     def __call__(self, path: str) -> DirectFile:
         file = DirectFile(path, self)

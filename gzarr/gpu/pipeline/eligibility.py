@@ -92,9 +92,11 @@ class DeviceJobs:
     def placement(self) -> tuple[Placement, ...]:
         """Say what reads and writes many chunks, and why."""
         read = self._read or self._decide()
+        note = self._resources.reader.note
+        by_tables = f"by tables; {note}" if note else "by tables"
         reasons = ("bulk reads", read if isinstance(read, str) else ""), ("bulk writes", self._write_obstacle())
         return tuple(
-            Placement(step, self._resources.device.name, f"by the reference path: {why}" if why else "by tables")
+            Placement(step, self._resources.device.name, f"by the reference path: {why}" if why else by_tables)
             for step, why in reasons
         )
 

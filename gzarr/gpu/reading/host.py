@@ -102,7 +102,9 @@ class Reader(Protocol):
     name: str
 
     @property
-    def note(self) -> str: ...
+    def note(self) -> str:
+        """See above."""
+        ...
 
     def read(self, lane: Lane, store: Store, wanted: Sequence[Located], plan: DevicePlan) -> list[Any]:
         """Read located chunks. Returns: an `Item` or host bytes for each; None for a missing chunk.

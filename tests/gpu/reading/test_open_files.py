@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from gzarr.gpu.reading import files as files_module
-from gzarr.gpu.reading.open_files import FileCache, Limits
+from gzarr.gpu.reading.open_files import N_THREADS, FileCache, Limits
+from gzarr.gpu.reading.open_files import limits as limits_of_process
 from tests.gpu.direct_files import DirectFiles
 
 
@@ -35,3 +40,81 @@ def test_file_handles_are_bounded_and_closed(tmp_path) -> None:
         pass
     cache.close()
     assert direct.opened == direct.closed
+
+
+def made(folder: Path, n: int) -> dict[str, tuple[int, ...]]:
+    """Some files, and their versions."""
+    versions = {}
+    for i in range(n):
+        (folder / str(i)).write_bytes(b"x")
+        versions[str(folder / str(i))] = files_module.file_version((folder / str(i)).stat())
+    return versions
+
+
+def test_files_are_opened_at_once(tmp_path: Path) -> None:
+    versions = made(tmp_path, 40)
+    direct, barrier = DirectFiles(), threading.Barrier(N_THREADS)
+
+    def open_file(path: str) -> Any:
+        if int(Path(path).name) < N_THREADS:
+            barrier.wait(30)  # for as many as are opened at once
+        return direct(path)
+
+    cache = FileCache(open_file)
+    with cache.open(versions) as found:
+        assert list(found) == list(versions)
+        assert all(file.path == path for path, file in found.items())
+    assert direct.opened == 40
+    cache.close()
+    assert direct.closed == 40
+
+
+def test_a_file_that_cannot_be_opened_leaves_the_others_open_for_later(tmp_path: Path) -> None:
+    versions = made(tmp_path, 5)
+    direct = DirectFiles()
+    cache = FileCache(direct)
+    with pytest.raises(OSError, match="nowhere"), cache.open(versions | {str(tmp_path / "nowhere"): (1, 2, 3, 4)}):
+        pass
+    with cache.open(versions):
+        assert cache.has_all(versions)
+    cache.close()
+    assert direct.opened == direct.closed
+
+
+@pytest.mark.parametrize(("limits", "opened"), [(Limits(4096, 512), 2048), (Limits(512, 64), 2048 + 1536)])
+def test_files_stay_open_for_the_next_read(tmp_path: Path, limits: Limits, opened: int) -> None:
+    """If there are more than may be open, some do: none are closed only to be opened again by the same read."""
+    versions = list(made(tmp_path, 2048).items())
+    direct = DirectFiles()
+    cache = FileCache(direct, limits)
+    for _ in range(2):
+        for first in range(0, 2048, limits.at_once):
+            with cache.open(dict(versions[first : first + limits.at_once])):
+                assert direct.opened - direct.closed <= sum(limits)
+    assert direct.opened == opened
+    cache.close()
+    assert direct.opened == direct.closed
+
+
+def test_files_that_are_not_used_any_more_make_room(tmp_path: Path) -> None:
+    versions = list(made(tmp_path, 40).items())
+    cache = FileCache(DirectFiles(), Limits(10, 10))
+    for _ in range(20):
+        for first in (0, 10):
+            with cache.open(dict(versions[first : first + 10])):
+                pass
+    assert cache.has_all(dict(versions[:10]))
+    for _ in range(20):
+        with cache.open(dict(versions[20:30])):
+            pass
+    assert cache.has_all(dict(versions[20:30]))
+    cache.close()
+
+
+def test_the_limits_follow_those_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    for soft, expected in ((1024, (192, 64)), (20_000, (3750, 1250)), (2, (1, 1))):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, soft=soft: (soft, soft))
+        assert limits_of_process() == expected
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
+    assert limits_of_process().cached > 100_000
