@@ -297,6 +297,7 @@ def test_lanes_and_the_caller_wait_for_each_other(cuda):
     array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7), compressor=None), cuda)
     cupy = cuda.cupy
     out = cupy.full(DATA.shape, 7, "i4")
+    cupy.cuda.Stream.null.synchronize()
     stream = cupy.cuda.Stream(non_blocking=True)
     order = []
     with stream:

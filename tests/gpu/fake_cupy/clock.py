@@ -3,7 +3,7 @@
 Nothing takes real time here. Each piece of work has a duration and needs an engine (one for copies in each direction,
 one for kernels and decoders). It begins when the host has submitted it, what it waits for has ended, and its engine is
 idle. The host has a time of its own, which calls advance; a wait advances it to the end of what is waited for. Work may
-be carried out in any order meanwhile: an engine is given out by virtual time.
+be carried out in any order meanwhile: an engine is given out by virtual time, in pieces if need be.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of calls, and bytes a second. Most are those of an H100 (see ``docs/gpu-pipeline.md``).
+    """Seconds of calls, and bytes a second: guesses for an H100, of which only the proportions matter.
 
     Attributes:
         launch_s: of the host, for each piece of work that it submits.
         wait_s: of the host, for each wait, besides the wait itself.
         host_alloc_s: of the host, for each byte of pinned memory (cudaHostAlloc: about 0.3 s a GiB).
+        read_rate: of reads of files into memory, for each thread; 0 for no time.
+        open_s: of opening a file; a registered handle of cuFile takes 1 ms.
         copy_rate: of PCIe, in each direction.
         decode_rate: decoded bytes of a batched decoder; bytes of a batched encoder.
         kernel_rate: of a kernel, whose threads handle 16 bytes each.
@@ -31,6 +33,8 @@ class Costs:
     launch_s: float = 5e-6
     wait_s: float = 10e-6
     host_alloc_s: float = 0.3 / (1 << 30)
+    read_rate: float = 25e9
+    open_s: float = 13e-6
     copy_rate: float = 50e9
     decode_rate: float = 60e9
     kernel_rate: float = 400e9
@@ -43,14 +47,20 @@ class Engine:
         self.busy: list[tuple[float, float]] = []
 
     def take(self, ready: float, seconds: float) -> float:
-        """Take the engine, as soon as it is idle for long enough. Returns: when that is."""
-        start = ready
+        """Take the engine whenever it is idle, for so long in all. Returns: when that is over."""
+        pieces: list[tuple[float, float]] = []
+        start, left = ready, seconds
         for begin, end in self.busy:
-            if start + seconds <= begin:
-                break
+            if begin > start and left > 0:
+                piece = min(begin - start, left)
+                pieces.append((start, start + piece))
+                left -= piece
             start = max(start, end)
-        bisect.insort(self.busy, (start, start + seconds))
-        return start
+        if left > 0:
+            pieces.append((start, start + left))
+        for piece in pieces:
+            bisect.insort(self.busy, piece)
+        return pieces[-1][1] if pieces else ready
 
     @property
     def seconds(self) -> float:
@@ -62,13 +72,13 @@ class Clock:
     """The time of the host, and the engines of a device.
 
     Attributes:
-        now: of the host's thread that is carried out.
+        start, now: of the host's thread that is carried out. A clock starts where the last one ended.
         spent: seconds of the host by what they were spent on.
     """
 
-    def __init__(self, costs: Costs) -> None:
+    def __init__(self, costs: Costs, start: float = 0.0) -> None:
         self.costs = costs
-        self.now = 0.0
+        self.start = self.now = start
         self.spent: dict[str, float] = {}
         self.engines = {"up": Engine(), "down": Engine(), "kernels": Engine()}
 
@@ -76,6 +86,21 @@ class Clock:
         """Let the host be busy."""
         self.now += seconds
         self.spent[what] = self.spent.get(what, 0.0) + seconds
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of the host since the start."""
+        return self.now - self.start
+
+    @property
+    def end(self) -> float:
+        """When everything that was submitted and carried out has ended."""
+        return max([self.now, *(end for engine in self.engines.values() for _, end in engine.busy)])
+
+    @property
+    def busy(self) -> float:
+        """Seconds of all engines."""
+        return sum(engine.seconds for engine in self.engines.values())
 
     def in_threads(self, task: Callable[[Any], None], items: Iterable[Any], n: int, *_: Any, **__: Any) -> None:
         """Like `gzarr.concurrency.run_in_threads`: one after the other, but at the same virtual time."""
@@ -89,6 +114,7 @@ class Clock:
 
 
 _running: list[Clock] = []
+_latest = 0.0
 
 
 def clock() -> Clock | None:
@@ -99,11 +125,12 @@ def clock() -> Clock | None:
 @contextmanager
 def virtual_time(costs: Costs | None = None) -> Iterator[Clock]:
     """A context in which a clock runs."""
-    _running.append(Clock(costs or Costs()))
+    global _latest  # noqa: PLW0603 - streams know when their work has ended
+    _running.append(Clock(costs or Costs(), _latest))
     try:
         yield _running[-1]
     finally:
-        _running.pop()
+        _latest = _running.pop().end
 
 
 def spend(what: str, seconds: Callable[[Costs], float]) -> None:

@@ -108,8 +108,7 @@ class Work:
             return
         ready = max(self.asked, self.queue.end, 0.0 if after is None else after.end)
         seconds = cost(running.costs) if callable(cost) else 0.0
-        start = running.engines[self.engine].take(ready, seconds) if seconds else ready
-        self.end = self.queue.end = start + seconds
+        self.end = self.queue.end = running.engines[self.engine].take(ready, seconds)
 
 
 class Queue:

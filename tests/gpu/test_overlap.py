@@ -1,0 +1,164 @@
+"""What overlaps in a read, what its first one pays for, and how long waves take, on the virtual clock of the double.
+
+A real read carries out its waves one after the other, with as many host threads in virtual time as it asks for. Costs
+are guesses, so only proportions are asserted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numcodecs import LZ4
+
+import gzarr
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.device import lanes
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.device.lanes import N_LANES, Lane, Lanes
+from gzarr.gpu.reading.host import HostReader
+from gzarr.storage import LocalStore
+from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
+from tests.gpu.direct_files import DirectFiles
+from tests.gpu.fake_cupy.clock import Clock, Costs, Engine, clock, spend, virtual_time
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+#: A byte costs what a hundred bytes cost an H100, so that few of them outweigh the calls. All stages are as fast.
+COSTS = Costs(read_rate=5e8, copy_rate=5e8, decode_rate=5e8, kernel_rate=4e9, host_alloc_s=30 / (1 << 30), open_s=0)
+#: LZ4 can do nothing with it.
+DATA = np.random.default_rng(0).integers(-(2**31), 2**31, (1024, 1024)).astype("i4")
+CHUNKS = (64, 128)
+N_WAVES = 12
+
+
+class TimedReader(HostReader):
+    """Spends virtual time on opening and reading files."""
+
+    def read(self, *args: Any) -> Any:
+        items = super().read(*args)
+        _spend([item.nbytes for item in items if item is not None])
+        return items
+
+    def fetch(self, *args: Any) -> Any:
+        batch = super().fetch(*args)
+        _spend(batch.sizes[batch.offsets >= 0].tolist())
+        return batch
+
+
+def _spend(sizes: list[int]) -> None:
+    spend("open", lambda costs: len(sizes) * costs.open_s)
+    spend("read", lambda costs: sum(sizes) / costs.read_rate)
+
+
+@contextmanager
+def at_once(n: int, costs: Costs = COSTS) -> Iterator[Clock]:
+    """A context in which virtual time passes, with ``n`` waves under way at once."""
+
+    def take(self: Lanes) -> Lane:
+        # Whoever asks in virtual time finds the lane that is idle first.
+        self._idle.sort(key=lambda lane: -lane.stream.queue.end)
+        return real(self)
+
+    real = Lanes._take
+    with virtual_time(costs) as time, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Lanes, "_take", take)
+        patch.setattr(lanes, "run_in_threads", lambda task, waves, _, *rest, **options: time.in_threads(task, waves, n))
+        yield time
+
+
+def opened(cuda: Any, where: Any, **options: Any) -> gzarr.Array:  # noqa: F811
+    store = LocalStore(where)
+    gzarr.create_array(store, data=DATA, chunks=CHUNKS, compressor=LZ4(), zarr_format=2, device="cpu", overwrite=True)
+    backend = GpuBackend(cuda.CudaDevice(), **{"reader": TimedReader(), "small_reads": NEVER} | options)
+    return gzarr.open_array(store, mode="r", device=backend)
+
+
+def in_n_waves(array: gzarr.Array, patch: pytest.MonkeyPatch) -> gzarr.Array:
+    """The array, read in `N_WAVES` waves."""
+    patch.setattr("gzarr.gpu.pipeline.sizing.WAVE_NBYTES", DATA.nbytes // N_WAVES)
+    patch.setattr("gzarr.gpu.pipeline.sizing.WAVE_NSTREAMS", 1)
+    return array
+
+
+@pytest.fixture
+def array(cuda, tmp_path, monkeypatch) -> gzarr.Array:  # noqa: F811
+    array = in_n_waves(opened(cuda, tmp_path), monkeypatch)
+    array[:]  # pins memory
+    return array
+
+
+def seconds(array: gzarr.Array, n: int, costs: Costs = COSTS) -> Clock:
+    """The clock after a read with ``n`` waves at once."""
+    with at_once(n, costs) as time:
+        found = array[:]
+        found._mem._queue.run()
+    np.testing.assert_array_equal(found.get(), DATA)
+    return time
+
+
+def test_waves_overlap(array) -> None:
+    one, three = seconds(array, 1), seconds(array, N_LANES)
+    assert one.busy == pytest.approx(three.busy, rel=0.01)
+    assert three.elapsed < 0.6 * one.elapsed
+    # Reading, uploading and decoding each take a third of one wave; placing little.
+    assert three.elapsed > one.elapsed / 3
+
+
+def test_two_waves_at_once_are_slower_than_three(array) -> None:
+    one, two, three = (seconds(array, n).elapsed for n in (1, 2, 3))
+    assert three < 0.9 * two < 0.9 * one
+
+
+def test_the_slowest_stage_sets_the_pace(array) -> None:
+    slow = replace(COSTS, copy_rate=COSTS.copy_rate / 4)
+    time = seconds(array, N_LANES, slow)
+    assert time.engines["up"].seconds > 0.8 * time.elapsed
+
+
+def test_only_the_first_read_pins_memory(cuda, tmp_path, monkeypatch) -> None:  # noqa: F811
+    array = in_n_waves(opened(cuda, tmp_path), monkeypatch)
+    first, second = seconds(array, N_LANES), seconds(array, N_LANES)
+    assert second.spent.get("hostAlloc", 0) == 0
+    pinned = first.spent["hostAlloc"] / COSTS.host_alloc_s
+    assert pinned <= N_LANES * (1.3 * DATA.nbytes / N_WAVES + (2 << 20))
+    assert second.elapsed < first.elapsed
+
+
+def test_a_second_read_opens_no_file_anew_directly(cuda, tmp_path) -> None:  # noqa: F811
+    """An open of a file for direct reads takes a millisecond; handles are kept for as many files as a wave has."""
+    files = DirectFiles()
+    array = opened(cuda, tmp_path, reader=files.reader())
+    with virtual_time():
+        array[:]
+        once = files.opened
+        array[:]
+    assert files.opened == once <= array.nchunks
+
+
+def test_engines_are_given_out_by_virtual_time() -> None:
+    engine = Engine()
+    assert engine.take(5, 2) == 7
+    assert engine.take(0, 3) == 3  # asked for later, but ready earlier
+    assert engine.take(0, 3) == 8  # in two pieces
+    assert engine.take(1, 0) == 1
+    assert engine.seconds == 8
+
+
+def test_no_time_passes_without_a_clock() -> None:
+    assert clock() is None
+    spend("nothing", lambda _: 1 / 0)
+
+
+def test_threads_of_a_clock_take_turns() -> None:
+    time = Clock(Costs())
+    costs = itertools.cycle((1.0, 4.0))
+    time.in_threads(lambda _: time.spend("work", next(costs)), range(4), 2)
+    assert time.spent == {"work": 10.0}
+    assert time.now == 6  # 1 + 1 + 4, and 4
