@@ -116,7 +116,7 @@ TESTED_THROUGH = {
     "gpu/device/test_emulated": "gpu/device/protocol",
     "gpu/device/test_nvcomp": "gpu/device/nvcomp_tables",
     "gpu/reading/test_host": "gpu/reading/files",
-    "gpu/test_backend": "gpu/pipeline/placement gpu/pipeline/read gpu/pipeline/resources gpu/pipeline/waves",
+    "gpu/test_backend": "gpu/pipeline/placement gpu/pipeline/read gpu/pipeline/resources",
     "hierarchy/test_array": "hierarchy/array_info hierarchy/array_resizing hierarchy/new_nodes",
     "hierarchy/test_create": "hierarchy/new_metadata",
     "layout/test_sharded": "layout/shard",

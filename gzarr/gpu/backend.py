@@ -40,7 +40,7 @@ from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
 from gzarr.gpu.pipeline.placing import tables_of
 from gzarr.gpu.pipeline.read import decoded
 from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import read_cost, wave_nchunks, write_cost
+from gzarr.gpu.pipeline.sizing import later_nbytes, read_cost, wave_nchunks, write_cost
 from gzarr.gpu.pipeline.values import OnHost, values_of
 from gzarr.gpu.pipeline.waves import in_waves, positions
 from gzarr.gpu.pipeline.write import merge_and_encode_wave
@@ -303,7 +303,11 @@ class GpuBackend:
             for event in ready:
                 self._device.wait(lane.stream, event)
             size = max(self._lanes.limit // write_cost(plan, plan.chunk.nbytes or 1).memory, 1)
-            in_waves(lane, len(parts), size, wave, lambda i: self._too_large(parts[i].coords, plan.chunk, "encode"))
+
+            def too_large(number: int) -> DeviceError:
+                return self._too_large(parts[number].coords, plan.chunk, "encode")
+
+            in_waves(lane, len(parts), size, wave, too_large, plan.writing)
         return encoded
 
     def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
@@ -408,17 +412,18 @@ class GpuBackend:
         buffers, parts = wanted
 
         def wave(some: slice) -> None:
-            self._place_wave(plan, buffers[some], parts[some], out, fields)
+            self._place_wave(lane, plan, (buffers[some], parts[some]), out, fields)
 
         def too_large(number: int) -> DeviceError:
             return self._too_large(parts[number].coords, plan.chunk, "decode and place")
 
-        in_waves(lane, len(parts), self._fitting(plan), wave, too_large)
+        in_waves(lane, len(parts), self._fitting(plan), wave, too_large, plan.reading)
 
     def _place_wave(
-        self, plan: DevicePlan, buffers: Sequence[Any], parts: Sequence[Part], out: Array, fields: Fields
+        self, lane: Lane, plan: DevicePlan, wanted: tuple[Sequence[Any], Sequence[Part]], out: Array, fields: Fields
     ) -> None:
-        wave = Wave(self._device)
+        buffers, parts = wanted
+        wave = Wave(self._device, lane=lane, later=later_nbytes(plan, len(parts)))
         present = [i for i, buffer in enumerate(buffers) if buffer is not None]
         chunks = None
         try:

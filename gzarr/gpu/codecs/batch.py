@@ -13,6 +13,7 @@ from gzarr.backend import Array
 from gzarr.errors import CodecError
 from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.protocol import Device, Outcome, Table
+from gzarr.profiling.recorder import stage
 
 #: How the bytes of a chunk are shuffled, as the placement kernels number it.
 PLAIN, BYTE_SHUFFLE, BIT_SHUFFLE = 0, 1, 2
@@ -39,14 +40,14 @@ class Shuffle:
 
 @dataclass(slots=True, eq=False)
 class Streams:
-    """Encoded chunks in one slab on the device.
+    """Encoded chunks in one slab, which is uploaded when it is needed on the device: headers are read before.
 
     Attributes
     ----------
     copy : NDArray[np.uint8] or None
         uint8, a copy of the slab on the host; None if the chunks were read straight to the device.
-    slab : Array
-        uint8, on the device.
+    there : Array or None
+        uint8, the slab on the device; None if it is not uploaded yet.
     offsets : Table
         int64, where each chunk begins.
     sizes : Table
@@ -55,17 +56,37 @@ class Streams:
         The slab's device; needed if there is no copy.
     verified : bool
         Whether checksums of the chunks were verified.
+    wave : Wave or None
+        What uploads the slab.
     """
 
     copy: NDArray[np.uint8] | None
-    slab: Array
+    there: Array | None
     offsets: Table
     sizes: Table
     device: Device | None = None
     verified: bool = False
+    wave: Wave | None = None
 
     def __len__(self) -> int:
         return self.offsets.size
+
+    @property
+    def slab(self) -> Array:
+        """The slab on the device. Raises: OverLimitError if there is no room for it."""
+        if self.there is None:
+            if self.wave is None or self.copy is None:
+                raise TypeError("streams that are not on the device need a copy on the host and their wave")
+            self.wave.require(len(self), self.copy.nbytes)
+            with stage("upload", timed=True) as noted:
+                self.there = self.wave.upload(self.copy)
+                noted.count(len(self), self.copy.nbytes, self.copy.nbytes)
+        return self.there
+
+    @property
+    def upload_nbytes(self) -> int:
+        """Bytes that will be uploaded."""
+        return self.copy.nbytes if self.there is None and self.copy is not None else 0
 
     @property
     def host(self) -> NDArray[np.uint8]:
@@ -168,12 +189,23 @@ class Wave:
         Device and staging memory that must live until the wave is done.
     lane : Lane or None
         Where its memory comes from; None for memory of its own.
+    later : int
+        Bytes of device memory that it will take when its chunks are decoded.
     """
 
     device: Device
     checks: list[tuple[Array, Callable[[NDArray[Any]], None]]] = field(default_factory=list)
     held: list[Any] = field(default_factory=list)
     lane: Lane | None = None
+    later: int = 0
+
+    def require(self, n: int, nbytes: int) -> None:
+        """Have device memory for what decoding n chunks will take, before anything is uploaded.
+
+        Raises: OverLimitError, unless it is a single chunk, which is tried in any case.
+        """
+        if self.lane is not None and n > 1:
+            self.lane.memory.require(nbytes + self.later)
 
     def result(self, nbytes: int) -> NDArray[np.uint8]:
         """Pinned memory to download to, which outlives the wave."""

@@ -12,7 +12,7 @@ from gzarr.gpu.codecs.deflate import deflate_envelope
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DecoderFactory, DeviceCodec, Encoder, decoded_nbytes
 from gzarr.gpu.codecs.lz4 import LZ4
 from gzarr.gpu.codecs.single_stream import Envelope, stream_encoder
-from gzarr.gpu.codecs.transfers import decompress, new_rows
+from gzarr.gpu.codecs.transfers import decompress, decompress_nbytes, new_rows
 from gzarr.gpu.codecs.zstd import ZSTD
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
 from gzarr.gpu.device.protocol import Device
@@ -33,9 +33,12 @@ def _decoder(algorithm: str) -> DecoderFactory:
                 raise CodecError(f"{name}: truncated: there are no bytes", index=int(empty[0]), codec=name)
             n = len(batch)
             stride = -(-nbytes // limits.alignment.output) * limits.alignment.output
+            sizes = np.full(n, nbytes, np.int64)
+            cost = decompress_nbytes(wave, algorithm, batch.offsets, batch.sizes, sizes)
+            wave.require(n, batch.upload_nbytes + n * stride + cost)
+            source = wave.device.address(batch.slab) + batch.offsets
             rows, addresses = new_rows(wave, n, stride)
-            streams = (wave.device.address(batch.slab) + batch.offsets, batch.sizes, addresses)
-            tables = (*streams, np.full(n, nbytes, np.int64))
+            tables = (source, batch.sizes, addresses, sizes)
             decompress(wave, name, algorithm, np.arange(n), tables, verified=batch.verified)
             return Chunks(rows, addresses, nbytes, rows if stride == nbytes else None)
 

@@ -22,7 +22,14 @@ from gzarr.gpu.codecs.batch import Chunks, Encoded, Streams, Wave
 from gzarr.gpu.codecs.compressing import ROOM, Piece, compress, copy_pieces, new_slots
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DecoderFactory, Encoder, EncoderFactory, decoded_nbytes
 from gzarr.gpu.codecs.headers import Stored, StreamTable
-from gzarr.gpu.codecs.transfers import byte_ranges, decode_on_host, decompress, new_rows, upload_tables
+from gzarr.gpu.codecs.transfers import (
+    byte_ranges,
+    decode_on_host,
+    decompress,
+    decompress_nbytes,
+    new_rows,
+    upload_tables,
+)
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.profiling.recorder import stage
@@ -111,10 +118,13 @@ def stream_decoder(
         def decode(wave: Wave, batch: Streams) -> Chunks:
             headers = batch.host if header_nbytes is None else batch.sparse(header_nbytes)
             table = parsed(name, parse, headers, batch.offsets, batch.sizes, nbytes)
-            rows, addresses = new_rows(wave, len(batch), nbytes)
             here = np.flatnonzero(~table.to_host)
-            source = wave.device.address(batch.slab) + table.source[here]
             sizes = np.full(here.size, nbytes, np.int64)
+            cost = decompress_nbytes(wave, decoder, table.source[here], table.nbytes[here], sizes)
+            n = len(batch)
+            wave.require(n, batch.upload_nbytes + (2 * n - here.size) * nbytes + cost)
+            source = wave.device.address(batch.slab) + table.source[here]
+            rows, addresses = new_rows(wave, n, nbytes)
             tables = (source, table.nbytes[here], addresses[here], sizes)
             decompress(wave, name, decoder, here, tables, verified=batch.verified)
             if checksum is not None:

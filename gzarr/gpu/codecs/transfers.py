@@ -34,7 +34,7 @@ def upload_tables(wave: Wave, *tables: NDArray[Any]) -> list[int]:
 
 
 def upload_streams(wave: Wave, buffers: Sequence[Any]) -> Streams:
-    """Upload encoded chunks in one transfer, each aligned."""
+    """Encoded chunks, to be uploaded in one transfer, each aligned."""
     arrays = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
     sizes = np.array([a.size for a in arrays], np.int64)
     ends = np.cumsum(-(-sizes // ALIGNMENT) * ALIGNMENT)
@@ -43,7 +43,7 @@ def upload_streams(wave: Wave, buffers: Sequence[Any]) -> Streams:
     staging = wave.device.staging(int(ends[-1]) + ALIGNMENT)
     for array, start in zip(arrays, offsets.tolist(), strict=True):
         staging[start : start + array.size] = array
-    return Streams(staging, _upload(wave, staging, len(arrays)), offsets, sizes)
+    return Streams(staging, None, offsets, sizes, wave.device, wave=wave)
 
 
 def new_rows(wave: Wave, n: int, nbytes: int) -> tuple[Array, Table]:
@@ -152,6 +152,18 @@ def decompress(
     outcome = wave.device.decompress(decoder, source, nbytes, target, decoded, verified=verified)
     wave.held.append(outcome)
     wave.expect(codec, outcome, items, decoded)
+
+
+def decompress_nbytes(wave: Wave, decoder: str, source: Table, nbytes: Table, decoded: Table) -> int:
+    """Device memory that `decompress` takes, or a little more. source: positions in a slab, of any alignment."""
+    n, total = source.size, int(decoded.sum())
+    if not n:
+        return 0
+    odd = source % wave.device.alignment(decoder) != 0
+    moved = int((nbytes[odd] + ALIGNMENT).sum())
+    scratch = wave.device.scratch_nbytes(decoder, n, int(decoded.max()), total)
+    # Tables, statuses, sizes and checksums of streams; sums of pieces; each begins at a multiple of some 256 bytes.
+    return scratch + moved + 160 * n + total // 32 + (1 << 12)
 
 
 def decode_on_host(

@@ -306,7 +306,12 @@ class Lanes:
         lane, turn.lane = turn.lane, None
         if lane is not None and not turn.private:
             lane.rewind()
-            self._put(lane)
+            try:
+                if lane.memory.is_split:
+                    with suppress(DeviceError), lane.active():  # without it the next wave may not fit into the pieces
+                        lane.memory.merge()
+            finally:
+                self._put(lane)
 
 
 def _clear_frames(error: BaseException) -> None:

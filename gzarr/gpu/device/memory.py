@@ -24,7 +24,17 @@ Mark = tuple[int, ...]
 
 
 class OverLimitError(DeviceError):
-    """A piece does not fit under an arena's limit."""
+    """A piece does not fit under an arena's limit.
+
+    Attributes
+    ----------
+    share : float or None
+        The share of what was asked for that would fit; None if it is not known, as other pieces would follow.
+    """
+
+    def __init__(self, message: str = "", share: float | None = None) -> None:
+        super().__init__(message)
+        self.share = share
 
 
 class Arena:
@@ -55,6 +65,11 @@ class Arena:
         """Bytes of all blocks."""
         return sum(int(block.nbytes) for block in self._blocks)
 
+    @property
+    def is_split(self) -> bool:
+        """Whether there are several blocks."""
+        return len(self._blocks) > 1
+
     def take(self, nbytes: int) -> Any:
         """Take a flat uint8 array, which is valid until the arena is rewound.
 
@@ -78,11 +93,26 @@ class Arena:
 
     def compact(self) -> None:
         """Free the unused blocks. The next block takes everything that the limit leaves."""
-        # From the end, as marks refer to blocks by number.
-        while self._taken and self._taken[-1] == 0:
-            self._blocks.pop()
-            self._taken.pop()
+        self._free_unused()
         self._whole = self._limit is not None
+
+    def require(self, nbytes: int) -> None:
+        """Have room for pieces of ``nbytes`` together, in one block. Raises: OverLimitError with its share."""
+        if any(block.nbytes - taken >= nbytes for block, taken in zip(self._blocks, self._taken, strict=True)):
+            return
+        self._free_unused()
+        if self._limit is not None and nbytes > self._limit - self.nbytes:
+            left = self._limit - sum(self._taken)
+            text = f"{nbytes} bytes of device memory do not fit into the {left} that are left"
+            raise OverLimitError(text, min(left / nbytes, 1.0))
+        self._add(nbytes, nbytes // 8)
+
+    def merge(self) -> None:
+        """Replace several blocks by one. Nothing may be taken."""
+        if len(self._blocks) > 1:
+            nbytes = self.nbytes
+            self.release()
+            self._add(nbytes)
 
     def reserve(self, nbytes: int) -> None:
         """Have ``nbytes``, allocated as one block if they are missing. Nothing may be taken. Raises: OverLimitError."""
@@ -100,17 +130,26 @@ class Arena:
         self._taken[number] = start + -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
         return self._blocks[number][start : start + nbytes]
 
+    def _free_unused(self) -> None:
+        # From the end, as marks refer to blocks by number.
+        while self._taken and self._taken[-1] == 0:
+            self._blocks.pop()
+            self._taken.pop()
+
     def _grow(self, nbytes: int) -> None:
         """Add a block as large as all others together, so that there are few blocks."""
         held = self.nbytes
+        if self._limit is not None and nbytes > self._limit - held:
+            left = max(self._limit - held, 0)
+            raise OverLimitError(f"{nbytes} bytes of device memory do not fit into the {left} that are left")
         wanted = -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
-        size = max(wanted, held, MIN_BLOCK_NBYTES)
+        self._add(nbytes, max(wanted, held) - nbytes)
+
+    def _add(self, nbytes: int, more: int = 0) -> None:
+        """Add a block of so many bytes, and of more if the limit allows it."""
+        size = max(nbytes + more, MIN_BLOCK_NBYTES)
         if self._limit is not None:
-            room = self._limit - held
-            if nbytes > room:
-                raise OverLimitError(
-                    f"{nbytes} bytes of device memory do not fit into the {max(room, 0)} that are left"
-                )
+            room = self._limit - self.nbytes
             size = room if self._whole else min(size, room)
             size = max(size - size % GRANULARITY, nbytes)
             self._whole = False

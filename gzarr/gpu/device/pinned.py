@@ -153,6 +153,8 @@ class Slab:
 
     def take(self, nbytes: int) -> Block:
         """The first bytes of the block, which may be one with more."""
+        if not nbytes:
+            return np.empty(0, np.uint8)
         if self._block is None or self._block.nbytes < nbytes:
             self._block = None  # freed first, unless the wave that took it is still under way
             self._block = self._allocate(nbytes, max(nbytes + int(nbytes * _SLACK), MIN_BLOCK_NBYTES))

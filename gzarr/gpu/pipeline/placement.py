@@ -11,7 +11,7 @@ host does the rest. The gathering kernel does transposes at the beginning. The t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,23 @@ from gzarr.gpu.codecs import device_codec
 from gzarr.gpu.codecs.bytes import NATIVE, stored_dtype
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder
 from gzarr.gpu.device.protocol import Device
+
+
+@dataclass(slots=True)
+class Learned:
+    """What waves of an array took, if it was more than was estimated.
+
+    Attributes
+    ----------
+    memory : int
+        Device memory of a chunk, in bytes; 0 if estimates were right so far.
+    """
+
+    memory: int = 0
+
+    def add(self, memory: int) -> None:
+        """Note what a chunk took."""
+        self.memory = max(self.memory, memory)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +93,10 @@ class DevicePlan:
         Bytes of temporary device memory for each decoded byte.
     nstreams : int
         Streams of a chunk, or a guess; 0 if the device decodes none.
+    filters : int
+        Bytes of temporary device memory for each decoded byte, of filters alone.
+    reading, writing : Learned
+        What is known of waves of reads and writes.
     phase : int
         Where encoded chunks should begin, modulo `gzarr.gpu.codecs.transfers.ALIGNMENT`.
     skips_host : bool
@@ -93,6 +114,9 @@ class DevicePlan:
     encoding: EncodePlan
     scratch: int
     nstreams: int = 0
+    filters: int = 0
+    reading: Learned = field(default_factory=Learned)
+    writing: Learned = field(default_factory=Learned)
     phase: int = 0
     skips_host: bool = False
     host_decodes: bool = True
@@ -125,6 +149,7 @@ def make_device_plan(
         encoding=encoding,
         scratch=max((codec.scratch for codec in codecs[:split] if codec is not None), default=1),
         nstreams=_count_streams(steps[:split], codecs),
+        filters=sum(codec.scratch for codec in codecs[n_folded:split] if codec is not None and not codec.takes_streams),
         host_decodes=not any(codec is not None and codec.host_may_lack for codec in codecs),
     )
     placement = _placements(steps, split, n_folded, decoders, device)

@@ -31,7 +31,7 @@ from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.placing import BoxColumns
 from gzarr.gpu.pipeline.read import decode_streams
 from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import read_cost
+from gzarr.gpu.pipeline.sizing import later_nbytes, read_cost
 from gzarr.gpu.pipeline.waves import in_waves
 from gzarr.gpu.reading.host import Batch, fetch_from_store, streams_in
 from gzarr.indexing.keys import Coords
@@ -260,11 +260,13 @@ class DeviceRead:
             (part,) = self._parts(numbers[rows[number : number + 1]])
             return self.resources.too_large(part.coords, self.source.plan)
 
-        cost = read_cost(self.source.plan, self.source.plan.chunk.nbytes or 1)
-        in_waves(lane, n, max(self.resources.lanes.limit // cost.memory, 1), wave, too_large)
+        plan = self.source.plan
+        size = max(self.resources.lanes.limit // read_cost(plan, plan.chunk.nbytes or 1).memory, 1)
+        in_waves(lane, n, size, wave, too_large, plan.reading)
 
     def _place_wave(self, lane: Lane, batch: Batch, rows: Table) -> None:
-        plan, wave = self.source.plan, Wave(lane.device)
+        plan = self.source.plan
+        wave = Wave(lane.device, lane=lane, later=later_nbytes(plan, rows.size))
         chunk_nbytes = plan.chunk.nbytes or 0
         present = np.flatnonzero(batch.offsets[rows] >= 0)
         chunks: Chunks | None = None

@@ -23,7 +23,7 @@ WAVES_PER_READ, LEAST_SHARE = 8, 4
 #: More chunks only make larger tables: some 400 bytes for each chunk.
 MAX_WAVE_NCHUNKS = 1 << 14
 
-#: Scratch of compressors for each chunk of any size: nvCOMP's Zstandard takes 64 KiB, LZ4 and Deflate take 32 KiB.
+#: Scratch of compressors for each stream of any size: nvCOMP's Zstandard takes 64 KiB, LZ4 and Deflate take 32 KiB.
 _ENCODE_NBYTES = 1 << 16
 #: And for each byte of a chunk: up to five for Zstandard, and up to two for the output.
 _ENCODE_SHARE = 7
@@ -70,7 +70,8 @@ def read_cost(plan: DevicePlan | None, nbytes: int) -> ChunkCost:
     if plan is None:
         return ChunkCost(nbytes, 0, nbytes * _UNKNOWN_SHARE)
     # Encoded bytes, decoded bytes, and what decoding takes.
-    return ChunkCost(nbytes, plan.nstreams, _with_tables(nbytes * (2 + plan.scratch)))
+    memory = _with_tables(nbytes * (2 + plan.scratch))
+    return ChunkCost(nbytes, plan.nstreams, max(memory, plan.reading.memory))
 
 
 def write_cost(plan: DevicePlan | None, nbytes: int) -> ChunkCost:
@@ -80,8 +81,14 @@ def write_cost(plan: DevicePlan | None, nbytes: int) -> ChunkCost:
     # Values, rows, those that are encoded, and old contents with what decoding them takes.
     memory = nbytes * (4 + plan.scratch)
     if plan.encoding.compresses:
-        memory += nbytes * _ENCODE_SHARE + _ENCODE_NBYTES
-    return ChunkCost(nbytes, plan.nstreams if plan.encoding.compresses else 0, _with_tables(memory))
+        memory += nbytes * _ENCODE_SHARE + max(plan.nstreams, 1) * _ENCODE_NBYTES
+    memory = max(_with_tables(memory), plan.writing.memory)
+    return ChunkCost(nbytes, plan.nstreams if plan.encoding.compresses else 0, memory)
+
+
+def later_nbytes(plan: DevicePlan, n: int) -> int:
+    """Device memory that a wave of a read takes for n parts when their chunks are decoded: filters and tables."""
+    return n * ((plan.chunk.nbytes or 0) * plan.filters + _TABLE_NBYTES) + (1 << 12)
 
 
 def _with_tables(nbytes: int) -> int:

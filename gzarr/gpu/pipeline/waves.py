@@ -7,32 +7,48 @@ from collections.abc import Callable, Sequence
 from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.memory import OverLimitError
+from gzarr.gpu.pipeline.placement import Learned
+
+#: How much smaller a wave becomes if it does not fit, and it is not known how much of it would.
+_UNKNOWN_SHARE = 0.5
+#: And how much smaller than what would fit, as chunks differ.
+_MARGIN = 0.95
 
 
 def in_waves(
-    lane: Lane, n: int, size: int, task: Callable[[slice], None], too_large: Callable[[int], DeviceError]
+    lane: Lane,
+    n: int,
+    size: int,
+    task: Callable[[slice], None],
+    too_large: Callable[[int], DeviceError],
+    learned: Learned | None = None,
 ) -> None:
     """Carry out a task for n chunks in waves of ``size``, or of fewer chunks if they do not fit.
 
     task: takes a range of chunks. It has no effects if it raises OverLimitError; otherwise it waits for the device.
-    too_large: makes the error for a single chunk that does not fit.
+    too_large: makes the error for a single chunk that does not fit. learned: is told what chunks take if they do not.
     Raises: CodecError with the index of the chunk among all, DeviceError.
     """
     start = 0
     while start < n:
         wave = slice(start, min(start + size, n))
         try:
-            fits = _try_wave(lane, wave, task, too_large)
+            share = _try_wave(lane, wave, task, too_large)
         except CodecError as error:
             error.index += start
             raise
-        start, size = (wave.stop, size) if fits else (start, (wave.stop - start) // 2)
+        if share == 1:
+            start = wave.stop
+            continue
+        size = max(int((wave.stop - start) * share), 1)
+        if learned is not None and lane.memory.limit is not None:
+            learned.add(lane.memory.limit // size)
 
 
-def _try_wave(lane: Lane, wave: slice, task: Callable[[slice], None], too_large: Callable[[int], DeviceError]) -> bool:
-    """Carry out one wave. Returns: whether it fits into the lane.
+def _try_wave(lane: Lane, wave: slice, task: Callable[[slice], None], too_large: Callable[[int], DeviceError]) -> float:
+    """Carry out one wave. Returns: the share of it that fits into the lane; if it is less than 1, nothing was done.
 
-    If it does not, the lane's memory is compacted, and the wave is tried once more.
+    If what does not fit was not asked for at once, the lane's memory is compacted, and the wave is tried once more.
     """
     marks = lane.memory.mark(), lane.staging.mark()
     for attempt in ("as it is", "compacted"):
@@ -40,15 +56,17 @@ def _try_wave(lane: Lane, wave: slice, task: Callable[[slice], None], too_large:
             task(wave)
         except OverLimitError as error:
             lane.device.synchronize()
+            if error.share is not None and error.share < 1:
+                return error.share * _MARGIN
             if attempt == "compacted" and wave.stop - wave.start == 1:
                 raise too_large(wave.start) from error
         else:
-            return True
+            return 1
         finally:
             lane.memory.rewind(marks[0])
             lane.staging.rewind(marks[1])
         lane.memory.compact()
-    return False
+    return _UNKNOWN_SHARE
 
 
 class positions:  # noqa: N801 - a context, used like a function; contextlib's would put the frames back

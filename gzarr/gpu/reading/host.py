@@ -30,7 +30,6 @@ from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.reading.files import Span, locate_spans, read_spans
 from gzarr.indexing.keys import Coords
 from gzarr.layout.chunk_layout import Located
-from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Request, Store, host_view
 
 
@@ -239,7 +238,7 @@ def _read_files(lane: Lane, spans: Sequence[Span | None], phase: int) -> list[An
 
 
 def streams_of(wave: Wave, items: Sequence[Any]) -> Streams:
-    """The chunks of a wave on the device, uploaded in one copy if necessary.
+    """The chunks of a wave, which are uploaded in one copy if they are not on the device.
 
     items: `Item`s of one slab, or host bytes.
     """
@@ -263,10 +262,7 @@ def streams_in(wave: Wave, slab: Slab, offsets: Table, sizes: Table) -> Streams:
         return Streams(slab.host, slab.on_device, offsets, sizes, wave.device)
     host = slab.bytes_on_host()
     low, high = _window(offsets, sizes, host.size)
-    with stage("upload", timed=True) as noted:
-        there = wave.upload(host[low:high])
-        noted.count(offsets.size, there.nbytes, there.nbytes)
-    return Streams(host[low:high], there, offsets - low, sizes, wave.device)
+    return Streams(host[low:high], None, offsets - low, sizes, wave.device, wave=wave)
 
 
 def _window(offsets: Table, sizes: Table, most: int) -> tuple[int, int]:

@@ -16,11 +16,20 @@ from gzarr.gpu.codecs.batch import Chunks, Encoded, Shuffle, Streams, Wave
 from gzarr.gpu.codecs.blosc import headers
 from gzarr.gpu.codecs.blosc.framing import frame_of, framed, guess_nstreams
 from gzarr.gpu.codecs.blosc.on_device import parse_blosc
-from gzarr.gpu.codecs.blosc.parsing import BloscStreams
+from gzarr.gpu.codecs.blosc.parsing import BloscStreams, BloscTable
 from gzarr.gpu.codecs.deflate import ZLIB_HEADER, ZLIB_TRAILER, stored_adler32
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes
+from gzarr.gpu.codecs.headers import Mask
 from gzarr.gpu.codecs.single_stream import parsed
-from gzarr.gpu.codecs.transfers import as_rows, copy_streams, decode_on_host, decompress, new_rows, rows_as_chunks
+from gzarr.gpu.codecs.transfers import (
+    as_rows,
+    copy_streams,
+    decode_on_host,
+    decompress,
+    decompress_nbytes,
+    new_rows,
+    rows_as_chunks,
+)
 from gzarr.gpu.codecs.zstd import stored_xxh64
 from gzarr.gpu.device.protocol import Device, Table
 
@@ -38,13 +47,18 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
     def decode(wave: Wave, batch: Streams) -> Chunks:
         table = parsed(name, parse_blosc, wave, batch, nbytes)
         _refuse_more_than_a_frame(name, table.cbytes, batch)
-        rows, addresses = new_rows(wave, len(batch), nbytes)
-        base = wave.device.address(batch.slab)
         to_host = table.to_host.copy()
         to_host[table.streams.frame[np.isin(table.streams.decoder, missing)]] = True
+        groups = {number: _group(table, number, to_host) for number in (headers.RAW, *_DECODERS)}
+        cost = (len(batch) + int(to_host.sum())) * nbytes + 64 * groups[headers.RAW].source.size
+        for number, decoder in _DECODERS.items():
+            streams = groups[number]
+            cost += decompress_nbytes(wave, decoder, streams.source, streams.csize, streams.nbytes)
+        wave.require(len(batch), batch.upload_nbytes + cost)
+        base = wave.device.address(batch.slab)
+        rows, addresses = new_rows(wave, len(batch), nbytes)
         for number, decoder in {headers.RAW: "", **_DECODERS}.items():
-            streams = table.streams.take(table.group(number))
-            streams = streams.take(~to_host[streams.frame])
+            streams = groups[number]
             source, target = base + streams.source, addresses[streams.frame] + streams.dest
             if number == headers.RAW:
                 copy_streams(wave, source, target, streams.csize)
@@ -58,6 +72,12 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
         return Chunks(rows, addresses, nbytes, rows, shuffle)
 
     return decode
+
+
+def _group(table: BloscTable, number: int, to_host: Mask) -> BloscStreams:
+    """The streams of one decoder, of frames that the device decodes."""
+    streams = table.streams.take(table.group(number))
+    return streams.take(~to_host[streams.frame])
 
 
 def _refuse_more_than_a_frame(name: str, claimed: Table, batch: Streams) -> None:

@@ -1,0 +1,176 @@
+"""Waves that do not fit are cut before anything is uploaded, and what is learned of their size is remembered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from numcodecs import Blosc, GZip, Zlib, Zstd
+
+import gzarr
+from gzarr.errors import CodecError, DeviceError
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.device.lanes import N_LANES, Lane
+from gzarr.gpu.device.memory import Arena, OverLimitError
+from gzarr.gpu.pipeline.placement import Learned
+from gzarr.gpu.pipeline.waves import in_waves
+from gzarr.storage import MemoryStore
+from tests.gpu.counted import CountingDevice
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+DATA = np.random.default_rng(1).integers(0, 40, (256, 4096)).astype("u1")  # 1 MiB
+CHUNKS = (8, 4096)  # 32 of 32 KiB
+#: Codecs, and the device memory of a lane that is too small for the waves that are expected.
+CHAINS: dict[str, tuple[dict[str, Any], int]] = {
+    "blosc lz4, 1 KiB": ({"compressor": Blosc("lz4", 5, Blosc.NOSHUFFLE, blocksize=1 << 10)}, 600_000),
+    "blosc zstd, 1 KiB": ({"compressor": Blosc("zstd", 3, Blosc.NOSHUFFLE, blocksize=1 << 10)}, 1_000_000),
+    "blosc zlib, 1 KiB": ({"compressor": Blosc("zlib", 3, Blosc.SHUFFLE, blocksize=1 << 10)}, 600_000),
+    "blosclz": ({"compressor": Blosc("blosclz", 5)}, 400_000),
+    "zstd": ({"compressor": Zstd(1, checksum=True)}, 500_000),
+    "gzip": ({"compressor": GZip(1)}, 400_000),
+    "zlib": ({"compressor": Zlib(1)}, 400_000),
+    "raw": ({"compressor": None}, 400_000),
+}
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often waves were found to be too large: "early", before anything was uploaded, or "late"."""
+    found: Counter[str] = Counter()
+
+    def counting(name: str, when: str) -> None:
+        inner = getattr(Arena, name)
+
+        def call(self: Arena, nbytes: int) -> Any:
+            try:
+                return inner(self, nbytes)
+            except OverLimitError:
+                found[when] += 1
+                raise
+
+        monkeypatch.setattr(Arena, name, call)
+
+    counting("require", "early")
+    counting("take", "late")
+    return found
+
+
+def opened(options: dict[str, Any], lane_nbytes: int) -> tuple[gzarr.Array, CountingDevice]:
+    stored = gzarr.create_array(MemoryStore(), data=DATA, chunks=CHUNKS, zarr_format=2, device="cpu", **options)
+    device = CountingDevice(EmulatedDevice())
+    backend = GpuBackend(device, max_device_nbytes=N_LANES * lane_nbytes, small_reads=NEVER, small_writes=NEVER)
+    return gzarr.open_array(stored.store, device=backend), device
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_no_wave_is_tried_in_vain_on_the_device(chain: str, refused: Counter[str]) -> None:
+    array, device = opened(*CHAINS[chain])
+    for number in range(4):
+        refused.clear()
+        device.forget()
+        np.testing.assert_array_equal(array[:], DATA)
+        assert refused["late"] == 0
+        assert refused["early"] <= (0 if number else N_LANES)  # the first waves, which are parsed at the same time
+        found = device.taken()
+        assert found["launch place_box"] > N_LANES
+        if "raw" not in chain:
+            decoded = [name for name in found if name.startswith("decode")]
+            assert all(found[name] <= found["launch place_box"] for name in decoded)
+    assert device.inner.memory.peak <= array.backend._cap
+
+
+def test_waves_that_are_cut_are_as_large_as_fits(refused: Counter[str]) -> None:
+    array, device = opened(*CHAINS["blosc zstd, 1 KiB"])
+    array[:]
+    assert refused["early"] > 0
+    plan = array._io.only_chain.prepared.plan
+    device.forget()
+    array[:]
+    memory = plan.reading.memory
+    assert device.taken()["launch place_box"] == -(-32 // (1_000_000 // memory))
+    # 32 streams of 1 KiB with a scratch of two pieces of 64 KiB each.
+    assert 32 * 6936 < memory < 1.3 * 32 * (6936 + 5 * 1024 + 200)
+
+
+@pytest.mark.parametrize("chain", ["blosc zstd, 1 KiB", "zstd", "gzip", "raw"])
+def test_writes_remember_what_fits(chain: str, refused: Counter[str]) -> None:
+    options, _ = CHAINS[chain]
+    array, device = opened(options, 5_000_000 if "blosc" in chain else 600_000)
+    for number in range(3):
+        refused.clear()
+        array[:] = DATA + np.uint8(number)
+        assert refused.total() == 0 or number == 0
+    np.testing.assert_array_equal(array[:], DATA + np.uint8(2))
+    assert device.inner.memory.peak <= array.backend._cap
+
+
+def test_a_single_chunk_is_tried_whatever_was_estimated() -> None:
+    """An estimate is a little more than what is taken."""
+    options, _ = CHAINS["zstd"]
+    chunk = 8 * 4096
+    need = next(n for n in range(4 * chunk, 9 * chunk, 256) if reads(options, n))
+    array, _ = opened(options, need - 256)
+    with pytest.raises(DeviceError, match="max_device_nbytes"):
+        array[:8]
+
+
+def reads(options: dict[str, Any], lane_nbytes: int) -> bool:
+    try:
+        return bool((opened(options, lane_nbytes)[0][:8] == DATA[:8]).all())
+    except DeviceError:
+        return False
+
+
+class Tasks:
+    """A task whose chunks take memory, as they say only when they take it, or before."""
+
+    def __init__(self, lane: Lane, nbytes: int, *, asks: bool) -> None:
+        self.lane, self.nbytes, self.asks = lane, nbytes, asks
+        self.tried: list[int] = []
+        self.done: list[int] = []
+
+    def __call__(self, wave: slice) -> None:
+        n = wave.stop - wave.start
+        self.tried.append(n)
+        if self.asks:
+            self.lane.memory.require(n * self.nbytes)
+        for _ in range(n):
+            self.lane.memory.take(self.nbytes)
+        self.done += range(wave.start, wave.stop)
+
+
+@pytest.mark.parametrize(("asks", "wanted"), [(True, [50, 9, 9, 9, 9, 9, 5]), (False, [50, 50, 25, 25, 12, 12, 6] * 1)])
+def test_a_wave_is_cut_once_if_it_says_what_it_takes(asks: bool, wanted: list[int]) -> None:
+    lane = Lane(EmulatedDevice(), 10 << 20)
+    learned = Learned()
+    tasks = Tasks(lane, 1 << 20, asks=asks)
+    in_waves(lane, 50, 50, tasks, lambda number: DeviceError(str(number)), learned)
+    assert tasks.done == list(range(50))
+    assert tasks.tried[: len(wanted)] == wanted
+    assert 1 << 20 <= learned.memory < 2 << 20
+
+
+def test_a_chunk_that_does_not_fit_alone_is_an_error() -> None:
+    lane = Lane(EmulatedDevice(), 10 << 20)
+    tasks = Tasks(lane, 11 << 20, asks=False)
+    with pytest.raises(DeviceError, match=r"^0$"):
+        in_waves(lane, 3, 3, tasks, lambda number: DeviceError(str(number)))
+    assert tasks.done == []
+
+
+def test_an_error_of_a_codec_has_its_number_among_all_chunks() -> None:
+    lane = Lane(EmulatedDevice(), 10 << 20)
+
+    def task(wave: slice) -> None:
+        if wave.start <= 7 < wave.stop:
+            raise CodecError("damaged", index=7 - wave.start, codec="x")
+
+    with pytest.raises(CodecError) as caught:
+        in_waves(lane, 10, 4, task, lambda number: DeviceError(str(number)))
+    assert caught.value.index == 7
