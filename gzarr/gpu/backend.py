@@ -141,6 +141,7 @@ class GpuBackend:
             self._lanes,
             self._reader,
             self._small_reads,
+            self._writes,
             lambda coords, plan: self._too_large(coords, plan.chunk, "decode and place"),
         )
 

@@ -44,10 +44,11 @@ def test_a_partial_write(device):
     before = stored_nbytes(z)
     z[8:56, 32:480] = on_device(DATA[8:56, 32:480] + 1)
     assert device.launches.count("zstd") == 1  # decoded in one call, chunks in the middle not at all
-    assert device.kernels[:3] == ["place_box", "gather_box", "find_written"]
-    assert device.kernels[-1] == "copy_streams"
+    waves = "gather_box", "find_written", "copy_streams"  # one of whole chunks, one of the others
+    assert sorted(device.kernels) == sorted([*waves, *waves])
     outer = N - 2 * 6
-    assert sum(device.up[:1]) <= before * outer / N * 1.5
+    tables = device.taken()["uploads"] * 4096
+    assert sum(device.up) <= before * outer / N * 1.5 + tables
     expected = DATA.copy()
     expected[8:56, 32:480] += 1
     assert np.array_equal(z.to("cpu")[:], expected)

@@ -17,6 +17,8 @@ from gzarr.gpu.pipeline.placing import box_columns
 from gzarr.gpu.pipeline.read_job import DeviceRead, EncodedSizes, Source
 from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.sizing import read_cost, wave_nchunks
+from gzarr.gpu.pipeline.write_job import MIN_NCHUNKS as MIN_WHOLE_NCHUNKS
+from gzarr.gpu.pipeline.write_job import Writable, make_writable, make_write
 from gzarr.indexing.plan import BoxPlan, Plan
 from gzarr.layout.chunk_layout import Layout
 from gzarr.storage.base import Store
@@ -52,11 +54,12 @@ class DeviceJobs:
         The array.
     """
 
-    __slots__ = ("_array", "_read", "_resources")
+    __slots__ = ("_array", "_read", "_resources", "_write")
 
     def __init__(self, resources: Resources, array: Chunked) -> None:
         self._resources, self._array = resources, array
         self._read: Source | str | None = None
+        self._write: Writable | str | None = None
 
     def take_read(self, plan: Plan, nparts: int, out: Array, fields: Fields) -> PieceJob | str:
         """Return a read in pieces, or the reason why the reference path has to do it. nparts: of the plan."""
@@ -87,17 +90,33 @@ class DeviceJobs:
 
         nparts: of the plan. keep_empty: as in `Backend.merge_and_encode`.
         """
-        return self._write_obstacle()
+        if nparts < MIN_WHOLE_NCHUNKS:
+            return "too few chunks to gain from tables"
+        writable = self._write or self._decide_write()
+        if isinstance(writable, str):
+            return writable
+        if not isinstance(plan, BoxPlan) or fields is not None:
+            return "points and fields are written by the reference path"
+        if getattr(value, "shape", None) != plan.shape or not hasattr(value, "dtype"):
+            return "values of this kind or shape are read by the reference path"
+        if not self._resources.encodes(writable.plan, value, nparts, fields):
+            return "the host encodes this write"
+        return make_write(self._resources, writable, plan, value, keep_empty=keep_empty)
 
     def placement(self) -> tuple[Placement, ...]:
         """Say what reads and writes many chunks, and why."""
-        read = self._read or self._decide()
         note = self._resources.reader.note
-        by_tables = f"by tables; {note}" if note else "by tables"
-        reasons = ("bulk reads", read if isinstance(read, str) else ""), ("bulk writes", self._write_obstacle())
+        decisions = (
+            ("bulk reads", self._read or self._decide(), f"; {note}" if note else ""),
+            ("bulk writes", self._write or self._decide_write(), ""),
+        )
         return tuple(
-            Placement(step, self._resources.device.name, f"by the reference path: {why}" if why else by_tables)
-            for step, why in reasons
+            Placement(
+                step,
+                self._resources.device.name,
+                f"by the reference path: {found}" if isinstance(found, str) else f"by tables{more}",
+            )
+            for step, found, more in decisions
         )
 
     def _decide(self) -> Source | str:
@@ -105,8 +124,9 @@ class DeviceJobs:
         self._read = decision = _read_source(self._array)
         return decision
 
-    def _write_obstacle(self) -> str:
-        return "chunks are handled one by one"
+    def _decide_write(self) -> Writable | str:
+        self._write = decision = make_writable(self._array.store, self._array.layout, self._array.plan)
+        return decision
 
 
 def _read_source(array: Chunked) -> Source | str:

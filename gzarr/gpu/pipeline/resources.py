@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from gzarr.backend import Fields
 from gzarr.errors import DeviceError
 from gzarr.gpu.detection.thresholds import Crossover
 from gzarr.gpu.device.lanes import Lanes
@@ -27,6 +28,9 @@ class Resources(NamedTuple):
         The reader of files.
     small_reads : Crossover
         Limits of the reads that the host decodes.
+    encodes : callable
+        Whether the device encodes a write: takes the plan, the value, the number of chunks, and fields.
+        Raises: DeviceError in strict mode, if it cannot.
     too_large : callable
         Makes the error for a chunk, by its coordinates, that does not fit into a lane alone.
     """
@@ -35,4 +39,5 @@ class Resources(NamedTuple):
     lanes: Lanes
     reader: Reader
     small_reads: Crossover
+    encodes: Callable[[DevicePlan, Any, int, Fields], bool]
     too_large: Callable[[Coords, DevicePlan], DeviceError]
