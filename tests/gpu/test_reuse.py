@@ -14,6 +14,8 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER, Crossover
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.device.lanes import N_LANES
+from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.counted import CountingDevice
 from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
@@ -147,3 +149,30 @@ def test_a_store_that_keeps_its_buffers_keeps_their_values() -> None:
     for row in range(0, 96, 16):
         array[row : row + 16] = DATA[row : row + 16]
     np.testing.assert_array_equal(array[:], DATA)
+
+
+@pytest.mark.parametrize(
+    ("where", "kind"), [("files", "raw"), ("files", "zstd"), ("files", "sharded"), ("memory", "raw")]
+)
+def test_pinned_memory_is_little_more_than_the_encoded_waves_in_flight(tmp_path, where, kind) -> None:
+    """Were slabs doubled, or tables given a slab of their own, it would be twice to twelve times as much."""
+    data = np.random.default_rng(0).integers(0, 1 << 20, (48, 128, 1024), "i4")  # 24 MiB
+    options: dict[str, Any] = {"compressor": Zstd(1) if kind == "zstd" else None}
+    if kind == "sharded":
+        options["shards"] = (4, 128, 1024)
+    store: Any = LocalStore(tmp_path) if where == "files" else MemoryStore()
+    stored = gzarr.create_array(store, data=data, chunks=(1, 64, 512), device="cpu", **options)
+    encoded = sum(stored.store.getsize(key) or 0 for key in stored.store if key.startswith("c/"))
+    device = EmulatedDevice()
+    backend = GpuBackend(device, max_device_nbytes=N_LANES * (16 << 20), reader="host")
+    array = gzarr.open_array(store, mode="r", device=backend)
+    for _ in range(2):
+        np.testing.assert_array_equal(array[:], data)
+        io = array._io
+        wave = backend.wave_nchunks(io.only_chain, array.nchunks, io.chunk_nbytes, writing=False)
+        assert wave * N_LANES < array.nchunks
+        tables = N_LANES * MIN_BLOCK_NBYTES
+        assert device.pinned.peak <= 1.3 * N_LANES * wave * encoded / array.nchunks + tables
+    live = device.pinned.live
+    backend.release()
+    assert device.pinned.live == 0 < live

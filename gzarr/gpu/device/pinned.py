@@ -30,8 +30,9 @@ from gzarr.storage.base import host_view
 MAX_PINNED_NBYTES = 1 << 30
 #: Larger pieces than this come from a slab, smaller ones from the arena for tables.
 MAX_TABLE_NBYTES = 1 << 20
-#: Share of a block that is added for waves that are a little larger, so that they do not pin anew.
-_SLACK = 1 / 8
+#: Share of a block that is added for waves that are a little larger, so that they do not pin anew. Readers that guess
+#: sizes add a share of their own.
+_SLACK = 1 / 16
 
 Block: TypeAlias = NDArray[np.uint8]
 #: Makes a block of so many bytes, and a little more if it may: (bytes, bytes with slack) -> block.
