@@ -14,10 +14,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 from numcodecs import Blosc
@@ -25,11 +23,10 @@ from numcodecs import Blosc
 import gzarr
 from benchmarks.gpu import reads
 from benchmarks.gpu.measure import device_seconds, wall_seconds
-from benchmarks.gpu.stages import one_wave_at_a_time
+from benchmarks.gpu.stages import one_wave_at_a_time, waves_of
 from benchmarks.gpu.streams import Gpu
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
-from gzarr.gpu.pipeline import sizing
 from gzarr.gpu.reading.select import find_missing_kvikio
 
 #: Bytes of the arrays that are placed, of pinned memory, and of the array that is read in waves.
@@ -141,16 +138,6 @@ def _rates_of_waves(gpu: Gpu, path: Path, data: np.ndarray) -> Iterator[tuple[st
             seconds = wall_seconds(lambda a=array: a[...], wait, 5, 0.3)[0]
         yield "as chosen" if nbytes is None else str(nbytes), data.nbytes / seconds / 1e9
         backend.release()
-
-
-@contextmanager
-def waves_of(nbytes: int | None) -> Iterator[None]:
-    """Give backends that are made in this context waves of a size; None for what they choose."""
-    if nbytes is None:
-        yield
-        return
-    with mock.patch.multiple(sizing, WAVE_NBYTES=nbytes, WAVE_NSTREAMS=0, WAVES_PER_READ=1):
-        yield
 
 
 def cufile_opens(gpu: Gpu) -> Any:

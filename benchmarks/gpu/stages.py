@@ -22,6 +22,7 @@ from benchmarks.gpu.streams import Gpu
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device import lanes
+from gzarr.gpu.pipeline import sizing
 from gzarr.storage import MemoryStore
 
 ROUNDS = 3
@@ -54,6 +55,16 @@ def time_stages(device: Any, store: Any, there: Any) -> dict[str, Any]:
 def one_wave_at_a_time() -> Iterator[None]:
     """Give the backends made in this context one pipeline slot (lane), so that nothing runs beside a stage."""
     with waves_at_once(1):
+        yield
+
+
+@contextmanager
+def waves_of(nbytes: int | None) -> Iterator[None]:
+    """Give backends that are made in this context waves of a size; None for what they choose."""
+    if nbytes is None:
+        yield
+        return
+    with mock.patch.multiple(sizing, WAVE_NBYTES=nbytes, WAVE_NSTREAMS=0, WAVES_PER_READ=1):
         yield
 
 
