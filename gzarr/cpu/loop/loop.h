@@ -257,22 +257,6 @@ typedef struct {
     int64_t path_length;
 } Put;
 
-/* Encoded chunks in a slab, and, of Blosc's frames, what is in them. */
-enum { STREAM_KINDS = 5, STREAM_COLUMNS = 5 };
-typedef struct {
-    const uint8_t *slab;
-    int64_t slab_nbytes;
-    const int64_t *offsets, *sizes;
-    int64_t n;
-    int64_t nbytes; /* of a decoded chunk */
-    uint8_t *codecs, *whole, *shuffles;
-    int32_t *typesizes;
-    int64_t *blocksizes, *cbytes;
-    int64_t *bounds;  /* (STREAM_KINDS + 1,): where the streams of each kind begin */
-    int64_t *streams; /* (STREAM_COLUMNS, n_streams): frame, place in the slab, bytes, place in the chunk, decoded bytes */
-    int64_t n_streams;
-} Frames;
-
 /* locks.c: take a lock, if nobody else holds it (prefix: of the temporary file's name); let it go by putting the
  * temporary file into the place of the file (if that fails, the lock is still held), or by removing it. */
 bool watch_forks(void);
@@ -313,11 +297,6 @@ bool delete_file(const Sink *sink, State *state);
 bool gathering_is_sound(const Gathering *gathering);
 bool gather_all(const Gathering *gathering);
 int64_t put_all(const Put *put, Sink *sink, char *status);
-
-/* frames.c: whether all frames are plain; if not, Python must look. Blosc's are first described and counted (`bounds` are
- * the answer), then their streams are noted. */
-bool zstd_is_plain(const Frames *frames);
-bool parse_blosc(Frames *frames);
 
 /* fetch.c: answers are put from number `first` on, of `n_out` places. */
 bool fetch_is_sound(const Fetch *fetch, int64_t first, int64_t n_out);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +12,7 @@ from numcodecs import Blosc, Zstd
 from tests.gpu.ptx import cases
 from tests.gpu.ptx.capture import Launch, middle
 from tests.gpu.ptx.cases import Case
+from tests.gpu.ptx.cost import Cost
 
 PLAIN, BYTES, BITS = Zstd(1), Blosc("zstd", 5, Blosc.SHUFFLE), Blosc("zstd", 5, Blosc.BITSHUFFLE)
 #: Each byte is loaded once and stored once: half a sector of 32 bytes for each 16.
@@ -60,18 +60,17 @@ GOALS = {
 
 @cache
 def launches(name: str) -> tuple[Launch, ...]:
-    """The launches of a goal's case that moved something."""
+    """The launches of a goal's case."""
     goal = GOALS[name]
     with TemporaryDirectory() as folder:
         device = (cases.read if goal.verb == "read" else cases.write)(goal.case, Path(folder), middle)
-    return tuple(run for run in device.runs if run.cost)
+    return tuple(device.runs)
 
 
-def rows() -> Iterator[tuple[str, Launch]]:
-    """For each goal, the largest launch of each of its kernels."""
-    for name in GOALS:
-        best: dict[str, Launch] = {}
-        for run in launches(name):
-            if run.kernel not in best or run.n_threads > best[run.kernel].n_threads:
-                best[run.kernel] = run
-        yield from ((name, run) for run in best.values())
+def costs(name: str) -> dict[str, Cost]:
+    """The cost of the first launch of each kernel."""
+    first: dict[str, Cost] = {}
+    for run in launches(name):
+        if run.cost:
+            first.setdefault(run.kernel, run.cost)
+    return first

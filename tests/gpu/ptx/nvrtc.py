@@ -31,7 +31,7 @@ class Resources(NamedTuple):
 
 
 class Module(NamedTuple):
-    """A compiled text: PTX, what each kernel takes, and the seconds that compiling took."""
+    """A compiled text: PTX, what each kernel takes, and the seconds of CPU that compiling took."""
 
     ptx: str
     resources: dict[str, Resources]
@@ -67,9 +67,9 @@ def compile_module(text: str, arch: int, options: Sequence[str] = OPTIONS) -> Mo
     program = ctypes.c_void_p()
     _check(library, library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernels.cu", 0, None, None))
     given = [option.encode() for option in (*options, f"-arch=sm_{arch}")]
-    begin = time.perf_counter()
+    begin = time.process_time()
     status = library.nvrtcCompileProgram(program, len(given), (ctypes.c_char_p * len(given))(*given))
-    seconds = time.perf_counter() - begin
+    seconds = time.process_time() - begin
     try:
         log = _text(library, program, "ProgramLog")
         if status:

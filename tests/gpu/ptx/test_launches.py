@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.kernels import KERNELS
-from tests.gpu.ptx import cases, nvrtc
+from gzarr.gpu.kernels import KERNELS, source, unit_starts
+from tests.gpu.ptx import cases, launching, nvrtc
 from tests.gpu.ptx.capture import PtxDevice, edges
 from tests.gpu.ptx.launching import grid_of
 from tests.gpu.ptx.memory import Fault
+from tests.gpu.ptx.program import entries
 
 pytestmark = [
     pytest.mark.skipif(nvrtc.why_missing() is not None, reason=str(nvrtc.why_missing())),
@@ -46,27 +47,52 @@ def test_the_edges_of_a_launch() -> None:
     assert list(edges(grid_of(1000), 1000)) == [0, 1, 7, 8, 10, 20, 30, 31]
 
 
+def copy(device: PtxDevice, streams: list[tuple[int, int]], claimed: int = 0) -> np.ndarray:
+    """Copy streams with copy_streams: (bytes, offset of the source from a multiple of 16). claimed: too many bytes."""
+    sizes = [nbytes for nbytes, _ in streams]
+    sources = [device.upload(np.arange(n + at, dtype=np.uint8))[at:] for n, at in streams]
+    target = device.empty(sum(sizes))
+    starts = device.address(target) + np.cumsum([0, *sizes[:-1]])
+    rows = [device.address(one) for one in sources], starts, np.array(sizes) + claimed
+    units = unit_starts(np.array(sizes) + claimed)
+    tables = (device.upload(np.array(row, np.int64)) for row in (*rows, units))
+    device.launch("copy_streams", int(units[-1]), (len(streams), *tables))
+    return target
+
+
 def test_a_device_knows_its_memory() -> None:
     """A stream that reaches past its memory is found."""
     device = PtxDevice()
-    source, target = device.upload(np.arange(64, dtype=np.uint8)), device.empty(64)
-
-    def tables(nbytes: int) -> tuple[object, ...]:
-        rows = ([device.address(source)], [device.address(target)], [nbytes], [0, nbytes // 16])
-        return 1, *(device.upload(np.array(row, np.int64)) for row in rows)
-
-    device.launch("copy_streams", 4, tables(64))
-    assert target.tolist() == list(range(64))
+    assert copy(device, [(64, 0)]).tolist() == list(range(64))
     assert [run.kernel for run in device.runs] == ["copy_streams"]
     with pytest.raises(Fault, match=r"copy_streams: .*outside every allocation"):
-        device.launch("copy_streams", 5, tables(80))
+        copy(device, [(64, 0)], claimed=16)
 
 
 def test_another_result_than_the_host_build_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = PtxDevice()
-    source, target = device.upload(np.arange(64, dtype=np.uint8)), device.empty(64)
-    rows = ([device.address(source)], [device.address(target)], [64], [0, 4])
-    tables = 1, *(device.upload(np.array(row, np.int64)) for row in rows)
     monkeypatch.setattr("gzarr.gpu.device.emulated.EmulatedDevice.launch", lambda *_: None)
     with pytest.raises(Fault, match="copy_streams: 64 of 64 bytes differ from those of the host's build"):
-        device.launch("copy_streams", 4, tables)
+        copy(PtxDevice(), [(64, 0)])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("(address & 15) == 0", "true", "misaligned load of 16 bytes"),
+        ("left >= 16", "true", "stored by|outside every allocation"),
+        ("unit - unit_start[stream]) * 16", "unit - unit_start[stream]) * 8", "is stored by threads"),
+        ("i64 left = nbytes[stream]", "i64 left = 1 + nbytes[stream]", "stored by|outside every allocation"),
+    ],
+)
+def test_faults_planted_in_a_kernel_are_found(
+    monkeypatch: pytest.MonkeyPatch, old: str, new: str, message: str
+) -> None:
+    """What the compiler made of the changed text is run; streams begin at odd addresses, so units are cut."""
+    text = source("copy_streams")
+    assert old in text
+    changed = entries(nvrtc.compile_module(text.replace(old, new), launching.ARCH).ptx)
+    monkeypatch.setattr(launching, "programs", lambda: changed)
+    monkeypatch.setattr("tests.gpu.ptx.capture.programs", lambda: changed)
+    streams = [(200, 0), (37, 3), (64, 8), (5, 1)]
+    with pytest.raises(Fault, match=message):
+        copy(PtxDevice(), streams)
