@@ -2,8 +2,8 @@
 
 Opening a file with KvikIO and registering it with cuFile takes 1 ms, or 3 ms in compatibility mode (measured by czarr's
 author on an H100). So files that are missing are opened on several threads at once, and stay open. Where more files are
-read than may be open, those that were opened first stay: if the oldest made room, as in an LRU cache, a second read of
-the same files would find none of them.
+read again and again than may be open, an LRU cache would close each of them just before it is wanted. So a file only
+takes the place of one that was not asked for since it was itself asked for before.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ N_THREADS = 16
 _DEFAULT_LIMIT = 1024
 #: Share of them that these files may take, and descriptors of each: one with O_DIRECT, one without.
 _SHARE, _DESCRIPTORS = 0.75, 2
-#: A file that was not used while so many times the files of the cache were asked for makes room for others.
-_MAX_AGE = 8
+#: Files of which is known when they were last asked for.
+_MAX_REMEMBERED = 1 << 14
 
 _pool = Pool()
 
@@ -97,8 +97,9 @@ class FileCache:
         self.limits = most or limits()
         self._open_file = open_file
         self._lock = new_lock()
-        self._cached: OrderedDict[str, _Handle] = OrderedDict()
-        self._n_asked = 0
+        self._cached: OrderedDict[str, _Handle] = OrderedDict()  # in the order in which they were asked for
+        self._asked: OrderedDict[str, int] = OrderedDict()  # when files were, whether they are open or not
+        self._clock = 0
 
     def __len__(self) -> int:
         return len(self._cached)
@@ -119,7 +120,7 @@ class FileCache:
             run_in_threads(lambda item: self._hold_new(held, *item), missing, min(len(missing), N_THREADS), _pool)
             yield {path: held[path].file for path in versions}
         finally:
-            self._let_go(held.values())
+            self._let_go(held)
 
     def close(self) -> None:
         """Close all files; those in use are closed when their users are done."""
@@ -132,15 +133,23 @@ class FileCache:
 
     def _hold_cached(self, held: dict[str, _Handle], path: str, version: tuple[int, ...]) -> bool:
         with self._lock:
-            self._n_asked += 1
             handle = self._cached.get(path)
             if handle is None or handle.version() != version:
                 return False
             handle.users += 1
-            handle.asked = self._n_asked
+            self._remember(path)
             self._cached.move_to_end(path)
             held[path] = handle
             return True
+
+    def _remember(self, path: str) -> int:
+        """Note that a file is asked for. Returns: when it was before; 0 if that is not known."""
+        self._clock += 1
+        before = self._asked.pop(path, 0)
+        self._asked[path] = self._clock
+        if len(self._asked) > _MAX_REMEMBERED:
+            self._asked.popitem(last=False)
+        return before
 
     def _hold_new(self, held: dict[str, _Handle], path: str, version: tuple[int, ...]) -> None:
         handle = _Handle(self._open_file(path))
@@ -150,36 +159,40 @@ class FileCache:
         handle.users = 1
         held[path] = handle
         with self._lock:
-            handle.asked = self._n_asked
+            handle.wanted_before = self._remember(path)
             old = self._cached.pop(path, None)
             self._cached[path] = handle
             idle = old is not None and old.retire()
         if idle and old is not None:
             old.file.close()
 
-    def _let_go(self, handles: Iterable[_Handle]) -> None:
+    def _let_go(self, held: dict[str, _Handle]) -> None:
         closing = []
         with self._lock:
-            for handle in handles:
+            for handle in held.values():
                 handle.users -= 1
                 if handle.retired and handle.users == 0:
                     closing.append(handle)
-            while len(self._cached) > self.limits.cached:
-                oldest = next(iter(self._cached.values()))
-                is_old = self._n_asked - oldest.asked > _MAX_AGE * self.limits.cached
-                _, handle = self._cached.popitem(last=not is_old)
-                if handle.retire():
-                    closing.append(handle)
+            for path, handle in held.items():
+                if len(self._cached) <= self.limits.cached:
+                    break
+                if handle.wanted_before is not None and self._cached.get(path) is handle:
+                    oldest = next(iter(self._cached))
+                    replaced = self._cached.pop(oldest if self._asked.get(oldest, 0) < handle.wanted_before else path)
+                    if replaced.retire():
+                        closing.append(replaced)
+                    handle.wanted_before = None
         for handle in closing:
             handle.file.close()
 
 
 class _Handle:
-    """An open file, the number of waves that use it, and how many files had been asked for when it last was."""
+    """An open file, the number of waves that use it, and, until it may stay, when it was asked for before."""
 
     def __init__(self, file: OpenFile) -> None:
         self.file = file
-        self.users = self.asked = 0
+        self.users = 0
+        self.wanted_before: int | None = None
         self.retired = False
 
     def version(self) -> tuple[int, ...]:
