@@ -218,7 +218,8 @@ class GpuBackend:
     def adopt_out(self, out: Any) -> Array:
         """An array to read into: on the device, of any library, or a NumPy array, into which the host decodes.
 
-        Raises: ValueError for an array on another device, DeviceError for a NumPy array in strict mode.
+        Raises: ValueError for an array that is read-only or on another device, DeviceError for a NumPy array in strict
+        mode.
         """
         if self._device.owns(out):
             return out
@@ -226,6 +227,8 @@ class GpuBackend:
         if adopted is not None:
             if not self._device.owns(adopted):
                 raise ValueError(f"out is not on {self.device}, where the array is read: copy it there")
+            if getattr(out, "__cuda_array_interface__", {"data": (0, False)})["data"][1]:
+                raise ValueError("out is read-only")
             return adopted
         out = self._host.adopt_out(out)
         if self.strict and has_dtype(out.dtype):

@@ -443,6 +443,15 @@ def test_a_tensor_that_neither_protocol_gives_says_why(cuda):
         cuda.CudaDevice().adopt(refused)
 
 
+def test_an_out_that_is_read_only_is_refused(cuda):
+    """CuPy would write into it."""
+    array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7)), cuda)
+    target = np.zeros_like(DATA)
+    target.flags.writeable = False
+    with pytest.raises(ValueError, match="out is read-only"):
+        array.get_basic_selection(out=Foreign(target, "interface"))
+
+
 def test_an_out_on_another_device_is_refused(cuda):
     array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7)), cuda)
     with pytest.raises(ValueError, match="copy it there"):
