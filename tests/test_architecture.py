@@ -116,6 +116,8 @@ TESTED_THROUGH = {
     "gpu/device/test_emulated": "gpu/device/protocol",
     "gpu/device/test_nvcomp": "gpu/device/nvcomp_tables",
     "gpu/reading/test_host": "gpu/reading/files",
+    "gpu/pipeline/test_write_job": "gpu/pipeline/covering gpu/pipeline/encoding gpu/pipeline/merged_shards "
+    "gpu/pipeline/writable",
     "gpu/test_backend": "gpu/pipeline/placement gpu/pipeline/read gpu/pipeline/resources",
     "hierarchy/test_array": "hierarchy/array_info hierarchy/array_resizing hierarchy/new_nodes",
     "hierarchy/test_create": "hierarchy/new_metadata",

@@ -269,7 +269,13 @@ class GpuBackend:
         plan = None if chain is None else _unpacked(chain).plan
         if chain is not None and (plan is None or not has_dtype(plan.chunk.dtype)):
             return None
-        return DeviceJobs(self._resources, Chunked(store, layout, plan))
+
+        def merge(old: Sequence[Buffer | None], value: Array, parts: Sequence[Part], keep: bool) -> list[Buffer | None]:
+            if chain is None:
+                raise TypeError("chunks that differ in shape are not merged at once")
+            return self.merge_and_encode(chain, old, value, parts, None, keep_empty=keep)
+
+        return DeviceJobs(self._resources, Chunked(store, layout, plan, merge))
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks on the host. Raises: CodecError(index)."""

@@ -119,6 +119,12 @@ class Put(NamedTuple):
         )
         return np.frombuffer(status, np.uint8)
 
+    def join(self, addresses: Indices, sizes: Indices) -> NDArray[np.uint8] | None:
+        """Put a shard together in memory; None if it has no chunks. Arguments as of `put`, of one shard."""
+        out = np.empty(int(np.maximum(sizes, 0).sum()) + self.fetch.index_nbytes, np.uint8)
+        made = library.extension().join(self.fetch.places, addresses, sizes, out)
+        return out[:made] if made else None
+
 
 def make_put(store: Store, layout: Layout) -> Put | str:
     """Find out how chunks are stored as local files, or why the loop cannot do that."""

@@ -297,6 +297,8 @@ bool delete_file(const Sink *sink, State *state);
 bool gathering_is_sound(const Gathering *gathering);
 bool gather_all(const Gathering *gathering);
 int64_t put_all(const Put *put, Sink *sink, char *status);
+/* Put a shard together in memory. Returns: its bytes, 0 without chunks, -1 if there is no room. */
+int64_t join_shard(const Places *places, const int64_t *addresses, const int64_t *sizes, char *out, int64_t room);
 
 /* fetch.c: answers are put from number `first` on, of `n_out` places. */
 bool fetch_is_sound(const Fetch *fetch, int64_t first, int64_t n_out);

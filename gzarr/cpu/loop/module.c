@@ -9,7 +9,7 @@
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 4 };
+enum { VERSION = 5 };
 
 static const Py_ssize_t WORD = sizeof(int64_t);
 
@@ -391,6 +391,27 @@ static PyObject *loop_put(PyObject *module, PyObject *args) {
     return PyLong_FromLongLong(left);
 }
 
+/* join(places, addresses, sizes, out) */
+static PyObject *loop_join(PyObject *module, PyObject *args) {
+    enum { PLACES, ADDRESSES, SIZES, OUT, N };
+    Py_buffer b[N];
+    int64_t made = -1;
+    if (!PyArg_ParseTuple(args, "y*y*y*w*", &b[PLACES], &b[ADDRESSES], &b[SIZES], &b[OUT])) return NULL;
+    Places places = {0};
+    const int64_t ndim = b[PLACES].len >= WORD ? *(const int64_t *)b[PLACES].buf : 0;
+    const bool sound = unpack(&b[PLACES], ndim, 5, 2, 0, (int64_t *)&places) && places.entries >= 1 &&
+                       places.entries <= INT32_MAX && (!places.checksum || lib.crc32c_value) &&
+                       b[SIZES].len == places.entries * WORD && b[ADDRESSES].len == b[SIZES].len;
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        made = join_shard(&places, b[ADDRESSES].buf, b[SIZES].buf, b[OUT].buf, b[OUT].len);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    if (made < 0) return refuse();
+    return PyLong_FromLongLong(made);
+}
+
 /* bind(addresses): those of the functions of `lib`, in its order, as they lie in memory; 0 for one that is not there. */
 static PyObject *loop_bind(PyObject *module, PyObject *args) {
     Py_buffer addresses;
@@ -415,6 +436,7 @@ static PyMethodDef methods[] = {
     {"fetch", loop_fetch, METH_VARARGS, "Fetch encoded chunks into a slab, find them in files, or find their spans."},
     {"gather", loop_gather, METH_VARARGS, "Copy values into rows, the decoded chunks of parts."},
     {"put", loop_put, METH_VARARGS, "Store encoded chunks as files or shards. Returns how many of these were left."},
+    {"join", loop_join, METH_VARARGS, "Put encoded chunks together as a shard. Returns its bytes, 0 without chunks."},
     {"copy", loop_copy, METH_VARARGS, "Copy memory into a slab, and note how much that is."},
     {NULL, NULL, 0, NULL},
 };

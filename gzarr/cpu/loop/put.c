@@ -59,9 +59,8 @@ static bool write_pieces(int fd, struct iovec *pieces, int64_t n) {
 }
 
 /* Make the index of a shard and the list of what it consists of. Returns: pieces; 0 if all chunks are missing. */
-static int64_t plan_shard(const Put *put, const int64_t *addresses, const int64_t *sizes, uint64_t *index,
+static int64_t plan_shard(const Places *places, const int64_t *addresses, const int64_t *sizes, uint64_t *index,
                           struct iovec *pieces) {
-    const Places *places = put->places;
     const int64_t nbytes = 16 * places->entries, whole = nbytes + (places->checksum ? CHECKSUM : 0);
     int64_t n = places->at_start, made = 0;
     uint64_t position = places->at_start ? (uint64_t)whole : 0;
@@ -93,7 +92,7 @@ static int put_shard(const Put *put, Sink *sink, int64_t i, State *state) {
     struct iovec *pieces = malloc((size_t)(entries + 1) * sizeof(struct iovec));
     int status = LEFT;
     if (index && pieces) {
-        const int64_t n = plan_shard(put, put->addresses + i * entries, put->sizes + i * entries, index, pieces);
+        const int64_t n = plan_shard(put->places, put->addresses + i * entries, put->sizes + i * entries, index, pieces);
         if (!n)
             status = delete_file(sink, state) ? EMPTY : LEFT;
         else if (lock_file(sink, state) && write_pieces(state->lock.fd, pieces, n) && publish(sink, state))
@@ -124,4 +123,19 @@ int64_t put_all(const Put *put, Sink *sink, char *status) {
         left += status[i] == LEFT;
     }
     return left;
+}
+
+int64_t join_shard(const Places *places, const int64_t *addresses, const int64_t *sizes, char *out, int64_t room) {
+    uint64_t *index = malloc((size_t)(16 * places->entries + CHECKSUM));
+    struct iovec *pieces = malloc((size_t)(places->entries + 1) * sizeof(struct iovec));
+    const int64_t n = index && pieces ? plan_shard(places, addresses, sizes, index, pieces) : -1;
+    int64_t made = n < 0 ? -1 : 0;
+    for (int64_t i = 0; i < n && made >= 0; i++) {
+        const int64_t size = (int64_t)pieces[i].iov_len;
+        if (size <= room - made) memcpy(out + made, pieces[i].iov_base, (size_t)size);
+        made = size <= room - made ? made + size : -1;
+    }
+    free(pieces);
+    free(index);
+    return made;
 }

@@ -17,8 +17,9 @@ from gzarr.gpu.pipeline.placing import box_columns
 from gzarr.gpu.pipeline.read_job import DeviceRead, EncodedSizes, Source
 from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.sizing import read_cost, wave_nchunks
+from gzarr.gpu.pipeline.writable import Merge, Writable, make_writable
 from gzarr.gpu.pipeline.write_job import MIN_NCHUNKS as MIN_WHOLE_NCHUNKS
-from gzarr.gpu.pipeline.write_job import Writable, make_writable, make_write
+from gzarr.gpu.pipeline.write_job import make_write
 from gzarr.indexing.plan import BoxPlan, Plan
 from gzarr.layout.chunk_layout import Layout
 from gzarr.storage.base import Store
@@ -36,11 +37,14 @@ class Chunked(NamedTuple):
         Where the chunks are.
     plan : DevicePlan or None
         Of all chunks; None if they differ in shape.
+    merge : Merge
+        Merges and encodes parts on the reference path.
     """
 
     store: Store
     layout: Layout
     plan: DevicePlan | None
+    merge: Merge
 
 
 class DeviceJobs:
@@ -125,13 +129,13 @@ class DeviceJobs:
         return decision
 
     def _decide_write(self) -> Writable | str:
-        self._write = decision = make_writable(self._array.store, self._array.layout, self._array.plan)
+        self._write = decision = make_writable(*self._array)
         return decision
 
 
 def _read_source(array: Chunked) -> Source | str:
     """How an array is read in pieces, or why it is not."""
-    store, layout, plan = array
+    store, layout, plan, _ = array
     if plan is None:
         return "chunks differ in shape"
     if plan.host:

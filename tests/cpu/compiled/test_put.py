@@ -113,6 +113,26 @@ def test_a_shard_of_many_chunks_takes_several_calls(tmp_path: Path) -> None:
     assert (array[...] == model).all()
 
 
+@pytest.mark.parametrize("name", [name for name in LAYOUTS if "files" not in name])
+def test_shards_are_joined_in_memory(name: str, tmp_path: Path) -> None:
+    model = np.random.default_rng(0).integers(1, 99, SHAPE, "i4")
+    model[:6, 6:30] = 0
+    model[12:, 18:] = 0
+    array = make(tmp_path, name)
+    with gzarr.config.set({"cpu.native": False}):
+        array[...] = model
+    put = put_of(array)
+    for at, some in zip(*encoded_chunks(array, model), strict=True):
+        addresses, sizes, held = in_memory([some])
+        shard = put.join(addresses, sizes)
+        path = tmp_path / array._io.layout.key(tuple(at.tolist()))
+        assert (None if shard is None else shard.tobytes()) == (path.read_bytes() if path.exists() else None)
+        assert held
+    for short in (addresses[:8], addresses[:0]):
+        with pytest.raises(ValueError, match="do not fit"):
+            put.join(short, sizes)
+
+
 @pytest.mark.parametrize("name", ["files", "shards"])
 def test_a_locked_file_is_left(name: str, tmp_path: Path) -> None:
     array = make(tmp_path, name)

@@ -21,7 +21,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
-from gzarr.gpu.pipeline.write_job import DeviceWrite
+from gzarr.gpu.pipeline.write_job import DeviceWrite, Shards
 from gzarr.storage import LocalStore, MemoryStore
 from tests.cpu.compiled.test_shards import files
 from tests.gpu.counted import CountingDevice, on_device
@@ -146,9 +146,9 @@ def test_whole_chunks_are_written_by_tables(
     else:
         (job,) = taken
         assert isinstance(job, DeviceWrite)
-        assert np.prod(job.wholes.shape) == (9 if "shards" in chain else 100)
-        assert sum(plan.nparts for plan in job.rest) == (19 if "shards" in chain else 0)
-        assert job.pieces is not None
+        assert np.prod(job.write.covered.wholes.shape) == (9 if "shards" in chain else 100)
+        rest = [len(parts) for piece in job.pieces if isinstance(piece, list) for _, parts in piece]
+        assert sorted(rest) == ([1, 3, 3, 3, 3, 3, 3] if "shards" in chain else [])
     assert (array.to("cpu")[...] == model).all()
     row = {row.step: row for row in array.placement}["bulk writes"]
     assert (row.where, row.why) == (device.name, "by tables")
@@ -189,7 +189,7 @@ def test_other_stores_are_given_whole_chunks(device: CountingDevice, taken: list
         found.append({key: bytes(value) for key, value in store.items()})
         assert (array.to("cpu")[...] == model).all()
     assert found[0] == found[1]
-    assert all(isinstance(job, DeviceWrite) and job.into is None for job in taken)
+    assert all(isinstance(job, DeviceWrite) and job.write.array.into is None for job in taken)
 
 
 # -- what is left ----------------------------------------------------------------------------------------------------
@@ -293,6 +293,60 @@ def test_what_reaches_beyond_the_array_keeps_what_others_have_appended(
     expected = np.full((100, 80), 9)
     expected[:85, :75] = 1
     assert (gzarr.open_array(tmp_path)[...] == expected).all()
+
+
+@pytest.mark.parametrize("chain", ["shards", "shards of plain", "transposed shards"])
+def test_shards_that_are_covered_in_part_keep_their_other_chunks(
+    chain: str, tmp_path: Path, device: CountingDevice, taken: list[Any]
+) -> None:
+    """Also some that are not there, and one that becomes empty."""
+    model = np.random.default_rng(4).integers(1, 99, SHAPE, "i4")
+    new = model + 100
+    new[3:30, 5:24] = 0
+    expected = model.copy()
+
+    def write(path: Path) -> None:
+        array = made(path, device, chain)
+        with gzarr.config.set({"cpu.native": False}):
+            array[:60] = model[:60]
+            array[:30, :24] = np.where(np.indices((30, 24)).sum(axis=0) < 3, 0, 0)
+        array[3:97, 5:75] = on_device(new[3:97, 5:75])
+        expected[:] = 0
+        expected[:60] = model[:60]
+        expected[:30, :24] = 0
+        expected[3:97, 5:75] = new[3:97, 5:75]
+        assert (gzarr.open_array(path)[...] == expected).all()
+
+    found = both_ways(tmp_path, write)
+    assert not [path for path in found if path.endswith("0/0")]
+    job = next(job for job in taken if isinstance(job, DeviceWrite))
+    assert any(isinstance(piece, Shards) for piece in job.pieces)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "index", "chunk"])
+def test_a_damaged_shard_is_merged_as_by_the_reference_path(
+    damage: str, tmp_path: Path, device: CountingDevice
+) -> None:
+    said = []
+    for by_tables in (True, False):
+        path = tmp_path / str(by_tables)
+        array = made(path, device, "shards")
+        array[...] = on_device(np.arange(1, 8001, dtype="i4").reshape(SHAPE))
+        shard = path / "c" / "1" / "1"
+        whole = bytearray(shard.read_bytes())
+        whole[{"truncated": 0, "index": -9, "chunk": 60}[damage]] ^= 0xFF
+        shard.write_bytes(whole[:50] if damage == "truncated" else whole)
+        error = None
+        with pytest.MonkeyPatch.context() as patch:
+            if not by_tables:
+                patch.setattr(DeviceJobs, "take_write", lambda *_, **__: "this is the reference")
+            try:
+                array[5:95, 5:75] = on_device(np.full((90, 70), 7, "i4"))  # covers all of it
+                array[33:58, 25:47] = on_device(np.full((25, 22), 8, "i4"))  # not its first chunk
+            except GzarrError as raised:
+                error = f"{type(raised).__name__}: {raised}".replace(str(path), "")
+        said.append((error, files(path)))
+    assert said[0] == said[1]
 
 
 # -- who decides -----------------------------------------------------------------------------------------------------
