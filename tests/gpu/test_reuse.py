@@ -21,6 +21,7 @@ from tests.gpu.counted import CountingDevice
 from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 from tests.gpu.direct_files import DirectFiles
 from tests.gpu.fake_cupy import POOL, memory
+from tests.gpu.fake_cupy.memory import pinned_nbytes
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
@@ -182,3 +183,22 @@ def test_pinned_memory_is_little_more_than_the_encoded_waves_in_flight(tmp_path,
     live = device.pinned.live
     backend.release()
     assert device.pinned.live == 0 < live
+
+
+def test_cuda_pins_as_much_as_the_encoded_waves_in_flight(cuda) -> None:  # noqa: F811
+    """CuPy's pool would round slabs up to a power of two, and keep them."""
+    data = np.random.default_rng(0).integers(0, 1 << 20, (24, 128, 1024), "i4")  # 12 MiB
+    store = MemoryStore()
+    gzarr.create_array(store, data=data, chunks=(1, 64, 512), device="cpu", compressor=None)
+    backend = GpuBackend(cuda.CudaDevice(), max_device_nbytes=N_LANES * (8 << 20), reader="host")
+    array = gzarr.open_array(store, mode="r", device=backend)
+    before = pinned_nbytes()
+    for _ in range(2):
+        np.testing.assert_array_equal(array[:].get(), data)
+    io = array._io
+    wave = backend.wave_nchunks(io.only_chain, array.nchunks, io.chunk_nbytes, writing=False)
+    assert wave * N_LANES < array.nchunks
+    pinned = pinned_nbytes() - before
+    assert 0 < pinned <= N_LANES * (1.3 * wave * io.chunk_nbytes + MIN_BLOCK_NBYTES)
+    backend.release()
+    assert pinned_nbytes() == before

@@ -30,7 +30,10 @@ def in_waves(
     Raises: CodecError with the index of the chunk among all, DeviceError.
     """
     start = 0
+    limit = lane.memory.limit or 0
     while start < n:
+        if learned is not None and learned.memory:  # perhaps by another lane, since this one began
+            size = min(size, max(limit // learned.memory, 1))
         wave = slice(start, min(start + size, n))
         try:
             share = _try_wave(lane, wave, task, too_large)
@@ -41,8 +44,8 @@ def in_waves(
             start = wave.stop
             continue
         size = max(int((wave.stop - start) * share), 1)
-        if learned is not None and lane.memory.limit is not None:
-            learned.add(lane.memory.limit // size)
+        if learned is not None:
+            learned.add(limit // size)
 
 
 def _try_wave(lane: Lane, wave: slice, task: Callable[[slice], None], too_large: Callable[[int], DeviceError]) -> float:

@@ -109,6 +109,8 @@ def test_the_double_has_the_signatures_of_cupy() -> None:
         "get_allocator",
         "set_allocator",
         "alloc_pinned_memory",
+        "PinnedMemory",
+        "PinnedMemoryPointer",
         "get_current_stream",
         "get_elapsed_time",
         "nvtx",
