@@ -29,10 +29,16 @@ class Launch(NamedTuple):
 Sample: TypeAlias = Callable[[Grid, int], Sequence[int]]
 
 
+#: A launch of so many warps is run as a whole, which shows that no byte of it is stored twice.
+_FEW = 96
+
+
 def edges(grid: Grid, n_threads: int) -> Sequence[int]:
-    """The first and the last warps with work, one beyond it, the edges of blocks, and some between."""
+    """All of a few; of many the first and the last with work, one beyond, the edges of blocks, and some between."""
     per_block = grid.block_threads // 32
     total = grid.blocks[0] * per_block
+    if total <= _FEW:
+        return range(total)
     last = (n_threads - 1) // 32
     wanted = {0, 1, per_block - 1, per_block, last // 3, 2 * last // 3, last - 1, last, last + 1, total - 1}
     return sorted(warp for warp in wanted if 0 <= warp < total)
