@@ -423,7 +423,7 @@ def place_box_variants(gpu: Gpu) -> Any:
 
         def launch(self, kernel: str, n_threads: int, args: tuple[Any, ...]) -> None:
             super().launch(kernel, n_threads, args)
-            if kernel != "place_box":
+            if kernel not in ("copy_plain", "copy_bytes", "copy_bits"):
                 return
             # The arguments as CudaDevice passes them.
             typed = tuple(

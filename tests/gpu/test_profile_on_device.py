@@ -152,7 +152,7 @@ class MeetingDevice(EmulatedDevice):
         return super().decompress(*args, **options)
 
     def launch(self, kernel, n_threads, args):
-        if self.meeting is not None and kernel == "place_box":
+        if self.meeting is not None and kernel == "copy_plain":
             self.meeting.come("place")
         super().launch(kernel, n_threads, args)
 

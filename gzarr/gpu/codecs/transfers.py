@@ -10,13 +10,17 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import PLAIN, Chunks, Encoded, Shuffle, Streams, Wave
+from gzarr.gpu.codecs.batch import Chunks, Encoded, Shuffle, Streams, Wave
 from gzarr.gpu.device.protocol import Table
-from gzarr.gpu.kernels import unit_starts
+from gzarr.gpu.kernels import BIT_SHUFFLED, BLOCK_THREADS, BYTE_SHUFFLED, PLAIN, UNIT_NBYTES, unit_starts
+from gzarr.gpu.kernels.parts import BLOCK_UNITS, Boxes, Shuffles, describe, divisors
 from gzarr.profiling.recorder import stage
 
 #: Tables and streams begin at multiples of this many bytes, which suits every kernel and decoder.
 ALIGNMENT = 16
+#: The fast copies by what they copy, and their most blocks.
+_COPIES = {PLAIN: "copy_plain", BYTE_SHUFFLED: "copy_bytes", BIT_SHUFFLED: "copy_bits"}
+_MAX_BLOCKS = 1 << 31
 
 
 def upload_tables(wave: Wave, *tables: NDArray[Any]) -> list[int]:
@@ -114,6 +118,41 @@ def copy_streams(wave: Wave, source: Table, target: Table, nbytes: Table) -> Non
     starts = unit_starts(nbytes)
     tables = upload_tables(wave, source, target, nbytes, starts)
     wave.device.launch("copy_streams", int(starts[-1]), (source.size, *tables))
+
+
+def copy_boxes(
+    wave: Wave, boxes: Boxes, shuffles: Shuffles, values: tuple[int, NDArray[Any]], excluded: NDArray[np.bool_]
+) -> NDArray[np.intp]:
+    """Copy the parts of a wave that fast kernels can copy, with one launch for each kind of shuffle among them.
+
+    values: bytes of the numbers whose order is reversed, or 0; and one element that missing chunks are full of, in the
+        target's byte order. excluded: parts that are not to be copied.
+    Returns: the numbers of the parts that were not copied.
+    """
+    swap_unit, fill = values
+    parts = describe(boxes, shuffles, swap_unit)
+    parts.mode[excluded] = -1
+    left = [np.flatnonzero(parts.mode < 0)]
+    constant = np.zeros(UNIT_NBYTES, np.uint8)
+    if UNIT_NBYTES % boxes.nbytes == 0:
+        # The kernels reverse these numbers, too.
+        constant = np.tile(np.frombuffer(fill.tobytes(), np.uint8), UNIT_NBYTES // boxes.nbytes)
+        constant = constant.reshape(-1, max(swap_unit, 1))[:, ::-1].reshape(-1)
+    for mode, kernel in _COPIES.items():
+        which = np.flatnonzero(parts.mode == mode)
+        if not which.size:
+            continue
+        table = parts.table if which.size == parts.mode.size else parts.table[which]
+        each = -(-int(table[:, 5].max()) // BLOCK_UNITS)
+        blocks = which.size * each
+        if blocks >= _MAX_BLOCKS:
+            left.append(which)
+        elif blocks:
+            by = (int(column[0]) for column in divisors(np.array([each])))
+            table_at, fill_at = upload_tables(wave, table, constant)
+            args = (which.size, each, *by, table_at, swap_unit, *((fill_at,) if mode == PLAIN else ()))
+            wave.device.launch(kernel, blocks * BLOCK_THREADS, args)
+    return np.sort(np.concatenate(left)) if len(left) > 1 else left[0]
 
 
 def aligned(wave: Wave, source: Table, nbytes: Table, alignment: int) -> Table:

@@ -73,15 +73,15 @@ def source(name: str) -> str:
     """The self-contained CUDA C++ text of a kernel. Raises: KeyError if there is no such kernel."""
     if name not in KERNELS:
         raise KeyError(f"no kernel {name!r}; there are {', '.join(KERNELS)}")
-    return "\n".join([f"#define UNIT_NBYTES {UNIT_NBYTES}", *_expanded(f"{name}.cu", set())]) + "\n"
+    return "\n".join([*_DEFINES, *_expanded(f"{name}.cu", set())]) + "\n"
 
 
 def all_sources() -> str:
     """The text of all kernels together, each in its own namespace, with each shared file once."""
     done: set[str] = set()
-    files = ("common.cuh", "unit.cuh", "box.cuh", "source.cuh", "floats.cuh")
+    files = ("common.cuh", "unit.cuh", "box.cuh", "source.cuh", "floats.cuh", "parts.cuh", "words.cuh", "rows.cuh")
     shared = [line for name in files for line in _expanded(name, done)]
-    lines = [f"#define UNIT_NBYTES {UNIT_NBYTES}", *shared]
+    lines = [*_DEFINES, *shared]
     for name in KERNELS:
         lines += [f"namespace in_{name} {{", *_expanded(f"{name}.cu", done), "}"]
     return "\n".join(lines) + "\n"
@@ -148,12 +148,15 @@ def _text(name: str) -> str:
 
 def _arguments(name: str) -> tuple[Argument, ...]:
     """The arguments of a kernel, from the declaration in its source."""
-    declaration = _text(f"{name}.cu").partition(f'extern "C" __global__ void {name}(')[2].partition(")")[0]
+    # A launch bound may be before the name.
+    _, _, after = _text(f"{name}.cu").partition('extern "C" __global__ void ')
+    declaration = after.partition(f"{name}(")[2].partition(")")[0]
     plain = re.sub(r"\s*\*\s*", "* ", " ".join(declaration.split()))
     pairs = (argument.rpartition(" ") for argument in plain.split(", "))
     return tuple(Argument(argument, type_) for type_, _, argument in pairs)
 
 
+_DEFINES = (f"#define UNIT_NBYTES {UNIT_NBYTES}", f"#define BLOCK_THREADS {BLOCK_THREADS}")
 _FOLDER = files(__package__)
 _NAMES = sorted(file.name.removesuffix(".cu") for file in _FOLDER.iterdir() if file.name.endswith(".cu"))
 #: The arguments of every kernel, in order.

@@ -12,6 +12,28 @@ struct alignas(16) ulonglong2 {
     unsigned long long x, y;
 };
 
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
+
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+
+#define __launch_bounds__(...)
+
+template <typename T> static inline T __ldcs(const T *from) { return *from; }
+
+template <typename T> static inline void __stcs(T *to, T value) { *to = value; }
+
+// Byte k of the result is byte number (selector >> 4 k) % 8 of y:x. Source: CUDA Math API, __byte_perm.
+static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+    unsigned long long both = (unsigned long long)y << 32 | x;
+    unsigned result = 0;
+    for (int k = 0; k < 4; k++) result |= (unsigned)(both >> (8 * (selector >> (4 * k) & 7)) & 0xff) << (8 * k);
+    return result;
+}
+
 struct HostIndex {
     unsigned x;
 };

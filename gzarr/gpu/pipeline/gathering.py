@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from gzarr.backend import Array
 from gzarr.gpu.codecs.batch import Wave
 from gzarr.gpu.codecs.dtypes import swap_unit
-from gzarr.gpu.codecs.transfers import upload_tables
+from gzarr.gpu.codecs.transfers import copy_boxes, plain_shuffle, upload_tables
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import box_threads, point_threads
+from gzarr.gpu.kernels.parts import Boxes, Shuffles
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.pipeline.placing import BoxTables, PointTables, box_tables, is_box, point_tables
+from gzarr.gpu.pipeline.placing import BoxTables, PointTables, box_tables, is_box, point_tables, spans_of_parts
 from gzarr.indexing.plan import Part
 
 #: What a source is indexed by: positions in the whole value, in the part of the value, or in the chunk.
@@ -113,8 +114,31 @@ def gather(wave: Wave, plan: DevicePlan, source: Source, target: Target, rows: A
 def _gather_box(
     wave: Wave, plan: DevicePlan, source: Source, target: tuple[BoxTables, tuple[int, ...]], into: tuple[Array, int]
 ) -> None:
+    """Copy the parts by the fast kernels, where these can, else by gather_box."""
     tables, (rows, swap) = target[0], into
     order, itemsize = list(target[1]), source.dtype.itemsize
+    n, steps = tables.nparts, np.array(plan.strides, np.int64)[order, None] * itemsize
+    columns, strides = spans_of_parts(tables, range(len(order))), source.strides[:, order].T
+    boxes = Boxes(
+        source.address + source.starts,
+        (columns.out_start * strides).sum(axis=0),
+        (columns.in_start * steps).sum(axis=0) + wave.device.address(rows) + np.arange(n) * rows.shape[1],
+        columns.counts,
+        columns.out_step * strides,
+        columns.in_step * steps,
+        itemsize,
+    )
+    plain = plain_shuffle(n, 1)
+    shuffles = Shuffles(plain.mode, plain.typesize, plain.blocksize, plain.blocksize)
+    left = copy_boxes(wave, boxes, shuffles, (swap, np.zeros(itemsize, np.uint8)), columns.listed)
+    if left.size:
+        _launch_gather_box(wave, plan, source, (tables.only(left), order), into)
+
+
+def _launch_gather_box(
+    wave: Wave, plan: DevicePlan, source: Source, target: tuple[BoxTables, list[int]], into: tuple[Array, int]
+) -> None:
+    (tables, order), (rows, swap), itemsize = target, into, source.dtype.itemsize
     columns = [np.ascontiguousarray(tables.spans[:, i]) for i in range(7)]
     strides = np.array(plan.strides, np.int64)[order]
     start_at, stride_at, span_at, base_at, *rest = upload_tables(

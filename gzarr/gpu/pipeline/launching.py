@@ -14,10 +14,18 @@ from gzarr.errors import DeviceError
 from gzarr.gpu.codecs.batch import Chunks, Shuffle, Wave
 from gzarr.gpu.codecs.dtypes import has_dtype, swap_unit
 from gzarr.gpu.codecs.floats import cast, why_not_cast
-from gzarr.gpu.codecs.transfers import plain_shuffle, reversed_units, rows_as_chunks, unshuffled, upload_tables
+from gzarr.gpu.codecs.transfers import (
+    copy_boxes,
+    plain_shuffle,
+    reversed_units,
+    rows_as_chunks,
+    unshuffled,
+    upload_tables,
+)
 from gzarr.gpu.kernels import box_threads, point_threads
+from gzarr.gpu.kernels.parts import Boxes, Shuffles
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.pipeline.placing import BoxTables, PointTables, box_tables
+from gzarr.gpu.pipeline.placing import BoxTables, PointTables, box_tables, spans_of_parts
 from gzarr.indexing.plan import Part
 
 #: Numbers of parts.
@@ -106,7 +114,34 @@ def _launch_box(
     out: tuple[int, Sequence[int]],
     common: tuple[Any, ...],
 ) -> None:
-    """Launch place_box. out: address, and strides in bytes."""
+    """Copy the parts by the fast kernels, where these can, else by place_box. out: address, and strides in bytes."""
+    sources, info, (itemsize, offset, copied, swap), fill = common
+    order = sorted(range(len(out[1])), key=lambda axis: -abs(out[1][axis]))
+    columns = spans_of_parts(tables, order)
+    inside = np.array([chunk_strides[axis] * itemsize for axis in order], np.int64)[:, None]
+    outside = np.array([out[1][axis] for axis in order], np.int64)[:, None]
+    boxes = Boxes(
+        sources.view(np.int64),
+        (columns.in_start * inside).sum(axis=0) + offset,
+        (columns.out_start * outside).sum(axis=0) + out[0],
+        columns.counts,
+        columns.in_step * inside,
+        columns.out_step * outside,
+        copied,
+    )
+    left = copy_boxes(wave, boxes, Shuffles(*info), (swap, fill), columns.listed)
+    if left.size:
+        _place_box(wave, tables.only(left), chunk_strides, out, common)
+
+
+def _place_box(
+    wave: Wave,
+    tables: BoxTables,
+    chunk_strides: Sequence[int],
+    out: tuple[int, Sequence[int]],
+    common: tuple[Any, ...],
+) -> None:
+    """Launch place_box."""
     sources, info, (itemsize, offset, copied, swap), fill = common
     ndim = len(chunk_strides)
     columns = [np.ascontiguousarray(tables.spans[:, i]) for i in range(7)]

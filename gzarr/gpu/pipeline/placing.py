@@ -7,15 +7,16 @@ number for each part and axis. The rows of a whole plan are made once (`box_colu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.gpu.device.protocol import Table
+from gzarr.gpu.kernels import prefix_sums
 from gzarr.indexing.plan import BoxPlan, Part, RangeSpans
 
 
@@ -48,6 +49,34 @@ class BoxTables:
     def nparts(self) -> int:
         """Number of parts."""
         return len(self.part_span)
+
+    def only(self, which: NDArray[np.intp]) -> BoxTables:
+        """The tables with no elements in other parts than these."""
+        counts = np.zeros(self.nparts, np.int64)
+        counts[which] = np.diff(self.elem_start)[which]
+        return replace(self, elem_start=prefix_sums(counts))
+
+
+class PartSpans(NamedTuple):
+    """The spans of parts, int64 (axes, parts) each; the fields are those of `BoxTables.spans`."""
+
+    in_start: NDArray[np.int64]
+    in_step: NDArray[np.int64]
+    out_start: NDArray[np.int64]
+    out_step: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    in_list: NDArray[np.int64]
+    out_list: NDArray[np.int64]
+
+    @property
+    def listed(self) -> NDArray[np.bool_]:
+        """Which parts have an index list."""
+        return np.asarray(((self.in_list >= 0) | (self.out_list >= 0)).any(axis=0))
+
+
+def spans_of_parts(tables: BoxTables, order: Sequence[int]) -> PartSpans:
+    """The spans of every part. order: of the axes."""
+    return PartSpans(*tables.spans.T[:, (tables.axis_base + tables.part_span).T[list(order)]])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -86,7 +86,7 @@ def test_the_cpu_and_the_device_read_what_is_written(algorithm, zarr_format, chu
     device = EmulatedDevice()
     z = gzarr.open_array(stored.store, device=GpuBackend(device, strict=True))
     np.testing.assert_array_equal(z[:], DATA)
-    assert device.launches[:2] == [algorithm, "place_box"]
+    assert device.launches[:2] == [algorithm, "copy_plain"]
 
 
 def test_streams_are_bare():

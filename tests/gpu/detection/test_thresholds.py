@@ -82,7 +82,7 @@ def test_small_reads_are_one_upload_and_placement_says_so():
     missing = gzarr.full((5, 5), 7, chunks=5, device=z.backend)
     device.launches.clear()
     assert (missing[:] == 7).all()
-    assert device.launches == ["place_box"]  # nothing to decode: one launch
+    assert device.launches == ["copy_plain"]  # nothing to decode: one launch
 
 
 def test_codecs_that_a_host_may_lack_stay_on_the_device():

@@ -103,10 +103,10 @@ def test_missing_chunks_are_filled_in_the_same_launch(tmp_path: Path, shards: An
     array[30:, 30:] = DATA[30:, 30:]
     device = EmulatedDevice()
     np.testing.assert_array_equal(opened(array, device)[:], array[:])
-    assert device.launches.count("place_box") == 1
+    assert device.launches.count("copy_plain") == 1
     device.launches.clear()
     assert (opened(array, device)[:28, :22] == 3).all()
-    assert device.launches == ["place_box"]
+    assert device.launches == ["copy_plain"]
 
 
 @pytest.mark.parametrize("shards", [None, (21, 22)])
@@ -157,9 +157,9 @@ def test_chunks_that_find_no_room_take_another_turn(tmp_path: Path, monkeypatch:
     device = CountingDevice(EmulatedDevice())
     here = opened(array, device)
     np.testing.assert_array_equal(here[:], data)
-    assert device.taken()["launch place_box"] == 2  # the sampled chunks are small
+    assert device.taken()["launch copy_plain"] == 2  # the sampled chunks are small
     np.testing.assert_array_equal(here[:], data)
-    assert device.taken()["launch place_box"] == 1
+    assert device.taken()["launch copy_plain"] == 1
     monkeypatch.setattr(EncodedSizes, "slab_nbytes", lambda *args: 1)
     np.testing.assert_array_equal(here[:], data)
 

@@ -78,10 +78,10 @@ def test_no_wave_is_tried_in_vain_on_the_device(chain: str, refused: Counter[str
         assert refused["late"] == 0
         assert refused["early"] <= (0 if number else N_LANES)  # the first waves, which are parsed at the same time
         found = device.taken()
-        assert found["launch place_box"] > N_LANES
+        assert found["launch copy_plain"] > N_LANES
         if "raw" not in chain:
             decoded = [name for name in found if name.startswith("decode")]
-            assert all(found[name] <= found["launch place_box"] for name in decoded)
+            assert all(found[name] <= found["launch copy_plain"] for name in decoded)
     assert device.inner.memory.peak <= array.backend._cap
 
 
@@ -93,7 +93,7 @@ def test_waves_that_are_cut_are_as_large_as_fits(refused: Counter[str]) -> None:
     device.forget()
     array[:]
     memory = plan.reading.memory
-    assert device.taken()["launch place_box"] == -(-32 // (1_000_000 // memory))
+    assert device.taken()["launch copy_plain"] == -(-32 // (1_000_000 // memory))
     # 32 streams of 1 KiB with a scratch of two pieces of 64 KiB each.
     assert 32 * 6936 < memory < 1.3 * 32 * (6936 + 5 * 1024 + 200)
 

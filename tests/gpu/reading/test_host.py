@@ -125,7 +125,7 @@ def test_a_wave_of_many_files_opens_some_at_a_time(tmp_path, device, direct) -> 
     reader = direct.reader()
     reader.files.limits = Limits(192, 64)
     np.testing.assert_array_equal(opened(tmp_path / "a", device, reader)[:], data)
-    assert device.launches == ["place_box"]  # one wave
+    assert device.launches == ["copy_plain"]  # one wave
     assert (direct.opened, len(direct.wanted), reader.failure) == (700, 700, None)
     assert direct.most_open <= sum(reader.files.limits)
     reader.files.close()

@@ -1,0 +1,40 @@
+// copy_plain: copies boxes of plain chunks, or of the caller's array into chunks, and fills those of missing chunks.
+//
+// Traffic for each byte: one read and one write; a missing chunk reads nothing. A warp writes 512 contiguous bytes at
+// once if addresses and rows are multiples of 16, else 256, 128, 64 or 32.
+#include "rows.cuh"
+
+template <int V> struct Plain {
+    static const int NBYTES = V;
+    const u8 *__restrict__ from;
+
+    GPU Words<V> operator()(u32 offset) const { return load_words<V>(from + (u64)offset * V); }
+};
+
+// fill: 16 bytes, of which each unit of a missing chunk gets the first V.
+template <int V, int EACH> GPU void copy_part(const Part &part, const Turn<EACH> &turn, u32 swap_unit, const void *fill) {
+    const u8 *from = part.from;
+    Plain<V> load = {from == nullptr ? (const u8 *)fill : from};
+    copy_units<Plain<V>, EACH, EACH>(part, turn, load, swap_unit);
+}
+
+// blocks_each: of a part; magic, shift: its divisor. swap_unit: bytes of numbers that lie in the other order, or 0.
+// fill: 16 bytes that a missing chunk is full of, before they are swapped.
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4)
+    copy_plain(i64 n_parts, i64 blocks_each, i64 magic, i64 shift, const void *parts, i64 swap_unit, const void *fill) {
+    Grid grid = {(const Part *)parts, (u32)(n_parts * blocks_each), (u32)blocks_each, {(u32)magic, (u32)shift}};
+    u32 swap = (u32)swap_unit;
+    for (u32 block = blockIdx.x; block < grid.n_blocks; block += gridDim.x) {
+        const Part &part = part_of(grid, block);
+        u32 first = first_unit(grid, block);
+        if (first >= part.n_units) continue;
+        Turn<4> turn = find_units<4>(part, first);
+        switch (part.kind) { // log2 V
+        case 0: copy_part<1>(part, turn, swap, fill); break;
+        case 1: copy_part<2>(part, turn, swap, fill); break;
+        case 2: copy_part<4>(part, turn, swap, fill); break;
+        case 3: copy_part<8>(part, turn, swap, fill); break;
+        default: copy_part<16>(part, turn, swap, fill); break;
+        }
+    }
+}

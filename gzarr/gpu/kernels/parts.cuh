@@ -1,0 +1,63 @@
+// Parts of a wave as the fast copies take them: one descriptor each, made on the host (gzarr.gpu.kernels.parts).
+//
+// A part is cut into units, each of which is contiguous in the source and in the target. Units are numbered along runs
+// of bytes, and runs along up to three levels: what is left of the axes after the host has joined those that follow
+// each other in both memories. Numbers within a part are below 2^31, and divisions are multiplications with numbers
+// that the host has computed.
+//
+// Blocks are numbered part by part, equally many for each, so that a block finds its part without a search.
+#pragma once
+#include "common.cuh"
+
+// n / d as n * magic + magic >> 32 >> shift, exact for every n < 2^31: magic is the largest number below
+// 2^(32 + shift) / d, and shift is floor(log2(d)). Source: Robison, N-bit unsigned division via N-bit multiply-add.
+struct Divisor {
+    u32 magic, shift;
+};
+
+GPU u32 divide(u32 n, Divisor by) { return (u32)(((u64)n * by.magic + by.magic) >> 32) >> by.shift; }
+
+// An axis, or several joined ones: units from one index to the next in the source and in the target, modulo 2^32.
+struct alignas(16) Level {
+    u32 from, to, count, unused;
+    Divisor by;
+    u32 more[2];
+};
+
+// How a chunk is still shuffled: see source.cuh. All blocks have whole items; those of bit shuffles a multiple of 8.
+struct Blocks {
+    u32 start; // of the part, in the plain chunk
+    u32 blocksize;
+    Divisor by; // blocksize
+    u32 n_items;
+    u32 last; // number of the last block, which may be short
+    u32 n_last;
+};
+
+struct alignas(16) Part {
+    const u8 *from; // of the part, or of the chunk if this is shuffled; null: the chunk is missing
+    u8 *to;
+    u32 kind;
+    u32 n_units;
+    u32 n_levels;
+    u32 per_run; // units
+    Divisor by;  // per_run
+    u32 step;    // units from one unit of a run to the next in the source: 1, or 0 if the chunk is missing
+    Blocks blocks;
+    u32 from_start, to_start; // of the first unit, in units
+    Level levels[3];
+};
+static_assert(sizeof(Part) == 176, "the host makes these");
+
+// A byte of a plain chunk in its shuffled block.
+struct Item {
+    u32 block;   // offset of the block in the chunk
+    u32 number;  // of the item in the block
+    u32 n_items; // in the block
+};
+
+template <int T> GPU Item item_of(const Blocks &blocks, u32 position) {
+    u32 block = divide(position, blocks.by);
+    u32 begin = block * blocks.blocksize;
+    return {begin, (position - begin) / T, block == blocks.last ? blocks.n_last : blocks.n_items};
+}

@@ -1,0 +1,82 @@
+// The body that copy_plain, copy_bytes and copy_bits share: boxes of a wave whose rows are contiguous in the source and
+// in the target, with one descriptor for each part.
+//
+// It is what place_box and gather_box do, for what is common; the host decides for each part (gzarr.gpu.kernels.parts).
+// One thread makes four units, 256 units apart. A unit is K items of T bytes (of a plain part, V bytes), the most that
+// the addresses of its part allow, so the kind of a part is the same for a whole block.
+#pragma once
+#include "parts.cuh"
+#include "words.cuh"
+
+const u32 UNITS_EACH = 4, BLOCK_UNITS = UNITS_EACH * BLOCK_THREADS;
+
+// The units that a thread copies in one turn: where they are in the source and in the target, in units.
+template <int EACH> struct Turn {
+    u32 first; // number of the first; the others follow BLOCK_THREADS apart
+    u32 from[EACH], to[EACH];
+};
+
+// What the blocks of a launch do: block number b belongs to part b / blocks_each.
+struct Grid {
+    const Part *__restrict__ parts;
+    u32 n_blocks, blocks_each;
+    Divisor by; // blocks_each
+};
+
+GPU const Part &part_of(const Grid &grid, u32 block) { return grid.parts[divide(block, grid.by)]; }
+
+GPU u32 first_unit(const Grid &grid, u32 block) {
+    return (block - divide(block, grid.by) * grid.blocks_each) * BLOCK_UNITS + threadIdx.x;
+}
+
+// The units from `first` on. In place of those beyond the part, the last unit, so that loads need no condition.
+template <int EACH> GPU Turn<EACH> find_units(const Part &part, u32 first) {
+    Turn<EACH> turn;
+    turn.first = first;
+    u32 run[EACH];
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        u32 unit = first + k * BLOCK_THREADS;
+        unit = unit < part.n_units ? unit : part.n_units - 1;
+        run[k] = divide(unit, part.by);
+        u32 column = unit - run[k] * part.per_run;
+        turn.from[k] = part.from_start + column * part.step;
+        turn.to[k] = part.to_start + column;
+    }
+#pragma unroll 1
+    for (u32 axis = 0; axis < part.n_levels; axis++) {
+        const Level level = part.levels[axis];
+#pragma unroll
+        for (int k = 0; k < EACH; k++) {
+            u32 next = divide(run[k], level.by);
+            u32 index = run[k] - next * level.count;
+            turn.from[k] += index * level.from;
+            turn.to[k] += index * level.to;
+            run[k] = next;
+        }
+    }
+    return turn;
+}
+
+// Load the units of a turn, reverse their numbers if these lie in the other byte order, and store them. AT_ONCE of them
+// are in registers at the same time.
+template <typename Load, int AT_ONCE, int EACH>
+GPU void copy_units(const Part &part, const Turn<EACH> &turn, const Load &load, u32 swap_unit) {
+    const int W = Load::NBYTES;
+    u8 *to = part.to;
+#pragma unroll
+    for (int begin = 0; begin < EACH; begin += AT_ONCE) {
+        Words<W> words[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) words[k] = load(turn.from[begin + k]);
+        if (swap_unit > 1) {
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++) swap_words(words[k], swap_unit);
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            if (turn.first + (begin + k) * BLOCK_THREADS >= part.n_units) continue;
+            store_words(to + (u64)turn.to[begin + k] * W, words[k]);
+        }
+    }
+}

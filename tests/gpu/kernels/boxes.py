@@ -1,0 +1,170 @@
+"""Random boxes for the fast copies, which are run on host memory and compared with NumPy byte by byte."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+
+from gzarr.gpu.codecs.batch import Wave
+from gzarr.gpu.codecs.transfers import copy_boxes
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.kernels import PLAIN
+from gzarr.gpu.kernels.parts import Boxes, Shuffles
+from tests.gpu.kernels.launching import at_offset
+from tests.gpu.kernels.reference import Shuffle, shuffled
+
+
+@dataclass
+class Case:
+    """Parts of chunks, some of them missing, that go to one target. Strides are in bytes, and may be negative."""
+
+    shape: tuple[int, ...]
+    chunks: list[np.ndarray | None]
+    shuffles: list[Shuffle]
+    starts: list[int]
+    strides: tuple[int, ...]
+    target: np.ndarray
+    target_starts: list[int]
+    target_strides: tuple[int, ...]
+    nbytes: int
+    swap_unit: int
+    fill: np.ndarray
+
+
+def windows(memory: np.ndarray, start: int, shape: Sequence[int], strides: Sequence[int], nbytes: int) -> np.ndarray:
+    """The elements of a box as bytes, a view."""
+    last = start + sum(min(s, 0) * (n - 1) for n, s in zip(shape, strides, strict=True))
+    assert last >= 0
+    view = np.lib.stride_tricks.as_strided
+    return view(memory[start:], (*shape, nbytes), (*strides, 1))
+
+
+def reversed_in(elements: np.ndarray, unit: int) -> np.ndarray:
+    if unit < 2:
+        return elements
+    shape = elements.shape
+    return np.ascontiguousarray(elements).reshape(-1, unit)[:, ::-1].reshape(shape)
+
+
+def wanted(case: Case, parts: Sequence[int]) -> np.ndarray:
+    """The target when some of the parts have been copied."""
+    result = case.target.copy()
+    for i in parts:
+        to = windows(result, case.target_starts[i], case.shape, case.target_strides, case.nbytes)
+        chunk = case.chunks[i]
+        if chunk is None:
+            to[...] = case.fill
+        else:
+            to[...] = reversed_in(windows(chunk, case.starts[i], case.shape, case.strides, case.nbytes), case.swap_unit)
+    return result
+
+
+def copied(case: Case) -> tuple[np.ndarray, list[int], list[str]]:
+    """Run the fast copies. Returns: the target, the parts that they left, and the kernels."""
+    n = len(case.chunks)
+    stored = [None if c is None else shuffled(c, how) for c, how in zip(case.chunks, case.shuffles, strict=True)]
+    stored = [None if s is None else at_offset(s, c.ctypes.data % 16) for s, c in zip(stored, case.chunks, strict=True)]
+    target = at_offset(case.target, case.target.ctypes.data % 16)
+    assert target.ctypes.data % 16 == case.target.ctypes.data % 16
+
+    def column(values: Sequence[int]) -> np.ndarray:
+        return np.array(values, np.int64)
+
+    def axes(values: Sequence[int]) -> np.ndarray:
+        return np.repeat(column(values).reshape(-1, 1), n, axis=1)
+
+    boxes = Boxes(
+        column([0 if s is None else s.ctypes.data for s in stored]),
+        column(case.starts),
+        target.ctypes.data + column(case.target_starts),
+        axes(case.shape),
+        axes(case.strides),
+        axes(case.target_strides),
+        case.nbytes,
+    )
+    shuffles = Shuffles(
+        np.array([s.mode for s in case.shuffles], np.uint8),
+        np.array([s.typesize for s in case.shuffles], np.int32),
+        column([s.blocksize for s in case.shuffles]),
+        column([1 if c is None else c.size for c in case.chunks]),
+    )
+    device = EmulatedDevice()
+    wave = Wave(device)
+    left = copy_boxes(wave, boxes, shuffles, (case.swap_unit, case.fill), np.zeros(n, np.bool_))
+    return target, left.tolist(), device.launches
+
+
+@st.composite
+def cases(draw: st.DrawFn, mode: int) -> Case:
+    """Rows of elements in chunks of one shape, cut out of a target that is a little larger."""
+    nbytes = draw(st.sampled_from([1, 2, 4, 8, 16, 3, 12] if mode == PLAIN else [1, 2, 4, 4, 8, 8, 16]))
+    ndim = draw(st.integers(0, 4))
+    chunk = tuple(draw(st.sampled_from([1, 2, 3, 5, 8, 16, 24])) for _ in range(ndim))
+    if ndim and draw(st.booleans()):
+        chunk = (*chunk[:-1], draw(st.sampled_from([32, 48, 50, 64, 100])))
+    chunk = tuple(min(n, 6) if ndim - axis > 2 else n for axis, n in enumerate(chunk))
+    steps = tuple(draw(st.sampled_from([1, 1, 1, 2])) for _ in chunk)
+    shape = tuple(
+        draw(st.sampled_from([n, n, n, max(n - 8, 1), draw(st.integers(0, n))])) // step
+        for n, step in zip(chunk, steps, strict=True)
+    )
+    pad = tuple(draw(st.sampled_from([0, 0, 0, 1, 4, 8])) for _ in chunk)
+    sizes = tuple(n + p for n, p in zip(shape, pad, strict=True))
+    flips = tuple(draw(st.sampled_from([1, 1, 1, -1])) for _ in chunk)
+
+    def strides_of(lengths: Sequence[int]) -> list[int]:
+        result, size = [], nbytes
+        for n in reversed(lengths):
+            result.insert(0, size)
+            size *= max(n, 1)
+        return result
+
+    inner = strides_of(chunk)
+    starts, strides = 0, []
+    for n, count, step, stride in zip(chunk, shape, steps, inner, strict=True):
+        first = draw(st.integers(0, n - 1 - max(count - 1, 0) * step))
+        first = first // 8 * 8 if draw(st.booleans()) else first
+        starts += first * stride
+        strides.append(step * stride)
+    outer, n_parts = strides_of(sizes), draw(st.integers(1, 4))
+    size = nbytes * int(np.prod(sizes, dtype=np.int64))
+    begin = sum((count - 1) * stride for count, stride, f in zip(shape, outer, flips, strict=True) if f < 0 < count)
+    rng = np.random.default_rng(draw(st.integers(0, 1 << 32)))
+    total = nbytes * int(np.prod(chunk, dtype=np.int64))
+    typesize = draw(st.sampled_from([nbytes, nbytes, nbytes, 1, 2, 4, 8, 16, 3]))
+    shuffles = []
+    for _ in range(n_parts):
+        items = draw(st.sampled_from([8, 16, 64, 128, 24]))
+        block = draw(st.sampled_from([total, items * typesize, items * typesize, total + 5, 40]))
+        shuffles.append(Shuffle(mode if draw(st.integers(0, 5)) else PLAIN, typesize, block))
+    offset = draw(st.sampled_from([0, 0, 0, 8, 4, 1]))
+    absent = draw(st.sampled_from([0, 0, 0.3]))
+    chunks = [None if rng.random() < absent else at_offset(rng.integers(0, 256, total, np.uint8), offset)] * 1
+    chunks += [
+        None if rng.random() < absent else at_offset(rng.integers(0, 256, total, np.uint8), offset)
+        for _ in range(n_parts - 1)
+    ]
+    units = [u for u in (0, 0, 2, 4, 8) if u == 0 or nbytes % u == 0]
+    return Case(
+        shape,
+        chunks,
+        shuffles,
+        [starts] * n_parts,
+        tuple(strides),
+        at_offset(np.full(n_parts * size + 64, 0xA5, np.uint8), draw(st.sampled_from([0, 0, 0, 8, 4, 2, 1]))),
+        [i * size + begin for i in range(n_parts)],
+        tuple(s * f for s, f in zip(outer, flips, strict=True)),
+        nbytes,
+        draw(st.sampled_from(units)),
+        rng.integers(0, 256, nbytes, np.uint8),
+    )
+
+
+def check(case: Case) -> tuple[list[int], list[str]]:
+    """Compare with NumPy. Returns: the parts that were left, and the kernels."""
+    found, left, launches = copied(case)
+    assert np.array_equal(found, wanted(case, [i for i in range(len(case.chunks)) if i not in left]))
+    return left, launches

@@ -1,0 +1,108 @@
+"""Descriptors: what is joined, which units are chosen, and what is left to the general kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN
+from gzarr.gpu.kernels.parts import Boxes, Shuffles, describe, divisors
+
+KIND, UNITS, LEVELS, PER_RUN = 4, 5, 6, 7
+
+
+def column(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def described(
+    shape: tuple[int, ...],
+    source: tuple[int, tuple[int, ...]],
+    target: tuple[int, tuple[int, ...]],
+    nbytes: int,
+    shuffle: tuple[int, int, int, int] = (PLAIN, 1, 1, 1),
+    swap_unit: int = 0,
+) -> tuple[int, np.ndarray]:
+    """(mode, descriptor) of one part. shuffle: mode, typesize, bytes of a block, and of the chunk."""
+    boxes = Boxes(
+        column(source[0]),
+        column(0),
+        column(target[0]),
+        column(*shape).reshape(-1, 1),
+        column(*source[1]).reshape(-1, 1),
+        column(*target[1]).reshape(-1, 1),
+        nbytes,
+    )
+    mode, typesize, blocksize, size = (column(value) for value in shuffle)
+    made = describe(boxes, Shuffles(mode.astype(np.uint8), typesize.astype(np.int32), blocksize, size), swap_unit)
+    return int(made.mode[0]), made.table[0]
+
+
+@given(st.one_of(st.integers(1, 1 << 31), st.integers(0, 31).map(lambda k: 1 << k)), st.data())
+def test_divisors_are_exact(number: int, data: st.DataObject) -> None:
+    magic, shift = (int(c[0]) for c in divisors(column(number)))
+    assert 0 < magic < 1 << 32
+    quotient = data.draw(st.integers(0, (1 << 31) // number))
+    near = [quotient * number + d for d in (-1, 0, 1, number - 1)]
+    for n in [*near, data.draw(st.integers(0, (1 << 31) - 1)), (1 << 31) - 1]:
+        if 0 <= n < 1 << 31:
+            assert (n * magic + magic >> 32) >> shift == n // number
+
+
+def test_axes_that_follow_each_other_are_joined() -> None:
+    mode, whole = described((3, 4, 8), (1024, (128, 32, 4)), (4096, (128, 32, 4)), 4)
+    assert (mode, whole[KIND], whole[UNITS], whole[LEVELS], whole[PER_RUN]) == (PLAIN, 4, 24, 0, 24)
+    mode, rows = described((3, 4, 8), (1024, (128, 32, 4)), (4096, (4000, 1000, 4)), 4)
+    assert (mode, rows[KIND], rows[UNITS], rows[LEVELS], rows[PER_RUN]) == (PLAIN, 3, 48, 1, 4)
+    mode, rows = described((3, 1, 8), (1024, (128, 32, 4)), (4096, (4000, 16, 4)), 4)
+    assert (rows[LEVELS], rows[20:23].tolist()) == (1, [8, 250, 3])
+
+
+@pytest.mark.parametrize(("address", "kind"), [(4096, 4), (4104, 3), (4100, 2), (4098, 1), (4097, 0)])
+def test_units_are_as_wide_as_addresses_allow(address: int, kind: int) -> None:
+    assert described((64,), (1024, (4,)), (address, (4,)), 4)[1][KIND] == kind
+    assert described((64,), (address, (4,)), (1024, (4,)), 4)[1][KIND] == kind
+
+
+@pytest.mark.parametrize(
+    ("mode", "typesize", "address", "items"),
+    [
+        *[(BYTE_SHUFFLED, 2, a, k) for a, k in ((0, 8), (8, 4), (4, 2), (2, 1))],
+        *[(BYTE_SHUFFLED, 4, a, k) for a, k in ((0, 4), (8, 2), (4, 1))],
+        *[(BYTE_SHUFFLED, 8, a, k) for a, k in ((0, 2), (8, 1))],
+        (BYTE_SHUFFLED, 16, 0, 1),
+        *[(BIT_SHUFFLED, 1, a, k) for a, k in ((0, 8), (8, 8), (4, 4), (1, 1))],
+        *[(BIT_SHUFFLED, 2, a, k) for a, k in ((0, 8), (8, 4), (2, 1))],
+        *[(BIT_SHUFFLED, 4, a, k) for a, k in ((0, 8), (8, 1), (4, 1))],
+        *[(BIT_SHUFFLED, 8, a, k) for a, k in ((0, 8), (8, 1))],
+    ],
+)
+def test_items_of_a_unit(mode: int, typesize: int, address: int, items: int) -> None:
+    shuffle = (mode, typesize, 128 * typesize, 400 * typesize)
+    found, part = described((400,), (1024, (typesize,)), (4096 + address, (typesize,)), typesize, shuffle)
+    assert (found, part[KIND]) == (mode, 8 * (typesize.bit_length() - 1) + items.bit_length() - 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "shuffle", "swap"),
+    [
+        ((3, 3, 3, 3, 3), (10000, 2000, 400, 80, 16), (PLAIN, 1, 1, 1), 0),  # levels
+        ((4, 8), (0, 4), (PLAIN, 1, 1, 1), 0),  # one target for several elements
+        ((8,), (4,), (BYTE_SHUFFLED, 3, 96, 96), 0),  # items of odd sizes
+        ((8,), (4,), (BIT_SHUFFLED, 4, 64, 112), 0),  # a last block that is not shuffled
+        ((8,), (4,), (BYTE_SHUFFLED, 4, 65, 128), 0),  # blocks with a tail
+        ((8,), (4,), (BYTE_SHUFFLED, 2, 128, 128), 4),
+    ],
+)
+def test_the_rest_is_left(shape: tuple[int, ...], strides: tuple[int, ...], shuffle: tuple, swap: int) -> None:
+    inner = tuple(8 * s for s in strides) if len(shape) > 2 else strides if 0 not in strides else (32, 4)
+    start = 1024 if swap == 0 else 1025  # units of two bytes have no numbers of four
+    assert described(shape, (start, inner), (4096, strides), 4, shuffle, swap)[0] == -1
+
+
+def test_missing_chunks_are_plain() -> None:
+    for nbytes, mode in ((1, PLAIN), (16, PLAIN), (12, -1)):
+        assert described((8,), (0, (nbytes,)), (4096, (nbytes,)), nbytes, (BYTE_SHUFFLED, 4, 64, 1))[0] == mode
+    assert described((8,), (0, (4,)), (4098, (4,)), 4)[0] == -1
