@@ -28,8 +28,8 @@ from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.placing import BoxTables, PointTables, box_tables, spans_of_parts
 from gzarr.indexing.plan import Part
 
-#: Numbers of parts.
-Present: TypeAlias = Sequence[int] | NDArray[np.int64]
+#: Numbers of parts; a slice for all.
+Present: TypeAlias = Sequence[int] | NDArray[np.int64] | slice
 
 
 def is_placeable(plan: DevicePlan, out: Array, fields: Fields) -> bool:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gzarr.backend import Array, Work
 from gzarr.cpu.compiled.fetch import MISSING, Fetch, Runs, spans_of
@@ -91,9 +90,8 @@ class EncodedSizes:
 
     def add(self, sizes: Table) -> None:
         """Learn the sizes of some chunks."""
-        n = sizes.size
-        if n:
-            self.mean = max(self.mean or 0.0, float(np.maximum(sizes, 0).sum()) / n)
+        if sizes.size:  # the negative numbers of chunks without a size do not matter
+            self.mean = max(self.mean or 0.0, int(sizes.sum()) / sizes.size)
 
     def slab_nbytes(self, n: int, chunk_nbytes: int) -> int:
         """Bytes of a slab for n chunks."""
@@ -162,7 +160,7 @@ class DeviceRead:
         if not self._is_sharded:
             return [(part.coords, [part]) for part in self._parts(left)]
         odd = set(self._shards_of(left).tolist())
-        self.given_up |= {shard for shard, token in shared if shard in odd or self._token(shard) != token}
+        self.given_up |= {shard for shard, token in shared if shard in odd or self._is_other(shard, token)}
         return [self._all_of(shard) for shard in sorted(odd - self.given_up)]
 
     def again(self) -> Iterator[tuple[Coords, list[Part]]] | None:
@@ -185,6 +183,10 @@ class DeviceRead:
                 shared.append((shard, self.versions.setdefault(shard, token)))
         return shared
 
+    def _is_other(self, shard: int, token: object) -> bool:
+        """Whether a shard may be of another version than that of a token."""
+        return token is None or self._token(shard) != token
+
     def _token(self, shard: int) -> object:
         coords = self.windows.shards(np.array([shard]))[0]
         return token_of(self.source.store, self.source.layout.key(tuple(coords.tolist())))
@@ -201,15 +203,19 @@ class DeviceRead:
         while numbers.size:
             batch = self._fetch(lane, numbers, nbytes)
             here = batch.offsets >= 0
+            if here.all():
+                self._place(lane, numbers, batch)
+                break
             ready = here | (batch.sizes == MISSING)
-            self._place(lane, numbers, batch, ready)
+            if ready.any():
+                self._place(lane, numbers[ready], batch.take(ready))
             waiting = ~ready & (batch.sizes >= 0)
             if not (is_first or here.any()):  # they grow while they are read
                 waiting[:] = False
             left.append(numbers[~(ready | waiting)])
             numbers, sizes, is_first = numbers[waiting], batch.sizes[waiting], False
             nbytes = max(min(nbytes, _room(sizes)), _room(sizes[sizes.argmax() :][:1])) if sizes.size else 0
-        return np.concatenate(left)
+        return np.concatenate(left) if len(left) > 1 else left[0]
 
     def _fetch(self, lane: Lane, numbers: Table, nbytes: int) -> Batch:
         """Fetch the chunks of some parts."""
@@ -242,49 +248,46 @@ class DeviceRead:
             self._fetch(lane, numbers[:: -(-numbers.size // _N_SAMPLED)], 0)
         return sizes.slab_nbytes(numbers.size, chunk_nbytes)
 
-    def _place(self, lane: Lane, numbers: Table, batch: Batch, ready: NDArray[np.bool_]) -> None:
-        """Decode chunks and place their parts. ready: which are there, or missing."""
-        rows = np.flatnonzero(ready)
-        if not rows.size:
-            return
-        n = rows.size
+    def _place(self, lane: Lane, numbers: Table, batch: Batch) -> None:
+        """Decode chunks, all of which are there or missing, and place their parts."""
+        plan, n = self.source.plan, numbers.size
 
         def wave(some: slice) -> None:
-            nonlocal rows
+            nonlocal numbers, batch
             if some.start == 0 and some.stop < n:
                 # In the order of the slab, so that a wave is a piece of it.
-                rows = rows[np.argsort(batch.offsets[rows], kind="stable")]
-            self._place_wave(lane, batch, rows[some])
+                order = np.argsort(batch.offsets, kind="stable")
+                numbers, batch = numbers[order], batch.take(order)
+            self._place_wave(lane, batch.take(some) if some.stop - some.start < n else batch)
 
         def too_large(number: int) -> DeviceError:
-            (part,) = self._parts(numbers[rows[number : number + 1]])
-            return self.resources.too_large(part.coords, self.source.plan)
+            (part,) = self._parts(numbers[number : number + 1])
+            return self.resources.too_large(part.coords, plan)
 
-        plan = self.source.plan
         size = max(self.resources.lanes.limit // read_cost(plan, plan.chunk.nbytes or 1).memory, 1)
         in_waves(lane, n, size, wave, too_large, plan.reading)
 
-    def _place_wave(self, lane: Lane, batch: Batch, rows: Table) -> None:
-        plan = self.source.plan
-        wave = Wave(lane.device, lane=lane, later=later_nbytes(plan, rows.size))
-        chunk_nbytes = plan.chunk.nbytes or 0
-        present = np.flatnonzero(batch.offsets[rows] >= 0)
+    def _place_wave(self, lane: Lane, batch: Batch) -> None:
+        plan, here = self.source.plan, batch.offsets >= 0
+        n, chunk_nbytes = int(np.count_nonzero(here)), plan.chunk.nbytes or 0
+        wave = Wave(lane.device, lane=lane, later=later_nbytes(plan, here.size))
+        present = slice(None) if n == here.size else np.flatnonzero(here)
         chunks: Chunks | None = None
         try:
             with stage("place") as placed:
                 with stage("decode", timed=True) as noted:
-                    if present.size:
-                        there = rows[present]
-                        streams = streams_in(wave, batch.slab, batch.offsets[there], batch.sizes[there])
-                        noted.count(present.size, int(streams.sizes.sum()), present.size * chunk_nbytes)
+                    if n:
+                        streams = streams_in(wave, batch.slab, batch.offsets[present], batch.sizes[present])
+                        if noted:
+                            noted.count(n, int(streams.sizes.sum()), n * chunk_nbytes)
                         chunks = decode_streams(wave, plan, streams)
                 with stage("place", timed=True):
-                    tables = self.columns.tables(batch.spans[rows])
+                    tables = self.columns.tables(batch.spans)
                     launch_placement(wave, plan, (chunks, present), tables, self.out, None)
                 with stage("check"):
                     wave.finish()
                 nbytes = int(tables.elem_start[-1]) * self.out.dtype.itemsize
-                placed.count(rows.size, present.size * chunk_nbytes, nbytes)
+                placed.count(here.size, n * chunk_nbytes, nbytes)
         finally:
             chunks = None  # else an error's traceback would hold them
             wave.drop()

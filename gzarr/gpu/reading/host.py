@@ -86,6 +86,10 @@ class Batch(NamedTuple):
     sizes: Table
     spans: NDArray[np.int32]
 
+    def take(self, rows: Any) -> Batch:
+        """Some rows, by a slice or by their numbers."""
+        return self._replace(offsets=self.offsets[rows], sizes=self.sizes[rows], spans=self.spans[rows])
+
 
 class Reader(Protocol):
     """Brings encoded chunks to where their decoding begins.
