@@ -13,7 +13,10 @@ FLAGS = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unu
 
 loop = Extension(
     "gzarr.cpu._loop",
-    [f"gzarr/cpu/loop/{name}.c" for name in ("module", "blocks", "copy", "fetch", "locks", "put", "read", "write")],
+    [
+        f"gzarr/cpu/loop/{name}.c"
+        for name in ("module", "blocks", "copy", "fetch", "frames", "locks", "put", "read", "write")
+    ],
     depends=["gzarr/cpu/loop/loop.h"],
     define_macros=[("_GNU_SOURCE", "1"), ("_FILE_OFFSET_BITS", "64")]
     + ([("Py_LIMITED_API", "0x030B0000")] if STABLE else []),

@@ -71,7 +71,13 @@ ACROSS = {
 SUBJECTS = {
     *("architecture", "documentation", "packaging", "public_names"),
     *("checking/random_damage", "codecs/images"),
-    *("cpu/peak_memory", "cpu/compiled/faults", "cpu/compiled/read_blocks", "cpu/compiled/shards"),
+    *(
+        "cpu/peak_memory",
+        "cpu/compiled/faults",
+        "cpu/compiled/frames",
+        "cpu/compiled/read_blocks",
+        "cpu/compiled/shards",
+    ),
     *("gpu/faults", "gpu/hardware_files", "gpu/profile_on_device", "gpu/reuse", "gpu/written_arrays"),
     *("gpu/on_emulated_device", "gpu/on_emulated_device_directly", "gpu/copies_on_emulated_device"),
     *("gpu/budgets", "gpu/overlap", "gpu/races", "gpu/read_counts", "gpu/write_counts", "gpu/write_traffic"),

@@ -94,3 +94,24 @@ def put(
 
 # Put encoded chunks together as a shard, in memory. Returns: its bytes, 0 without chunks. The addresses are trusted.
 def join(places: Buffer, addresses: Buffer, sizes: Buffer, out: Buffer, /) -> int: ...
+
+# Whether all chunks of a slab are single Zstandard frames of so many decoded bytes, with nothing unusual in them.
+def is_plain_zstd(slab: Buffer, offsets: Buffer, sizes: Buffer, nbytes: int, /) -> bool: ...
+
+# Describe the Blosc frames of a slab. If there are no streams, `bounds` is the answer: where those of each kind begin;
+# otherwise the streams are noted, int64 (5, bounds[-1]). Returns: whether nothing is unusual, else nothing is valid.
+def parse_blosc(
+    slab: Buffer,
+    offsets: Buffer,
+    sizes: Buffer,
+    nbytes: int,
+    codecs: Buffer,
+    whole: Buffer,
+    shuffles: Buffer,
+    typesizes: Buffer,
+    blocksizes: Buffer,
+    cbytes: Buffer,
+    bounds: Buffer,
+    streams: Buffer,
+    /,
+) -> bool: ...

@@ -257,6 +257,22 @@ typedef struct {
     int64_t path_length;
 } Put;
 
+/* Encoded chunks in a slab, and, of Blosc's frames, what is in them. */
+enum { STREAM_KINDS = 5, STREAM_COLUMNS = 5 };
+typedef struct {
+    const uint8_t *slab;
+    int64_t slab_nbytes;
+    const int64_t *offsets, *sizes;
+    int64_t n;
+    int64_t nbytes; /* of a decoded chunk */
+    uint8_t *codecs, *whole, *shuffles;
+    int32_t *typesizes;
+    int64_t *blocksizes, *cbytes;
+    int64_t *bounds;  /* (STREAM_KINDS + 1,): where the streams of each kind begin */
+    int64_t *streams; /* (STREAM_COLUMNS, n_streams): frame, place in the slab, bytes, place in the chunk, decoded bytes */
+    int64_t n_streams;
+} Frames;
+
 /* locks.c: take a lock, if nobody else holds it (prefix: of the temporary file's name); let it go by putting the
  * temporary file into the place of the file (if that fails, the lock is still held), or by removing it. */
 bool watch_forks(void);
@@ -299,6 +315,11 @@ bool gather_all(const Gathering *gathering);
 int64_t put_all(const Put *put, Sink *sink, char *status);
 /* Put a shard together in memory. Returns: its bytes, 0 without chunks, -1 if there is no room. */
 int64_t join_shard(const Places *places, const int64_t *addresses, const int64_t *sizes, char *out, int64_t room);
+
+/* frames.c: whether all frames are plain; if not, Python must look. Blosc's are first described and counted (`bounds` are
+ * the answer), then their streams are noted. */
+bool zstd_is_plain(const Frames *frames);
+bool parse_blosc(Frames *frames);
 
 /* fetch.c: answers are put from number `first` on, of `n_out` places. */
 bool fetch_is_sound(const Fetch *fetch, int64_t first, int64_t n_out);

@@ -9,7 +9,7 @@
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 5 };
+enum { VERSION = 6 };
 
 static const Py_ssize_t WORD = sizeof(int64_t);
 
@@ -412,6 +412,70 @@ static PyObject *loop_join(PyObject *module, PyObject *args) {
     return PyLong_FromLongLong(made);
 }
 
+static bool take_frames(const Py_buffer *slab, const Py_buffer *offsets, const Py_buffer *sizes, Frames *frames) {
+    frames->slab = slab->buf;
+    frames->slab_nbytes = slab->len;
+    frames->offsets = offsets->buf;
+    frames->sizes = sizes->buf;
+    frames->n = sizes->len / WORD;
+    return offsets->len == sizes->len && sizes->len % WORD == 0;
+}
+
+/* is_plain_zstd(slab, offsets, sizes, nbytes) */
+static PyObject *loop_is_plain_zstd(PyObject *module, PyObject *args) {
+    enum { SLAB, OFFSETS, SIZES, N };
+    Py_buffer b[N];
+    Frames frames = {0};
+    long long nbytes;
+    bool plain = false;
+    if (!PyArg_ParseTuple(args, "y*y*y*L", &b[SLAB], &b[OFFSETS], &b[SIZES], &nbytes)) return NULL;
+    frames.nbytes = nbytes;
+    if (take_frames(&b[SLAB], &b[OFFSETS], &b[SIZES], &frames)) {
+        Py_BEGIN_ALLOW_THREADS
+        plain = zstd_is_plain(&frames);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    return PyBool_FromLong(plain);
+}
+
+/* parse_blosc(slab, offsets, sizes, nbytes, codecs, whole, shuffles, typesizes, blocksizes, cbytes, bounds, streams) */
+static PyObject *loop_parse_blosc(PyObject *module, PyObject *args) {
+    enum { SLAB, OFFSETS, SIZES, CODECS, WHOLE, SHUFFLES, TYPESIZES, BLOCKSIZES, CBYTES, BOUNDS, STREAMS, N };
+    Py_buffer b[N];
+    Frames frames = {0};
+    long long nbytes;
+    bool plain = false;
+    if (!PyArg_ParseTuple(args, "y*y*y*Lw*w*w*w*w*w*w*w*", &b[SLAB], &b[OFFSETS], &b[SIZES], &nbytes, &b[CODECS],
+                          &b[WHOLE], &b[SHUFFLES], &b[TYPESIZES], &b[BLOCKSIZES], &b[CBYTES], &b[BOUNDS], &b[STREAMS]))
+        return NULL;
+    bool sound = take_frames(&b[SLAB], &b[OFFSETS], &b[SIZES], &frames) && b[CODECS].len == frames.n &&
+                 b[WHOLE].len == frames.n && b[SHUFFLES].len == frames.n &&
+                 b[TYPESIZES].len == frames.n * (Py_ssize_t)sizeof(int32_t) && b[BLOCKSIZES].len == frames.n * WORD &&
+                 b[CBYTES].len == frames.n * WORD && b[BOUNDS].len == (STREAM_KINDS + 1) * WORD &&
+                 b[STREAMS].len % (STREAM_COLUMNS * WORD) == 0;
+    frames.nbytes = nbytes;
+    frames.codecs = b[CODECS].buf;
+    frames.whole = b[WHOLE].buf;
+    frames.shuffles = b[SHUFFLES].buf;
+    frames.typesizes = b[TYPESIZES].buf;
+    frames.blocksizes = b[BLOCKSIZES].buf;
+    frames.cbytes = b[CBYTES].buf;
+    frames.bounds = b[BOUNDS].buf;
+    frames.streams = b[STREAMS].len ? b[STREAMS].buf : NULL;
+    frames.n_streams = b[STREAMS].len / (STREAM_COLUMNS * WORD);
+    for (int kind = 0; sound && kind <= STREAM_KINDS; kind++)
+        sound = !frames.streams || (frames.bounds[kind] >= 0 && frames.bounds[kind] <= frames.n_streams);
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        plain = parse_blosc(&frames);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    if (!sound) return refuse();
+    return PyBool_FromLong(plain);
+}
+
 /* bind(addresses): those of the functions of `lib`, in its order, as they lie in memory; 0 for one that is not there. */
 static PyObject *loop_bind(PyObject *module, PyObject *args) {
     Py_buffer addresses;
@@ -437,6 +501,9 @@ static PyMethodDef methods[] = {
     {"gather", loop_gather, METH_VARARGS, "Copy values into rows, the decoded chunks of parts."},
     {"put", loop_put, METH_VARARGS, "Store encoded chunks as files or shards. Returns how many of these were left."},
     {"join", loop_join, METH_VARARGS, "Put encoded chunks together as a shard. Returns its bytes, 0 without chunks."},
+    {"is_plain_zstd", loop_is_plain_zstd, METH_VARARGS, "Whether chunks are Zstandard frames without anything odd."},
+    {"parse_blosc", loop_parse_blosc, METH_VARARGS,
+     "Describe Blosc frames, and count or note their streams. Returns whether nothing is odd."},
     {"copy", loop_copy, METH_VARARGS, "Copy memory into a slab, and note how much that is."},
     {NULL, NULL, 0, NULL},
 };

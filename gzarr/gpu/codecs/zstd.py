@@ -8,6 +8,7 @@ import numpy as np
 
 from gzarr.codecs.spec import Step
 from gzarr.cpu.codecs.frames import DICTIONARY, MAGIC, SINGLE_SEGMENT, SKIPPABLE_MAGIC
+from gzarr.cpu.compiled import library
 from gzarr.gpu.codecs.entry import UNFIT, DeviceCodec, Encoder, decoded_nbytes, headers_on_host
 from gzarr.gpu.codecs.headers import Bytes, Mask, Sizes, Stored, StreamTable, check_ranges, read, refuse, stream_table
 from gzarr.gpu.codecs.single_stream import Checksum, Envelope, stream_decoder, stream_encoder
@@ -80,6 +81,9 @@ def parse_zstd(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) 
 
     Arguments and errors are those of `gzarr.gpu.codecs.lz4.parse_lz4`, with codec "zstd".
     """
+    loop = library.loop()
+    if loop is not None and expected_nbytes and loop.is_plain_zstd(slab, offsets, sizes, expected_nbytes):
+        return stream_table((offsets, sizes), (offsets, sizes), expected_nbytes, np.zeros(len(sizes), np.bool_))
     check_ranges(slab, offsets, sizes)
     to_host = check_zstd(slab, offsets, sizes, np.full(len(sizes), expected_nbytes, np.int64))
     return stream_table((offsets, sizes), (offsets, sizes), expected_nbytes, to_host)

@@ -57,17 +57,18 @@ def find_engine(number: int, use: str, driver: Any = None) -> Engine | None:
     """
     if use == "off":
         return None
+    device, mask, largest = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     try:
         driver = ctypes.CDLL("libcuda.so.1") if driver is None else driver
-    except OSError:
+        # Drivers that do not know an attribute refuse it.
+        refused = (
+            driver.cuDeviceGet(ctypes.byref(device), number)
+            or driver.cuDeviceGetAttribute(ctypes.byref(mask), _ALGORITHM_MASK, device)
+            or driver.cuDeviceGetAttribute(ctypes.byref(largest), _MAXIMUM_LENGTH, device)
+        )
+    except (OSError, AttributeError):  # no driver, or not all of it
         return None
-    device, mask, largest = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-    # Drivers that do not know an attribute refuse it.
-    if (
-        driver.cuDeviceGet(ctypes.byref(device), number)
-        or driver.cuDeviceGetAttribute(ctypes.byref(mask), _ALGORITHM_MASK, device)
-        or driver.cuDeviceGetAttribute(ctypes.byref(largest), _MAXIMUM_LENGTH, device)
-    ):
+    if refused:
         return None
     decoders = frozenset(name for name, bit in _ALGORITHMS.items() if mask.value & bit)
     return Engine(decoders, largest.value, use == "on") if decoders else None

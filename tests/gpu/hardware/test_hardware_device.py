@@ -133,10 +133,13 @@ def test_files(cuda: Any, tmp_path: Path, codec: str, reader: str) -> None:
             tmp_path / name, data=DATA, chunks=(128, 128), shards=shards, compressors=compressors, device="cpu"
         )
         array = on_cuda(stored, cuda, reader=reader)
+        read_by = array.backend._reader
+        if array.backend.reader.name == "kvikio":
+            read_by._min_file_nbytes = 0
         for key in (np.s_[:], np.s_[5:1900:3, ::-2], np.s_[700]):
             np.testing.assert_array_equal(array[key].get(), DATA[key])
-        direct = array.backend.reader.name == "kvikio" and codec != "zstd"
-        assert not direct or array.backend._reader.failure is None
+        if array.backend.reader.name == "kvikio" and codec != "zstd":
+            assert (read_by.failure is None and len(read_by.files)) or "KvikIO read other bytes" in read_by.note
 
 
 def test_too_little_memory_is_a_device_error(cuda: Any) -> None:

@@ -42,6 +42,7 @@ def main(folder: Path) -> None:
     assert "not active" in choice.why, choice
     reader, choice = choose_reader("kvikio")
     assert choice.name == "kvikio"
+    reader._min_file_nbytes = 0  # type: ignore[attr-defined]
     device = FakeCudaDevice()
     for number, compressor in enumerate((None, LZ4(), Blosc("lz4", 5, Blosc.SHUFFLE), Zstd())):
         for shards in (None, (300, 500)):

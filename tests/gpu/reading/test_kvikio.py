@@ -44,7 +44,7 @@ def test_kvikio_reads_what_the_cpu_reads(tmp_path: Path) -> None:
     environment = os.environ | {
         "LD_LIBRARY_PATH": f"{tmp_path}:{os.environ.get('LD_LIBRARY_PATH', '')}",
         "KVIKIO_COMPAT_MODE": "ON",
-        "PYTHONPATH": str(HERE.parents[2]),
+        "PYTHONPATH": os.pathsep.join([str(HERE.parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
     command = [sys.executable, "-m", "tests.gpu.reading.kvikio_session", str(tmp_path / "arrays")]
     # It runs in a folder of its own, as cuFile leaves a log where it starts.

@@ -48,23 +48,26 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
         table = parsed(name, parse_blosc, wave, batch, nbytes)
         _refuse_more_than_a_frame(name, table.cbytes, batch)
         to_host = table.to_host.copy()
-        to_host[table.streams.frame[np.isin(table.streams.decoder, missing)]] = True
-        groups = {number: _group(table, number, to_host) for number in (headers.RAW, *_DECODERS)}
+        for number in missing:
+            to_host[table.streams.frame[table.group(number)]] = True
+        groups = [_group(table, number, to_host) for number in range(headers.DECODERS)]
         cost = (len(batch) + int(to_host.sum())) * nbytes + 64 * groups[headers.RAW].source.size
         for number, decoder in _DECODERS.items():
             streams = groups[number]
-            cost += decompress_nbytes(wave, decoder, streams.source, streams.csize, streams.nbytes)
+            if streams.source.size:
+                cost += decompress_nbytes(wave, decoder, streams.source, streams.csize, streams.nbytes)
         wave.require(len(batch), batch.upload_nbytes + cost)
         base = wave.device.address(batch.slab)
         rows, addresses = new_rows(wave, len(batch), nbytes)
-        for number, decoder in {headers.RAW: "", **_DECODERS}.items():
-            streams = groups[number]
+        for number, streams in enumerate(groups):
+            if not streams.source.size:
+                continue
             source, target = base + streams.source, addresses[streams.frame] + streams.dest
             if number == headers.RAW:
                 copy_streams(wave, source, target, streams.csize)
             else:
                 tables = (source, streams.csize, target, streams.nbytes)
-                decompress(wave, name, decoder, streams.frame, tables, verified=batch.verified)
+                decompress(wave, name, _DECODERS[number], streams.frame, tables, verified=batch.verified)
                 _expect_checksums(wave, number, batch, streams, target)
         decode_on_host(wave, batch, rows, np.flatnonzero(to_host), on_host)
         mode = np.where(to_host, 0, table.shuffle).astype(np.uint8)
@@ -77,7 +80,7 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
 def _group(table: BloscTable, number: int, to_host: Mask) -> BloscStreams:
     """The streams of one decoder, of frames that the device decodes."""
     streams = table.streams.take(table.group(number))
-    return streams.take(~to_host[streams.frame])
+    return streams.take(~to_host[streams.frame]) if to_host.any() else streams
 
 
 def _refuse_more_than_a_frame(name: str, claimed: Table, batch: Streams) -> None:

@@ -9,6 +9,8 @@ not compressed. The header fixes the number of streams; only their sizes must be
 - The streams of an accepted frame fill its decoded bytes exactly once, still shuffled.
 - A position is compared with the end of its frame before a byte is read there; bytes behind a frame are ignored.
 - Python loops run over the splits of a block, never over blocks, streams or frames.
+- Compiled code (`cpu/loop/frames.c`) takes apart waves of LZ4 and Zstandard frames in which nothing is unusual, to the
+  same tables. What is here is the reference, and alone finds out what is wrong.
 
 Source: header and checks of c-blosc 1.21.
 """
@@ -22,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gzarr.cpu.compiled import library
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs.blosc.headers import (
     BIT_SHUFFLE,
@@ -168,11 +171,43 @@ def parse_frames(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int
     ValueError
         If a range is not in the slab.
     """
+    table = _parse_by_loop(slab, offsets, sizes, expected_nbytes)
+    if table is not None:
+        return table
     check_ranges(slab, offsets, sizes)
     frames = read_headers(slab, offsets, sizes, expected_nbytes)
     blocks = _find_starts(slab, frames, count_blocks(frames, walked_rows(frames)))
     streams, to_host = _open_envelopes(slab, join_whole(frames, _walk(slab, frames, blocks)), frames.to_host)
     return make_table(frames, streams, to_host)
+
+
+def _parse_by_loop(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> BloscTable | None:
+    """Let compiled code take frames apart; None if it is not there, or if a frame is damaged or unusual."""
+    loop, n = library.loop(), len(sizes)
+    if loop is None:
+        return None
+    codec, memcpy, shuffle = (np.empty(n, np.uint8) for _ in range(3))
+    typesize, blocksize, cbytes = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
+    bounds, streams = np.empty(DECODERS + 1, np.int64), np.empty((5, 0), np.int64)
+    args = slab, offsets, sizes, expected_nbytes, codec, memcpy, shuffle, typesize, blocksize, cbytes, bounds
+    if not loop.parse_blosc(*args, streams):
+        return None
+    streams = np.empty((5, int(bounds[-1])), np.int64)
+    loop.parse_blosc(*args, streams)
+    frame, source, csize, dest, nbytes = streams
+    decoder = np.repeat(np.arange(DECODERS, dtype=np.uint8), np.diff(bounds))
+    return BloscTable(
+        codec=codec,
+        shuffle=shuffle,
+        typesize=typesize,
+        blocksize=blocksize,
+        nbytes=np.full(n, expected_nbytes, np.int64),
+        cbytes=cbytes,
+        memcpy=memcpy.view(np.bool_),
+        to_host=np.zeros(n, np.bool_),
+        streams=BloscStreams(frame, decoder, source, csize, dest, nbytes),
+        bounds=bounds,
+    )
 
 
 def make_table(frames: Frames, streams: BloscStreams, to_host: Mask) -> BloscTable:

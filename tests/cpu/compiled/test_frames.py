@@ -1,0 +1,70 @@
+"""Compiled code that takes frames apart: `tests/gpu/codecs` compares its tables with those of the parsers in Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numcodecs.blosc import Blosc
+
+from gzarr.cpu.compiled import library
+from tests.cpu.compiled.looping import check_under_sanitizers
+
+pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
+
+N, NBYTES = 3, 4000
+
+
+def arguments() -> list[Any]:
+    frame = np.frombuffer(Blosc("lz4", 5, 1).encode(np.arange(NBYTES // 4, dtype="i4")), np.uint8)
+    slab, places = np.concatenate([frame] * N), np.arange(N, dtype=np.int64) * frame.size
+    sizes = np.full(N, frame.size, np.int64)
+    small = [np.empty(N, np.uint8) for _ in range(3)]
+    wide = [np.empty(N, np.int32), np.empty(N, np.int64), np.empty(N, np.int64)]
+    return [slab, places, sizes, NBYTES, *small, *wide, np.zeros(6, np.int64), np.empty((5, 0), np.int64)]
+
+
+def test_frames_are_counted_and_then_noted() -> None:
+    args = arguments()
+    loop = library.loop()
+    assert loop.parse_blosc(*args)
+    bounds = args[-2]
+    assert bounds[-1] >= N
+    args[-1] = np.full((5, int(bounds[-1])), -1, np.int64)
+    assert loop.parse_blosc(*args)
+    assert args[-1][4].sum() == N * NBYTES
+    assert (args[-1] >= 0).all()
+
+
+@pytest.mark.parametrize("position", [2, 4, 7, 8, 9, 10])
+def test_tables_that_do_not_fit_each_other_are_refused(position: int) -> None:
+    args = arguments()
+    args[position] = args[position][:-1].copy()
+    with pytest.raises(ValueError, match="do not fit"):
+        library.loop().parse_blosc(*args)
+
+
+def test_counts_that_lie_are_noticed() -> None:
+    args = arguments()
+    library.loop().parse_blosc(*args)
+    args[-1] = np.empty((5, 1), np.int64)
+    with pytest.raises(ValueError, match="do not fit"):
+        library.loop().parse_blosc(*args)
+    args[-2][:] = 0
+    assert not library.loop().parse_blosc(*args)
+
+
+def test_ranges_outside_the_slab_are_left() -> None:
+    for i, change in ((1, -1), (1, 1), (2, 1), (2, -(1 << 62)), (1, 1 << 62)):
+        args = arguments()
+        args[i][-1] += change
+        assert not library.loop().parse_blosc(*args)
+        assert not library.loop().is_plain_zstd(*args[:4])
+
+
+def test_frames_pass_under_sanitizers(sanitized: tuple[Path, str]) -> None:
+    """LZ4 and Zstandard, sound and damaged."""
+    file = Path(__file__).parents[2] / "gpu" / "codecs" / "blosc" / "test_parsing.py"
+    check_under_sanitizers(sanitized, str(file), "test_damage")

@@ -1,0 +1,285 @@
+"""What reads and writes of the GPU backend may cost the host, as counts, which do not depend on the machine.
+
+A device that does nothing takes the place of a GPU, and one thread carries out all waves. See also
+`tests.gpu.test_read_counts` and `tests.gpu.test_write_counts` (launches, copies and waits of a wave),
+`tests.gpu.test_reuse` (allocations of a second read) and `tests.gpu.test_overlap` (virtual time).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numcodecs import Blosc, Zstd
+
+import gzarr
+from benchmarks.gpu.host_worker import StubDevice
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.device import lanes
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.device.lanes import N_LANES
+from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES, OverLimitError
+from gzarr.gpu.pipeline import sizing
+from gzarr.storage import LocalStore, MemoryStore
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+SIDE = 16
+CODECS: dict[str, Any] = {"raw": None, "zstd": Zstd(1), "blosc": Blosc("lz4", 5, Blosc.SHUFFLE)}
+LAYOUTS: dict[str, dict[str, Any]] = {"plain": {}, "sharded": {"shards": (16 * SIDE, 16 * SIDE)}}
+
+
+def opened(device: Any, where: Path | None, data: np.ndarray, chunks: tuple[int, ...], **options: Any) -> gzarr.Array:
+    """An array in files or in memory, filled by the host."""
+    cap = options.pop("cap", None)
+    store = MemoryStore() if where is None else LocalStore(where)
+    gzarr.create_array(store, data=data, chunks=chunks, device="cpu", overwrite=True, **options)
+    backend = GpuBackend(device, small_reads=NEVER, small_writes=NEVER, reader="host", max_device_nbytes=cap)
+    return gzarr.open_array(store, mode="r+", device=backend)
+
+
+def noise(rows: int, columns: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 1 << 20, (rows, columns)).astype("i4")
+
+
+def waves_of(array: gzarr.Array, task: Callable[[], Any]) -> int:
+    """How many waves a read has."""
+    n = 0
+    run = array.backend.run
+
+    def count(wave_task: Callable[[Any], None], waves: Iterable[Any], work: Any) -> None:
+        def counted(wave: Any) -> None:
+            nonlocal n
+            n += 1
+            wave_task(wave)
+
+        run(counted, waves, work)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(array.backend, "run", count)
+        task()
+    return n
+
+
+@pytest.fixture
+def on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(task: Callable[[Any], None], waves: Iterable[Any], *_: Any, **__: Any) -> None:
+        for wave in waves:
+            task(wave)
+
+    monkeypatch.setattr(lanes, "run_in_threads", run)
+
+
+def calls_of(task: Callable[[], Any]) -> int:
+    """Calls of functions, in Python and C, that a task makes on this thread, after a first time."""
+    task()
+    calls: Counter[str] = Counter()
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        calls[event] += 1
+
+    sys.setprofile(count)
+    try:
+        task()
+    finally:
+        sys.setprofile(None)
+    return calls["call"] + calls["c_call"]
+
+
+#: Most calls for each chunk beyond those of a wave. The reference path makes 60 for files, 30 in shards.
+READ_CALLS = {"files": 0.5, "memory": 12}
+
+
+def calls_per_chunk(where: Path | None, task: Callable[[gzarr.Array], Any], **options: Any) -> float:
+    """Calls that each chunk adds to a read or write of one wave."""
+    made = []
+    for number, nchunks in enumerate((256, 4096)):
+        side = int(nchunks**0.5) * SIDE
+        array = opened(StubDevice(), where and where / str(number), noise(side, side), (SIDE, SIDE), **options)
+        made.append(calls_of(lambda array=array: task(array)))
+    return (made[1] - made[0]) / (4096 - 256)
+
+
+@pytest.mark.usefixtures("on_one_thread")
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_chunk_of_a_local_file_costs_the_interpreter_nothing(tmp_path, layout, codec) -> None:
+    options = {"compressor": CODECS[codec], **LAYOUTS[layout]}
+    assert calls_per_chunk(tmp_path, lambda array: array[:], **options) <= READ_CALLS["files"]
+    assert calls_per_chunk(tmp_path, lambda array: array[3:-3, 5:-1], **options) <= READ_CALLS["files"]
+
+
+@pytest.mark.usefixtures("on_one_thread")
+def test_a_chunk_of_another_store_costs_the_interpreter_little(tmp_path) -> None:
+    assert calls_per_chunk(None, lambda array: array[:], compressor=None) <= READ_CALLS["memory"]
+
+
+def seconds_of(task: Callable[[], Any]) -> float:
+    """CPU time of a task on this thread, the least of several times."""
+    task()
+    return min(_once(task) for _ in range(7))
+
+
+def _once(task: Callable[[], Any]) -> float:
+    start = time.thread_time()
+    task()
+    return time.thread_time() - start
+
+
+@pytest.mark.usefixtures("on_one_thread")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_chunk_of_a_local_file_costs_less_than_some_steps_of_python(tmp_path, layout) -> None:
+    """Its tables are arithmetic on columns: most of the time goes into system calls, which other threads share."""
+    data = noise(64 * SIDE, 64 * SIDE)
+    array = opened(StubDevice(), tmp_path, data, (SIDE, SIDE), compressor=None, **LAYOUTS[layout])
+    n = array.nchunks
+    paths = [str(path) for path in (tmp_path / "c").rglob("*") if path.is_file()]
+
+    def system_calls() -> None:
+        for path in paths:
+            file = os.open(path, os.O_RDONLY)
+            for _ in range(n // len(paths)):
+                os.pread(file, data.nbytes // n, 0)
+            os.close(file)
+
+    def steps() -> None:
+        for number in range(n):
+            str(number)
+
+    read = seconds_of(lambda: array[:])
+    assert read <= 1.5 * seconds_of(system_calls) + 30 * seconds_of(steps)
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def large() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 50, (4096, 2048)).astype("i4")
+
+
+@pytest.mark.parametrize("codec", ["raw", "zstd"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_read_pins_little_more_than_its_waves(tmp_path, large, codec, layout, monkeypatch) -> None:
+    """At most 1.3 times the encoded chunks of the waves under way, and a block of tables for each lane."""
+    monkeypatch.setattr(sizing, "WAVE_NBYTES", large.nbytes)
+    monkeypatch.setattr(sizing, "WAVE_NSTREAMS", 1)
+    shards = {"shards": (512, 512)} if layout == "sharded" else {}
+    device = StubDevice()
+    array = opened(device, tmp_path, large, (128, 128), compressor=CODECS[codec], **shards)
+    n_waves = [waves_of(array, lambda: array[:]) for _ in range(3)]
+    encoded = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    assert min(n_waves) > N_LANES
+    assert device.pinned.peak <= N_LANES * (1.3 * encoded / max(n_waves) + MIN_BLOCK_NBYTES)
+    array.backend.release()
+    assert device.pinned.live == 0
+
+
+@contextmanager
+def failures() -> Iterator[list[int]]:
+    """A context that notes every request for memory that a lane refuses."""
+    made: list[int] = []
+    init = OverLimitError.__init__
+
+    def note(self: OverLimitError, *args: Any) -> None:
+        made.append(1)
+        init(self, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OverLimitError, "__init__", note)
+        yield made
+
+
+@pytest.mark.parametrize("blocksize", [1 << 10, 1 << 14])
+@pytest.mark.parametrize("where", ["files", "memory"])
+def test_at_most_one_wave_of_a_read_is_tried_in_vain(tmp_path, where, blocksize) -> None:
+    """Blocks of 1 KiB need far more memory for tables than is known before they are read."""
+    data = np.cumsum(np.random.default_rng(0).integers(0, 9, (4096, 512)), axis=0).astype("i4")
+    compressor = Blosc("lz4", 5, Blosc.SHUFFLE, blocksize=blocksize)
+    array = opened(
+        EmulatedDevice(), tmp_path if where == "files" else None, data, (64, 512), compressor=compressor, cap=9 << 20
+    )
+    with failures() as first:
+        np.testing.assert_array_equal(array[:], data)
+    assert len(first) <= 1
+    with failures() as second:
+        np.testing.assert_array_equal(array[:], data)
+    assert len(second) <= 1
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+_IN_OPEN, _IN_NONBLOCK = 0x20, 0o4000
+
+
+@contextmanager
+def opens(folder: Path) -> Iterator[Counter[str]]:
+    """A context that counts how often files below a folder are opened, by inotify. Filled in when the context ends."""
+    library = ctypes.CDLL(None, use_errno=True)
+    notes = library.inotify_init1(_IN_NONBLOCK)
+    assert notes >= 0
+    counts: Counter[str] = Counter()
+    try:
+        folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+        names = {library.inotify_add_watch(notes, os.fsencode(path), _IN_OPEN): path for path in folders}
+        yield counts
+        while True:
+            try:
+                data = os.read(notes, 1 << 16)
+            except BlockingIOError:
+                break
+            while data:
+                watch, _, _, nbytes = struct.unpack_from("iIII", data)
+                name = data[16 : 16 + nbytes].rstrip(b"\0").decode()
+                if name:
+                    counts[str((names[watch] / name).relative_to(folder))] += 1
+                data = data[16 + nbytes :]
+    finally:
+        os.close(notes)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_file_is_opened_once_in_a_read(tmp_path, layout) -> None:
+    data = noise(16 * SIDE * 4, 16 * SIDE * 4)
+    array = opened(StubDevice(), tmp_path, data, (SIDE, SIDE), compressor=None, **LAYOUTS[layout])
+    files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} - {"zarr.json"}
+    array[:1]  # whatever is looked at once
+    for _ in range(2):
+        with opens(tmp_path) as counts:
+            array[:]
+        assert {name for name in counts if not (tmp_path / name).is_dir()} - {"zarr.json"} == files
+        assert {counts[name] for name in files} == {1}
+
+
+# -- waves -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("on_one_thread")
+@pytest.mark.parametrize(
+    ("nbytes", "chunk_nbytes", "fewest", "most"),
+    [(1 << 30, 1 << 20, 4, 16), (1 << 30, 1 << 16, 4, 16), (1 << 28, 1 << 20, 2, 8), (1 << 20, 1 << 14, 1, 1)],
+)
+def test_a_read_has_waves_to_overlap_and_no_more(nbytes, chunk_nbytes, fewest, most) -> None:
+    """Nothing is stored, and the device does nothing, so that only waves are cut."""
+    array = gzarr.create_array(
+        MemoryStore(),
+        shape=(nbytes // 4,),
+        dtype="i4",
+        chunks=(chunk_nbytes // 4,),
+        compressor=Blosc("lz4", 5, Blosc.SHUFFLE),
+        device=GpuBackend(StubDevice(), small_reads=NEVER, reader="host"),
+    )
+    assert fewest <= waves_of(array, lambda: array[:]) <= most
