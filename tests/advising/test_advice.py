@@ -227,7 +227,8 @@ def test_a_gpu_would_place_steps_as_the_emulated_device_does(stored: str) -> Non
     z = stored_as(**STORED[stored]).to("emulated")
     chunk = z._io.chain((0,) * z.ndim).chunk
     ours = gpu_placement(prepare(specs_of(z.metadata), chunk), chunk)
-    theirs = [(p.step, "cuda" if p.where == "emulated" else p.where) for p in z.placement]
+    rows = [row for row in z.placement if not row.step.startswith("bulk")]  # who takes many chunks, of no step
+    theirs = [(p.step, "cuda" if p.where == "emulated" else p.where) for p in rows]
     assert [(p.step, p.where) for p in ours] == theirs
 
 
