@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.backend import Array
+from gzarr.cpu.compiled.fetch import copy, measure
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Shuffle, Streams, Wave
 from gzarr.gpu.device.protocol import Table
@@ -39,14 +40,12 @@ def upload_tables(wave: Wave, *tables: NDArray[Any]) -> list[int]:
 
 def upload_streams(wave: Wave, buffers: Sequence[Any]) -> Streams:
     """Encoded chunks, to be uploaded in one transfer, each aligned."""
-    arrays = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
-    sizes = np.array([a.size for a in arrays], np.int64)
+    sizes = measure(buffers)
     ends = np.cumsum(-(-sizes // ALIGNMENT) * ALIGNMENT)
     offsets = np.concatenate([[0], ends[:-1]]).astype(np.int64)
     # Decoders may read a few bytes past the end of a stream, so there must be some.
     staging = wave.device.staging(int(ends[-1]) + ALIGNMENT)
-    for array, start in zip(arrays, offsets.tolist(), strict=True):
-        staging[start : start + array.size] = array
+    copy(buffers, staging, offsets)
     return Streams(staging, None, offsets, sizes, wave.device, wave=wave)
 
 

@@ -168,12 +168,7 @@ def fetch_from_store(
     windows, runs = wanted
     spans = spans_of(windows, runs)
     buffers = store.get_many([Request(key(coords)) for coords in map(tuple, windows.coords(spans).tolist())])
-    sizes = measure(buffers)
-    offsets = np.full(len(buffers), -1, np.int64)
-    here = sizes >= 0
-    offsets[here], total = spread_out(sizes[here], phase)
-    slab = Slab(lane.device, lane.slab(total))
-    copy(buffers, slab.bytes_on_host(), offsets)
+    slab, offsets, sizes = _packed(lane, buffers, phase)
     return Batch(slab, offsets, sizes, spans)
 
 
@@ -212,21 +207,20 @@ def spread_out(sizes: Table, phase: int) -> tuple[Table, int]:
 
 def _copied(lane: Lane, buffers: Sequence[Any], phase: int) -> list[Any]:
     """Copy what a store returned into pinned memory."""
-    views = [None if buffer is None else host_view(buffer) for buffer in buffers]
-    here = [view for view in views if view is not None]
-    offsets, total = spread_out(np.array([view.nbytes for view in here], np.int64), phase)
+    slab, offsets, sizes = _packed(lane, buffers, phase)
+    places = zip(offsets.tolist(), sizes.tolist(), strict=True)
+    return [None if size < 0 else Item(slab, start, size) for start, size in places]
+
+
+def _packed(lane: Lane, buffers: Sequence[Any], phase: int) -> tuple[Slab, Table, Table]:
+    """Copy buffers into pinned memory. Returns: it, and offsets and sizes, which are negative for None."""
+    sizes = measure(buffers)
+    offsets = np.full(len(buffers), -1, np.int64)
+    here = sizes >= 0
+    offsets[here], total = spread_out(sizes[here], phase)
     slab = Slab(lane.device, lane.slab(total))
-    target = host_view(slab.bytes_on_host())
-    places = iter(offsets.tolist())
-    items: list[Any] = []
-    for view in views:
-        if view is None:
-            items.append(None)
-            continue
-        start = next(places)
-        target[start : start + view.nbytes] = view
-        items.append(Item(slab, start, view.nbytes))
-    return items
+    copy(buffers, slab.bytes_on_host(), offsets)
+    return slab, offsets, sizes
 
 
 def _read_files(lane: Lane, spans: Sequence[Span | None], phase: int) -> list[Any] | None:
