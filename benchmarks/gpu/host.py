@@ -24,6 +24,7 @@ import ctypes
 import datetime as dt
 import json
 import os
+import platform
 import shutil
 import statistics
 import subprocess
@@ -92,7 +93,12 @@ def measure(trees: dict[str, Path], cases: list[Case], side: int, rounds: int) -
     result: dict[str, Any] = {
         "kind": "gpu-host",
         "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "machine": {"cores": len(os.sched_getaffinity(0)), "python": sys.version.split()[0], "numpy": np.__version__},
+        "machine": {
+            "cpu": platform.machine(),
+            "cores": len(os.sched_getaffinity(0)),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        },
         "array_nbytes": 4 * side * side,
         "rounds": rounds,
         "rows": [],
