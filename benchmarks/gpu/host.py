@@ -4,7 +4,7 @@
 
 Kernels, decoders, encoders and copies to and from the device return at once (`benchmarks.gpu.host_worker`), so that
 what remains is the host's work: locating, opening and reading files, tables, calls. Stored arrays are in a folder of
-/dev/shm. Costs are in microseconds a chunk, medians of several rounds:
+/dev/shm. Costs are in microseconds a chunk, lower quartiles of several rounds, as other work on a machine only adds:
 
 - *wall*: time of the whole read or write, with its threads.
 - *cpu*: CPU time of all threads. *caller*: of the calling thread.
@@ -13,8 +13,7 @@ what remains is the host's work: locating, opening and reading files, tables, ca
 - *floor*: CPU time of the system calls alone, from one thread of C: open, fstat, pread and close of the same files (for
   a shard, its index and then all chunks at once); create, write, close and rename. *besides* is *cpu* less *floor*.
 
-With `--against`, another checkout of gzarr is measured in the same rounds, in turn, and the ratios are those of the
-medians. Absolute times vary with the load of the machine, ratios hardly do.
+With `--against`, another checkout of gzarr is measured in the same rounds, in turn. Absolute times vary with the load of the machine, ratios hardly do.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ import json
 import os
 import platform
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -137,11 +135,11 @@ def measure_case(case: Case, path: Path, workers: dict[str, Worker], floor: Floo
             seconds[name].append(worker.ask("measure"))
     rows, streams = [], streams_of(case)
     for name, times in seconds.items():
-        medians = {cost: _median([one[cost] for one in times]) for cost in ("wall", "cpu", "caller", "lock")}
-        medians["floor"] = statistics.median(floors)
-        medians["besides"] = None if medians["cpu"] is None else medians["cpu"] - medians["floor"]
+        found = {cost: _quartile([one[cost] for one in times]) for cost in ("wall", "cpu", "caller", "lock")}
+        found["floor"] = _quartile(floors)
+        found["besides"] = _quartile([one["cpu"] - low for one, low in zip(times, floors, strict=True)])
         n = floor.nchunks
-        costs = {cost: None if value is None else round(value / n * 1e6, 3) for cost, value in medians.items()}
+        costs = {cost: None if value is None else round(value / n * 1e6, 3) for cost, value in found.items()}
         about = {"nchunks": n, "files": floor.nfiles, "encoded_nbytes": floor.nbytes // n, "streams": streams}
         rows.append({"tree": name, **case._asdict(), **about, **costs})
     return rows
@@ -159,9 +157,10 @@ def streams_of(case: Case) -> int:
     return 4 * -(-case.chunk_nbytes // int.from_bytes(frame[8:12], "little"))
 
 
-def _median(values: list[float | None]) -> float | None:
+def _quartile(values: list[Any]) -> float | None:
+    """The lower quartile of those that are known."""
     known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    return float(np.quantile(known, 0.25)) if known else None
 
 
 class Worker:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gzarr.gpu.pipeline.placement import DevicePlan
 
 #: Decoded bytes of a wave, if its streams are enough.
-WAVE_NBYTES = 1 << 26
+WAVE_NBYTES = 96 << 20
 #: Streams of a wave: 132 multiprocessors (H100, H200) with 16 of them each. nVidia's guide asks for some thousand.
 WAVE_NSTREAMS = 2000
 #: Waves of a read, if each still has a fourth of the above.

@@ -68,7 +68,7 @@ def test_waves_of_a_read(nbytes: int, nstreams: int, total: int, lane: int) -> N
         (64 * KIB, 1, 16 * MIB, (1, 16 * MIB)),
         (4 * KIB, 1, GIB, (16, 64 * MIB)),
         (MIB, 8, GIB, (8, 128 * MIB)),  # Blosc with LZ4
-        (MIB, 0, GIB, (16, 64 * MIB)),
+        (MIB, 0, GIB, (11, 94 * MIB)),
         (MIB, 1, GIB, (3, 342 * MIB)),  # one stream for each chunk: 256 of them would leave the device half idle
         (MIB, 1, 4 * GIB, (8, 512 * MIB)),
         (16 * MIB, 128, GIB, (8, 128 * MIB)),
