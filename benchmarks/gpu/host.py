@@ -13,8 +13,8 @@ what remains is the host's work: locating, opening and reading files, tables, ca
 - *floor*: CPU time of the system calls alone, from one thread of C: open, fstat, pread and close of the same files (for
   a shard, its index and then all chunks at once); create, write, close and rename. *besides* is *cpu* less *floor*.
 
-With `--against`, another checkout of gzarr is measured in the same rounds, in turn. Absolute times vary with the load of
-the machine, ratios hardly do.
+With `--against`, another checkout of gzarr is measured in the same rounds, in turn. Absolute times vary with the load
+of the machine, ratios hardly do.
 """
 
 from __future__ import annotations
