@@ -8,6 +8,7 @@ A device that does nothing takes the place of a GPU, and one thread carries out 
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import struct
 import sys
@@ -90,11 +91,14 @@ def calls_of(task: Callable[[], Any]) -> int:
     def count(frame: Any, event: str, argument: Any) -> None:
         calls[event] += 1
 
+    gc.collect()
+    gc.disable()  # finalizers of other tests would be counted
     sys.setprofile(count)
     try:
         task()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return calls["call"] + calls["c_call"]
 
 
