@@ -3,7 +3,7 @@
 Work goes to CuPy's current stream, and memory comes from CuPy's current allocator. `CudaDevice.activate` sets both for
 its thread, so that temporaries of CuPy's own operations are counted too. Copies from pinned staging memory are
 asynchronous; the host waits in `CudaDevice.download` and `CudaDevice.download_all`. NVRTC compiles all kernels as one
-module at the first launch, in some four seconds, and CuPy keeps the result in its folder of kernels (CUPY_CACHE_DIR)
+module at the first launch, in some five seconds, and CuPy keeps the result in its folder of kernels (CUPY_CACHE_DIR)
 for other processes. CuPy's errors become `DeviceError` at the end of the contexts of this module.
 """
 
