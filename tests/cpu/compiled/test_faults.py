@@ -147,6 +147,40 @@ print("all cases hold")
 """
 
 
+#: Another: files and shards that cannot be stored.
+PUTS = """
+import ctypes, os, sys
+import numpy as np
+import gzarr
+from gzarr.codecs import BytesCodec, ShardingCodec
+from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.put import LEFT, make_put
+assert library.status() == "on"
+folder, options = sys.argv[1], eval(sys.argv[2])
+set_fault = ctypes.CDLL(None).set_fault
+n, codecs = (4, [ShardingCodec((10,), [BytesCodec()])]) if options else (1, [BytesCodec()])
+z = gzarr.create_array(folder, shape=6 * n * 10, chunks=n * 10, dtype="i4", codecs=codecs)
+put = make_put(z._io.store, z._io.layout)
+new = np.arange(1, z.size + 1, dtype="i4")
+addresses, sizes = new.__array_interface__["data"][0] + 40 * np.arange(6 * n), np.full(6 * n, 40)
+OPEN, WRITE, RENAME = 1, 2, 3
+for function, errors in ((OPEN, (13, 24, 30)), (WRITE, (28, 5)), (RENAME, (28, 13))):
+    for error in errors:
+        for after in (0, 2):
+            for count in (1, 1 << 30):
+                z[...] = 7
+                set_fault(function, error, after, count)
+                left = put.put(np.arange(6)[:, None], addresses, sizes) == LEFT
+                set_fault(0, 0, 0, 0)
+                assert left.sum() == (1 if count == 1 else 6 - after), (function, error, after, count, left)
+                expected = np.where(np.repeat(left, n * 10), 7, new)
+                assert (z[...] == expected).all()
+                names = [name for _, _, files in os.walk(folder) for name in files]
+                assert not [name for name in names if "tmp" in name]
+print("all cases hold")
+"""
+
+
 @pytest.fixture(scope="module")
 def preload(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library whose calls fail."""
@@ -181,6 +215,11 @@ def test_a_read_whose_system_calls_fail(options: str, preload: Path, tmp_path: P
 @pytest.mark.parametrize("options", ["'sharded'", "''"])
 def test_chunks_that_cannot_be_fetched_are_left(options: str, preload: Path, tmp_path: Path) -> None:
     run(FETCHES, options, preload, tmp_path)
+
+
+@pytest.mark.parametrize("options", ["'sharded'", "''"])
+def test_objects_that_cannot_be_stored_are_left_as_they_were(options: str, preload: Path, tmp_path: Path) -> None:
+    run(PUTS, options, preload, tmp_path)
 
 
 def run(code: str, options: str, preload: Path, tmp_path: Path) -> None:
