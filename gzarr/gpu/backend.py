@@ -275,7 +275,8 @@ class GpuBackend:
                 raise TypeError("chunks that differ in shape are not merged at once")
             return self.merge_and_encode(chain, old, value, parts, None, keep_empty=keep)
 
-        return DeviceJobs(self._resources, Chunked(store, layout, plan, merge))
+        host = self._host.compiled(store, layout, None if chain is None else _unpacked(chain).host, cached=cached)
+        return DeviceJobs(self._resources, Chunked(store, layout, plan, merge, host))
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks on the host. Raises: CodecError(index)."""

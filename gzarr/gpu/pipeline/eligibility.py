@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gzarr.backend import Array, Fields, PieceJob, Placement, Work
+from gzarr.backend import Array, Compiled, Fields, PieceJob, Placement, Work
 from gzarr.cpu.compiled.fetch import make_fetch
 from gzarr.cpu.compiled.tables import Boxes
 from gzarr.gpu.pipeline.launching import is_placeable
@@ -39,12 +39,15 @@ class Chunked(NamedTuple):
         Of all chunks; None if they differ in shape.
     merge : Merge
         Merges and encodes parts on the reference path.
+    host : Compiled
+        Decides which writes the host does in pieces.
     """
 
     store: Store
     layout: Layout
     plan: DevicePlan | None
     merge: Merge
+    host: Compiled
 
 
 class DeviceJobs:
@@ -104,7 +107,7 @@ class DeviceJobs:
         if getattr(value, "shape", None) != plan.shape or not hasattr(value, "dtype"):
             return "values of this kind or shape are read by the reference path"
         if not self._resources.encodes(writable.plan, value, nparts, fields):
-            return "the host encodes this write"
+            return self._array.host.take_write(plan, nparts, value, fields, keep_empty=keep_empty)
         return make_write(self._resources, writable, plan, value, keep_empty=keep_empty)
 
     def placement(self) -> tuple[Placement, ...]:
@@ -129,13 +132,13 @@ class DeviceJobs:
         return decision
 
     def _decide_write(self) -> Writable | str:
-        self._write = decision = make_writable(*self._array)
+        self._write = decision = make_writable(*self._array[:4])
         return decision
 
 
 def _read_source(array: Chunked) -> Source | str:
     """How an array is read in pieces, or why it is not."""
-    store, layout, plan, _ = array
+    store, layout, plan, *_ = array
     if plan is None:
         return "chunks differ in shape"
     if plan.host:
