@@ -136,7 +136,7 @@ def _joined(boxes: Boxes) -> Levels:
         many &= ~in_run
         if not many.any():
             continue
-        top = np.maximum(levels.n, 1) - 1
+        top = np.minimum(np.maximum(levels.n, 1) - 1, MAX_LEVELS)
         reach = levels.counts[top, some]
         joins = many & (levels.n > 0) & (source == reach * levels.source[top, some])
         joins &= target == reach * levels.target[top, some]
