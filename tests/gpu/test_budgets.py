@@ -219,21 +219,18 @@ def failures() -> Iterator[list[int]]:
         yield made
 
 
-@pytest.mark.parametrize("blocksize", [1 << 10, 1 << 14])
+@pytest.mark.usefixtures("on_one_thread")
 @pytest.mark.parametrize("where", ["files", "memory"])
-def test_at_most_one_wave_of_a_read_is_tried_in_vain(tmp_path, where, blocksize) -> None:
-    """Blocks of 1 KiB need far more memory for tables than is known before they are read."""
-    data = np.cumsum(np.random.default_rng(0).integers(0, 9, (4096, 512)), axis=0).astype("i4")
-    compressor = Blosc("lz4", 5, Blosc.SHUFFLE, blocksize=blocksize)
-    array = opened(
-        EmulatedDevice(), tmp_path if where == "files" else None, data, (64, 512), compressor=compressor, cap=9 << 20
-    )
-    with failures() as first:
-        np.testing.assert_array_equal(array[:], data)
-    assert len(first) <= 1
-    with failures() as second:
-        np.testing.assert_array_equal(array[:], data)
-    assert len(second) <= 1
+def test_at_most_one_wave_of_a_read_is_tried_in_vain(tmp_path, where) -> None:
+    """Blocks of 1 KiB, of which only chunks tell, take far more scratch. Each of several lanes may find out anew."""
+    data = np.cumsum(np.random.default_rng(0).integers(0, 9, (2048, 512)), axis=0).astype("i4")
+    compressor = Blosc("zstd", 1, Blosc.SHUFFLE, blocksize=1 << 10)
+    folder = tmp_path if where == "files" else None
+    array = opened(EmulatedDevice(), folder, data, (64, 512), compressor=compressor, cap=9 << 20)
+    for most in (1, 0):
+        with failures() as made:
+            np.testing.assert_array_equal(array[:], data)
+        assert len(made) <= most
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
