@@ -81,7 +81,7 @@ def parse_zstd(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) 
 
     Arguments and errors are those of `gzarr.gpu.codecs.lz4.parse_lz4`, with codec "zstd".
     """
-    loop = library.loop()
+    loop = library.loop() if slab.flags.c_contiguous else None
     if loop is not None and expected_nbytes and loop.is_plain_zstd(slab, offsets, sizes, expected_nbytes):
         return stream_table((offsets, sizes), (offsets, sizes), expected_nbytes, np.zeros(len(sizes), np.bool_))
     check_ranges(slab, offsets, sizes)

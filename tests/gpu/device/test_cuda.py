@@ -177,7 +177,7 @@ def test_raw_streams_are_copied_on_the_device():
     fake_cupy.RawKernel.launches.clear()
     np.testing.assert_array_equal(stored[:].get(), data)
     np.testing.assert_array_equal(stored.vindex[[1, 40], [2, 3]].get(), data[[1, 40], [2, 3]])
-    assert set(fake_cupy.RawKernel.launches) == {"copy_streams", "copy_bytes", "place_points"}
+    assert set(fake_cupy.RawKernel.launches) == {"copy_streams", "copy_plain", "place_points"}
 
 
 def test_a_second_device_holds_its_own_results(cuda):
