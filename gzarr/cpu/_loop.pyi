@@ -115,3 +115,22 @@ def parse_blosc(
     streams: Buffer,
     /,
 ) -> bool: ...
+
+# Describe boxes for the fast copies of a device: see gzarr.gpu.kernels.parts. words: uint32 (n, 44), zeros.
+def describe(
+    sources: Buffer,
+    starts: Buffer,
+    targets: Buffer,
+    counts: Buffer,
+    source_strides: Buffer,
+    target_strides: Buffer,
+    modes: Buffer,
+    typesizes: Buffer,
+    blocksizes: Buffer,
+    chunk_nbytes: Buffer,
+    nbytes: int,
+    swap_unit: int,
+    words: Buffer,
+    kinds: Buffer,
+    /,
+) -> None: ...

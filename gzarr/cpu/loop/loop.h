@@ -273,6 +273,21 @@ typedef struct {
     int64_t n_streams;
 } Frames;
 
+/* Boxes that a device copies, one entry of each column for each part. */
+enum { PART_WORDS = 44 };
+typedef struct {
+    int64_t n, axes;
+    const int64_t *sources, *starts, *targets;                 /* addresses of chunks, 0 for none, and places in them */
+    const int64_t *counts, *source_strides, *target_strides;   /* (axes, n) */
+    const uint8_t *modes;                                      /* how chunks are shuffled */
+    const int32_t *typesizes;
+    const int64_t *blocksizes, *chunk_nbytes;
+    int64_t nbytes, swap_unit; /* of an element, and of the numbers whose bytes are reversed, or 0 */
+    bool is_shuffled;          /* whether any chunk is */
+    uint32_t *words;           /* (n, PART_WORDS), zeros */
+    int64_t *kinds;
+} Parts;
+
 /* locks.c: take a lock, if nobody else holds it (prefix: of the temporary file's name); let it go by putting the
  * temporary file into the place of the file (if that fails, the lock is still held), or by removing it. */
 bool watch_forks(void);
@@ -320,6 +335,9 @@ int64_t join_shard(const Places *places, const int64_t *addresses, const int64_t
  * the answer), then their streams are noted. */
 bool zstd_is_plain(const Frames *frames);
 bool parse_blosc(Frames *frames);
+
+/* parts.c */
+void describe_parts(Parts *parts);
 
 /* fetch.c: answers are put from number `first` on, of `n_out` places. */
 bool fetch_is_sound(const Fetch *fetch, int64_t first, int64_t n_out);

@@ -9,7 +9,7 @@
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 6 };
+enum { VERSION = 7 };
 
 static const Py_ssize_t WORD = sizeof(int64_t);
 
@@ -476,6 +476,50 @@ static PyObject *loop_parse_blosc(PyObject *module, PyObject *args) {
     return PyBool_FromLong(plain);
 }
 
+/* describe(sources, starts, targets, counts, source_strides, target_strides, modes, typesizes, blocksizes, chunk_nbytes,
+ * nbytes, swap_unit, words, kinds) */
+static PyObject *loop_describe(PyObject *module, PyObject *args) {
+    enum { SOURCES, STARTS, TARGETS, COUNTS, FROM, TO, MODES, TYPESIZES, BLOCKSIZES, SIZES, WORDS, KINDS, N };
+    Py_buffer b[N];
+    long long nbytes, swap_unit;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*y*LLw*w*", &b[SOURCES], &b[STARTS], &b[TARGETS], &b[COUNTS], &b[FROM],
+                          &b[TO], &b[MODES], &b[TYPESIZES], &b[BLOCKSIZES], &b[SIZES], &nbytes, &swap_unit, &b[WORDS],
+                          &b[KINDS]))
+        return NULL;
+    const int64_t n = b[MODES].len, axes = n ? b[COUNTS].len / (n * WORD) : 0;
+    bool sound = b[TYPESIZES].len == n * (Py_ssize_t)sizeof(int32_t) && nbytes > 0 && b[COUNTS].len == axes * n * WORD &&
+                 b[FROM].len == b[COUNTS].len && b[TO].len == b[COUNTS].len &&
+                 b[WORDS].len == n * PART_WORDS * (Py_ssize_t)sizeof(uint32_t);
+    static const int columns[] = {SOURCES, STARTS, TARGETS, BLOCKSIZES, SIZES, KINDS};
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) sound = sound && b[columns[i]].len == n * WORD;
+    Parts parts = {
+        .n = n,
+        .axes = axes,
+        .sources = b[SOURCES].buf,
+        .starts = b[STARTS].buf,
+        .targets = b[TARGETS].buf,
+        .counts = b[COUNTS].buf,
+        .source_strides = b[FROM].buf,
+        .target_strides = b[TO].buf,
+        .modes = b[MODES].buf,
+        .typesizes = b[TYPESIZES].buf,
+        .blocksizes = b[BLOCKSIZES].buf,
+        .chunk_nbytes = b[SIZES].buf,
+        .nbytes = nbytes,
+        .swap_unit = swap_unit,
+        .words = b[WORDS].buf,
+        .kinds = b[KINDS].buf,
+    };
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        describe_parts(&parts);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    if (!sound) return refuse();
+    Py_RETURN_NONE;
+}
+
 /* bind(addresses): those of the functions of `lib`, in its order, as they lie in memory; 0 for one that is not there. */
 static PyObject *loop_bind(PyObject *module, PyObject *args) {
     Py_buffer addresses;
@@ -501,6 +545,7 @@ static PyMethodDef methods[] = {
     {"gather", loop_gather, METH_VARARGS, "Copy values into rows, the decoded chunks of parts."},
     {"put", loop_put, METH_VARARGS, "Store encoded chunks as files or shards. Returns how many of these were left."},
     {"join", loop_join, METH_VARARGS, "Put encoded chunks together as a shard. Returns its bytes, 0 without chunks."},
+    {"describe", loop_describe, METH_VARARGS, "Describe boxes for the fast copies of a device."},
     {"is_plain_zstd", loop_is_plain_zstd, METH_VARARGS, "Whether chunks are Zstandard frames without anything odd."},
     {"parse_blosc", loop_parse_blosc, METH_VARARGS,
      "Describe Blosc frames, and count or note their streams. Returns whether nothing is odd."},

@@ -9,11 +9,12 @@ chunk, they are a power of two of items. Everything is arithmetic on whole colum
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gzarr.cpu.compiled import library
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, UNIT_NBYTES
 
 #: Levels of a descriptor, and its 32-bit words; see parts.cuh.
@@ -98,6 +99,9 @@ def divisors(numbers: Column) -> tuple[Column, Column]:
 
 def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     """Make the descriptors of parts. swap_unit: bytes of the numbers whose order is reversed, or 0."""
+    loop = library.loop()
+    if loop is not None:
+        return _describe_by_loop(loop, boxes, shuffles, swap_unit)
     levels = _joined(boxes)
     missing = boxes.source == 0
     levels.source[:, missing] = 0
@@ -114,6 +118,16 @@ def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     table = _table(boxes, levels, (mode, kind, width, total, missing))
     _add_blocks(table, boxes, shuffles, items)
     return Descriptors(table, np.where(fits, mode, -1))
+
+
+def _describe_by_loop(loop: Any, boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
+    """Let compiled code make the same descriptors."""
+    n = boxes.source.size
+    made = Descriptors(np.zeros((n, PART_WORDS), np.uint32), np.empty(n, np.int64))
+    columns = (boxes.source, boxes.start, boxes.target, boxes.counts, boxes.source_strides, boxes.target_strides)
+    shuffling = (np.ascontiguousarray(column) for column in shuffles)
+    loop.describe(*map(np.ascontiguousarray, columns), *shuffling, boxes.nbytes, swap_unit, *made)
+    return made
 
 
 def _joined(boxes: Boxes) -> Levels:
