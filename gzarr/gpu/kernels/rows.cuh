@@ -33,18 +33,21 @@ GPU u32 first_unit(const Grid &grid, u32 block) {
 template <int EACH> GPU Turn<EACH> find_units(const Part &part, u32 first) {
     Turn<EACH> turn;
     turn.first = first;
+    u32 end = part.n_units - 1;
     u32 run[EACH];
 #pragma unroll
     for (int k = 0; k < EACH; k++) {
         u32 unit = first + k * BLOCK_THREADS;
-        unit = unit < part.n_units ? unit : part.n_units - 1;
+        unit = unit < end ? unit : end;
         run[k] = divide(unit, part.by);
         u32 column = unit - run[k] * part.per_run;
         turn.from[k] = part.from_start + column * part.step;
         turn.to[k] = part.to_start + column;
     }
+    if (part.n_levels == 0) return turn;
+    u32 last = part.n_levels - 1;
 #pragma unroll 1
-    for (u32 axis = 0; axis < part.n_levels; axis++) {
+    for (u32 axis = 0; axis < last; axis++) {
         const Level level = part.levels[axis];
 #pragma unroll
         for (int k = 0; k < EACH; k++) {
@@ -55,6 +58,13 @@ template <int EACH> GPU Turn<EACH> find_units(const Part &part, u32 first) {
             run[k] = next;
         }
     }
+    // What is left is the index along the last level.
+    u32 from = part.levels[last].from, to = part.levels[last].to;
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        turn.from[k] += run[k] * from;
+        turn.to[k] += run[k] * to;
+    }
     return turn;
 }
 
@@ -64,6 +74,7 @@ template <typename Load, int AT_ONCE, int EACH>
 GPU void copy_units(const Part &part, const Turn<EACH> &turn, const Load &load, u32 swap_unit) {
     const int W = Load::NBYTES;
     u8 *to = part.to;
+    u32 n_units = part.n_units; // a store might change what `part` refers to, so it would be loaded again
 #pragma unroll
     for (int begin = 0; begin < EACH; begin += AT_ONCE) {
         Words<W> words[AT_ONCE];
@@ -75,7 +86,7 @@ GPU void copy_units(const Part &part, const Turn<EACH> &turn, const Load &load, 
         }
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
-            if (turn.first + (begin + k) * BLOCK_THREADS >= part.n_units) continue;
+            if (turn.first + (begin + k) * BLOCK_THREADS >= n_units) continue;
             store_words(to + (u64)turn.to[begin + k] * W, words[k]);
         }
     }

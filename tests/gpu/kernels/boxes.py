@@ -17,6 +17,15 @@ from tests.gpu.kernels.launching import at_offset
 from tests.gpu.kernels.reference import Shuffle, shuffled
 
 
+class Devices:
+    """Makes the devices that boxes are copied on; another suite puts another class here."""
+
+    make: type[EmulatedDevice] = EmulatedDevice
+
+
+BOXES = Devices()
+
+
 @dataclass
 class Case:
     """Parts of chunks, some of them missing, that go to one target. Strides are in bytes, and may be negative."""
@@ -64,7 +73,7 @@ def wanted(case: Case, parts: Sequence[int]) -> np.ndarray:
 
 def copied(case: Case) -> tuple[np.ndarray, list[int], list[str]]:
     """Run the fast copies. Returns: the target, the parts that they left, and the kernels."""
-    n = len(case.chunks)
+    device, n = BOXES.make(), len(case.chunks)
     stored = [None if c is None else shuffled(c, how) for c, how in zip(case.chunks, case.shuffles, strict=True)]
     stored = [None if s is None else at_offset(s, c.ctypes.data % 16) for s, c in zip(stored, case.chunks, strict=True)]
     target = at_offset(case.target, case.target.ctypes.data % 16)
@@ -77,9 +86,9 @@ def copied(case: Case) -> tuple[np.ndarray, list[int], list[str]]:
         return np.repeat(column(values).reshape(-1, 1), n, axis=1)
 
     boxes = Boxes(
-        column([0 if s is None else s.ctypes.data for s in stored]),
+        column([0 if s is None else device.address(s) for s in stored]),
         column(case.starts),
-        target.ctypes.data + column(case.target_starts),
+        device.address(target) + column(case.target_starts),
         axes(case.shape),
         axes(case.strides),
         axes(case.target_strides),
@@ -91,7 +100,6 @@ def copied(case: Case) -> tuple[np.ndarray, list[int], list[str]]:
         column([s.blocksize for s in case.shuffles]),
         column([1 if c is None else c.size for c in case.chunks]),
     )
-    device = EmulatedDevice()
     wave = Wave(device)
     left = copy_boxes(wave, boxes, shuffles, (case.swap_unit, case.fill), np.zeros(n, np.bool_))
     return target, left.tolist(), device.launches

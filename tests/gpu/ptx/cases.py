@@ -36,6 +36,12 @@ def points(array: Any) -> Any:
     return array.vindex[rows, columns] if isinstance(array, gzarr.Array) else array[rows, columns]
 
 
+def lists(array: Any) -> Any:
+    """Rows and columns, each in an order of their own."""
+    index = tuple(np.arange(n)[::-1] * 7 % n for n in array.shape)
+    return array.oindex[index] if isinstance(array, gzarr.Array) else array[np.ix_(*index)]
+
+
 def read(case: Case, folder: Path, sample: Sample = edges) -> PtxDevice:
     """Read an array, and compare it with its data."""
     data = values(case)
@@ -72,6 +78,9 @@ def write(case: Case, folder: Path, sample: Sample = edges) -> PtxDevice:
     places = tuple(np.arange(10) * 3 % n for n in data.shape)
     stored.vindex[places] = data[places]
     wanted.vindex[places] = data[places]
+    apart = tuple(np.array([n - 1, 0, n // 2]) for n in data.shape)
+    stored.oindex[apart] = data[np.ix_(*apart)] * 3
+    wanted.oindex[apart] = data[np.ix_(*apart)] * 3
     np.testing.assert_array_equal(gzarr.open_array(stored.store, mode="r", device="cpu")[...], wanted[...])
     return device
 
@@ -93,6 +102,7 @@ READS = {
     "order F": Case({"compressor": Zstd(1), "order": "F", "zarr_format": 2}),
     "order F of bytes": Case({"compressor": Blosc("zstd"), "order": "F", "zarr_format": 2}, dtype="u2"),
     "steps": Case({"compressor": Zstd(1)}, select=lambda array: array[::3, ::-2]),
+    "lists": Case({"compressor": Blosc("lz4", 5, Blosc.SHUFFLE)}, select=lists),
     "points": Case({"compressor": Blosc("lz4", 5, Blosc.SHUFFLE)}, select=points),
     "big endian": Case({"compressor": Zstd(1), "zarr_format": 2}, dtype=">f8"),
     "sharded": Case(
@@ -107,4 +117,4 @@ READS = {
     "shuffle": Case({"compressor": Zstd(1), "filters": [Shuffle(4)], "zarr_format": 2}),
     "delta, shuffle": Case({"compressor": Zstd(1), "filters": [Delta("f4"), Shuffle(4)], "zarr_format": 2}),
 }
-WRITES = {name: case for name, case in READS.items() if not {"steps", "points", "direct"} & set(name.split())}
+WRITES = {name: case for name, case in READS.items() if not {"steps", "lists", "points", "direct"} & set(name.split())}

@@ -23,10 +23,11 @@ MIN_OCCUPANCY = 0.5
 
 
 class Goal(NamedTuple):
-    """A read or write, and the most machine instructions for each 16 bytes; None if there is no goal."""
+    """A read or write, and the most instructions and sectors for each 16 bytes of it; for writes there is no goal."""
 
     case: Case
-    instructions: int | None
+    instructions: int = 0
+    sectors: float = MAX_SECTORS
     verb: str = "read"
 
 
@@ -34,27 +35,36 @@ def _case(shape: tuple[int, ...], chunks: tuple[int, ...], compressor: Any, dtyp
     return Case({"compressor": compressor, **options}, shape, chunks, dtype)
 
 
+def stepped(array: Any) -> Any:
+    """Every second element."""
+    return array[::2, ::2]
+
+
 FLAT = (1 << 19,), (1 << 14,)
 SQUARE = (512, 512), (128, 128)
 CUBE = (96, 64, 64), (32, 32, 32)
 F = {"order": "F", "zarr_format": 2}
+#: 40 for plain and 90 for byte-shuffled chunks are what a copy at 0.7 of the memory's rate allows; the others are what
+#: was reached. With a step, half of each sector is not wanted.
 GOALS = {
     "1-D f4": Goal(_case(*FLAT, PLAIN), 40),
     "2-D f4": Goal(_case(*SQUARE, PLAIN), 40),
     "3-D f4": Goal(_case(*CUBE, PLAIN), 40),
     "2-D u1": Goal(_case(*SQUARE, PLAIN, "u1"), 40),
-    "2-D big-endian f8": Goal(_case(*SQUARE, PLAIN, ">f8", zarr_format=2), None),
+    "2-D big-endian f8": Goal(_case(*SQUARE, PLAIN, ">f8", zarr_format=2), 60),
     "2-D u2, byte shuffle": Goal(_case(*SQUARE, BYTES, "u2"), 90),
     "2-D f4, byte shuffle": Goal(_case(*SQUARE, BYTES), 90),
     "2-D f8, byte shuffle": Goal(_case(*SQUARE, BYTES, "f8"), 90),
-    "2-D u2, bit shuffle": Goal(_case(*SQUARE, BITS, "u2"), None),
-    "2-D f4, bit shuffle": Goal(_case(*SQUARE, BITS), None),
-    "2-D f4, order F": Goal(_case(*SQUARE, PLAIN, **F), None),
-    "2-D u2, order F": Goal(_case(*SQUARE, PLAIN, "u2", **F), None),
-    "2-D f4, steps": Goal(_case(*SQUARE, PLAIN)._replace(select=lambda array: array[::2, ::2]), None),
-    "write 2-D f4": Goal(_case(*SQUARE, None), None, "write"),
-    "write 2-D f4, byte shuffle": Goal(_case(*SQUARE, BYTES), None, "write"),
-    "write 2-D f4, bit shuffle": Goal(_case(*SQUARE, BITS), None, "write"),
+    "2-D u2, bit shuffle": Goal(_case(*SQUARE, BITS, "u2"), 220),
+    "2-D f4, bit shuffle": Goal(_case(*SQUARE, BITS), 190),
+    "2-D f4, order F": Goal(_case(*SQUARE, PLAIN, **F), 240),
+    "2-D u2, order F": Goal(_case(*SQUARE, PLAIN, "u2", **F), 480),
+    "2-D f4, steps": Goal(
+        _case(*SQUARE, PLAIN)._replace(select=lambda array: array[::2, ::2]), 180, 2.5 * IDEAL_SECTORS
+    ),
+    "write 2-D f4": Goal(_case(*SQUARE, None), verb="write"),
+    "write 2-D f4, byte shuffle": Goal(_case(*SQUARE, BYTES), verb="write"),
+    "write 2-D f4, bit shuffle": Goal(_case(*SQUARE, BITS), verb="write"),
 }
 
 

@@ -8,7 +8,12 @@ import pytest
 
 from tests.gpu.hardware.test_hardware_kernels import *  # noqa: F403
 from tests.gpu.kernels import test_place_box
+from tests.gpu.kernels.boxes import BOXES
 from tests.gpu.kernels.launching import DEVICE, SUMS, Sums
+from tests.gpu.kernels.test_copy_bits import test_boxes as test_boxes_of_bits  # noqa: F401
+from tests.gpu.kernels.test_copy_bytes import test_boxes as test_boxes_of_bytes  # noqa: F401
+from tests.gpu.kernels.test_copy_plain import test_boxes as test_plain_boxes  # noqa: F401
+from tests.gpu.kernels.test_copy_tiles import test_boxes as test_boxes_in_tiles  # noqa: F401
 from tests.gpu.ptx import nvrtc
 from tests.gpu.ptx.capture import PtxDevice
 from tests.gpu.ptx.launching import PtxKernels
@@ -23,11 +28,12 @@ def on_device() -> Iterator[None]:
     """The tests launch through one object, and take checksums from another."""
     DEVICE.launch = PtxKernels().launch  # type: ignore[method-assign]
     SUMS.of = Sums(PtxDevice).of  # type: ignore[method-assign]
+    BOXES.make = PtxDevice
     try:
         with examples_of(globals(), 4):
             yield
     finally:
-        del DEVICE.launch, SUMS.of
+        del DEVICE.launch, SUMS.of, BOXES.make
 
 
 def test_an_axis_without_extent_in_memory() -> None:
