@@ -44,7 +44,7 @@ from gzarr.gpu.reading.host import Item, Slab, streams_of
 from gzarr.hierarchy.lazy import Separate
 from tests.contracts.test_backend import *  # noqa: F403
 from tests.gpu import fake_cupy
-from tests.gpu.fake_cupy.memory import FREED, _pinned
+from tests.gpu.fake_cupy.memory import FREED, _pinned, pinned_nbytes
 from tests.gpu.fake_cupy.streams import queue_at, schedule
 from tests.gpu.hardware.opening import cuda_backend, lane_of, on_cuda
 from tests.gpu.hardware.test_hardware_codecs import *  # noqa: F403
@@ -535,6 +535,34 @@ def test_pinned_memory_is_as_large_as_asked_for_and_freed(cuda, monkeypatch):
     del view
     assert len(_pinned) == before
     assert device.staging(0).nbytes == 0
+
+
+def test_the_double_pins_memory_as_cupy_does(cuda):
+    """The pool rounds up to a power of two, hands freed blocks out again at once, and keeps them; others are freed."""
+    gc.collect()
+    cupy, before = cuda.cupy, pinned_nbytes()
+    pool = cupy.cuda.PinnedMemoryPool()
+    for nbytes, rounded in ((1, 512), (513, 1024), (100_000, 1 << 17)):
+        block = pool.malloc(nbytes)
+        held = pinned_nbytes()
+        assert block.size() == rounded
+        array = np.frombuffer(block, np.uint8, nbytes)
+        array[:] = 7
+        address = block.ptr
+        del block, array
+        assert pinned_nbytes() == held
+        again = pool.malloc(rounded)
+        assert again.ptr == address
+        assert set(np.frombuffer(again, np.uint8)) == {FREED}
+        del again
+    assert pinned_nbytes() == before + 512 + 1024 + (1 << 17)
+    assert pool.n_free_blocks() == 3
+    pool.free_all_blocks()
+    assert pinned_nbytes() == before
+    block = cupy.cuda.PinnedMemoryPointer(cupy.cuda.PinnedMemory(1000), 0)
+    assert pinned_nbytes() == before + 1000
+    del block
+    assert pinned_nbytes() == before
 
 
 @pytest.mark.usefixtures("only_what_is_needed")

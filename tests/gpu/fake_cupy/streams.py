@@ -186,7 +186,8 @@ def _needed(work: Work, likely: float) -> Queue:
         assert after is not None
         queue = after.queue
     if likely:
-        others = [other for other in _waiting.values() if other is not queue and other.pending[0].is_ready]
+        waiting = list(_waiting.values())  # finalizers, which may run at any step, queue work
+        others = [other for other in waiting if other is not queue and other.pending[0].is_ready]
         queue = SCHEDULE.choose(others, likely) or queue
     return queue
 
