@@ -28,7 +28,7 @@ from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder
 from gzarr.gpu.codecs.transfers import ALIGNMENT, byte_ranges, unshuffled, upload_tables
 from gzarr.gpu.device.nvcomp_tables import status_text
 from gzarr.gpu.device.protocol import Device, Table
-from gzarr.gpu.kernels import PIECE_NBYTES, piece_starts
+from gzarr.gpu.kernels import PIECE_NBYTES, piece_starts, xxh64_threads
 from gzarr.profiling.recorder import stage
 
 ADLER_MODULUS, FLETCHER_MODULUS = 65521, 65535
@@ -69,7 +69,7 @@ def queue(wave: Wave, kind: str, source: Table, nbytes: Table) -> Pending:
     if kind == "xxh64":
         hashes = _uint64(wave, source.size)
         tables = upload_tables(wave, source.astype(np.uint64), nbytes)
-        wave.device.launch("xxh64", source.size, (source.size, *tables, hashes))
+        wave.device.launch("xxh64", xxh64_threads(source.size), (source.size, *tables, hashes))
         return Pending(hashes, lambda raw: raw.astype(np.uint32))  # the low half
     word = 1 if kind == "adler32" else 2
     starts = piece_starts(nbytes)

@@ -14,7 +14,7 @@ from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Shuffle, Streams, Wave
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import BIT_SHUFFLED, BLOCK_THREADS, BYTE_SHUFFLED, PLAIN, UNIT_NBYTES, unit_starts
-from gzarr.gpu.kernels.parts import BLOCK_UNITS, Boxes, Shuffles, describe, divisors
+from gzarr.gpu.kernels.parts import BLOCK_UNITS, Boxes, Shuffles, describe, describe_tiles, divisors
 from gzarr.profiling.recorder import stage
 
 #: Tables and streams begin at multiples of this many bytes, which suits every kernel and decoder.
@@ -129,29 +129,45 @@ def copy_boxes(
     Returns: the numbers of the parts that were not copied.
     """
     swap_unit, fill = values
+    left = ~excluded
+    tiles = describe_tiles(boxes, shuffles, swap_unit)
+    if tiles is not None:
+        which = np.flatnonzero((tiles.mode == PLAIN) & left)
+        left[which] = not _launch_copies(wave, "copy_tiles", tiles.table[which], 1, (swap_unit,))
+    if not left.any():
+        return np.zeros(0, np.intp)
     parts = describe(boxes, shuffles, swap_unit)
-    parts.mode[excluded] = -1
-    left = [np.flatnonzero(parts.mode < 0)]
-    constant = np.zeros(UNIT_NBYTES, np.uint8)
-    if UNIT_NBYTES % boxes.nbytes == 0:
-        # The kernels reverse these numbers, too.
-        constant = np.tile(np.frombuffer(fill.tobytes(), np.uint8), UNIT_NBYTES // boxes.nbytes)
-        constant = constant.reshape(-1, max(swap_unit, 1))[:, ::-1].reshape(-1)
     for mode, kernel in _COPIES.items():
-        which = np.flatnonzero(parts.mode == mode)
-        if not which.size:
-            continue
-        table = parts.table if which.size == parts.mode.size else parts.table[which]
-        each = -(-int(table[:, 5].max()) // BLOCK_UNITS)
-        blocks = which.size * each
-        if blocks >= _MAX_BLOCKS:
-            left.append(which)
-        elif blocks:
-            by = (int(column[0]) for column in divisors(np.array([each])))
-            table_at, fill_at = upload_tables(wave, table, constant)
-            args = (which.size, each, *by, table_at, swap_unit, *((fill_at,) if mode == PLAIN else ()))
-            wave.device.launch(kernel, blocks * BLOCK_THREADS, args)
-    return np.sort(np.concatenate(left)) if len(left) > 1 else left[0]
+        which = np.flatnonzero((parts.mode == mode) & left)
+        if which.size:
+            table = parts.table if which.size == left.size else parts.table[which]
+            extra = (_constant(boxes.nbytes, swap_unit, fill),) if mode == PLAIN else ()
+            left[which] = not _launch_copies(wave, kernel, table, BLOCK_UNITS, (swap_unit, *extra))
+    return np.flatnonzero(left | excluded)
+
+
+def _launch_copies(wave: Wave, kernel: str, table: NDArray[np.uint32], each: int, last: tuple[Any, ...]) -> bool:
+    """Launch a fast copy. each: units, or tiles, of a block of threads. last: its last arguments, with tables.
+
+    Returns: whether it was possible, as the parts have too many units for one launch otherwise.
+    """
+    per_part = -(-int(table[:, 5].max(initial=0)) // each)
+    blocks = len(table) * per_part
+    if not blocks or blocks >= _MAX_BLOCKS:
+        return not blocks
+    by = (int(column[0]) for column in divisors(np.array([per_part])))
+    at = iter(upload_tables(wave, table, *(item for item in last if isinstance(item, np.ndarray))))
+    args = (len(table), per_part, *by, next(at), *(next(at) if isinstance(x, np.ndarray) else x for x in last))
+    wave.device.launch(kernel, blocks * BLOCK_THREADS, args)
+    return True
+
+
+def _constant(nbytes: int, swap_unit: int, fill: NDArray[Any]) -> NDArray[np.uint8]:
+    """A unit full of an element, before the kernels reverse its numbers; zeros if elements do not fill it evenly."""
+    if UNIT_NBYTES % nbytes:
+        return np.zeros(UNIT_NBYTES, np.uint8)
+    unit = np.tile(np.frombuffer(fill.tobytes(), np.uint8), UNIT_NBYTES // nbytes)
+    return np.ascontiguousarray(unit.reshape(-1, max(swap_unit, 1))[:, ::-1]).reshape(-1)
 
 
 def aligned(wave: Wave, source: Table, nbytes: Table, alignment: int) -> Table:
@@ -233,11 +249,14 @@ def unshuffled(wave: Wave, chunks: Chunks) -> Chunks:
     n = len(chunks)
     rows, addresses = new_rows(wave, n, chunks.nbytes)
     shuffle = chunks.shuffle or plain_shuffle(n, chunks.nbytes)
-    nbytes = np.full(n, chunks.nbytes, np.int64)
-    starts = unit_starts(nbytes)
+    nbytes, none = np.full(n, chunks.nbytes, np.int64), np.zeros(n, np.int64)
+    boxes = Boxes(chunks.addresses, none, addresses, nbytes[None], none[None] + 1, none[None] + 1, 1)
     info = (shuffle.mode, shuffle.typesize, shuffle.blocksize, nbytes)
-    source, target, starts_at, *info_at = upload_tables(wave, chunks.addresses, addresses, starts, *info)
-    wave.device.launch("unshuffle", int(starts[-1]), (n, source, target, starts_at, *info_at))
+    left = copy_boxes(wave, boxes, Shuffles(*info), (0, np.zeros(1, np.uint8)), np.zeros(n, np.bool_))
+    if left.size:
+        starts = unit_starts(nbytes[left])
+        tables = (chunks.addresses[left], addresses[left], starts, *(column[left] for column in info))
+        wave.device.launch("unshuffle", int(starts[-1]), (left.size, *upload_tables(wave, *tables)))
     return Chunks(rows, addresses, chunks.nbytes, rows)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from gzarr.errors import DeviceError
 from gzarr.gpu.detection.cache_folder import cache_folder
-from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, TABLE_DTYPES, Argument, all_sources, shim
+from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, TABLE_DTYPES, Argument, all_sources, has_barriers, shim
 
 #: -fno-strict-aliasing: kernels read raw bytes as wider numbers, which device compilers allow.
 #: -ffp-contract=off: compilers may fuse two operations into one with another result.
@@ -82,9 +82,10 @@ def host_source() -> str:
     for name, arguments in KERNELS.items():
         params = "".join(f", {a.type} {a.name}" for a in arguments)
         passed = "".join(f", {a.name}" for a in arguments)
+        run = "run_blocks" if has_barriers(name) else "run_threads"
         wrappers.append(
             f'extern "C" void host_{name}(long long n_threads, unsigned block_threads{params}) '
-            f"{{ run_threads(n_threads, block_threads, in_{name}::{name}{passed}); }}"
+            f"{{ {run}(n_threads, block_threads, in_{name}::{name}{passed}); }}"
         )
     return "\n".join(['#line 1 "host_shim.h"', shim().replace("#pragma once", ""), all_sources(), *wrappers]) + "\n"
 

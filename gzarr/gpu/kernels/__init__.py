@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 #: Bytes that a thread reads and writes at once: the widest memory access of a GPU.
 UNIT_NBYTES = 16
-#: Threads of a block. Kernels use neither shared memory nor barriers, so any multiple of a warp is right; 256 lets
-#: eight blocks fill a multiprocessor of 2048 threads, and rounding up wastes few threads on small launches.
+#: Threads of a block. With the 64 registers that the copies may take, four blocks are half of the 2048 threads of a
+#: multiprocessor; rounding up to 256 wastes few threads on small launches.
 BLOCK_THREADS = 256
 
 #: Bytes that one thread of weighted_sums adds up.
@@ -87,6 +87,11 @@ def all_sources() -> str:
     return "\n".join(lines) + "\n"
 
 
+def has_barriers(name: str) -> bool:
+    """Whether the threads of a block wait for each other in a kernel."""
+    return "__syncthreads()" in _text(f"{name}.cu")
+
+
 def shim() -> str:
     """The text before the kernels if they are compiled for the host."""
     return _text("host_shim.h")
@@ -97,6 +102,11 @@ def box_threads(n_elements: int, copy_nbytes: int) -> int:
     if copy_nbytes in (1, 2, 4, 8):
         return -(-n_elements * copy_nbytes // UNIT_NBYTES)
     return n_elements * -(-copy_nbytes // UNIT_NBYTES)
+
+
+def xxh64_threads(n_streams: int) -> int:
+    """Threads for xxh64: four for each stream."""
+    return 4 * n_streams
 
 
 def point_threads(n_points: int, copy_nbytes: int) -> int:

@@ -12,6 +12,12 @@ static_assert(sizeof(u16) == 2 && sizeof(u32) == 4 && sizeof(u64) == 8 && sizeof
 
 #define GPU __device__ __forceinline__
 
+// A block statement that every thread runs. Kernels with barriers consist of these, each ended by a barrier, and keep
+// nothing but shared memory from one to the next, so that the host can run the threads of a block one after the other.
+#ifndef EACH_THREAD
+#define EACH_THREAD
+#endif
+
 // Kernels step by the grid, so any number of threads is correct; one thread for each unit is fastest.
 GPU i64 thread_index() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
 GPU i64 thread_count() { return (i64)gridDim.x * blockDim.x; }

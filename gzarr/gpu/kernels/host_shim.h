@@ -1,7 +1,8 @@
 // Builds the kernels for the host with a C++17 compiler: CUDA's keywords, and a loop in place of the grid.
 //
-// Threads run one after the other. This reveals wrong index arithmetic and wrong addresses, especially under
-// AddressSanitizer and UBSan, but no races, no warp-level errors, and nothing about speed.
+// Threads run one after the other; those of a kernel with barriers run to the end of each EACH_THREAD. This reveals wrong
+// index arithmetic and wrong addresses, especially under AddressSanitizer and UBSan, but no races, no warp-level errors,
+// and nothing about speed.
 #pragma once
 
 #define __global__
@@ -21,6 +22,10 @@ struct alignas(16) uint4 {
 };
 
 #define __launch_bounds__(...)
+#define __shared__ static thread_local
+#define EACH_THREAD for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++)
+
+static inline void __syncthreads() {}
 
 template <typename T> static inline T __ldcs(const T *from) { return *from; }
 
@@ -48,4 +53,12 @@ static void run_threads(long long n_threads, unsigned block_threads, void (*kern
     for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) {
         for (threadIdx.x = 0; threadIdx.x < block_threads; threadIdx.x++) kernel(params...);
     }
+}
+
+// The same for a kernel that consists of EACH_THREAD and barriers: it is called once for each block.
+template <typename... Params>
+static void run_blocks(long long n_threads, unsigned block_threads, void (*kernel)(Params...), Params... params) {
+    blockDim.x = block_threads;
+    gridDim.x = (unsigned)((n_threads + block_threads - 1) / block_threads);
+    for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) kernel(params...);
 }

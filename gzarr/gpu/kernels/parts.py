@@ -8,7 +8,7 @@ chunk, they are a power of two of items. Everything is arithmetic on whole colum
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,8 @@ from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, UNIT_NBYTES
 MAX_LEVELS, PART_WORDS = 3, 44
 #: Units that a block of threads copies, four for each thread; see rows.cuh.
 BLOCK_UNITS = 1024
+#: Elements along each side of a tile of copy_tiles, and fewest along the axes of a part that is worth tiles.
+TILE_SIDE, _LEAST_SIDE = 32, 8
 #: Numbers of units are below this.
 _LIMIT = 1 << 31
 
@@ -128,6 +130,47 @@ def _describe_by_loop(loop: Any, boxes: Boxes, shuffles: Shuffles, swap_unit: in
     shuffling = (np.ascontiguousarray(column) for column in shuffles)
     loop.describe(*map(np.ascontiguousarray, columns), *shuffling, boxes.nbytes, swap_unit, *made)
     return made
+
+
+def describe_tiles(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors | None:
+    """Make the descriptors of copy_tiles: of parts of plain elements that lie across in the source; None for none.
+
+    Where an axis is contiguous in both memories, or few elements are next to each other in one, `describe` is better.
+    """
+    size = boxes.nbytes
+    # The strides of the axes are about the same for all parts, so the first one tells which axes to look at.
+    inner = np.flatnonzero(np.all(np.abs(boxes.source_strides[:, :1]) == size, axis=1))
+    outer = np.flatnonzero(np.all(np.abs(boxes.target_strides[:, :1]) == size, axis=1))
+    if size not in (1, 2, 4, 8, 16) or swap_unit > size or not (inner.size and outer.size):
+        return None
+    across, down = int(inner[0]), int(outer[0])
+    fits = (boxes.counts[across] >= _LEAST_SIDE) & (boxes.counts[down] >= _LEAST_SIDE)
+    fits &= (boxes.source_strides[across] == size) & (boxes.target_strides[down] == size)
+    fits &= (boxes.source != 0) & (_shuffling(shuffles, boxes.source == 0)[0] == PLAIN)
+    if across == down or not fits.any():
+        return None
+    others = [axis for axis in range(len(boxes.counts)) if axis not in (across, down)]
+    strides = boxes.source_strides[others], boxes.target_strides[others]
+    levels = _joined(replace(boxes, counts=boxes.counts[others], source_strides=strides[0], target_strides=strides[1]))
+    width, height = boxes.counts[across], boxes.counts[down]
+    steps = boxes.source_strides[down], boxes.target_strides[across]
+    tiles = -(-width // TILE_SIDE), -(-height // TILE_SIDE)
+    total = tiles[0] * tiles[1] * np.prod(levels.counts, axis=0)
+    every = boxes.source + boxes.start | boxes.target | steps[0] | steps[1]
+    every |= np.bitwise_or.reduce(np.concatenate((levels.source, levels.target)))
+    spans = [
+        _extent(levels, levels.source) + np.abs(steps[0]) * height + size * width,
+        _extent(levels, levels.target) + np.abs(steps[1]) * width + size * height,
+    ]
+    fits &= (every % size == 0) & (levels.n <= MAX_LEVELS) & (total < _LIMIT) & (steps[0] > 0) & (steps[1] > 0)
+    fits &= (spans[0] // size < _LIMIT) & (spans[1] // size < _LIMIT) & (levels.run == size)
+    fits &= ~((levels.counts > 1) & (levels.target == 0)).any(axis=0)
+    levels.n = np.minimum(levels.n, MAX_LEVELS)
+    constant = np.full(boxes.source.size, PLAIN, np.int64), np.full(boxes.source.size, _log2(np.array([size]))[0])
+    table = _table(boxes, levels, (*constant, np.full_like(total, size), total, boxes.source == 0))
+    cut = [column for count in tiles for column in (count, *divisors(np.maximum(count, 1)))]
+    table[:, 7:17] = np.stack((*cut, width, height, *(step // size for step in steps)), axis=1).astype(np.uint32)
+    return Descriptors(table, np.where(fits, PLAIN, -1))
 
 
 def _joined(boxes: Boxes) -> Levels:
