@@ -29,7 +29,7 @@ ROUNDS = 3
 
 
 #: The kernels of which a read launches some.
-PLACING = ("copy_plain", "copy_bytes", "copy_bits", "place_box")
+PLACING = ("copy_plain", "copy_bytes", "copy_bits", "copy_tiles", "place_box")
 
 
 def time_stages(device: Any, store: Any, there: Any) -> dict[str, Any]:

@@ -134,8 +134,6 @@ def copy_boxes(
     if tiles is not None:
         which = np.flatnonzero((tiles.mode == PLAIN) & left)
         left[which] = not _launch_copies(wave, "copy_tiles", tiles.table[which], 1, (swap_unit,))
-    if not left.any():
-        return np.zeros(0, np.intp)
     parts = describe(boxes, shuffles, swap_unit)
     for mode, kernel in _COPIES.items():
         which = np.flatnonzero((parts.mode == mode) & left)
