@@ -144,10 +144,12 @@ def describe_tiles(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descript
     if size not in (1, 2, 4, 8, 16) or swap_unit > size or not (inner.size and outer.size):
         return None
     across, down = int(inner[0]), int(outer[0])
+    if across == down:
+        return None
     fits = (boxes.counts[across] >= _LEAST_SIDE) & (boxes.counts[down] >= _LEAST_SIDE)
     fits &= (boxes.source_strides[across] == size) & (boxes.target_strides[down] == size)
     fits &= (boxes.source != 0) & (_shuffling(shuffles, boxes.source == 0)[0] == PLAIN)
-    if across == down or not fits.any():
+    if not fits.any():
         return None
     others = [axis for axis in range(len(boxes.counts)) if axis not in (across, down)]
     strides = boxes.source_strides[others], boxes.target_strides[others]
