@@ -116,5 +116,6 @@ READS = {
     "scaled": Case({"compressor": Zstd(1), "filters": [FixedScaleOffset(0.5, 3, "f4", "i2")], "zarr_format": 2}),
     "shuffle": Case({"compressor": Zstd(1), "filters": [Shuffle(4)], "zarr_format": 2}),
     "delta, shuffle": Case({"compressor": Zstd(1), "filters": [Delta("f4"), Shuffle(4)], "zarr_format": 2}),
+    "delta, odd shuffle": Case({"compressor": Zstd(1), "filters": [Delta("f4"), Shuffle(5)], "zarr_format": 2}),
 }
 WRITES = {name: case for name, case in READS.items() if not {"steps", "lists", "points", "direct"} & set(name.split())}
