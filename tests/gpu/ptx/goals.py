@@ -57,6 +57,8 @@ GOALS = {
     "2-D f8, byte shuffle": Goal(_case(*SQUARE, BYTES, "f8"), 90),
     "2-D u2, bit shuffle": Goal(_case(*SQUARE, BITS, "u2"), 220),
     "2-D f4, bit shuffle": Goal(_case(*SQUARE, BITS), 190),
+    "2-D f4, order F": Goal(_case(*SQUARE, PLAIN, **F), 240),
+    "2-D u2, order F": Goal(_case(*SQUARE, PLAIN, "u2", **F), 480),
     "2-D f4, steps": Goal(
         _case(*SQUARE, PLAIN)._replace(select=lambda array: array[::2, ::2]), 180, 2.5 * IDEAL_SECTORS
     ),

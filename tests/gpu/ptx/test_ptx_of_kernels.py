@@ -13,6 +13,7 @@ from tests.gpu.kernels.launching import DEVICE, SUMS, Sums
 from tests.gpu.kernels.test_copy_bits import test_boxes as test_boxes_of_bits  # noqa: F401
 from tests.gpu.kernels.test_copy_bytes import test_boxes as test_boxes_of_bytes  # noqa: F401
 from tests.gpu.kernels.test_copy_plain import test_boxes as test_plain_boxes  # noqa: F401
+from tests.gpu.kernels.test_copy_tiles import test_boxes as test_boxes_in_tiles  # noqa: F401
 from tests.gpu.ptx import nvrtc
 from tests.gpu.ptx.capture import PtxDevice
 from tests.gpu.ptx.launching import PtxKernels
