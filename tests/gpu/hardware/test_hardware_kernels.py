@@ -11,7 +11,12 @@ from tests.gpu.hardware.on_device import DeviceKernels
 from tests.gpu.kernels.launching import DEVICE, SUMS
 from tests.gpu.kernels.test_blosc_parse import *  # noqa: F403
 from tests.gpu.kernels.test_calculate import *  # noqa: F403
+from tests.gpu.kernels.test_copy_bits import test_boxes as test_copy_bits  # noqa: F401
+from tests.gpu.kernels.test_copy_bytes import test_boxes as test_copy_bytes  # noqa: F401
+from tests.gpu.kernels.test_copy_plain import test_boxes as test_copy_plain  # noqa: F401
 from tests.gpu.kernels.test_copy_streams import *  # noqa: F403
+from tests.gpu.kernels.test_copy_tiles import test_boxes as test_copy_tiles  # noqa: F401
+from tests.gpu.kernels.test_copy_tiles import test_fortran_order_takes_tiles  # noqa: F401
 from tests.gpu.kernels.test_differences import test_rows_of_any_length as test_differences  # noqa: F401
 from tests.gpu.kernels.test_find_written import *  # noqa: F403
 from tests.gpu.kernels.test_gather_box import *  # noqa: F403
