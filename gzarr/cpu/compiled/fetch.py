@@ -5,8 +5,8 @@ number, its first part and how many. The loop opens every file once, reads of it
 The index of a shard is read and verified with its chunks, from one descriptor, so both are of one version, and nothing
 is cached. What is odd in any way is left to the reference path, which finds out what is wrong.
 
-Rules: a wave with several runs of one shard, and waves that share a shard, may see several versions of it. Whoever cuts
-a shard compares its tokens (`token_of`) before the first and after the last.
+Rules: a wave with several runs of one shard, runs that several threads read, and waves that share a shard may see
+several versions of it. Whoever cuts a shard compares its tokens (`token_of`) before the first and after the last.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ Runs: TypeAlias = NDArray[np.int64]
 _MAX_INDEX_NBYTES = 16 << 20
 #: Indexes from this size on are not read for fewer than one of so many chunks.
 _LARGE_INDEX_NBYTES, _MIN_SHARE = 1 << 16, 64
+#: Decoded bytes of a shard that one thread reads: it copies as much in some milliseconds.
+_UNCUT_NBYTES = 1 << 24
+_ANY = 1 << 62
 #: Pieces for every thread, so that one that is slow does not hold up the others; chunks of the smallest.
 _PIECES_PER_THREAD, _MIN_PIECE = 4, 16
 
@@ -126,7 +129,13 @@ def make_fetch(store: Store, layout: Layout) -> Fetch | str:
 
 
 def fetch(
-    source: Fetch, windows: Windows, runs: Runs, slab: NDArray[np.uint8], phase: int = 0, n_threads: int = 1
+    source: Fetch,
+    windows: Windows,
+    runs: Runs,
+    slab: NDArray[np.uint8],
+    phase: int = 0,
+    n_threads: int = 1,
+    uncut: int = _ANY,
 ) -> Fetched:
     """Read the chunks of some runs into a slab.
 
@@ -144,13 +153,20 @@ def fetch(
         What remains of the places of chunks, divided by `ALIGNMENT`.
     n_threads : int
         How many threads read, at most.
+    uncut : int
+        Most chunks of a run of a shard that one thread has to read, so that they are of one version.
 
     Returns
     -------
     Fetched
         What became of every chunk.
     """
-    return _fetched(source, windows, runs, (slab, phase, _READ), n_threads)
+    return _fetched(source, windows, runs, (slab, phase, _READ), (n_threads, uncut))
+
+
+def longest_uncut(chunk_nbytes: int) -> int:
+    """Most chunks of a shard that one thread should read. chunk_nbytes: of a decoded chunk."""
+    return max(_UNCUT_NBYTES // max(chunk_nbytes, 1), 1)
 
 
 def locate(source: Fetch, windows: Windows, runs: Runs, n_threads: int = 1) -> Fetched:
@@ -158,7 +174,7 @@ def locate(source: Fetch, windows: Windows, runs: Runs, n_threads: int = 1) -> F
 
     Files are closed when this returns: they may be replaced before somebody reads them.
     """
-    return _fetched(source, windows, runs, (np.empty(0, np.uint8), 0, _LOCATE), n_threads)
+    return _fetched(source, windows, runs, (np.empty(0, np.uint8), 0, _LOCATE), (n_threads, _ANY))
 
 
 def spans_of(windows: Windows, runs: Runs) -> NDArray[np.int32]:
@@ -199,13 +215,14 @@ def copy(buffers: Sequence[Any], slab: NDArray[np.uint8], offsets: Indices) -> N
 
 
 def _fetched(
-    source: Fetch, windows: Windows, runs: Runs, into: tuple[NDArray[np.uint8], int, int], n_threads: int
+    source: Fetch, windows: Windows, runs: Runs, into: tuple[NDArray[np.uint8], int, int], threads: tuple[int, int]
 ) -> Fetched:
-    """into: slab, phase and mode."""
+    """into: slab, phase and mode. threads: how many, and the longest run of a shard that is not cut."""
+    n_threads, uncut = threads
     n, ndim = int(runs[:, 2].sum()), len(windows.chunks)
     cursor = np.zeros(1, np.int64)
     answer = Fetched(np.empty(n, np.int64), np.empty(n, np.int64), np.empty((n, ndim), np.int32), 0)
-    pieces = _pieces(runs, n, n_threads, whole=bool(source.n_entries))
+    pieces = _pieces(runs, n, n_threads, uncut if source.n_entries else 0)
     where = os.fsencode(source.prefix), source.places
     if len(pieces) < 2 or n_threads < 2:
         _call(where, windows, into, answer, cursor, (0, runs))
@@ -234,16 +251,16 @@ def _call(
     )
 
 
-def _pieces(runs: Runs, n: int, n_threads: int, *, whole: bool) -> list[tuple[int, Runs]]:
-    """Cut runs into pieces for threads: the first part of each, and its runs. whole: uncut ones."""
+def _pieces(runs: Runs, n: int, n_threads: int, uncut: int) -> list[tuple[int, Runs]]:
+    """Cut runs into pieces for threads: the first part of each, and its runs. uncut: the longest run left whole."""
     size = max(-(-n // (n_threads * _PIECES_PER_THREAD)), _MIN_PIECE)
     if n_threads < 2 or n <= size:
         return [(0, runs)]
     ends = np.cumsum(runs[:, 2])
     cuts = np.arange(size, n, size)
-    if whole:
-        cuts = np.unique(ends[np.searchsorted(ends, cuts)])
-        cuts = cuts[cuts < n]
+    within = np.searchsorted(ends, cuts)
+    cuts = np.unique(np.where(runs[within, 2] <= uncut, ends[within], cuts))
+    cuts = cuts[cuts < n]
     return list(_cut(runs, ends, [0, *cuts.tolist(), n]))
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from gzarr.backend import Array, Work
-from gzarr.cpu.compiled.fetch import MISSING, Fetch, Runs, spans_of
+from gzarr.cpu.compiled.fetch import LEFT, MISSING, Fetch, Runs, longest_uncut, spans_of
 from gzarr.cpu.compiled.tables import Windows
 from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.codecs.batch import Chunks, Wave
@@ -118,7 +118,7 @@ class DeviceRead:
     work : Work
         How much there is to do.
     versions : dict
-        The token of every shard that is read in several pieces, by its number.
+        The token of every shard that is read in several pieces or by several threads, by its number.
     given_up : set of int
         Numbers of the shards that were replaced meanwhile, or of which something was odd in one of several pieces.
     """
@@ -154,7 +154,7 @@ class DeviceRead:
         numbers = np.arange(*piece)
         with self.resources.lanes.borrow() as lane:
             try:
-                left = self._do(lane, numbers)
+                left = self._do(lane, numbers, [shard for shard, _ in shared])
             except CodecError:  # the reference path says what is wrong
                 left = numbers
         if not self._is_sharded:
@@ -172,16 +172,16 @@ class DeviceRead:
         return self.source.layout.objects is not self.source.layout.grid
 
     def _shared_shards(self, piece: Piece) -> list[tuple[int, object]]:
-        """The shards that are read in this piece and in others, with their tokens."""
+        """The shards that are read in several pieces, or by several threads, with their tokens."""
         if not self._is_sharded:
             return []
-        shared = []
         ends = self.windows.ends
-        for shard in dict.fromkeys(self._shards_of(np.array([piece[0], piece[1] - 1])).tolist()):
-            if ends[shard] < piece[0] or ends[shard + 1] > piece[1]:
-                token = self._token(shard)
-                shared.append((shard, self.versions.setdefault(shard, token)))
-        return shared
+        first, last = self._shards_of(np.array([piece[0], piece[1] - 1])).tolist()
+        begins, ends = ends[first : last + 1], ends[first + 1 : last + 2]
+        cut = (begins < piece[0]) | (ends > piece[1])
+        cut |= ends - begins > longest_uncut(self.source.plan.chunk.nbytes or 1)
+        shards = (first + np.flatnonzero(cut)).tolist()
+        return [(shard, self.versions.setdefault(shard, self._token(shard))) for shard in shards]
 
     def _is_other(self, shard: int, token: object) -> bool:
         """Whether a shard may be of another version than that of a token."""
@@ -195,27 +195,43 @@ class DeviceRead:
         shards: Table = np.searchsorted(self.windows.ends, numbers, side="right") - 1
         return shards
 
-    def _do(self, lane: Lane, numbers: Table) -> Table:
-        """Read parts into the result. Returns: those that are left. Raises: CodecError."""
-        left = [numbers[:0]]
+    def _do(self, lane: Lane, numbers: Table, shared: Sequence[int]) -> Table:
+        """Read parts into the result. shared: see `_shared_shards`. Returns: those left. Raises: CodecError."""
         nbytes = self._slab_nbytes(lane, numbers)
-        is_first = True
-        while numbers.size:
-            batch = self._fetch(lane, numbers, nbytes)
-            here = batch.offsets >= 0
-            if here.all():
-                self._place(lane, numbers, batch)
-                break
+        offsets, sizes = self._turn(lane, numbers, nbytes)
+        waiting = (offsets < 0) & (sizes >= 0)
+        left = [numbers[sizes == LEFT]]
+        if waiting.any():
+            groups = self._groups(numbers, shared)
+            again = np.isin(groups, groups[waiting]) & (sizes != LEFT)
+            groups, numbers, rooms = groups[again], numbers[again], np.maximum(sizes[again], 0) + _SPARE_NBYTES
+            for some, room in turns(groups, rooms, nbytes):
+                offsets, sizes = self._turn(lane, numbers[some], room)
+                left.append(numbers[some][(offsets < 0) & (sizes != MISSING)])  # what grows while it is read, too
+        return np.concatenate(left) if len(left) > 1 else left[0]
+
+    def _groups(self, numbers: Table, shared: Sequence[int]) -> Table:
+        """Which parts must be read in one turn: those of a shard, which are then of one version; by equal numbers.
+
+        Versions of the shared shards are compared, and chunks that are files need not be of one version.
+        """
+        alone = -1 - numbers
+        if not self._is_sharded:
+            return alone
+        shards = self._shards_of(numbers)
+        return np.where(np.isin(shards, shared), alone, shards)
+
+    def _turn(self, lane: Lane, numbers: Table, nbytes: int) -> tuple[Table, Table]:
+        """Read the parts that find room in a slab. Returns: where each is in it, and its size. Raises: CodecError."""
+        batch = self._fetch(lane, numbers, nbytes)
+        here = batch.offsets >= 0
+        if here.all():
+            self._place(lane, numbers, batch)
+        else:
             ready = here | (batch.sizes == MISSING)
             if ready.any():
                 self._place(lane, numbers[ready], batch.take(ready))
-            waiting = ~ready & (batch.sizes >= 0)
-            if not (is_first or here.any()):  # they grow while they are read
-                waiting[:] = False
-            left.append(numbers[~(ready | waiting)])
-            numbers, sizes, is_first = numbers[waiting], batch.sizes[waiting], False
-            nbytes = max(min(nbytes, _room(sizes)), _room(sizes[sizes.argmax() :][:1])) if sizes.size else 0
-        return np.concatenate(left) if len(left) > 1 else left[0]
+        return batch.offsets, batch.sizes
 
     def _fetch(self, lane: Lane, numbers: Table, nbytes: int) -> Batch:
         """Fetch the chunks of some parts."""
@@ -316,6 +332,17 @@ def cut(ends: Table, size: int) -> Iterator[Piece]:
         first = last
 
 
-def _room(sizes: Table) -> int:
-    """Bytes of a slab for some chunks."""
-    return int(sizes.sum()) + (sizes.size + 1) * _SPARE_NBYTES
+def turns(groups: Table, rooms: Table, nbytes: int) -> Iterator[tuple[slice, int]]:
+    """Cut parts into turns of whole groups that find room in so many bytes; a larger group has a turn of its own.
+
+    groups: equal numbers, one behind the other, are a group. rooms: what each part takes.
+    Returns: the parts of each turn, and what they take.
+    """
+    starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
+    bounds = np.append(starts, groups.size)
+    sums = np.concatenate([[0], np.cumsum(np.add.reduceat(rooms, starts))])
+    first = 0
+    while first < starts.size:
+        last = max(int(np.searchsorted(sums, sums[first] + nbytes, side="right")) - 1, first + 1)
+        yield slice(int(bounds[first]), int(bounds[last])), int(sums[last] - sums[first]) + _SPARE_NBYTES
+        first = last

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.codecs.spec import CodecSpec
-from gzarr.cpu.compiled.fetch import Fetch, Runs, copy, fetch, measure, spans_of
+from gzarr.cpu.compiled.fetch import Fetch, Runs, copy, fetch, longest_uncut, measure, spans_of
 from gzarr.cpu.compiled.tables import Windows
 from gzarr.cpu.loading import load_host
 from gzarr.cpu.threads import thread_count
@@ -154,7 +154,8 @@ class HostReader:
     def fetch(self, lane: Lane, source: Fetch, wanted: tuple[Windows, Runs], plan: DevicePlan, nbytes: int) -> Batch:
         """Read the chunks of some runs into pinned memory."""
         slab = Slab(lane.device, lane.slab(nbytes))
-        fetched = fetch(source, *wanted, slab.bytes_on_host(), plan.phase, thread_count())
+        uncut = longest_uncut(plan.chunk.nbytes or 1)
+        fetched = fetch(source, *wanted, slab.bytes_on_host(), plan.phase, thread_count(), uncut)
         return Batch(slab, fetched.offsets, fetched.sizes, fetched.spans)
 
 

@@ -124,10 +124,10 @@ def answers(windows: Windows, fetched: Fetched, slab: np.ndarray, phase: int = 0
     return found
 
 
-def everything(array: gzarr.Array, key: Any = ..., n_threads: int = 1) -> tuple[list[Any], list[Any]]:
+def everything(array: gzarr.Array, key: Any = ..., *threads: int) -> tuple[list[Any], list[Any]]:
     plan, windows = plan_of(array, key)
     slab = slab_of(1 << 20)
-    fetched = fetch(source_of(array), windows, windows.runs(0, plan.nparts), slab, 0, n_threads)
+    fetched = fetch(source_of(array), windows, windows.runs(0, plan.nparts), slab, 0, *threads)
     return answers(windows, fetched, slab), by_reference(array, plan)
 
 
@@ -162,8 +162,9 @@ def test_some_runs_are_what_the_reference_path_reads(
 def test_threads_share_a_slab(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gzarr.cpu.compiled.fetch._MIN_PIECE", 2)
     array = make(tmp_path, name, missing=0.2)
-    found, wanted = everything(array, n_threads=4)
+    found, wanted = everything(array, ..., 4)
     assert found == wanted
+    assert everything(array, ..., 4, 1)[0] == wanted  # shards are cut
     assert any(item is None for _, item in wanted)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numcodecs import LZ4, Blosc, Delta, Zlib, Zstd
 
 import gzarr
+from gzarr.cpu.compiled import fetch as fetching
 from gzarr.errors import ChunkError, DeviceError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
@@ -20,7 +21,7 @@ from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.lanes import N_LANES
 from gzarr.gpu.pipeline import eligibility, read_job
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
-from gzarr.gpu.pipeline.read_job import EncodedSizes, cut
+from gzarr.gpu.pipeline.read_job import EncodedSizes, cut, turns
 from gzarr.gpu.pipeline.sizing import ChunkCost
 from gzarr.storage import LocalStore
 from tests.gpu.counted import CountingDevice
@@ -231,6 +232,32 @@ def test_all_pieces_of_a_shard_are_of_one_version(tmp_path: Path, monkeypatch: p
     np.testing.assert_array_equal(here[:], DATA + 1 if n < 3 else here[:])
     assert len(pieces) >= 3
     np.testing.assert_array_equal(here[:], DATA + 1)
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+def test_a_shard_that_takes_another_turn_is_of_one_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threaded: bool
+) -> None:
+    """Chunks of it that found room were read from the version before."""
+    for name, data in (("a", DATA), ("b", DATA + 1)):
+        stored(tmp_path / name, data, shards=(35, 66), compressor=None)
+    here = opened(gzarr.open_array(LocalStore(tmp_path / "a"), mode="r"))
+    monkeypatch.setattr(EncodedSizes, "slab_nbytes", lambda *args: 12_000)  # a shard takes 9,600
+    if threaded:  # and versions are compared
+        monkeypatch.setattr(fetching, "_UNCUT_NBYTES", 1)
+        monkeypatch.setattr(fetching, "_MIN_PIECE", 2)
+    pieces = replaced_after(monkeypatch, 1, tmp_path / "a" / "c" / "1" / "0", tmp_path / "b" / "c" / "1" / "0")
+    expected = DATA.copy()
+    expected[35:] += 1
+    np.testing.assert_array_equal(here[:], expected)
+    assert len(pieces) > 1
+
+
+def test_turns_take_whole_groups() -> None:
+    groups, rooms = np.array([7, 7, 3, 3, 3, -1, -2, 9]), np.array([10, 10, 30, 30, 30, 5, 5, 40])
+    assert [some for some, _ in turns(groups, rooms, 50)] == [slice(0, 2), slice(2, 5), slice(5, 8)]
+    assert [some for some, _ in turns(groups, rooms, 49)] == [slice(0, 2), slice(2, 5), slice(5, 7), slice(7, 8)]
+    assert [some for some, _ in turns(groups, rooms, 1000)] == [slice(0, 8)]
 
 
 def test_a_shard_with_a_bad_index_is_left_whole(tmp_path: Path) -> None:
