@@ -8,7 +8,9 @@ import pytest
 
 from gzarr.gpu.device.hostbuild import find_compiler
 from tests.gpu.device.test_cuda import cuda  # noqa: F401
+from tests.gpu.fake_cupy.kernels import RawKernel
 from tests.gpu.hardware.test_hardware_kernels import *  # noqa: F403
+from tests.gpu.hardware.test_hardware_kernels import test_fortran_order_takes_tiles
 from tests.properties.fewer import examples_of
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
@@ -18,3 +20,9 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler
 def fewer_examples() -> Iterator[None]:
     with examples_of(globals()):
         yield
+
+
+def test_boxes_are_copied_on_the_device() -> None:
+    before = len(RawKernel.launches)
+    test_fortran_order_takes_tiles(4)
+    assert RawKernel.launches[before:] == ["copy_tiles"]

@@ -112,6 +112,32 @@ class DeviceKernels:
         return address
 
 
+class DeviceBoxes:
+    """Where `tests.gpu.kernels.boxes` copies boxes: in the memory of a `CudaDevice`, made by such a class."""
+
+    def __init__(self, cuda_device: type) -> None:
+        class Noting(cuda_device):  # type: ignore[misc]
+            launches: list[str]
+
+            def launch(self, kernel: str, *args: Any) -> None:
+                self.launches.append(kernel)
+                super().launch(kernel, *args)
+
+        self._device = Noting()
+
+    def make(self) -> Any:
+        self._device.launches = []
+        return self._device
+
+    def put(self, device: Any, data: np.ndarray) -> Any:
+        offset = data.ctypes.data % _ALIGNMENT
+        return device.upload(np.concatenate([np.zeros(offset, np.uint8), data, np.zeros(1, np.uint8)]))[offset:]
+
+    def got(self, device: Any, there: Any) -> np.ndarray:
+        found: np.ndarray = device.download(there)[:-1]
+        return found
+
+
 def _write(address: int, data: np.ndarray | None) -> None:
     if data is not None:
         ctypes.memmove(address, data.tobytes(), data.nbytes)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.hardware.on_device import DeviceKernels
+from tests.gpu.hardware.on_device import DeviceBoxes, DeviceKernels
+from tests.gpu.kernels.boxes import BOXES
 from tests.gpu.kernels.launching import DEVICE, SUMS
 from tests.gpu.kernels.test_blosc_parse import *  # noqa: F403
 from tests.gpu.kernels.test_calculate import *  # noqa: F403
@@ -37,11 +38,12 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(autouse=True, scope="module")
 def on_device(cuda: Any) -> Iterator[None]:
-    """The tests launch through one object: for a while it launches on the device."""
-    launcher = DeviceKernels(cuda.CudaDevice())
+    """The tests launch through few objects: for a while these launch on the device."""
+    launcher, boxes = DeviceKernels(cuda.CudaDevice()), DeviceBoxes(cuda.CudaDevice)
+    BOXES.make, BOXES.put, BOXES.got = boxes.make, boxes.put, boxes.got  # type: ignore[method-assign]
     DEVICE.launch = launcher.launch  # type: ignore[method-assign]
     SUMS.of = launcher.checksums  # type: ignore[method-assign]
     try:
         yield
     finally:
-        del DEVICE.launch, SUMS.of
+        del DEVICE.launch, SUMS.of, BOXES.make, BOXES.put, BOXES.got

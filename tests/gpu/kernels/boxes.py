@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -18,9 +19,18 @@ from tests.gpu.kernels.reference import Shuffle, shuffled
 
 
 class Devices:
-    """Makes the devices that boxes are copied on; another suite puts another class here."""
+    """The devices that boxes are copied on; other suites put other methods here."""
 
-    make: type[EmulatedDevice] = EmulatedDevice
+    def make(self) -> Any:
+        return EmulatedDevice()
+
+    def put(self, device: Any, data: np.ndarray) -> Any:
+        """A copy in the memory of a device, at an address that is aligned alike."""
+        return at_offset(data, data.ctypes.data % 16)
+
+    def got(self, device: Any, there: Any) -> np.ndarray:
+        """What is in the memory of a device, when its work is done."""
+        return there
 
 
 BOXES = Devices()
@@ -74,10 +84,12 @@ def wanted(case: Case, parts: Sequence[int]) -> np.ndarray:
 def copied(case: Case) -> tuple[np.ndarray, list[int], list[str]]:
     """Run the fast copies. Returns: the target, the parts that they left, and the kernels."""
     device, n = BOXES.make(), len(case.chunks)
-    stored = [None if c is None else shuffled(c, how) for c, how in zip(case.chunks, case.shuffles, strict=True)]
-    stored = [None if s is None else at_offset(s, c.ctypes.data % 16) for s, c in zip(stored, case.chunks, strict=True)]
-    target = at_offset(case.target, case.target.ctypes.data % 16)
-    assert target.ctypes.data % 16 == case.target.ctypes.data % 16
+    stored = [
+        None if c is None else BOXES.put(device, at_offset(shuffled(c, how), c.ctypes.data % 16))
+        for c, how in zip(case.chunks, case.shuffles, strict=True)
+    ]
+    target = BOXES.put(device, case.target)
+    assert device.address(target) % 16 == case.target.ctypes.data % 16
 
     def column(values: Sequence[int]) -> np.ndarray:
         return np.array(values, np.int64)
@@ -102,7 +114,7 @@ def copied(case: Case) -> tuple[np.ndarray, list[int], list[str]]:
     )
     wave = Wave(device)
     left = copy_boxes(wave, boxes, shuffles, (case.swap_unit, case.fill), np.zeros(n, np.bool_))
-    return target, left.tolist(), device.launches
+    return BOXES.got(device, target), left.tolist(), device.launches
 
 
 @st.composite
