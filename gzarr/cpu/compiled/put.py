@@ -27,7 +27,7 @@ from gzarr.storage.base import Store, Target
 #: Status of a file or shard: stored (0), left to the reference path, or deleted.
 LEFT, EMPTY = 1, 2
 #: Larger chunks are not gathered by the loop: its numbers of bytes have 31 bits.
-MAX_NBYTES = 1 << 30
+MAX_NBYTES = (1 << 30) - 1
 
 
 class Gather(NamedTuple):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec, TransposeCodec, ZstdCodec
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.put import EMPTY, LEFT, Put, make_gather, make_put
+from gzarr.cpu.compiled.put import EMPTY, LEFT, MAX_NBYTES, Put, make_gather, make_put
 from gzarr.cpu.compiled.source import swapped
 from gzarr.cpu.compiled.tables import Boxes
 from gzarr.indexing.plan import BoxPlan, make_plan
@@ -232,6 +232,23 @@ def test_gathering_stays_within_its_tables() -> None:
         if at % 4 < 2:
             with pytest.raises(ValueError, match="do not fit"):
                 source._replace(axes=lying).into(rows, np.zeros((1, 2), np.int32))
+
+
+def test_chunks_of_the_largest_size_are_gathered() -> None:
+    """Those of a gibibyte, a size that is often chosen, are a byte too large."""
+    for nbytes, is_taken in ((MAX_NBYTES, True), (MAX_NBYTES + 1, False)):
+        array = gzarr.create_array({}, shape=(nbytes,), dtype="u1", chunks=(nbytes,))
+        plan = make_plan(normalize(..., (nbytes,)), array._io.layout.grid)
+        assert isinstance(plan, BoxPlan)
+        boxes = Boxes(plan)
+        value = np.broadcast_to(np.uint8(1), (nbytes,))
+        source = make_gather(boxes, boxes.windows(array._io.layout), value, ((nbytes,), (1,)), 0)
+        nothing = np.empty(0, np.uint8), np.empty((0, 1), np.int32)
+        if is_taken:
+            source.into(*nothing)
+        else:
+            with pytest.raises(ValueError, match="do not fit"):
+                source.into(*nothing)
 
 
 def test_it_stays_within_its_memory(sanitized: tuple[Path, str]) -> None:
