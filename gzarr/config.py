@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from operator import index
 from typing import Any, NamedTuple, SupportsIndex
@@ -28,7 +29,6 @@ DEFAULTS: Mapping[str, Any] = {
     "gpu.nvtx": False,  # whether stages are marked for NVIDIA's profilers
 }
 
-#: Python's names of values, and JSON's.
 #: Values of settings that have few, and the settings that are numbers. `gzarr.devices` checks the others, with what
 #: they are combined with.
 _CHOICES: Mapping[str, tuple[Any, ...]] = {
@@ -39,6 +39,7 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
 }
 _NUMBERS = ("threading.max_workers", "async.concurrency", "remote.concurrency")
 
+#: Python's names of values, and JSON's.
 _PYTHON = {"True": "true", "False": "false", "None": "null"}
 #: Texts that mean a truth value in the environment.
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -67,8 +68,12 @@ class Config(Mapping[str, Any]):
         """Go back to the defaults and the environment."""
         self._values = dict(DEFAULTS)
         for name, text in os.environ.items():
+            if not name.startswith("GZARR_"):
+                continue
             key = name.removeprefix("GZARR_").lower().replace("__", ".")
-            if name.startswith("GZARR_") and key in DEFAULTS:
+            if key not in DEFAULTS:
+                _warn_of_misspelled(name, key)
+            else:
                 switch = _SWITCHES.get(text.strip().lower()) if isinstance(DEFAULTS[key], bool) else None
                 self._values[key] = _checked(key, _parsed(text) if switch is None else switch, f" (environment {name})")
 
@@ -176,6 +181,18 @@ def _checked(key: str, value: Any, where: str = "") -> Any:
         or_none = "" if DEFAULTS[key] else " or None"
         raise ValueError(f"the setting {key}{where} must be a number >= 1{or_none}, got {value!r}")
     return value
+
+
+def _warn_of_misspelled(name: str, key: str) -> None:
+    """Warn of an environment variable that is close to that of a setting, or has the form of one with a section."""
+    from difflib import get_close_matches
+
+    names = {f"GZARR_{setting.upper().replace('.', '__')}": setting for setting in DEFAULTS}
+    near = get_close_matches(name, names, 1, 0.85)
+    if near or "." in key:
+        remedy = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(DEFAULTS)}"
+        text = f"there is no setting for the environment variable {name}, which is ignored; {remedy}"
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 def _parsed(text: str) -> Any:

@@ -1,5 +1,6 @@
 """Settings: defaults, the environment over them, `config.set` over both."""
 
+import re
 import subprocess
 import sys
 
@@ -137,3 +138,25 @@ def test_max_workers(workers):
 def test_switches_in_the_environment(text, value, monkeypatch) -> None:
     monkeypatch.setenv("GZARR_CPU__NATIVE", text)
     assert Config()["cpu.native"] is value
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("GZARR_GPU__STRIKT", "did you mean GZARR_GPU__STRICT?"),
+        ("GZARR_GPU_STRICT", "did you mean GZARR_GPU__STRICT?"),
+        ("GZARR_DEVISE", "did you mean GZARR_DEVICE?"),
+        ("GZARR_CLOUD__REGION", "the settings are"),
+    ],
+)
+def test_misspelled_settings_in_the_environment_are_named(name, hint, monkeypatch) -> None:
+    monkeypatch.setenv(name, "1")
+    with pytest.warns(RuntimeWarning, match=rf"no setting for the environment variable {name}.*{re.escape(hint)}"):
+        assert dict(Config())["gpu.strict"] is False
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["GZARR_TEST_SEED", "GZARR_KERNEL_SANITIZE", "GZARR_HOME"])
+def test_other_variables_of_the_environment_are_left_alone(name, monkeypatch) -> None:
+    monkeypatch.setenv(name, "1")
+    Config()
