@@ -253,7 +253,7 @@ class GpuBackend:
             self._host.place(host, [on_host(buffer) for buffer in buffers], parts, out, fields)
             return
         places = is_placeable(plan, out, fields)
-        if self.strict and not places:
+        if self.strict and not places and has_dtype(out.dtype):
             raise DeviceError(
                 f"{plan.chunk.dtype} become {out.dtype} on the host only (strict=True): read them as they are, then "
                 "convert the result"

@@ -113,6 +113,14 @@ def test_strict_refuses_what_would_run_on_the_host(device):
         opened(stored, device, strict=True)
 
 
+@pytest.mark.parametrize("dtype", ["U5", "M8[s]", str])
+def test_types_that_the_device_lacks_are_read_by_the_host_in_strict_mode_too(device, dtype):
+    stored = gzarr.create_array(shape=9, chunks=3, dtype=dtype, fill_value="" if dtype != "M8[s]" else None)
+    stored[4] = stored[4]
+    array = opened(stored, device, strict=True)
+    np.testing.assert_array_equal(array[:], stored[:])
+
+
 def test_strict_refuses_casts_that_the_host_does(device):
     stored = gzarr.create_array(data=DATA.astype("f8"), chunks=(10, 7))
     array = opened(stored, device, strict=True)
