@@ -55,7 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _complain(message: str) -> None:
-    """Print one line on stderr."""
+    """Print one line on stderr; a list of reasons becomes one sentence."""
+    message = re.sub(r":\n- ", ": ", message).replace("\n- ", "; ")
+    message = re.sub(r"(?<=[^.:;!?])\n(?=[A-Z])", ". ", message)
     print(f"gzarr: {_in_options(' '.join(message.split()))}", file=sys.stderr)
 
 

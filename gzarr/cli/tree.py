@@ -11,4 +11,4 @@ def add_command(commands: Any) -> None:
     """Add ``gzarr tree`` to the commands of a parser."""
     parser = commands.add_parser("tree", help="draw a group and everything in it")
     parser.add_argument("path", help="a directory, a zip file, a URL, or a group within: data.zarr/foo")
-    parser.set_defaults(command=lambda args: print(gzarr.open_group(args.path, mode="r").tree()))
+    parser.set_defaults(command=lambda args: print(gzarr.open_group(args.path, mode="r", device="cpu").tree()))

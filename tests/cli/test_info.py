@@ -41,3 +41,9 @@ def test_accessors_show_their_array() -> None:
     z = gzarr.zeros(3)
     for accessor in (z.oindex, z.vindex, z.blocks):
         assert repr(z) in repr(accessor)
+
+
+def test_info_needs_no_device(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with gzarr.config.set(device="cuda:99"):
+        assert main(["info", str(data / "foo" / "bar")]) == 0
+    assert "int32" in capsys.readouterr().out

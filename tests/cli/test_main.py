@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.cli.main import main
+from gzarr.cli.main import _complain, main
 from gzarr.demo import tour
 from gzarr.errors import DeviceError
 
@@ -120,7 +120,7 @@ def test_a_reader_that_leaves_early_sees_no_traceback(args: list[str], data: Pat
 #: Gets Ctrl-C, as from a terminal, between the chunks and the metadata of an array.
 INTERRUPTED_COPY = """
 import os, signal, sys
-from gzarr.cli.main import main
+from gzarr.cli.main import _complain, main
 transfer = sys.modules["gzarr.copying.transfer"]
 real = transfer.copy_array
 def copy_array(*args):
@@ -156,3 +156,10 @@ def test_ctrl_c_in_any_command_exits_with_130(
         monkeypatch.setattr(gzarr, name, interrupt)
         assert main(args) == 130
         assert capsys.readouterr().err == "gzarr: interrupted\n"
+
+
+def test_a_list_of_reasons_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    _complain("device 'cuda' cannot be used:\n- no driver: install one\n- no CuPy\nUse device='cpu'.")
+    assert capsys.readouterr().err == (
+        "gzarr: device 'cuda' cannot be used: no driver: install one; no CuPy. Use device='cpu'.\n"
+    )

@@ -16,3 +16,9 @@ def test_tree_draws_the_group(data: Path, capsys: pytest.CaptureFixture[str]) ->
     assert out == f"{gzarr.open_group(data, mode='r').tree()}\n"
     assert "foo" in out
     assert "bar (10, 20) int32" in out
+
+
+def test_tree_needs_no_device(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with gzarr.config.set(device="cuda:99"):
+        assert main(["tree", str(data)]) == 0
+    assert "bar" in capsys.readouterr().out
