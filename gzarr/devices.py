@@ -255,7 +255,7 @@ def _fault() -> str | None:
 
 
 @cache
-def _opening_fault(options: tuple[int | None, bool, str]) -> str | None:
+def _opening_fault(options: _Options) -> str | None:
     """Return what CUDA says when the device is opened: another process may hold it, or all of its memory."""
     try:
         _shared(_gpu, 0, *options)
