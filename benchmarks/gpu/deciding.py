@@ -31,6 +31,8 @@ from gzarr.gpu.reading.select import find_missing_kvikio
 
 #: Bytes of the arrays that are placed, of pinned memory, and of the array that is read in waves.
 PLACED_NBYTES, PINNED_NBYTES, READ_NBYTES = 256 << 20, (16 << 20, 65 << 20, 1 << 30), 1 << 30
+#: Launches that are timed together.
+N_LAUNCHES = 8
 #: Sizes of waves, decoded, and of the chunks that are read.
 WAVE_NBYTES, CHUNK_NBYTES = tuple(n << 20 for n in (32, 64, 128, 256, 512, 1024)), (256 << 10, 1 << 20)
 #: Files that cuFile opens, and the sizes that are compared with those of the operating system.
@@ -71,7 +73,7 @@ def placement_rates(gpu: Gpu) -> Any:
 
 def _copy_GB_per_s(gpu: Gpu) -> float:  # noqa: N802 - the unit
     one, two = (gpu.cupy.zeros(PLACED_NBYTES, np.uint8) for _ in range(2))
-    seconds = device_seconds(gpu.cupy, lambda: two.data.copy_from_device_async(one.data, PLACED_NBYTES), 3)
+    seconds = device_seconds(gpu.cupy, lambda: two.data.copy_from_device_async(one.data, PLACED_NBYTES), 3, N_LAUNCHES)
     return PLACED_NBYTES / seconds / 1e9
 
 
@@ -81,7 +83,9 @@ def _rates_of_kernels(gpu: Gpu, store: Any, data: np.ndarray) -> dict[str, float
 
     class Timing(type(gpu.device)):  # type: ignore[misc]
         def launch(self, kernel: str, *args: Any, **keywords: Any) -> None:
-            once = device_seconds(gpu.cupy, lambda: super(Timing, self).launch(kernel, *args, **keywords), 3)
+            once = device_seconds(
+                gpu.cupy, lambda: super(Timing, self).launch(kernel, *args, **keywords), 3, N_LAUNCHES
+            )
             seconds[kernel] = seconds.get(kernel, 0.0) + once
 
     backend = GpuBackend(Timing(), max_device_nbytes=32 * data.nbytes, reader="host", small_reads=NEVER)

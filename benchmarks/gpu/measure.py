@@ -20,17 +20,22 @@ from benchmarks.gpu.streams import Gpu
 ROOT = Path(__file__).parents[2]
 
 
-def device_seconds(cupy: Any, task: Callable[[], Any], rounds: int = 5) -> float:
-    """Median time of a task on the current stream, by events, after one round that does not count."""
+def device_seconds(cupy: Any, task: Callable[[], Any], rounds: int = 5, times_each: int = 1) -> float:
+    """Median time of a task on the current stream, by events, after one round that does not count.
+
+    times_each: how often a round does the task. The host takes some 10 us for a launch, for which the device waits once
+        in a round; of a kernel of less than a millisecond, this would be much.
+    """
     task()
     times = []
     for _ in range(rounds):
         start, end = cupy.cuda.Event(), cupy.cuda.Event()
         start.record()
-        task()
+        for _ in range(times_each):
+            task()
         end.record()
         end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, end) / 1e3)
+        times.append(cupy.cuda.get_elapsed_time(start, end) / 1e3 / times_each)
     return statistics.median(times)
 
 

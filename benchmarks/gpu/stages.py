@@ -25,7 +25,8 @@ from gzarr.gpu.device import lanes
 from gzarr.gpu.pipeline import sizing
 from gzarr.storage import MemoryStore
 
-ROUNDS = 3
+#: Rounds of a stage, and launches of a kernel in each.
+ROUNDS, N_LAUNCHES = 3, 8
 
 
 #: The kernels of which a read launches some.
@@ -101,8 +102,8 @@ def _timing(base: type, gpu: Gpu | None) -> Any:
             with super().activate(stream, memory, staging):
                 yield
 
-        def note(self, stage: str, task: Callable[[], Any]) -> None:
-            """Time a stage. Its allocations are released after each round, so that the wave still fits."""
+        def note(self, stage: str, task: Callable[[], Any], times_each: int = 1) -> None:
+            """Time a stage. Its allocations are released after each time, so that the wave still fits."""
             marks = [arena.mark() for arena in self.arenas]
 
             def once() -> None:
@@ -110,10 +111,10 @@ def _timing(base: type, gpu: Gpu | None) -> Any:
                 for arena, mark in zip(self.arenas, marks, strict=True):
                     arena.rewind(mark)
 
-            self.times.setdefault(stage, []).append(_seconds(cupy, once))
+            self.times.setdefault(stage, []).append(_seconds(cupy, once, times_each))
 
         def launch(self, kernel: str, n_threads: int, args: tuple[Any, ...]) -> None:
-            self.note(f"kernel {kernel}", lambda: base.launch(self, kernel, n_threads, args))
+            self.note(f"kernel {kernel}", lambda: base.launch(self, kernel, n_threads, args), N_LAUNCHES)
 
         def decompress(self, decoder: str, source: Any, nbytes: Any, target: Any, capacity: Any, **options: Any) -> Any:
             def call() -> Any:
@@ -154,9 +155,9 @@ def bare_call(gpu: Gpu, decoder: str, source: Any, nbytes: Any, target: Any, cap
     return call
 
 
-def _seconds(cupy: Any, task: Callable[[], Any]) -> float:
+def _seconds(cupy: Any, task: Callable[[], Any], times_each: int) -> float:
     if cupy is not None:
-        return device_seconds(cupy, task, ROUNDS)
+        return device_seconds(cupy, task, ROUNDS, times_each)
     times = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
