@@ -52,8 +52,6 @@ GOAL = 0.8
 LEAST_NBYTES = 256 << 10
 #: Codecs of the tables.
 SHOWN = ("none", "zstd", "blosc-lz4")
-#: Codec -> instructions and sectors for each 16 bytes of the placement kernel of the tree that costs are compared with.
-PLACING_BEFORE: dict[str, tuple[float, float]] = {"none": (480, 2.0), "zstd": (480, 2.0), "blosc-lz4": (635, 2.0)}
 
 
 class Kernel(NamedTuple):
