@@ -189,13 +189,28 @@ def counted_memory(device: Any) -> Iterator[tuple[Any, Callable[[], int]]]:
         yield fresh, lambda: fresh.memory.peak
         return
     cuda = device.xp.cuda
-    before, pool = cuda.get_allocator(), cuda.MemoryPool()
+    before, pool = cuda.get_allocator(), CountedPool(cuda.MemoryPool())
     cuda.set_allocator(pool.malloc)
     try:
-        # A pool never shrinks, so that its total is the peak as long as nothing is released.
-        yield device.device, pool.total_bytes
+        yield device.device, lambda: pool.peak
     finally:
         cuda.set_allocator(before)
+
+
+class CountedPool:
+    """A memory pool, and the most bytes that it ever had."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self.peak = 0
+
+    def malloc(self, nbytes: int) -> Any:
+        memory = self._pool.malloc(nbytes)
+        self.peak = max(self.peak, self._pool.total_bytes())
+        return memory
+
+    def free_all_blocks(self, stream: Any = None) -> None:
+        self._pool.free_all_blocks(stream=stream)
 
 
 def streams(device: Any, case: StreamsCase) -> Fields:

@@ -189,8 +189,14 @@ class CudaDevice:
 
     def allocate(self, nbytes: int) -> Any:
         """A block of device memory from the user's allocator."""
-        allocator = getattr(self._local, "allocator", None) or cupy.cuda.get_allocator()
+        allocator = getattr(self._local, "allocator", None)
+        give_back = getattr(getattr(allocator, "__self__", None), "free_all_blocks", None)
+        allocator = allocator or cupy.cuda.get_allocator()
         with self._device:
+            if give_back is not None:
+                # A pool keeps what a lane has freed for the lane's stream only, beyond the lane's limit. The next block
+                # is larger, so that this would be of no use.
+                give_back(stream=cupy.cuda.get_current_stream())
             return cupy.ndarray((nbytes,), cupy.uint8, allocator(nbytes))
 
     def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:

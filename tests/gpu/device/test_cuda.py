@@ -253,6 +253,17 @@ def test_memory_is_kept_for_the_next_read(cuda):
     assert pool.used_bytes() == 0
 
 
+def test_blocks_that_a_lane_replaces_go_back_to_the_device(cuda):
+    """CuPy's pool would keep them for the lane's stream, beyond the cap; they are too small for what comes next."""
+    lane, pool = Lane(cuda.CudaDevice(), 8 << 20), fake_cupy.MemoryPool()
+    with cuda.cupy.cuda.using_allocator(pool.malloc):
+        for nbytes in (2 << 20, 3 << 20, 5 << 20, 7 << 20):
+            with lane.active():
+                lane.memory.require(nbytes)
+                lane.rewind()
+    assert pool.total_bytes() == pool.used_bytes() <= 8 << 20
+
+
 def test_what_cupy_allocates_in_a_lane_is_the_lane_s(cuda):
     """Temporaries of CuPy's own operations are under the cap, and what does not fit says so."""
     device, cupy = cuda.CudaDevice(), cuda.cupy

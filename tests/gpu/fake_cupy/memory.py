@@ -9,7 +9,8 @@ from __future__ import annotations
 import bisect
 import ctypes
 import threading
-from collections import defaultdict
+import weakref
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -38,17 +39,17 @@ class Memory:
     CuPy's pool hands it out again for work on that stream; what other streams still do with it would show.
     """
 
-    def __init__(self, size: int, pool: MemoryPool | None = None):
+    def __init__(self, size: int, freed: Callable[[], None] | None = None):
         self.size = size
         self.device_id = current.device
         self.backing = np.full(size, FRESH, np.uint8)
         self.ptr = int(self.backing.ctypes.data)
         self._queue = get_current_stream().queue
-        self._pool = pool
+        self._freed = freed
 
     def __del__(self) -> None:
-        if self._pool is not None:
-            self._pool.freed(self.size)
+        if self._freed is not None:
+            self._freed()
         backing = self.backing
         with DOING:
             # No other memory gets this address while work that holds it is under way.
@@ -81,38 +82,92 @@ class MemoryPointer:
         submit(lambda: keep(ctypes.memmove(target, source, size)))
 
 
+class _Block:
+    """What a pool has from the device at once: which pieces of it are free."""
+
+    def __init__(self, size: int):
+        self.size = size
+        self.free = [(0, size)]
+
+    def fitting(self, size: int) -> tuple[int, int] | None:
+        """The smallest free piece of so many bytes or more."""
+        return min(
+            (piece for piece in self.free if piece[1] - piece[0] >= size), default=None, key=lambda p: p[1] - p[0]
+        )
+
+    def take(self, piece: tuple[int, int], size: int) -> int:
+        self.free.remove(piece)
+        if piece[1] - piece[0] > size:
+            self.free.append((piece[0] + size, piece[1]))
+        return piece[0]
+
+    def give(self, start: int, end: int) -> None:
+        for piece in list(self.free):
+            if piece[1] == start or piece[0] == end:
+                self.free.remove(piece)
+                start, end = min(start, piece[0]), max(end, piece[1])
+        self.free.append((start, end))
+
+
 class MemoryPool:
-    """Like cupy.cuda.MemoryPool, except that it keeps nothing."""
+    """Like cupy.cuda.MemoryPool: what is freed stays with its stream, for requests there, and counts to the limit.
+
+    Memory itself is new each time.
+    """
 
     def __init__(self, allocator: Any = None):
-        self.used = self.limit = 0
+        self.used = self.total = self.limit = 0
+        self._blocks: weakref.WeakKeyDictionary[Any, list[_Block]] = weakref.WeakKeyDictionary()
+        self._freed: deque[tuple[_Block, int, int]] = deque()  # finalizers run at any moment
         self._lock = threading.RLock()
 
     def malloc(self, size: int) -> MemoryPointer:
         size = -(-size // 512) * 512
         with self._lock:
-            if self.limit and self.used + size > self.limit:
-                raise OutOfMemoryError(size, self.used, self.limit)
+            self._settle()
+            blocks = self._blocks.setdefault(get_current_stream().queue, [])
+            found = [(piece, block) for block in blocks if (piece := block.fitting(size)) is not None]
+            if found:
+                piece, block = min(found, key=lambda item: item[0][1] - item[0][0])
+            else:
+                if self.limit and self.total + size > self.limit:
+                    raise OutOfMemoryError(size, self.total, self.limit)
+                self.total += size
+                block = _Block(size)
+                piece = (0, size)
+                blocks.append(block)
+            start = block.take(piece, size)
             self.used += size
-        return MemoryPointer(Memory(size, self), 0)
+        return MemoryPointer(Memory(size, lambda: self._freed.append((block, start, start + size))), 0)
 
-    def freed(self, size: int) -> None:
-        with self._lock:
-            self.used -= size
+    def _settle(self) -> None:
+        while self._freed:
+            block, start, end = self._freed.popleft()
+            block.give(start, end)
+            self.used -= end - start
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
         self.limit = size or 0
 
     def used_bytes(self) -> int:
-        return self.used
+        with self._lock:
+            self._settle()
+            return self.used
 
-    total_bytes = used_bytes
+    def total_bytes(self) -> int:
+        return self.total
 
     def free_bytes(self) -> int:
-        return 0
+        return self.total - self.used_bytes()
 
-    def free_all_blocks(self, stream: Any = None) -> None:
-        pass
+    def free_all_blocks(self, stream: Stream | None = None) -> None:
+        with self._lock:
+            self._settle()
+            for queue, blocks in list(self._blocks.items()):
+                if stream is None or queue is stream.queue:
+                    kept = [block for block in blocks if block.free != [(0, block.size)]]
+                    self.total -= sum(block.size for block in blocks) - sum(block.size for block in kept)
+                    self._blocks[queue] = kept
 
 
 POOL = MemoryPool()
