@@ -62,6 +62,7 @@ static int64_t describe(const Parts *parts, int64_t i, uint32_t *words) {
     if (mode == BITS_SHUFFLED && !last && size / typesize % 8) mode = 0;
 
     uint64_t from = (missing ? 0 : (uint64_t)start) | joined.run, into = (uint64_t)to | joined.run | UNIT, total = 1;
+    uint64_t steps = 256;
     uint64_t spans[2] = {joined.run, joined.run}, below[2] = {0, 0};
     bool fits = joined.n <= LEVELS;
     for (int k = 0; k <= LEVELS; k++) {
@@ -69,6 +70,7 @@ static int64_t describe(const Parts *parts, int64_t i, uint32_t *words) {
         const uint64_t more = joined.counts[k] - 1;
         from |= joined.source[k];
         into |= joined.target[k];
+        steps |= joined.target[k];
         total *= joined.counts[k];
         fits = fits && !(joined.counts[k] > 1 && !target);
         spans[0] += (source < 0 ? -joined.source[k] : joined.source[k]) * more;
@@ -85,7 +87,8 @@ static int64_t describe(const Parts *parts, int64_t i, uint32_t *words) {
             items = least(least(within, least(room / typesize, low_bit(address | UNIT))), UNIT / least(typesize, UNIT));
         else if (block / typesize % 8 == 0 && rest / typesize % 8 == 0)
             for (int64_t some = 1; some <= 8; some = some == 1 ? 4 : 2 * some)
-                if (within >= some && room >= least(some * typesize, UNIT)) items = some;
+                if (within >= some && room >= least(some * typesize, UNIT) && low_bit((int64_t)steps) >= some * typesize)
+                    items = some;
         if (given & (given - 1) || given > (mode == BITS_SHUFFLED ? 8 : 16)) items = 0;
         width = items * typesize;
     }

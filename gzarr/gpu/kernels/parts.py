@@ -239,8 +239,11 @@ def _units(
     by_bytes = np.minimum(within, np.minimum(room // typesize, _low_bit(boxes.source | UNIT_NBYTES)))
     by_bytes = np.minimum(by_bytes, UNIT_NBYTES // np.minimum(typesize, UNIT_NBYTES))
     by_bits = np.zeros_like(within)
+    # Units of several stores need no more alignment than one, but offsets are counted in units.
+    steps = _low_bit(np.bitwise_or.reduce(levels.target) | 256)
     for items in (1, 4, 8):
-        by_bits[(within >= items) & (room >= np.minimum(items * typesize, UNIT_NBYTES))] = items
+        unit = items * typesize
+        by_bits[(within >= items) & (room >= np.minimum(unit, UNIT_NBYTES)) & (steps >= unit)] = items
     by_bits[(block // typesize % 8 != 0) | (rest // typesize % 8 != 0)] = 0
     items = np.where(mode == BYTE_SHUFFLED, by_bytes, by_bits) * known
     width = np.where(mode == PLAIN, width, items * typesize)

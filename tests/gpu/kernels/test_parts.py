@@ -127,6 +127,18 @@ def test_items_of_a_unit(mode: int, typesize: int, address: int, items: int) -> 
 
 
 @pytest.mark.parametrize(
+    ("typesize", "row", "items"), [(2, 48, 8), (4, 48, 4), (4, 64, 8), (8, 80, 1), (8, 96, 4), (8, 128, 8)]
+)
+def test_rows_of_the_target_are_whole_units(typesize: int, row: int, items: int) -> None:
+    strides, chunk = (8 * typesize, typesize), 64 * typesize
+    shuffle = (BIT_SHUFFLED, typesize, chunk, chunk)
+    mode, part = described((8, 8), (1024, strides), (4096, (row, typesize)), typesize, shuffle)
+    width = items * typesize
+    assert (mode, part[KIND]) == (BIT_SHUFFLED, 8 * (typesize.bit_length() - 1) + items.bit_length() - 1)
+    assert (part[UNITS] * width, part[20] * width, part[21] * width) == (chunk, 8 * typesize, row)
+
+
+@pytest.mark.parametrize(
     ("shape", "strides", "shuffle", "swap"),
     [
         ((3, 3, 3, 3, 3), (10000, 2000, 400, 80, 16), (PLAIN, 1, 1, 1), 0),  # levels
