@@ -38,9 +38,8 @@ GPU u64 accumulated(const u8 *from, i64 stripes, u64 lane) {
             numbers += 4 * AHEAD;
 #pragma unroll
             for (int j = 0; j < AHEAD; j++) {
-                u64 number = coming[j];
+                lane = rounded(lane, coming[j]);
                 coming[j] = numbers[4 * j];
-                lane = rounded(lane, number);
             }
         }
 #pragma unroll
