@@ -14,7 +14,16 @@ from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Shuffle, Streams, Wave
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import BIT_SHUFFLED, BLOCK_THREADS, BYTE_SHUFFLED, PLAIN, UNIT_NBYTES, unit_starts
-from gzarr.gpu.kernels.parts import BLOCK_UNITS, Boxes, Shuffles, describe, describe_tiles, divisors
+from gzarr.gpu.kernels.parts import (
+    BLOCK_UNITS,
+    Boxes,
+    Shuffles,
+    Shuffling,
+    describe,
+    describe_tiles,
+    divisors,
+    shuffled_items,
+)
 from gzarr.profiling.recorder import stage
 
 #: Tables and streams begin at multiples of this many bytes, which suits every kernel and decoder.
@@ -263,14 +272,19 @@ def shuffled(wave: Wave, chunks: Chunks, mode: int, typesize: int, blocksize: in
 
     mode: BYTE_SHUFFLE or BIT_SHUFFLE. typesize: bytes of an element. blocksize: bytes of a block.
     """
-    n = len(chunks)
-    rows, addresses = new_rows(wave, n, chunks.nbytes)
-    nbytes = np.full(n, chunks.nbytes, np.int64)
-    starts = unit_starts(nbytes)
-    info = np.full(n, mode, np.uint8), np.full(n, typesize, np.int32), np.full(n, blocksize, np.int64), nbytes
-    source, target, starts_at, *info_at = upload_tables(wave, chunks.addresses, addresses, starts, *info)
-    wave.device.launch("shuffle", int(starts[-1]), (n, source, target, starts_at, *info_at))
-    return Chunks(rows, addresses, chunks.nbytes, rows)
+    n, nbytes = len(chunks), chunks.nbytes
+    rows, addresses = new_rows(wave, n, nbytes)
+    items = shuffled_items(chunks.addresses, addresses, nbytes, Shuffling(mode, typesize, blocksize))
+    if items is not None:
+        table = upload_tables(wave, chunks.addresses, addresses)
+        wave.device.launch("shuffle_items", n * items.per_chunk, (n, *table, *items))
+    else:
+        sizes = np.full(n, nbytes, np.int64)
+        starts = unit_starts(sizes)
+        info = np.full(n, mode, np.uint8), np.full(n, typesize, np.int32), np.full(n, blocksize, np.int64), sizes
+        tables = upload_tables(wave, chunks.addresses, addresses, starts, *info)
+        wave.device.launch("shuffle", int(starts[-1]), (n, *tables))
+    return Chunks(rows, addresses, nbytes, rows)
 
 
 def plain_shuffle(n: int, nbytes: int) -> Shuffle:

@@ -23,21 +23,21 @@ MIN_OCCUPANCY = 0.5
 
 
 class Goal(NamedTuple):
-    """A read or write, and the most instructions and sectors for each 16 bytes of it; for writes there is no goal."""
+    """A read or write, and the most instructions and sectors for each 16 bytes of it, of all kernels or of some."""
 
     case: Case
     instructions: int = 0
     sectors: float = MAX_SECTORS
     verb: str = "read"
+    kernels: tuple[str, ...] = ()
 
 
 def _case(shape: tuple[int, ...], chunks: tuple[int, ...], compressor: Any, dtype: str = "f4", **options: Any) -> Case:
     return Case({"compressor": compressor, **options}, shape, chunks, dtype)
 
 
-def stepped(array: Any) -> Any:
-    """Every second element."""
-    return array[::2, ::2]
+def _shuffled(compressor: Any, dtype: str, instructions: int) -> Goal:
+    return Goal(_case(*SQUARE, compressor, dtype), instructions, verb="write", kernels=("shuffle_items",))
 
 
 FLAT = (1 << 19,), (1 << 14,)
@@ -62,9 +62,15 @@ GOALS = {
     "2-D f4, steps": Goal(
         _case(*SQUARE, PLAIN)._replace(select=lambda array: array[::2, ::2]), 180, 2.5 * IDEAL_SECTORS
     ),
-    "write 2-D f4": Goal(_case(*SQUARE, None), verb="write"),
-    "write 2-D f4, byte shuffle": Goal(_case(*SQUARE, BYTES), verb="write"),
-    "write 2-D f4, bit shuffle": Goal(_case(*SQUARE, BITS), verb="write"),
+    "write 2-D f4": Goal(_case(*SQUARE, None), 40, verb="write", kernels=("copy_plain",)),
+    "write 2-D u2, byte shuffle": _shuffled(BYTES, "u2", 70),
+    "write 2-D f4, byte shuffle": _shuffled(BYTES, "f4", 75),
+    "write 2-D f8, byte shuffle": _shuffled(BYTES, "f8", 90),
+    "write 2-D c16, byte shuffle": _shuffled(BYTES, "c16", 120),
+    "write 2-D u1, bit shuffle": _shuffled(BITS, "u1", 160),
+    "write 2-D u2, bit shuffle": _shuffled(BITS, "u2", 190),
+    "write 2-D f4, bit shuffle": _shuffled(BITS, "f4", 160),
+    "write 2-D f8, bit shuffle": _shuffled(BITS, "f8", 160),
 }
 
 

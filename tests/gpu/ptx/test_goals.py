@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.kernels import BLOCK_THREADS
+from gzarr.gpu.kernels import BLOCK_THREADS, source
 from tests.gpu.ptx import goals, nvrtc
 from tests.gpu.ptx.cost import occupancy
 from tests.gpu.ptx.goals import GOALS, MIN_OCCUPANCY
@@ -16,17 +16,24 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("name", [name for name, goal in GOALS.items() if goal.verb == "read"])
-def test_reads_keep_to_their_goals(name: str) -> None:
-    goal = GOALS[name]
-    for kernel, cost in goals.costs(name).items():
+@pytest.mark.parametrize("name", list(GOALS))
+def test_reads_and_writes_keep_to_their_goals(name: str) -> None:
+    goal, costs = GOALS[name], goals.costs(name)
+    for kernel in goal.kernels or costs:
+        cost = costs[kernel]
         assert cost.instructions <= goal.instructions, kernel
         assert cost.load_sectors <= goal.sectors, kernel
         assert cost.store_sectors <= goal.sectors, kernel
 
 
+def test_checksums_leave_room_for_half_of_the_threads() -> None:
+    """The compiler takes more registers for this architecture than for others."""
+    taken = nvrtc.compile_module(source("xxh64"), 100).resources["xxh64"]
+    assert (taken.spills, occupancy(100, taken, BLOCK_THREADS) >= MIN_OCCUPANCY) == (0, True)
+
+
 @pytest.mark.parametrize("arch", [75, 90])
 def test_fast_kernels_leave_room_for_half_of_the_threads(arch: int) -> None:
-    fast = {kernel for name, goal in GOALS.items() if goal.verb == "read" for kernel in goals.costs(name)}
+    fast = {"xxh64"} | {kernel for name, goal in GOALS.items() for kernel in goal.kernels or goals.costs(name)}
     resources = nvrtc.kernels(arch).resources
     assert {kernel for kernel in fast if occupancy(arch, resources[kernel], BLOCK_THREADS) < MIN_OCCUPANCY} == set()

@@ -14,6 +14,7 @@ from tests.gpu.kernels.test_copy_bits import test_boxes as test_boxes_of_bits  #
 from tests.gpu.kernels.test_copy_bytes import test_boxes as test_boxes_of_bytes  # noqa: F401
 from tests.gpu.kernels.test_copy_plain import test_boxes as test_plain_boxes  # noqa: F401
 from tests.gpu.kernels.test_copy_tiles import test_boxes as test_boxes_in_tiles  # noqa: F401
+from tests.gpu.kernels.test_shuffle_items import test_any_chunks as test_shuffles_of_any_chunks  # noqa: F401
 from tests.gpu.ptx import nvrtc
 from tests.gpu.ptx.capture import PtxDevice
 from tests.gpu.ptx.launching import PtxKernels
