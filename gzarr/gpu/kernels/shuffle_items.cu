@@ -20,15 +20,18 @@ template <int W, int ALL> GPU Words<W> cut_words(const Words<ALL> &words, int at
 
 // K bytes of each of T planes, from K items of T bytes. It is what join_items does, items and planes interchanged.
 template <int T, int K> GPU Words<T * K> split_items(const Words<T * K> &words) {
-    if (T == 1) return words;
-    u32 items[K][(T + 3) / 4];
+    if constexpr (T == 1) {
+        return words;
+    } else {
+        u32 items[K][(T + 3) / 4];
 #pragma unroll
-    for (int k = 0; k < K; k++) {
-        Words<T> item = cut_words<T>(words, k * T);
+        for (int k = 0; k < K; k++) {
+            Words<T> item = cut_words<T>(words, k * T);
 #pragma unroll
-        for (int m = 0; m < (T + 3) / 4; m++) items[k][m] = item.at[m];
+            for (int m = 0; m < (T + 3) / 4; m++) items[k][m] = item.at[m];
+        }
+        return join_items<K, T>(items);
     }
-    return join_items<K, T>(items);
 }
 
 // A unit in its chunk and in its block.

@@ -37,9 +37,10 @@ def check(case: Case) -> list[str]:
     memory = device.upload(data)
     starts = case.offset + np.arange(case.n_chunks, dtype=np.int64) * pitch
     chunks = Chunks(memory, device.address(memory) + starts, case.nbytes)
-    found = shuffled(Wave(device), chunks, *case.how)
-    wanted = [reference.shuffled(data[start : start + case.nbytes], case.how).tobytes() for start in starts.tolist()]
-    assert [bytes(row) for row in device.download(found.rows)] == wanted
+    wave = Wave(device)
+    found = shuffled(wave, chunks, *case.how)
+    wanted = [reference.shuffled(data[start : start + case.nbytes], case.how) for start in starts.tolist()]
+    assert np.array_equal(device.download(found.rows), wanted)
     return device.launches
 
 
@@ -47,11 +48,11 @@ def check(case: Case) -> list[str]:
 def cases(draw: st.DrawFn) -> Case:
     mode = draw(st.sampled_from([BYTE_SHUFFLED, BIT_SHUFFLED]))
     typesize = draw(st.sampled_from([1, 2, 4, 8, 16, 3]))
-    items = draw(st.sampled_from([0, 8, 16, 24, 200, 520, 1024, draw(st.integers(1, 300))]))
+    items = draw(st.sampled_from([8, 16, 24, 200, 520, 1024, draw(st.integers(1, 300))]))
     nbytes = items * typesize + draw(st.sampled_from([0, 0, 0, 1]))
     block = typesize * draw(st.sampled_from([8, 16, 40, 64, 1, 5, 2000])) + draw(st.sampled_from([0, 0, 0, 1]))
     offset, gap = (draw(st.sampled_from([0, 0, 16, 8, 4, 2, 1])) for _ in range(2))
-    return Case(Shuffle(mode, typesize, block), draw(st.integers(0, 4)), nbytes, offset, gap)
+    return Case(Shuffle(mode, typesize, block), draw(st.integers(1, 4)), nbytes, offset, gap)
 
 
 @given(cases())
@@ -77,7 +78,7 @@ REST = [
 ]
 
 
-@pytest.mark.parametrize("mode, typesize, nbytes, offset".split(", "), COMMON)
+@pytest.mark.parametrize(("mode", "typesize", "nbytes", "offset"), COMMON)
 def test_what_is_common_is_fast(mode: int, typesize: int, nbytes: int, offset: int) -> None:
     """Whole and short last blocks, and addresses that allow units of fewer bytes."""
     for blocksize in (nbytes, 4 * nbytes, 40 * max(typesize, 2), 128 * typesize):
