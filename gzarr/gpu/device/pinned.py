@@ -15,7 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,30 @@ class Mark(NamedTuple):
     tables: ArenaMark = ()
 
 
+class Collected:
+    """Objects, each with something that is given back once it is collected.
+
+    No Python code runs at that moment, which may be any: an interrupt (Ctrl-C) in it would be lost, and what is to be
+    given back with it.
+    """
+
+    def __init__(self) -> None:
+        self._watched: dict[int, tuple[weakref.ref[Any], Any]] = {}
+        self._ended: deque[weakref.ref[Any]] = deque()
+
+    def watch(self, watched: Any, what: Any) -> None:
+        """Give something back once an object is collected."""
+        reference = weakref.ref(watched, self._ended.append)
+        self._watched[id(reference)] = reference, what
+
+    def pop(self) -> Any:
+        """The next thing that is given back; None if nothing is."""
+        try:
+            return self._watched.pop(id(self._ended.popleft()))[1]
+        except IndexError:
+            return None
+
+
 class Results:
     """Pinned blocks for encoded chunks on their way to a store, which outlive the lane that encoded them.
 
@@ -59,7 +83,7 @@ class Results:
 
     def __init__(self, allocate: Allocate) -> None:
         self._allocate = allocate
-        self._free: deque[Block] = deque()
+        self._blocks = Collected()
 
     def take(self, nbytes: int) -> Block:
         """Take a flat uint8 array. Any view of it keeps its block."""
@@ -68,23 +92,20 @@ class Results:
             block = self._allocate(nbytes, nbytes + int(nbytes * _SLACK))
         # A view of the block itself would not be kept by its views: they would refer to the block.
         taken = np.frombuffer(host_view(block), np.uint8, nbytes) if nbytes else np.empty(0, np.uint8)
-        weakref.finalize(taken, self._free.append, block).atexit = False
+        self._blocks.watch(taken, block)
         return taken
 
     def release(self) -> None:
         """Free the blocks that are not taken."""
-        self._free.clear()
+        while self._blocks.pop() is not None:
+            pass
 
     def _pop(self, nbytes: int) -> Block | None:
         """One of the blocks that are large enough. The others are freed: waves have grown."""
-        for _ in range(len(self._free)):
-            try:
-                block = self._free.popleft()
-            except IndexError:  # another thread took it
-                return None
-            if block.nbytes >= nbytes:
-                return block
-        return None
+        block: Block | None = self._blocks.pop()
+        while block is not None and block.nbytes < nbytes:
+            block = self._blocks.pop()
+        return block
 
 
 class Pinned:
@@ -107,7 +128,7 @@ class Pinned:
         self._allocate = allocate
         self._cap = cap
         self._nbytes = 0
-        self._freed: deque[int] = deque()  # collection may free a block within any other call here
+        self._sizes = Collected()
         self._lock = new_lock()
         self.results = Results(self.block)
 
@@ -124,8 +145,8 @@ class Pinned:
 
     def _claim(self, nbytes: int) -> bool:
         with self._lock:
-            while self._freed:
-                self._nbytes -= self._freed.popleft()
+            while (freed := self._sizes.pop()) is not None:
+                self._nbytes -= freed
             fits = self._nbytes + nbytes <= self._cap
             self._nbytes += nbytes if fits else 0
         return fits
@@ -134,9 +155,10 @@ class Pinned:
         try:
             block = self._allocate(nbytes)
         except BaseException:
-            self._freed.append(nbytes)
+            with self._lock:
+                self._nbytes -= nbytes
             raise
-        weakref.finalize(block, self._freed.append, nbytes).atexit = False
+        self._sizes.watch(block, nbytes)
         return block
 
 

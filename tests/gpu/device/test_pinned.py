@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import weakref
 
 import numpy as np
@@ -171,3 +172,29 @@ def test_results_that_have_become_too_small_are_freed(blocks) -> None:
     assert blocks.live <= 20 * MIB * 17 / 16
     results.release()
     assert blocks.live == 0
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers that interrupt")
+def test_an_interrupt_while_memory_is_given_back_is_not_lost() -> None:
+    """Neither is the memory: interrupts come whenever Python code runs."""
+    pinned = Pinned(lambda nbytes: np.empty(nbytes, np.uint8))
+    raised = caught = 0
+
+    def interrupt(*_: object) -> None:
+        nonlocal raised
+        raised += 1
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(300):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0002)
+                for _ in range(1000):
+                    pinned.results.take(100)
+            except KeyboardInterrupt:
+                caught += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert raised == caught
