@@ -749,6 +749,24 @@ def test_lanes_are_compared_for_the_same_waves(gpu: Gpu, monkeypatch: pytest.Mon
     assert {row["waves"] for row in rows.values()} == {reads.N_WAVES}
 
 
+def test_settings_of_kvikio_are_a_module_of_their_own(
+    gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``import kvikio`` alone does not import them (26.10)."""
+    package = tmp_path / "kvikio"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "defaults.py").write_text("get = str.upper")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(deciding, "find_missing_kvikio", lambda: None)
+    monkeypatch.setattr(deciding, "opens", lambda *_: {})
+    try:
+        assert deciding.cufile_opens(gpu) == {"compat_mode": "COMPAT_MODE"}
+    finally:
+        for name in ("kvikio", "kvikio.defaults"):
+            sys.modules.pop(name, None)
+
+
 def test_sums_are_those_of_the_host(gpu: Gpu) -> None:
     """The double runs the device's own kernels; the host computes nvCOMP's checksums."""
     found = gpu_sums.sums_are_right(gpu)
