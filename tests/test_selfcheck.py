@@ -25,8 +25,8 @@ def test_a_device_without_faults_passes() -> None:
 def test_each_kind_of_fault_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     decompress, place = EmulatedDevice.decompress, EmulatedDevice.launch
 
-    def spoil(self: Any, decoder: str, source: Any, nbytes: Any, target: Any, capacity: Any) -> Any:
-        outcome = decompress(self, decoder, source, nbytes, target, capacity)
+    def spoil(self: Any, decoder: str, source: Any, nbytes: Any, target: Any, *args: Any, **options: Any) -> Any:
+        outcome = decompress(self, decoder, source, nbytes, target, *args, **options)
         if decoder == "lz4":
             np.ctypeslib.as_array((np.ctypeslib.ctypes.c_uint8 * 1).from_address(int(target[-1])))[0] ^= 1
         return outcome

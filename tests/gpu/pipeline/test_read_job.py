@@ -242,6 +242,7 @@ def test_a_shard_that_takes_another_turn_is_of_one_version(
     for name, data in (("a", DATA), ("b", DATA + 1)):
         stored(tmp_path / name, data, shards=(35, 66), compressor=None)
     here = opened(gzarr.open_array(LocalStore(tmp_path / "a"), mode="r"))
+    monkeypatch.setattr(eligibility, "wave_nchunks", lambda *_: 1000)
     monkeypatch.setattr(EncodedSizes, "slab_nbytes", lambda *args: 12_000)  # a shard takes 9,600
     if threaded:  # and versions are compared
         monkeypatch.setattr(fetching, "_UNCUT_NBYTES", 1)
