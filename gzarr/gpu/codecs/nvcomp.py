@@ -12,7 +12,7 @@ from gzarr.gpu.codecs.deflate import deflate_envelope
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DecoderFactory, DeviceCodec, Encoder, decoded_nbytes
 from gzarr.gpu.codecs.lz4 import LZ4
 from gzarr.gpu.codecs.single_stream import Envelope, stream_encoder
-from gzarr.gpu.codecs.transfers import decompress, decompress_nbytes, new_rows
+from gzarr.gpu.codecs.transfers import at_targets, count_rows, decompress, decompress_nbytes, new_chunks
 from gzarr.gpu.codecs.zstd import ZSTD
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
 from gzarr.gpu.device.protocol import Device
@@ -35,12 +35,14 @@ def _decoder(algorithm: str) -> DecoderFactory:
             stride = -(-nbytes // limits.alignment.output) * limits.alignment.output
             sizes = np.full(n, nbytes, np.int64)
             cost = decompress_nbytes(wave, algorithm, batch.offsets, batch.sizes, sizes)
-            wave.require(n, batch.upload_nbytes + n * stride + cost)
+            # Some decoders may write whole units.
+            placed = at_targets(wave, limits.alignment.output) if stride == nbytes else None
+            wave.require(n, batch.upload_nbytes + count_rows(n, placed) * stride + cost)
             source = wave.device.address(batch.slab) + batch.offsets
-            rows, addresses = new_rows(wave, n, stride)
-            tables = (source, batch.sizes, addresses, sizes)
+            chunks = new_chunks(wave, n, stride, placed)
+            tables = (source, batch.sizes, chunks.addresses, sizes)
             decompress(wave, name, algorithm, np.arange(n), tables, verified=batch.verified)
-            return Chunks(rows, addresses, nbytes, rows if stride == nbytes else None)
+            return chunks if stride == nbytes else Chunks(chunks.owner, chunks.addresses, nbytes)
 
         return decode
 

@@ -23,11 +23,13 @@ from gzarr.gpu.codecs.compressing import ROOM, Piece, compress, copy_pieces, new
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DecoderFactory, Encoder, EncoderFactory, decoded_nbytes
 from gzarr.gpu.codecs.headers import Stored, StreamTable
 from gzarr.gpu.codecs.transfers import (
+    at_targets,
     byte_ranges,
+    count_rows,
     decode_on_host,
     decompress,
     decompress_nbytes,
-    new_rows,
+    new_chunks,
     upload_tables,
 )
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
@@ -121,18 +123,19 @@ def stream_decoder(
             here = np.flatnonzero(~table.to_host)
             sizes = np.full(here.size, nbytes, np.int64)
             cost = decompress_nbytes(wave, decoder, table.source[here], table.nbytes[here], sizes)
-            n = len(batch)
-            wave.require(n, batch.upload_nbytes + (2 * n - here.size) * nbytes + cost)
+            n, placed = len(batch), at_targets(wave, NVCOMP[decoder].alignment.output)
+            wave.require(n, batch.upload_nbytes + (count_rows(n, placed) + n - here.size) * nbytes + cost)
             source = wave.device.address(batch.slab) + table.source[here]
-            rows, addresses = new_rows(wave, n, nbytes)
-            tables = (source, table.nbytes[here], addresses[here], sizes)
+            chunks = new_chunks(wave, n, nbytes, placed)
+            target = chunks.addresses[here]
+            tables = (source, table.nbytes[here], target, sizes)
             decompress(wave, name, decoder, here, tables, verified=batch.verified)
             if checksum is not None:
                 which, stored = checksum.stored(batch.host, batch.offsets[here], batch.sizes[here])
-                ranges = (addresses[here][which], sizes[which])
+                ranges = (target[which], sizes[which])
                 checksums.expect(wave, name, checksum.kind, here[which], ranges, stored)
-            decode_on_host(wave, batch, rows, np.flatnonzero(table.to_host), on_host)
-            return Chunks(rows, addresses, nbytes, rows)
+            decode_on_host(wave, batch, chunks, np.flatnonzero(table.to_host), on_host)
+            return chunks
 
         return decode
 

@@ -64,6 +64,35 @@ def new_rows(wave: Wave, n: int, nbytes: int) -> tuple[Array, Table]:
     return rows, _row_addresses(wave, rows)
 
 
+def at_targets(wave: Wave, alignment: int, plain: NDArray[np.bool_] | None = None) -> NDArray[np.bool_] | None:
+    """Which chunks can be decoded straight to the wave's targets; None if none can.
+
+    alignment: of the decoder's output. plain: which chunks the decoder does not leave shuffled; None for all.
+    """
+    if wave.targets is None:
+        return None
+    placed = (wave.targets != 0) & (wave.targets % alignment == 0)
+    if plain is not None:
+        placed &= plain
+    return placed if placed.any() else None
+
+
+def count_rows(n: int, placed: NDArray[np.bool_] | None) -> int:
+    """How many of n chunks need a row, as they have no place yet."""
+    return n if placed is None else n - int(np.count_nonzero(placed))
+
+
+def new_chunks(wave: Wave, n: int, nbytes: int, placed: NDArray[np.bool_] | None) -> Chunks:
+    """Places for n chunks to be decoded to: the wave's targets, and device memory for those that are not placed."""
+    if placed is None or wave.targets is None:
+        rows, addresses = new_rows(wave, n, nbytes)
+        return Chunks(rows, addresses, nbytes, rows)
+    addresses, owner = wave.targets.copy(), None
+    if not placed.all():
+        owner, addresses[~placed] = new_rows(wave, count_rows(n, placed), nbytes)
+    return Chunks(owner, addresses, nbytes, placed=placed)
+
+
 def rows_as_chunks(wave: Wave, rows: Array) -> Chunks:
     """The rows of a uint8 array (n, nbytes) as chunks. The wave holds the array."""
     wave.held.append(rows)
@@ -228,12 +257,12 @@ def decompress_nbytes(wave: Wave, decoder: str, source: Table, nbytes: Table, de
 
 
 def decode_on_host(
-    wave: Wave, streams: Streams, rows: Array, which: NDArray[np.intp], decode: Callable[[Any], Any]
+    wave: Wave, streams: Streams, chunks: Chunks, which: NDArray[np.intp], decode: Callable[[Any], Any]
 ) -> None:
-    """Decode some chunks on the host and upload them to their rows in one transfer. Raises: CodecError(index)."""
+    """Decode some chunks on the host and upload them to their places in one transfer. Raises: CodecError(index)."""
     if not which.size:
         return
-    nbytes = rows.shape[1]
+    nbytes = chunks.nbytes
     staging = wave.device.staging(which.size * nbytes)
     for i, place in zip(which.tolist(), staging.reshape(which.size, nbytes), strict=True):
         start, size = int(streams.offsets[i]), int(streams.sizes[i])
@@ -245,8 +274,7 @@ def decode_on_host(
         place[:] = data.reshape(-1).view(np.uint8) if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
     decoded = _upload(wave, staging, which.size).reshape(which.size, nbytes)
     source = _row_addresses(wave, decoded)
-    target = wave.device.address(rows) + which.astype(np.int64) * nbytes
-    copy_streams(wave, source, target, np.full(which.size, nbytes, np.int64))
+    copy_streams(wave, source, chunks.addresses[which], np.full(which.size, nbytes, np.int64))
 
 
 def unshuffled(wave: Wave, chunks: Chunks) -> Chunks:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from operator import mul
+from operator import add, and_, mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,6 +127,54 @@ class BoxColumns:
         base = np.concatenate([np.zeros(1, np.int64), (highs - lows).cumsum()[:-1]])
         spans, pool = _with_lists(np.concatenate(rows), self.pool)
         return BoxTables(spans, base, part_span, elem_start, pool)
+
+
+class Targets(NamedTuple):
+    """Where in the result the chunks of a plan are that are wanted there as their decoded bytes are.
+
+    Attributes
+    ----------
+    address : int
+        Of the result.
+    whole : tuple[NDArray[np.bool_], ...]
+        bool (spans,) for every axis, whether the span is all of a chunk, in its order.
+    offsets : tuple[Table, ...]
+        int64 (spans,) for every axis, bytes from the beginning of the result.
+    """
+
+    address: int
+    whole: tuple[NDArray[np.bool_], ...]
+    offsets: tuple[Table, ...]
+
+    def of(self, part_span: NDArray[np.int32]) -> Table:
+        """The addresses of parts; 0 for a part that is something else than a contiguous chunk.
+
+        part_span: as in `BoxColumns.tables`.
+        """
+        columns = list(zip(self.whole, self.offsets, part_span.T, strict=True))
+        at: Table = self.address + reduce(add, (offsets[span] for _, offsets, span in columns))
+        at[~reduce(and_, (whole[span] for whole, _, span in columns))] = 0
+        return at
+
+
+def find_targets(
+    columns: BoxColumns, chunk: tuple[Sequence[int], Sequence[int]], out: tuple[int, Sequence[int]]
+) -> Targets | None:
+    """Where in the result chunks are contiguous; None if none is.
+
+    chunk: its shape, and its strides in bytes. out: address and strides of the result.
+    """
+    address, strides = out
+    whole = []
+    for axis, count, inside, outside in zip(columns.axes, *chunk, strides, strict=True):
+        if count > 1 and inside != outside:
+            return None
+        in_order = (axis[:, 1] == 1) & (axis[:, 3] == 1) | (count == 1)
+        whole.append((axis[:, 4] == count) & in_order & (axis[:, 5:] < 0).all(axis=1))
+        if not whole[-1].any():
+            return None
+    offsets = (axis[:, 2] * stride for axis, stride in zip(columns.axes, strides, strict=True))
+    return Targets(address, tuple(whole), tuple(offsets))
 
 
 def is_box(part: Part) -> bool:

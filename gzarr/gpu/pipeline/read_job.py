@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.backend import Array, Work
 from gzarr.cpu.compiled.fetch import LEFT, MISSING, Fetch, Runs, longest_uncut, spans_of
@@ -25,9 +26,9 @@ from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.codecs.batch import Chunks, Wave
 from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.protocol import Table
-from gzarr.gpu.pipeline.launching import launch_placement
+from gzarr.gpu.pipeline.launching import Present, launch_placement
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.pipeline.placing import BoxColumns
+from gzarr.gpu.pipeline.placing import BoxColumns, Targets, find_targets
 from gzarr.gpu.pipeline.read import decode_streams
 from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.sizing import later_nbytes, read_cost
@@ -121,6 +122,8 @@ class DeviceRead:
         The token of every shard that is read in several pieces or by several threads, by its number.
     given_up : set of int
         Numbers of the shards that were replaced meanwhile, or of which something was odd in one of several pieces.
+    targets : Targets or None
+        Where chunks are decoded straight into the result; None if none is.
     """
 
     resources: Resources
@@ -133,7 +136,16 @@ class DeviceRead:
     work: Work
     versions: dict[int, object] = field(default_factory=dict)
     given_up: set[int] = field(default_factory=set)
+    targets: Targets | None = field(init=False)
     stage = "locate"
+
+    def __post_init__(self) -> None:
+        plan, out = self.source.plan, self.out
+        self.targets = None
+        if plan.ends_in_streams and out.dtype == plan.stored:
+            strides = [stride * out.dtype.itemsize for stride in plan.strides]
+            place = self.resources.device.address(out), out.strides
+            self.targets = find_targets(self.columns, (plan.chunk.shape, strides), place)
 
     @property
     def pieces(self) -> Iterator[Piece]:
@@ -287,8 +299,10 @@ class DeviceRead:
         plan, here = self.source.plan, batch.offsets >= 0
         n, chunk_nbytes = int(np.count_nonzero(here)), plan.chunk.nbytes or 0
         wave = Wave(lane.device, lane=lane, later=later_nbytes(plan, here.size))
-        present = slice(None) if n == here.size else np.flatnonzero(here)
+        present: Present = slice(None) if n == here.size else np.flatnonzero(here)
         chunks: Chunks | None = None
+        if self.targets is not None:
+            wave.targets = self.targets.of(batch.spans[present])
         try:
             with stage("place") as placed:
                 with stage("decode", timed=True) as noted:
@@ -298,11 +312,14 @@ class DeviceRead:
                             noted.count(n, int(streams.sizes.sum()), n * chunk_nbytes)
                         chunks = decode_streams(wave, plan, streams)
                 with stage("place", timed=True):
-                    tables = self.columns.tables(batch.spans)
-                    launch_placement(wave, plan, (chunks, present), tables, self.out, None)
+                    chunks, present, spans = _unplaced(chunks, present, batch.spans)
+                    nbytes = (here.size - len(spans)) * chunk_nbytes
+                    if len(spans):
+                        tables = self.columns.tables(spans)
+                        launch_placement(wave, plan, (chunks, present), tables, self.out, None)
+                        nbytes += int(tables.elem_start[-1]) * self.out.dtype.itemsize
                 with stage("check"):
                     wave.finish()
-                nbytes = int(tables.elem_start[-1]) * self.out.dtype.itemsize
                 placed.count(here.size, n * chunk_nbytes, nbytes)
         finally:
             chunks = None  # else an error's traceback would hold them
@@ -346,3 +363,16 @@ def turns(groups: Table, rooms: Table, nbytes: int) -> Iterator[tuple[slice, int
         last = max(int(np.searchsorted(sums, sums[first] + nbytes, side="right")) - 1, first + 1)
         yield slice(int(bounds[first]), int(bounds[last])), int(sums[last] - sums[first]) + _SPARE_NBYTES
         first = last
+
+
+def _unplaced(
+    chunks: Chunks | None, present: Present, spans: NDArray[np.int32]
+) -> tuple[Chunks | None, Present, NDArray[np.int32]]:
+    """What is left to place of chunks. present: the parts that they belong to. spans: of all parts."""
+    if chunks is None or chunks.placed is None:
+        return chunks, present, spans
+    here, left = np.zeros(len(spans), np.bool_), np.ones(len(spans), np.bool_)
+    here[present] = True
+    left[present] = ~chunks.placed
+    rest = None if chunks.placed.all() else chunks.take(~chunks.placed)
+    return rest, np.flatnonzero(here[left]), spans[left]

@@ -6,6 +6,8 @@ chunks of very many short streams.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from gzarr.codecs.spec import CodecSpec, Step
@@ -23,11 +25,13 @@ from gzarr.gpu.codecs.headers import Mask
 from gzarr.gpu.codecs.single_stream import parsed
 from gzarr.gpu.codecs.transfers import (
     as_rows,
+    at_targets,
     copy_streams,
+    count_rows,
     decode_on_host,
     decompress,
     decompress_nbytes,
-    new_rows,
+    new_chunks,
     rows_as_chunks,
 )
 from gzarr.gpu.codecs.zstd import stored_xxh64
@@ -51,28 +55,28 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
         for number in missing:
             to_host[table.streams.frame[table.group(number)]] = True
         groups = [_group(table, number, to_host) for number in range(headers.DECODERS)]
-        cost = (len(batch) + int(to_host.sum())) * nbytes + 64 * groups[headers.RAW].source.size
+        mode = np.where(to_host, 0, table.shuffle).astype(np.uint8)
+        placed = at_targets(wave, 1, mode == 0)
+        cost = (count_rows(len(batch), placed) + int(to_host.sum())) * nbytes + 64 * groups[headers.RAW].source.size
         for number, decoder in _DECODERS.items():
             streams = groups[number]
             if streams.source.size:
                 cost += decompress_nbytes(wave, decoder, streams.source, streams.csize, streams.nbytes)
         wave.require(len(batch), batch.upload_nbytes + cost)
         base = wave.device.address(batch.slab)
-        rows, addresses = new_rows(wave, len(batch), nbytes)
+        chunks = new_chunks(wave, len(batch), nbytes, placed)
         for number, streams in enumerate(groups):
             if not streams.source.size:
                 continue
-            source, target = base + streams.source, addresses[streams.frame] + streams.dest
+            source, target = base + streams.source, chunks.addresses[streams.frame] + streams.dest
             if number == headers.RAW:
                 copy_streams(wave, source, target, streams.csize)
             else:
                 tables = (source, streams.csize, target, streams.nbytes)
                 decompress(wave, name, _DECODERS[number], streams.frame, tables, verified=batch.verified)
                 _expect_checksums(wave, number, batch, streams, target)
-        decode_on_host(wave, batch, rows, np.flatnonzero(to_host), on_host)
-        mode = np.where(to_host, 0, table.shuffle).astype(np.uint8)
-        shuffle = Shuffle(mode, table.typesize, table.blocksize) if mode.any() else None
-        return Chunks(rows, addresses, nbytes, rows, shuffle)
+        decode_on_host(wave, batch, chunks, np.flatnonzero(to_host), on_host)
+        return replace(chunks, shuffle=Shuffle(mode, table.typesize, table.blocksize)) if mode.any() else chunks
 
     return decode
 
