@@ -35,7 +35,7 @@ from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.pipeline.eligibility import Chunked, DeviceJobs
-from gzarr.gpu.pipeline.launching import is_placeable, launch_placement
+from gzarr.gpu.pipeline.launching import direct_parts, is_placeable, launch_placement, place_boxes
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
 from gzarr.gpu.pipeline.placing import tables_of
 from gzarr.gpu.pipeline.read import decoded
@@ -436,14 +436,20 @@ class GpuBackend:
         buffers, parts = wanted
         wave = Wave(self._device, lane=lane, later=later_nbytes(plan, len(parts)))
         present = [i for i, buffer in enumerate(buffers) if buffer is not None]
+        tables = tables_of(parts, plan.strides)
+        direct = direct_parts(self._device, plan, tables, out) if fields is None else None
+        if direct is not None:
+            wave.targets = direct.targets.of(direct.spans[present])
         chunks = None
         try:
             with positions(present):
                 with stage("decode", timed=True):
                     chunks = decoded(wave, plan, [buffers[i] for i in present]) if present else None
                 with stage("place", timed=True):
-                    tables = tables_of(parts, plan.strides)
-                    launch_placement(wave, plan, (chunks, present), tables, out, fields)
+                    if direct is None:
+                        launch_placement(wave, plan, (chunks, present), tables, out, fields)
+                    else:
+                        place_boxes(wave, plan, (chunks, present), direct[:2], out)
                 with stage("check"):
                     wave.finish()
         finally:

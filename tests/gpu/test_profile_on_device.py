@@ -161,10 +161,10 @@ def test_a_wave_is_read_while_another_is_decoded_and_a_third_placed() -> None:
     store, device = MeetingStore(), MeetingDevice()
     gzarr.create_array(store, data=DATA, chunks=(8, 64))
     array = gzarr.open_array(store, mode="r", device=GpuBackend(device, max_device_nbytes=N_LANES * (32 << 10)))
-    array[:]
+    array[:, 1:]  # parts of chunks, which are placed
     store.meeting = device.meeting = Meeting()
     with gzarr.profile() as p:
-        np.testing.assert_array_equal(array[:], DATA)
+        np.testing.assert_array_equal(array[:, 1:], DATA[:, 1:])
     by_stage = {name: [row for row in p.timeline if row.stage == name] for name in ("read", "decode", "place")}
     met = [
         (read, decode, place)

@@ -36,6 +36,7 @@ CHAINS: dict[str, dict[str, Any]] = {
     "lz4": {"compressor": LZ4(), "zarr_format": 2},
     "blosc": {"compressor": Blosc("lz4", 5, Blosc.SHUFFLE), "zarr_format": 2},
     "zlib": {"compressor": Zlib(), "zarr_format": 2},
+    "zlib, straight into the result": {"compressor": Zlib(), "zarr_format": 2, "chunks": (16, 64)},
 }
 #: Small enough that an array takes several waves; encoders take more.
 CAP_NBYTES = {"raw": 100_000, "raw, sharded": 100_000}
@@ -46,7 +47,7 @@ ALL_ON_HOST = Crossover(nchunks=1000, nbytes=1 << 20)
 def opened(cuda: Any, where: Path | None, chain: str = "raw", **options: Any) -> gzarr.Array:  # noqa: F811
     """An array on the double, filled. where: a folder, or None for memory."""
     store = MemoryStore() if where is None else LocalStore(where)
-    gzarr.create_array(store, data=DATA, chunks=(16, 32), device="cpu", overwrite=True, **CHAINS[chain])
+    gzarr.create_array(store, data=DATA, device="cpu", overwrite=True, **{"chunks": (16, 32), **CHAINS[chain]})
     options = {
         "small_reads": NEVER,
         "small_writes": NEVER,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,19 @@ from gzarr.gpu.codecs.transfers import (
     unshuffled,
     upload_tables,
 )
+from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.kernels import box_threads, point_threads
 from gzarr.gpu.kernels.parts import Boxes, Shuffles
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.pipeline.placing import BoxTables, PointTables, box_tables, spans_of_parts
+from gzarr.gpu.pipeline.placing import (
+    BoxColumns,
+    BoxTables,
+    PointTables,
+    Targets,
+    box_tables,
+    find_targets,
+    spans_of_parts,
+)
 from gzarr.indexing.plan import Part
 
 #: Numbers of parts; a slice for all.
@@ -73,6 +82,67 @@ def launch_placement(
         _launch_box(wave, tables, plan.strides, (wave.device.address(out), out.strides), (sources, info, tail, fill))
     else:
         _launch_points(wave, tables, out, (sources, info, tail, fill))
+
+
+def direct_targets(device: Device, plan: DevicePlan, columns: BoxColumns, out: Array) -> Targets | None:
+    """Where in the result the decoder of streams can put chunks, as they are contiguous there; None if nowhere."""
+    if not plan.ends_in_streams or out.dtype != plan.stored:
+        return None
+    strides = [stride * plan.stored.itemsize for stride in plan.strides]
+    return find_targets(columns, (plan.chunk.shape, strides), (device.address(out), out.strides))
+
+
+class DirectParts(NamedTuple):
+    """Parts of which chunks may be decoded straight into the result.
+
+    Attributes
+    ----------
+    columns : BoxColumns
+        Their spans.
+    spans : NDArray[np.int32]
+        int32 (parts, ndim), which of these each part has on every axis.
+    targets : Targets
+        Where chunks are contiguous in the result.
+    """
+
+    columns: BoxColumns
+    spans: NDArray[np.int32]
+    targets: Targets
+
+
+def direct_parts(device: Device, plan: DevicePlan, tables: BoxTables | PointTables, out: Array) -> DirectParts | None:
+    """The parts of a wave, if some of its chunks are contiguous in the result; else None."""
+    if not plan.ends_in_streams or not plan.strides or not isinstance(tables, BoxTables):
+        return None
+    columns = BoxColumns(tuple(np.split(tables.spans, tables.axis_base[1:])), tables.pool)
+    targets = direct_targets(device, plan, columns, out)
+    return None if targets is None else DirectParts(columns, tables.part_span, targets)
+
+
+def place_boxes(
+    wave: Wave,
+    plan: DevicePlan,
+    decoded: tuple[Chunks | None, Present],
+    parts: tuple[BoxColumns, NDArray[np.int32]],
+    out: Array,
+) -> int:
+    """Launch the placement of what decoders did not put into the result. Returns: bytes of the parts in the result.
+
+    decoded: as for `launch_placement`. parts: their spans, and which of these each part has on every axis.
+    """
+    (chunks, present), (columns, spans) = decoded, parts
+    nbytes = 0
+    if chunks is not None and chunks.placed is not None:
+        here, left = np.zeros(len(spans), np.bool_), np.ones(len(spans), np.bool_)
+        here[present], left[present] = True, ~chunks.placed
+        spans, present = spans[left], np.flatnonzero(here[left])
+        nbytes = int(np.count_nonzero(chunks.placed)) * chunks.nbytes
+        chunks = None if chunks.placed.all() else chunks.take(~chunks.placed)
+    if not len(spans):
+        return nbytes
+    tables = columns.tables(spans)
+    launch_placement(wave, plan, (chunks, present), tables, out, None)
+    return nbytes + int(tables.elem_start[-1]) * int(out.dtype.itemsize)
 
 
 def launch_rows(

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gzarr.backend import Array, Work
 from gzarr.cpu.compiled.fetch import LEFT, MISSING, Fetch, Runs, longest_uncut, spans_of
@@ -26,9 +25,9 @@ from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.codecs.batch import Chunks, Wave
 from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.protocol import Table
-from gzarr.gpu.pipeline.launching import Present, launch_placement
+from gzarr.gpu.pipeline.launching import Present, direct_targets, place_boxes
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.pipeline.placing import BoxColumns, Targets, find_targets
+from gzarr.gpu.pipeline.placing import BoxColumns, Targets
 from gzarr.gpu.pipeline.read import decode_streams
 from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.sizing import later_nbytes, read_cost
@@ -140,12 +139,7 @@ class DeviceRead:
     stage = "locate"
 
     def __post_init__(self) -> None:
-        plan, out = self.source.plan, self.out
-        self.targets = None
-        if plan.ends_in_streams and out.dtype == plan.stored:
-            strides = [stride * out.dtype.itemsize for stride in plan.strides]
-            place = self.resources.device.address(out), out.strides
-            self.targets = find_targets(self.columns, (plan.chunk.shape, strides), place)
+        self.targets = direct_targets(self.resources.device, self.source.plan, self.columns, self.out)
 
     @property
     def pieces(self) -> Iterator[Piece]:
@@ -312,12 +306,8 @@ class DeviceRead:
                             noted.count(n, int(streams.sizes.sum()), n * chunk_nbytes)
                         chunks = decode_streams(wave, plan, streams)
                 with stage("place", timed=True):
-                    chunks, present, spans = _unplaced(chunks, present, batch.spans)
-                    nbytes = (here.size - len(spans)) * chunk_nbytes
-                    if len(spans):
-                        tables = self.columns.tables(spans)
-                        launch_placement(wave, plan, (chunks, present), tables, self.out, None)
-                        nbytes += int(tables.elem_start[-1]) * self.out.dtype.itemsize
+                    parts = self.columns, batch.spans
+                    nbytes = place_boxes(wave, plan, (chunks, present), parts, self.out)
                 with stage("check"):
                     wave.finish()
                 placed.count(here.size, n * chunk_nbytes, nbytes)
@@ -363,16 +353,3 @@ def turns(groups: Table, rooms: Table, nbytes: int) -> Iterator[tuple[slice, int
         last = max(int(np.searchsorted(sums, sums[first] + nbytes, side="right")) - 1, first + 1)
         yield slice(int(bounds[first]), int(bounds[last])), int(sums[last] - sums[first]) + _SPARE_NBYTES
         first = last
-
-
-def _unplaced(
-    chunks: Chunks | None, present: Present, spans: NDArray[np.int32]
-) -> tuple[Chunks | None, Present, NDArray[np.int32]]:
-    """What is left to place of chunks. present: the parts that they belong to. spans: of all parts."""
-    if chunks is None or chunks.placed is None:
-        return chunks, present, spans
-    here, left = np.zeros(len(spans), np.bool_), np.ones(len(spans), np.bool_)
-    here[present] = True
-    left[present] = ~chunks.placed
-    rest = None if chunks.placed.all() else chunks.take(~chunks.placed)
-    return rest, np.flatnonzero(here[left]), spans[left]

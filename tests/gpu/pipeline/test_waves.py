@@ -26,6 +26,8 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler
 
 DATA = np.random.default_rng(1).integers(0, 40, (256, 4096)).astype("u1")  # 1 MiB
 CHUNKS = (8, 4096)  # 32 of 32 KiB
+#: Parts of chunks are placed, whole ones are decoded straight into the result.
+PLACED = np.s_[:, :4080]
 #: Codecs, and the device memory of a lane that is too small for the waves that are expected.
 CHAINS: dict[str, tuple[dict[str, Any], int]] = {
     "blosc lz4, 1 KiB": ({"compressor": Blosc("lz4", 5, Blosc.NOSHUFFLE, blocksize=1 << 10)}, 600_000),
@@ -74,7 +76,7 @@ def test_no_wave_is_tried_in_vain_on_the_device(chain: str, refused: Counter[str
     for number in range(4):
         refused.clear()
         device.forget()
-        np.testing.assert_array_equal(array[:], DATA)
+        np.testing.assert_array_equal(array[PLACED], DATA[PLACED])
         assert refused["late"] == 0
         assert refused["early"] <= (0 if number else N_LANES)  # the first waves, which are parsed at the same time
         found = device.taken()
@@ -87,15 +89,32 @@ def test_no_wave_is_tried_in_vain_on_the_device(chain: str, refused: Counter[str
 
 def test_waves_that_are_cut_are_as_large_as_fits(refused: Counter[str]) -> None:
     array, device = opened(*CHAINS["blosc zstd, 1 KiB"])
-    array[:]
+    array[PLACED]
     assert refused["early"] > 0
     plan = array._io.only_chain.prepared.plan
     device.forget()
-    array[:]
+    array[PLACED]
     memory = plan.reading.memory
     assert device.taken()["launch copy_plain"] == -(-32 // (1_000_000 // memory))
     # 32 streams of 1 KiB with a scratch of two pieces of 64 KiB each.
     assert 32 * 6936 < memory < 1.3 * 32 * (6936 + 5 * 1024 + 200)
+
+
+@pytest.mark.parametrize("chain", ["blosc lz4, 1 KiB", "blosclz", "zstd", "zlib"])
+def test_chunks_that_are_decoded_straight_into_the_result_have_no_rows(
+    chain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array, _ = opened(CHAINS[chain][0], 10 << 20)
+    taken: list[int] = []
+    take = Arena.take
+    monkeypatch.setattr(Arena, "take", lambda self, nbytes: taken.append(nbytes) or take(self, nbytes))
+    totals = []
+    for where in (PLACED, np.s_[:]):
+        taken.clear()
+        np.testing.assert_array_equal(array[where], DATA[where])
+        totals.append(sum(taken))
+    # Nor have they tables of the placement kernels.
+    assert DATA.nbytes <= totals[0] - totals[1] <= DATA.nbytes + 512 * 32
 
 
 @pytest.mark.parametrize("chain", ["blosc zstd, 1 KiB", "zstd", "gzip", "raw"])
@@ -117,12 +136,12 @@ def test_a_single_chunk_is_tried_whatever_was_estimated() -> None:
     need = next(n for n in range(4 * chunk, 9 * chunk, 256) if reads(options, n))
     array, _ = opened(options, need - 256)
     with pytest.raises(DeviceError, match="max_device_nbytes"):
-        array[:8]
+        array[:8, :4080]
 
 
 def reads(options: dict[str, Any], lane_nbytes: int) -> bool:
     try:
-        return bool((opened(options, lane_nbytes)[0][:8] == DATA[:8]).all())
+        return bool((opened(options, lane_nbytes)[0][:8, :4080] == DATA[:8, :4080]).all())
     except DeviceError:
         return False
 

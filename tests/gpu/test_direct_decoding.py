@@ -1,0 +1,193 @@
+"""Chunks that are contiguous in the result are decoded straight into it, and nothing else is."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numcodecs import LZ4, Blosc, Delta, GZip, Zlib, Zstd
+
+import gzarr
+from gzarr.errors import ChunkError
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.pipeline.eligibility import DeviceJobs
+from gzarr.gpu.pipeline.read_job import DeviceRead
+from gzarr.storage import LocalStore, MemoryStore
+from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+COMPRESSORS = {
+    "zstd": Zstd(1, checksum=True),
+    "lz4": LZ4(),
+    "zlib": Zlib(1),
+    "gzip": GZip(1),
+    "blosc": Blosc("lz4", 5, Blosc.NOSHUFFLE),
+    "blosclz": Blosc("blosclz", 5, Blosc.NOSHUFFLE),
+    "stored blosc": Blosc("lz4", 0, Blosc.NOSHUFFLE),
+    "shuffled blosc": Blosc("lz4", 5, Blosc.SHUFFLE),
+}
+ROWS = np.arange(90 * 24, dtype="i4").reshape(90, 24) // 5
+
+
+def opened(stored: gzarr.Array, device: Any = None) -> gzarr.Array:
+    backend = GpuBackend(device or EmulatedDevice(), small_reads=NEVER)
+    return gzarr.open_array(stored.store, mode="r", device=backend)
+
+
+def copies(device: EmulatedDevice) -> list[str]:
+    return [name for name in device.launches if name.startswith(("copy_plain", "copy_bytes", "copy_tiles", "place"))]
+
+
+def address_of(job: DeviceRead, chunks: tuple[int, ...], span: tuple[int, ...]) -> int:
+    """Where a part's chunk is contiguous in the result, found with NumPy; 0 if it is not."""
+    part = job.box.part(list(span))
+    elements = np.arange(np.prod(chunks, dtype=int)).reshape(chunks, order="C")
+    wanted, place = elements[part.inside], job.out[part.out]
+    # As memory of chunks has the order of the plan's strides, a chunk is a view with these of a flat array.
+    item = job.out.itemsize
+    strides = [stride * item for stride in job.source.plan.strides]
+    same = wanted.shape == chunks and np.array_equal(wanted, elements)
+    same = same and all(n == 1 or a == b for n, a, b in zip(chunks, place.strides, strides, strict=True))
+    return place.__array_interface__["data"][0] if same else 0
+
+
+slices = st.builds(slice, st.integers(-40, 40), st.integers(-40, 40), st.sampled_from([None, None, 1, 2, -1]))
+
+
+@st.composite
+def reads(draw: st.DrawFn) -> tuple[Any, ...]:
+    shape = tuple(draw(st.lists(st.integers(1, 33), min_size=1, max_size=3)))
+    lengths = [draw(st.integers(1, n + 3)) if draw(st.booleans()) else n for n in shape]
+    wanted = tuple(draw(slices) if draw(st.booleans()) else slice(None) for _ in shape)
+    options = {
+        "dtype": draw(st.sampled_from(["i4", "<f8", "u1", ">i4", "i2", "c16", "?", "M8[s]"])),
+        "chunks": tuple(lengths),
+        "order": draw(st.sampled_from("CCF")),
+        "compressor": COMPRESSORS[draw(st.sampled_from(sorted(COMPRESSORS)))],
+        "filters": [Delta("<i4")] if draw(st.integers(0, 5)) == 0 else None,
+        "fill_value": draw(st.sampled_from([0, 1])),
+    }
+    if options["filters"]:
+        options["dtype"] = "i4"
+    into = draw(st.sampled_from(["new", "F", "gaps", "other dtype"]))
+    return shape, wanted, options, into, draw(st.integers(0, 5))
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(reads())
+def test_what_is_contiguous_is_decoded_in_its_place(monkeypatch: pytest.MonkeyPatch, read: tuple[Any, ...]) -> None:
+    shape, wanted, options, into, missing = read
+    dtype = np.dtype(options["dtype"])
+    data = (np.arange(np.prod(shape)) % 251).reshape(shape).astype(dtype)
+    array = gzarr.create_array(MemoryStore(), shape=shape, zarr_format=2, device="cpu", **options)
+    array[...] = data
+    keys = sorted(key for key in array.store if key[-1].isdigit())
+    for key in keys[1 : 1 + missing]:
+        del array.store[key]
+    expected = array[wanted]
+    jobs: list[Any] = []
+    take = DeviceJobs.take_read
+    monkeypatch.setattr(DeviceJobs, "take_read", lambda *args: jobs.append(take(*args)) or jobs[-1])
+    out = {
+        "new": None,
+        "F": np.empty(expected.shape, dtype.newbyteorder("="), order="F"),
+        "gaps": np.empty((*expected.shape[:-1], 2 * expected.shape[-1] + 1), dtype.newbyteorder("="))[..., ::2],
+        "other dtype": np.empty(expected.shape, dtype if dtype.kind in "M?c" else "f8"),
+    }[into]
+    if into == "gaps":
+        out = out[..., : expected.shape[-1]]
+    found = opened(array).get_basic_selection(wanted, out=out)
+    np.testing.assert_array_equal(found, expected)
+    for job in jobs:
+        if not isinstance(job, DeviceRead):
+            continue
+        spans = list(itertools.product(*(range(len(axis)) for axis in job.columns.axes)))
+        may = job.source.plan.ends_in_streams and job.out.dtype == dtype and not options["filters"]
+        truth = [address_of(job, options["chunks"], span) if may else 0 for span in spans]
+        table = np.array(spans, np.int32).reshape(len(spans), -1)
+        assert (np.zeros(len(spans)) if job.targets is None else job.targets.of(table)).tolist() == truth
+
+
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+@pytest.mark.parametrize("shards", [None, (60, 24)])
+@pytest.mark.parametrize("in_files", [True, False])
+def test_only_what_is_left_is_placed(tmp_path: Path, compressor: str, shards: Any, in_files: bool) -> None:
+    store = LocalStore(tmp_path) if in_files else MemoryStore()
+    options = {"compressor": COMPRESSORS[compressor], "chunks": (10, 24), "shards": shards, "device": "cpu"}
+    stored = gzarr.create_array(store, data=ROWS, **options)
+    n = int("shuffled" in compressor)
+    for wanted, placements in ((np.s_[:], n), (np.s_[10:30], n), (np.s_[10:11], 1), (np.s_[5:35], 1), (np.s_[::-1], 1)):
+        device = EmulatedDevice()
+        np.testing.assert_array_equal(opened(stored, device)[wanted], ROWS[wanted])
+        launched = copies(device)
+        assert len(launched) == placements or (placements and launched), launched
+
+
+def test_chunks_of_one_wave_may_be_decoded_in_different_places(tmp_path: Path) -> None:
+    """Frames of Blosc that are shuffled and frames that are not, missing chunks, and the short last chunk."""
+    stored = gzarr.create_array(
+        LocalStore(tmp_path),
+        data=ROWS[:85],
+        chunks=(10, 24),
+        compressor=COMPRESSORS["blosc"],
+        device="cpu",
+        fill_value=9,
+    )
+    for number, frame in ((2, "shuffled blosc"), (4, "stored blosc"), (5, "blosclz")):
+        (tmp_path / "c" / str(number) / "0").write_bytes(COMPRESSORS[frame].encode(ROWS[10 * number :][:10].copy()))
+    (tmp_path / "c" / "6" / "0").unlink()
+    expected = ROWS[:85].copy()
+    expected[60:70] = 9
+    device = EmulatedDevice()
+    np.testing.assert_array_equal(opened(stored, device)[:], expected)
+    assert set(copies(device)) == {"copy_plain", "copy_bytes"}
+
+
+@pytest.mark.parametrize("compressor", sorted(set(COMPRESSORS) - {"stored blosc"}))
+def test_damage_is_an_error_and_other_chunks_are_right(tmp_path: Path, compressor: str) -> None:
+    options = {"chunks": (10, 24), "compressor": COMPRESSORS[compressor], "device": "cpu"}
+    stored = gzarr.create_array(LocalStore(tmp_path), data=ROWS, **options)
+    path = tmp_path / "c" / "3" / "0"
+    whole = path.read_bytes()
+    array = opened(stored)
+    surrounding = np.full((92, 24), -1, "i4")
+    for damaged in (whole[: len(whole) // 2], b"", whole[:30] + bytes(8) + whole[38:], whole + b"more"):
+        path.write_bytes(damaged)
+        answers = []
+        for backend in (array, gzarr.open_array(stored.store, mode="r")):
+            surrounding[:] = -1
+            try:
+                answers.append(backend.get_basic_selection(out=surrounding[1:-1]).tobytes())
+            except ChunkError as error:
+                answers.append((error.key, error.chunk_coords))
+            assert (surrounding[[0, -1]] == -1).all()
+        if compressor in ("zstd", "zlib", "gzip"):  # a checksum shows all damage
+            assert answers[0] == answers[1]
+        path.write_bytes(whole)
+        np.testing.assert_array_equal(array[:], ROWS)
+
+
+@pytest.mark.parametrize("compressor", ["lz4", "gzip", "blosc"])
+def test_reads_on_a_double_of_cuda(cuda: Any, tmp_path: Path, compressor: str) -> None:  # noqa: F811
+    options = {"chunks": (10, 24), "compressor": COMPRESSORS[compressor], "device": "cpu"}
+    stored = gzarr.create_array(LocalStore(tmp_path), data=ROWS, **options)
+    array = opened(stored, cuda.CudaDevice())
+    out = cuda.cupy.empty((45, 24), "i4")
+    for start in (0, 3, 40):
+        np.testing.assert_array_equal(
+            array.get_basic_selection(np.s_[start : start + 45], out=out).get(), ROWS[start:][:45]
+        )
+        np.testing.assert_array_equal(array[start].get(), ROWS[start])
+    path = tmp_path / "c" / "3" / "0"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ChunkError, match=r"c/3/0"):
+        array[:]
