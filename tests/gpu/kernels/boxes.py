@@ -131,7 +131,7 @@ def cases(draw: st.DrawFn, mode: int) -> Case:
         draw(st.sampled_from([n, n, n, max(n - 8, 1), draw(st.integers(0, n))])) // step
         for n, step in zip(chunk, steps, strict=True)
     )
-    pad = tuple(draw(st.sampled_from([0, 0, 0, 1, 4, 8])) for _ in chunk)
+    pad = tuple(draw(st.sampled_from([0, 0, 1, 2, 4, 8])) for _ in chunk)
     sizes = tuple(n + p for n, p in zip(shape, pad, strict=True))
     flips = tuple(draw(st.sampled_from([1, 1, 1, -1])) for _ in chunk)
 
