@@ -53,21 +53,21 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4)
         u32 first = first_unit(grid, block);
 #pragma unroll 1
         for (u32 k = 0; k < UNITS_EACH && first < part.n_units; k++, first += BLOCK_THREADS) {
-        Turn<1> turn = find_units<1>(part, first);
-        switch (part.kind) { // 8 log2 T + log2 K
-        case 0: unshuffle<1, 1>(part, turn, swap); break;
-        case 2: unshuffle<1, 4>(part, turn, swap); break;
-        case 3: unshuffle<1, 8>(part, turn, swap); break;
-        case 8: unshuffle<2, 1>(part, turn, swap); break;
-        case 10: unshuffle<2, 4>(part, turn, swap); break;
-        case 11: unshuffle<2, 8>(part, turn, swap); break;
-        case 16: unshuffle<4, 1>(part, turn, swap); break;
-        case 18: unshuffle<4, 4>(part, turn, swap); break;
-        case 19: unshuffle<4, 8>(part, turn, swap); break;
-        case 24: unshuffle<8, 1>(part, turn, swap); break;
-        case 26: unshuffle<8, 4>(part, turn, swap); break;
-        default: unshuffle<8, 8>(part, turn, swap); break;
-        }
+            Turn<1> turn = find_units<1>(part, first);
+            switch (part.kind) { // 8 log2 T + log2 K
+            case 0: unshuffle<1, 1>(part, turn, swap); break;
+            case 2: unshuffle<1, 4>(part, turn, swap); break;
+            case 3: unshuffle<1, 8>(part, turn, swap); break;
+            case 8: unshuffle<2, 1>(part, turn, swap); break;
+            case 10: unshuffle<2, 4>(part, turn, swap); break;
+            case 11: unshuffle<2, 8>(part, turn, swap); break;
+            case 16: unshuffle<4, 1>(part, turn, swap); break;
+            case 18: unshuffle<4, 4>(part, turn, swap); break;
+            case 19: unshuffle<4, 8>(part, turn, swap); break;
+            case 24: unshuffle<8, 1>(part, turn, swap); break;
+            case 26: unshuffle<8, 4>(part, turn, swap); break;
+            default: unshuffle<8, 8>(part, turn, swap); break;
+            }
         }
     }
 }
