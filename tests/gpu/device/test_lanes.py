@@ -146,7 +146,8 @@ def test_a_second_read_in_waves_allocates_nothing_whichever_lane_they_come_to(co
         array[:n_rows]
         lanes = array.backend._lanes._all
         used = [lane for lane in lanes if lane.memory.nbytes]
-        n_waves = sum(device.launches.count(name) for name in ("copy_plain", "copy_bytes"))
+        n_placed = sum(device.launches.count(name) for name in ("copy_plain", "copy_bytes"))
+        n_waves = max(n_placed, device.launches.count("zstd"))  # some are decoded straight into the result
         assert len(used) == min(N_LANES, n_waves)
         assert len({lane.memory.nbytes for lane in used}) == len({lane.staging.nbytes for lane in used}) == 1
         before = device.memory.n, device.pinned.n
