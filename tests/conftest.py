@@ -30,10 +30,11 @@ _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)
 settings.register_profile(
     "gzarr", derandomize=True, deadline=None, max_examples=60, database=None, suppress_health_check=_SLOW
 )
+settings.register_profile("few", settings.get_profile("gzarr"), max_examples=15)  # under sanitizers
 settings.register_profile("explore", deadline=None, max_examples=2000, print_blob=True, suppress_health_check=_SLOW)
 _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "gzarr")
 settings.load_profile(_PROFILE)
-if _PROFILE == "gzarr":
+if _PROFILE != "explore":
     # Hypothesis also draws constants from the sources of imported modules. A test would then draw other examples by
     # itself than among others, and after any edit. Older versions have no such constants.
     with contextlib.suppress(ImportError):

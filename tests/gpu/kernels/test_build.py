@@ -134,6 +134,7 @@ def sanitized() -> dict[str, str]:
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "PYTHONMALLOC": "malloc",
         "PYTHONPATH": str(ROOT),
+        "HYPOTHESIS_PROFILE": "few",
     }
     probe = run([sys.executable, "-c", "import numpy"], environment)
     if probe.returncode != 0:
