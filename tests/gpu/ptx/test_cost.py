@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,12 @@ from tests.gpu.ptx.nvrtc import Resources
 from tests.gpu.ptx.test_machine import COPY, program
 
 needs_nvrtc = pytest.mark.skipif(nvrtc.why_missing() is not None, reason=str(nvrtc.why_missing()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the extra 'test' has NVRTC for Linux only")
+def test_nvrtc_is_there() -> None:
+    """Without it, all that limits what kernels cost would be skipped."""
+    assert nvrtc.why_missing() is None
 
 
 def cost(body: str, n: int = 64) -> Cost | None:
