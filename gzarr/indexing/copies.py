@@ -1,0 +1,228 @@
+"""Plans of many small boxes, each with a place of its own: samples, windows and crops, or the tiles of an image.
+
+Theory of operation. Boxes of one size are cut along the chunk grid into `Fragments`, and the fragments sorted by chunk
+into a `CopyPlan`: every chunk stands there once, with all the copies that are made of it, so that it is decoded once.
+The boxes are put into *slots*. The memory of slots is some *blocks* of equal shape, each with the slots of some rows.
+
+Rules: everything is a column of numbers, and no Python object is made for a box. Only the reference path makes a `Part`
+for a chunk, with an index for each of its copies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gzarr.errors import SelectionError
+from gzarr.indexing.grid import Grid, nchunks
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.plan import Part
+from gzarr.indexing.selection import Indices
+
+#: Chunks of one array that have numbers of 64 bits.
+_MAX_NCHUNKS = 2**63 - 1
+#: NumPy sorts integers of 16 bits by radix, ten times faster than longer ones.
+_MAX_NARROW = 1 << 16
+
+
+class Fragments(NamedTuple):
+    """Boxes cut along a chunk grid. A row stands for one chunk that a box touches.
+
+    Attributes
+    ----------
+    box : Indices
+        (f,): number of the box; the fragments of a box stand together, in C order of its chunks.
+    chunk : Indices
+        (f,): number of the chunk, in C order of the grid.
+    inside, counts, place : Indices
+        (f, ndim): first element within the chunk, number of elements, first element within the box.
+    """
+
+    box: Indices
+    chunk: Indices
+    inside: Indices
+    counts: Indices
+    place: Indices
+
+    def take(self, rows: Any) -> Fragments:
+        """Some of the fragments. rows: an index of NumPy."""
+        return Fragments(*[column[rows] for column in self])
+
+
+class CopyPlan(NamedTuple):
+    """The plan of many boxes of one size: every chunk once, with the copies that are made of it.
+
+    Attributes
+    ----------
+    coords : Indices
+        (m, ndim): coordinates of the chunks; those of one stored object stand together.
+    firsts : Indices
+        (m + 1,): where the copies of each begin, and where the last end.
+    inside, counts, place : Indices
+        (f, ndim): first element within the chunk, number of elements, first element within the slot.
+    slots : Indices
+        (f,): the slot that a copy goes to: row ``slot % rows`` of block ``slot // rows``.
+    shape : tuple[int, ...]
+        Number of slots, and the size of each.
+    rows : int
+        Number of slots of one block.
+    grid : Grid
+        The chunk grid.
+    """
+
+    coords: Indices
+    firsts: Indices
+    inside: Indices
+    counts: Indices
+    place: Indices
+    slots: Indices
+    shape: tuple[int, ...]
+    rows: int
+    grid: Grid
+
+    @property
+    def nparts(self) -> int:
+        """Number of chunks."""
+        return len(self.coords)
+
+    def parts(self) -> Iterator[Part]:
+        """Every chunk as a part (`part`)."""
+        return map(self.part, range(self.nparts))
+
+    def groups(self, objects: Grid) -> Iterator[tuple[Coords, list[Part]]]:
+        """Parts by stored object: (its coordinates in the grid of objects, the parts)."""
+        owners = self.owners(objects).tolist()
+        for owner, rows in groupby(range(self.nparts), owners.__getitem__):
+            yield tuple(owner), [self.part(row) for row in rows]
+
+    def owners(self, objects: Grid) -> Indices:
+        """Coordinates (m, ndim) of the stored objects that hold the chunks."""
+        return _owners(self.coords, self.grid, objects)
+
+    def part(self, row: int) -> Part:
+        """One chunk as a part.
+
+        Its ``inside`` has an index into the chunk for each copy; its ``out`` the number of a block and an index into it
+        for each. None is ``full``: copies may overlap.
+        """
+        copies = slice(*self.firsts[row : row + 2].tolist())
+        inside, counts, place = (column[copies] for column in (self.inside, self.counts, self.place))
+        blocks, rows = (column.tolist() for column in np.divmod(self.slots[copies], self.rows))
+        taken = [tuple(map(slice, *pair)) for pair in zip(inside.tolist(), (inside + counts).tolist(), strict=True)]
+        put = zip(rows, place.tolist(), (place + counts).tolist(), strict=True)
+        out = [(block, (at, *map(slice, low, high))) for block, (at, low, high) in zip(blocks, put, strict=True)]
+        return Part(tuple(self.coords[row].tolist()), taken, out, full=False)
+
+
+def cut_boxes(starts: Indices, size: tuple[int, ...], grid: Grid) -> Fragments:
+    """Cut boxes, which are within the array, along the grid. starts: (n, ndim). Raises: SelectionError."""
+    n, ndim = len(starts), len(grid)
+    _check_numbers(grid)
+    if 0 in size:
+        n, starts = 0, starts[:0]
+    lows = [axis.locate_all(starts[:, i]) for i, axis in enumerate(grid)]
+    spans = [axis.locate_all(starts[:, i] + (size[i] - 1)) - lows[i] + 1 for i, axis in enumerate(grid)]
+    one_each = all(bool((span == 1).all()) for span in spans)
+    box = np.arange(n)
+    if not one_each:
+        per_box = math.prod(spans)
+        box = np.repeat(box, per_box)
+        number = np.arange(len(box)) - np.repeat(np.cumsum(per_box) - per_box, per_box)
+    chunk, scale = np.zeros(len(box), np.int64), 1
+    inside, counts, place = (np.empty((len(box), ndim), np.int64) for _ in range(3))
+    for i in reversed(range(ndim)):
+        coords, first = lows[i], starts[:, i]
+        if not one_each:
+            number, nth = np.divmod(number, spans[i][box])
+            coords, first = coords[box] + nth, first[box]
+        low, high = grid[i].starts_of(coords), grid[i].starts_of(coords + 1)
+        begin = np.maximum(first, low)
+        inside[:, i], place[:, i] = begin - low, begin - first
+        counts[:, i] = np.minimum(first + size[i], high) - begin
+        chunk += coords * scale
+        scale *= grid[i].nchunks
+    return Fragments(box, chunk, inside, counts, place)
+
+
+def make_copies(
+    fragments: Fragments, slots: Indices, shape: tuple[int, ...], rows: int, grid: Grid, objects: Grid
+) -> CopyPlan:
+    """Sort fragments by chunk, the chunks of one stored object together.
+
+    Parameters
+    ----------
+    fragments : Fragments
+        What is copied; any fragments of `cut_boxes` for the grid.
+    slots : Indices
+        (f,): the slot of each fragment.
+    shape : tuple[int, ...]
+        Number of slots, and the size of each.
+    rows : int
+        Number of slots of one block.
+    grid, objects : Grid
+        The grids of chunks and of stored objects.
+    """
+    order, firsts = _sort(fragments.chunk, nchunks(grid))
+    numbers = fragments.chunk[order[firsts[:-1]]]
+    coords = _unravel(numbers, grid)
+    if objects is not grid:
+        owners = _ravel(_owners(coords, grid, objects), objects)
+        by_owner = np.argsort(owners, kind="stable")
+        coords = coords[by_owner]
+        order, firsts = order[_moved(firsts, by_owner)], _moved_firsts(firsts, by_owner)
+    _, _, inside, counts, place = fragments
+    return CopyPlan(coords, firsts, inside[order], counts[order], place[order], slots[order], shape, rows, grid)
+
+
+def _check_numbers(grid: Grid) -> None:
+    if nchunks(grid) > _MAX_NCHUNKS:
+        raise SelectionError(f"the array has {nchunks(grid)} chunks, more than have numbers of 64 bits")
+
+
+def _sort(chunk: Indices, n: int) -> tuple[Indices, Indices]:
+    """Stable order that sorts fragments by chunk, and where each chunk's begin (and the last end)."""
+    narrow = chunk.astype(np.uint16) if n <= _MAX_NARROW else chunk
+    order = np.argsort(narrow, kind="stable")
+    in_order = chunk[order]
+    cuts = np.flatnonzero(in_order[1:] != in_order[:-1]) + 1
+    return order, np.concatenate([[0] if len(chunk) else [], cuts, [len(chunk)]]).astype(np.int64)
+
+
+def _moved(firsts: Indices, by_owner: Indices) -> Indices:
+    """Where the fragments are if the runs that begin at ``firsts`` are put into another order."""
+    lengths = np.diff(firsts)[by_owner]
+    return np.repeat(firsts[:-1][by_owner] - (np.cumsum(lengths) - lengths), lengths) + np.arange(firsts[-1])
+
+
+def _moved_firsts(firsts: Indices, by_owner: Indices) -> Indices:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.diff(firsts)[by_owner])])
+
+
+def _unravel(numbers: Indices, grid: Grid) -> Indices:
+    """Coordinates (n, ndim) of chunks, by their numbers."""
+    coords = np.empty((len(numbers), len(grid)), np.int64)
+    for i in reversed(range(len(grid))):
+        numbers, coords[:, i] = np.divmod(numbers, max(grid[i].nchunks, 1))
+    return coords
+
+
+def _ravel(coords: Indices, grid: Grid) -> Indices:
+    """Numbers (n,) of chunks, in C order."""
+    numbers = np.zeros(len(coords), np.int64)
+    for i, axis in enumerate(grid):
+        numbers = numbers * axis.nchunks + coords[:, i]
+    return numbers
+
+
+def _owners(coords: Indices, grid: Grid, objects: Grid) -> Indices:
+    """Coordinates (n, ndim) of the stored objects that hold some chunks."""
+    if objects is grid:
+        return coords
+    owners = np.empty_like(coords)
+    for i, (axis, owner_axis) in enumerate(zip(grid, objects, strict=True)):
+        owners[:, i] = owner_axis.locate_all(axis.starts_of(coords[:, i]))
+    return owners
