@@ -8,9 +8,11 @@ out when the array was opened (`Step`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.codecs.spec import ArrayRepr, Codec, Step
 from gzarr.indexing.keys import Coords
@@ -276,4 +278,35 @@ class Backend(Protocol):
 
     def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
         """Carry out a task for every wave, several at once where that pays."""
+        ...
+
+    def take(self, pool: Array, slots: NDArray[np.int64], out: Array) -> None:
+        """Copy rows of an array into ``out``, which may have another dtype: numbers are cast as by NumPy, "same_kind".
+
+        slots: int64 (n,), on the host, which row of ``pool`` every row of ``out`` is; checked by the caller. Both arrays
+            are contiguous in C order but for their first axis. A device does it in the order of the current stream, and
+            nobody waits.
+        """
+        ...
+
+    def own_stream(self) -> AbstractContextManager[None]:
+        """A context in which this thread's work goes to a stream of its own, not to the caller's.
+
+        Reads, `take` and new arrays are ordered on it; `record` and `wait` order it with others. Nothing on the CPU.
+        """
+        ...
+
+    def current_stream(self) -> object | None:
+        """The stream on which this thread's results are ready: of `own_stream`, or the caller's. None on the CPU."""
+        ...
+
+    def record(self, stream: object | None = None) -> object | None:
+        """Return a mark of what has been submitted to a stream, for `wait`. May be called by finalizers.
+
+        stream: of `current_stream`; None for this thread's. Returns: None on the CPU.
+        """
+        ...
+
+    def wait(self, mark: object | None) -> None:
+        """Let later work of the current stream wait for a mark; the thread does not wait. mark: None for nothing."""
         ...

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.backend import Array, Chain, Decode, Fields, Placement
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
@@ -203,6 +205,27 @@ class CpuBackend:
                 error.index = index
                 raise
         return encoded
+
+    def take(self, pool: Array, slots: NDArray[np.int64], out: Array) -> None:
+        """Copy rows of an array into another one; numbers are cast."""
+        if pool.dtype == out.dtype:
+            np.take(pool, slots, 0, out, mode="clip")  # the only mode without a buffer
+            return
+        with np.errstate(all="ignore"):  # as in reads
+            np.copyto(out, pool[slots], casting="same_kind")
+
+    def own_stream(self) -> AbstractContextManager[None]:
+        """Nothing: there are no streams."""
+        return nullcontext()
+
+    def current_stream(self) -> None:
+        """None: there are no streams."""
+
+    def record(self, stream: object | None = None) -> None:
+        """None: everything is done when it returns."""
+
+    def wait(self, mark: object | None) -> None:
+        """Do nothing: everything is done when it returns."""
 
 
 def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:

@@ -15,10 +15,12 @@ checked once, when the wave is done, and a failure names its chunk.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.backend import Array, Chain, Decode, Fields, Placement, T, Work
 from gzarr.codecs.spec import ArrayRepr, Step
@@ -324,6 +326,32 @@ class GpuBackend:
     def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
         """Carry out a task for every wave, several at once."""
         self._lanes.run(task, waves)
+
+    def take(self, pool: Array, slots: NDArray[np.int64], out: Array) -> None:
+        """Copy rows of an array into another one, on the device if they are there; numbers are cast."""
+        if not self._device.owns(pool):
+            self._host.take(pool, slots, out)
+            return
+        out[...] = pool[self._device.upload(slots)]
+
+    def own_stream(self) -> AbstractContextManager[None]:
+        """A context in which this thread's work goes to a stream of its own, which waits for no other."""
+        return self._lanes.own_stream()
+
+    def current_stream(self) -> object:
+        """The stream on which this thread's results are ready."""
+        stream: object = self._lanes.stream
+        return self._device.current_stream() if stream is None else stream
+
+    def record(self, stream: object | None = None) -> object:
+        """An event after what has been submitted to a stream, by default to the current one."""
+        mark: object = self._device.record(self.current_stream() if stream is None else stream)
+        return mark
+
+    def wait(self, mark: object | None) -> None:
+        """Make the current stream wait for an event."""
+        if mark is not None:
+            self._device.wait(self.current_stream(), mark)
 
     def _writes(self, plan: DevicePlan, value: Any, nchunks: int, fields: Fields) -> bool:
         """Whether the device merges and encodes chunks. Raises: DeviceError in strict mode, if it cannot."""

@@ -158,6 +158,60 @@ def test_values_become_arrays(backend: Backend) -> None:
         backend.asarray("seven", dtype)
 
 
+# -- rows and streams ------------------------------------------------------------------------------------------------
+
+
+def on_device(backend: Backend, array: np.ndarray) -> Any:
+    """A copy of an array in the backend's memory."""
+    made = backend.empty(array.shape, array.dtype)
+    made[:] = array
+    return made
+
+
+CASTS = [("<i4", "<i4"), ("|u1", "<f4"), ("|b1", "<i8"), ("<f8", "<f2"), ("<i8", "<f4"), ("<c8", "<c8"), ("<f4", "<f8")]
+
+
+@pytest.mark.parametrize(("dtype", "wanted"), CASTS)
+@pytest.mark.parametrize("row", [(), (3,), (5, 7), (2, 3, 4)])
+def test_rows_are_taken_in_any_order_and_cast(backend: Backend, row: tuple[int, ...], dtype: str, wanted: str) -> None:
+    rows = sample(dtype, (9, *row))
+    pool = on_device(backend, rows)
+    for slots in ([], [4], [8, 0, 8, 3, 3, 1], list(range(9))):
+        out = backend.empty((len(slots), *row), np.dtype(wanted))
+        backend.take(pool, np.array(slots, np.int64), out)
+        np.testing.assert_array_equal(host(out), rows[slots].astype(wanted))
+        assert out.dtype == wanted
+
+
+@pytest.mark.parametrize("dtype", ["<M8[s]", "<U2", STRUCT, object])
+def test_rows_that_no_device_has_are_taken_on_the_host(backend: Backend, dtype: Any) -> None:
+    rows = np.array(["a", None, ("b",)], object) if dtype is object else sample(dtype, (3,))
+    out = backend.empty((4,), np.dtype(dtype))
+    backend.take(rows, np.array([2, 0, 2, 1]), out)
+    np.testing.assert_array_equal(host(out), rows[[2, 0, 2, 1]])
+
+
+def test_work_on_a_stream_of_its_own_is_handed_over_by_marks(backend: Backend) -> None:
+    chain = chain_for(backend, (4, 6))
+    data = sample("<i4", (12, 6))
+    stored = encoded(backend, chain, *data.reshape(3, 4, 6))
+    outside = backend.current_stream()
+    begun = backend.record()
+    with backend.own_stream():
+        backend.wait(begun)
+        assert (backend.current_stream() == outside) is (outside is None)
+        out, batch = (backend.empty((12, 6), np.dtype("<i4")) for _ in range(2))
+        backend.place(chain, stored, whole((12, 6), (4, 6)), out, None)
+        backend.take(out, np.arange(11, -1, -1), batch)
+        done = backend.record()
+    backend.wait(done)
+    backend.wait(None)
+    assert backend.current_stream() == outside
+    np.testing.assert_array_equal(host(batch), data[::-1])
+    with backend.own_stream():
+        backend.wait(backend.record(outside))
+
+
 # -- chains ----------------------------------------------------------------------------------------------------------
 
 

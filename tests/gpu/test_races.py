@@ -96,6 +96,32 @@ def in_pieces(cuda: Any, array: gzarr.Array) -> None:  # noqa: F811
         np.testing.assert_array_equal(piece.get(), DATA[row : row + 9, ::-1])
 
 
+def handed_over(cuda: Any, array: gzarr.Array) -> None:  # noqa: F811
+    """Fill two batches in turns on a stream of its own, each of which the caller computes with on another one."""
+    cupy, backend = cuda.cupy, array.backend
+    stream = cupy.cuda.Stream(non_blocking=True)
+    results, returned = [], [None, None]
+    slots = np.arange(0, 255, 5)
+    with backend.own_stream():
+        pool, *batches = (backend.empty((n, 64), np.dtype("i4")) for n in (256, slots.size, slots.size))
+    for number in range(6):
+        out = batches[number % 2]
+        with backend.own_stream():
+            array.get_basic_selection(out=pool)
+            backend.wait(returned[number % 2])
+            backend.take(pool, slots + number % 3 % 2, out)
+            ready = backend.record()
+        with stream:
+            backend.wait(ready)
+            results.append(cupy.empty(out.shape, "i4"))
+            results[-1][:] = out
+            callers = backend.current_stream()
+        returned[number % 2] = backend.record(callers)
+    stream.synchronize()
+    for number, result in enumerate(results):
+        np.testing.assert_array_equal(result.get(), DATA[slots + number % 3 % 2])
+
+
 USES = (on_stream, written_from_stream, in_pieces)
 
 
@@ -146,6 +172,17 @@ def test_callers_that_wait_for_no_lane_are_seen(cuda) -> None:  # noqa: F811
     """What the host decodes is uploaded without a wait: only an event tells the caller's stream."""
     with without(cuda.CudaDevice, "wait", "gzarr.gpu.device.lanes"):
         assert is_seen(lambda: in_pieces(cuda, opened(cuda, None, small_reads=ALL_ON_HOST)))
+
+
+@pytest.mark.parametrize("seed", MANY_SEEDS)
+def test_batches_are_handed_over_in_any_order_of_streams(cuda, seed) -> None:  # noqa: F811
+    with schedule(seed):
+        handed_over(cuda, opened(cuda, None))
+
+
+def test_batches_that_are_handed_over_without_a_wait_are_seen(cuda) -> None:  # noqa: F811
+    with without(cuda.CudaDevice, "wait", "gzarr.gpu.backend"):
+        assert is_seen(lambda: handed_over(cuda, opened(cuda, None)))
 
 
 def test_a_direct_read_into_memory_that_is_in_use_is_seen(cuda, tmp_path) -> None:  # noqa: F811

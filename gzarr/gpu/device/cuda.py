@@ -159,6 +159,12 @@ class CudaDevice:
         with cuda_errors(self.name), self._device:
             return cupy.cuda.Stream(non_blocking=True)
 
+    @contextmanager
+    def use(self, stream: Any) -> Iterator[None]:
+        """Make a stream current for this thread. Raises: DeviceError for CuPy's errors within the context."""
+        with cuda_errors(self.name), self._device, stream:
+            yield
+
     def record(self, stream: Any) -> Any:
         """An event on a stream."""
         with cuda_errors(self.name), self._device:

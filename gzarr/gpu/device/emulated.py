@@ -153,6 +153,16 @@ class EmulatedDevice:
         """A new stream, which only notes what it was made to wait for."""
         return EmulatedStream()
 
+    @contextmanager
+    def use(self, stream: EmulatedStream) -> Iterator[None]:
+        """Make a stream current for this thread."""
+        outer = getattr(self._local, "stream", None)
+        self._local.stream = stream
+        try:
+            yield
+        finally:
+            self._local.stream = outer
+
     def record(self, stream: EmulatedStream) -> EmulatedStream:
         """An event, represented by the stream that it was recorded on."""
         return stream

@@ -127,6 +127,7 @@ class Lanes:
         self._limit = cap // N_LANES
         self._stream = stream
         self._local = threading.local()
+        self._streams: list[Any] = []
         self._pinned = Pinned(device.allocate_pinned)
         self._all = [self._new_lane() for _ in range(N_LANES)]
         self.take_back()
@@ -159,8 +160,28 @@ class Lanes:
 
     @property
     def stream(self) -> Any:
-        """The caller's stream; None for the one that is current when a read begins."""
-        return self._stream
+        """The stream that this thread's reads are ordered on; None for the one that is current when a read begins."""
+        own = getattr(self._local, "own", None)
+        return self._stream if own is None else own
+
+    @contextmanager
+    def own_stream(self) -> Iterator[None]:
+        """A context in which this thread's work is submitted to, and its reads are ordered on, a stream of its own.
+
+        Streams are used again, so memory that was allocated on one stays in an order.
+        """
+        try:
+            stream = self._streams.pop()
+        except IndexError:
+            stream = self._device.new_stream()
+        outer = getattr(self._local, "own", None)
+        try:
+            with self._device.use(stream):
+                self._local.own = stream
+                yield
+        finally:
+            self._local.own = outer
+            self._streams.append(stream)
 
     @property
     def limit(self) -> int:
@@ -183,7 +204,7 @@ class Lanes:
         source = iter(waves)
         head = list(islice(source, N_LANES))
         every = chain(head, source)
-        call = _Call(self._device, self._stream)
+        call = _Call(self._device, self.stream)
         outer = self._turn
         private = outer is not None and (outer.private or outer.lane is not None)
 
@@ -210,7 +231,7 @@ class Lanes:
         """
         turn = self._turn
         if turn is None:
-            turn = _Turn(_Call(self._device, self._stream))
+            turn = _Turn(_Call(self._device, self.stream))
             try:
                 with self._ordered(turn) as lane:
                     yield lane
@@ -230,7 +251,7 @@ class Lanes:
         """
         turn = self._turn
         if turn is None:
-            turn = _Turn(_Call(self._device, self._stream))
+            turn = _Turn(_Call(self._device, self.stream))
         try:
             with self._ordered(turn) as lane:
                 if turn.call.current is not None:

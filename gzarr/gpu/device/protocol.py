@@ -102,6 +102,10 @@ class Device(Marker, Protocol):
         """A new stream, which does not wait for the default stream."""
         ...
 
+    def use(self, stream: Any) -> AbstractContextManager[Any]:
+        """A context in which this thread's work goes to a stream."""
+        ...
+
     def record(self, stream: Any) -> Any:
         """An event after everything that has been submitted to a stream."""
         ...

@@ -332,6 +332,26 @@ def test_lanes_wait_for_the_caller_and_the_caller_for_them() -> None:
         GpuBackend(device, stream="mine")
 
 
+def test_reads_on_a_stream_of_their_own_leave_the_caller_s_alone() -> None:
+    device, callers = EmulatedDevice(), EmulatedStream()
+    array = opened(stored(), device, stream=callers)
+    backend = array.backend
+    own = []
+    for _ in range(2):
+        with backend.own_stream():
+            own.append(backend.current_stream())
+            np.testing.assert_array_equal(array[:], DATA)
+            with backend.own_stream():
+                assert backend.current_stream() not in (own[0], callers)
+            assert backend.current_stream() is own[0]
+        assert backend.current_stream() is callers
+    assert own[0] is own[1] is not callers
+    assert not callers.waited_for
+    assert own[0].waited_for
+    for lane in backend._lanes._all:
+        assert {id(event) for event in lane.stream.waited_for} <= {id(own[0])}
+
+
 def test_only_the_caller_s_thread_makes_its_stream_wait() -> None:
     """The stream "of each thread" of CUDA is another one in every thread that names it."""
     waits: list[tuple[EmulatedStream, int]] = []
