@@ -283,9 +283,9 @@ class Backend(Protocol):
     def take(self, pool: Array, slots: NDArray[np.int64], out: Array) -> None:
         """Copy rows of an array into ``out``, which may have another dtype: numbers are cast as by NumPy, "same_kind".
 
-        slots: int64 (n,), on the host, which row of ``pool`` every row of ``out`` is; checked by the caller. Both arrays
-            are contiguous in C order but for their first axis. A device does it in the order of the current stream, and
-            nobody waits.
+        Both arrays are contiguous in C order but for their first axis. A device copies in the order of the current
+        stream, and nobody waits for it.
+        slots: int64 (n,), on the host, which row of ``pool`` every row of ``out`` is; checked by the caller.
         """
         ...
 
