@@ -24,7 +24,7 @@ FLOORS = (
     {"checking"},
     {"hierarchy"},
     {"api"},
-    {"copying", "selfcheck"},
+    {"copying", "loader", "selfcheck"},
     {"advising", "convert", "interop", "demo"},
     {"__init__"},
     {"cli"},

@@ -1,0 +1,1 @@
+"""Training batches from arrays: exactly shuffled, every chunk decoded few times, memory within a cap."""

@@ -1,0 +1,156 @@
+"""Planners are run against a memory that notes what each slot holds."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gzarr.indexing.grid import Grid, RegularAxis, VaryingAxis, nchunks
+from gzarr.indexing.selection import Indices
+from gzarr.loader.look_ahead import Direct, Epoch, Planner, Pool, Step, mode_of
+
+
+def rows_epoch(ids: Indices, batch_size: int, grid: Grid) -> Epoch:
+    """Rows of axis 0, in a given order."""
+    size = (1, *(axis.extent for axis in grid[1:]))
+
+    def boxes(ids: Indices) -> Indices:
+        return np.concatenate([ids[:, None], np.zeros((len(ids), len(grid) - 1), np.int64)], axis=1)
+
+    return Epoch(len(ids), batch_size, lambda lo, hi: ids[lo:hi], boxes, size, grid)
+
+
+def boxes_epoch(starts: Indices, size: tuple[int, ...], batch_size: int, grid: Grid) -> Epoch:
+    """Boxes in a given order."""
+    return Epoch(len(starts), batch_size, np.arange, starts.__getitem__, size, grid)
+
+
+def shuffled(n: int, per_chunk: int, batch_size: int, block: int = 0) -> Epoch:
+    """Rows in random order, of the whole epoch or within blocks of chunks that are shuffled."""
+    rng = np.random.default_rng(0)
+    ids = rng.permutation(n)
+    if block:
+        chunks = rng.permutation(n // per_chunk)
+        ids = (chunks[:, None] * per_chunk + np.arange(per_chunk)).reshape(-1, block * per_chunk)
+        ids = np.concatenate([rng.permutation(some) for some in ids])
+    return rows_epoch(ids, batch_size, (RegularAxis(n, per_chunk),))
+
+
+def decodes(planner: Planner, n_batches: int = 1) -> float:
+    """Decodes a chunk in an epoch in which a step is freed when the next one is planned."""
+    opened = planned = 0
+    before = 0
+    while planned < planner.epoch.n:
+        step = planner.step(n_batches)
+        planner.free(before)
+        before = len(step.batches)
+        opened += step.opened
+        planned += sum(map(len, step.batches))
+    return opened / nchunks(planner.epoch.grid)
+
+
+class Memory:
+    """Slots, each with the sample that it holds and which of its elements are there."""
+
+    def __init__(self, epoch: Epoch, slots: int) -> None:
+        self.epoch = epoch
+        self.boxes = epoch.boxes(epoch.ids(0, epoch.n))
+        self.owner = np.full((slots, len(epoch.size)), -1)
+        self.placed = np.zeros(slots, np.int64)
+        self.lent = np.zeros(slots, bool)
+        self.at = 0
+
+    def read(self, step: Step) -> None:
+        """Carry out the copies of a step."""
+        grid, (_, chunk, inside, counts, place) = self.epoch.grid, step.fragments
+        coords = np.stack(np.unravel_index(chunk, [axis.nchunks for axis in grid]), axis=1)
+        low = np.stack([axis.starts_of(coords[:, i]) for i, axis in enumerate(grid)], axis=1)
+        for slot, start, n in zip(step.slots, low + inside - place, counts.prod(axis=1), strict=True):
+            assert not self.lent[slot]
+            if (self.owner[slot] != start).any() or self.placed[slot] == prod(self.epoch.size):
+                self.owner[slot], self.placed[slot] = start, 0
+            self.placed[slot] += n
+        assert step.opened == len(np.unique(chunk))
+
+    def lend(self, step: Step) -> None:
+        """Check the batches of a step."""
+        for slots in step.batches:
+            assert len(slots) == min(self.epoch.batch_size, self.epoch.n - self.at)
+            assert not self.lent[slots].any()
+            assert (self.placed[slots] == prod(self.epoch.size)).all()
+            assert (self.owner[slots] == self.boxes[self.at : self.at + len(slots)]).all()
+            self.lent[slots] = True
+            self.at += len(slots)
+
+
+def run(planner: Planner, slots: int, steps: list[int], lag: int) -> int:
+    """Plan an epoch; the batches of a step are freed when ``lag`` more were planned. Returns: chunks opened."""
+    memory, under_way, opened = Memory(planner.epoch, slots), deque[Step](), 0
+    while memory.at < planner.epoch.n:
+        while len(under_way) > lag or not planner.room():
+            done = under_way.popleft()
+            memory.lent[np.concatenate(done.batches)] = False
+            planner.free(len(done.batches))
+        step = planner.step(min(steps[0], planner.room()))
+        steps = steps[1:] + steps[:1]
+        memory.read(step)
+        memory.lend(step)
+        opened += step.opened
+        under_way.append(step)
+    return opened
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_every_batch_of_a_pool_is_there_when_it_is_ready(data: st.DataObject) -> None:
+    n, batch, ahead = data.draw(st.integers(1, 120)), data.draw(st.integers(1, 9)), data.draw(st.integers(1, 4))
+    axis = data.draw(st.sampled_from([RegularAxis(n, 7), VaryingAxis(n, (1, 2, 5, 20, n))]))
+    grid = (axis, RegularAxis(5, 3))
+    ids = np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=200)))
+    slots = ahead * batch + data.draw(st.integers(0, 60))
+    steps = data.draw(st.lists(st.integers(1, ahead), min_size=1, max_size=3))
+    run(Pool(rows_epoch(ids, batch, grid), slots, ahead), slots, steps, data.draw(st.integers(0, 2)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_every_direct_batch_is_there_when_it_is_ready(data: st.DataObject) -> None:
+    shape, batch = data.draw(st.tuples(*[st.integers(3, 20)] * 2)), data.draw(st.integers(1, 5))
+    grid = (RegularAxis(shape[0], data.draw(st.integers(1, 9))), VaryingAxis(shape[1], (1, 2, shape[1])))
+    size = data.draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    starts = [st.integers(0, extent - n) for extent, n in zip(shape, size, strict=True)]
+    boxes = np.array(data.draw(st.lists(st.tuples(*starts), min_size=1, max_size=40)))
+    blocks = data.draw(st.integers(1, 6))
+    steps = data.draw(st.lists(st.integers(1, blocks), min_size=1, max_size=3))
+    run(Direct(boxes_epoch(boxes, size, batch, grid), blocks), blocks * batch, steps, data.draw(st.integers(0, 2)))
+
+
+def test_blocks_that_fit_into_memory_are_decoded_once() -> None:
+    assert decodes(Direct(shuffled(4096, 16, 64, block=16), 16 * 16 // 64 + 2)) <= 1.05
+    assert decodes(Pool(shuffled(4096, 16, 64, block=16), 16 * 16 + 2 * 64, 2)) <= 1.05
+
+
+def test_crops_share_the_chunks_that_they_touch() -> None:
+    """512 crops of 64^3 out of 512^3, with memory for 48 % of the array: two batches are planned at once."""
+    starts = np.random.default_rng(0).integers(0, 512 - 64 + 1, (512, 3))
+    epoch = boxes_epoch(starts, (64, 64, 64), 8, (RegularAxis(512, 64),) * 3)
+    assert decodes(Direct(epoch, int(0.48 * 512) // 8)) <= 2.3
+
+
+@pytest.mark.parametrize(
+    ("size", "chunk", "span", "expected"),
+    [
+        ((1, 8), 16, 1000, "pool"),
+        ((1, 8), 16, 100, "direct"),  # all that share a chunk fit
+        ((1, 8), 1, 1000, "direct"),  # nothing is shared
+        ((2, 8), 16, 1000, "direct"),
+        ((1, 4), 16, 1000, "direct"),
+    ],
+)
+def test_a_pool_serves_rows_that_share_chunks(size: tuple[int, ...], chunk: int, span: int, expected: str) -> None:
+    assert mode_of(size, (RegularAxis(1000, chunk), RegularAxis(8, 4)), span, 200) == expected
