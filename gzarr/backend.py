@@ -307,6 +307,16 @@ class Backend(Protocol):
         """
         ...
 
-    def wait(self, mark: object | None) -> None:
-        """Let later work of the current stream wait for a mark; the thread does not wait. mark: None for nothing."""
+    def wait(self, mark: object | None, stream: object | None = None) -> None:
+        """Let later work of a stream wait for a mark; no thread waits. May be called by finalizers.
+
+        mark: None for nothing. stream: of `current_stream`; None for this thread's.
+        """
+        ...
+
+    def owned_by(self, array: Array, owner: object) -> Array:
+        """Return an array in the same memory; it and all views of it, of any library, keep an owner alive.
+
+        array: contiguous in C order, from `empty`.
+        """
         ...

@@ -73,6 +73,20 @@ def _downloaded(value: Any) -> np.ndarray[Any, Any]:
     raise TypeError(f"a value of type {type(value).__name__} is in GPU memory: copy it into a NumPy array first")
 
 
+class _Owned:
+    """The memory of an array: NumPy's views keep the object alive that memory is from if it is not an array itself."""
+
+    def __init__(self, array: np.ndarray[Any, Any], owner: object) -> None:
+        self.__array_interface__ = array.__array_interface__
+        self.kept = array, owner
+
+
+def owned_by(array: np.ndarray[Any, Any], owner: object) -> np.ndarray[Any, Any]:
+    """An array in the same memory that keeps an owner alive, as all views of it do."""
+    shared = np.asarray(_Owned(array, owner))
+    return shared if shared.dtype == array.dtype else shared.view(array.dtype)
+
+
 #: Decoded bytes of one wave: the chunks of one read request, or of one thread's turn.
 WAVE_NBYTES = 1 << 20
 #: Chunks of one wave; all their objects are locked while it is written.
@@ -95,6 +109,7 @@ class CpuBackend:
     options: Mapping[str, Any] = MappingProxyType({})
     marker = None
     asarray = staticmethod(as_numpy)
+    owned_by = staticmethod(owned_by)
     run = staticmethod(run)
 
     @property
@@ -224,7 +239,7 @@ class CpuBackend:
     def record(self, stream: object | None = None) -> None:
         """None: everything is done when it returns."""
 
-    def wait(self, mark: object | None) -> None:
+    def wait(self, mark: object | None, stream: object | None = None) -> None:
         """Do nothing: everything is done when it returns."""
 
 

@@ -348,10 +348,14 @@ class GpuBackend:
         mark: object = self._device.record(self.current_stream() if stream is None else stream)
         return mark
 
-    def wait(self, mark: object | None) -> None:
-        """Make the current stream wait for an event."""
+    def wait(self, mark: object | None, stream: object | None = None) -> None:
+        """Make a stream wait for an event, by default the current one."""
         if mark is not None:
-            self._device.wait(self.current_stream(), mark)
+            self._device.wait(self.current_stream() if stream is None else stream, mark)
+
+    def owned_by(self, array: Array, owner: object) -> Array:
+        """An array in the same memory that keeps an owner alive."""
+        return (self._device if self._device.owns(array) else self._host).owned_by(array, owner)
 
     def _writes(self, plan: DevicePlan, value: Any, nchunks: int, fields: Fields) -> bool:
         """Whether the device merges and encodes chunks. Raises: DeviceError in strict mode, if it cannot."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -210,6 +211,30 @@ def test_work_on_a_stream_of_its_own_is_handed_over_by_marks(backend: Backend) -
     np.testing.assert_array_equal(host(batch), data[::-1])
     with backend.own_stream():
         backend.wait(backend.record(outside))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["<i4", "<M8[s]", STRUCT, "<f2", np.dtype({"names": ["x"], "formats": ["i2"], "offsets": [3]})]
+)
+@pytest.mark.parametrize("shape", [(4, 3), (5,), (0, 3)])
+def test_an_owner_lives_as_long_as_any_view(backend: Backend, shape: tuple[int, ...], dtype: Any) -> None:
+    class Owner:
+        pass
+
+    memory = backend.empty(shape, np.dtype(dtype))
+    owner = Owner()
+    alive = weakref.ref(owner)
+    array = backend.owned_by(memory, owner)
+    assert (array.shape, array.dtype) == (shape, memory.dtype)
+    array[:] = np.zeros(shape, dtype)
+    np.testing.assert_array_equal(host(memory), np.zeros(shape, dtype))
+    views = [array[1:], array.reshape(-1)[:]]
+    views.append(views[0][::-1])
+    del owner, array
+    while views:
+        assert alive() is not None
+        views.pop()
+    assert alive() is None
 
 
 # -- chains ----------------------------------------------------------------------------------------------------------

@@ -229,6 +229,12 @@ class CudaDevice:
         with cuda_errors(self.name), self._device, outside, nullcontext() if stream is None else stream:
             return cupy.empty(shape, dtype)
 
+    def owned_by(self, array: Any, owner: object) -> Any:
+        """An array in the same memory, which keeps an owner alive."""
+        memory = cupy.cuda.UnownedMemory(array.data.ptr, array.nbytes, (array, owner), array.data.device_id)
+        with self._device:
+            return cupy.ndarray(array.shape, array.dtype, cupy.cuda.MemoryPointer(memory, 0))
+
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Pinned host memory."""
         lane: Staging | None = getattr(self._local, "staging", None)

@@ -26,6 +26,7 @@ from numcodecs.zstd import decompress as zstd_decompress
 from numpy.typing import NDArray
 
 from gzarr.concurrency import new_lock
+from gzarr.cpu.backend import owned_by
 from gzarr.cpu.codecs.nvcomp import installed
 from gzarr.errors import DeviceError
 from gzarr.gpu.device import nvcomp
@@ -201,6 +202,10 @@ class EmulatedDevice:
     def result(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any = None) -> NDArray[Any]:
         """An uninitialized array. It is the caller's, so it is not counted."""
         return np.empty(shape, dtype)
+
+    def owned_by(self, array: NDArray[Any], owner: object) -> NDArray[Any]:
+        """An array in the same memory, which keeps an owner alive."""
+        return owned_by(array, owner)
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Host memory."""

@@ -140,6 +140,10 @@ class Device(Marker, Protocol):
         """
         ...
 
+    def owned_by(self, array: Array, owner: object) -> Array:
+        """An array in the same memory, C-contiguous, which keeps an owner alive as long as any view of it lives."""
+        ...
+
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Host memory of the active arena, from which uploads are fast."""
         ...
