@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.codecs.spec import ArrayRepr, Codec, Step
+from gzarr.indexing.copies import Plan
 from gzarr.indexing.keys import Coords
-from gzarr.indexing.plan import Part, Plan
+from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.profiling.recorder import Marker
 from gzarr.storage.base import Buffer, Store
@@ -148,7 +149,10 @@ class Compiled(Protocol):
     """Decides which reads and writes of one array compiled code does."""
 
     def take_read(self, plan: Plan, nparts: int, out: Array, fields: Fields) -> PieceJob | str:
-        """Return a read in pieces, or the reason why the reference path has to do it. nparts: of the plan."""
+        """Return a read in pieces, or the reason why the reference path has to do it.
+
+        nparts: of the plan. out: as in `gzarr.chunk_io.waves.ReadJob`.
+        """
         ...
 
     def take_write(self, plan: Plan, nparts: int, value: Array, fields: Fields, *, keep_empty: bool) -> PieceJob | str:
@@ -240,6 +244,7 @@ class Backend(Protocol):
     ) -> None:
         """Decode chunks and copy their parts into ``out``; a missing chunk gives its fill value.
 
+        out: an array, or the `Slots` of a `CopyPlan`, which take all copies of a chunk at once.
         Raises: CodecError with the index of the failing chunk.
         """
         ...

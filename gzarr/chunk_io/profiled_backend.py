@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gzarr.backend import Array, Backend, Chain, Fields
+from gzarr.indexing.copies import Slots
 from gzarr.indexing.plan import Part
 from gzarr.profiling.recorder import Recorder, profiled, stage, sum_nbytes
 from gzarr.storage.base import Buffer
@@ -45,8 +46,7 @@ class ProfiledBackend:
         with stage("place") as noted:
             self.inner.place(self.inner.timed(chain, partial(profiled, "decode")), buffers, parts, out, fields)
             decoded = self._count_decoded(chain, buffers)
-            elements = np.broadcast_to(np.False_, out.shape)  # takes no memory
-            noted.count(len(parts), decoded, sum(elements[part.out].size for part in parts) * out.dtype.itemsize)
+            noted.count(len(parts), decoded, _placed(parts, out) * out.dtype.itemsize)
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """`Backend.decode`, which is "decode"."""
@@ -68,3 +68,12 @@ class ProfiledBackend:
         nbytes = n * (chain.chunk.nbytes or 0)
         self._recorder.count("decode", n, sum_nbytes(buffers), nbytes)
         return nbytes
+
+
+def _placed(parts: Sequence[Part], out: Array) -> int:
+    """Number of elements that are placed."""
+    indices, shape = [part.out for part in parts], getattr(out, "shape", ())
+    if isinstance(out, Slots):
+        indices, shape = [copy.at for copies in indices for copy in copies], out.blocks[0].shape
+    elements = np.broadcast_to(np.False_, shape)  # takes no memory
+    return sum(elements[index].size for index in indices)

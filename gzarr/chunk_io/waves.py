@@ -17,13 +17,16 @@ from functools import partial
 from operator import attrgetter, eq
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gzarr.backend import Array, Chain, Fields
 from gzarr.chunk_io.array_io import ArrayIO, Wave, by_chain, chunk_error, pick
 from gzarr.chunk_io.chunk_cache import Place
 from gzarr.chunk_io.merging import Covered, merge_unless_replaced
-from gzarr.errors import ChunkError, CodecError, ReplacedError
+from gzarr.errors import ChunkError, CodecError, ReplacedError, SelectionError
+from gzarr.indexing.copies import Plan, Slots
 from gzarr.indexing.keys import Coords
-from gzarr.indexing.plan import Part, Plan
+from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import PINNED, Located
 from gzarr.profiling.recorder import stage, sum_nbytes
 from gzarr.storage.base import Buffer, Request, Store, tokens_of
@@ -39,7 +42,11 @@ _is_full = attrgetter("full")
 
 
 class ReadJob(NamedTuple):
-    """A selection to read into ``out``, which has the plan's shape and is on the backend's device."""
+    """A selection to read into ``out``, which has the plan's shape and is on the backend's device.
+
+    For a `CopyPlan`, ``out`` is a tuple of the blocks that hold its slots: arrays of shape (rows, *size) and one dtype,
+    to which the array's dtype can be cast without a change of kind.
+    """
 
     io: ArrayIO
     plan: Plan
@@ -64,22 +71,33 @@ def read_wave(job: ReadJob, wave: Wave) -> None:
     """Read a wave into the result. Raises: ChunkError, StoreError."""
     io = job.io
     place: Place = io.backend.place
+    out = job.out if type(job.out) is not tuple else _slots(job)
     if io.cache is not None:
-        wave, place = io.cache.serve(io.layout, io.backend, wave, (job.out, job.fields))
+        wave, place = io.cache.serve(io.layout, io.backend, wave, (out, job.fields))
         if not wave:
             return
     parts = wave[0][1] if len(wave) == 1 else [part for _, members in wave for part in members]
     # A cache holds whole chunks, so whole ones are fetched for it.
-    first = io.only_chain or io.chain(parts[0].coords)
-    buffers = load(io, wave, parts, (first, parts if io.only_chain is not None and io.cache is None else ()))
+    in_part = io.only_chain is not None and io.cache is None and type(out) is not Slots
+    buffers = load(io, wave, parts, (io.only_chain or io.chain(parts[0].coords), parts if in_part else ()))
     for chain, positions in by_chain(io, parts):
         some = buffers, parts
         if len(positions) < len(parts):
             some = pick(buffers, positions), pick(parts, positions)
         try:
-            place(chain, *some, job.out, job.fields)
+            place(chain, *some, out, job.fields)
         except CodecError as error:
             raise chunk_error(io, wave, error, positions) from error
+
+
+def _slots(job: ReadJob) -> Slots:
+    """The slots of a `CopyPlan`. Raises: SelectionError for fields, or for values that they cannot hold."""
+    slots, dtype = Slots(job.out), job.io.chain((0,) * len(job.io.layout.grid)).chunk.dtype
+    if job.fields is not None:
+        raise SelectionError(f"{job.io.name}: copies are made of whole elements, not of the fields {job.fields!r}")
+    if not np.can_cast(dtype, slots.dtype, "same_kind"):
+        raise SelectionError(f"{job.io.name}: {dtype} cannot become {slots.dtype} without a change of kind")
+    return slots
 
 
 def load_encoded(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | None]:

@@ -23,6 +23,7 @@ from gzarr.cpu.codecs.compressors import blosc_decoder, lz4_decoder, zstd_decode
 from gzarr.cpu.codecs.per_chunk import Decoder, fail, wrong_size
 from gzarr.cpu.window import MIN_NBYTES, Cut, Window, cut_blosc, cut_plain
 from gzarr.errors import MissingExtraError
+from gzarr.indexing.copies import Slots
 from gzarr.indexing.plan import Part
 
 #: Smaller chunks are decoded into memory of their own, which the allocator reuses.
@@ -130,11 +131,16 @@ def place(into: DecodeInto, buffers: Sequence[Any], parts: Sequence[Part], out: 
     if into.nbytes < MIN_SCRATCH_NBYTES:
         _place_each(into, partial(_small_piece, into, fields), buffers, parts, out, fill)
     # Arrays of another kind may do more than copy what they are given: hold on to it, or read other chunks.
-    elif type(out) not in PLAIN_ARRAYS or out.dtype.hasobject:
+    elif out.dtype.hasobject or not _only_copies(out):
         _place_each(into, partial(_large_piece, into, fields, None, _fresh), buffers, parts, out, fill)
     else:
         with lent_scratch() as scratch:
             _place_each(into, partial(_large_piece, into, fields, out, scratch.room), buffers, parts, out, fill)
+
+
+def _only_copies(out: Any) -> bool:
+    """Whether a result does nothing but take copies of what is put into it."""
+    return all(type(block) in PLAIN_ARRAYS for block in (out.blocks if type(out) is Slots else (out,)))
 
 
 def _place_each(

@@ -48,6 +48,7 @@ from gzarr.gpu.pipeline.waves import in_waves, positions
 from gzarr.gpu.pipeline.write import merge_and_encode_wave
 from gzarr.gpu.reading.host import Reader, is_on_host, on_host, phase_of
 from gzarr.gpu.reading.select import ReaderChoice, choose_reader
+from gzarr.indexing.copies import Slots
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
@@ -251,7 +252,10 @@ class GpuBackend:
     def place(self, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], out: Array, fields: Fields) -> None:
         """Decode chunks on the device and copy their parts into ``out``. Raises: CodecError(index), DeviceError."""
         host, plan = _unpacked(chain)
-        if plan is None or not self._device.owns(out):
+        if type(out) is Slots and self._device.owns(out.blocks[0]):
+            self._place_copies(chain, buffers, parts, out)
+            return
+        if plan is None or type(out) is Slots or not self._device.owns(out):
             self._host.place(host, [on_host(buffer) for buffer in buffers], parts, out, fields)
             return
         places = is_placeable(plan, out, fields)
@@ -265,6 +269,13 @@ class GpuBackend:
                 self._place_from_host(lane, host, buffers, parts, out, fields)
                 return
             self._place_on_device(lane, plan, (buffers, parts), out, fields)
+
+    def _place_copies(self, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], slots: Slots) -> None:
+        """Decode chunks for every copy anew, as a part of their own; those of one block together."""
+        for block, copies in slots.by_block(parts):
+            owners, singles = [owner for owner, _ in copies], [part for _, part in copies]
+            with positions(owners):
+                self.place(chain, [buffers[owner] for owner in owners], singles, block, None)
 
     def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> DeviceJobs | None:
         """Return what decides which reads and writes of an array are done in pieces; None if the host does all."""

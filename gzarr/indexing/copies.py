@@ -5,22 +5,22 @@ into a `CopyPlan`: every chunk stands there once, with all the copies that are m
 The boxes are put into *slots*. The memory of slots is some *blocks* of equal shape, each with the slots of some rows.
 
 Rules: everything is a column of numbers, and no Python object is made for a box. Only the reference path makes a `Part`
-for a chunk, with an index for each of its copies.
+for a chunk, which takes all of the chunk and hands it to `Slots`: those make the copies.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from gzarr.errors import SelectionError
 from gzarr.indexing.grid import Grid, nchunks
 from gzarr.indexing.keys import Coords
-from gzarr.indexing.plan import Part
+from gzarr.indexing.plan import Part, SelectionPlan
 from gzarr.indexing.selection import Indices
 
 #: Chunks of one array that have numbers of 64 bits.
@@ -51,6 +51,24 @@ class Fragments(NamedTuple):
     def take(self, rows: Any) -> Fragments:
         """Some of the fragments. rows: an index of NumPy."""
         return Fragments(*[column[rows] for column in self])
+
+
+class Copy(NamedTuple):
+    """One of the copies that are made of a chunk.
+
+    Attributes
+    ----------
+    inside : tuple[slice, ...]
+        Index into the chunk.
+    block : int
+        Number of the block.
+    at : tuple[int | slice, ...]
+        Index into the block.
+    """
+
+    inside: tuple[slice, ...]
+    block: int
+    at: tuple[int | slice, ...]
 
 
 class CopyPlan(NamedTuple):
@@ -104,18 +122,65 @@ class CopyPlan(NamedTuple):
         return _owners(self.coords, self.grid, objects)
 
     def part(self, row: int) -> Part:
-        """One chunk as a part.
-
-        Its ``inside`` has an index into the chunk for each copy; its ``out`` the number of a block and an index into it
-        for each. None is ``full``: copies may overlap.
-        """
+        """One chunk as a part: all of it, for a list of copies. It is not ``full``: nobody checks what copies cover."""
         copies = slice(*self.firsts[row : row + 2].tolist())
         inside, counts, place = (column[copies] for column in (self.inside, self.counts, self.place))
         blocks, rows = (column.tolist() for column in np.divmod(self.slots[copies], self.rows))
         taken = [tuple(map(slice, *pair)) for pair in zip(inside.tolist(), (inside + counts).tolist(), strict=True)]
         put = zip(rows, place.tolist(), (place + counts).tolist(), strict=True)
-        out = [(block, (at, *map(slice, low, high))) for block, (at, low, high) in zip(blocks, put, strict=True)]
-        return Part(tuple(self.coords[row].tolist()), taken, out, full=False)
+        at = [(row, *map(slice, low, high)) for row, low, high in put]
+        made = [Copy(*copy) for copy in zip(taken, blocks, at, strict=True)]
+        return Part(tuple(self.coords[row].tolist()), ..., made, full=False)
+
+
+Plan: TypeAlias = SelectionPlan | CopyPlan
+
+
+class Slots:
+    """The memory of the slots of a `CopyPlan`, as the result that its parts are placed in.
+
+    Parameters
+    ----------
+    blocks : tuple
+        Arrays of shape (rows, *size) and one dtype.
+    """
+
+    __slots__ = ("blocks",)
+
+    def __init__(self, blocks: tuple[Any, ...]) -> None:
+        self.blocks = blocks
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the slots."""
+        dtype: np.dtype[Any] = self.blocks[0].dtype
+        return dtype
+
+    def __setitem__(self, copies: list[Copy], value: Any) -> None:
+        """Make the copies of a chunk. value: the chunk, or the value of all its elements."""
+        is_chunk = isinstance(value, np.ndarray) and value.ndim > 0
+        for inside, block, at in copies:
+            self.blocks[block][at] = value[inside] if is_chunk else value
+
+    def by_block(self, parts: Sequence[Part]) -> Iterator[tuple[Any, list[tuple[int, Part]]]]:
+        """Every copy as a part of its own: (a result, the position of each one's chunk in ``parts`` and the part).
+
+        A result is a block, or one of its slots if they do not follow one another in its memory.
+        """
+        of_block: dict[tuple[int, int], list[tuple[int, Part]]] = {}
+        flat = [block.ndim > 1 and block.flags.c_contiguous for block in self.blocks]
+        for number, part in enumerate(parts):
+            for inside, block, (row, *index) in part.out:
+                place = tuple(index)
+                if flat[block]:
+                    n = self.blocks[block].shape[1]
+                    place = slice(row * n + index[0].start, row * n + index[0].stop), *index[1:]
+                single = Part(part.coords, inside, place, full=False)
+                of_block.setdefault((block, 0 if flat[block] else row), []).append((number, single))
+        for (block, row), copies in of_block.items():
+            memory = self.blocks[block]
+            shape = (-1, *memory.shape[2:]) if flat[block] else memory.shape[1:]
+            yield memory.reshape(shape) if flat[block] else memory[row : row + 1].reshape(shape), copies
 
 
 def cut_boxes(starts: Indices, size: tuple[int, ...], grid: Grid) -> Fragments:

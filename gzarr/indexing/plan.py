@@ -271,10 +271,10 @@ class PointPlan(NamedTuple):
         return PointTable(rows, owner_rows, [*starts.tolist(), order.size], inside, order, contiguous, may_be_single)
 
 
-Plan: TypeAlias = BoxPlan | PointPlan
+SelectionPlan: TypeAlias = BoxPlan | PointPlan
 
 
-def make_plan(selection: Selection, grid: Grid) -> Plan:
+def make_plan(selection: Selection, grid: Grid) -> SelectionPlan:
     """Cut a selection, whose indices are within the grid's extents, along the grid."""
     if isinstance(selection, Points):
         return PointPlan(selection.coords, (int(np.prod(selection.shape, dtype=np.int64)),), grid)

@@ -12,6 +12,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from tests.properties.test_array_machine import *  # noqa: F403
+from tests.properties.test_copies import *  # noqa: F403
 from tests.properties.test_fields import *  # noqa: F403
 from tests.properties.test_resizing import *  # noqa: F403
 from tests.properties.test_selections import *  # noqa: F403

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gzarr.errors import SelectionError
-from gzarr.indexing.copies import CopyPlan, Fragments, cut_boxes, make_copies
+from gzarr.indexing.copies import CopyPlan, Fragments, Slots, cut_boxes, make_copies
 from gzarr.indexing.grid import Grid, RegularAxis, VaryingAxis, chunk_shape
 
 IMAGES = (RegularAxis(5, 2), RegularAxis(7, 3))
@@ -45,11 +45,11 @@ def boxes(draw: Any, grid: Grid) -> tuple[np.ndarray, tuple[int, ...]]:
 def carry_out(plan: CopyPlan, array: np.ndarray, n_blocks: int) -> np.ndarray:
     """The slots that the plan's parts fill; slots that they leave are -1."""
     blocks = [np.full((plan.rows, *plan.shape[1:]), -1) for _ in range(n_blocks)]
+    slots = Slots(tuple(blocks))
     for part in plan.parts():
         bounds = [axis.bounds(c) for axis, c in zip(plan.grid, part.coords, strict=True)]
         chunk = array[tuple(slice(low, high) for low, high in bounds)]
-        for inside, (block, at) in zip(part.inside, part.out, strict=True):
-            blocks[block][at] = chunk[inside]
+        slots[part.out] = chunk[part.inside]
     return np.concatenate(blocks) if blocks else np.empty((0, *plan.shape[1:]))
 
 
@@ -89,7 +89,7 @@ def test_every_chunk_is_there_once_and_those_of_an_object_stand_together(data: s
             starts = [axis.bounds(c)[0] for axis, c in zip(grid, part.coords, strict=True)]
             assert owner == tuple(axis.locate(start) for axis, start in zip(objects, starts, strict=True))
             shape = chunk_shape(grid, part.coords)
-            assert all(0 <= i.start < i.stop <= n for copy in part.inside for i, n in zip(copy, shape, strict=True))
+            assert all(0 <= i.start < i.stop <= n for copy in part.out for i, n in zip(copy.inside, shape, strict=True))
 
 
 def test_fragments_are_in_c_order_of_chunks_for_each_box() -> None:
@@ -122,7 +122,26 @@ def test_a_box_that_is_copied_twice_needs_its_chunk_once() -> None:
     plan = make_copies(fragments, np.array([5, 2]), (6, 1, 3), 3, IMAGES, IMAGES)
     (part,) = plan.parts()
     assert part.coords == (1, 0)
-    assert part.out == [(1, (2, slice(0, 1), slice(0, 3))), (0, (2, slice(0, 1), slice(0, 3)))]
+    assert [(copy.block, copy.at[0]) for copy in part.out] == [(1, 2), (0, 2)]
+    assert part.out[0].at[1:] == (slice(0, 1), slice(0, 3))
+
+
+@pytest.mark.parametrize("block", [np.zeros((3, 2, 4), int), np.zeros((3, 4, 4), int)[:, :2], np.zeros((3, 2, 0), int)])
+def test_copies_are_parts_of_their_own_for_who_needs_that(block: np.ndarray) -> None:
+    """Blocks whose slots do not follow one another give each slot by itself."""
+    grid = (RegularAxis(5, 2), RegularAxis(7, 4))
+    size = block.shape[1:]
+    fragments = cut_boxes(np.array([[1, 2], [2, 3], [3, 0]]), size, grid)
+    plan = make_copies(fragments, np.array([2, 0, 4])[fragments.box], (6, *size), 3, grid, grid)
+    blocks, wanted = (block, block.copy()), (block.copy(), block.copy())
+    array = np.arange(35).reshape(5, 7)
+    chunks = [array[part.coords[0] * 2 :][:2, part.coords[1] * 4 :][:, :4] for part in plan.parts()]
+    for chunk, part in zip(chunks, plan.parts(), strict=True):
+        Slots(wanted)[part.out] = chunk
+    for result, copies in Slots(blocks).by_block(list(plan.parts())):
+        for number, part in copies:
+            result[part.out] = chunks[number][part.inside]
+    np.testing.assert_array_equal(blocks, wanted)
 
 
 def test_chunks_without_numbers_are_refused() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gzarr.indexing.grid import Grid, RegularAxis, VaryingAxis, chunk_shape
-from gzarr.indexing.plan import BoxPlan, Part, Plan, PointPlan, RangeSpans, Span, box_between, make_plan
+from gzarr.indexing.plan import BoxPlan, Part, PointPlan, RangeSpans, SelectionPlan, Span, box_between, make_plan
 from gzarr.indexing.selection import (
     Box,
     Points,
@@ -81,7 +81,7 @@ def owner_of(element: tuple[int, ...], grid: Grid) -> tuple[tuple[int, ...], tup
     return tuple(coords), tuple(inside)
 
 
-def moves_of(parts: list[Part], plan: Plan) -> list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+def moves_of(parts: list[Part], plan: SelectionPlan) -> list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
     """(place in the result, chunk, place in the chunk) of every element that the parts move, as NumPy reads them."""
     places = np.empty(plan.shape, object)
     for place in np.ndindex(*plan.shape):

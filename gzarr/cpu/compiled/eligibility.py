@@ -18,8 +18,9 @@ from gzarr.cpu.compiled.tables import MAX_EXTENT, Boxes, Rows
 from gzarr.cpu.compiled.write import fits, level_of, make_write
 from gzarr.cpu.decode_into import PLAIN_ARRAYS
 from gzarr.cpu.threads import thread_count
+from gzarr.indexing.copies import CopyPlan, Plan
 from gzarr.indexing.grid import RegularAxis
-from gzarr.indexing.plan import BoxPlan, Plan
+from gzarr.indexing.plan import BoxPlan
 from gzarr.layout.chunk_layout import Layout
 from gzarr.layout.sharded import Sharded
 from gzarr.storage.base import Store, Target
@@ -77,6 +78,8 @@ class CompiledLoop:
         """Return a read as a job of the loop, or why not. nparts: of the plan. out: of the plan's shape."""
         if nparts < MIN_NCHUNKS:
             return _FEW
+        if isinstance(plan, CopyPlan):
+            return "copies of chunks are made by the reference path"
         source = (self._decision or self._decide()).read
         if isinstance(source, str):
             return source

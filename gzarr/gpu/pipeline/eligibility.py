@@ -20,7 +20,8 @@ from gzarr.gpu.pipeline.sizing import read_cost, wave_nchunks
 from gzarr.gpu.pipeline.writable import Merge, Writable, make_writable
 from gzarr.gpu.pipeline.write_job import MIN_NCHUNKS as MIN_WHOLE_NCHUNKS
 from gzarr.gpu.pipeline.write_job import make_write
-from gzarr.indexing.plan import BoxPlan, Plan
+from gzarr.indexing.copies import Plan
+from gzarr.indexing.plan import BoxPlan
 from gzarr.layout.chunk_layout import Layout
 from gzarr.storage.base import Store
 
@@ -73,7 +74,7 @@ class DeviceJobs:
         if nparts < MIN_NCHUNKS:
             return "too few chunks to gain from tables"
         if not isinstance(plan, BoxPlan):
-            return "points are read by the reference path"
+            return "points and copies are read by the reference path"
         source = self._read or self._decide()
         if isinstance(source, str):
             return source
