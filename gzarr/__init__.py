@@ -63,6 +63,7 @@ from gzarr.storage import (
 if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.advising import Advice, GroupAdvice, advise
     from gzarr.api.checking import compare, repair, verify
+    from gzarr.api.read_many import read_many
     from gzarr.checking.compare import Comparison
     from gzarr.checking.repair import Repair
     from gzarr.checking.report import Verification
@@ -105,6 +106,7 @@ _STORES = frozenset(
 _TOOLS = {
     **dict.fromkeys(("Advice", "GroupAdvice", "advise"), "gzarr.advising"),
     **dict.fromkeys(("Comparison", "Repair", "Verification", "compare", "repair", "verify"), "gzarr.api.checking"),
+    "read_many": "gzarr.api.read_many",
 }
 # Codecs that numcodecs has beside optional packages.
 _EXTRAS = {"MsgPack": "msgpack", "PCodec": "pcodec", "ZFPY": "zfp"}
@@ -200,6 +202,7 @@ __all__ = [
     "open_like",
     "print_debug_info",
     "profile",
+    "read_many",
     "register_codec",
     "register_data_type",
     "repair",

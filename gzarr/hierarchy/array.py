@@ -412,17 +412,25 @@ class Array(ResizableArray):
         _ = self._io
 
     def _read(self, selection: Selection, fields: Fields, out: AnyArray) -> AnyArray:
+        job, result = self._read_job(selection, fields, out)
+        engine.read((job,))
+        return self._finish_read(selection, job, result, out)
+
+    def _read_job(self, selection: Selection, fields: Fields, out: AnyArray) -> tuple[ReadJob, AnyArray]:
+        """Prepare a read. Returns: what the engine reads, and the result, which `_finish_read` finishes."""
         dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
         io = self._io
         if out is None:
             result = io.backend.empty(selection.shape, dtype)
         else:
             result = check_out(io.backend.adopt_out(out), selection.shape, dtype)
-        target = to_array_axes(result, selection)
-        engine.read((ReadJob(io, make_plan(selection, io.layout.grid), target, fields),))
+        return ReadJob(io, make_plan(selection, io.layout.grid), to_array_axes(result, selection), fields), result
+
+    def _finish_read(self, selection: Selection, job: ReadJob, result: AnyArray, out: AnyArray) -> AnyArray:
+        """Return what a caller gets, once the engine has done a job of `_read_job`. out: of that."""
         if out is not None:
-            if isinstance(selection, Points) and not np.may_share_memory(target, result):
-                result[...] = target.reshape(result.shape)
+            if isinstance(selection, Points) and not np.may_share_memory(job.out, result):
+                result[...] = job.out.reshape(result.shape)
             return out
         return result[()] if not selection.shape and isinstance(result, np.ndarray) else result
 

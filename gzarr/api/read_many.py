@@ -1,0 +1,74 @@
+"""`gzarr.read_many`: several selections, of one array or of many, read as one queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, TypeAlias
+
+from gzarr.backend import Array as AnyArray
+from gzarr.chunk_io import engine
+from gzarr.hierarchy.array import Array
+from gzarr.indexing.selection import Selection, normalize, split_fields
+
+#: An array, what to read of it, and an array to read into.
+Wanted: TypeAlias = tuple[Array, Any] | tuple[Array, Any, AnyArray]
+
+
+def read_many(wanted: Iterable[Wanted]) -> list[AnyArray]:
+    """Read several selections at once, of one array or of many.
+
+    All chunks are one queue: threads, and requests to a store, are shared by all the reads, so that none waits for the
+    end of another. A chunk that several of the selections touch is read for each of them.
+
+    Parameters
+    ----------
+    wanted : iterable of tuple
+        For every read (array, selection) or (array, selection, out). The selection is what ``array[selection]`` takes.
+        The array ``out``, of the result's shape, is read into; None makes a new one. No two may share memory.
+
+    Returns
+    -------
+    list of numpy.ndarray or cupy.ndarray
+        For every read what ``array[selection]`` gives, or its ``out``.
+
+    Raises
+    ------
+    SelectionError
+        If a selection does not fit its array. Then nothing is read.
+    ChunkError
+        If a stored chunk is damaged.
+    StoreError
+        If a store cannot be read.
+
+    Examples
+    --------
+    >>> import gzarr, numpy as np
+    >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+    >>> labels = gzarr.array([7, 8, 9])
+    >>> gzarr.read_many([(z, 1), (z, (slice(None), -1)), (labels, [2, 0])])
+    [array([4, 5, 6, 7]), array([ 3,  7, 11]), array([9, 7])]
+    """
+    reads = []
+    for number, item in enumerate(wanted):
+        array, key, out = _unpacked(number, item)
+        selection, fields = _selected(array, key)
+        job, result = array._read_job(selection, fields, out)  # noqa: SLF001 - of the same package
+        finish = partial(array._finish_read, selection, job, result, out)  # noqa: SLF001
+        reads.append((job, finish))
+    engine.read([job for job, _ in reads])
+    return [finish() for _, finish in reads]
+
+
+def _unpacked(number: int, item: Any) -> tuple[Array, Any, AnyArray]:
+    if not isinstance(item, tuple) or len(item) not in (2, 3):
+        raise TypeError(f"read_many: item {number} must be (array, selection) or (array, selection, out), got {item!r}")
+    array, key, out = (*item, None)[:3]
+    if not isinstance(array, Array):
+        raise TypeError(f"read_many: item {number} must begin with a gzarr.Array, got {type(array).__name__}")
+    return array, key, out
+
+
+def _selected(array: Array, key: Any) -> tuple[Selection, Any]:
+    key, fields = split_fields(key)
+    return normalize(key, array.shape), fields
