@@ -24,15 +24,17 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from gzarr.indexing.copies import Fragments, cut_boxes
-from gzarr.indexing.grid import Grid
+from gzarr.indexing.grid import Grid, nchunks
 from gzarr.indexing.selection import Indices
+from gzarr.loader.reach import Prospect, reach_of, within_reach
 
 Planner: TypeAlias = "Direct | Pool"
 
 #: Samples that are looked ahead at first, so that the first batch comes soon; each step doubles it.
 _FIRST_HORIZON = 8192
-#: How far a pool looks ahead, in numbers of its slots.
-_HORIZON = 4
+#: How far a pool looks ahead: in reaches, which vary with the gaps between samples; and at most in numbers of slots,
+#: because the memory for what is known of the samples grows with it.
+_REACHES, _HORIZON = 4, 16
 
 
 class Epoch(NamedTuple):
@@ -52,6 +54,8 @@ class Epoch(NamedTuple):
         Elements of a sample along each axis of the array.
     grid : Grid
         The chunk grid of the array.
+    span : int, optional
+        Number of positions over which the samples of one chunk are spread; all by default.
     """
 
     n: int
@@ -60,6 +64,7 @@ class Epoch(NamedTuple):
     boxes: Callable[[Indices], Indices]
     size: tuple[int, ...]
     grid: Grid
+    span: int | None = None
 
 
 class Step(NamedTuple):
@@ -188,12 +193,16 @@ class Pool:
         self.epoch = epoch
         self._ahead = ahead
         self._keep = slots - ahead * epoch.batch_size
-        self._free = np.arange(slots)
-        self._planned: deque[Indices] = deque()
-        self._at = 0
-        self._horizon = _FIRST_HORIZON
         self._held = 0  # samples of batches that are not planned yet
-        self._ids = self._rows = self._slots = np.empty(0, np.int64)  # of the positions from _at
+        self._free, self._n_free = np.arange(slots)[::-1].copy(), slots
+        self._planned: deque[Indices] = deque()
+        self._horizon = _FIRST_HORIZON
+        self._per_row = nchunks(epoch.grid[1:])
+        span = epoch.span or epoch.n
+        self._gap = max(epoch.grid[0].nchunks * span / max(epoch.n, 1), 1.0)
+        self._far = int(min(_REACHES * reach_of(self._keep, self._gap), _HORIZON * self._keep))
+        self._at = self._opened = 0
+        self._known = _Known(0, *[np.empty(0, np.int64)] * 4)
 
     def room(self) -> int:
         """How many batches `step` can plan now."""
@@ -201,39 +210,90 @@ class Pool:
 
     def step(self, n_batches: int) -> Step:
         """Plan the next batches. n_batches: at most `room`; fewer are planned at the end of the epoch."""
-        size, epoch = self.epoch.batch_size, self.epoch
+        epoch, size = self.epoch, self.epoch.batch_size
         n = min(n_batches * size, epoch.n - self._at)
         self._look_ahead(n)
-        missing = self._slots[:n] < 0
-        opened = np.unique(self._rows[:n][missing])
-        wanted = np.flatnonzero((self._slots < 0) & np.isin(self._rows, opened))
-        must = int(np.count_nonzero(missing))
-        self._held -= n - must
-        more = min(self._keep - self._held, len(wanted) - must)
-        self._held += more
-        wanted = wanted[: must + more]
-        self._slots[wanted], self._free = self._free[: len(wanted)], self._free[len(wanted) :]
-        wanted = wanted[np.argsort(self._ids[wanted], kind="stable")]
-        fragments = cut_boxes(epoch.boxes(self._ids[wanted]), epoch.size, epoch.grid)
-        slots = self._slots[wanted][fragments.box]
-        batches = tuple(np.split(self._slots[:n], range(size, n, size)))
-        self._planned.extend(batches)
+        _, ids, slots, _, _ = self._known
+        first = self._at - self._known.base
         self._at += n
-        self._ids, self._rows, self._slots = self._ids[n:], self._rows[n:], self._slots[n:]
-        return Step(fragments, slots, batches, len(np.unique(fragments.chunk)))
+        must = first + np.flatnonzero(slots[first : first + n] < 0)
+        self._held -= n - len(must)
+        rows = np.unique(self._rows(ids[must]))
+        taken = np.concatenate([must, self._choose(rows, first + n)])
+        taken = taken[np.argsort(ids[taken], kind="stable")]
+        self._n_free -= len(taken)
+        slots[taken] = self._free[self._n_free : self._n_free + len(taken)]
+        batches = tuple(np.split(slots[first : first + n].copy(), range(size, n, size)))
+        self._planned.extend(batches)
+        fragments = cut_boxes(epoch.boxes(ids[taken]), epoch.size, epoch.grid)
+        return Step(fragments, slots[taken][fragments.box], batches, len(rows) * self._per_row)
 
     def free(self, n_batches: int) -> None:
         """Give back the slots of the oldest batches that were planned."""
-        self._free = np.concatenate([self._free, *[self._planned.popleft() for _ in range(n_batches)]])
+        for _ in range(n_batches):
+            slots = self._planned.popleft()
+            self._free[self._n_free : self._n_free + len(slots)] = slots
+            self._n_free += len(slots)
+
+    def _choose(self, rows: Indices, end: int) -> Indices:
+        """Which later samples are taken of the rows that are opened. end: where the batches that are planned end."""
+        found, firsts = self._known.find(rows, end)
+        epoch, known = self.epoch, self._known
+        left, seen = min(epoch.n - self._at, epoch.span or epoch.n), len(known.ids) - end
+        prospect = Prospect(self._keep, self._gap, left, seen, self._at, self._opened)
+        self._opened += len(rows)
+        found = found[within_reach(found - end, firsts, prospect)]
+        found = found[known.slots[found] < 0]
+        room = self._keep - self._held
+        if len(found) > room:
+            found = np.partition(found, room)[:room]
+        self._held += len(found)
+        return found
+
+    def _rows(self, ids: Indices) -> Indices:
+        return self.epoch.grid[0].locate_all(self.epoch.boxes(ids)[:, 0])
 
     def _look_ahead(self, n: int) -> None:
-        """Compute the samples at the positions within the horizon."""
-        epoch, known = self.epoch, self._at + len(self._ids)
-        far = min(max(n, min(self._horizon, _HORIZON * self._keep)), epoch.n - self._at) + self._at
+        """Compute the samples within the horizon, many at once: whenever an eighth of it has been planned."""
+        end = self._known.base + len(self._known.ids)
+        horizon = max(n, min(self._horizon, self._far))
         self._horizon *= 2
-        if far <= known:
-            return
-        ids = epoch.ids(known, far)
-        self._ids = np.concatenate([self._ids, ids])
-        self._rows = np.concatenate([self._rows, epoch.grid[0].locate_all(epoch.boxes(ids)[:, 0])])
-        self._slots = np.concatenate([self._slots, np.full(far - known, -1)])
+        if end < self.epoch.n and end - self._at < max(n, horizon - horizon // 8):
+            ids = self.epoch.ids(end, min(self._at + horizon, self.epoch.n))
+            self._known = self._known.moved(self._at, ids, self._rows(ids))
+
+
+class _Known(NamedTuple):
+    """The samples within the horizon: of each position from ``base`` its sample, and its slot or -1; and an index.
+
+    The index holds, sorted by the row of chunks, the rows and the positions (from ``base``) of samples.
+    """
+
+    base: int
+    ids: Indices
+    slots: Indices
+    rows: Indices
+    positions: Indices
+
+    def find(self, rows: Indices, first: int) -> tuple[Indices, Indices]:
+        """Positions not before ``first`` of the samples in some rows, and where those of each row begin.
+
+        Rows without any are left out.
+        """
+        begin, end = (np.searchsorted(self.rows, rows, side=side) for side in ("left", "right"))
+        counts = end - begin
+        at = np.arange(counts.sum()) + np.repeat(begin - (np.cumsum(counts) - counts), counts)
+        found, row = self.positions[at], np.repeat(np.arange(len(rows)), counts)
+        found, row = found[found >= first], row[found >= first]
+        return found, np.flatnonzero(np.diff(row, prepend=-1))
+
+    def moved(self, base: int, ids: Indices, rows: Indices) -> _Known:
+        """Forget the positions before ``base`` and add samples. Two sorted runs are sorted in linear time."""
+        drop = base - self.base
+        later = self.positions >= drop
+        order = np.argsort(rows, kind="stable")
+        rows = np.concatenate([self.rows[later], rows[order]])
+        positions = np.concatenate([self.positions[later] - drop, order + (len(self.ids) - drop)])
+        order = np.argsort(rows, kind="stable")
+        slots = np.concatenate([self.slots[drop:], np.full(len(ids), -1)])
+        return _Known(base, np.concatenate([self.ids[drop:], ids]), slots, rows[order], positions[order])

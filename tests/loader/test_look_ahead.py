@@ -42,13 +42,11 @@ def shuffled(n: int, per_chunk: int, batch_size: int, block: int = 0) -> Epoch:
 
 
 def decodes(planner: Planner, n_batches: int = 1) -> float:
-    """Decodes a chunk in an epoch in which a step is freed when the next one is planned."""
+    """Decodes a chunk in an epoch. n_batches: those of a step, which are freed before the next one is planned."""
     opened = planned = 0
-    before = 0
     while planned < planner.epoch.n:
         step = planner.step(n_batches)
-        planner.free(before)
-        before = len(step.batches)
+        planner.free(len(step.batches))
         opened += step.opened
         planned += sum(map(len, step.batches))
     return opened / nchunks(planner.epoch.grid)
@@ -133,6 +131,34 @@ def test_every_direct_batch_is_there_when_it_is_ready(data: st.DataObject) -> No
 def test_blocks_that_fit_into_memory_are_decoded_once() -> None:
     assert decodes(Direct(shuffled(4096, 16, 64, block=16), 16 * 16 // 64 + 2)) <= 1.05
     assert decodes(Pool(shuffled(4096, 16, 64, block=16), 16 * 16 + 2 * 64, 2)) <= 1.05
+
+
+@pytest.mark.parametrize(
+    ("per_chunk", "share", "most"),
+    [
+        *((4, 0.1, 2.1), (4, 0.35, 1.4)),
+        *((16, 0.05, 6.2), (16, 0.2, 2.7), (16, 0.35, 1.95), (16, 0.7, 1.3)),
+        *((64, 0.1, 6.0), (64, 0.35, 2.4), (64, 0.5, 1.95)),
+    ],
+)
+def test_exactly_shuffled_samples_are_decoded_few_times(per_chunk: int, share: float, most: float) -> None:
+    """Better than any rule by which the sample that is wanted last gives way; LRU of chunks takes 10 and more."""
+    assert decodes(Pool(shuffled(5008, per_chunk, 64), int(5008 * share), 1)) <= most
+
+
+def test_a_pool_looks_no_farther_than_its_slots_allow() -> None:
+    """Ten million samples and a pool of a thousand: what is known of them must not need more memory than the pool."""
+    asked = []
+
+    def ids(lo: int, hi: int) -> Indices:
+        asked.append(hi)
+        return np.arange(lo, hi) * 7919 % 10_000_000
+
+    epoch = rows_epoch(np.arange(0), 64, (RegularAxis(10_000_000, 16),))._replace(n=10_000_000, ids=ids)
+    pool = Pool(epoch, 1000, 1)
+    for _ in range(10):
+        pool.free(len(pool.step(1).batches))
+    assert max(asked) <= 16 * 1000 + 10 * 64
 
 
 def test_crops_share_the_chunks_that_they_touch() -> None:
