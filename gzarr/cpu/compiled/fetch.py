@@ -247,7 +247,19 @@ def _call(
     prefix, places = where
     table = np.ascontiguousarray(runs, np.int64)
     library.extension().fetch(
-        places, windows.axes, windows.column, windows.table, table, prefix, *into, offsets, sizes, spans, cursor, first
+        places,
+        windows.axes,
+        windows.column,
+        windows.table,
+        table,
+        windows.numbers,
+        prefix,
+        *into,
+        offsets,
+        sizes,
+        spans,
+        cursor,
+        first,
     )
 
 

@@ -7,7 +7,7 @@ list of points are the chunks that hold some. A *piece* is a run of parts that o
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, groupby
 from math import prod
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -78,6 +78,9 @@ def spread(n: int, n_threads: int) -> Iterator[int]:
 Shards: TypeAlias = tuple[Iterator[Piece], int]
 
 
+_NOTHING: Indices = np.empty(0, np.int64)
+
+
 class Windows(NamedTuple):
     """The parts of a box by shard: those of the first shard, then those of the next one, in C order of the shards.
 
@@ -94,6 +97,11 @@ class Windows(NamedTuple):
     axes, column, table : Indices
         The loop's tables: of every axis (ndim, 4); `chunks`, one axis after the other; of every window (windows, 3),
         its shard's coordinate, its first span, and how many.
+    numbers : Indices
+        int64 (parts,): for a list of chunks, the number of each in its shard's window; empty for a box, of which all
+        parts of every window are wanted.
+    owners : Indices
+        int64 (shards,): for a list of chunks, the numbers of their shards in the product of the windows.
     """
 
     shape: tuple[int, ...]
@@ -102,21 +110,33 @@ class Windows(NamedTuple):
     axes: Indices
     column: Indices
     table: Indices
+    numbers: Indices = _NOTHING
+    owners: Indices = _NOTHING
 
     def runs(self, first: int, last: int) -> Indices:
-        """Some parts, by their numbers, as a table of runs (m, 3): shard, first part of its window, how many."""
+        """Some parts, by their numbers, as a table of runs (m, 3): shard, first part, how many.
+
+        The first part is counted in the shard's window, or among `numbers` if there are any.
+        """
         low, high = np.searchsorted(self.ends, [first, last - 1], side="right").tolist()
         shards = np.arange(low - 1, high) if last > first else np.arange(0)
         begins = np.maximum(self.ends[shards], first)
         counts = np.minimum(self.ends[shards + 1], last) - begins
+        if self.numbers.size:
+            return np.stack([self.owners[shards], begins, counts], axis=1)
         return np.stack([shards, begins - self.ends[shards], counts], axis=1)
 
     def coords(self, spans: NDArray[np.int32]) -> Indices:
         """Coordinates (n, ndim) of the chunks of some parts. spans: (n, ndim), the row of each on every axis."""
         return np.stack([chunks[rows] for chunks, rows in zip(self.chunks, spans.T, strict=True)], axis=1)
 
+    def shard(self, number: int) -> Coords:
+        """Coordinates of one of the shards that have parts."""
+        numbers = np.array([number]) if not self.owners.size else self.owners[number : number + 1]
+        return tuple(self.shards(numbers)[0].tolist())
+
     def shards(self, numbers: Indices) -> Indices:
-        """Coordinates (n, ndim) of some shards."""
+        """Coordinates (n, ndim) of some shards, by their numbers in the product of the windows."""
         picked = np.unravel_index(numbers, self.shape)
         return np.stack([self.table[row[2] + at, 0] for row, at in zip(self.axes, picked, strict=True)], axis=1)
 
@@ -164,12 +184,11 @@ class Boxes:
         counts = np.ones(1, np.int64)
         for windows in by_axis:
             counts = np.multiply.outer(counts, [n for _, _, n in windows]).reshape(-1)
-        first_windows = list(accumulate(shape, initial=0))[:-1]
         return Windows(
             shape=shape,
             ends=np.concatenate([[0], np.cumsum(counts)]),
             chunks=(chunks := tuple(self._columns())),
-            axes=np.stack([self._starts, spans, first_windows, shape], axis=1),
+            axes=np.stack([self._starts, spans, _starts_of(shape), shape], axis=1),
             column=np.concatenate(chunks),
             table=np.array([window for windows in by_axis for window in windows], np.int64),
         )
@@ -247,6 +266,39 @@ class Rows:
     def part(self, piece: Piece, number: int) -> Part:
         """One part."""
         return self._plan.part(self._points, number)
+
+
+def list_windows(coords: Indices, layout: Layout) -> Windows:
+    """Make the windows of a list of chunks. coords: (n, ndim), those of one shard together."""
+    axes = [np.unique(column, return_inverse=True) for column in coords.T]
+    chunks, spans = [axis[0] for axis in axes], np.stack([axis[1] for axis in axes])
+    firsts = [np.zeros(1, np.int64) for _ in axes]
+    owners = [np.zeros(1, np.int64) for _ in axes]
+    if layout.objects is not layout.grid:
+        for a, (axis, owner_axis) in enumerate(zip(layout.grid, layout.objects, strict=True)):
+            owners[a], firsts[a] = np.unique(owner_axis.locate_all(axis.starts_of(chunks[a])), return_index=True)
+    counts = [np.diff(first, append=chunk.size) for first, chunk in zip(firsts, chunks, strict=True)]
+    numbers, shards = np.zeros(len(coords), np.int64), np.zeros(len(coords), np.int64)
+    for first, count, span in zip(firsts, counts, spans, strict=True):
+        window = np.searchsorted(first, span, side="right") - 1
+        shards = shards * first.size + window
+        numbers = numbers * count[window] + (span - first[window])
+    begins = np.flatnonzero(np.concatenate([[True], shards[1:] != shards[:-1]]))
+    return Windows(
+        shape=(shape := tuple(first.size for first in firsts)),
+        ends=np.append(begins, len(coords)),
+        chunks=tuple(chunks),
+        axes=np.stack([_starts_of(map(len, chunks)), list(map(len, chunks)), _starts_of(shape), shape], axis=1),
+        column=np.concatenate(chunks),
+        table=np.stack([np.concatenate(columns) for columns in (owners, firsts, counts)], axis=1),
+        numbers=numbers,
+        owners=shards[begins],
+    )
+
+
+def _starts_of(counts: Iterable[int]) -> list[int]:
+    """Where each of some pieces begins that follow one another."""
+    return list(accumulate(counts, initial=0))[:-1]
 
 
 def make_window(*rows: Sequence[int]) -> bytes:

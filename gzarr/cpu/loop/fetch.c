@@ -52,25 +52,42 @@ static bool find_window(const Fetch *fetch, const int64_t *run, Window *window, 
         if (parts > INT64_MAX / at[2]) return false;
         parts *= at[2];
     }
-    return !number && run[1] >= 0 && run[1] <= parts && run[2] <= parts - run[1];
+    const int64_t n = fetch->numbers ? fetch->n_numbers : parts;
+    return !number && run[1] >= 0 && run[1] <= n && run[2] <= n - run[1];
 }
 
-/* Begin with the first part of a run: its place on every axis of the window. */
+/* The part of a run that comes next: its number in the window, or where this is listed; its place on every axis. */
+typedef struct {
+    int64_t number, place[MAX_NDIM];
+} Walk;
+
+/* Find the place of a part, which is within the window whatever its number is. */
 static void go_to(const Window *window, int64_t ndim, int64_t part, int64_t *place) {
+    uint64_t number = (uint64_t)part;
     for (int64_t a = ndim - 1; a >= 0; a--) {
-        place[a] = part % window->n[a];
-        part /= window->n[a];
+        place[a] = (int64_t)(number % (uint64_t)window->n[a]);
+        number /= (uint64_t)window->n[a];
     }
 }
 
+/* Begin with the first part of a run. */
+static Walk begin(const Fetch *fetch, const Window *window, const int64_t *run) {
+    Walk walk = {.number = run[1]};
+    if (!fetch->numbers) go_to(window, fetch->places->ndim, run[1], walk.place);
+    return walk;
+}
+
 /* Note the spans of a part and its coordinates, and go on to the next one. */
-static void next_part(const Fetch *fetch, const Window *window, int64_t *place, int32_t *spans, int64_t *coords) {
+static void next_part(const Fetch *fetch, const Window *window, Walk *walk, int32_t *spans, int64_t *coords) {
     const int64_t ndim = fetch->places->ndim;
+    int64_t *place = walk->place;
+    if (fetch->numbers) go_to(window, ndim, fetch->numbers[walk->number++], place);
     for (int64_t a = 0; a < ndim; a++) {
         const int64_t row = window->first[a] + place[a];
         spans[a] = (int32_t)row;
         coords[a] = fetch->chunks[fetch->axes[4 * a] + row];
     }
+    if (fetch->numbers) return;
     for (int64_t a = ndim - 1; a >= 0 && ++place[a] == window->n[a]; a--) place[a] = 0;
 }
 
@@ -103,11 +120,11 @@ static void fetch_files(const Fetch *fetch, const Window *window, const int64_t 
     const int64_t ndim = fetch->places->ndim;
     const Job job = {.ndim = ndim, .separator = fetch->places->separator};
     const Call call = {.job = &job, .path = fetch->path, .path_length = fetch->path_length};
-    int64_t place[MAX_NDIM], coords[MAX_NDIM];
+    int64_t coords[MAX_NDIM];
     char path[MAX_PATH];
-    go_to(window, ndim, run[1], place);
+    Walk walk = begin(fetch, window, run);
     for (int64_t i = out; i < out + run[2]; i++) {
-        next_part(fetch, window, place, fetch->spans + i * ndim, coords);
+        next_part(fetch, window, &walk, fetch->spans + i * ndim, coords);
         fetch->offsets[i] = -1;
         fetch->sizes[i] = make_path(&call, coords, path) ? fetch_file(fetch, path, &fetch->offsets[i]) : LEFT_CHUNK;
     }
@@ -186,11 +203,11 @@ static void read_ranges(const Fetch *fetch, int fd, const Range *ranges, int64_t
 static int64_t find_ranges(const Fetch *fetch, const Call *call, const int64_t *run, int64_t out, int64_t shard_size,
                            Range *ranges) {
     const int64_t ndim = fetch->places->ndim;
-    int64_t place[MAX_NDIM], coords[MAX_NDIM], n = 0;
+    int64_t coords[MAX_NDIM], n = 0;
     bool in_order = true;
-    go_to(call->window, ndim, run[1], place);
+    Walk walk = begin(fetch, call->window, run);
     for (int64_t i = out; i < out + run[2]; i++) {
-        next_part(fetch, call->window, place, fetch->spans + i * ndim, coords);
+        next_part(fetch, call->window, &walk, fetch->spans + i * ndim, coords);
         uint64_t at, start;
         int64_t size = LEFT_CHUNK, *offset = &fetch->offsets[i];
         const Found found = find_entry(call, coords, &at) ? look_up(call, at, shard_size, &start, &size) : ODD;
@@ -209,10 +226,10 @@ static int64_t find_ranges(const Fetch *fetch, const Call *call, const int64_t *
 /* Give all parts of a run one answer. */
 static void answer_all(const Fetch *fetch, const Window *window, const int64_t *run, int64_t out, int64_t size) {
     const int64_t ndim = fetch->places->ndim;
-    int64_t place[MAX_NDIM], coords[MAX_NDIM];
-    go_to(window, ndim, run[1], place);
+    int64_t coords[MAX_NDIM];
+    Walk walk = begin(fetch, window, run);
     for (int64_t i = out; i < out + run[2]; i++) {
-        next_part(fetch, window, place, fetch->spans + i * ndim, coords);
+        next_part(fetch, window, &walk, fetch->spans + i * ndim, coords);
         if (fetch->mode == COUNT_SPANS) continue;
         fetch->sizes[i] = size;
         fetch->offsets[i] = -1;

@@ -217,7 +217,8 @@ typedef struct {
     const int64_t *chunks;  /* coordinates of the chunks of the spans of all axes, one axis after the other */
     const int64_t *windows; /* (n_windows, 3): coordinate of the shard, its first span, number of spans */
     const int64_t *runs;    /* (n_runs, 3): number of the shard, first part, number of parts */
-    int64_t n_chunks, n_windows, n_runs;
+    const int64_t *numbers; /* runs count these: the number of each part in its shard's window; NULL: all there are */
+    int64_t n_chunks, n_windows, n_runs, n_numbers;
     const char *path; /* what the paths of files begin with */
     int64_t path_length;
     char *slab;

@@ -222,13 +222,14 @@ static PyObject *refuse_fetch(void) {
     return NULL;
 }
 
-/* fetch(places, axes, chunks, windows, runs, path, slab, phase, mode, offsets, sizes, spans, cursor, first) */
+/* fetch(places, axes, chunks, windows, runs, numbers, path, slab, phase, mode, offsets, sizes, spans, cursor, first) */
 static PyObject *loop_fetch(PyObject *module, PyObject *args) {
-    enum { PLACES, AXES, CHUNKS, WINDOWS, RUNS, PATH, SLAB, OFFSETS, SIZES, SPANS, CURSOR, N };
+    enum { PLACES, AXES, CHUNKS, WINDOWS, RUNS, NUMBERS, PATH, SLAB, OFFSETS, SIZES, SPANS, CURSOR, N };
     Py_buffer b[N];
     long long phase, mode, first;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*w*LLw*w*w*w*L", &b[PLACES], &b[AXES], &b[CHUNKS], &b[WINDOWS], &b[RUNS],
-                          &b[PATH], &b[SLAB], &phase, &mode, &b[OFFSETS], &b[SIZES], &b[SPANS], &b[CURSOR], &first))
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*w*LLw*w*w*w*L", &b[PLACES], &b[AXES], &b[CHUNKS], &b[WINDOWS], &b[RUNS],
+                          &b[NUMBERS], &b[PATH], &b[SLAB], &phase, &mode, &b[OFFSETS], &b[SIZES], &b[SPANS], &b[CURSOR],
+                          &first))
         return NULL;
     Places places = {0};
     const int64_t ndim = b[PLACES].len >= WORD ? *(const int64_t *)b[PLACES].buf : 0;
@@ -243,6 +244,8 @@ static PyObject *loop_fetch(PyObject *module, PyObject *args) {
         .n_chunks = b[CHUNKS].len / WORD,
         .n_windows = b[WINDOWS].len / (3 * WORD),
         .n_runs = b[RUNS].len / (3 * WORD),
+        .numbers = b[NUMBERS].len ? b[NUMBERS].buf : NULL,
+        .n_numbers = b[NUMBERS].len / WORD,
         .path = b[PATH].buf,
         .path_length = b[PATH].len,
         .slab = b[SLAB].buf,

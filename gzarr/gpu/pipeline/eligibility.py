@@ -6,22 +6,26 @@ Conditions on the selection, the values and the settings are checked every time.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from gzarr.backend import Array, Compiled, Fields, PieceJob, Placement, Work
 from gzarr.cpu.compiled.fetch import make_fetch
-from gzarr.cpu.compiled.tables import Boxes
+from gzarr.cpu.compiled.tables import Boxes, Windows, list_windows
+from gzarr.gpu.pipeline.copying import CopyTarget
 from gzarr.gpu.pipeline.launching import is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.pipeline.placing import box_columns
-from gzarr.gpu.pipeline.read_job import DeviceRead, EncodedSizes, Source
+from gzarr.gpu.pipeline.read_job import BoxTarget, DeviceRead, EncodedSizes, Source, Target
 from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.sizing import read_cost, wave_nchunks
 from gzarr.gpu.pipeline.writable import Merge, Writable, make_writable
 from gzarr.gpu.pipeline.write_job import MIN_NCHUNKS as MIN_WHOLE_NCHUNKS
 from gzarr.gpu.pipeline.write_job import make_write
-from gzarr.indexing.copies import Plan
-from gzarr.indexing.plan import BoxPlan
+from gzarr.indexing.copies import CopyPlan, Plan
+from gzarr.indexing.plan import BoxPlan, PointPlan
 from gzarr.layout.chunk_layout import Layout
 from gzarr.storage.base import Store
 
@@ -71,27 +75,47 @@ class DeviceJobs:
 
     def take_read(self, plan: Plan, nparts: int, out: Array, fields: Fields) -> PieceJob | str:
         """Return a read in pieces, or the reason why the reference path has to do it. nparts: of the plan."""
-        if nparts < MIN_NCHUNKS:
+        if nparts < MIN_NCHUNKS and not isinstance(plan, CopyPlan):
             return "too few chunks to gain from tables"
-        if not isinstance(plan, BoxPlan):
-            return "points and copies are read by the reference path"
+        if isinstance(plan, PointPlan):
+            return "points are read by the reference path"
         source = self._read or self._decide()
         if isinstance(source, str):
             return source
-        resources, decoding = self._resources, source.plan
-        if not resources.device.owns(out) or fields is not None or not is_placeable(decoding, out, fields):
+        blocks = out if isinstance(plan, CopyPlan) else (out,)
+        if fields is not None or not all(self._can_place(source.plan, block) for block in blocks):
             return "results of this kind or dtype are made by the reference path"
+        if isinstance(plan, CopyPlan):
+            return self._copies(source, plan, out)
+        decoding, small_reads = source.plan, self._resources.small_reads
         decoded_nbytes = nparts * (decoding.chunk.nbytes or 0)
-        if decoding.host_decodes and resources.small_reads.prefers_host(nparts, decoded_nbytes, out.nbytes):
-            return str(resources.small_reads)
-        boxes = Boxes(plan)
-        windows = boxes.windows(self._array.layout)
+        if decoding.host_decodes and small_reads.prefers_host(nparts, decoded_nbytes, out.nbytes):
+            return str(small_reads)
+        target = BoxTarget(self._resources.device, decoding, plan, out)
+        return self._in_pieces(source, Boxes(plan).windows(self._array.layout), target, out.nbytes)
+
+    def _copies(self, source: Source, plan: CopyPlan, blocks: Sequence[Array]) -> DeviceRead | str:
+        """Return a read of copies, or the reason why the reference path has to make them."""
+        decoding, dtype = source.plan, blocks[0].dtype
+        if not np.can_cast(decoding.chunk.dtype, dtype, "same_kind"):
+            return "values would change their kind"
+        target = CopyTarget(self._resources.device, decoding, plan, blocks)
+        nbytes = math.prod(plan.shape) * int(dtype.itemsize)
+        return self._in_pieces(source, list_windows(plan.coords, self._array.layout), target, nbytes)
+
+    def _in_pieces(self, source: Source, windows: Windows, target: Target, nbytes: int) -> DeviceRead | str:
+        """Return a read, or the reason why the reference path has to do it. nbytes: of the result."""
+        resources, nparts = self._resources, int(windows.ends[-1])
         if source.files is not None and (why := source.files.obstacle(nparts, windows.ends.size - 1)) is not None:
             return why
-        size = wave_nchunks(nparts, read_cost(decoding, decoding.chunk.nbytes or 1), resources.lanes.limit)
+        size = wave_nchunks(nparts, read_cost(source.plan, source.plan.chunk.nbytes or 1), resources.lanes.limit)
         waits = self._array.store.concurrency > 1
-        work = Work(nparts, out.nbytes // nparts, size, unlocked=True, waits=waits)
-        return DeviceRead(resources, source, plan, windows, box_columns(plan), out, size, work)
+        work = Work(nparts, nbytes // nparts, size, unlocked=True, waits=waits)
+        return DeviceRead(resources, source, windows, target, size, work)
+
+    def _can_place(self, decoding: DevicePlan, out: Array) -> bool:
+        """Whether the placement kernels can read whole elements into an array."""
+        return self._resources.device.owns(out) and is_placeable(decoding, out, None)
 
     def take_write(self, plan: Plan, nparts: int, value: Array, fields: Fields, *, keep_empty: bool) -> PieceJob | str:
         """Return a write in pieces, or the reason why the reference path has to do it.

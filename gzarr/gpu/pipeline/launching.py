@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,7 +23,7 @@ from gzarr.gpu.codecs.transfers import (
     upload_tables,
 )
 from gzarr.gpu.device.protocol import Device
-from gzarr.gpu.kernels import box_threads, point_threads
+from gzarr.gpu.kernels import box_threads, point_threads, prefix_sums
 from gzarr.gpu.kernels.parts import Boxes, Shuffles
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.placing import (
@@ -39,6 +39,30 @@ from gzarr.indexing.plan import Part
 
 #: Numbers of parts; a slice for all.
 Present: TypeAlias = Sequence[int] | NDArray[np.int64] | slice
+#: Decoded chunks, and the parts that they belong to; the others are missing.
+Decoded: TypeAlias = tuple[Chunks | None, Present]
+
+
+class Copies(NamedTuple):
+    """Boxes of chunks, each with a place of its own.
+
+    Attributes
+    ----------
+    owner : NDArray[np.int64]
+        int64 (n,), which chunk of the wave each is of.
+    inside, counts : NDArray[np.int64]
+        int64 (axes, n), first element in the chunk, and number of elements.
+    target : NDArray[np.int64]
+        int64 (n,), address of the first element.
+    strides : NDArray[np.int64]
+        int64 (axes, n), bytes from one element to the next in the target.
+    """
+
+    owner: NDArray[np.int64]
+    inside: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    target: NDArray[np.int64]
+    strides: NDArray[np.int64]
 
 
 def is_placeable(plan: DevicePlan, out: Array, fields: Fields) -> bool:
@@ -57,31 +81,56 @@ def is_placeable(plan: DevicePlan, out: Array, fields: Fields) -> bool:
 def launch_placement(
     wave: Wave,
     plan: DevicePlan,
-    decoded: tuple[Chunks | None, Present],
+    decoded: Decoded,
     tables: BoxTables | PointTables,
     out: Array,
     fields: Fields,
 ) -> None:
-    """Copy parts of decoded chunks, and the fill value for missing ones, to the result.
-
-    decoded: the chunks, and the parts that they belong to; the others are missing.
-    """
-    chunks, present = decoded
-    source = plan.stored
-    offset, element = (0, source) if fields is None else _field(source, fields)
-    native = element.newbyteorder("=")
-    fill = np.array(fill_of(plan.chunk, fields)).astype(native)
-    itemsize, swap = source.itemsize, swap_unit(element)
-    if out.dtype != native:
-        chunks = None if chunks is None else _cast(wave, plan, chunks, native, out.dtype)
-        native, swap, itemsize = out.dtype, 0, out.dtype.itemsize
-        fill = fill.astype(native)
-    sources, info = _sources(chunks, present, tables.nparts)
-    tail = (itemsize, offset, native.itemsize, swap)
+    """Copy parts of decoded chunks, and the fill value for missing ones, to the result."""
+    chunks, tail, fill = _elements(wave, plan, decoded[0], out.dtype, fields)
+    sources, info = _sources(chunks, decoded[1], tables.nparts)
     if isinstance(tables, BoxTables):
         _launch_box(wave, tables, plan.strides, (wave.device.address(out), out.strides), (sources, info, tail, fill))
     else:
         _launch_points(wave, tables, out, (sources, info, tail, fill))
+
+
+def launch_copies(wave: Wave, plan: DevicePlan, decoded: Decoded, copies: Copies, dtype: np.dtype[Any]) -> None:
+    """Make copies of decoded chunks, and of the fill value for missing ones. dtype: of the targets."""
+    chunks, tail, fill = _elements(wave, plan, decoded[0], dtype, None)
+    itemsize, _, copied, swap = tail
+    owner, inside, counts, target, outside = copies
+    sources, info = _sources(chunks, decoded[1], int(owner[-1]) + 1)
+    shuffles = Shuffles(*(column[owner] for column in info))
+    strides = np.broadcast_to(np.array(plan.strides, np.int64)[:, None] * itemsize, inside.shape)
+    source = sources.view(np.int64)[owner]
+    boxes = Boxes(source, (inside * strides).sum(axis=0), target, counts, strides, outside, copied)
+    left = copy_boxes(wave, boxes, shuffles, (swap, fill), np.zeros(owner.size, np.bool_))
+    for some in _alike(outside, left):
+        # The target of each is an element of an axis of its own, that of the lowest address the first one.
+        base = int(target[some].min())
+        column = np.zeros(some.size, np.int64)
+        spans = [(column, column, target[some] - base, column, column + 1)]
+        spans += [(inside[a, some], column + 1, column, column + 1, counts[a, some]) for a in range(len(counts))]
+        tables = _listed_tables(spans)
+        places = base, (1, *outside[:, some[0]].tolist())
+        common = sources[owner[some]], tuple(column[some] for column in shuffles), tail, fill
+        _place_box(wave, tables, (0, *plan.strides), places, common)
+
+
+def without_placed(decoded: Decoded, n: int) -> tuple[Decoded, Any, int]:
+    """Leave out what decoders put into the result. n: number of parts.
+
+    Returns: what is left, the numbers of its parts or a slice for all, and how many bytes are not left.
+    """
+    chunks, present = decoded
+    if chunks is None or chunks.placed is None:
+        return decoded, slice(None), 0
+    here, left = np.zeros(n, np.bool_), np.ones(n, np.bool_)
+    here[present], left[present] = True, ~chunks.placed
+    nbytes = int(np.count_nonzero(chunks.placed)) * chunks.nbytes
+    rest = None if chunks.placed.all() else chunks.take(~chunks.placed)
+    return (rest, np.flatnonzero(here[left])), left, nbytes
 
 
 def direct_targets(device: Device, plan: DevicePlan, columns: BoxColumns, out: Array) -> Targets | None:
@@ -122,26 +171,21 @@ def direct_parts(device: Device, plan: DevicePlan, tables: BoxTables | PointTabl
 def place_boxes(
     wave: Wave,
     plan: DevicePlan,
-    decoded: tuple[Chunks | None, Present],
+    decoded: Decoded,
     parts: tuple[BoxColumns, NDArray[np.int32]],
     out: Array,
 ) -> int:
     """Launch the placement of what decoders did not put into the result. Returns: bytes of the parts in the result.
 
-    decoded: as for `launch_placement`. parts: their spans, and which of these each part has on every axis.
+    parts: their spans, and which of these each part has on every axis.
     """
-    (chunks, present), (columns, spans) = decoded, parts
-    nbytes = 0
-    if chunks is not None and chunks.placed is not None:
-        here, left = np.zeros(len(spans), np.bool_), np.ones(len(spans), np.bool_)
-        here[present], left[present] = True, ~chunks.placed
-        spans, present = spans[left], np.flatnonzero(here[left])
-        nbytes = int(np.count_nonzero(chunks.placed)) * chunks.nbytes
-        chunks = None if chunks.placed.all() else chunks.take(~chunks.placed)
+    columns, spans = parts
+    decoded, left, nbytes = without_placed(decoded, len(spans))
+    spans = spans[left]
     if not len(spans):
         return nbytes
     tables = columns.tables(spans)
-    launch_placement(wave, plan, (chunks, present), tables, out, None)
+    launch_placement(wave, plan, decoded, tables, out, None)
     return nbytes + int(tables.elem_start[-1]) * int(out.dtype.itemsize)
 
 
@@ -163,6 +207,40 @@ def launch_rows(
     fill = np.array(fill_of(plan.chunk)).astype(stored)
     common = sources, info, (stored.itemsize, 0, stored.itemsize, 0), fill
     _launch_box(wave, box_tables(parts, 1), (1,), (wave.device.address(rows), (stored.itemsize,)), common)
+
+
+def _elements(
+    wave: Wave, plan: DevicePlan, chunks: Chunks | None, wanted: np.dtype[Any], fields: Fields
+) -> tuple[Chunks | None, tuple[int, int, int, int], NDArray[Any]]:
+    """What is copied: chunks, cast to a dtype; bytes of an element, offset in it, bytes copied, and swap; the fill."""
+    source = plan.stored
+    offset, element = (0, source) if fields is None else _field(source, fields)
+    native = element.newbyteorder("=")
+    fill = np.array(fill_of(plan.chunk, fields)).astype(native)
+    itemsize, swap = source.itemsize, swap_unit(element)
+    if wanted != native:
+        chunks = None if chunks is None else _cast(wave, plan, chunks, native, wanted)
+        native, swap, itemsize = wanted, 0, wanted.itemsize
+        fill = fill.astype(native)
+    return chunks, (itemsize, offset, native.itemsize, swap), fill
+
+
+def _alike(strides: NDArray[np.int64], which: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+    """Some copies by the strides of their targets, which are those of a few blocks."""
+    while which.size:
+        same = (strides[:, which] == strides[:, which[:1]]).all(axis=0)
+        yield which[same]
+        which = which[~same]
+
+
+def _listed_tables(spans: Sequence[tuple[NDArray[np.int64], ...]]) -> BoxTables:
+    """Tables of parts that have no span in common. spans: of each axis, the first five columns of `BoxTables.spans`."""
+    n = spans[0][0].size
+    rows = np.full((len(spans) * n, 7), -1, np.int64)
+    rows[:, :5] = np.concatenate([np.stack(columns, axis=1) for columns in spans])
+    counts = np.prod([columns[4] for columns in spans], axis=0)
+    part_span = np.repeat(np.arange(n, dtype=np.int32)[:, None], len(spans), axis=1)
+    return BoxTables(rows, np.arange(len(spans)) * n, part_span, prefix_sums(counts), np.zeros(1, np.int64))
 
 
 def _sources(chunks: Chunks | None, present: Present, n: int) -> tuple[NDArray[np.uint64], tuple[NDArray[Any], ...]]:

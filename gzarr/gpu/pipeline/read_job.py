@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.backend import Array, Work
 from gzarr.cpu.compiled.fetch import LEFT, MISSING, Fetch, Runs, longest_uncut, spans_of
@@ -24,10 +25,10 @@ from gzarr.cpu.compiled.tables import Windows
 from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.codecs.batch import Chunks, Wave
 from gzarr.gpu.device.lanes import Lane
-from gzarr.gpu.device.protocol import Table
-from gzarr.gpu.pipeline.launching import Present, direct_targets, place_boxes
+from gzarr.gpu.device.protocol import Device, Table
+from gzarr.gpu.pipeline.launching import Decoded, direct_targets, place_boxes
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.pipeline.placing import BoxColumns, Targets
+from gzarr.gpu.pipeline.placing import box_columns
 from gzarr.gpu.pipeline.read import decode_streams
 from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.sizing import later_nbytes, read_cost
@@ -99,6 +100,66 @@ class EncodedSizes:
         return int(n * (mean * _SPARE + _SPARE_NBYTES)) + _SPARE_NBYTES
 
 
+class Target(Protocol):
+    """Where the parts of a read go. Parts are given by their numbers, and by their spans in `Windows`."""
+
+    def direct(self, numbers: Table, spans: NDArray[np.int32]) -> Table | None:
+        """The addresses to which some chunks are to be decoded, 0 for none; None if there are none."""
+        ...
+
+    def later_nbytes(self, numbers: Table) -> int:
+        """Device memory that placing some parts takes, besides a little for each."""
+        ...
+
+    def place(
+        self, wave: Wave, decoding: DevicePlan, decoded: Decoded, numbers: Table, spans: NDArray[np.int32]
+    ) -> int:
+        """Launch the placement of what decoders did not put into place. Returns: bytes of all that is placed."""
+        ...
+
+    def parts(self, numbers: Table, spans: NDArray[np.int32]) -> Iterator[Part]:
+        """Some parts, as the reference path has them."""
+        ...
+
+
+class BoxTarget:
+    """The result of a box.
+
+    Parameters
+    ----------
+    device : Device
+        Where it is.
+    decoding : DevicePlan
+        How chunks are decoded.
+    box : BoxPlan
+        The plan.
+    out : Array
+        The result.
+    """
+
+    def __init__(self, device: Device, decoding: DevicePlan, box: BoxPlan, out: Array) -> None:
+        self._box, self._columns, self._out = box, box_columns(box), out
+        self._targets = direct_targets(device, decoding, self._columns, out)
+
+    def direct(self, numbers: Table, spans: NDArray[np.int32]) -> Table | None:
+        """The addresses of chunks that are contiguous in the result."""
+        return None if self._targets is None else self._targets.of(spans)
+
+    def later_nbytes(self, numbers: Table) -> int:
+        """Nothing more."""
+        return 0
+
+    def place(
+        self, wave: Wave, decoding: DevicePlan, decoded: Decoded, numbers: Table, spans: NDArray[np.int32]
+    ) -> int:
+        """Launch the placement of the others. Returns: bytes of all parts."""
+        return place_boxes(wave, decoding, decoded, (self._columns, spans), self._out)
+
+    def parts(self, numbers: Table, spans: NDArray[np.int32]) -> Iterator[Part]:
+        """Some parts, as the reference path has them."""
+        return map(self._box.part, spans.tolist())
+
+
 @dataclass(slots=True, eq=False)
 class DeviceRead:
     """A read in pieces.
@@ -107,12 +168,10 @@ class DeviceRead:
     ----------
     resources, source
         What it is done with, and of which array.
-    box : BoxPlan
-        The plan.
-    windows, columns
-        Its parts as tables.
-    out : Array
-        The result.
+    windows : Windows
+        The parts.
+    target : Target
+        Where they go.
     size : int
         Most parts of a piece.
     work : Work
@@ -121,25 +180,17 @@ class DeviceRead:
         The token of every shard that is read in several pieces or by several threads, by its number.
     given_up : set of int
         Numbers of the shards that were replaced meanwhile, or of which something was odd in one of several pieces.
-    targets : Targets or None
-        Where chunks are decoded straight into the result; None if none is.
     """
 
     resources: Resources
     source: Source
-    box: BoxPlan
     windows: Windows
-    columns: BoxColumns
-    out: Array
+    target: Target
     size: int
     work: Work
     versions: dict[int, object] = field(default_factory=dict)
     given_up: set[int] = field(default_factory=set)
-    targets: Targets | None = field(init=False)
     stage = "locate"
-
-    def __post_init__(self) -> None:
-        self.targets = direct_targets(self.resources.device, self.source.plan, self.columns, self.out)
 
     @property
     def pieces(self) -> Iterator[Piece]:
@@ -194,8 +245,7 @@ class DeviceRead:
         return token is None or self._token(shard) != token
 
     def _token(self, shard: int) -> object:
-        coords = self.windows.shards(np.array([shard]))[0]
-        return token_of(self.source.store, self.source.layout.key(tuple(coords.tolist())))
+        return token_of(self.source.store, self.source.layout.key(self.windows.shard(shard)))
 
     def _shards_of(self, numbers: Table) -> Table:
         shards: Table = np.searchsorted(self.windows.ends, numbers, side="right") - 1
@@ -280,7 +330,7 @@ class DeviceRead:
                 # In the order of the slab, so that a wave is a piece of it.
                 order = np.argsort(batch.offsets, kind="stable")
                 numbers, batch = numbers[order], batch.take(order)
-            self._place_wave(lane, batch.take(some) if some.stop - some.start < n else batch)
+            self._place_wave(lane, numbers[some], batch.take(some) if some.stop - some.start < n else batch)
 
         def too_large(number: int) -> DeviceError:
             (part,) = self._parts(numbers[number : number + 1])
@@ -289,14 +339,13 @@ class DeviceRead:
         size = max(self.resources.lanes.limit // read_cost(plan, plan.chunk.nbytes or 1).memory, 1)
         in_waves(lane, n, size, wave, too_large, plan.reading)
 
-    def _place_wave(self, lane: Lane, batch: Batch) -> None:
+    def _place_wave(self, lane: Lane, numbers: Table, batch: Batch) -> None:
         plan, here = self.source.plan, batch.offsets >= 0
         n, chunk_nbytes = int(np.count_nonzero(here)), plan.chunk.nbytes or 0
-        wave = Wave(lane.device, lane=lane, later=later_nbytes(plan, here.size))
-        present: Present = slice(None) if n == here.size else np.flatnonzero(here)
+        wave = Wave(lane.device, lane=lane, later=later_nbytes(plan, here.size) + self.target.later_nbytes(numbers))
+        present = slice(None) if n == here.size else np.flatnonzero(here)
         chunks: Chunks | None = None
-        if self.targets is not None:
-            wave.targets = self.targets.of(batch.spans[present])
+        wave.targets = self.target.direct(numbers[present], batch.spans[present])
         try:
             with stage("place") as placed:
                 with stage("decode", timed=True) as noted:
@@ -306,8 +355,7 @@ class DeviceRead:
                             noted.count(n, int(streams.sizes.sum()), n * chunk_nbytes)
                         chunks = decode_streams(wave, plan, streams)
                 with stage("place", timed=True):
-                    parts = self.columns, batch.spans
-                    nbytes = place_boxes(wave, plan, (chunks, present), parts, self.out)
+                    nbytes = self.target.place(wave, plan, (chunks, present), numbers, batch.spans)
                 with stage("check"):
                     wave.finish()
                 placed.count(here.size, n * chunk_nbytes, nbytes)
@@ -318,13 +366,12 @@ class DeviceRead:
     def _parts(self, numbers: Table) -> Iterator[Part]:
         """Some parts, as the reference path has them."""
         if numbers.size:
-            yield from map(self.box.part, spans_of(self.windows, self._runs(numbers)).tolist())
+            yield from self.target.parts(numbers, spans_of(self.windows, self._runs(numbers)))
 
     def _all_of(self, shard: int) -> tuple[Coords, list[Part]]:
         """All parts of a shard."""
         ends = self.windows.ends
-        coords = tuple(self.windows.shards(np.array([shard]))[0].tolist())
-        return coords, list(self._parts(np.arange(ends[shard], ends[shard + 1])))
+        return self.windows.shard(shard), list(self._parts(np.arange(ends[shard], ends[shard + 1])))
 
 
 def cut(ends: Table, size: int) -> Iterator[Piece]:

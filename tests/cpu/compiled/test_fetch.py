@@ -29,8 +29,9 @@ from gzarr.cpu.compiled.fetch import (
     measure,
     spans_of,
 )
-from gzarr.cpu.compiled.tables import Boxes, Windows
+from gzarr.cpu.compiled.tables import Boxes, Windows, list_windows
 from gzarr.errors import CodecError
+from gzarr.indexing.copies import CopyPlan, Plan, cut_boxes, make_copies
 from gzarr.indexing.plan import BoxPlan, make_plan
 from gzarr.indexing.selection import normalize
 from gzarr.storage.base import Request, host_view, token_of
@@ -91,7 +92,7 @@ def slab_of(nbytes: int) -> np.ndarray:
     return memory[start : start + nbytes]
 
 
-def by_reference(array: gzarr.Array, plan: BoxPlan) -> list[tuple[Any, bytes | int | None]]:
+def by_reference(array: gzarr.Array, plan: Plan) -> list[tuple[Any, bytes | int | None]]:
     """Every part of a plan by shard, with its bytes, None if it is missing, or LEFT if that is an error."""
     layout, store, found = layout_of(array), array._io.store, []
     for owner, parts in plan.groups(layout.objects):
@@ -156,6 +157,36 @@ def test_some_runs_are_what_the_reference_path_reads(
     assert answers(windows, fetched, slab, phase) == by_reference(array, plan)[first:last]
     assert (spans_of(windows, runs) == fetched.spans).all()
     assert (slab[fetched.used :] == 0xAA).all()
+
+
+def copies_of(array: gzarr.Array, starts: Any) -> tuple[CopyPlan, Windows]:
+    """A plan of boxes of one element, and the chunks that they are in as a list."""
+    layout = layout_of(array)
+    fragments = cut_boxes(np.array(starts, np.int64), (1, 1), layout.grid)
+    slots, shape = np.arange(len(starts)), (len(starts), 1, 1)
+    plan = make_copies(fragments, slots, shape, len(starts), layout.grid, layout.objects)
+    return plan, list_windows(plan.coords, layout)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@settings(max_examples=15)
+@given(data=st.data())
+def test_a_list_of_chunks_is_what_the_reference_path_reads(
+    name: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    array = make(tmp_path_factory.mktemp("list"), name, missing=0.4, seed=data.draw(st.integers(0, 99)))
+    point = st.tuples(st.integers(0, SHAPE[0] - 1), st.integers(0, SHAPE[1] - 1))
+    plan, windows = copies_of(array, data.draw(st.lists(point, min_size=1, max_size=40)))
+    first = data.draw(st.integers(0, plan.nparts - 1))
+    last = data.draw(st.integers(first + 1, plan.nparts))
+    slab, runs = slab_of(1 << 18), windows.runs(first, last)
+    fetched = fetch(source_of(array), windows, runs, slab, 0, data.draw(st.sampled_from([1, 2])))
+    assert answers(windows, fetched, slab) == by_reference(array, plan)[first:last]
+    assert windows.coords(spans_of(windows, runs)).tolist() == plan.coords[first:last].tolist()
+    owners = dict.fromkeys(owner for owner, _ in plan.groups(layout_of(array).objects))
+    if "files" not in name:
+        assert [windows.shard(number) for number in range(windows.ends.size - 1)] == list(owners)
+        assert len(runs) <= len(owners)  # each shard is opened once
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -356,6 +387,11 @@ def test_tables_that_disagree_are_refused(tmp_path: Path) -> None:
                     fetch(source, windows._replace(**{table: lying}), np.array([[0, 0, 3]]), slab)
                 except ValueError as error:
                     assert "do not fit" in str(error)  # noqa: PT017 - some are not looked at
+    plan, windows = copies_of(array, [(0, 0), (40, 30), (41, 31)])
+    with pytest.raises(ValueError, match="do not fit"):
+        fetch(source, windows, np.array([[0, plan.nparts, 1]]), slab)
+    for lie in (-1, big, 1000):  # another chunk of the window
+        fetch(source, windows._replace(numbers=np.full(plan.nparts, lie)), windows.runs(0, plan.nparts), slab)
 
 
 # -- what it is for --------------------------------------------------------------------------------------------------
