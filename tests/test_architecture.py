@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "gzarr"
 #: Lowest first. An import goes to a lower floor, or sideways inside a folder. "__init__" is the package itself.
 FLOORS = (
     {"errors", "config", "concurrency"},
-    {"profiling"},
+    {"profiling", "tensors"},
     {"dtypes", "indexing", "storage"},
     {"codecs", "layout"},
     {"metadata", "backend"},

@@ -19,6 +19,7 @@ from gzarr.hierarchy.new_metadata import array_meta
 from gzarr.hierarchy.options import ArrayOptions, check_keywords
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.storage.base import Store
+from gzarr.tensors import from_tensor
 
 
 def save(store: Any, *args: Any, path: str | None = None, **kwargs: Any) -> None:
@@ -102,6 +103,7 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     where = join_path(base, normalize_path(path or ""))
     values = {**{f"arr_{i}": a for i, a in enumerate(args)}, **kwargs}
     # Load and check all values before anything is replaced: some may be where they are to be saved.
+    values = {name: from_tensor(value) for name, value in values.items()}
     values = {name: value if hasattr(value, "shape") else np.asarray(value) for name, value in values.items()}
     if any(opened.list_dir(where)):
         values = {name: _independent(value, opened, where) for name, value in values.items()}

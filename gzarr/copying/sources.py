@@ -16,6 +16,7 @@ from gzarr.indexing.grid import Grid, RegularAxis
 from gzarr.indexing.regions import Region
 from gzarr.metadata.documents import NAMES
 from gzarr.storage.rules import TEMPORARY_PREFIX
+from gzarr.tensors import from_tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,7 @@ def from_group(group: Group) -> SourceTree:
 
 def from_memory(data: Any, name: str = "array") -> Source:
     """An array in memory as a source: anything sliceable with shape and dtype, from NumPy, a memory map or CuPy."""
+    data = from_tensor(data)
     dtype = np.dtype(data.dtype)
     chunks = getattr(data, "chunks", None)
     if not isinstance(chunks, tuple) or len(chunks) != len(data.shape) or not all(isinstance(n, int) for n in chunks):

@@ -24,6 +24,7 @@ from gzarr.errors import CodecError
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.storage.base import Buffer, Store
+from gzarr.tensors import memory_of, to_host
 
 
 class _Prepared(NamedTuple):
@@ -57,20 +58,10 @@ def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ndarray):
         # A part of a matrix keeps two axes, and one of a masked array its mask.
         return np.asarray(value) if isinstance(value, (np.matrix, np.ma.MaskedArray)) else value
-    if hasattr(value, "__cuda_array_interface__"):
-        return _downloaded(value)
+    value = to_host(value)
     if isinstance(value, (np.generic, str, bytes)) or not hasattr(value, "__array__"):
         return np.asarray(value, dtype)
     return np.asarray(value)
-
-
-def _downloaded(value: Any) -> np.ndarray[Any, Any]:
-    """Copy an array in GPU memory to the host, by the library that it belongs to: CuPy, Numba, PyTorch."""
-    for method in ("get", "copy_to_host", "cpu"):
-        download = getattr(value, method, None)
-        if callable(download):
-            return np.asarray(download())
-    raise TypeError(f"a value of type {type(value).__name__} is in GPU memory: copy it into a NumPy array first")
 
 
 class _Owned:
@@ -143,6 +134,7 @@ class CpuBackend:
 
     def adopt_out(self, out: Any) -> Array:
         """An array to read into, as is. Raises: ValueError if it is in GPU memory, TypeError if it is not an array."""
+        out = memory_of(out)
         if hasattr(out, "__cuda_array_interface__"):
             raise ValueError("out is in GPU memory, but the array is read on the CPU: open it with device='cuda'")
         if not hasattr(out, "shape") or not hasattr(out, "dtype"):

@@ -10,6 +10,7 @@ import numpy as np
 from gzarr.dtypes.datatype import DataType, quote
 from gzarr.dtypes.scalars import component, family, from_bytes, time_scalar, to_float
 from gzarr.errors import MetadataError
+from gzarr.tensors import from_tensor
 
 
 def fill_error(got: Any, expected: str) -> MetadataError:
@@ -43,6 +44,7 @@ def cast_fill(value: Any, dt: DataType) -> Any:
     """
     if dt.variable == "object" or value is None:
         return value
+    value = from_tensor(value)
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     cast = _VARIABLE_CASTS[dt.variable] if dt.variable else _CASTS[family(dt.dtype)]

@@ -11,6 +11,7 @@ from gzarr.dtypes.extension import extension_name, is_extension, unknown
 from gzarr.dtypes.v2 import from_v2
 from gzarr.dtypes.v3 import from_v3, is_standard_name
 from gzarr.errors import UnknownDataTypeError
+from gzarr.tensors import numpy_dtype
 
 _OF_NO_LENGTH = {"U": STRING, "S": BYTES}
 _VARIABLE = {str: STRING, bytes: BYTES}
@@ -29,6 +30,7 @@ def parse_dtype(like: Any) -> DataType:
     """
     if isinstance(like, DataType):
         return like
+    like = numpy_dtype(like)
     if isinstance(like, str):
         return _from_name(like)
     if isinstance(like, dict) and "name" in like:

@@ -54,6 +54,7 @@ from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.profiling.recorder import Marker, stage
 from gzarr.storage.base import Buffer, Store
+from gzarr.tensors import from_tensor, memory_of
 
 #: Share of the free device memory that waves may use by default; the rest is the caller's. Most reads take less: three
 #: waves of 128 to 256 MiB and what decoding them takes, at most 2.3 to 4.6 GiB. Chunks of one long stream each
@@ -213,6 +214,7 @@ class GpuBackend:
 
     def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:
         """A value to be written: an array on the device, of any library, as it is; anything else as a NumPy array."""
+        value = from_tensor(value)
         adopted = self._device.adopt(value)
         if adopted is None:
             return self._host.asarray(value, dtype)
@@ -226,6 +228,7 @@ class GpuBackend:
         """
         if self._device.owns(out):
             return out
+        out = memory_of(out)
         adopted = self._device.adopt(out, self._lanes.stream)
         if adopted is not None:
             if not self._device.owns(adopted):

@@ -30,6 +30,7 @@ from gzarr.indexing.selection import Points, Selection, normalize_basic
 from gzarr.metadata.documents import documents, found_instead, read_node
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
+from gzarr.tensors import dlpack
 
 
 class Array(ResizableArray):
@@ -138,7 +139,7 @@ class Array(ResizableArray):
         data = self._read(normalize_basic((), self.shape), None, None)
         tensor = data if hasattr(data, "__dlpack__") else np.asarray(data)
         # Leave out arguments that are None: not every version of the libraries takes them.
-        return tensor.__dlpack__(**{name: value for name, value in kwargs.items() if value is not None})
+        return dlpack(tensor, **{name: value for name, value in kwargs.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return the kind and number of the device that `__dlpack__` reads to."""

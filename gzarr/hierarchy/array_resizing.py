@@ -19,6 +19,7 @@ from gzarr.metadata.documents import document_key, read_node, write_shape
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.changing import attempts, given_up
 from gzarr.storage.locks import while_locked
+from gzarr.tensors import from_tensor
 
 
 class ResizableArray(Indexed):
@@ -93,6 +94,7 @@ class ResizableArray(Indexed):
         array([5, 6])
         """
         self._check_resizable()
+        data = from_tensor(data)
         if not hasattr(data, "shape"):
             data = self.backend.asarray(data, self.dtype)
         if not 0 <= axis < self.ndim:

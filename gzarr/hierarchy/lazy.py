@@ -30,7 +30,7 @@ from gzarr.storage.base import Store
 IN_MEMORY_NBYTES = 1 << 28
 
 #: What arrays in memory have: pandas' have "iloc", as their brackets take labels.
-_IN_MEMORY = ("__cuda_array_interface__", "__array_interface__", "__dlpack__", "iloc")
+_IN_MEMORY = ("__dlpack__", "__cuda_array_interface__", "__array_interface__", "iloc")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 from gzarr.storage.base import Store
+from gzarr.tensors import from_tensor, numpy_dtype
 
 #: Keywords of zarr that change nothing here: metadata are always cached, chunks are decoded in part where possible.
 HARMLESS = frozenset({"cache_metadata", "cache_attrs", "cachesize", "cache_type", "partial_decompress"})
@@ -64,10 +65,11 @@ def make(
     options = take_open_options(keywords)
     store, opened_with = options.store(store), options.opened_with(opened_with)
     if data is not None:
+        data = from_tensor(data)
         if not hasattr(data, "shape") or not hasattr(data, "dtype"):
             data = _from_python(data, keywords)
         elif not isinstance(data.dtype, np.dtype) and not hasattr(data, "__cuda_array_interface__"):
-            data = np.asarray(data)  # of TensorStore, PyTorch or pandas, which have data types of their own
+            data = np.asarray(data)  # of TensorStore or pandas, which have data types of their own
         if keywords.get("shape") is None:
             keywords["shape"] = data.shape
         if keywords.get("dtype") is None:
@@ -189,7 +191,7 @@ def _ragged(data: Any) -> np.ndarray[Any, Any]:
 
 def dtype_of(data: Any, keywords: Mapping[str, Any]) -> Any:
     """Return the dtype of an array made from data: text and bytes are recognized in arrays of objects."""
-    dtype = data.dtype
+    dtype = numpy_dtype(data.dtype)
     if dtype.kind == "O" and isinstance(data, Array):
         return {"string": str, "bytes": bytes}.get(data.metadata.data_type.variable, object)
     if dtype.kind == "O" and keywords.get("object_codec") is None and isinstance(data, np.ndarray):

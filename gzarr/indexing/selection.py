@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.errors import SelectionError
+from gzarr.tensors import is_tensor, numpy_dtype, to_host
 
 Indices: TypeAlias = NDArray[np.int64]
 
@@ -267,7 +268,7 @@ def _bad_slice(item: slice, axis: int, error: Exception) -> SelectionError:
 
 
 def _integer(item: Any, extent: int, axis: int, what: str = "index") -> int:
-    if isinstance(item, (bool, np.bool_)):
+    if isinstance(item, (bool, np.bool_)) or (type(item) is not int and is_tensor(item) and _is_boolean(item)):
         raise SelectionError(f"a boolean is not an index (axis {axis}); use a boolean array for a mask")
     try:
         index = operator.index(item)
@@ -282,7 +283,7 @@ def _integer(item: Any, extent: int, axis: int, what: str = "index") -> int:
 
 def _as_array(item: Any) -> Any:
     try:
-        return np.asarray(item)
+        return np.asarray(to_host(item))
     except ValueError as error:  # rows of different lengths
         raise SelectionError(f"an index list is no array: {error}") from error
 
@@ -328,10 +329,10 @@ def _is_listlike(item: Any) -> bool:
 def _is_boolean(item: Any) -> bool:
     if isinstance(item, list):
         return bool(item) and all(isinstance(i, (bool, np.bool_)) for i in item)
-    return getattr(item, "dtype", None) == np.bool_
+    return bool(numpy_dtype(getattr(item, "dtype", None)) == np.bool_)
 
 
 def _is_mask(item: Any, ndim: int) -> bool:
     if isinstance(item, list):
         item = _as_array(item)
-    return getattr(item, "dtype", None) == np.bool_ and getattr(item, "ndim", -1) == ndim
+    return getattr(item, "ndim", -1) == ndim and _is_boolean(item)

@@ -11,6 +11,7 @@ import numpy as np
 
 from gzarr.errors import MetadataError
 from gzarr.storage.base import Buffer
+from gzarr.tensors import from_tensor
 
 
 def parse_json(data: Buffer, what: str) -> dict[str, Any]:
@@ -46,6 +47,7 @@ def _too_deep(begin: str, done: str) -> MetadataError:
 
 
 def _plain(value: Any) -> Any:
+    value = from_tensor(value)
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
