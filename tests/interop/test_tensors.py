@@ -94,7 +94,8 @@ np.testing.assert_array_equal(array[...], expected * 2)
 mask, rows, two = jnp.asarray(expected) > 5, jnp.asarray([1, 3]), jnp.asarray(2)
 for found, part in ((array[mask], expected > 5), (array.oindex[rows], [1, 3]), (array[two], 2)):
     np.testing.assert_array_equal(found, 2 * expected[part])
-made = gzarr.create_array("y.zarr", data=jnp.asarray(expected, jnp.bfloat16), fill_value=jnp.asarray(3.0), chunks=(3, 4))
+data = jnp.asarray(expected, jnp.bfloat16)
+made = gzarr.create_array("y.zarr", data=data, fill_value=jnp.asarray(3.0), chunks=(3, 4))
 assert jnp.from_dlpack(made).dtype == made.dtype == jnp.bfloat16
 array[...] = jnp.from_dlpack(made)
 np.testing.assert_array_equal(array[...], expected)
