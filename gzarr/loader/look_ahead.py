@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.indexing.copies import Fragments, cut_boxes
 from gzarr.indexing.grid import Grid, nchunks
@@ -35,6 +36,8 @@ _FIRST_HORIZON = 8192
 #: How far a pool looks ahead: in reaches, which vary with the gaps between samples; and at most in numbers of slots,
 #: because the memory for what is known of the samples grows with it.
 _REACHES, _HORIZON = 4, 16
+#: Batches are begun in runs of this part of all blocks, so that sorting their fragments costs little.
+_RUNS = 16
 
 
 class Epoch(NamedTuple):
@@ -109,6 +112,14 @@ def mode_of(size: tuple[int, ...], grid: Grid, span: int, slots: int) -> Literal
     return "pool" if whole_rows and several and span > slots else "direct"
 
 
+def find_runs(column: Indices, values: Indices) -> tuple[Indices, Indices]:
+    """Where a sorted column holds some values, and the number of the value for each place."""
+    begin, end = (column.searchsorted(values, side) for side in ("left", "right"))
+    counts = end - begin
+    number = np.repeat(np.arange(len(values)), counts)
+    return np.arange(len(number)) + (begin - (np.cumsum(counts) - counts))[number], number
+
+
 class Direct:
     """Plans samples straight into batches.
 
@@ -122,14 +133,15 @@ class Direct:
 
     def __init__(self, epoch: Epoch, blocks: int) -> None:
         self.epoch = epoch
+        self._least = max(blocks // _RUNS, 1)
         self._free = deque(range(blocks))
         self._begun: deque[int] = deque()  # blocks of batches that are not planned yet
         self._planned: deque[int] = deque()
         self._at = self._known = 0
         self._horizon = _FIRST_HORIZON
-        self._fragments = cut_boxes(np.empty((0, len(epoch.grid)), np.int64), epoch.size, epoch.grid)
-        self._slots = np.empty(0, np.int64)
-        self._batch = np.empty(0, np.int64)
+        nothing = cut_boxes(np.empty((0, len(epoch.grid)), np.int64), epoch.size, epoch.grid)
+        none = np.empty(0, np.int64)
+        self._table = _Table(nothing, none, none, none, none > 0)
 
     def room(self) -> int:
         """How many batches `step` can plan now."""
@@ -139,20 +151,14 @@ class Direct:
         """Plan the next batches. n_batches: at most `room`; fewer are planned at the end of the epoch."""
         self._begin(n_batches)
         size, lo = self.epoch.batch_size, self._at
-        hi = min(lo + n_batches * size, self.epoch.n)
-        chunk = self._fragments.chunk
-        wanted = np.unique(chunk[self._batch < -(-hi // size)])
-        taken = np.isin(chunk, wanted)
-        fragments, slots = self._fragments.take(taken), self._slots[taken]
-        self._fragments = self._fragments.take(~taken)
-        self._slots, self._batch = self._slots[~taken], self._batch[~taken]
-        self._at = hi
-        batches = []
-        for first in range(lo, hi, size):
-            block = self._begun.popleft()
-            self._planned.append(block)
-            batches.append(block * size + np.arange(min(size, hi - first)))
-        return Step(fragments, slots, tuple(batches), len(wanted))
+        self._at = min(lo + n_batches * size, self.epoch.n)
+        firsts = range(lo, self._at, size)
+        chunks, rows = self._table.take(-(-self._at // size))
+        blocks = [self._begun.popleft() for _ in firsts]
+        self._planned.extend(blocks)
+        lengths = [min(size, self._at - first) for first in firsts]
+        batches = [block * size + np.arange(n) for block, n in zip(blocks, lengths, strict=True)]
+        return Step(self._table.fragments.take(rows), self._table.slots[rows], tuple(batches), len(chunks))
 
     def free(self, n_batches: int) -> None:
         """Give back the blocks of the oldest batches that were planned."""
@@ -160,20 +166,63 @@ class Direct:
             self._free.append(self._planned.popleft())
 
     def _begin(self, n_batches: int) -> None:
-        """Begin as many batches as there are blocks for, within the horizon."""
-        size = self.epoch.batch_size
-        while self._free and self._known < self.epoch.n:
-            if len(self._begun) >= n_batches and self._known - self._at >= self._horizon:
-                break
-            lo, hi = self._known, min(self._known + size, self.epoch.n)
-            new = cut_boxes(self.epoch.boxes(self.epoch.ids(lo, hi)), self.epoch.size, self.epoch.grid)
-            block = self._free.popleft()
-            self._begun.append(block)
-            self._fragments = Fragments(*map(np.concatenate, zip(self._fragments, new, strict=True)))
-            self._slots = np.concatenate([self._slots, block * size + new.box])
-            self._batch = np.concatenate([self._batch, np.full(len(new.box), lo // size)])
-            self._known = hi
+        """Begin the batches of a step, and others within the horizon if there are blocks for some more."""
+        size, left = self.epoch.batch_size, self.epoch.n - self._known
+        wanted = max(-(-(self._horizon + self._at - self._known) // size), n_batches - len(self._begun))
+        n = min(wanted, len(self._free), -(-left // size))
         self._horizon *= 2
+        if n <= 0 or (n < self._least and len(self._begun) >= n_batches):
+            return
+        lo, hi = self._known, min(self._known + n * size, self.epoch.n)
+        new = cut_boxes(self.epoch.boxes(self.epoch.ids(lo, hi)), self.epoch.size, self.epoch.grid)
+        blocks = np.array([self._free.popleft() for _ in range(n)], np.int64)
+        self._begun.extend(blocks.tolist())
+        nth, row = np.divmod(new.box, size)
+        self._table = self._table.extended(new, blocks[nth] * size + row, lo // size + nth)
+        self._known = hi
+
+
+class _Table(NamedTuple):
+    """The fragments of all batches that are begun, sorted by chunk.
+
+    Attributes
+    ----------
+    fragments : Fragments
+        What is copied out of which chunk.
+    slots, batch : Indices
+        (f,): the slot that each goes to, and the number of its batch.
+    by_batch : Indices
+        (f,): the rows of the table in the order of their batches.
+    open : NDArray
+        (f,): whether each is yet to be read.
+    """
+
+    fragments: Fragments
+    slots: Indices
+    batch: Indices
+    by_batch: Indices
+    open: NDArray[np.bool_]
+
+    def take(self, end: int) -> tuple[Indices, Indices]:
+        """Chunks that batches before ``end`` need, and all rows that are read of them."""
+        before = self.by_batch[: np.searchsorted(self.batch, end, sorter=self.by_batch)]
+        chunks = np.unique(self.fragments.chunk[before[self.open[before]]])
+        rows, _ = find_runs(self.fragments.chunk, chunks)
+        rows = rows[self.open[rows]]
+        self.open[rows] = False
+        return chunks, rows
+
+    def extended(self, new: Fragments, slots: Indices, batch: Indices) -> _Table:
+        """Forget what was read, and add fragments. Two sorted runs are sorted in linear time."""
+        old = np.flatnonzero(self.open)
+        by_chunk = np.argsort(new.chunk, kind="stable")
+        pairs = zip(self.fragments, new, strict=True)
+        fragments = Fragments(*[np.concatenate([mine[old], more[by_chunk]]) for mine, more in pairs])
+        slots = np.concatenate([self.slots[old], slots[by_chunk]])
+        batch = np.concatenate([self.batch[old], batch[by_chunk]])
+        order = np.argsort(fragments.chunk, kind="stable")
+        by_batch = np.argsort(batch[order], kind="stable")
+        return _Table(fragments.take(order), slots[order], batch[order], by_batch, np.ones(len(order), np.bool_))
 
 
 class Pool:
@@ -280,11 +329,10 @@ class _Known(NamedTuple):
 
         Rows without any are left out.
         """
-        begin, end = (np.searchsorted(self.rows, rows, side=side) for side in ("left", "right"))
-        counts = end - begin
-        at = np.arange(counts.sum()) + np.repeat(begin - (np.cumsum(counts) - counts), counts)
-        found, row = self.positions[at], np.repeat(np.arange(len(rows)), counts)
-        found, row = found[found >= first], row[found >= first]
+        at, row = find_runs(self.rows, rows)
+        found = self.positions[at]
+        later = found >= first
+        found, row = found[later], row[later]
         return found, np.flatnonzero(np.diff(row, prepend=-1))
 
     def moved(self, base: int, ids: Indices, rows: Indices) -> _Known:
