@@ -3,7 +3,7 @@
  * Theory of operation. One call takes a run of the parts of a plan, which it knows by tables: for a box the spans of
  * each axis, whose product the parts are; for points, rows of the points of each chunk. Reading (read.c) finds the
  * bytes of every part's chunk (a file of its own, or a range of a shard), decodes them and copies what is wanted into
- * the result, if they are large block by block (blocks.c); a missing chunk gives the fill value. Writing (write.c) lays
+ * the result, of a chunk of which many boxes want some to each of their slots (copies.c), if they are large block by block (blocks.c); a missing chunk gives the fill value. Writing (write.c) lays
  * every part over what is there of its chunk, unless the part covers that, encodes it, and replaces the chunk's file,
  * which is locked (locks.c) while that takes; or
  * it puts a shard together in memory, in the order of its index: new chunks, and between them those of the old
@@ -12,8 +12,8 @@
  * Python path does such parts again, and it alone knows how to say what is wrong.
  *
  * Rules: memory is only touched after what says where was checked against the shapes of chunk and array; the codecs
- * are those of numcodecs, called by address (`bind`); nothing here is shared between calls but these addresses and the
- * table of locks.
+ * are those of numcodecs, called by address (`bind`); nothing here is shared between calls but these addresses, the
+ * table of locks, and spare contexts of Zstandard.
  */
 #ifndef GZARR_LOOP_H
 #define GZARR_LOOP_H
@@ -81,10 +81,10 @@ typedef struct {
     int64_t checksum; /* whether a crc32c follows the encoded bytes */
     int64_t separator;
     int64_t out;                    /* address of the result, or of the value */
-    int64_t npoints;                /* -1 for a box */
+    int64_t npoints;                /* -1 for a box, -2 for copies */
     int64_t chunk_shape[MAX_NDIM];  /* elements */
     int64_t chunk_stride[MAX_NDIM]; /* bytes */
-    int64_t out_shape[MAX_NDIM];    /* of a list of points only the first is used */
+    int64_t out_shape[MAX_NDIM];    /* of a list of points only the first is used; for copies that of a slot */
     int64_t out_stride[MAX_NDIM];
 } Job;
 
@@ -102,9 +102,34 @@ typedef struct {
     int64_t entry[MAX_NDIM];  /* entries of the index from one chunk to the next */
 } Window;
 
+/* Casts `n` elements; steps in bytes. */
+typedef void (*CastRun)(char *dst, const char *src, int64_t n, int64_t dst_step, int64_t src_step);
+enum { N_NUMBERS = 12 };
+
+/* Chunks of which boxes want some, each with what is copied of it (gzarr/indexing/copies.py). */
+typedef struct {
+    const int64_t *coords;  /* of the chunks, (n, ndim) */
+    const int64_t *firsts;  /* where the fragments of each begin, and where the last end, (n + 1,) */
+    const int64_t *inside, *counts, *place; /* (n_fragments, ndim) */
+    const int64_t *slots;  /* (n_fragments,): rows of blocks, one block after the other */
+    const int64_t *blocks; /* (n_blocks, 2): address, bytes from one row to the next */
+    int64_t n, n_fragments, n_blocks;
+    int64_t rows;     /* of a block */
+    int64_t itemsize; /* of an element of a block */
+    CastRun cast;     /* NULL if elements are copied as they are */
+} Copies;
+
+/* Columns of a shard in the table of a call: its first chunk among those of the call, their number, the address of its
+ * index and the entries of that (0 for a shard that is missing), whether its version is to be checked, and that. What
+ * follows are the coordinates of the shard, those of its first chunk, and entries from one chunk to the next. */
+enum { SHARD_FIRST, SHARD_N, SHARD_INDEX, SHARD_ENTRIES, SHARD_CHECKED, SHARD_VERSION, SHARD_COORDS = SHARD_VERSION + 5 };
+
 typedef struct {
     const Job *job;
     const Window *window;
+    const Copies *copies; /* NULL for a box and for points */
+    const uint64_t *written; /* copies: what generations are made of, by inode (Target.written) */
+    int64_t n_written;
     const Span *spans;    /* box: of all axes, one axis after the other */
     const int64_t *lists; /* box: index lists of spans */
     int64_t n_lists;
@@ -274,6 +299,16 @@ typedef struct {
     int64_t n_streams;
 } Frames;
 
+/* Rows of a pool that are gathered. */
+typedef struct {
+    const char *pool;
+    char *out;
+    const int64_t *slots; /* (n,) */
+    int64_t n, n_rows, elements; /* rows that are taken, rows of the pool, elements of each */
+    int64_t from_size, to_size;
+    CastRun cast;
+} Taking;
+
 /* Boxes that a device copies, one entry of each column for each part. */
 enum { PART_WORDS = 44 };
 typedef struct {
@@ -313,6 +348,10 @@ bool copy_blocks(const Job *job, const Stored *stored, const Copy *copy, const C
 Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *reader, char **chunk);
 bool read_exactly(int fd, char *to, int64_t n, int64_t at);
 int open_regular(const char *path, int64_t *size);
+Found find_stored(const Call *call, const int64_t *coords, Reader *reader, Stored *stored);
+void leave_stored(const Call *call, const Stored *stored);
+bool load_stored(const Job *job, const Stored *stored, char *into, Reader *reader, char **chunk);
+bool copy_stored(const Job *job, const Stored *stored, const Copy *copy, Reader *reader);
 void close_reader(Reader *reader);
 bool has_decoder(const Job *job);
 bool has_encoder(const Job *job);
@@ -324,6 +363,15 @@ bool lock_file(const Sink *sink, State *state);
 bool publish(Sink *sink, State *state);
 bool replace_file(Sink *sink, const char *data, int64_t size, const Copy *runs, State *state);
 bool delete_file(const Sink *sink, State *state);
+
+/* cast.c */
+bool find_cast(int64_t from, int64_t to, int64_t from_size, int64_t to_size, CastRun *cast);
+
+/* copies.c */
+int do_copies(const Call *call, int64_t row, Reader *reader);
+bool shards_are_sound(const int64_t *shards, int64_t n_shards, int64_t ndim, int64_t n);
+Done read_shards(Call *call, int64_t first, const int64_t *shards, int64_t n_shards, char *status, char *scratch);
+bool take_rows(const Taking *taking);
 
 /* put.c. Returns: false if a part leaves the tables, the chunk or the value; the number of files that are left. */
 bool gathering_is_sound(const Gathering *gathering);

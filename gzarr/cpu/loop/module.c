@@ -9,7 +9,7 @@
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 7 };
+enum { VERSION = 8 };
 
 static const Py_ssize_t WORD = sizeof(int64_t);
 
@@ -145,6 +145,103 @@ static PyObject *loop_read(PyObject *module, PyObject *args) {
     if (!sound) return refuse();
     return Py_BuildValue("(LKK)", (long long)done.left, (unsigned long long)done.taken,
                          (unsigned long long)done.placed);
+}
+
+/* read_copies(job, numbers, coords, firsts, inside, counts, place, slots, blocks, shards, written, path, fill, first,
+ * scratch, status). numbers: rows of a block, itemsize there, types of a cast or -1 and -1. shards: None for files. */
+static PyObject *loop_read_copies(PyObject *module, PyObject *args) {
+    enum { JOB, NUMBERS, COORDS, FIRSTS, INSIDE, COUNTS, PLACE, SLOTS, BLOCKS, SHARDS, WRITTEN, PATH, FILL, SCRATCH, STATUS, N };
+    Py_buffer b[N];
+    long long first;
+    Done done = {0};
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*z*y*y*y*Lw*w*", &b[JOB], &b[NUMBERS], &b[COORDS], &b[FIRSTS],
+                          &b[INSIDE], &b[COUNTS], &b[PLACE], &b[SLOTS], &b[BLOCKS], &b[SHARDS], &b[WRITTEN], &b[PATH],
+                          &b[FILL], &first, &b[SCRATCH], &b[STATUS]))
+        return NULL;
+    Job job = {0};
+    const int64_t ndim = b[JOB].len >= WORD ? *(const int64_t *)b[JOB].buf : 0, *numbers = b[NUMBERS].buf;
+    bool sound = unpack(&b[JOB], ndim, 10, 4, 0, (int64_t *)&job) && job_is_sound(&job) && has_decoder(&job) &&
+                 job.npoints == -2 && b[NUMBERS].len == 4 * WORD && b[SCRATCH].len >= job.max_encoded + job.nbytes;
+    Copies copies = {
+        .coords = b[COORDS].buf,
+        .firsts = b[FIRSTS].buf,
+        .inside = b[INSIDE].buf,
+        .counts = b[COUNTS].buf,
+        .place = b[PLACE].buf,
+        .slots = b[SLOTS].buf,
+        .blocks = b[BLOCKS].buf,
+        .n = sound ? b[COORDS].len / (WORD * ndim) : 0,
+        .n_fragments = b[SLOTS].len / WORD,
+        .n_blocks = b[BLOCKS].len / (2 * WORD),
+        .rows = sound ? numbers[0] : 0,
+        .itemsize = sound ? numbers[1] : 0,
+    };
+    const int64_t n = b[STATUS].len, columns = copies.n_fragments * ndim * WORD;
+    sound = sound && find_cast(numbers[2], numbers[3], job.itemsize, copies.itemsize, &copies.cast) && copies.rows > 0 &&
+            b[FILL].len == copies.itemsize && b[FIRSTS].len == (copies.n + 1) * WORD && b[INSIDE].len == columns &&
+            b[COUNTS].len == columns && b[PLACE].len == columns && first >= 0 && first <= copies.n &&
+            n <= copies.n - first && b[WRITTEN].len >= WORD;
+    const Py_ssize_t width = (SHARD_COORDS + 3 * ndim) * WORD;
+    const int64_t n_shards = b[SHARDS].len / width;
+    if (sound && b[SHARDS].buf)
+        sound = b[SHARDS].len == n_shards * width && shards_are_sound(b[SHARDS].buf, n_shards, ndim, n);
+    Call call = {
+        .job = &job,
+        .copies = &copies,
+        .written = b[WRITTEN].buf,
+        .n_written = b[WRITTEN].len / WORD,
+        .path = b[PATH].buf,
+        .path_length = b[PATH].len,
+        .sharded = b[SHARDS].buf != NULL,
+        .fill = b[FILL].buf,
+    };
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        if (call.sharded)
+            done = read_shards(&call, first, b[SHARDS].buf, n_shards, b[STATUS].buf, b[SCRATCH].buf);
+        else
+            done = read_all(&call, first, n, b[STATUS].buf, b[SCRATCH].buf);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    if (!sound) return refuse();
+    return Py_BuildValue("(LKK)", (long long)done.left, (unsigned long long)done.taken,
+                         (unsigned long long)done.placed);
+}
+
+/* take(pool, slots, out, elements, from_size, to_size, from, to): of each row so many elements; types of a cast or -1 and
+ * -1. */
+static PyObject *loop_take(PyObject *module, PyObject *args) {
+    enum { POOL, SLOTS, OUT, N };
+    Py_buffer b[N];
+    long long elements, from_size, to_size, from, to;
+    if (!PyArg_ParseTuple(args, "y*y*w*LLLLL", &b[POOL], &b[SLOTS], &b[OUT], &elements, &from_size, &to_size, &from,
+                          &to))
+        return NULL;
+    Taking taking = {
+        .pool = b[POOL].buf,
+        .out = b[OUT].buf,
+        .slots = b[SLOTS].buf,
+        .n = b[SLOTS].len / WORD,
+        .elements = elements,
+        .from_size = from_size,
+        .to_size = to_size,
+    };
+    bool sound = elements > 0 && from_size > 0 && to_size > 0 && elements <= b[POOL].len && from_size <= b[POOL].len &&
+                 to_size <= INT32_MAX && elements <= INT64_MAX / INT32_MAX && from_size <= INT32_MAX &&
+                 find_cast(from, to, from_size, to_size, &taking.cast);
+    if (sound) {
+        taking.n_rows = b[POOL].len / (elements * from_size);
+        sound = taking.n <= b[OUT].len / (elements * to_size);
+    }
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        sound = take_rows(&taking);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    if (!sound) return refuse();
+    Py_RETURN_NONE;
 }
 
 /* write(job, encoder, window, spans, lists, path, temporary, fill, first, scratch, status, written, shard, index,
@@ -541,6 +638,9 @@ static PyMethodDef methods[] = {
     {"bind", loop_bind, METH_VARARGS, "Take the addresses of the codecs' functions."},
     {"read", loop_read, METH_VARARGS,
      "Read parts of a plan. Returns how many of them were left, bytes read, bytes placed."},
+    {"read_copies", loop_read_copies, METH_VARARGS,
+     "Read chunks, and copy boxes of them to slots. Returns how many chunks were left, bytes read, bytes placed."},
+    {"take", loop_take, METH_VARARGS, "Gather rows of a pool."},
     {"write", loop_write, METH_VARARGS,
      "Write parts of a plan. Returns how many were left, bytes gathered, bytes made, where a shard now ends, and its "
      "next entry."},

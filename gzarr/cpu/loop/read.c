@@ -53,12 +53,12 @@ static Found find_range(const Call *call, const int64_t *coords, Reader *reader,
     return found;
 }
 
-/* Find where a chunk is stored. If it is there, `leave` is to be called. */
-static Found find(const Call *call, const int64_t *coords, Reader *reader, Stored *stored) {
+/* Find where a chunk is stored. If it is there, `leave_stored` is to be called. */
+Found find_stored(const Call *call, const int64_t *coords, Reader *reader, Stored *stored) {
     return (call->sharded ? find_range : find_file)(call, coords, reader, stored);
 }
 
-static void leave(const Call *call, const Stored *stored) {
+void leave_stored(const Call *call, const Stored *stored) {
     if (!call->sharded) close(stored->fd);
 }
 
@@ -71,6 +71,26 @@ static bool frame_is_plain(const char *data, size_t size, int64_t nbytes) {
     return lib.ZSTD_findFrameCompressedSize(data, size) == size;
 }
 
+/* Contexts of Zstandard that no call uses: to make one costs as much as to decode some small chunks. */
+enum { MAX_SPARE = 16 };
+static void *spare[MAX_SPARE];
+
+static void *take_context(void) {
+    for (int i = 0; i < MAX_SPARE; i++) {
+        void *context = __atomic_load_n(&spare[i], __ATOMIC_RELAXED);
+        if (context && (context = __atomic_exchange_n(&spare[i], NULL, __ATOMIC_ACQUIRE))) return context;
+    }
+    return lib.ZSTD_createDCtx();
+}
+
+static void give_context_back(void *context) {
+    for (int i = 0; i < MAX_SPARE; i++) {
+        void *nothing = NULL;
+        if (__atomic_compare_exchange_n(&spare[i], &nothing, context, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) return;
+    }
+    lib.ZSTD_freeDCtx(context);
+}
+
 /* Decode a chunk to exactly its size. False for anything that the Python path should look at. */
 static bool decode(const Job *job, const char *data, int64_t size, char *to, Reader *reader) {
     switch (job->codec) {
@@ -79,7 +99,7 @@ static bool decode(const Job *job, const char *data, int64_t size, char *to, Rea
             return lib.blosc_decompress_ctx(data, to, (size_t)job->nbytes, 1) == job->nbytes;
         case ZSTD:
             if (!frame_is_plain(data, (size_t)size, job->nbytes)) return false;
-            if (!reader->zstd && !(reader->zstd = lib.ZSTD_createDCtx())) return false;
+            if (!reader->zstd && !(reader->zstd = take_context())) return false;
             /* an error is a size that no chunk has */
             return lib.ZSTD_decompressDCtx(reader->zstd, to, (size_t)job->nbytes, data, (size_t)size) ==
                    (size_t)job->nbytes;
@@ -95,7 +115,7 @@ static bool decode(const Job *job, const char *data, int64_t size, char *to, Rea
 
 /* Read and decode a chunk. into: where it fills one run of the result, or NULL. Returns where it is in *chunk; false
  * for anything that the Python path should look at. */
-static bool load(const Job *job, const Stored *stored, char *into, Reader *reader, char **chunk) {
+bool load_stored(const Job *job, const Stored *stored, char *into, Reader *reader, char **chunk) {
     const bool plain = job->codec == PLAIN;
     int64_t size = stored->size;
     if (plain ? size != job->nbytes + CHECKSUM * job->checksum : size > job->max_encoded) return false;
@@ -118,25 +138,25 @@ static bool load(const Job *job, const Stored *stored, char *into, Reader *reade
     return true;
 }
 
-/* Fetch and decode a chunk: see `load`. */
+/* Fetch and decode a chunk: see `load_stored`. */
 Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *reader, char **chunk) {
     Stored stored;
-    const Found found = find(call, coords, reader, &stored);
+    const Found found = find_stored(call, coords, reader, &stored);
     if (found != FOUND) return found;
-    const bool loaded = load(call->job, &stored, into, reader, chunk);
-    leave(call, &stored);
+    const bool loaded = load_stored(call->job, &stored, into, reader, chunk);
+    leave_stored(call, &stored);
     return loaded ? FOUND : ODD;
 }
 
 /* Copy what is wanted of a chunk that is there, and leave the Python path what it should look at. */
-static bool copy_chunk(const Job *job, const Stored *stored, const Copy *copy, Reader *reader) {
+bool copy_stored(const Job *job, const Stored *stored, const Copy *copy, Reader *reader) {
     Copy whole = *copy;
     simplify(&whole, false);
     const bool fills = !whole.n && whole.run == job->nbytes;
     const bool blockwise = (job->codec == BLOSC || job->codec == PLAIN) && !job->checksum && !fills;
     if (blockwise && job->nbytes >= MIN_BLOCKWISE && !stored->bytes && copy_blocks(job, stored, copy, &whole, reader)) return true;
     char *chunk = NULL;
-    if (!load(job, stored, fills ? whole.dst : NULL, reader, &chunk)) return false;
+    if (!load_stored(job, stored, fills ? whole.dst : NULL, reader, &chunk)) return false;
     if (chunk != whole.dst) copy_axes(whole.axis, whole.n, whole.dst, chunk + whole.src_start, whole.run, whole.run);
     return true;
 }
@@ -173,10 +193,10 @@ static int do_box(const Call *call, int64_t part, Reader *reader) {
         if (!add_axis(call, span, (int)a, &copy)) return LEFT;
     }
     Stored stored;
-    const Found found = find(call, coords, reader, &stored);
+    const Found found = find_stored(call, coords, reader, &stored);
     if (found == FOUND) {
-        const bool copied = copy_chunk(job, &stored, &copy, reader);
-        leave(call, &stored);
+        const bool copied = copy_stored(job, &stored, &copy, reader);
+        leave_stored(call, &stored);
         return copied ? DONE : LEFT;
     }
     if (found == ODD) return LEFT;
@@ -198,11 +218,12 @@ static int do_points(const Call *call, int64_t row, Reader *reader) {
 
 void close_reader(Reader *reader) {
     if (reader->fd >= 0) close(reader->fd);
-    if (reader->zstd) lib.ZSTD_freeDCtx(reader->zstd);
+    if (reader->zstd) give_context_back(reader->zstd);
 }
 
 Done read_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch) {
-    int (*const do_one)(const Call *, int64_t, Reader *) = call->job->npoints < 0 ? do_box : do_points;
+    int (*const do_one)(const Call *, int64_t, Reader *) =
+        call->copies ? do_copies : call->job->npoints < 0 ? do_box : do_points;
     Reader reader = {.encoded = scratch, .decoded = scratch + call->job->max_encoded, .fd = -1};
     Done done = {0};
     for (int64_t i = 0; i < n; i++) {
