@@ -236,6 +236,14 @@ class Sharded(Layout):
             return None
         return _as_table(np.ascontiguousarray(entries, np.uint64), levels[0], first)
 
+    def cached_index(self, object_coords: Coords) -> tuple[object, ShardIndex] | None:
+        """The token and the index of a shard of a flat layout, if it is cached. It may have been replaced meanwhile."""
+        cached = self._indexes.get((self.key(object_coords), 0, None))
+        if cached is None:
+            return None
+        levels, (first,) = self._local(object_coords, [(0,) * len(self.grid)])
+        return cached[0], _as_table(np.ascontiguousarray(cached[1], np.uint64), levels[0], first)
+
     def blank_index(self, object_coords: Coords) -> tuple[Level, ShardIndex]:
         """The level of a shard of a flat layout, and the index of one without chunks."""
         levels, (first,) = self._local(object_coords, [(0,) * len(self.grid)])

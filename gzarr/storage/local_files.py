@@ -14,7 +14,7 @@ import time
 from array import array
 from collections.abc import Iterable
 from functools import partial
-from typing import Self
+from typing import NamedTuple, Self
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Files, Target, Versions
@@ -38,7 +38,7 @@ _LAST_OFFSET = (1 << 63) - 1
 
 # Inode numbers are used again, and clocks of file systems tick every few milliseconds, so a replaced file can look like
 # the one before. Files that this process writes therefore also leave a number here, by inode, before they can be seen.
-_written = array("Q", bytes(8 * 1024))
+WRITTEN = array("Q", bytes(8 * 1024))
 _numbers = itertools.count(1 << 16, 1 << 16)
 # Times of a file that was changed so long ago are not those of one that is written now, even if a server's clock is
 # late.
@@ -175,7 +175,7 @@ def _put(lock: FileLock, view: bytes | memoryview) -> int:
             piece = view[done : done + _PIECE_NBYTES]
     except IndexError as error:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), lock.path) from error
-    _written[lock.inode % len(_written)] = next(_numbers)
+    WRITTEN[lock.inode % len(WRITTEN)] = next(_numbers)
     return turn
 
 
@@ -194,7 +194,7 @@ def write_unlocked(path: str, view: bytes | memoryview, *, only_new: bool = Fals
             fd = os.open(temporary, _WRITE_FLAGS, 0o666)
             try:
                 _write(fd, view)
-                _written[os.fstat(fd).st_ino % len(_written)] = next(_numbers)
+                WRITTEN[os.fstat(fd).st_ino % len(WRITTEN)] = next(_numbers)
             finally:
                 os.close(fd)
             if only_new:
@@ -289,11 +289,29 @@ class LocalFiles(Files):
         """How files under a path may be replaced by others; None if they cannot be locked."""
         if not is_lockable(self._prefix):
             return None
-        return Target(self.prefix(path), TEMPORARY_PREFIX, _written, partial(next, _numbers), self._tidy)
+        return Target(self.prefix(path), TEMPORARY_PREFIX, WRITTEN, partial(next, _numbers), self._tidy)
 
     def _tidy(self, keys: Iterable[str]) -> None:
         for directory in {os.path.dirname(self._prefix + key) for key in keys}:
             prune(directory, self._prefix)
+
+
+class FileVersion(NamedTuple):
+    """A version of a file, which also code that has opened the file can compare with what it has.
+
+    Attributes
+    ----------
+    inode, nbytes, modified_ns, changed_ns : int
+        What the system says.
+    number : int
+        What stands in `WRITTEN` for the inode.
+    """
+
+    inode: int
+    nbytes: int
+    modified_ns: int
+    changed_ns: int
+    number: int
 
 
 class LocalVersions(Versions):
@@ -310,14 +328,14 @@ class LocalVersions(Versions):
     def __init__(self, prefix: str, name: str) -> None:
         self._prefix, self._name = prefix, name
 
-    def token(self, key: str) -> object | None:
+    def token(self, key: str) -> FileVersion | None:
         """What identifies a version of the file; None if it is missing. Raises: StoreError."""
         check_key(key)
         path = self._prefix + key
         info = find_file(path, self._name)
         while info is not None:
             inode, changed = info.st_ino, info.st_ctime_ns
-            token = inode, info.st_size, info.st_mtime_ns, changed, _written[inode % len(_written)]
+            token = FileVersion(inode, info.st_size, info.st_mtime_ns, changed, WRITTEN[inode % len(WRITTEN)])
             if changed < time.time_ns() - _SETTLED_NS:
                 return token
             # If it was replaced since that look, the number may be one of a file that is still to come.

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from gzarr.backend import Fields, PieceJob, Placement
 from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.copies import make_copies_read
 from gzarr.cpu.compiled.read import make_read
 from gzarr.cpu.compiled.source import LoopChain, Source, swapped
 from gzarr.cpu.compiled.tables import MAX_EXTENT, Boxes, Rows
@@ -76,7 +77,7 @@ class CompiledLoop:
 
     def take_read(self, plan: Plan, nparts: int, out: Any, fields: Fields) -> PieceJob | str:
         """Return a read as a job of the loop, or why not. nparts: of the plan. out: of the plan's shape."""
-        if nparts < MIN_NCHUNKS:
+        if nparts < MIN_NCHUNKS and not isinstance(plan, CopyPlan):
             return _FEW
         if isinstance(plan, CopyPlan):
             return "copies of chunks are made by the reference path"
@@ -85,6 +86,8 @@ class CompiledLoop:
             return source
         if (off := library.obstacle()) is not None:
             return off
+        if isinstance(plan, CopyPlan):
+            return _take_copies(source, plan, out, fields)
         chain, is_box = source.chain, isinstance(plan, BoxPlan)
         if fields is not None or type(out) not in PLAIN_ARRAYS:
             return _OTHER_VALUES
@@ -163,6 +166,12 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
         no_read = f"dtype {chain.chunk.dtype} is stored in another byte order"
     source = Source(store, layout, names.path, names.keys, prefix, chain)
     return _Decision(no_read or source, _write_obstacle(source) or source)
+
+
+def _take_copies(source: Source, plan: CopyPlan, blocks: tuple[Any, ...], fields: Fields) -> PieceJob | str:
+    if fields is not None or not plan.nparts or any(type(block) not in PLAIN_ARRAYS for block in blocks):
+        return _OTHER_VALUES
+    return make_copies_read(source, plan, blocks, thread_count())
 
 
 def _target(source: Source) -> Target | None:

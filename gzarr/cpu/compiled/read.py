@@ -29,7 +29,7 @@ from gzarr.storage.base import token_of
 PIECE_NCHUNKS, PIECE_NBYTES = 256, 1 << 22
 #: Pieces that each thread should get, so that one that is slow does not hold up the others; but no smaller ones than
 #: these: a piece costs 5 us besides its chunks, one of a shard, whose version is checked, 40.
-PIECES_PER_THREAD, _MIN_PIECE, _MIN_PIECE_OF_SHARD = 4, 8, 32
+PIECES_PER_THREAD, MIN_PIECE, _MIN_PIECE_OF_SHARD = 4, 8, 32
 
 #: Stored objects, by their coordinates, with the parts wanted of each.
 Left: TypeAlias = list[tuple[Coords, list[Part]]]
@@ -167,7 +167,7 @@ def make_read(source: Source, parts: Boxes | Rows, shards: Shards | None, out: A
         How many threads will share the work.
     """
     chain = source.chain
-    smallest, n = (_MIN_PIECE, 1) if shards is None else (_MIN_PIECE_OF_SHARD, shards[1])
+    smallest, n = (MIN_PIECE, 1) if shards is None else (_MIN_PIECE_OF_SHARD, shards[1])
     share = max(-(-parts.nparts // (n_threads * PIECES_PER_THREAD)), smallest)
     size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // chain.nbytes, share), 1)
     if shards is None:

@@ -29,6 +29,8 @@ MAX_NBYTES = 1 << 24
 MAX_GROWTH_NBYTES = 1 << 12
 
 
+#: Instead of a number of points: boxes are copied to slots.
+_COPIES = -2
 #: Bytes of the loop's field for the name of Blosc's compressor (MAX_CNAME), one of them the end.
 _CNAME_NBYTES = 16
 
@@ -107,11 +109,20 @@ class LoopChain(NamedTuple):
 
     def job(self, swap: int, separator: str, array: Any, npoints: int) -> bytes:
         """Return the loop's struct Job. swap: see `swapped`. separator: of keys. array: the result, or the value."""
-        ndim, padding = len(self.lengths), (0,) * (len(self.lengths) - array.ndim)
-        head = ndim, self.dtype.itemsize, self.nbytes, self.max_encoded, self.number, swap, self.checksum
+        padding = (0,) * (len(self.lengths) - array.ndim)
         address = array.__array_interface__["data"][0]
-        axes = *self.lengths, *self.strides, *array.shape, *padding, *array.strides, *padding
-        return struct.pack(f"{10 + 4 * ndim}q", *head, ord(separator), address, npoints, *axes)
+        axes = *array.shape, *padding, *array.strides, *padding
+        return self._job(swap, separator, (address, npoints), axes)
+
+    def slot_job(self, swap: int, separator: str, block: Any) -> bytes:
+        """Return the loop's struct Job for copies. block: one of those that hold slots."""
+        return self._job(swap, separator, (0, _COPIES), (*block.shape[1:], *block.strides[1:]))
+
+    def _job(self, swap: int, separator: str, place: tuple[int, int], axes: tuple[int, ...]) -> bytes:
+        ndim = len(self.lengths)
+        head = ndim, self.dtype.itemsize, self.nbytes, self.max_encoded, self.number, swap, self.checksum
+        form = f"{10 + 4 * ndim}q"
+        return struct.pack(form, *head, ord(separator), *place, *self.lengths, *self.strides, *axes)
 
 
 class Source(NamedTuple):
