@@ -15,7 +15,20 @@ loop = Extension(
     "gzarr.cpu._loop",
     [
         f"gzarr/cpu/loop/{name}.c"
-        for name in ("module", "blocks", "cast", "copies", "copy", "fetch", "frames", "locks", "parts", "put", "read", "write")
+        for name in (
+            "module",
+            "blocks",
+            "cast",
+            "copies",
+            "copy",
+            "fetch",
+            "frames",
+            "locks",
+            "parts",
+            "put",
+            "read",
+            "write",
+        )
     ],
     depends=["gzarr/cpu/loop/loop.h"],
     define_macros=[("_GNU_SOURCE", "1"), ("_FILE_OFFSET_BITS", "64")]

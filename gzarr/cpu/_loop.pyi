@@ -27,6 +27,34 @@ def read(
     /,
 ) -> tuple[int, int, int]: ...
 
+# Read chunks and copy boxes of them to slots: the columns of a CopyPlan. numbers: int64, rows of a block, itemsize
+# there, and of casts.py the types of a cast. blocks: int64 (n, 2), address and bytes of a row. shards: see loop.h; None
+# if chunks are files. Returns: chunks left, bytes read, bytes placed. Raises: ValueError if the tables disagree.
+def read_copies(
+    job: Buffer,
+    numbers: Buffer,
+    coords: Buffer,
+    firsts: Buffer,
+    inside: Buffer,
+    counts: Buffer,
+    place: Buffer,
+    slots: Buffer,
+    blocks: Buffer,
+    shards: Buffer | None,
+    written: Buffer,
+    path: bytes,
+    fill: Buffer,
+    first: int,
+    scratch: Buffer,
+    status: bytearray,
+    /,
+) -> tuple[int, int, int]: ...
+
+# Gather rows of a pool. source, target: types of a cast. Raises: ValueError if sizes disagree, or a row is not there.
+def take(
+    pool: Buffer, slots: Buffer, out: Buffer, elements: int, size: int, out_size: int, source: int, target: int, /
+) -> None: ...
+
 # Write parts of a plan. Returns: parts left, bytes gathered, bytes made, end of the shard, its next entry.
 def write(
     job: Buffer,

@@ -16,6 +16,7 @@ from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.cpu import decode_into
 from gzarr.cpu.compiled.eligibility import CompiledLoop
 from gzarr.cpu.compiled.source import LoopChain, make_loop_chain
+from gzarr.cpu.compiled.take import take
 from gzarr.cpu.decode_into import DecodeInto
 from gzarr.cpu.loading import load_host, load_windows
 from gzarr.cpu.sharding import codecs_for
@@ -215,11 +216,7 @@ class CpuBackend:
 
     def take(self, pool: Array, slots: NDArray[np.int64], out: Array) -> None:
         """Copy rows of an array into another one; numbers are cast."""
-        if pool.dtype == out.dtype:
-            np.take(pool, slots, 0, out, mode="clip")  # the only mode without a buffer
-            return
-        with np.errstate(all="ignore"):  # as in reads
-            np.copyto(out, pool[slots], casting="same_kind")
+        take(pool, slots, out)
 
     def own_stream(self) -> AbstractContextManager[None]:
         """Nothing: there are no streams."""

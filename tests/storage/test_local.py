@@ -391,7 +391,7 @@ def test_a_generation_is_never_that_of_a_file_to_come(tmp_path: Path, monkeypatc
         assert info is not None
         (tmp_path / "held").hardlink_to(tmp_path / "k")  # so that the inode is free when we say so
         store["k"] = b"second"
-        local_module._written[info.st_ino % len(local_module._written)] = next(local_module._numbers)
+        local_module.WRITTEN[info.st_ino % len(local_module.WRITTEN)] = next(local_module._numbers)
         return info
 
     monkeypatch.setattr(local_module, "find_file", look_and_dawdle)

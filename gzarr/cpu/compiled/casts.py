@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 #: The loop's numbers of types, by kind and size.
-_NUMBERS = {name: number for number, name in enumerate("b1 u1 u2 u4 u8 i1 i2 i4 i8 f2 f4 f8".split())}
+_NAMES = ("b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
+_NUMBERS = {name: number for number, name in enumerate(_NAMES)}
 #: The loop would round twice.
 _UNKNOWN = {("f8", "f2")}
 #: No cast: elements are copied as they are.

@@ -1,11 +1,11 @@
 """Reads chunks and copies boxes of them to slots by the compiled loop (`loop/copies.c`): a `CopyPlan` as tables.
 
 Theory of operation. A piece is a run of chunks, of as many shards as there are. The loop is given the cached index of
-each shard and the version that the index belongs to. It compares that with the file that it has opened, before the first
-chunk and after the last one, so nobody looks at the shard besides. The versions of other stores are compared here.
+each shard and the version that the index belongs to. It compares that with the file that it has opened, before the
+first chunk and after the last one, so nobody looks at the shard besides. Versions of other stores are compared here.
 
-Rules: as in `gzarr.cpu.compiled.read`. A shard of which anything is left is read from scratch by the reference path; all
-pieces of a shard are read with the same index, so they are of one version.
+Rules: as in `gzarr.cpu.compiled.read`. A shard of which anything is left is read from scratch by the reference path.
+All pieces of a shard are read with the same index, so they are of one version.
 """
 
 from __future__ import annotations
@@ -130,7 +130,9 @@ class CompiledCopies(NamedTuple):
             return None
         numbers = sorted(shards.given_up)
         rows = [range(*shards.bounds[number : number + 2].tolist()) for number in numbers]
-        return ((shards.coords[number], list(map(self.plan.part, some))) for number, some in zip(numbers, rows, strict=True))
+        return (
+            (shards.coords[number], list(map(self.plan.part, some))) for number, some in zip(numbers, rows, strict=True)
+        )
 
     def _do_shards(self, shards: _Shards, piece: Run) -> None:
         within = shards.within(piece)
@@ -243,7 +245,7 @@ def make_copies_read(source: Source, plan: CopyPlan, blocks: tuple[Any, ...], n_
 def _fits(block: Any, plan: CopyPlan, dtype: np.dtype[Any]) -> bool:
     """Whether a block is as the plan says, and its slots are contiguous."""
     is_of_plan = block.shape == (plan.rows, *plan.shape[1:]) and block.dtype == dtype
-    return is_of_plan and block.flags.writeable and block[:1].flags.c_contiguous
+    return bool(is_of_plan and block.flags.writeable and block[:1].flags.c_contiguous)
 
 
 def _shards(plan: CopyPlan, layout: Sharded) -> _Shards:

@@ -79,8 +79,6 @@ class CompiledLoop:
         """Return a read as a job of the loop, or why not. nparts: of the plan. out: of the plan's shape."""
         if nparts < MIN_NCHUNKS and not isinstance(plan, CopyPlan):
             return _FEW
-        if isinstance(plan, CopyPlan):
-            return "copies of chunks are made by the reference path"
         source = (self._decision or self._decide()).read
         if isinstance(source, str):
             return source

@@ -54,6 +54,12 @@ class Watched:
         self.left += found[0]
         return found
 
+    def read_copies(self, *args: Any) -> tuple[int, int, int]:
+        found: tuple[int, int, int] = library._loaded()[0].read_copies(*args)
+        self.done += len(args[-1])
+        self.left += found[0]
+        return found
+
     def write(self, *args: Any) -> tuple[int, int, int, int, int]:
         found: tuple[int, int, int, int, int] = library._loaded()[0].write(*args)
         self.written += len(args[10])
@@ -131,10 +137,10 @@ def run_sanitized(sanitized: tuple[Path, str], code: str, *arguments: str) -> su
     return subprocess.run(command, env=environment, cwd=ROOT, check=False, capture_output=True, text=True, timeout=600)
 
 
-def check_under_sanitizers(sanitized: tuple[Path, str], file: str, some: str) -> None:
-    """Run some tests of a file, by ``-k``, in a process in which the loop is built with sanitizers."""
+def check_under_sanitizers(sanitized: tuple[Path, str], file: str, some: str, *more: str) -> None:
+    """Run some tests of files, by ``-k``, in a process in which the loop is built with sanitizers."""
     code = "import pytest; sys.exit(pytest.main(sys.argv[2:]))"
-    result = run_sanitized(sanitized, code, "-q", "-x", "-p", "no:cacheprovider", "-k", some, file)
+    result = run_sanitized(sanitized, code, "-q", "-x", "-p", "no:cacheprovider", "-k", some, file, *more)
     assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
     assert " passed" in result.stdout
 

@@ -1,0 +1,293 @@
+"""The loop's copies of boxes: every chain, dtype and layout; damage; shards that are replaced; tables that lie."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gzarr
+from gzarr.chunk_io import engine
+from gzarr.chunk_io.waves import ReadJob
+from gzarr.config import config
+from gzarr.cpu.compiled import copies, library
+from gzarr.errors import GzarrError
+from gzarr.storage import LocalStore, MemoryStore
+from gzarr.storage.base import Versions
+from gzarr.storage.wrappers import ForwardedVersions
+from tests.cpu.compiled.looping import CHAINS, DTYPES, STRUCT, Watched, made_to_lie, stored
+from tests.properties.test_copies import check, job_for
+
+pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
+
+STARTS = [(0, 0, 0), (60, 35, 0), (13, 5, 1), (13, 5, 1), (33, 33, 0), (20, 15, 1), (5, 30, 0)]
+SIZE = (10, 10, 2)
+SLOTS = [3, 1, 0, 5, 7, 2, 6]
+
+
+def boxes(array: gzarr.Array, dtype: Any = None) -> ReadJob:
+    """A read of some boxes into two blocks."""
+    job = job_for(array, STARTS, SIZE, SLOTS, (np.dtype(dtype or array.dtype), 2, 4))
+    for block in job.out:
+        block[...] = np.zeros((), block.dtype)
+    return job
+
+
+def rows_of(array: gzarr.Array, ids: Any) -> ReadJob:
+    """A read of some rows of axis 0 into a block."""
+    starts = [(int(i), *[0] * (array.ndim - 1)) for i in ids]
+    return job_for(array, starts, (1, *array.shape[1:]), range(len(starts)), (array.dtype, 1, len(starts)))
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(copies, "MIN_PIECE", 2)
+    with config.set({"threading.max_workers": 3}):
+        yield
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("name", CHAINS)
+def test_the_loop_makes_all_copies(name: str, missing: bool, tmp_path: Path, watched: Watched) -> None:
+    for dtype in DTYPES:
+        array, model = stored(CHAINS[name], dtype, LocalStore(tmp_path), missing)
+        array = gzarr.open_array(LocalStore(tmp_path), path="a/b", mode="r")
+        for _ in range(2):  # the index of a shard is not cached, then it is
+            watched.done = 0
+            job = boxes(array)
+            engine.read([job])
+            check(job, model, STARTS, SLOTS)
+            taken = dtype is not STRUCT or watched.done  # the bytes of fields are not swapped
+            assert (watched.done, watched.left) == (job.plan.nparts if taken else 0, 0)
+
+
+@pytest.mark.parametrize("name", ["blosc of transposed", "shards", "big-endian"])
+def test_copies_are_cast(name: str, tmp_path: Path, watched: Watched) -> None:
+    array, model = stored(CHAINS[name], "<i4", LocalStore(tmp_path), missing=True)
+    for dtype in ("f4", "f2", "u1", "i2"):
+        if np.can_cast("i4", dtype, "same_kind"):
+            job = boxes(array, dtype)
+            engine.read([job])
+            check(job, model.astype(dtype), STARTS, SLOTS)
+    assert watched.done > 0
+    assert not watched.left
+
+
+def test_a_large_chunk_of_one_box_is_read_in_blocks(tmp_path: Path) -> None:
+    model = np.random.default_rng(0).integers(0, 9, (2, 600, 600)).astype("u1")
+    array = gzarr.create_array(tmp_path, data=model, chunks=(1, 600, 600), compressors=gzarr.codecs.BloscCodec("lz4"))
+    job = job_for(array, [(1, 300, 5)], (1, 20, 590), [0], (array.dtype, 1, 1))
+    with gzarr.profile() as report:
+        engine.read([job])
+    check(job, model, [(1, 300, 5)], [0])
+    whole = (tmp_path / "c/1/0/0").stat().st_size
+    assert 0 < report.stages["loop"].bytes_in < whole
+
+
+def outcome(array: gzarr.Array, native: bool) -> tuple[Any, Any]:
+    job = boxes(array)
+    with config.set({"cpu.native": native}):
+        try:
+            engine.read([job])
+        except GzarrError as error:
+            return type(error), str(error)
+    return None, np.concatenate(job.out).tolist()
+
+
+@pytest.mark.parametrize("name", ["zstd with checksum", "shards", "blosc"])
+def test_damage_has_the_outcome_of_the_reference_path(name: str, tmp_path: Path) -> None:
+    stored(CHAINS[name], "<i4", LocalStore(tmp_path))
+    path = next(path for path in sorted((tmp_path / "a/b/c").rglob("*")) if path.is_file())
+    whole = path.read_bytes()
+    for at, damaged in [(0, whole[:-1]), (0, whole[: len(whole) // 2]), (0, b""), (3, None), (len(whole) // 3, None)]:
+        flipped = bytearray(whole)
+        flipped[at] ^= 0x55
+        path.write_bytes(flipped if damaged is None else damaged)
+        array = gzarr.open_array(LocalStore(tmp_path), path="a/b")
+        assert outcome(array, native=True) == outcome(array, native=False)
+
+
+def test_damage_in_an_index_that_is_cached_is_found(tmp_path: Path) -> None:
+    array, model = stored(CHAINS["shards"], "<i4", LocalStore(tmp_path))
+    job = boxes(array)
+    engine.read([job])
+    path = tmp_path / "a/b/c/0/0/0"
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(GzarrError, match="c/0/0/0"):
+        engine.read([job])
+    path.unlink()
+    engine.read([job])
+    model[:20, :15] = 7
+    check(job, model, STARTS, SLOTS)
+
+
+class Looks(ForwardedVersions):
+    n = 0
+
+    def token(self, key: str) -> object | None:
+        Looks.n += 1
+        return super().token(key)
+
+    def tokens(self, keys: Any) -> list[object | None]:
+        return [self.token(key) for key in keys]
+
+
+class Opaque(Looks):
+    """Hides what the tokens are made of."""
+
+    def token(self, key: str) -> object | None:
+        found = super().token(key)
+        return None if found is None else ("version", found)
+
+
+class Watching(LocalStore):
+    files = LocalStore.files
+    kind: type[Looks] = Looks
+
+    @property
+    def versions(self) -> Versions | None:
+        found = super().versions
+        return None if found is None else self.kind(found)
+
+
+class Hiding(Watching):
+    kind = Opaque
+
+
+@pytest.mark.parametrize("kind", [Watching, Hiding])
+def test_nobody_looks_at_a_shard_whose_index_is_cached(kind: type[Watching], tmp_path: Path, watched: Watched) -> None:
+    model = np.arange(4000).reshape(1000, 4)
+    gzarr.create_array(tmp_path, data=model, chunks=(1, 4), shards=(100, 4))
+    array = gzarr.open_array(kind(tmp_path), mode="r")
+    job = rows_of(array, range(0, 1000, 7))
+    engine.read([job])
+    Looks.n = 0
+    engine.read([job])
+    np.testing.assert_array_equal(job.out[0][:, 0], model[::7])
+    assert (Looks.n == 0) == (kind is Watching)
+    assert watched.left == 0
+
+
+@pytest.mark.parametrize("kind", [LocalStore, Hiding])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_shard_that_was_replaced_is_read_again(kind: type[LocalStore], in_place: bool, tmp_path: Path) -> None:
+    """in_place: by a program that writes over the file."""
+    other = gzarr.create_array(tmp_path / "other", shape=(256,), chunks=(1,), shards=(256,), dtype="i4")
+    other[...] = 1
+    array = gzarr.create_array(kind(tmp_path / "it"), shape=(256,), chunks=(1,), shards=(256,), dtype="i4")
+    array[...] = 2
+    files = [(tmp_path / name / "c/0").read_bytes() for name in ("other", "it")]
+    job = rows_of(array, range(0, 256, 3))
+    for times in range(6):
+        engine.read([job])
+        assert set(job.out[0].ravel().tolist()) == {2 - times % 2}
+        if in_place:
+            (tmp_path / "it/c/0").write_bytes(files[times % 2])
+        else:
+            array.store.set("c/0", files[times % 2])
+
+
+@pytest.mark.parametrize("kind", [LocalStore, Hiding])
+def test_a_shard_replaced_meanwhile_is_of_one_version(kind: type[LocalStore], tmp_path: Path) -> None:
+    store = kind(tmp_path)
+    array = gzarr.create_array(store, shape=(512,), chunks=(1,), shards=(512,), dtype="i4", compressors=None)
+    files = []
+    for value in (1, 2):
+        array[::value] = value  # another number of chunks, so the chunks are elsewhere
+        array[...] = value
+        files.append(store["c/0"])
+    job = rows_of(array, range(0, 512, 2))
+    over = threading.Event()
+
+    def replace() -> None:
+        n = 0
+        while not over.is_set():
+            n += 1
+            store.set("c/0", files[n % 2])
+
+    writer = threading.Thread(target=replace)
+    writer.start()
+    try:
+        found = set()
+        for _ in range(60):
+            engine.read([job])
+            values = set(job.out[0].ravel().tolist())
+            assert len(values) == 1, "torn"
+            found |= values
+    finally:
+        over.set()
+        writer.join()
+    assert found <= {1, 2}
+
+
+def test_other_blocks_take_the_reference_path(tmp_path: Path, watched: Watched) -> None:
+    array, model = stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
+    job = boxes(array)
+    job = job._replace(out=tuple(np.asfortranarray(block) for block in job.out))
+    engine.read([job])
+    check(job, model, STARTS, SLOTS)
+    array = gzarr.open_array(LocalStore(tmp_path), path="a/b", mode="r", chunk_cache=1 << 20)
+    job = boxes(array)
+    engine.read([job])
+    check(job, model, STARTS, SLOTS)
+    assert watched.done == 0
+    compiled = gzarr.create_array(MemoryStore(), data=model)._io.compiled
+    assert compiled is not None
+    assert isinstance(compiled.take_read(job.plan, job.plan.nparts, job.out, None), str)
+
+
+def test_the_loop_switched_off_meanwhile_leaves_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("zstd", "shards"):
+        array, model = stored(CHAINS[name], "<i4", LocalStore(tmp_path / name))
+        job = boxes(array)
+        monkeypatch.setattr(library, "loop", lambda: None)
+        engine.read([job])
+        monkeypatch.undo()
+        check(job, model, STARTS, SLOTS)
+
+
+@settings(max_examples=50)
+@given(data=st.data())
+def test_tables_that_lie_are_refused_or_left(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Every number of every table may be anything, but for those that say where memory is and how much.
+
+    `test_read` does this under sanitizers, too.
+    """
+    name = data.draw(st.sampled_from(["plain", "shards", "blosc"]))
+    path = tmp_path_factory.getbasetemp() / f"lies-{name}"
+    if not path.exists():
+        stored(CHAINS[name], "<i4", LocalStore(path))
+    array = gzarr.open_array(LocalStore(path), path="a/b")
+    job, calls = boxes(array, data.draw(st.sampled_from(["<i4", "<f4"]))), list[Any]()
+
+    class Recorder:
+        def read_copies(self, *args: Any) -> tuple[int, int, int]:
+            calls.append(args)
+            return 0, 0, 0
+
+    with pytest.MonkeyPatch.context() as patch, config.set({"threading.max_workers": 1}):
+        patch.setattr(library, "loop", Recorder)
+        engine.read([job])
+    args = list(calls[0])
+    args[-2] = bytearray(len(args[-2]))  # with guards around it
+    for _ in range(data.draw(st.integers(1, 3))):
+        position = data.draw(st.sampled_from([0, 2, 3, 4, 5, 6, 7, 9]))
+        if args[position] is None:
+            continue
+        table = bytes(args[position])
+        lying = bytearray(made_to_lie(data, table, is_job=position == 0))
+        if position == 9 and len(lying) >= 32:
+            lying[16:32] = table[16:32]  # the address of the index, and its entries
+        args[position] = bytes(lying)
+    args[-3] = data.draw(st.one_of(st.just(args[-3]), st.integers(-5, 100)))
+    try:
+        n_left, _, _ = library._loaded()[0].read_copies(*args)
+    except ValueError:
+        return
+    assert n_left == sum(args[-1])
