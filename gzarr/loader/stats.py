@@ -1,0 +1,175 @@
+"""Counts what an epoch of a loader has cost, and where the producer of its batches and the caller have waited.
+
+Rules: a `Meter` belongs to one iteration, so the producer of an earlier one cannot write into it. Each counter has one
+writer, the producer's thread or the caller's, so no lock is needed; anybody may take a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from types import TracebackType
+from typing import Self
+
+from gzarr.display.info import Report, human_size
+
+#: What the producer does, one after the other. Only "stall" is of the caller's thread.
+_STAGES = ("read", "gather", "transform", "caller", "stall")
+#: Share of the epoch that the caller must have waited before a stage of the producer is said to limit it.
+_NOTICED = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What one epoch of a loader has cost so far. It prints as a table.
+
+    Attributes
+    ----------
+    epoch : int
+        Number of the epoch.
+    batches, samples : int
+        Handed out.
+    nbytes : int
+        Size of the batches handed out.
+    skipped : int
+        Samples left out because their chunks are damaged (``on_error="skip"``).
+    chunks : int
+        Chunks that were decoded, each as often as that happened. Reading is ahead of what was handed out.
+    decodes : float
+        `chunks` over the number of chunks of the arrays: how often each is decoded in an epoch.
+    elapsed_s : float
+        Seconds from the start of the iteration until the last batch was handed out.
+    read_s, gather_s, transform_s : float
+        Seconds in which the producer of the batches waited for reads, put batches together, and ran ``transform``. On a
+        GPU, the last two are only what it takes to launch the work.
+    caller_s : float
+        Seconds in which batches were ready and waited for the caller.
+    stall_s : float
+        Seconds in which the caller waited for a batch.
+    """
+
+    epoch: int
+    batches: int
+    samples: int
+    nbytes: int
+    skipped: int
+    chunks: int
+    decodes: float
+    elapsed_s: float
+    read_s: float
+    gather_s: float
+    transform_s: float
+    caller_s: float
+    stall_s: float
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples handed out each second."""
+        return self.samples / self.elapsed_s if self.elapsed_s else 0.0
+
+    @property
+    def nbytes_per_s(self) -> float:
+        """Bytes handed out each second."""
+        return self.nbytes / self.elapsed_s if self.elapsed_s else 0.0
+
+    @property
+    def limited_by(self) -> str:
+        """The stage that limits the epoch: "read", "gather" or "transform"; "caller" if it hardly waits for batches."""
+        if self.stall_s <= _NOTICED * self.elapsed_s:
+            return "caller"
+        return max(("read", "gather", "transform"), key=lambda stage: float(getattr(self, stage + "_s")))
+
+    def _report(self) -> Report:
+        producer = f"read {self.read_s:.2f} s, gather {self.gather_s:.2f} s, transform {self.transform_s:.2f} s"
+        rows = [
+            ("Epoch", f"{self.epoch}: {self.samples:,} samples in {self.batches:,} batches"),
+            ("Rate", f"{self.samples_per_s:,.0f} samples/s, {human_size(int(self.nbytes_per_s))}/s"),
+            ("Decodes a chunk", f"{self.decodes:.2f} ({self.chunks:,} decoded)"),
+            ("Caller waited", f"{self.stall_s:.2f} s of {self.elapsed_s:.2f} s; limited by: {self.limited_by}"),
+            ("Producer", f"{producer}, waited for the caller {self.caller_s:.2f} s"),
+        ]
+        return Report(rows + [("Skipped", f"{self.skipped:,} samples of damaged chunks")] * (self.skipped > 0))
+
+    def __str__(self) -> str:
+        return repr(self._report())
+
+    def _repr_html_(self) -> str:
+        return self._report()._repr_html_()
+
+
+class Meter:
+    """The counters of one iteration.
+
+    Parameters
+    ----------
+    epoch : int
+        Its number.
+    n_chunks : float
+        Chunks of the arrays that are read, those of one rank.
+    clock : callable
+        Seconds.
+
+    Attributes
+    ----------
+    seconds : dict of str to float
+        Seconds by stage.
+    """
+
+    def __init__(self, epoch: int, n_chunks: float, clock: Callable[[], float] = perf_counter) -> None:
+        self.seconds = dict.fromkeys(_STAGES, 0.0)
+        self._epoch, self._n_chunks, self._clock = epoch, n_chunks, clock
+        self._chunks = self._skipped = 0  # the producer's
+        self._batches = self._samples = self._nbytes = 0  # the caller's
+        self._start = self._last = clock()
+
+    def stage(self, name: str) -> _Stage:
+        """Count the seconds of a ``with`` statement. name: "read", "gather", "transform", "caller" or "stall"."""
+        return _Stage(self.seconds, name, self._clock)
+
+    def add_read(self, chunks: int) -> None:
+        """Count chunks that are decoded: the producer's."""
+        self._chunks += chunks
+
+    def add_skipped(self, samples: int) -> None:
+        """Count samples that are left out: the producer's."""
+        self._skipped += samples
+
+    def add_batch(self, samples: int, nbytes: int) -> None:
+        """Count a batch that is handed out: the caller's."""
+        self._batches += 1
+        self._samples += samples
+        self._nbytes += nbytes
+        self._last = self._clock()
+
+    def stats(self) -> Stats:
+        """Take a snapshot, on any thread."""
+        seconds = {f"{name}_s": s for name, s in self.seconds.items()}
+        decodes = self._chunks / self._n_chunks if self._n_chunks else 0.0
+        return Stats(
+            self._epoch,
+            self._batches,
+            self._samples,
+            self._nbytes,
+            self._skipped,
+            self._chunks,
+            decodes,
+            self._last - self._start,
+            **seconds,
+        )
+
+
+class _Stage:
+    """Adds the seconds of a ``with`` statement to a stage."""
+
+    __slots__ = ("_clock", "_name", "_seconds", "_start")
+
+    def __init__(self, seconds: dict[str, float], name: str, clock: Callable[[], float]) -> None:
+        self._seconds, self._name, self._clock = seconds, name, clock
+
+    def __enter__(self) -> Self:
+        self._start = self._clock()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._seconds[self._name] += self._clock() - self._start

@@ -1,0 +1,102 @@
+"""The meter is run on a clock that the test turns."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from gzarr.loader.stats import Meter, Stats
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def spend(meter: Meter, clock: Clock, stage: str, seconds: float) -> None:
+    with meter.stage(stage):
+        clock.now += seconds
+
+
+@pytest.fixture
+def stats() -> Stats:
+    clock = Clock()
+    meter = Meter(3, n_chunks=10, clock=clock)
+    for _ in range(2):
+        spend(meter, clock, "read", 2.0)
+        meter.add_read(8)
+        spend(meter, clock, "gather", 0.5)
+        meter.add_batch(samples=60, nbytes=6000)
+    spend(meter, clock, "stall", 1.0)
+    meter.add_skipped(4)
+    meter.add_batch(samples=60, nbytes=6000)
+    clock.now += 100  # nobody has asked for a batch since
+    return meter.stats()
+
+
+def test_what_was_handed_out_is_counted(stats: Stats) -> None:
+    assert (stats.epoch, stats.batches, stats.samples, stats.nbytes, stats.skipped) == (3, 3, 180, 18000, 4)
+    assert (stats.chunks, stats.decodes) == (16, 1.6)
+    assert (stats.elapsed_s, stats.samples_per_s, stats.nbytes_per_s) == (6.0, 30.0, 3000.0)
+    assert (stats.read_s, stats.gather_s, stats.transform_s, stats.caller_s, stats.stall_s) == (4.0, 1.0, 0.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        ({"stall": 5.0, "read": 4.0, "gather": 1.0}, "read"),
+        ({"stall": 5.0, "read": 1.0, "transform": 4.0, "caller": 5.0}, "transform"),
+        ({"stall": 0.01, "read": 4.0, "caller": 1.0}, "caller"),
+    ],
+)
+def test_the_stage_that_limits_is_named(seconds: dict[str, float], expected: str) -> None:
+    clock = Clock()
+    meter = Meter(0, 1, clock)
+    for stage, s in seconds.items():
+        spend(meter, clock, stage, s)
+    meter.add_batch(1, 1)
+    assert meter.stats().limited_by == expected
+
+
+def fail(meter: Meter, clock: Clock) -> None:
+    with meter.stage("transform"):
+        clock.now += 1.0
+        raise ZeroDivisionError
+
+
+def test_a_stage_that_fails_is_counted() -> None:
+    clock = Clock()
+    meter = Meter(0, 1, clock)
+    with pytest.raises(ZeroDivisionError):
+        fail(meter, clock)
+    assert meter.stats().transform_s == 1.0
+
+
+def test_nothing_is_lost_between_the_producer_and_the_caller() -> None:
+    meter = Meter(0, 1)
+
+    def produce() -> None:
+        for _ in range(2000):
+            with meter.stage("read"):
+                meter.add_read(1)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    for _ in range(2000):
+        with meter.stage("stall"):
+            meter.add_batch(1, 2)
+        meter.stats()
+    thread.join()
+    stats = meter.stats()
+    assert (stats.chunks, stats.batches, stats.samples, stats.nbytes) == (2000, 2000, 2000, 4000)
+
+
+def test_it_prints_as_a_table(stats: Stats) -> None:
+    assert "Decodes a chunk : 1.60 (16 decoded)" in str(stats)
+    assert "limited by: read" in str(stats)
+    assert "4 samples of damaged chunks" in str(stats)
+    assert stats._repr_html_().startswith("<table>")
+    assert "0.00 (0 decoded)" in str(Meter(0, 0).stats())
