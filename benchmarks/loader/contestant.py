@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.loader.cases import Task
@@ -34,6 +33,8 @@ class Contestant:
 
     Attributes
     ----------
+    place : str
+        The path or the URL of the array.
     caches : bool
         Whether it keeps anything from batch to batch. If not, its rate is the same all through an epoch, and a part
         of one is timed where a whole one takes long.
@@ -42,8 +43,8 @@ class Contestant:
     caches = True
     version = ""
 
-    def __init__(self, task: Task, path: Path) -> None:
-        self.task, self.path = task, path
+    def __init__(self, task: Task, place: str) -> None:
+        self.task, self.place = task, place
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of an epoch."""
@@ -66,4 +67,4 @@ def ask(value: Any) -> Any:
     return value() if callable(value) else value
 
 
-Make = Callable[[Task, Path], Contestant]
+Make = Callable[[Task, str], Contestant]

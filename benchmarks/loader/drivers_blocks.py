@@ -15,25 +15,29 @@ from benchmarks.loader.contestant import AbsentError, Batch, Contestant
 class InSituBatch(Contestant):
     """insitubatch: chunks in random order, samples in blocks of chunks, each chunk decoded once."""
 
-    def __init__(self, task: Task, path: Path) -> None:
+    def __init__(self, task: Task, place: str) -> None:
         from insitubatch import InSituDataset, obstore_store, open_geometries, split_by_chunk
 
-        super().__init__(task, path)
+        super().__init__(task, place)
         if task.case.order == "crops":
             raise AbsentError("samples are rows: no crops")
         if task.case.order == "exact" and (task.data.shards or task.data.chunks[0] > 1):
             raise AbsentError("shuffles within blocks of " + ("shards" if task.data.shards else "chunks") + " only")
         self.version = importlib.metadata.version("insitubatch")
-        store = obstore_store(path.parent.resolve().as_uri())
-        geometries = open_geometries(store, variables=[path.name])
-        manifest = split_by_chunk(geometries[path.name], fractions=(1.0, 0.0, 0.0))
+        parent, _, self.name = place.rstrip("/").rpartition("/")
+        if "://" in parent:
+            store = obstore_store(parent, client_options={"allow_http": True})
+        else:
+            store = obstore_store(Path(parent).as_uri())
+        geometries = open_geometries(store, variables=[self.name])
+        manifest = split_by_chunk(geometries[self.name], fractions=(1.0, 0.0, 0.0))
         kinds = {"batch_size": task.case.batch, "block_chunks": task.case.block_chunks, "seed": SEED}
         self.dataset = InSituDataset(store, manifest, geometries, **kinds)
 
     def epoch(self, number: int) -> Iterator[Batch]:
         self.dataset.set_epoch(number)
         for batch in self.dataset.train:
-            yield Batch(batch.sample_indices, batch.arrays[self.path.name])
+            yield Batch(batch.sample_indices, batch.arrays[self.name])
 
     def close(self) -> None:
         self.dataset.close()
@@ -44,15 +48,15 @@ class AnnBatch(Contestant):
 
     caches = False
 
-    def __init__(self, task: Task, path: Path) -> None:
+    def __init__(self, task: Task, place: str) -> None:
         import annbatch
         import zarr
 
-        super().__init__(task, path)
+        super().__init__(task, place)
         if task.case.order == "crops":
             raise AbsentError("samples are rows: no crops")
         self.version = importlib.metadata.version("annbatch")
-        self.lib, self.array = annbatch, zarr.open_array(str(path), mode="r")
+        self.lib, self.array = annbatch, zarr.open_array(place, mode="r")
 
     def epoch(self, number: int) -> Iterator[Batch]:
         case = self.task.case

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from benchmarks.loader.cases import SEED, Task
@@ -14,14 +13,14 @@ from benchmarks.loader.contestant import Batch, Contestant
 class Gzarr(Contestant):
     """gzarr on the CPU."""
 
-    def __init__(self, task: Task, path: Path, array: Any = None) -> None:
+    def __init__(self, task: Task, place: str, array: Any = None) -> None:
         import gzarr
         from gzarr.cpu.compiled import library
 
-        super().__init__(task, path)
+        super().__init__(task, place)
         self.version = f"{gzarr.__version__} (compiled loop: {library.status()})"
         self.lib = gzarr
-        self.array = gzarr.open_array(path, mode="r", device="cpu") if array is None else array
+        self.array = gzarr.open_array(place, mode="r", device="cpu") if array is None else array
         self.loader = self._loader()
 
     def _loader(self) -> Any:
@@ -31,7 +30,14 @@ class Gzarr(Contestant):
         shuffle = "blocks" if case.order == "blocks" else "exact"
         memory, blocks = self.task.memory, case.block_chunks
         return self.lib.Loader(
-            self.array, case.batch, shuffle=shuffle, seed=SEED, memory=memory, block_chunks=blocks, device="cpu", **kinds
+            self.array,
+            case.batch,
+            shuffle=shuffle,
+            seed=SEED,
+            memory=memory,
+            block_chunks=blocks,
+            device="cpu",
+            **kinds,
         )
 
     def epoch(self, number: int) -> Iterator[Batch]:
@@ -45,7 +51,7 @@ class Gzarr(Contestant):
         return self.loader.samples.boxes(self.loader.batch_ids(step))
 
     def fresh(self) -> Contestant:
-        return type(self)(self.task, self.path, self.array)
+        return type(self)(self.task, self.place, self.array)
 
     def decodes(self) -> float | None:
         return float(self.loader.stats().decodes)

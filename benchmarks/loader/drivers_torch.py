@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from benchmarks.loader.cases import Task
@@ -15,8 +14,8 @@ FUSED = "zarr.core.codec_pipeline.FusedCodecPipeline"
 class Samples:
     """What DataLoader calls a dataset with an index."""
 
-    def __init__(self, task: Task, path: Path) -> None:
-        self.task, self.path = task, path
+    def __init__(self, task: Task, place: str) -> None:
+        self.task, self.place = task, place
         self.array: Any = None  # opened by the process that reads, as an event loop survives no fork
 
     def __len__(self) -> int:
@@ -26,7 +25,7 @@ class Samples:
         import zarr
 
         if self.array is None:
-            self.array = zarr.open_array(str(self.path), mode="r")
+            self.array = zarr.open_array(self.place, mode="r")
         if self.task.case.order == "crops":
             return self.array[self.task.box(self.task.crops[index])]
         return self.array[index]
@@ -50,12 +49,12 @@ class DataLoader(Contestant):
 
     caches = False
 
-    def __init__(self, task: Task, path: Path, workers: int, pipeline: str | None = None) -> None:
+    def __init__(self, task: Task, place: str, workers: int, pipeline: str | None = None) -> None:
         import torch.utils.data
         import zarr
         import zarr.core.codec_pipeline
 
-        super().__init__(task, path)
+        super().__init__(task, place)
         if pipeline and not hasattr(zarr.core.codec_pipeline, pipeline.rpartition(".")[2]):
             raise AbsentError(f"zarr {zarr.__version__} has no such pipeline")
         if pipeline:
@@ -63,7 +62,7 @@ class DataLoader(Contestant):
         self.version = f"{torch.__version__}, zarr {zarr.__version__}"
         self.order = Order(task)
         self.loader = torch.utils.data.DataLoader(
-            Samples(task, path),
+            Samples(task, place),
             batch_size=task.case.batch,
             sampler=self.order,
             num_workers=workers,
@@ -79,21 +78,21 @@ class DataLoader(Contestant):
             iterator._shutdown_workers()  # noqa: SLF001
 
 
-def plain_0(task: Task, path: Path) -> Contestant:
+def plain_0(task: Task, place: str) -> Contestant:
     """No workers, zarr-python's default pipeline."""
-    return DataLoader(task, path, 0)
+    return DataLoader(task, place, 0)
 
 
-def plain_2(task: Task, path: Path) -> Contestant:
+def plain_2(task: Task, place: str) -> Contestant:
     """Two workers, zarr-python's default pipeline."""
-    return DataLoader(task, path, 2)
+    return DataLoader(task, place, 2)
 
 
-def fused_0(task: Task, path: Path) -> Contestant:
+def fused_0(task: Task, place: str) -> Contestant:
     """No workers, zarr-python's fused pipeline."""
-    return DataLoader(task, path, 0, FUSED)
+    return DataLoader(task, place, 0, FUSED)
 
 
-def fused_2(task: Task, path: Path) -> Contestant:
+def fused_2(task: Task, place: str) -> Contestant:
     """Two workers, zarr-python's fused pipeline."""
-    return DataLoader(task, path, 2, FUSED)
+    return DataLoader(task, place, 2, FUSED)

@@ -28,10 +28,10 @@ class Limits:
     part_s: float = 1.0
 
 
-def start(name: str, where: str, case: str, cache: Cache) -> Runner:
+def start(name: str, where: str, case: str, cache: Cache, *url: str) -> Runner:
     """Start the process of a contestant."""
     command = [sys.executable, "-m", "benchmarks.loader.worker", where, case]
-    command += [str(cache.root), json.dumps(asdict(cache.scale))]
+    command += [str(cache.root), json.dumps(asdict(cache.scale)), *url]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(command, **pipes, text=True, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT)
@@ -39,9 +39,9 @@ def start(name: str, where: str, case: str, cache: Cache) -> Runner:
 
 
 @contextmanager
-def running(contestants: Mapping[str, str], case: str, cache: Cache) -> Iterator[list[Runner]]:
-    """Run a process for each contestant, and stop them at the end."""
-    runners = [start(name, where, case, cache) for name, where in contestants.items()]
+def running(contestants: Mapping[str, str], case: str, cache: Cache, *url: str) -> Iterator[list[Runner]]:
+    """Run a process for each contestant, and stop them at the end. url: of the array, if it is not in the cache."""
+    runners = [start(name, where, case, cache, *url) for name, where in contestants.items()]
     try:
         yield runners
     finally:
@@ -98,9 +98,7 @@ def _time(
     return bare_rounds
 
 
-def _first(
-    racing: Sequence[Runner], bare: Runner, results: dict[str, dict[str, Any]], limits: Limits
-) -> list[float]:
+def _first(racing: Sequence[Runner], bare: Runner, results: dict[str, dict[str, Any]], limits: Limits) -> list[float]:
     """Time first batches. Returns: the times of bare reads of them."""
     best = max((results[r.library]["rate"] for r in racing), default=0.0)
     times = []

@@ -1,6 +1,6 @@
 """One contestant on one case in its own process: answers requests, one JSON line each, through a pipe.
 
-    python -m benchmarks.loader.worker MODULE:NAME CASE CACHE SCALE
+    python -m benchmarks.loader.worker MODULE:NAME CASE CACHE SCALE [URL]
 
 The output of the library goes to stderr.
 """
@@ -31,10 +31,10 @@ from benchmarks.loader.data import Cache, Scale, datasets
 
 def main() -> None:
     """Answer until the pipe closes."""
-    where, case, cache, scale = sys.argv[1:]
+    where, case, cache, scale, *url = sys.argv[1:]
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    worker = Worker(where, case, Cache(Path(cache), Scale(**json.loads(scale))))
+    worker = Worker(where, case, Cache(Path(cache), Scale(**json.loads(scale))), *url)
     for line in sys.stdin:
         request = json.loads(line)
         try:
@@ -52,16 +52,17 @@ def main() -> None:
 class Worker:
     """A contestant and its task."""
 
-    def __init__(self, where: str, case: str, cache: Cache) -> None:
+    def __init__(self, where: str, case: str, cache: Cache, url: str | None = None) -> None:
         data = datasets(cache.scale)[CASES[case].dataset]
         self.where, self.cache = where, cache
+        self.place = url or str(cache.path(data.name))
         self.task = Task(CASES[case], data, cache.scale)
         self.contestant: Contestant | None = None
         self.before = 0
 
     def do_hello(self) -> dict[str, Any]:
         """Import the library and open the array."""
-        self.contestant = maker(self.where)(self.task, self.cache.path(self.task.data.name))
+        self.contestant = maker(self.where)(self.task, self.place)
         self.before = reset_peak()
         return {"version": self.contestant.version, "python": sys.version.split()[0], "numpy": np.__version__}
 
@@ -124,7 +125,7 @@ class Worker:
         """Time a bare read of the first batch by gzarr."""
         import gzarr
 
-        array = gzarr.open_array(self.cache.path(self.task.data.name), mode="r", device="cpu")
+        array = gzarr.open_array(self.place, mode="r", device="cpu")
         start = time.perf_counter()
         bare.first_read(array, self.task, number)
         return {"first_s": time.perf_counter() - start}

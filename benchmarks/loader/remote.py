@@ -1,0 +1,102 @@
+"""The loaders on a store that is far away, beside reading its objects with nothing done to them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cpu.race import ROOT, Runner
+from benchmarks.loader.bare import objects
+from benchmarks.loader.cases import CASES
+from benchmarks.loader.data import Cache, datasets
+from benchmarks.loader.race import running
+
+DELAY_S = 0.02
+BYTES_PER_S = 200e6
+AT_ONCE = 64  # requests of the bare reading
+ABLE = ("gzarr", "tensorstore", "insitubatch")  # of the contestants, those that read HTTP
+CASE_NAMES = ("A", "Cb")
+
+
+def measure(contestants: Mapping[str, str], cache: Cache, rounds: int) -> dict[str, Any]:
+    """Time epochs of those that can. Returns: for each case, rates, and bytes/s over those of bare reading."""
+    able = {name: where for name, where in contestants.items() if name in ABLE}
+    result: dict[str, Any] = {"delay_s": DELAY_S, "bytes_per_s": BYTES_PER_S, "cases": {}}
+    for name in CASE_NAMES:
+        case = CASES[name]
+        data = datasets(cache.scale)[case.dataset]
+        cache.make(data)
+        root = cache.path(data.name)
+        keys = [path.relative_to(root.parent).as_posix() for path in objects(data, root)]
+        with served(root) as url, running(able, name, cache, f"{url}/{data.name}") as runners:
+            result["cases"][name] = {"results": race(runners, url, keys, rounds)}
+    return result
+
+
+def race(runners: list[Runner], url: str, keys: list[str], rounds: int) -> dict[str, Any]:
+    """Take turns with the bare reading."""
+    results: dict[str, dict[str, Any]] = {runner.library: runner.ask("hello") for runner in runners}
+    racing = [runner for runner in runners if "version" in results[runner.library]]
+    each: dict[str, list[dict[str, float]]] = {runner.library: [] for runner in racing}
+    bare: list[float] = []
+    for number in range(rounds + 1):  # the first warms up
+        start, before = time.perf_counter(), bytes_served(url)
+        asyncio.run(read_all(url, keys))
+        bare.append((bytes_served(url) - before) / (time.perf_counter() - start))
+        for runner in racing:
+            before = bytes_served(url)
+            reply = runner.ask("epoch", number=number, limit_s=60.0)
+            if "samples" not in reply:
+                results[runner.library] = reply
+                continue
+            rate = (bytes_served(url) - before) / reply["seconds"]
+            each[runner.library].append({"bytes_per_s": rate, "samples_per_s": reply["samples"] / reply["seconds"]})
+    for name, replies in each.items():
+        if replies:
+            medians = {key: statistics.median(reply[key] for reply in replies[1:] or replies) for key in replies[0]}
+            results[name] |= medians | {"share": medians["bytes_per_s"] / statistics.median(bare[1:] or bare)}
+    return {"bare": {"bytes_per_s": statistics.median(bare[1:] or bare)}, **results}
+
+
+async def read_all(url: str, keys: list[str]) -> None:
+    """Read every object, as many at once as use up the line."""
+    import obstore
+    from obstore.store import HTTPStore
+
+    store, turn = HTTPStore.from_url(url, client_options={"allow_http": True}), asyncio.Semaphore(AT_ONCE)
+
+    async def read(key: str) -> None:
+        async with turn:
+            await (await obstore.get_async(store, key)).bytes_async()
+
+    await asyncio.gather(*map(read, keys))
+
+
+def bytes_served(url: str) -> int:
+    """What the server has sent so far."""
+    with urllib.request.urlopen(url + "/.served") as answer:
+        return int(answer.read())
+
+
+@contextmanager
+def served(array: Path) -> Iterator[str]:
+    """Serve an array over the slow line. Yields: the URL of its group."""
+    command = [sys.executable, "-m", "benchmarks.loader.server", str(array.parent), array.name]
+    command += [str(DELAY_S), str(BYTES_PER_S)]
+    where = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=where, cwd=ROOT) as process:
+        try:
+            if process.stdout is None:
+                raise RuntimeError("the server has no output")
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
