@@ -16,13 +16,13 @@ class InSituBatch(Contestant):
     """insitubatch: chunks in random order, samples in blocks of chunks, each chunk decoded once."""
 
     def __init__(self, task: Task, place: str) -> None:
-        from insitubatch import InSituDataset, obstore_store, open_geometries, split_by_chunk
-
         super().__init__(task, place)
         if task.case.order == "crops":
             raise AbsentError("samples are rows: no crops")
         if task.case.order == "exact" and (task.data.shards or task.data.chunks[0] > 1):
             raise AbsentError("shuffles within blocks of " + ("shards" if task.data.shards else "chunks") + " only")
+        from insitubatch import InSituDataset, obstore_store, open_geometries, split_by_chunk
+
         self.version = importlib.metadata.version("insitubatch")
         parent, _, self.name = place.rstrip("/").rpartition("/")
         if "://" in parent:
@@ -49,12 +49,12 @@ class AnnBatch(Contestant):
     caches = False
 
     def __init__(self, task: Task, place: str) -> None:
-        import annbatch
-        import zarr
-
         super().__init__(task, place)
         if task.case.order == "crops":
             raise AbsentError("samples are rows: no crops")
+        import annbatch
+        import zarr
+
         self.version = importlib.metadata.version("annbatch")
         self.lib, self.array = annbatch, zarr.open_array(place, mode="r")
 
