@@ -1,10 +1,9 @@
 """Cuts a normalized selection along a chunk grid: which elements of which chunks go where in the result.
 
-Theory of operation. For a `Box` every axis is cut on its own into `Span`s, and the parts are their product, made one at
-a time: a plan's memory is the sum of the axes, not the product. For `Points` the points are sorted by chunk once, and
+Theory of operation. For a `Box` every axis is cut on its own into spans, and the parts are their product, made one at a
+time: a plan's memory is the sum of the axes, not the product. For `Points` the points are sorted by chunk once, and
 each part is a run of the sorted order. `Plan.groups` gathers parts by the stored object (the shard) that holds their
-chunks. Backends that want tables read `BoxPlan.axes`, where the spans of a long range are made one by one on demand,
-and `PointPlan.table`.
+chunks. Backends that want tables read `BoxPlan.axes`, whose spans may be columns, and `PointPlan.table`.
 
 Source: the partition idea is TensorStore's "grid partition": strided axes separate, index arrays form joint sets.
 """
@@ -14,91 +13,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
-from typing import Any, NamedTuple, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.indexing.grid import Axis, Grid, RegularAxis, chunk_shape
 from gzarr.indexing.selection import MAX_INDEX_ARRAYS, Box, Indices, Points, Range, Selection
+from gzarr.indexing.spans import ColumnSpans, Span, chunks_of, cut_axis
 
 Coords: TypeAlias = tuple[int, ...]
 
-#: A range over no more chunks is cut at once.
-MIN_SPAN_CHUNKS = 8
 #: Up to here the coordinates of a point's chunk are sorted as one number.
 _MAX_JOINT_KEY = 2**63 - 1
-
-
-class Span(NamedTuple):
-    """The elements that one axis of a box takes from one chunk.
-
-    Attributes
-    ----------
-    chunk : int
-        Coordinate of the chunk on this axis.
-    inside : slice or Indices
-        What is taken, relative to the chunk: a slice or an index array.
-    out : slice or Indices
-        Where it is in the result: a slice or an index array.
-    full : bool
-        Whether it is every element of the chunk that is within the array.
-    """
-
-    chunk: int
-    inside: slice | Indices
-    out: slice | Indices
-    full: bool
-
-
-class RangeSpans(Sequence[Span]):
-    """The spans of a range over many regular chunks, each of which it touches; made when they are looked at.
-
-    Whoever works with tables takes `columns` instead: as many numbers, without an object for each chunk.
-
-    Attributes
-    ----------
-    wanted : Range
-        The range.
-    """
-
-    __slots__ = ("_axis", "_first", "_n", "wanted")
-
-    def __init__(self, wanted: Range, axis: RegularAxis) -> None:
-        self.wanted, self._axis = wanted, axis
-        self._first = axis.locate(wanted.start)
-        self._n = axis.locate(wanted.start + (wanted.size - 1) * wanted.step) - self._first + 1
-
-    def columns(self) -> tuple[Indices, Indices, Indices, Indices]:
-        """For every span: chunk, first element within the chunk, place of that in the result, number of elements."""
-        start, step, size = self.wanted
-        chunks = np.arange(self._first, self._first + self._n + 1)
-        lows = chunks * self._axis.length - start
-        places = lows.copy() if step == 1 else -(-lows // step)
-        places[0], places[-1] = 0, size
-        out = places[:-1]
-        return chunks[:-1], out * step - lows[:-1], out, places[1:] - out
-
-    def __len__(self) -> int:
-        return self._n
-
-    def __iter__(self) -> Iterator[Span]:
-        return iter(_cut_range(self.wanted, self._axis))
-
-    @overload
-    def __getitem__(self, index: int) -> Span: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Span, ...]: ...
-    def __getitem__(self, index: int | slice) -> Span | tuple[Span, ...]:
-        if isinstance(index, slice):
-            return tuple(self)[index]
-        chunk = self._first + range(self._n)[index]
-        start, step, size = self.wanted
-        low, high = self._axis.bounds(chunk)
-        done, end = max(-((start - low) // step), 0), min(-((start - high) // step), size)
-        piece = Range(start + done * step, step, end - done)
-        (span,) = _cut_range(piece, self._axis)
-        return span._replace(out=slice(done, end))
 
 
 class Part(NamedTuple):
@@ -158,7 +85,7 @@ class BoxPlan(NamedTuple):
     Attributes
     ----------
     axes : tuple[Sequence[Span], ...]
-        For every array axis its spans: a `RangeSpans`, if they are many and regular, else a tuple.
+        For every array axis its spans: `ColumnSpans`, if they are many, else a tuple.
     shape : tuple[int, ...]
         Shape of the result with one axis per array axis.
     grid : Grid
@@ -194,14 +121,7 @@ class BoxPlan(NamedTuple):
 
     def windows(self, objects: Grid) -> list[list[tuple[int, int, int]]]:
         """For every axis, which spans are in one stored object: (its coordinate, first span, number of spans)."""
-        windows = []
-        for spans, axis, owner_axis in zip(self.axes, self.grid, objects, strict=True):
-            chunks = spans.columns()[0] if isinstance(spans, RangeSpans) else np.array([span.chunk for span in spans])
-            owners = owner_axis.locate_all(axis.starts_of(chunks))
-            firsts = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist()]
-            counts = [b - a for a, b in pairwise([*firsts, owners.size])]
-            windows.append(list(zip(owners[firsts].tolist(), firsts, counts, strict=True)))
-        return windows
+        return [_windows(*axis) for axis in zip(self.axes, self.grid, objects, strict=True)]
 
 
 class PointPlan(NamedTuple):
@@ -279,10 +199,7 @@ def make_plan(selection: Selection, grid: Grid) -> SelectionPlan:
     if isinstance(selection, Points):
         return PointPlan(selection.coords, (int(np.prod(selection.shape, dtype=np.int64)),), grid)
     # Lists, not generators: this runs for every element access.
-    axes = [
-        _range_spans(wanted, axis) if isinstance(wanted, Range) else _index_spans(wanted, axis)
-        for wanted, axis in zip(selection.axes, grid, strict=True)
-    ]
+    axes = [cut_axis(wanted, axis) for wanted, axis in zip(selection.axes, grid, strict=True)]
     return BoxPlan(tuple(axes), tuple([a.size for a in selection.axes]), grid)
 
 
@@ -337,87 +254,19 @@ def _joint(index: tuple[Any, ...]) -> tuple[Any, ...]:
     return np.ix_(*[np.arange(i.start, i.stop, i.step) if isinstance(i, slice) else i for i in index])
 
 
-def _range_spans(wanted: Range, axis: Axis) -> Sequence[Span]:
-    start, step, count = wanted
-    if not count or type(axis) is not RegularAxis:
-        return _cut_range(wanted, axis)
-    length = axis.length
-    chunk, first = divmod(start, length)
-    end = first + (count - 1) * step + 1
-    if end <= length:  # all of it is in one chunk
-        full = count == min(length, axis.extent - chunk * length)
-        return (Span(chunk, slice(first, end, step), slice(0, count), full),)
-    if step <= length and count * step > MIN_SPAN_CHUNKS * length:
-        return RangeSpans(wanted, axis)
-    return _cut_range(wanted, axis)
-
-
-def _cut_range(wanted: Range, axis: Axis) -> tuple[Span, ...]:
-    start, step, count = wanted
-    if not count:
-        return ()
-    chunk = axis.locate(start)
-    spans = []
-    done = 0
-    while done < count:
-        low, high = axis.bounds(chunk)
-        first = start + done * step
-        n = min(count - done, (high - first + step - 1) // step)
-        if n > 0:
-            full = n == min(high, axis.extent) - low
-            inside = slice(first - low, first - low + (n - 1) * step + 1, step if n > 1 else 1)
-            spans.append(Span(chunk, inside, slice(done, done + n), full))
-            done += n
-        # A step longer than the chunk may jump over several of them.
-        chunk = chunk + 1 if step <= high - low or done >= count else axis.locate(start + done * step)
-    return tuple(spans)
-
-
-def _index_spans(indices: Indices, axis: Axis) -> tuple[Span, ...]:
-    if not indices.size:
-        return ()
-    chunks = axis.locate_all(indices)
-    ordered = bool(np.all(chunks[1:] >= chunks[:-1]))
-    order = None if ordered else np.argsort(chunks, kind="stable")
-    if order is not None:
-        chunks, indices = chunks[order], indices[order]
-    cuts = [0, *(np.flatnonzero(chunks[1:] != chunks[:-1]) + 1).tolist(), len(chunks)]
-    spans = []
-    for first, last in pairwise(cuts):
-        chunk = int(chunks[first])
-        low, high = axis.bounds(chunk)
-        if last - first == 1:
-            at = int(indices[first]) - low
-            place = first if order is None else int(order[first])
-            full = min(high, axis.extent) - low == 1
-            spans.append(Span(chunk, slice(at, at + 1, 1), slice(place, place + 1, 1), full))
-            continue
-        inside = indices[first:last] - low
-        size = min(high, axis.extent) - low
-        full = last - first >= size and _takes_all(inside, size)
-        out: slice | Indices = slice(first, last) if order is None else _as_slice(order[first:last])
-        spans.append(Span(chunk, _as_slice(inside), out, full))
-    return tuple(spans)
-
-
-def _takes_all(indices: Indices, size: int) -> bool:
-    taken = np.zeros(size, np.bool_)
-    taken[indices] = True
-    return bool(taken.all())
-
-
-def _as_slice(indices: Indices) -> slice | Indices:
-    """The slice that selects the same, if the indices are evenly spaced and increasing; NumPy copies those faster."""
-    first = int(indices[0])
-    if indices.size == 1:
-        return slice(first, first + 1, 1)
-    step = int(indices[1]) - first
-    if step > 0 and bool(np.all(indices[1:] - indices[:-1] == step)):
-        return slice(first, int(indices[-1]) + 1, step)
-    return indices
+def _windows(spans: Sequence[Span], chunks: Axis, objects: Axis) -> list[tuple[int, int, int]]:
+    """Which spans are in one stored object: (its coordinate, first span, number of spans)."""
+    owners = objects.locate_all(chunks.starts_of(chunks_of(spans)))
+    firsts = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist()]
+    counts = [b - a for a, b in pairwise([*firsts, owners.size])]
+    return list(zip(owners[firsts].tolist(), firsts, counts, strict=True))
 
 
 def _by_object(spans: Sequence[Span], chunks: Axis, objects: Axis) -> list[tuple[int, tuple[Span, ...]]]:
+    """The spans of every stored object: (its coordinate, the spans)."""
+    if isinstance(spans, ColumnSpans):
+        made = tuple(spans)
+        return [(owner, made[at : at + n]) for owner, at, n in _windows(spans, chunks, objects)]
     groups: dict[int, list[Span]] = {}
     for span in spans:
         groups.setdefault(objects.locate(chunks.bounds(span.chunk)[0]), []).append(span)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gzarr.indexing.grid import Grid, RegularAxis, VaryingAxis, chunk_shape
-from gzarr.indexing.plan import BoxPlan, Part, PointPlan, RangeSpans, SelectionPlan, Span, box_between, make_plan
+from gzarr.indexing.plan import BoxPlan, Part, PointPlan, SelectionPlan, box_between, make_plan
 from gzarr.indexing.selection import (
     Box,
     Points,
@@ -229,34 +229,3 @@ def test_nothing_selected_means_no_parts() -> None:
 
 def test_a_box_between_reversed_bounds_is_empty() -> None:
     assert box_between((2, 5), (4, 3)).shape == (2, 0)
-
-
-@st.composite
-def long_ranges(draw: Any) -> tuple[Range, RegularAxis]:
-    """A range over regular chunks that it does not jump over."""
-    axis = RegularAxis(draw(st.integers(1, 100)), draw(st.integers(1, 12)))
-    start, step = draw(st.integers(0, axis.extent - 1)), draw(st.integers(1, axis.length))
-    return Range(start, step, draw(st.integers(1, (axis.extent - 1 - start) // step + 1))), axis
-
-
-def elements(span: Span) -> tuple[int, range, range]:
-    inside, out = span.inside, span.out
-    assert isinstance(inside, slice)
-    assert isinstance(out, slice)
-    return span.chunk, range(inside.start, inside.stop, inside.step), range(out.start, out.stop)
-
-
-@given(long_ranges())
-def test_spans_of_long_ranges_are_the_same_as_numbers_and_one_by_one(drawn: tuple[Range, RegularAxis]) -> None:
-    wanted, axis = drawn
-    spans = RangeSpans(wanted, axis)
-    all_of_them = list(spans)
-    assert [i for span in all_of_them for i in elements(span)[2]] == list(range(wanted.size))
-    indices = [span.chunk * axis.length + i for span in all_of_them for i in elements(span)[1]]
-    assert indices == list(range(wanted.start, wanted.start + wanted.size * wanted.step, wanted.step))
-    assert [(elements(spans[i]), spans[i].full) for i in range(len(spans))] == [
-        (elements(span), span.full) for span in all_of_them
-    ]
-    assert spans[1:3] == tuple(all_of_them[1:3])
-    columns = list(zip(*(column.tolist() for column in spans.columns()), strict=True))
-    assert columns == [(c, inside.start, out.start, len(out)) for c, inside, out in map(elements, all_of_them)]

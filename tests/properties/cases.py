@@ -277,6 +277,7 @@ def index_lists(draw: Any, extent: int) -> Any:
         start, stop = sorted(draw(st.tuples(st.integers(0, extent - 1), st.integers(0, extent - 1))))
         return range(start, stop + 1) if draw(st.booleans()) else range(stop, start - 1, -1)
     found = draw(st.lists(positions(extent), max_size=6)) if extent else []
+    found *= draw(st.sampled_from([1, 1, 5]))  # long ones are planned as columns
     if draw(st.booleans()):
         return found
     wide = np.array(found, draw(st.sampled_from(["i8", "i2", ">i4"])))

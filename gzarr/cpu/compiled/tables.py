@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.indexing.keys import Coords
-from gzarr.indexing.plan import BoxPlan, Part, PointPlan, RangeSpans, Span
+from gzarr.indexing.plan import BoxPlan, Part, PointPlan
 from gzarr.indexing.selection import Indices
+from gzarr.indexing.spans import ColumnSpans, RangeSpans, Span, chunks_of
 from gzarr.layout.chunk_layout import Layout
 
 T = TypeVar("T")
@@ -218,7 +219,7 @@ class Boxes:
         """Coordinates of the chunks of all spans, for every axis."""
         # No cached_property: before Python 3.12 it has a lock, which a fork may copy locked.
         if self._chunks is None:
-            self._chunks = [_chunks(spans) for spans in self._plan.axes]
+            self._chunks = [chunks_of(spans) for spans in self._plan.axes]
         return self._chunks
 
     def _coords_of(self, piece: Piece, number: int) -> Coords:
@@ -356,22 +357,23 @@ class _Lists:
 def _are_full(spans: Sequence[Span], first: int, n: int) -> bool:
     if isinstance(spans, RangeSpans):  # only at its ends a chunk may be cut
         return spans.wanted.step == 1 and spans[first].full and spans[first + n - 1].full
+    if isinstance(spans, ColumnSpans):
+        return bool(spans.full()[first : first + n].all())
     return all(span.full for span in spans[first : first + n])
-
-
-def _chunks(spans: Sequence[Span]) -> Indices:
-    return spans.columns()[0] if isinstance(spans, RangeSpans) else np.array([span.chunk for span in spans], np.int64)
 
 
 def _rows(spans: Sequence[Span], lists: _Lists) -> bytes:
     """The loop's struct Span of every span. lists: where index lists are added."""
-    if not isinstance(spans, RangeSpans):
+    if not isinstance(spans, ColumnSpans):
         return b"".join([_row(span, lists) for span in spans])
-    chunk, inside, out, count = spans.columns()
+    columns = spans.columns()
     rows = np.empty((len(spans), 8), np.int64)
-    columns: tuple[Any, ...] = (chunk, count, inside, spans.wanted.step, -1, out, 1, -1)
-    for column, values in enumerate(columns):
-        rows[:, column] = values
+    for number, values in enumerate(columns[:8]):
+        rows[:, number] = values
+    if columns.lists.size:
+        listed, sides = rows[:, 4] >= 0, rows[:, [4, 7]]
+        rows[listed, 3] = spans.full()[listed]
+        rows[:, [4, 7]] = np.where(sides >= 0, sides + lists.add(columns.lists), -1)
     return rows.tobytes()
 
 

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.cpu.compiled.tables import Windows
-from gzarr.indexing.plan import BoxPlan, RangeSpans
+from gzarr.indexing.plan import BoxPlan
 from gzarr.indexing.selection import Indices
+from gzarr.indexing.spans import ColumnSpans
 from gzarr.layout.chunk_layout import Layout
 
 
@@ -137,10 +138,8 @@ def _ratio(layout: Layout, a: int) -> int:
 
 def _is_full(spans: Sequence[Any]) -> NDArray[np.bool_]:
     """Which spans of an axis take all of their chunk, in its order."""
-    if isinstance(spans, RangeSpans):
-        full = np.full(len(spans), spans.wanted.step == 1)
-        full[[0, -1]] &= spans[0].full, spans[-1].full
-        return full
+    if isinstance(spans, ColumnSpans):
+        return spans.in_order()
     found = [
         span.full and type(span.inside) is type(span.out) is slice and span.inside.step in (None, 1) for span in spans
     ]

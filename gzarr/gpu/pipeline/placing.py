@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import prefix_sums
-from gzarr.indexing.plan import BoxPlan, Part, RangeSpans
+from gzarr.indexing.plan import BoxPlan, Part
+from gzarr.indexing.spans import Columns, ColumnSpans
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,13 +221,11 @@ def box_columns(plan: BoxPlan) -> BoxColumns:
     pool_size = 0
     axes = []
     for spans in plan.axes:
-        if isinstance(spans, RangeSpans):
-            _, inside, out, count = spans.columns()
-            table = np.empty((len(spans), 7), np.int64)
-            columns: tuple[Any, ...] = (inside, spans.wanted.step, out, 1, count, -1, -1)
-            for number, column in enumerate(columns):
-                table[:, number] = column
-            axes.append(table)
+        if isinstance(spans, ColumnSpans):
+            columns = spans.columns()
+            axes.append(_table(columns, pool_size))
+            pool.append(columns.lists)
+            pool_size += columns.lists.size
             continue
         rows = []
         for span in spans:
@@ -235,7 +234,17 @@ def box_columns(plan: BoxPlan) -> BoxColumns:
             pool_size += sum(item.size for item in lists)
             rows.append(row)
         axes.append(np.array(rows, np.int64).reshape(-1, 7))
-    return BoxColumns(tuple(axes), np.concatenate(pool) if pool else np.zeros(1, np.int64))
+    return BoxColumns(tuple(axes), np.concatenate(pool) if pool_size else np.zeros(1, np.int64))
+
+
+def _table(columns: Columns, pool_size: int) -> NDArray[np.int64]:
+    """The rows of `BoxTables.spans` of an axis, whose lists begin at ``pool_size``."""
+    _, count, in_start, in_step, in_list, out_start, out_step, out_list, *_ = columns
+    table = np.empty((len(count), 7), np.int64)
+    for number, column in enumerate((in_start, in_step, out_start, out_step, count, in_list, out_list)):
+        table[:, number] = column
+    table[:, 5:] += pool_size * (table[:, 5:] >= 0)
+    return table
 
 
 def _with_lists(spans: Table, pool: Table) -> tuple[Table, Table]:

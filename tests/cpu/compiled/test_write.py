@@ -207,8 +207,8 @@ def test_no_more_memory_is_taken_for_tiny_chunks_than_they_may_need(
 
 def test_the_chunks_of_a_plan_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not for every piece: that takes the square of their number."""
-    counted, count = list[int](), tables._chunks
-    monkeypatch.setattr(tables, "_chunks", lambda spans: counted.append(1) or count(spans))
+    counted, count = list[int](), tables.chunks_of
+    monkeypatch.setattr(tables, "chunks_of", lambda spans: counted.append(1) or count(spans))
     array = gzarr.create_array(tmp_path, shape=2000, chunks=1, dtype="i4", compressors=None)
     array[...] = 1
     assert 1 <= len(counted) <= 4  # by threads that begin at the same time
