@@ -204,8 +204,11 @@ class Backend(Protocol):
         """Return the chain with every decoder on the host replaced by one that is timed, for a profile."""
         ...
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """An uninitialized array on the device; Python objects are None."""
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: object | None = None) -> Array:
+        """An uninitialized array on the device; Python objects are None.
+
+        stream: in whose order its memory is free, and is freed one day; None for this thread's (`current_stream`).
+        """
         ...
 
     def wave_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:

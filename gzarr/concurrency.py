@@ -33,6 +33,7 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakSet
+from weakref import ref as weak_reference
 
 T = TypeVar("T")
 #: What `new_lock` makes.
@@ -137,6 +138,30 @@ class UnderWay:
             self.end(place)
             abandon(what)
         return None
+
+
+class Collected:
+    """Objects, each with something that is given back once it is collected.
+
+    No Python code runs at that moment, which may be any: an interrupt (Ctrl-C) in it would be lost, and what is to be
+    given back with it.
+    """
+
+    def __init__(self) -> None:
+        self._watched: dict[int, tuple[weak_reference[Any], Any]] = {}
+        self._ended: deque[weak_reference[Any]] = deque()
+
+    def watch(self, watched: Any, what: Any) -> None:
+        """Give something back once an object is collected."""
+        reference = weak_reference(watched, self._ended.append)
+        self._watched[id(reference)] = reference, what
+
+    def pop(self) -> Any:
+        """The next thing that is given back; None if nothing is."""
+        try:
+            return self._watched.pop(id(self._ended.popleft()))[1]
+        except IndexError:
+            return None
 
 
 class Pool:

@@ -129,7 +129,7 @@ class CpuBackend:
         """How many chunks one wave should hold."""
         return min(max(WAVE_NBYTES // nbytes, 1), MAX_WAVE_NCHUNKS)
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: object | None = None) -> Array:
         """An uninitialized NumPy array."""
         return np.empty(shape, dtype)
 

@@ -206,10 +206,11 @@ class GpuBackend:
         cost = write_cost(plan, nbytes) if writing else read_cost(plan, nbytes)
         return wave_nchunks(nchunks, cost, self._lanes.limit)
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: object | None = None) -> Array:
         """An uninitialized array on the device, in native byte order; on the host if the device lacks the dtype."""
         if has_dtype(dtype):
-            return self._device.result(shape, dtype.newbyteorder("="), self._lanes.stream)
+            stream = self._lanes.stream if stream is None else stream
+            return self._device.result(shape, dtype.newbyteorder("="), stream)
         return self._host.empty(shape, dtype)
 
     def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:

@@ -11,16 +11,14 @@ that the device may still use, if a wave holds what it copies (`gzarr.gpu.codecs
 
 from __future__ import annotations
 
-import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.concurrency import new_lock
+from gzarr.concurrency import Collected, new_lock
 from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES, Arena
 from gzarr.gpu.device.memory import Mark as ArenaMark
 from gzarr.storage.base import host_view
@@ -49,30 +47,6 @@ class Mark(NamedTuple):
 
     slabs: int = 0
     tables: ArenaMark = ()
-
-
-class Collected:
-    """Objects, each with something that is given back once it is collected.
-
-    No Python code runs at that moment, which may be any: an interrupt (Ctrl-C) in it would be lost, and what is to be
-    given back with it.
-    """
-
-    def __init__(self) -> None:
-        self._watched: dict[int, tuple[weakref.ref[Any], Any]] = {}
-        self._ended: deque[weakref.ref[Any]] = deque()
-
-    def watch(self, watched: Any, what: Any) -> None:
-        """Give something back once an object is collected."""
-        reference = weakref.ref(watched, self._ended.append)
-        self._watched[id(reference)] = reference, what
-
-    def pop(self) -> Any:
-        """The next thing that is given back; None if nothing is."""
-        try:
-            return self._watched.pop(id(self._ended.popleft()))[1]
-        except IndexError:
-            return None
 
 
 class Results:

@@ -1,0 +1,193 @@
+"""Batch memory is used again when its last view is gone, and on a device in the order of the streams that use it."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gzarr.cpu.backend import CpuBackend
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.loader.leases import Lease, Leases
+from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
+from tests.gpu.fake_cupy.streams import schedule
+from tests.gpu.test_races import MANY_SEEDS, is_seen, without
+
+INT = np.dtype("i4")
+on_double = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+
+@pytest.fixture(params=["cpu", "emulated"])
+def backend(request: pytest.FixtureRequest) -> Any:
+    return CpuBackend() if request.param == "cpu" else GpuBackend(EmulatedDevice())
+
+
+def leases_of(backend: Any, most: int = 2) -> Leases:
+    return Leases(backend, (4, 3), INT, most, backend.current_stream())
+
+
+def address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def test_memory_is_used_again_when_the_last_view_is_gone(backend: Any) -> None:
+    leases = leases_of(backend)
+    first, lease = leases.take()
+    place, view = address(first), first[2:].reshape(-1)[::2]
+    del first, lease
+    second, _ = leases.take()
+    assert address(second) != place
+    view[:] = 7  # it is still the caller's
+    del view
+    third, _ = leases.take()
+    assert address(third) == place
+    assert (third.shape, third.dtype) == ((4, 3), INT)
+
+
+def test_a_lease_keeps_the_memory_without_a_view(backend: Any) -> None:
+    leases = leases_of(backend)
+    place = address((taken := leases.take())[0])
+    lease = taken[1]
+    del taken
+    assert address(leases.take()[0]) != place
+    del lease
+    assert place == address(leases.take()[0])
+
+
+def test_only_some_free_memory_is_kept(backend: Any) -> None:
+    leases = leases_of(backend, most=2)
+    taken = [leases.take() for _ in range(5)]
+    places = [address(array) for array, _ in taken]
+    taken.clear()
+    again = [leases.take() for _ in range(2)]
+    assert len({address(array) for array, _ in again} & set(places)) == 2
+    assert len(leases._free) == 0
+
+
+def test_memory_outlives_the_loader(backend: Any) -> None:
+    leases = leases_of(backend)
+    array, lease = leases.take()
+    array[:] = 5
+    del leases, lease
+    gc.collect()
+    assert (array == 5).all()
+
+
+def test_views_may_end_on_any_thread() -> None:
+    leases = leases_of(CpuBackend(), most=100)
+    handed: SimpleQueue[Any] = SimpleQueue()
+
+    def drop() -> None:
+        while handed.get() is not None:
+            pass
+
+    threads = [threading.Thread(target=drop) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(500):
+        handed.put(leases.take()[0])
+    for thread in threads:
+        handed.put(None)
+        thread.join(20)
+    while (ended := leases._lent.pop()) is not None:
+        leases._free.append(ended)
+    assert not leases._lent._watched
+    places = [address(memory) for memory, _ in leases._free]
+    assert len(places) == len(set(places))
+
+
+# -- the order of streams --------------------------------------------------------------------------------------------
+
+ROWS = np.arange(40 * 16, dtype="i4").reshape(40, 16)
+
+
+def used(cupy: Any, array: Any) -> Any:
+    """Submit work that reads an array, and that does not keep it: all that a device knows is an address."""
+    result = cupy.empty(array.shape, array.dtype)
+    result.data.copy_from_device_async(array.data, array.nbytes)
+    return result
+
+
+def train(cuda: Any, keep: int = 2, *, waits: bool = True, ends: bool = True, ordered: bool = True) -> None:  # noqa: F811
+    """Hand batches from a producer's stream to a caller's, who computes with each and drops it at once.
+
+    waits: whether the caller waits for what it is handed. ends: whether it waits for the end of the production.
+    ordered: whether memory is allocated in the caller's order.
+    """
+    cupy = cuda.cupy
+    backend = GpuBackend(cuda.CudaDevice())
+    stream = cupy.cuda.Stream(non_blocking=True)
+    pool, results = backend.empty(ROWS.shape, INT), []
+    pool[:] = ROWS
+    cupy.cuda.Stream.null.synchronize()
+    with stream:
+        callers, before = backend.current_stream(), cupy.empty((7, 16), INT)
+        before.fill(3)
+        results.append((used(cupy, before), np.full((7, 16), 3)))
+        del before  # its memory may be a batch's, while the caller still reads it
+        begun = backend.record()
+    with backend.own_stream():
+        backend.wait(begun)
+        leases = Leases(backend, (7, 16), INT, keep, callers if ordered else None)
+    for number in range(6):
+        with backend.own_stream():
+            batch, lease = leases.take()
+            slots = (np.arange(7) * 5 + number) % 40
+            backend.take(pool, slots, batch)
+            ready = backend.record()
+        if number == 2:  # the caller does not take this one
+            del batch, lease
+            continue
+        with stream:
+            if waits:
+                backend.wait(ready)
+            lease.hand_to(backend.current_stream())
+            results.append((used(cupy, batch), ROWS[slots]))
+            del batch, lease
+    with backend.own_stream():
+        batch, lease = leases.take()
+        backend.take(pool, np.zeros(7, np.int64), batch)
+        if ends:
+            backend.wait(backend.record(), callers)
+        del batch, lease, leases
+        next_one = backend.empty((7, 16), INT)  # perhaps of memory that the caller still reads
+        next_one.fill(0)
+    with stream:
+        after = cupy.empty((7, 16), INT)
+        after.fill(1)
+        results.append((used(cupy, after), np.ones((7, 16))))
+    stream.synchronize()
+    for found, wanted in results:
+        np.testing.assert_array_equal(found.get(), wanted)
+
+
+@on_double
+@pytest.mark.parametrize("seed", MANY_SEEDS)
+@pytest.mark.parametrize("keep", [0, 2])
+def test_batches_are_right_in_any_order_of_streams(cuda, keep, seed) -> None:  # noqa: F811
+    with schedule(seed):
+        train(cuda, keep)
+
+
+@on_double
+@pytest.mark.parametrize("options", [{"waits": False}, {"ordered": False, "keep": 0}])
+def test_what_breaks_a_rule_is_seen(cuda, options) -> None:  # noqa: F811
+    assert is_seen(lambda: train(cuda, **options))
+
+
+@on_double
+def test_memory_that_is_taken_without_a_wait_is_seen(cuda) -> None:  # noqa: F811
+    with without(GpuBackend, "wait", "gzarr.loader.leases"):
+        assert is_seen(lambda: train(cuda))
+
+
+def test_a_lease_says_who_uses_it() -> None:
+    lease = Lease(user := [None])
+    lease.hand_to("a stream")
+    assert user == ["a stream"]
