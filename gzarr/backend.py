@@ -65,6 +65,8 @@ class Work(NamedTuple):
         Whether a wave runs without the interpreter's lock, so that threads pay whatever a chunk takes.
     waits : bool
         Whether a wave waits for a server, so that more threads than processors pay.
+    chunk_s : float
+        Seconds that a chunk took one thread before; 0 if that is not known, so that a first wave is timed.
     """
 
     nchunks: int
@@ -72,6 +74,7 @@ class Work(NamedTuple):
     wave_nchunks: int
     unlocked: bool = False
     waits: bool = False
+    chunk_s: float = 0.0
 
 
 class Chain(NamedTuple):

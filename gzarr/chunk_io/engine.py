@@ -94,13 +94,14 @@ def _run_all(runs: Iterable[tuple[Backend, Run]]) -> None:
 
 
 def _sum(works: Sequence[Work]) -> Work:
-    nchunks = sum(work.nchunks for work in works)
+    nchunks, known = sum(work.nchunks for work in works), all(work.chunk_s for work in works)
     return Work(
         nchunks=nchunks,
         part_nbytes=sum(work.nchunks * work.part_nbytes for work in works) // max(nchunks, 1),
         wave_nchunks=max(work.wave_nchunks for work in works),
         unlocked=all(work.unlocked for work in works),
         waits=any(work.waits for work in works),
+        chunk_s=sum(work.nchunks * work.chunk_s for work in works) / max(nchunks, 1) if known else 0.0,
     )
 
 

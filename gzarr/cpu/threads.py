@@ -78,7 +78,9 @@ def _carry_out(task: Callable[[T], None], wave: T) -> None:
 
 
 def _takes_long(task: Callable[[T], None], waves: Iterator[T], work: Work) -> bool:
-    """Carry out the first wave and say whether the others should go to the pool."""
+    """Say whether waves should go to the pool, for which the first one may have to be carried out."""
+    if work.unlocked and work.chunk_s * work.nchunks >= THREADED_WORK_S:
+        return True
     first = next(waves, None)
     if first is None:
         return False

@@ -796,6 +796,21 @@ def test_threads_are_used_where_chunks_take_long(
     assert len(set(used[1:])) == n_threads
 
 
+@pytest.mark.parametrize(("chunk_s", "n_threads"), [(1e-3, 2), (1e-6, 1)])
+def test_no_wave_is_timed_where_it_is_known_what_a_chunk_takes(chunk_s: float, n_threads: int) -> None:
+    used: list[int] = []
+    meeting = Meeting(2)
+
+    def task(_: int) -> None:
+        used.append(threading.get_ident())
+        if n_threads > 1:
+            meeting.attend()
+
+    with config.set(threading__max_workers=2):
+        CpuBackend().run(task, iter(range(2)), Work(2, 1000, 1, unlocked=True, chunk_s=chunk_s))
+    assert len(set(used)) == n_threads
+
+
 @SIZES
 def test_a_run_within_a_run_ends(backend: Backend, work: Work) -> None:
     """Copying one array to another reads the one within the tasks that write the other."""

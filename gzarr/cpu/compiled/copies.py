@@ -14,6 +14,7 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -197,7 +198,9 @@ class CompiledCopies(NamedTuple):
         with lent_scratch() as scratch:
             room = scratch.room(chain.max_encoded + chain.nbytes)
             where = shards, WRITTEN, path, self.fill, piece.first
+            started = perf_counter()
             n_left, taken, placed = loop.read_copies(*self.tables, *where, room, status)
+            self.source.pace.note(perf_counter() - started, piece.n)
         if doing := here():
             doing.count(piece.n - n_left, taken, placed)
         return status
@@ -235,7 +238,7 @@ def make_copies_read(source: Source, plan: CopyPlan, blocks: tuple[Any, ...], n_
         plan=plan,
         blocks=blocks,
         pieces=(Run(i * size, min(size, n - i * size)) for i in spread(-(-n // size), n_threads)),
-        work=Work(n, first[:1].nbytes * len(plan.slots) // n, size, unlocked=True),
+        work=Work(n, first[:1].nbytes * len(plan.slots) // n, size, unlocked=True, chunk_s=source.pace.chunk_s),
         tables=(job, numbers, *[np.ascontiguousarray(column, np.int64) for column in columns]),
         fill=fill,
         shards=_shards(plan, source.layout) if isinstance(source.layout, Sharded) else None,

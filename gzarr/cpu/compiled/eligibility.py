@@ -14,7 +14,7 @@ from gzarr.backend import Fields, PieceJob, Placement
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.copies import make_copies_read
 from gzarr.cpu.compiled.read import make_read
-from gzarr.cpu.compiled.source import LoopChain, Source, swapped
+from gzarr.cpu.compiled.source import LoopChain, Pace, Source, swapped
 from gzarr.cpu.compiled.tables import MAX_EXTENT, Boxes, Rows
 from gzarr.cpu.compiled.write import fits, level_of, make_write
 from gzarr.cpu.decode_into import PLAIN_ARRAYS
@@ -162,7 +162,7 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
     no_read = "decoded chunks are cached" if cached else None
     if swapped(chain.dtype, chain.chunk.dtype) is None:
         no_read = f"dtype {chain.chunk.dtype} is stored in another byte order"
-    source = Source(store, layout, names.path, names.keys, prefix, chain)
+    source = Source(store, layout, names.path, names.keys, prefix, chain, Pace())
     return _Decision(no_read or source, _write_obstacle(source) or source)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from time import perf_counter
 from typing import NamedTuple, TypeAlias
 
 from gzarr.backend import Array, Work
@@ -86,7 +87,7 @@ class CompiledRead(NamedTuple):
 
     def do(self, piece: Piece, keys: Sequence[str]) -> Left:
         """Read a piece into the result, all but the parts that are returned. Raises: StoreError."""
-        store, layout, _, encoding, prefix, _ = self.source
+        store, layout, _, encoding, prefix, *_ = self.source
         if piece.shard is None or not isinstance(layout, Sharded):
             left = self._do(piece, prefix + encoding.prefix, None, self.window)
             parts = [self.parts.part(piece, piece.first + number) for number in left]
@@ -139,7 +140,9 @@ class CompiledRead(NamedTuple):
         status = bytearray(piece.n)
         with lent_scratch() as scratch:
             room = scratch.room(chain.max_encoded + chain.nbytes)
+            started = perf_counter()
             n_left, taken, placed = loop.read(self.job, window, *self.tables, *where, room, status)
+            self.source.pace.note(perf_counter() - started, piece.n)
         if doing := here():
             doing.count(piece.n - n_left, taken, placed)
         return [i for i, left in enumerate(status) if left] if n_left else []
@@ -179,7 +182,13 @@ def make_read(source: Source, parts: Boxes | Rows, shards: Shards | None, out: A
         source=source,
         parts=parts,
         pieces=pieces,
-        work=Work(parts.nparts, out.nbytes // parts.nparts, min(size, -(-parts.nparts // n)), unlocked=True),
+        work=Work(
+            nchunks=parts.nparts,
+            part_nbytes=out.nbytes // parts.nparts,
+            wave_nchunks=min(size, -(-parts.nparts // n)),
+            unlocked=True,
+            chunk_s=source.pace.chunk_s,
+        ),
         out=out,
         job=chain.job(swap, source.keys.separator, out, parts.npoints),
         tables=parts.tables(),

@@ -125,6 +125,20 @@ class LoopChain(NamedTuple):
         return struct.pack(form, *head, ord(separator), *place, *self.lengths, *self.strides, *axes)
 
 
+class Pace:
+    """How many seconds a chunk of an array takes one thread, as reads find it; 0 before the first one."""
+
+    __slots__ = ("chunk_s",)
+
+    def __init__(self) -> None:
+        self.chunk_s = 0.0
+
+    def note(self, seconds: float, nchunks: int) -> None:
+        """Note how long some chunks took; older notes fade."""
+        each = seconds / nchunks
+        self.chunk_s = (self.chunk_s + each) / 2 if self.chunk_s else each
+
+
 class Source(NamedTuple):
     """The chunks of an array: where they are, and what they are.
 
@@ -140,6 +154,8 @@ class Source(NamedTuple):
         Beginning of the paths of the array's files.
     chain : LoopChain
         Of all chunks.
+    pace : Pace
+        How long the loop takes to read one.
     """
 
     store: Store
@@ -148,6 +164,7 @@ class Source(NamedTuple):
     keys: KeyEncoding
     prefix: str
     chain: LoopChain
+    pace: Pace
 
 
 def make_loop_chain(steps: Sequence[Step], chunk: ArrayRepr, into: DecodeInto | None) -> LoopChain | str:

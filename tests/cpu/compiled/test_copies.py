@@ -226,6 +226,20 @@ def test_a_shard_replaced_meanwhile_is_of_one_version(kind: type[LocalStore], tm
     assert found <= {1, 2}
 
 
+def test_reads_know_what_a_chunk_took_before(tmp_path: Path) -> None:
+    array, _ = stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
+    array = gzarr.open_array(LocalStore(tmp_path), path="a/b")
+    compiled, job = array._io.compiled, boxes(array)
+    assert compiled is not None
+    found = []
+    for _ in range(2):
+        taken: Any = compiled.take_read(job.plan, job.plan.nparts, job.out, None)
+        found.append(taken.work.chunk_s)
+        engine.read([job, job])
+        array[:60]
+    assert (found[0], found[1] > 0) == (0, True)
+
+
 def test_other_blocks_take_the_reference_path(tmp_path: Path, watched: Watched) -> None:
     array, model = stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
     job = boxes(array)
