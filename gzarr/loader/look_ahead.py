@@ -31,8 +31,9 @@ from gzarr.loader.reach import Prospect, reach_of, within_reach
 
 Planner: TypeAlias = "Direct | Pool"
 
-#: Samples that are looked ahead at first, so that the first batch comes soon; each step doubles it.
-_FIRST_HORIZON = 8192
+#: Samples that are looked ahead at first, so that the first batch comes soon, and how that grows with each step. Where
+#: the first steps open all chunks, which would all be opened again beyond the horizon, it is far at once.
+_FIRST_HORIZON, _FAR_HORIZON, _GROWTH = 1 << 15, 1 << 18, 4
 #: How far a pool looks ahead: in reaches, which vary with the gaps between samples; and at most in numbers of slots,
 #: because the memory for what is known of the samples grows with it.
 _REACHES, _HORIZON = 4, 16
@@ -68,6 +69,18 @@ class Epoch(NamedTuple):
     size: tuple[int, ...]
     grid: Grid
     span: int | None = None
+
+    @property
+    def first_horizon(self) -> int:
+        """How many samples are looked ahead at first."""
+        few = nchunks(self.grid) <= 16 * self.batch_size
+        return _FAR_HORIZON if few else _FIRST_HORIZON
+
+    @property
+    def gap(self) -> float:
+        """Mean distance, in positions, of two samples that lie in one row of chunks, if each row is a sample."""
+        axis = self.grid[0]
+        return max(axis.nchunks * (self.span / axis.extent if self.span else 1.0), 1.0)
 
 
 class Step(NamedTuple):
@@ -138,7 +151,7 @@ class Direct:
         self._begun: deque[int] = deque()  # blocks of batches that are not planned yet
         self._planned: deque[int] = deque()
         self._at = self._known = 0
-        self._horizon = _FIRST_HORIZON
+        self._horizon = epoch.first_horizon
         nothing = cut_boxes(np.empty((0, len(epoch.grid)), np.int64), epoch.size, epoch.grid)
         none = np.empty(0, np.int64)
         self._table = _Table(nothing, none, none, none, none > 0)
@@ -170,7 +183,7 @@ class Direct:
         size, left = self.epoch.batch_size, self.epoch.n - self._known
         wanted = max(-(-(self._horizon + self._at - self._known) // size), n_batches - len(self._begun))
         n = min(wanted, len(self._free), -(-left // size))
-        self._horizon *= 2
+        self._horizon *= _GROWTH
         if n <= 0 or (n < self._least and len(self._begun) >= n_batches):
             return
         lo, hi = self._known, min(self._known + n * size, self.epoch.n)
@@ -245,11 +258,9 @@ class Pool:
         self._held = 0  # samples of batches that are not planned yet
         self._free, self._n_free = np.arange(slots)[::-1].copy(), slots
         self._planned: deque[Indices] = deque()
-        self._horizon = _FIRST_HORIZON
+        self._horizon = epoch.first_horizon
         self._per_row = nchunks(epoch.grid[1:])
-        span = epoch.span or epoch.n
-        self._gap = max(epoch.grid[0].nchunks * span / max(epoch.n, 1), 1.0)
-        self._far = int(min(_REACHES * reach_of(self._keep, self._gap), _HORIZON * self._keep))
+        self._gap = epoch.gap
         self._at = self._opened = 0
         self._known = _Known(0, *[np.empty(0, np.int64)] * 4)
 
@@ -305,8 +316,9 @@ class Pool:
     def _look_ahead(self, n: int) -> None:
         """Compute the samples within the horizon, many at once: whenever an eighth of it has been planned."""
         end = self._known.base + len(self._known.ids)
-        horizon = max(n, min(self._horizon, self._far))
-        self._horizon *= 2
+        far = min(_REACHES * reach_of(self._keep, self._gap), _HORIZON * self._keep)
+        horizon = max(n, min(self._horizon, int(far)))
+        self._horizon *= _GROWTH
         if end < self.epoch.n and end - self._at < max(n, horizon - horizon // 8):
             ids = self.epoch.ids(end, min(self._at + horizon, self.epoch.n))
             self._known = self._known.moved(self._at, ids, self._rows(ids))

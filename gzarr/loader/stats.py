@@ -12,7 +12,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import Self
 
-from gzarr.display.info import Report, human_size
+from gzarr.display.info import Report, size_text
 
 #: What the producer does, one after the other. Only "stall" is of the caller's thread.
 _STAGES = ("read", "gather", "transform", "caller", "stall")
@@ -84,7 +84,7 @@ class Stats:
         producer = f"read {self.read_s:.2f} s, gather {self.gather_s:.2f} s, transform {self.transform_s:.2f} s"
         rows = [
             ("Epoch", f"{self.epoch}: {self.samples:,} samples in {self.batches:,} batches"),
-            ("Rate", f"{self.samples_per_s:,.0f} samples/s, {human_size(int(self.nbytes_per_s))}/s"),
+            ("Rate", f"{self.samples_per_s:,.0f} samples/s, {size_text(int(self.nbytes_per_s))}/s"),
             ("Decodes a chunk", f"{self.decodes:.2f} ({self.chunks:,} decoded)"),
             ("Caller waited", f"{self.stall_s:.2f} s of {self.elapsed_s:.2f} s; limited by: {self.limited_by}"),
             ("Producer", f"{producer}, waited for the caller {self.caller_s:.2f} s"),

@@ -1,0 +1,203 @@
+"""`gzarr.Loader.summary`: what an epoch costs and how good its shuffling is, before anything is read; and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal, NamedTuple
+
+from gzarr.display.info import Report, size_text
+from gzarr.indexing.grid import nchunks
+from gzarr.loader.forecast import Planning, count_mates, count_opened, first_step, variance_factor
+
+#: Decodes a chunk, and variance factors, above which there is advice.
+_MANY_DECODES, _HIGH_VARIANCE = 1.5, 1.5
+
+
+class Shuffling(NamedTuple):
+    """The order of the samples.
+
+    Attributes
+    ----------
+    kind : {"exact", "blocks", "in order", "sampler"}
+        What orders them.
+    n : int
+        Number of samples, of all ranks.
+    per_chunk : float
+        Samples that lie in one chunk.
+    block_chunks : int
+        Chunks of a block.
+    """
+
+    kind: Literal["exact", "blocks", "in order", "sampler"]
+    n: int
+    per_chunk: float
+    block_chunks: int
+
+    @property
+    def span(self) -> float:
+        """Samples that are shuffled together."""
+        spans = {"blocks": self.block_chunks * self.per_chunk, "in order": self.per_chunk}
+        return min(spans.get(self.kind, self.n), self.n)
+
+
+class Means(NamedTuple):
+    """What a loader has for its epochs.
+
+    Attributes
+    ----------
+    batch_size, batch_nbytes : int
+        Samples and bytes of a batch.
+    memory : int
+        The most memory for samples that wait, in bytes.
+    world_size : int
+        Number of ranks.
+    correlation : float
+        That of two samples of one chunk.
+    """
+
+    batch_size: int
+    batch_nbytes: int
+    memory: int
+    world_size: int
+    correlation: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What an epoch costs one rank, estimated before anything is read. It prints as a table.
+
+    Attributes
+    ----------
+    samples, batches : int
+        That an epoch hands out.
+    nbytes : int
+        Size of its batches.
+    decodes : dict of str to float
+        For each array that is read, how often each of its chunks is decoded in an epoch, by all ranks together. The
+        name is "" for a single array.
+    decoded_nbytes : int
+        Size of what is decoded.
+    memory : int
+        The most memory for samples that wait, in bytes. Three batches come on top.
+    variance_factor : float or None
+        Variance of a batch's mean over that of independent draws: 1.0 is perfect. It assumes ``correlation`` between
+        two samples of one chunk. None for a sampler, whose order is not known.
+    correlation : float
+        The correlation.
+    first_chunks, first_nbytes : int
+        Chunks that are decoded for the first batch, and their size.
+    advice : tuple of str
+        What would make it cheaper or better.
+    """
+
+    samples: int
+    batches: int
+    nbytes: int
+    decodes: dict[str, float]
+    decoded_nbytes: int
+    memory: int
+    variance_factor: float | None
+    correlation: float
+    first_chunks: int
+    first_nbytes: int
+    advice: tuple[str, ...]
+
+    def _report(self) -> Report:
+        decodes = ", ".join(f"{name}: {n:.2f}".removeprefix(": ") for name, n in self.decodes.items())
+        factor = "not known" if self.variance_factor is None else f"{self.variance_factor:.2f}"
+        return Report(
+            [
+                ("Epoch", f"{self.samples:,} samples in {self.batches:,} batches, {size_text(self.nbytes)}"),
+                ("Decodes a chunk", f"{decodes or 'none'} ({size_text(self.decoded_nbytes)} decoded)"),
+                ("Memory", f"{size_text(self.memory)}, and three batches"),
+                ("Variance factor", f"{factor} (1.0: independent draws; correlation {self.correlation:g} in a chunk)"),
+                ("First batch", f"{self.first_chunks:,} chunks, {size_text(self.first_nbytes)} decoded"),
+                *[("Advice", line) for line in self.advice],
+            ]
+        )
+
+    def __str__(self) -> str:
+        return repr(self._report())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self._report()._repr_html_()
+
+
+def summarize(plannings: Sequence[Planning], shuffling: Shuffling, means: Means, n: int) -> Summary:
+    """Make a summary. plannings: of the arrays that are read. n: samples of this rank in an epoch."""
+    opened = [count_opened(planning) for planning in plannings]
+    decodes = {p.name: _decodes(p, chunks, means) for p, chunks in zip(plannings, opened, strict=True)}
+    first = [first_step(planning).opened for planning in plannings]
+    factor = None if shuffling.kind == "sampler" else _factor(shuffling, means)
+    sizes = [planning.chunk_nbytes for planning in plannings]
+    return Summary(
+        samples=n,
+        batches=-(-n // means.batch_size),
+        nbytes=n * means.batch_nbytes // means.batch_size,
+        decodes=decodes,
+        decoded_nbytes=round(sum(chunks * nbytes for chunks, nbytes in zip(opened, sizes, strict=True))),
+        memory=means.memory,
+        variance_factor=factor,
+        correlation=means.correlation,
+        first_chunks=sum(first),
+        first_nbytes=sum(chunks * nbytes for chunks, nbytes in zip(first, sizes, strict=True)),
+        advice=tuple(_advise(plannings, decodes, shuffling, means)),
+    )
+
+
+def _decodes(planning: Planning, opened: float, means: Means) -> float:
+    return opened * means.world_size / max(nchunks(planning.epoch.grid), 1)
+
+
+def _factor(shuffling: Shuffling, means: Means) -> float:
+    """The variance factor of an order."""
+    mates = count_mates(means.batch_size, shuffling.per_chunk, shuffling.span)
+    of_all = count_mates(means.batch_size, shuffling.per_chunk, shuffling.n)
+    return variance_factor(mates, of_all, means.correlation)
+
+
+def _advise(plannings: Sequence[Planning], decodes: dict[str, float], shuffling: Shuffling, means: Means) -> list[str]:
+    advice = []
+    worst = max(plannings, key=lambda planning: decodes[planning.name], default=None)
+    if worst is not None and decodes[worst.name] > _MANY_DECODES:
+        advice += _advise_on_decodes(worst, decodes[worst.name], shuffling, means)
+    factor = _factor(shuffling, means)
+    if shuffling.kind in {"blocks", "in order"} and factor > _HIGH_VARIANCE:
+        advice.append(_advise_on_variance(factor, shuffling, means))
+    return advice
+
+
+def _advise_on_decodes(planning: Planning, decodes: float, shuffling: Shuffling, means: Means) -> list[str]:
+    """What lowers the number of decodes: more memory, blocks, or other chunks."""
+    name, block = planning.name or "the array", shuffling.block_chunks
+    if shuffling.kind == "blocks":
+        share = planning.slots / (shuffling.span + 2 * means.batch_size)  # of what a block takes
+        why = f"a block of {block} chunks does not fit into memory: chunks of {name} are decoded {decodes:.1f} times"
+        remedy = f"give memory={size_text(ceil(means.memory / share))!r} or block_chunks={max(int(block * share), 1)}"
+        return [f"{why}; {remedy}"]
+    double = planning._replace(slots=2 * planning.slots)
+    then = _decodes(double, count_opened(double), means)
+    held = f"memory for {planning.slots / max(planning.epoch.n, 1):.0%} of the samples"
+    more = f"memory={size_text(2 * means.memory)!r} would take {then:.1f}"
+    lines = [f"{held} takes {decodes:.1f} decodes of each chunk of {name}; {more}"]
+    if shuffling.kind == "exact" and planning.mode == "pool":
+        factor = _factor(shuffling._replace(kind="blocks"), means)
+        once = f'shuffle="blocks" with block_chunks={block} would decode each chunk once'
+        lines.append(f"{once}, with a variance factor of {factor:.1f}; or store {name} in chunks of one sample")
+    return lines
+
+
+def _advise_on_variance(factor: float, shuffling: Shuffling, means: Means) -> str:
+    """What makes batches vary less: larger blocks, or an exact shuffle."""
+    if shuffling.kind == "in order":
+        return f'batches vary {factor:.1f} times as much as independent draws: shuffle="blocks" or "exact" to train'
+    mates = (_HIGH_VARIANCE - 1) / means.correlation
+    block = ceil(((means.batch_size - 1) * (shuffling.per_chunk - 1) / mates + 1) / shuffling.per_chunk)
+    return (
+        f"batches vary {factor:.1f} times as much as independent draws: block_chunks={block} makes it "
+        f'{_HIGH_VARIANCE:g}, shuffle="exact" 1.0'
+    )

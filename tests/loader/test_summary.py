@@ -1,0 +1,71 @@
+"""Summaries of orders and memories, and what they advise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gzarr.loader.forecast import Planning
+from gzarr.loader.summary import Means, Shuffling, Summary, summarize
+from tests.loader.planners import shuffled
+
+N, BATCH, SAMPLE = 5008, 64, 1000
+
+
+def summary_of(kind: Any, share: float, block_chunks: int = 16, per_chunk: int = 16, mode: Any = "pool") -> Summary:
+    block = block_chunks if kind == "blocks" else 0
+    n = N if not block else N // (block * per_chunk) * block * per_chunk
+    epoch = shuffled(n, per_chunk, BATCH, block)._replace(span=block * per_chunk or None)
+    plannings = [Planning("image", epoch, mode, int(n * share), 2, per_chunk * SAMPLE)]
+    shuffling = Shuffling(kind, n, per_chunk, block_chunks)
+    return summarize(plannings, shuffling, Means(BATCH, BATCH * SAMPLE, int(n * share) * SAMPLE, 1, 0.5), n)
+
+
+def test_an_exact_shuffle_with_little_memory() -> None:
+    summary = summary_of("exact", 0.35)
+    assert (summary.samples, summary.batches, summary.nbytes) == (5008, 79, 5008 * SAMPLE)
+    assert 1.7 < summary.decodes["image"] < 2.1
+    assert summary.decoded_nbytes == round(summary.decodes["image"] * 313) * 16 * SAMPLE
+    assert summary.variance_factor == 1.0
+    assert summary.first_chunks <= BATCH
+    assert summary.first_nbytes == summary.first_chunks * 16 * SAMPLE
+    memory, blocks = summary.advice
+    assert memory.startswith("memory for 35% of the samples takes")
+    assert "memory='3.3 MiB'" in memory
+    assert "variance factor of 2.6" in blocks
+
+
+def test_nothing_is_advised_where_all_is_well() -> None:
+    assert summary_of("exact", 0.7).advice == ()
+    assert summary_of("exact", 0.01, per_chunk=1, mode="direct").advice == ()
+
+
+def test_blocks_that_are_too_small() -> None:
+    summary = summary_of("blocks", 0.35, block_chunks=4, mode="direct")
+    assert summary.decodes["image"] == 1.0
+    assert summary.variance_factor is not None
+    assert 7 < summary.variance_factor < 8.5
+    (advice,) = summary.advice
+    assert "block_chunks=60 makes it 1.5" in advice
+
+
+def test_blocks_that_do_not_fit() -> None:
+    summary = summary_of("blocks", 0.05, block_chunks=64)
+    assert summary.decodes["image"] > 1.5
+    assert "does not fit into memory" in summary.advice[0]
+
+
+def test_batches_in_order() -> None:
+    assert "batches vary" in summary_of("in order", 0.5, mode="direct").advice[-1]
+
+
+def test_the_variance_of_a_sampler_is_not_known() -> None:
+    summary = summary_of("sampler", 0.7)
+    assert summary.variance_factor is None
+    assert "not known" in str(summary)
+
+
+def test_it_prints_as_a_table() -> None:
+    summary = summary_of("exact", 0.35)
+    assert "Decodes a chunk : image: 1." in str(summary)
+    assert "Advice" in repr(summary)
+    assert summary._repr_html_().startswith("<table>")
