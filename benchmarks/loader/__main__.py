@@ -43,7 +43,7 @@ def main() -> int:
         result["remote"] = remote.measure(racing, cache, options.rounds)
         for name, case in result["remote"]["cases"].items():
             for each, reply in case["results"].items():
-                print(f"remote {name:3s} {each:14s} {json.dumps(rounded(reply))}", flush=True)
+                print(f"remote {name:3s} {each:20s} {json.dumps(rounded(reply))}", flush=True)
     result["machine"]["load_at_end"] = load()
     if options.out:
         options.out.write_text(json.dumps(rounded(result), indent=1) + "\n")
@@ -85,13 +85,13 @@ def show(name: str, case: Mapping[str, Any]) -> None:
     )
     for each, reply in case["results"].items():
         if "samples_per_s" not in reply:
-            print(f"  {each:14s} {reply.get('absent') or reply.get('failed') or reply.get('wrong')}")
+            print(f"  {each:20s} {reply.get('absent') or reply.get('failed') or reply.get('wrong')}")
             continue
         cells = [f"{digits(reply['samples_per_s']):>8s}/s", f"CPU {reply['cpu_over_bare']:6.2f}"]
         cells += [f"read {reply['read_over_stored']:6.2f}", f"decodes {reply.get('decodes', float('nan')):5.2f}"]
         cells += [f"first {reply.get('first_s', 0) / case['first_bare_s']:5.2f}"]
         cells += [f"peak {reply['peak_bytes'] / 1e6:5.0f} of {case['memory'] / 1e6:.0f} MB"]
-        print(f"  {each:14s} {'  '.join(cells)}", flush=True)
+        print(f"  {each:20s} {'  '.join(cells)}", flush=True)
 
 
 def insert(path: Path, text: str) -> None:

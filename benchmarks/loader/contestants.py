@@ -9,6 +9,7 @@ from benchmarks.loader.contestant import Make
 CONTESTANTS = {
     "gzarr": "benchmarks.loader.drivers_gzarr:Gzarr",
     "tensorstore": "benchmarks.loader.drivers_tensorstore:TensorStore",
+    "tensorstore futures": "benchmarks.loader.drivers_tensorstore:sample_futures",
     "torch 0": "benchmarks.loader.drivers_torch:plain_0",
     "torch 2": "benchmarks.loader.drivers_torch:plain_2",
     "torch 0 fused": "benchmarks.loader.drivers_torch:fused_0",

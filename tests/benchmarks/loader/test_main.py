@@ -25,6 +25,7 @@ from benchmarks.loader.worker import Worker
 ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 120
 TENSORSTORE = "benchmarks.loader.drivers_tensorstore:TensorStore"
+FUTURES = "benchmarks.loader.drivers_tensorstore:sample_futures"
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ class Wider(Shuffled):
 
 @pytest.mark.parametrize("case", CASES)
 def test_contestants_are_timed_and_checked(case: str, cache: Cache) -> None:
-    for where in (f"{__name__}:Shuffled", TENSORSTORE):
+    for where in (f"{__name__}:Shuffled", TENSORSTORE, FUTURES):
         worker = Worker(where, case, cache)
         worker.do_hello()
         reply = worker.do_epoch(0, 10.0)
