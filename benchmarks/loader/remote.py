@@ -23,7 +23,7 @@ from benchmarks.loader.race import running
 DELAY_S = 0.02
 BYTES_PER_S = 200e6
 AT_ONCE = 64  # requests of the bare reading
-ABLE = ("gzarr", "tensorstore", "insitubatch")  # of the contestants, those that read HTTP
+ABLE = ("gzarr", "tensorstore", "tensorstore futures", "insitubatch")  # of the contestants, those that read HTTP
 CASE_NAMES = ("A", "Cb")
 
 
