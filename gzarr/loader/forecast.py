@@ -4,9 +4,9 @@ Decodes are those of the planners themselves (`gzarr.loader.look_ahead`), run on
 on a short epoch with samples, chunks and slots in the same proportions; for samples that go straight into batches, a
 part of the epoch is run, or the openings of a chunk are counted as a renewal process.
 
-The variance factor is the variance of a batch's mean over that of as many independent draws. Samples of one chunk
-resemble each other: with a correlation ``c`` between them, and ``m`` other samples of the same chunk in the batch on
-average, it is ``1 + c m``, over the same for draws from everything.
+The variance factor is the variance of a batch's mean, over the orders of one data set, over that of as many independent
+draws. Samples of one chunk resemble each other: with a correlation ``c`` between them it is ``1 + c (m - m_exact)``,
+where ``m`` is the mean number of other samples of the same chunk in a batch, and ``m_exact`` that in an exact shuffle.
 Source: the design effect of cluster sampling, Kish, Survey Sampling, 1965, section 5.4.
 """
 
@@ -97,7 +97,7 @@ def variance_factor(mates: float, mates_of_all: float, correlation: float) -> fl
     mates: `count_mates` of the order. mates_of_all: that of an exact shuffle of everything. correlation: that of two
     samples of one chunk.
     """
-    return (1 + correlation * mates) / (1 + correlation * mates_of_all)
+    return 1 + correlation * (mates - mates_of_all)
 
 
 def _run(planner: Planner, most: int) -> tuple[int, int]:

@@ -31,7 +31,7 @@ def test_an_exact_shuffle_with_little_memory() -> None:
     memory, blocks = summary.advice
     assert memory.startswith("memory for 35% of the samples takes")
     assert "memory='3.3 MiB'" in memory
-    assert "variance factor of 2.6" in blocks
+    assert "variance factor of 2.8" in blocks
 
 
 def test_nothing_is_advised_where_all_is_well() -> None:
@@ -43,7 +43,7 @@ def test_blocks_that_are_too_small() -> None:
     summary = summary_of("blocks", 0.35, block_chunks=4, mode="direct")
     assert summary.decodes["image"] == 1.0
     assert summary.variance_factor is not None
-    assert 7 < summary.variance_factor < 8.5
+    assert round(summary.variance_factor, 1) == 8.4
     (advice,) = summary.advice
     assert "block_chunks=60 makes it 1.5" in advice
 
