@@ -195,23 +195,20 @@ class IndexSpans(ColumnSpans):
         return len(self._columns.chunks)
 
     def __iter__(self) -> Iterator[Span]:
-        return self._spans(slice(None))
+        return iter(self[:])
 
     @overload
     def __getitem__(self, index: int) -> Span: ...
     @overload
     def __getitem__(self, index: slice) -> tuple[Span, ...]: ...
     def __getitem__(self, index: int | slice) -> Span | tuple[Span, ...]:
-        if isinstance(index, slice):
-            return tuple(self._spans(index))
-        index = range(len(self))[index]
-        return next(self._spans(slice(index, index + 1)))
-
-    def _spans(self, rows: slice) -> Iterator[Span]:
+        if not isinstance(index, slice):
+            index = range(len(self))[index]
+            return self[index : index + 1][0]
         *columns, lists = self._columns
-        numbers = [np.broadcast_to(column, len(self))[rows].tolist() for column in (*columns, self._full)]
-        for chunk, count, *sides, full in zip(*numbers, strict=True):
-            yield Span(chunk, _index(lists, count, *sides[:3]), _index(lists, count, *sides[3:]), full)
+        chunks, counts, *sides = [np.broadcast_to(column, len(self))[index] for column in columns]
+        inside, out = _indices(lists, counts, *sides[:3]), _indices(lists, counts, *sides[3:])
+        return tuple(map(Span, chunks.tolist(), inside, out, self._full[index].tolist()))
 
 
 def cut_axis(wanted: Range | Indices, axis: Axis) -> Sequence[Span]:
@@ -354,6 +351,11 @@ def _are_full(indices: Indices, firsts: Indices, counts: Indices, sizes: Indices
     return np.asarray(np.add.reduceat(distinct, firsts, dtype=np.int64) == sizes)
 
 
-def _index(lists: Indices, count: int, start: int, step: int, at: int) -> slice | Indices:
-    """The index of one side of a span."""
-    return slice(start, start + (count - 1) * step + 1, step) if at < 0 else lists[at : at + count]
+def _indices(lists: Indices, count: Indices, start: Indices, step: Indices, at: Indices) -> list[slice | Indices]:
+    """The indices of one side of spans."""
+    found: list[slice | Indices] = list(
+        map(slice, start.tolist(), (start + (count - 1) * step + 1).tolist(), step.tolist())
+    )
+    for number in np.flatnonzero(at >= 0).tolist():
+        found[number] = lists[at[number] : at[number] + count[number]]
+    return found
