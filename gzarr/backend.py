@@ -67,6 +67,8 @@ class Work(NamedTuple):
         Whether a wave waits for a server, so that more threads than processors pay.
     chunk_s : float
         Seconds that a chunk took one thread before; 0 if that is not known, so that a first wave is timed.
+    at_once : int
+        How many waves it takes to keep a server busy.
     """
 
     nchunks: int
@@ -75,6 +77,7 @@ class Work(NamedTuple):
     unlocked: bool = False
     waits: bool = False
     chunk_s: float = 0.0
+    at_once: int = 1
 
 
 class Chain(NamedTuple):

@@ -73,35 +73,39 @@ def _read_together(jobs: Sequence[ReadJob]) -> None:
     taken = [(job, job.plan.nparts, _take_read(job, job.plan.nparts)) for job in jobs]
     _run_all(
         (
-            job.io.backend,
+            job,
             _in_waves(job, read_wave, "locate", nparts, job.out)
             if pieces is None
             else _in_pieces(job, pieces, read_wave, "locate"),
         )
         for job, nparts, pieces in taken
     )
-    _run_all((job.io.backend, run) for job, _, pieces in taken if pieces is not None for run in _rest(job, pieces))
+    _run_all((job, run) for job, _, pieces in taken if pieces is not None for run in _rest(job, pieces))
 
 
-def _run_all(runs: Iterable[tuple[Backend, Run]]) -> None:
+def _run_all(runs: Iterable[tuple[ReadJob, Run]]) -> None:
     """Run every job, all jobs of one backend together."""
-    by_backend: dict[int, tuple[Backend, list[Run]]] = {}
-    for backend, run in runs:
-        by_backend.setdefault(id(backend), (backend, []))[1].append(run)
-    for backend, members in by_backend.values():
-        calls = (partial(task, item) for task, items, _ in members for item in items)
-        backend.run(call, calls, _sum([work for _, _, work in members]))
+    by_backend: dict[int, list[tuple[ReadJob, Run]]] = {}
+    for job, run in runs:
+        by_backend.setdefault(id(job.io.backend), []).append((job, run))
+    for members in by_backend.values():
+        calls = (partial(task, item) for _, (task, items, _) in members for item in items)
+        requests = max(job.io.store.concurrency for job, _ in members)
+        members[0][0].io.backend.run(call, calls, _sum([work for _, (_, _, work) in members], requests))
 
 
-def _sum(works: Sequence[Work]) -> Work:
+def _sum(works: Sequence[Work], requests: int) -> Work:
+    """How much there is to do in all. requests: that the store takes at once."""
     nchunks, known = sum(work.nchunks for work in works), all(work.chunk_s for work in works)
+    nwaves = sum(-(-work.nchunks // work.wave_nchunks) for work in works)
     return Work(
         nchunks=nchunks,
         part_nbytes=sum(work.nchunks * work.part_nbytes for work in works) // max(nchunks, 1),
         wave_nchunks=max(work.wave_nchunks for work in works),
         unlocked=all(work.unlocked for work in works),
-        waits=any(work.waits for work in works),
+        waits=requests > 1,
         chunk_s=sum(work.nchunks * work.chunk_s for work in works) / max(nchunks, 1) if known else 0.0,
+        at_once=max(requests * nwaves // max(nchunks, 1), 1),
     )
 
 

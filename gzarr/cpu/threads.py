@@ -20,6 +20,8 @@ from gzarr.config import config
 _N_CPUS = os.cpu_count() or 1
 #: One wave is decoded while another waits for its server: 64 chunks of 4 MB from 20 ms away take 0.8 times as long.
 _THREADS_A_CPU_WAITING = 2
+#: Threads that only wait cost their memory and the switches between them.
+_MAX_WAITING = 32
 #: Decoding a chunk of so many bytes takes long enough for threads to pay.
 THREADED_PART_NBYTES = 1 << 18
 #: Smaller ones are timed: threads pay if a chunk takes so many seconds. Below that the time is the interpreter's, whose
@@ -41,7 +43,7 @@ def run(task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
         for wave in waves:
             task(wave)
         return
-    n_threads = thread_count(waits=work.waits) if work.nchunks > 1 else 1
+    n_threads = thread_count(waits=work.waits, at_once=work.at_once) if work.nchunks > 1 else 1
     if n_threads > 1 and work.part_nbytes < THREADED_PART_NBYTES and not _takes_long(task, waves, work):
         n_threads = 1
     if n_threads > 1:
@@ -51,9 +53,10 @@ def run(task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
             _carry_out(task, wave)
 
 
-def thread_count(*, waits: bool = False) -> int:
-    """Number of threads that decode at once. waits: whether they wait for a server in between."""
-    return int(config.get("threading.max_workers") or _N_CPUS * (_THREADS_A_CPU_WAITING if waits else 1))
+def thread_count(*, waits: bool = False, at_once: int = 1) -> int:
+    """Number of threads that decode at once. waits, at_once: as in `Work`."""
+    default = max(_N_CPUS * _THREADS_A_CPU_WAITING, min(at_once, _MAX_WAITING)) if waits else _N_CPUS
+    return int(config.get("threading.max_workers") or default)
 
 
 _helpers = Pool()

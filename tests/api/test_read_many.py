@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.errors import ChunkError, SelectionError
-from gzarr.storage import LocalStore, MemoryStore
+from gzarr.storage import LocalStore, MemoryStore, Request
 from tests.properties.cases import Case, basic_keys, filled, same
 
 DATA = np.arange(60, dtype="i4").reshape(10, 6)
@@ -90,3 +92,28 @@ def test_a_damaged_chunk_is_named(group: gzarr.Group) -> None:
     group.store["a/c/4/1"] = b"damaged"
     with pytest.raises(ChunkError, match="a/c/4/1"):
         gzarr.read_many([(group["b"], ...), (group["a"], ...)])
+
+
+class Waiting(MemoryStore):
+    """A store that takes 5 ms for an answer, and counts how many it gives at once."""
+
+    concurrency = 8
+    now = most = 0
+
+    def get_many(self, requests: Sequence[Request]) -> list[Any]:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        time.sleep(0.005)
+        self.now -= 1
+        return super().get_many(requests)
+
+
+def test_small_reads_wait_for_a_server_together() -> None:
+    """As many as it takes at once, where threads for the processors would be fewer."""
+    store = Waiting()
+    gzarr.create_array(store, data=DATA, chunks=(1, 1))
+    z = gzarr.open_array(store, mode="r")
+    store.most = 0
+    found = gzarr.read_many([(z, (i, j)) for i in range(10) for j in range(6)])
+    assert found == DATA.reshape(-1).tolist()
+    assert 6 <= store.most <= 8
