@@ -236,13 +236,14 @@ class Sharded(Layout):
             return None
         return _as_table(np.ascontiguousarray(entries, np.uint64), levels[0], first)
 
-    def cached_index(self, object_coords: Coords) -> tuple[object, ShardIndex] | None:
-        """The token and the index of a shard of a flat layout, if it is cached. It may have been replaced meanwhile."""
-        cached = self._indexes.get((self.key(object_coords), 0, None))
-        if cached is None:
-            return None
-        levels, (first,) = self._local(object_coords, [(0,) * len(self.grid)])
-        return cached[0], _as_table(np.ascontiguousarray(cached[1], np.uint64), levels[0], first)
+    def cached_entries(self, key: str) -> tuple[object, NDArray[np.uint64]] | None:
+        """The token and the entries of a shard, if its index is cached. It may have been replaced meanwhile."""
+        return self._indexes.get((key, 0, None))
+
+    def steps(self, entries: NDArray[np.uint64]) -> Coords:
+        """How many entries of an index further the next chunk along each axis of the array is (flat layouts)."""
+        first = (0,) * len(self.objects)
+        return _steps(entries, self.levels(chunk_shape(self.objects, first))[0])
 
     def blank_index(self, object_coords: Coords) -> tuple[Level, ShardIndex]:
         """The level of a shard of a flat layout, and the index of one without chunks."""
@@ -396,7 +397,11 @@ def _unwrapped(store: Store | None, source: _Source, wrap: Coder) -> _Source:
 
 def _as_table(entries: NDArray[np.uint64], level: Level, first: Coords) -> ShardIndex:
     """first: the array's first chunk, relative to the shard."""
+    return ShardIndex(entries, tuple(-c for c in first), _steps(entries, level))
+
+
+def _steps(entries: NDArray[np.uint64], level: Level) -> Coords:
     # Not from strides: those of an axis of length one say nothing.
     steps = [math.prod(entries.shape[axis + 1 : -1]) for axis in range(entries.ndim - 1)]
     by_axis = dict(zip(level.order or range(len(steps)), steps, strict=True))
-    return ShardIndex(entries, tuple(-c for c in first), tuple(by_axis[axis] for axis in range(len(steps))))
+    return tuple(by_axis[axis] for axis in range(len(steps)))

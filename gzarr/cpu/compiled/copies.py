@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.backend import Array, Work
 from gzarr.cpu.compiled import library
@@ -31,10 +31,13 @@ from gzarr.indexing.copies import CopyPlan
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
 from gzarr.indexing.selection import Indices
-from gzarr.layout.sharded import Sharded, ShardIndex
+from gzarr.layout.sharded import Sharded
 from gzarr.profiling.recorder import here
 from gzarr.storage.base import token_of
 from gzarr.storage.local_files import WRITTEN, FileVersion
+
+#: A piece should take so many seconds: it costs 30 us besides its chunks.
+_PIECE_S = 200e-6
 
 
 class Run(NamedTuple):
@@ -44,32 +47,58 @@ class Run(NamedTuple):
     n: int
 
 
+class _Shard(NamedTuple):
+    """What the loop is told of a shard.
+
+    Attributes
+    ----------
+    token : object or None
+        Of the version that the index is of; None if there is no shard, or if it must be left.
+    entries : NDArray[np.uint64] or None
+        Its index, which must live as long as its address is used.
+    table : bytes
+        Its columns of the loop's table but for the first two.
+    """
+
+    token: object | None
+    entries: NDArray[np.uint64] | None
+    table: bytes
+
+    @property
+    def checked(self) -> bool:
+        """Whether the loop sees to it that the version holds."""
+        return isinstance(self.token, FileVersion)
+
+
 class _Shards(NamedTuple):
     """The shards of a plan, in its order.
 
     Attributes
     ----------
-    coords : list of Coords
-        Their coordinates.
+    coords, origins : list of Coords
+        Their coordinates, and those of the first chunk of each.
     bounds : Indices
         int64 (n + 1,): the number of the first chunk of each, and how many chunks there are.
+    steps : dict
+        By the shape of an index, how many entries further the next chunk along each axis is.
     found : dict
-        By number: the token and the index of each shard that was looked at, None if it must be left.
+        By number, those that were looked at.
     given_up : set of int
-        Shards that are left to the reference path.
+        Numbers of those that are left to the reference path.
     """
 
     coords: list[Coords]
+    origins: list[Coords]
     bounds: Indices
-    found: dict[int, tuple[object | None, ShardIndex | None] | None]
+    steps: dict[Coords, Coords]
+    found: dict[int, _Shard]
     given_up: set[int]
 
     def within(self, piece: Run) -> list[tuple[int, int, int]]:
         """The shards of a piece: number, first chunk among those of the piece, number of chunks."""
         low, high = np.searchsorted(self.bounds, [piece.first, piece.first + piece.n - 1], side="right").tolist()
-        inner = self.bounds[low:high].tolist()
-        cuts = pairwise([0, *[bound - piece.first for bound in inner], piece.n])
-        return [(number, first, end - first) for number, (first, end) in enumerate(cuts, low - 1)]
+        cuts = [0, *(self.bounds[low:high] - piece.first).tolist(), piece.n]
+        return [(low - 1 + i, cuts[i], cuts[i + 1] - cuts[i]) for i in range(len(cuts) - 1)]
 
 
 class CompiledCopies(NamedTuple):
@@ -137,59 +166,48 @@ class CompiledCopies(NamedTuple):
 
     def _do_shards(self, shards: _Shards, piece: Run) -> None:
         within = shards.within(piece)
-        for number, _, _ in within:
-            if number not in shards.found:
-                shards.found.setdefault(number, self._find(shards.coords[number]))
-        found = [shards.found[number] for number, _, _ in within]
-        table = [self._row(shards, of_piece, where) for of_piece, where in zip(within, found, strict=True)]
-        status = self._call(piece, b"".join(table))
-        for (number, first, n), where in zip(within, found, strict=True):
-            key = self._key(shards.coords[number])
-            if any(status[first : first + n]) or not self._still_holds(key, where):
-                shards.given_up.add(number)
-                self._layout.forget(key)
+        rows, unchecked = [], []
+        for number, first, n in within:
+            found = shards.found.get(number) or shards.found.setdefault(number, self._find(shards, number))
+            rows += [_pack_run(first, n), found.table]
+            if not found.checked:
+                unchecked.append(number)
+        status = self._call(piece, b"".join(rows))
+        for number, first, n in within if any(status) else ():
+            if any(status[first : first + n]):
+                self._give_up(shards, number)
+        for number in unchecked:
+            if token_of(self.source.store, self.source.layout.key(shards.coords[number])) != shards.found[number].token:
+                self._give_up(shards, number)
 
-    def _find(self, shard: Coords) -> tuple[object | None, ShardIndex | None] | None:
-        """The token and the index of a shard, None and None if it is missing; None if it must be left."""
-        cached = self._layout.cached_index(shard)
+    def _give_up(self, shards: _Shards, number: int) -> None:
+        shards.given_up.add(number)
+        self._layout.forget(self._layout.key(shards.coords[number]))
+
+    def _find(self, shards: _Shards, number: int) -> _Shard:
+        """Find what the loop is told of a shard. Raises: StoreError."""
+        layout, coords = self._layout, shards.coords[number]
+        key = layout.key(coords)
+        cached = layout.cached_entries(key)
         if cached is not None and isinstance(cached[0], FileVersion):  # the loop will see whether it holds
-            return cached
-        token = token_of(self.source.store, self._key(shard))
-        try:
-            index = self._layout.index(self.source.store, shard, token)
-        except CodecError:  # the reference path says what is wrong
-            return None
-        return None if index is not None and token is None else (token, index)
-
-    def _still_holds(self, key: str, where: tuple[object | None, ShardIndex | None] | None) -> bool:
-        """Whether a shard is the version that its index was of, as far as the loop has not seen to that."""
-        if where is None or isinstance(where[0], FileVersion):
-            return True
-        return token_of(self.source.store, key) == where[0]
-
-    def _row(
-        self,
-        shards: _Shards,
-        of_piece: tuple[int, int, int],
-        where: tuple[object | None, ShardIndex | None] | None,
-    ) -> bytes:
-        """The loop's table of a shard. of_piece: one of `_Shards.within`."""
-        number, first, n = of_piece
-        shard = shards.coords[number]
-        nothing = (0,) * len(shard)
-        index = version = None
-        if where is None or number in shards.given_up:
-            shard = (-1,) * len(shard)  # a shard that is never there: the loop leaves its chunks
+            token, entries = cached
         else:
-            version, index = where
-        checked = isinstance(version, FileVersion)
-        place = (0, 0) if index is None else (index.entries.ctypes.data, index.entries.size // 2)
-        steps = (*nothing, *nothing) if index is None else (*index.origin, *index.steps)
-        numbers = first, n, *place, checked, *(version if isinstance(version, FileVersion) else (0,) * 5)
-        return struct.pack(f"5qQ3qQ{3 * len(shard)}q", *numbers, *shard, *steps)
+            token = token_of(self.source.store, key)
+            try:
+                index = layout.index(self.source.store, coords, token)
+            except CodecError:  # the reference path says what is wrong
+                return _left(len(coords))
+            if index is None:
+                return _Shard(None, None, _pack_shard(coords, shards.origins[number]))
+            if token is None:  # it has just come
+                return _left(len(coords))
+            entries = index.entries
+        entries = np.ascontiguousarray(entries, np.uint64)
+        steps = shards.steps.get(entries.shape) or shards.steps.setdefault(entries.shape, layout.steps(entries))
+        return _Shard(token, entries, _pack_shard(coords, shards.origins[number], steps, entries, token))
 
     def _call(self, piece: Run, shards: bytes | None) -> bytearray:
-        """Let the loop do a piece. shards: its table. Returns: for every chunk whether it was left."""
+        """Let the loop do a piece. shards: the table of those. Returns: for every chunk whether it was left."""
         status, loop = bytearray(piece.n), library.loop()
         if loop is None:  # switched off meanwhile
             return bytearray(b"\1" * piece.n)
@@ -204,9 +222,6 @@ class CompiledCopies(NamedTuple):
         if doing := here():
             doing.count(piece.n - n_left, taken, placed)
         return status
-
-    def _key(self, shard: Coords) -> str:
-        return self.source.layout.key(shard)
 
     @property
     def _layout(self) -> Sharded:
@@ -225,7 +240,9 @@ def make_copies_read(source: Source, plan: CopyPlan, blocks: tuple[Any, ...], n_
     if not all(_fits(block, plan, first.dtype) for block in blocks):
         return "blocks of this shape or order in memory are filled by the reference path"
     n = plan.nparts
-    share = max(-(-n // (n_threads * PIECES_PER_THREAD)), MIN_PIECE)
+    pace_s = source.pace.chunk_s
+    smallest = max(int(_PIECE_S / pace_s), MIN_PIECE) if pace_s else MIN_PIECE
+    share = max(-(-n // (n_threads * PIECES_PER_THREAD)), smallest)
     size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // chain.nbytes, share), 1)
     numbers = np.array([plan.rows, first.itemsize, *cast], np.int64)
     places = [(block.__array_interface__["data"][0], block.strides[0]) for block in blocks]
@@ -238,7 +255,7 @@ def make_copies_read(source: Source, plan: CopyPlan, blocks: tuple[Any, ...], n_
         plan=plan,
         blocks=blocks,
         pieces=(Run(i * size, min(size, n - i * size)) for i in spread(-(-n // size), n_threads)),
-        work=Work(n, first[:1].nbytes * len(plan.slots) // n, size, unlocked=True, chunk_s=source.pace.chunk_s),
+        work=Work(n, first[:1].nbytes * len(plan.slots) // n, size, unlocked=True, chunk_s=pace_s),
         tables=(job, numbers, *[np.ascontiguousarray(column, np.int64) for column in columns]),
         fill=fill,
         shards=_shards(plan, source.layout) if isinstance(source.layout, Sharded) else None,
@@ -255,4 +272,29 @@ def _shards(plan: CopyPlan, layout: Sharded) -> _Shards:
     owners = plan.owners(layout.objects)
     firsts = np.flatnonzero((owners[1:] != owners[:-1]).any(axis=1)) + 1
     bounds = np.concatenate([[0], firsts, [len(owners)]])
-    return _Shards(list(map(tuple, owners[bounds[:-1]].tolist())), bounds, {}, set())
+    coords = owners[bounds[:-1]]
+    axes = zip(layout.grid, layout.objects, coords.T, strict=True)
+    origins = np.stack([axis.locate_all(owner.starts_of(at)) for axis, owner, at in axes], axis=1)
+    return _Shards(list(map(tuple, coords.tolist())), list(map(tuple, origins.tolist())), bounds, {}, {}, set())
+
+
+_pack_run = struct.Struct("2q").pack
+
+
+def _pack_shard(
+    coords: Coords,
+    origin: Coords,
+    steps: Coords | None = None,
+    entries: NDArray[np.uint64] | None = None,
+    token: object | None = None,
+) -> bytes:
+    """The loop's columns of a shard but for the first two. entries: None if the shard is missing."""
+    place = (0, 0) if entries is None else (entries.__array_interface__["data"][0], entries.size // 2)
+    version = token if isinstance(token, FileVersion) else (0,) * 5
+    numbers = *place, isinstance(token, FileVersion), *version, *coords, *origin, *(steps or origin)
+    return struct.pack(f"3qQ3qQ{3 * len(coords)}q", *numbers)
+
+
+def _left(ndim: int) -> _Shard:
+    """A shard with the coordinates of none: the loop leaves its chunks."""
+    return _Shard(None, None, _pack_shard((-1,) * ndim, (0,) * ndim))
