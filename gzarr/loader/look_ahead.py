@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from gzarr.indexing.grid import Grid, nchunks
 from gzarr.indexing.selection import Indices
 from gzarr.loader.reach import Prospect, reach_of, within_reach
 
+_Short: TypeAlias = NDArray[np.signedinteger[Any]]
 Planner: TypeAlias = "Direct | Pool"
 
 #: Samples that are looked ahead at first, so that the first batch comes soon, and how that grows with each step. Where
@@ -37,6 +38,8 @@ _FIRST_HORIZON, _FAR_HORIZON, _GROWTH = 1 << 15, 1 << 18, 4
 #: How far a pool looks ahead: in reaches, which vary with the gaps between samples; and at most in numbers of slots,
 #: because the memory for what is known of the samples grows with it.
 _REACHES, _HORIZON = 4, 16
+#: Memory for what is known of a sample within the horizon, doubled while the horizon moves.
+KNOWN_NBYTES = 40
 #: Batches are begun in runs of this part of all blocks, so that sorting their fragments costs little.
 _RUNS = 16
 
@@ -125,7 +128,7 @@ def mode_of(size: tuple[int, ...], grid: Grid, span: int, slots: int) -> Literal
     return "pool" if whole_rows and several and span > slots else "direct"
 
 
-def find_runs(column: Indices, values: Indices) -> tuple[Indices, Indices]:
+def find_runs(column: _Short, values: _Short) -> tuple[Indices, Indices]:
     """Where a sorted column holds some values, and the number of the value for each place."""
     begin, end = (column.searchsorted(values, side) for side in ("left", "right"))
     counts = end - begin
@@ -249,9 +252,12 @@ class Pool:
         Number of slots of the pool.
     ahead : int
         The most batches that are planned and not yet freed. The other slots hold samples of later batches.
+    horizon : int, optional
+        How many samples are looked ahead at most, each of which takes `KNOWN_NBYTES`. By default 16 for each slot,
+        which is more than a reach for all but the smallest pools.
     """
 
-    def __init__(self, epoch: Epoch, slots: int, ahead: int) -> None:
+    def __init__(self, epoch: Epoch, slots: int, ahead: int, horizon: int | None = None) -> None:
         self.epoch = epoch
         self._ahead = ahead
         self._keep = slots - ahead * epoch.batch_size
@@ -261,8 +267,10 @@ class Pool:
         self._horizon = epoch.first_horizon
         self._per_row = nchunks(epoch.grid[1:])
         self._gap = epoch.gap
+        far = _REACHES * reach_of(self._keep, self._gap)
+        self._far = int(min(far, _HORIZON * self._keep if horizon is None else horizon))
         self._at = self._opened = 0
-        self._known = _Known(0, *[np.empty(0, np.int64)] * 4)
+        self._known = _Known.nothing(epoch.grid)
 
     def room(self) -> int:
         """How many batches `step` can plan now."""
@@ -283,10 +291,11 @@ class Pool:
         taken = taken[np.argsort(ids[taken], kind="stable")]
         self._n_free -= len(taken)
         slots[taken] = self._free[self._n_free : self._n_free + len(taken)]
-        batches = tuple(np.split(slots[first : first + n].copy(), range(size, n, size)))
+        batches = tuple(np.split(slots[first : first + n].astype(np.int64), range(size, n, size)))
         self._planned.extend(batches)
         fragments = cut_boxes(epoch.boxes(ids[taken]), epoch.size, epoch.grid)
-        return Step(fragments, slots[taken][fragments.box], batches, len(rows) * self._per_row)
+        at = slots[taken][fragments.box].astype(np.int64)
+        return Step(fragments, at, batches, len(rows) * self._per_row)
 
     def free(self, n_batches: int) -> None:
         """Give back the slots of the oldest batches that were planned."""
@@ -316,8 +325,7 @@ class Pool:
     def _look_ahead(self, n: int) -> None:
         """Compute the samples within the horizon, many at once: whenever an eighth of it has been planned."""
         end = self._known.base + len(self._known.ids)
-        far = min(_REACHES * reach_of(self._keep, self._gap), _HORIZON * self._keep)
-        horizon = max(n, min(self._horizon, int(far)))
+        horizon = max(n, min(self._horizon, self._far))
         self._horizon *= _GROWTH
         if end < self.epoch.n and end - self._at < max(n, horizon - horizon // 8):
             ids = self.epoch.ids(end, min(self._at + horizon, self.epoch.n))
@@ -327,22 +335,29 @@ class Pool:
 class _Known(NamedTuple):
     """The samples within the horizon: of each position from ``base`` its sample, and its slot or -1; and an index.
 
-    The index holds, sorted by the row of chunks, the rows and the positions (from ``base``) of samples.
+    The index holds, sorted by the row of chunks, the rows and the positions (from ``base``) of samples. All but the
+    samples are short integers.
     """
 
     base: int
     ids: Indices
-    slots: Indices
-    rows: Indices
-    positions: Indices
+    slots: _Short
+    rows: _Short
+    positions: _Short
+
+    @classmethod
+    def nothing(cls, grid: Grid) -> _Known:
+        """No samples of an array."""
+        long, short = np.empty(0, np.int64), np.empty(0, np.int32)
+        return cls(0, long, short, short if grid[0].nchunks <= np.iinfo(np.int32).max else long, short)
 
     def find(self, rows: Indices, first: int) -> tuple[Indices, Indices]:
         """Positions not before ``first`` of the samples in some rows, and where those of each row begin.
 
         Rows without any are left out.
         """
-        at, row = find_runs(self.rows, rows)
-        found = self.positions[at]
+        at, row = find_runs(self.rows, rows.astype(self.rows.dtype))
+        found = self.positions[at].astype(np.int64)
         later = found >= first
         found, row = found[later], row[later]
         return found, np.flatnonzero(np.diff(row, prepend=-1))
@@ -351,9 +366,9 @@ class _Known(NamedTuple):
         """Forget the positions before ``base`` and add samples. Two sorted runs are sorted in linear time."""
         drop = base - self.base
         later = self.positions >= drop
-        order = np.argsort(rows, kind="stable")
-        rows = np.concatenate([self.rows[later], rows[order]])
+        order = np.argsort(rows, kind="stable").astype(np.int32)
+        short: _Short = np.concatenate([self.rows[later], rows[order].astype(self.rows.dtype)])
         positions = np.concatenate([self.positions[later] - drop, order + (len(self.ids) - drop)])
-        order = np.argsort(rows, kind="stable")
-        slots = np.concatenate([self.slots[drop:], np.full(len(ids), -1)])
-        return _Known(base, np.concatenate([self.ids[drop:], ids]), slots, rows[order], positions[order])
+        merged = np.argsort(short, kind="stable")
+        slots = np.concatenate([self.slots[drop:], np.full(len(ids), -1, np.int32)])
+        return _Known(base, np.concatenate([self.ids[drop:], ids]), slots, short[merged], positions[merged])

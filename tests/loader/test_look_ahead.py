@@ -119,10 +119,12 @@ def test_a_pool_looks_no_farther_than_its_slots_allow() -> None:
         return np.arange(lo, hi) * 7919 % 10_000_000
 
     epoch = rows_epoch(np.arange(0), 64, (RegularAxis(10_000_000, 16),))._replace(n=10_000_000, ids=ids)
-    pool = Pool(epoch, 1000, 1)
-    for _ in range(10):
-        pool.free(len(pool.step(1).batches))
-    assert max(asked) <= 16 * 1000 + 10 * 64
+    for horizon, most in ((None, 16 * 1000), (3000, 3000)):
+        asked.clear()
+        pool = Pool(epoch, 1000, 1, horizon)
+        for _ in range(10):
+            pool.free(len(pool.step(1).batches))
+        assert 2000 < max(asked) <= most + 10 * 64
 
 
 def test_crops_share_the_chunks_that_they_touch() -> None:
