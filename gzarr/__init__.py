@@ -67,6 +67,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.checking.compare import Comparison
     from gzarr.checking.repair import Repair
     from gzarr.checking.report import Verification
+    from gzarr.loader.samples import Crops, Window
 
     ABSStore = storage.ABSStore
     DBMStore = storage.DBMStore
@@ -107,6 +108,7 @@ _TOOLS = {
     **dict.fromkeys(("Advice", "GroupAdvice", "advise"), "gzarr.advising"),
     **dict.fromkeys(("Comparison", "Repair", "Verification", "compare", "repair", "verify"), "gzarr.api.checking"),
     "read_many": "gzarr.api.read_many",
+    **dict.fromkeys(("Crops", "Window"), "gzarr.loader.samples"),
 }
 # Codecs that numcodecs has beside optional packages.
 _EXTRAS = {"MsgPack": "msgpack", "PCodec": "pcodec", "ZFPY": "zfp"}
@@ -149,6 +151,7 @@ __all__ = [
     "ContainsArrayError",
     "ContainsGroupError",
     "CopyError",
+    "Crops",
     "DeviceError",
     "DirectoryStore",
     "Group",
@@ -167,6 +170,7 @@ __all__ = [
     "StoreError",
     "ThreadSynchronizer",
     "Verification",
+    "Window",
     "ZipStore",
     "__version__",
     "advise",

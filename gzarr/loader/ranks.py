@@ -1,0 +1,198 @@
+"""Shares of an epoch: which positions of its order one rank takes, and what is left when the ranks become others.
+
+Exact, sequential and sampled orders are shared by whole batches in turn, so what all ranks have taken is a prefix of
+the order. Orders in blocks are shared by *lanes*, equal contiguous runs of positions, so that two ranks meet in one
+block at most. What ranks have taken of their lanes is noted as (number of ranks, samples taken by each); another number
+of ranks puts the rests of the lanes together and cuts them anew.
+
+All ranks have equally many samples, so equally many steps of equal batches: uneven ranks would wait for each other
+forever. Either the last incomplete step is dropped, or the last step is smaller and its missing samples, fewer than
+there are ranks, are taken a second time.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from gzarr.loader.order import Ints
+
+#: (number of ranks, samples that each of them took), one pair after another.
+History: TypeAlias = tuple[tuple[int, int], ...]
+
+
+class Interleaved(NamedTuple):
+    """Whole batches in turn.
+
+    Attributes
+    ----------
+    total : int
+        Number of positions in the epoch.
+    start : int
+        How many of them were taken before.
+    batch_size, rank, world_size : int
+        Samples in a batch, number of this rank, number of ranks.
+    drop_last : bool
+        Whether the last incomplete step is dropped.
+    """
+
+    total: int
+    start: int
+    batch_size: int
+    rank: int
+    world_size: int
+    drop_last: bool
+
+    @property
+    def whole(self) -> int:
+        """Number of samples that this rank takes in complete steps."""
+        return (self.total - self.start) // (self.world_size * self.batch_size) * self.batch_size
+
+    @property
+    def last(self) -> int:
+        """Number of samples that each rank takes in the last, incomplete step."""
+        rest = self.total - self.start - self.whole * self.world_size
+        return 0 if self.drop_last else -(-rest // self.world_size)
+
+    @property
+    def n(self) -> int:
+        """Number of samples that this rank takes, those included that are taken twice."""
+        return self.whole + self.last
+
+    def positions(self, lo: int, hi: int) -> Ints:
+        """The positions of this rank's samples ``lo`` to ``hi``."""
+        at = np.arange(lo, hi)
+        step, row = np.divmod(at, self.batch_size)
+        found = self.start + (step * self.world_size + self.rank) * self.batch_size + row
+        if hi > self.whole:
+            last = self.start + self.whole * self.world_size + self.rank * self.last + at - self.whole
+            found = np.where(at < self.whole, found, last % self.total)
+        return found
+
+    def history(self, taken: int) -> History:
+        """What all ranks have taken when each has taken so many samples, whole steps of this share."""
+        return ((1, min(self.start + taken * self.world_size, self.total)),)
+
+
+class Lane(NamedTuple):
+    """One of the equal contiguous parts of what is left of an epoch.
+
+    Attributes
+    ----------
+    total : int
+        Number of positions in the epoch.
+    before : tuple
+        What was taken by other numbers of ranks.
+    start : int
+        How many samples each rank had taken before, of this lane.
+    batch_size, rank, world_size : int
+        Samples in a batch, number of this rank, number of ranks.
+    drop_last : bool
+        Whether the last incomplete step is dropped.
+    """
+
+    total: int
+    before: History
+    start: int
+    batch_size: int
+    rank: int
+    world_size: int
+    drop_last: bool
+
+    @property
+    def n(self) -> int:
+        """Number of samples that this rank takes, those included that are taken twice."""
+        rest = nleft(self.total, self.before)
+        if self.drop_last:
+            return max(rest // self.world_size - self.start, 0) // self.batch_size * self.batch_size
+        return max(-(-rest // self.world_size) - self.start, 0)
+
+    def positions(self, lo: int, hi: int) -> Ints:
+        """The positions of this rank's samples ``lo`` to ``hi``."""
+        if lo >= hi:
+            return np.empty(0, np.int64)
+        runs = left(self.total, self.before)
+        lengths = np.cumsum([stop - start for start, stop in runs])
+        begin = self.rank * int(lengths[-1]) // self.world_size + self.start
+        at = np.arange(begin + lo, begin + hi) % lengths[-1]
+        run = np.searchsorted(lengths, at, side="right")
+        stops = np.array([stop for _, stop in runs])
+        return np.asarray(stops[run] - lengths[run] + at, np.int64)
+
+    def history(self, taken: int) -> History:
+        """What all ranks have taken when each has taken so many samples of this share."""
+        return (*self.before, (self.world_size, self.start + taken))
+
+
+Share: TypeAlias = Interleaved | Lane
+
+
+def make_share(
+    total: int, history: History = (), *, batch_size: int, rank: int, world_size: int, lanes: bool, drop_last: bool
+) -> Share:
+    """What one rank takes of an epoch.
+
+    Parameters
+    ----------
+    total : int
+        Number of positions in the epoch.
+    history : tuple
+        What was taken before, as `Share.history` says it.
+    batch_size, rank, world_size : int
+        Samples in a batch, number of this rank, number of ranks.
+    lanes : bool
+        Whether ranks take lanes, as they do of an order in blocks, or whole batches in turn.
+    drop_last : bool
+        Whether the last incomplete step is dropped; else its missing samples are taken a second time.
+    """
+    if not lanes:
+        taken = sum(ranks * taken for ranks, taken in history)
+        return Interleaved(total, min(taken, total), batch_size, rank, world_size, drop_last)
+    before, start = history, 0
+    if history and history[-1][0] == world_size:  # the same lanes go on
+        before, start = history[:-1], history[-1][1]
+    return Lane(total, before, start, batch_size, rank, world_size, drop_last)
+
+
+def left(total: int, history: History) -> list[tuple[int, int]]:
+    """The runs of positions that are left in lanes, in the order in which they are cut anew."""
+    runs = [(0, total)]
+    for ranks, taken in history:
+        n = sum(stop - start for start, stop in runs)
+        edges = [rank * n // ranks for rank in range(ranks + 1)]
+        rests = [(min(lo + taken, hi), hi) for lo, hi in pairwise(edges)]
+        runs = cut(runs, [rest for rest in rests if rest[0] < rest[1]])
+    return runs
+
+
+def nleft(total: int, history: History) -> int:
+    """How many positions are left in lanes."""
+    return sum(stop - start for start, stop in left(total, history))
+
+
+def cut(runs: Sequence[tuple[int, int]], parts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Parts of a sequence that consists of runs, as runs."""
+    found, first = [], 0
+    for start, stop in runs:
+        inside = [(max(lo - first, 0) + start, min(hi - first + start, stop)) for lo, hi in parts]
+        found += [run for run in inside if run[0] < run[1]]
+        first += stop - start
+    return found
+
+
+def parse_ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """The rank and the number of ranks: those given, those of torch.distributed if it is initialized, or 0 of 1."""
+    if (rank is None) != (world_size is None):
+        raise ValueError(f"rank and world_size belong together, got rank={rank} and world_size={world_size}")
+    if rank is None or world_size is None:
+        torch = sys.modules.get("torch.distributed")
+        if torch is None or not torch.is_available() or not torch.is_initialized():
+            return 0, 1
+        rank, world_size = torch.get_rank(), torch.get_world_size()
+    if not 0 <= rank < world_size:
+        raise ValueError(f"rank={rank} of world_size={world_size}; expected 0 <= rank < world_size")
+    return int(rank), int(world_size)

@@ -1,0 +1,81 @@
+"""What a loader saves to go on later: a few plain values, and what tells its data from others.
+
+Progress is the number of the epoch and what was taken of it (`gzarr.loader.ranks.History`); everything else in the
+state is there to refuse states of other data, other samples or another order, which would give samples twice or never.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from gzarr.hierarchy.array import Array
+from gzarr.indexing.grid import is_regular
+from gzarr.loader.ranks import History
+
+VERSION = 1
+
+
+class Progress(NamedTuple):
+    """How far a loader has come.
+
+    Attributes
+    ----------
+    epoch, seed : int
+        What the order depends on.
+    history : tuple
+        What was taken of the epoch: `gzarr.loader.ranks.History`.
+    """
+
+    epoch: int
+    seed: int
+    history: History
+
+
+def fingerprint(array: Array | np.ndarray[Any, Any]) -> str:
+    """What tells an array from others without a look at its values: type, shape, chunks and codecs."""
+    told = f"{array.dtype} {tuple(array.shape)}"
+    if isinstance(array, Array):
+        codecs = json.dumps([codec.to_json() for codec in array.codecs], sort_keys=True)
+        told += f", chunks {array.chunks}, codecs {crc32(codecs.encode()):08x}"
+        if not is_regular(array.metadata.grid):
+            told += f", grid {crc32(repr(array.chunk_sizes).encode()):08x}"
+    return told
+
+
+def write_state(progress: Progress, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """A state: progress, and what it is the progress of.
+
+    identity: ``{"arrays": {name: fingerprint}, "samples": Samples.describe(), "shuffle": ..., ...}``, JSON values.
+    """
+    taken = [list(pair) for pair in progress.history]
+    return {"version": VERSION, "epoch": progress.epoch, "seed": progress.seed, "taken": taken, **identity}
+
+
+def read_state(state: Mapping[str, Any], identity: Mapping[str, Any]) -> Progress:
+    """The progress that a state tells, if it is that of a loader like this one."""
+    if not isinstance(state, Mapping) or not {"version", "epoch", "seed", "taken"} <= set(state):
+        raise ValueError(f"a state of a loader is what its state_dict() gave, got {state!r:.200}")
+    if state["version"] != VERSION:
+        raise ValueError(f"the state has version {state['version']}, but this gzarr reads {VERSION}")
+    found = differences({key: state.get(key) for key in identity}, identity)
+    if found:
+        raise ValueError(
+            "the state is of another loader: "
+            + "; ".join(f"{name} was {was!r}, is {now!r}" for name, was, now in found)
+            + ". Build the loader as it was, or begin the epoch anew"
+        )
+    history = tuple([(int(ranks), int(taken)) for ranks, taken in state["taken"]])
+    return Progress(int(state["epoch"]), int(state["seed"]), history)
+
+
+def differences(was: Any, now: Any, name: str = "") -> list[tuple[str, Any, Any]]:
+    """What differs between two values as JSON keeps them, by name."""
+    if isinstance(was, Mapping) and isinstance(now, Mapping):
+        names = [key for key in {**was, **now} if was.get(key) != now.get(key)]
+        return [d for key in names for d in differences(was.get(key), now.get(key), f"{name}.{key}".lstrip("."))]
+    return [] if was == now else [(name, was, now)]

@@ -1,0 +1,76 @@
+"""States hold few plain values, and those of another loader are refused with what differs."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.loader.samples import Window, make_samples
+from gzarr.loader.state import Progress, fingerprint, read_state, write_state
+
+
+def identity(array: gzarr.Array, shuffle: str = "exact", window: Window | None = None) -> dict:
+    samples = make_samples({"x": array.shape}, window=window)
+    return {"arrays": {"x": fingerprint(array)}, "samples": samples.describe(), "shuffle": shuffle}
+
+
+@pytest.fixture
+def array() -> gzarr.Array:
+    return gzarr.zeros((100, 4), chunks=(10, 4), dtype="f4")
+
+
+def test_a_state_survives_json_and_is_small(array: gzarr.Array) -> None:
+    progress = Progress(3, 7, ((4, 256), (2, 16)))
+    stored = json.dumps(write_state(progress, identity(array)))
+    assert len(stored) < 400
+    assert read_state(json.loads(stored), identity(array)) == progress
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"shape": (101, 4)}, r"arrays\.x was 'float32 \(100, 4\), .*', is 'float32 \(101, 4\)"),
+        ({"dtype": "f8"}, r"is 'float64"),
+        ({"chunks": (20, 4)}, r"chunks \(20, 4\)"),
+        ({"compressors": gzarr.codecs.GzipCodec()}, "codecs"),
+    ],
+)
+def test_a_state_of_other_data_is_refused(array: gzarr.Array, other: dict, message: str) -> None:
+    state = write_state(Progress(0, 0, ()), identity(array))
+    now = gzarr.zeros(**{"shape": (100, 4), "chunks": (10, 4), "dtype": "f4"} | other)
+    with pytest.raises(ValueError, match=message):
+        read_state(state, identity(now))
+
+
+def test_attributes_and_place_do_not_matter(array: gzarr.Array) -> None:
+    now = gzarr.zeros((100, 4), chunks=(10, 4), dtype="f4", path="elsewhere")
+    now.attrs["units"] = "K"
+    assert fingerprint(now) == fingerprint(array)
+    varying = gzarr.create_array({}, shape=(100, 4), chunks=[[10, 90], [4]], dtype="f4")
+    assert fingerprint(varying) != fingerprint(array)
+    assert fingerprint(np.zeros((3, 2), "u1")) == "uint8 (3, 2)"
+
+
+def test_a_state_of_another_order_or_other_samples_is_refused(array: gzarr.Array) -> None:
+    state = write_state(Progress(0, 0, ()), identity(array))
+    with pytest.raises(ValueError, match=r"shuffle was 'exact', is 'blocks'\. Build the loader as it was"):
+        read_state(state, identity(array, "blocks"))
+    with pytest.raises(ValueError, match=r"samples\.kind was 'rows', is 'window'"):
+        read_state(state, identity(array, window=Window(8)))
+    with pytest.raises(ValueError, match=r"samples\.size was None, is \[8\]"):
+        read_state(state, identity(array, window=Window(8)))
+
+
+@pytest.mark.parametrize("state", [None, {}, {"epoch": 1}, [1]])
+def test_what_is_no_state_is_refused(array: gzarr.Array, state: object) -> None:
+    with pytest.raises(ValueError, match=r"what its state_dict\(\) gave"):
+        read_state(state, identity(array))
+
+
+def test_a_state_of_another_version_is_refused(array: gzarr.Array) -> None:
+    state = write_state(Progress(0, 0, ()), identity(array)) | {"version": 2}
+    with pytest.raises(ValueError, match="version 2, but this gzarr reads 1"):
+        read_state(state, identity(array))
