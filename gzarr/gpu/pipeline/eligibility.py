@@ -75,7 +75,7 @@ class DeviceJobs:
 
     def take_read(self, plan: Plan, nparts: int, out: Array, fields: Fields) -> PieceJob | str:
         """Return a read in pieces, or the reason why the reference path has to do it. nparts: of the plan."""
-        if nparts < MIN_NCHUNKS and not isinstance(plan, CopyPlan):
+        if nparts < (1 if isinstance(plan, CopyPlan) and plan.grid else MIN_NCHUNKS):
             return "too few chunks to gain from tables"
         if isinstance(plan, PointPlan):
             return "points are read by the reference path"
