@@ -36,6 +36,8 @@ from gzarr.profiling.recorder import here
 from gzarr.storage.base import token_of
 from gzarr.storage.local_files import WRITTEN, FileVersion
 
+#: Instead of a number of points.
+_COPIES = -2
 #: A piece should take so many seconds: it costs 30 us besides its chunks.
 _PIECE_S = 200e-6
 
@@ -247,7 +249,7 @@ def make_copies_read(source: Source, plan: CopyPlan, blocks: tuple[Any, ...], n_
     numbers = np.array([plan.rows, first.itemsize, *cast], np.int64)
     places = [(block.__array_interface__["data"][0], block.strides[0]) for block in blocks]
     columns = plan.coords, plan.firsts, plan.inside, plan.counts, plan.place, plan.slots, np.array(places, np.int64)
-    job = chain.slot_job(swapped(chain.dtype, chain.chunk.dtype) or 0, source.keys.separator, first)
+    job = chain.job(swapped(chain.dtype, chain.chunk.dtype) or 0, source.keys.separator, first[0], _COPIES)
     with np.errstate(all="ignore"):  # as in chunks that are there
         fill = np.frombuffer(chain.fill, chain.chunk.dtype).astype(first.dtype).tobytes()
     return CompiledCopies(

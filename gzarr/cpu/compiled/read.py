@@ -142,7 +142,8 @@ class CompiledRead(NamedTuple):
             room = scratch.room(chain.max_encoded + chain.nbytes)
             started = perf_counter()
             n_left, taken, placed = loop.read(self.job, window, *self.tables, *where, room, status)
-            self.source.pace.note(perf_counter() - started, piece.n)
+            if piece.n >= MIN_PIECE:
+                self.source.pace.note(perf_counter() - started, piece.n)
         if doing := here():
             doing.count(piece.n - n_left, taken, placed)
         return [i for i, left in enumerate(status) if left] if n_left else []

@@ -29,8 +29,6 @@ MAX_NBYTES = 1 << 24
 MAX_GROWTH_NBYTES = 1 << 12
 
 
-#: Instead of a number of points: boxes are copied to slots.
-_COPIES = -2
 #: Bytes of the loop's field for the name of Blosc's compressor (MAX_CNAME), one of them the end.
 _CNAME_NBYTES = 16
 
@@ -108,21 +106,15 @@ class LoopChain(NamedTuple):
     encoder: Encoder | None
 
     def job(self, swap: int, separator: str, array: Any, npoints: int) -> bytes:
-        """Return the loop's struct Job. swap: see `swapped`. separator: of keys. array: the result, or the value."""
-        padding = (0,) * (len(self.lengths) - array.ndim)
-        address = array.__array_interface__["data"][0]
-        axes = *array.shape, *padding, *array.strides, *padding
-        return self._job(swap, separator, (address, npoints), axes)
+        """Return the loop's struct Job. swap: see `swapped`. separator: of keys. array: the result, or the value.
 
-    def slot_job(self, swap: int, separator: str, block: Any) -> bytes:
-        """Return the loop's struct Job for copies. block: one of those that hold slots."""
-        return self._job(swap, separator, (0, _COPIES), (*block.shape[1:], *block.strides[1:]))
-
-    def _job(self, swap: int, separator: str, place: tuple[int, int], axes: tuple[int, ...]) -> bytes:
-        ndim = len(self.lengths)
+        npoints: -1 for a box, -2 for copies, for which ``array`` is the first of the slots.
+        """
+        ndim, padding = len(self.lengths), (0,) * (len(self.lengths) - array.ndim)
         head = ndim, self.dtype.itemsize, self.nbytes, self.max_encoded, self.number, swap, self.checksum
-        form = f"{10 + 4 * ndim}q"
-        return struct.pack(form, *head, ord(separator), *place, *self.lengths, *self.strides, *axes)
+        address = array.__array_interface__["data"][0]
+        axes = *self.lengths, *self.strides, *array.shape, *padding, *array.strides, *padding
+        return struct.pack(f"{10 + 4 * ndim}q", *head, ord(separator), address, npoints, *axes)
 
 
 class Pace:
