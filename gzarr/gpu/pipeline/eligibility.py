@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gzarr.backend import Array, Compiled, Fields, PieceJob, Placement, Work
+from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.fetch import make_fetch
 from gzarr.cpu.compiled.tables import Boxes, Windows, list_windows
 from gzarr.gpu.pipeline.copying import CopyTarget
@@ -164,6 +165,8 @@ class DeviceJobs:
 def _read_source(array: Chunked) -> Source | str:
     """How an array is read in pieces, or why it is not."""
     store, layout, plan, *_ = array
+    if (problem := library.problem()) is not None:
+        return problem
     if plan is None:
         return "chunks differ in shape"
     if plan.host:

@@ -11,6 +11,7 @@ import pytest
 from numcodecs import LZMA
 
 import gzarr
+from gzarr.cpu.compiled import library
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import Crossover
 from gzarr.gpu.device.emulated import EmulatedDevice
@@ -47,6 +48,14 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(DeviceJobs, "take_read", watched)
     return found
+
+
+def test_without_the_extension_the_reference_path_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of other stores than files go through it, too."""
+    monkeypatch.setattr(library, "_loaded", lambda: (None, "the extension was not built"))
+    array = opened({})
+    assert reason(array) == LEFT + "the extension was not built"
+    np.testing.assert_array_equal(array[:], DATA)
 
 
 @pytest.mark.parametrize("options", [{}, {"shards": (14, 12)}, {"compressor": None}, {"order": "F", "zarr_format": 2}])
