@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.tensors import memory_of, numpy_dtype
 from tests.support import torch_double
 
@@ -187,3 +190,18 @@ def test_tensors_on_a_gpu_are_copied_or_refused(monkeypatch, array):
         array.get_basic_selection(out=torch_double.zeros(4, 6).to("cuda"))
     with pytest.raises(TypeError, match="CuPy lacks"):
         array.get_basic_selection(out=torch_double.zeros(4, 6).bfloat16().to("cuda"))
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+def test_tensors_on_a_gpu_are_written_and_read_into_there(monkeypatch, array):
+    monkeypatch.setitem(sys.modules, "torch", torch_double)
+    there = array.to(GpuBackend(EmulatedDevice()))
+    for value in forms(torch_double).values():
+        array[...] = 0
+        there[...] = value.to("cuda")
+        np.testing.assert_array_equal(array[...], DATA)
+    out = torch_double.zeros(4, 6).to("cuda")
+    assert there.get_basic_selection(out=out) is out
+    np.testing.assert_array_equal(out.cpu().numpy(), DATA)
+    with pytest.raises(TypeError, match="CuPy lacks"):
+        there.get_basic_selection(out=torch_double.zeros(4, 6).bfloat16().to("cuda"))
