@@ -26,6 +26,9 @@ import numpy as np
 from gzarr.backend import Array, Backend
 from gzarr.concurrency import Collected
 
+#: JAX shares memory of the host at multiples of this number, and copies other memory (XLA's cpu::MinAlign).
+ALIGNMENT = 64
+
 
 class Lease:
     """Memory that is in use as long as this object lives."""
@@ -72,9 +75,19 @@ class Leases:
         if self._free:
             memory, user = self._free.pop()
         else:
-            memory, user = self._backend.empty(self._shape, self._dtype, self._stream), [self._stream]
+            memory = _aligned(self._backend.empty(self._shape, self._dtype, self._stream))
+            user = [self._stream]
         if user[0] is not None:
             self._backend.wait(self._backend.record(user[0]))
         lease = Lease(user)
         self._lent.watch(lease, (memory, user))
         return self._backend.owned_by(memory, lease), lease
+
+
+def _aligned(memory: Array) -> Array:
+    """Return memory of the host at an address that suits every library; other memory as it is."""
+    if not isinstance(memory, np.ndarray) or memory.dtype.hasobject or memory.ctypes.data % ALIGNMENT == 0:
+        return memory
+    raw = np.empty(memory.nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + memory.nbytes].view(memory.dtype).reshape(memory.shape)

@@ -14,7 +14,7 @@ from gzarr.cpu.backend import CpuBackend
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.loader.leases import Lease, Leases
+from gzarr.loader.leases import ALIGNMENT, Lease, Leases
 from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 from tests.gpu.fake_cupy.streams import schedule
 from tests.gpu.test_races import MANY_SEEDS, is_seen, without
@@ -48,6 +48,15 @@ def test_memory_is_used_again_when_the_last_view_is_gone(backend: Any) -> None:
     third, _ = leases.take()
     assert address(third) == place
     assert (third.shape, third.dtype) == ((4, 3), INT)
+
+
+@pytest.mark.parametrize("shape", [(3,), (1000, 1001), (0, 2)])
+@pytest.mark.parametrize("dtype", ["u1", "c16"])
+def test_memory_of_the_host_is_aligned_for_every_library(shape: tuple[int, ...], dtype: str) -> None:
+    leases = Leases(CpuBackend(), shape, np.dtype(dtype), 2)
+    taken = [leases.take() for _ in range(3)]
+    assert [array.shape for array, _ in taken] == [shape] * 3
+    assert not any(address(array) % ALIGNMENT for array, _ in taken if array.size)
 
 
 def test_a_lease_keeps_the_memory_without_a_view(backend: Any) -> None:
