@@ -43,6 +43,7 @@ from gzarr.gpu.pipeline.placing import tables_of
 from gzarr.gpu.pipeline.read import decoded
 from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.sizing import later_nbytes, read_cost, wave_nchunks, write_cost
+from gzarr.gpu.pipeline.taking import take_rows
 from gzarr.gpu.pipeline.values import OnHost, values_of
 from gzarr.gpu.pipeline.waves import in_waves, positions
 from gzarr.gpu.pipeline.write import merge_and_encode_wave
@@ -347,7 +348,8 @@ class GpuBackend:
         if not self._device.owns(pool):
             self._host.take(pool, slots, out)
             return
-        out[...] = pool[self._device.upload(slots)]
+        with self._device.use(self.current_stream()):
+            take_rows(self._device, pool, slots, out, self._lanes.upload)
 
     def own_stream(self) -> AbstractContextManager[None]:
         """A context in which this thread's work goes to a stream of its own, which waits for no other."""

@@ -123,11 +123,10 @@ def used(cupy: Any, array: Any) -> Any:
     return result
 
 
-def train(cuda: Any, keep: int = 2, *, waits: bool = True, ends: bool = True, ordered: bool = True) -> None:  # noqa: F811
+def train(cuda: Any, keep: int = 2, *, waits: bool = True, ordered: bool = True) -> None:  # noqa: F811
     """Hand batches from a producer's stream to a caller's, who computes with each and drops it at once.
 
-    waits: whether the caller waits for what it is handed. ends: whether it waits for the end of the production.
-    ordered: whether memory is allocated in the caller's order.
+    waits: whether the caller waits for what it is handed. ordered: whether memory is allocated in the caller's order.
     """
     cupy = cuda.cupy
     backend = GpuBackend(cuda.CudaDevice())
@@ -162,8 +161,7 @@ def train(cuda: Any, keep: int = 2, *, waits: bool = True, ends: bool = True, or
     with backend.own_stream():
         batch, lease = leases.take()
         backend.take(pool, np.zeros(7, np.int64), batch)
-        if ends:
-            backend.wait(backend.record(), callers)
+        backend.wait(backend.record(), callers)
         del batch, lease, leases
         next_one = backend.empty((7, 16), INT)  # perhaps of memory that the caller still reads
         next_one.fill(0)

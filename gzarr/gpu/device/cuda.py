@@ -175,6 +175,11 @@ class CudaDevice:
         with cuda_errors(self.name), self._device:  # the default stream is that of the current device
             stream.wait_event(event)
 
+    def is_done(self, event: Any) -> bool:
+        """Whether an event has happened."""
+        with cuda_errors(self.name):
+            return bool(event.done)
+
     @contextmanager
     def activate(self, stream: Any, memory: Arena, staging: Staging) -> Iterator[None]:
         """Make a stream and arenas current for this thread, for CuPy's own allocations too.

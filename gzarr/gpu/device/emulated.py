@@ -172,6 +172,10 @@ class EmulatedDevice:
         """Note the event."""
         stream.waited_for.append(event)
 
+    def is_done(self, event: EmulatedStream) -> bool:
+        """Yes: no work is pending."""
+        return True
+
     @contextmanager
     def activate(self, stream: EmulatedStream, memory: Arena, staging: Staging) -> Iterator[None]:
         """Take this thread's memory from arenas."""

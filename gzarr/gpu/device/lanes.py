@@ -16,6 +16,7 @@ stream would be another stream in another thread. A failure stops the waves afte
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain, islice
@@ -23,6 +24,8 @@ from queue import Empty, SimpleQueue
 from traceback import clear_frames
 from typing import Any
 from weakref import WeakSet
+
+from numpy.typing import NDArray
 
 from gzarr.backend import T
 from gzarr.concurrency import Pool, after_fork, run_in_threads
@@ -260,6 +263,17 @@ class Lanes:
         finally:
             self._give_back(turn)
 
+    def upload(self, table: NDArray[Any]) -> Any:
+        """Copy a table to the device in the order of the current stream, without a lane and without a wait."""
+        with suppress(IndexError):  # by another thread
+            while _UPLOADS and _UPLOADS[0][0].is_done(_UPLOADS[0][1]):
+                _UPLOADS.popleft()
+        block = self._pinned.results.take(table.nbytes).view(table.dtype).reshape(table.shape)
+        block[...] = table
+        there = self._device.upload(block)
+        _UPLOADS.append((self._device, self._device.record(self._device.current_stream()), block))
+        return there
+
     def release(self) -> None:
         """Free the memory of the idle lanes."""
         for lane in reversed(self._take_idle(N_LANES)):
@@ -344,6 +358,8 @@ def _clear_frames(error: BaseException) -> None:
 
 
 _EVERY: WeakSet[Lanes] = WeakSet()
+#: Pinned memory that may still be read by a copy to a device, with the event after it. It must outlive its backend.
+_UPLOADS: deque[tuple[Device, Any, Block]] = deque()
 _pool = Pool()
 #: For the waves of all backends and callers; a caller goes on alone when they are busy.
 _MAX_THREADS = 64

@@ -114,6 +114,10 @@ class Device(Marker, Protocol):
         """Make all later work of a stream wait for an event."""
         ...
 
+    def is_done(self, event: Any) -> bool:
+        """Whether everything before an event is done."""
+        ...
+
     def activate(self, stream: Any, memory: Arena, staging: Staging) -> AbstractContextManager[Any]:
         """A context in which this thread's work goes to a stream, and its memory comes from arenas.
 

@@ -79,8 +79,8 @@ def source(name: str) -> str:
 def all_sources() -> str:
     """The text of all kernels together, each in its own namespace, with each shared file once."""
     done: set[str] = set()
-    files = ("common.cuh", "unit.cuh", "box.cuh", "source.cuh", "floats.cuh", "parts.cuh", "words.cuh", "rows.cuh")
-    shared = [line for name in files for line in _expanded(name, done)]
+    files = ("common", "unit", "box", "source", "floats", "casts", "parts", "words", "rows")
+    shared = [line for name in files for line in _expanded(f"{name}.cuh", done)]
     lines = [*_DEFINES, *shared]
     for name in KERNELS:
         lines += [f"namespace in_{name} {{", *_expanded(f"{name}.cu", done), "}"]

@@ -7,12 +7,7 @@
 // the second is zero. Rows are contiguous, and aligned as their numbers. One thread takes one number.
 //
 // Traffic for each byte: one read and one write, coalesced.
-#include "floats.cuh"
-
-GPU void become(float *to, float x) { *to = x; }
-GPU void become(float *to, double x) { *to = as_float(x); }
-GPU void become(double *to, float x) { *to = as_double(x); }
-GPU void become(double *to, double x) { *to = x; }
+#include "casts.cuh"
 
 template <typename Float> GPU Float load_as(i64 type, const void *src, i64 k) {
     Float x = 0;

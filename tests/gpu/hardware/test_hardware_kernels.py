@@ -29,6 +29,8 @@ from tests.gpu.kernels.test_shuffle import test_any_sizes as test_shuffle_of_any
 from tests.gpu.kernels.test_shuffle import test_each_item_size_in_one_launch as test_shuffle_of_each_item_size  # noqa: F401
 from tests.gpu.kernels.test_shuffle_items import test_any_chunks as test_shuffle_items  # noqa: F401
 from tests.gpu.kernels.test_shuffle_items import test_what_is_common_is_fast as test_common_shuffles  # noqa: F401
+from tests.gpu.kernels.test_take_rows import test_complex_numbers as test_rows_of_complex_numbers  # noqa: F401
+from tests.gpu.kernels.test_take_rows import test_rows_of_any_numbers  # noqa: F401
 from tests.gpu.kernels.test_unshuffle import *  # noqa: F403
 from tests.gpu.kernels.test_weighted_sums import test_no_bytes as test_weighted_sums_of_no_bytes  # noqa: F401
 from tests.gpu.kernels.test_weighted_sums import test_streams_of_any_length_and_alignment as test_weighted_sums  # noqa: F401

@@ -6,7 +6,8 @@ import pytest
 
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.kernels import BLOCK_THREADS, source
-from tests.gpu.ptx import goals, nvrtc
+from tests.gpu.ptx import cases, goals, nvrtc
+from tests.gpu.ptx.capture import middle
 from tests.gpu.ptx.cost import occupancy
 from tests.gpu.ptx.goals import GOALS, MIN_OCCUPANCY
 
@@ -26,6 +27,20 @@ def test_reads_and_writes_keep_to_their_goals(name: str) -> None:
         assert cost.store_sectors <= goal.sectors, kernel
 
 
+#: A cast of single bytes to floats of four: 16 bytes are stored for four that are loaded.
+TAKES = {"images": (60, 0.125, 0.5), "plain": (50, 0.5, 0.5)}
+
+
+@pytest.mark.parametrize("name", TAKES)
+def test_rows_are_taken_at_the_rate_of_memory(name: str) -> None:
+    (run,) = cases.take(*cases.TAKES[name], middle).runs
+    instructions, loads, stores = TAKES[name]
+    assert run.cost is not None
+    assert run.cost.instructions <= instructions
+    assert run.cost.load_sectors <= 1.3 * loads
+    assert run.cost.store_sectors <= 1.1 * stores
+
+
 def test_checksums_leave_room_for_half_of_the_threads() -> None:
     """The compiler takes more registers for this architecture than for others."""
     taken = nvrtc.compile_module(source("xxh64"), 100).resources["xxh64"]
@@ -34,6 +49,8 @@ def test_checksums_leave_room_for_half_of_the_threads() -> None:
 
 @pytest.mark.parametrize("arch", [75, 90])
 def test_fast_kernels_leave_room_for_half_of_the_threads(arch: int) -> None:
-    fast = {"xxh64"} | {kernel for name, goal in GOALS.items() for kernel in goal.kernels or goals.costs(name)}
+    fast = {"xxh64", "take_rows"} | {
+        kernel for name, goal in GOALS.items() for kernel in goal.kernels or goals.costs(name)
+    }
     resources = nvrtc.kernels(arch).resources
     assert {kernel for kernel in fast if occupancy(arch, resources[kernel], BLOCK_THREADS) < MIN_OCCUPANCY} == set()
