@@ -69,8 +69,11 @@ def read_state(state: Mapping[str, Any], identity: Mapping[str, Any]) -> Progres
             + "; ".join(f"{name} was {was!r}, is {now!r}" for name, was, now in found)
             + ". Build the loader as it was, or begin the epoch anew"
         )
-    history = tuple([(int(ranks), int(taken)) for ranks, taken in state["taken"]])
-    return Progress(int(state["epoch"]), int(state["seed"]), history)
+    progress = Progress(state["epoch"], state["seed"], tuple([(ranks, taken) for ranks, taken in state["taken"]]))
+    counts = (progress.epoch, *[taken for _, taken in progress.history], *[ranks - 1 for ranks, _ in progress.history])
+    if min(counts) < 0:
+        raise ValueError(f"the state tells of an impossible place: {progress}; use another one")
+    return progress
 
 
 def differences(was: Any, now: Any, name: str = "") -> list[tuple[str, Any, Any]]:
