@@ -67,6 +67,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.checking.compare import Comparison
     from gzarr.checking.repair import Repair
     from gzarr.checking.report import Verification
+    from gzarr.loader.loader import Loader
     from gzarr.loader.samples import Crops, Window
 
     ABSStore = storage.ABSStore
@@ -107,8 +108,9 @@ _STORES = frozenset(
 _TOOLS = {
     **dict.fromkeys(("Advice", "GroupAdvice", "advise"), "gzarr.advising"),
     **dict.fromkeys(("Comparison", "Repair", "Verification", "compare", "repair", "verify"), "gzarr.api.checking"),
-    "read_many": "gzarr.api.read_many",
     **dict.fromkeys(("Crops", "Window"), "gzarr.loader.samples"),
+    "Loader": "gzarr.loader.loader",
+    "read_many": "gzarr.api.read_many",
 }
 # Codecs that numcodecs has beside optional packages.
 _EXTRAS = {"MsgPack": "msgpack", "PCodec": "pcodec", "ZFPY": "zfp"}
@@ -159,6 +161,7 @@ __all__ = [
     "GroupNotFoundError",
     "GzarrError",
     "LRUStoreCache",
+    "Loader",
     "LocalStore",
     "MemoryStore",
     "MetadataError",

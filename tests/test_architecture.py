@@ -137,6 +137,7 @@ TESTED_THROUGH = {
     "hierarchy/test_array": "hierarchy/array_info hierarchy/array_resizing hierarchy/new_nodes",
     "hierarchy/test_create": "hierarchy/new_metadata",
     "layout/test_sharded": "layout/shard",
+    "loader/test_loader": "loader/feeds loader/producing loader/setup loader/sources",
     "metadata/test_consolidated": "api/consolidated metadata/catalog",
     "profiling/test_report": "profiling/recorder chunk_io/profiled_backend",
     "properties/test_metadata": "metadata/documents metadata/fields metadata/model metadata/parts metadata/v2 "

@@ -1,0 +1,306 @@
+"""The iterator over the batches of an epoch, and how its producer thread hands them over.
+
+Theory of operation. One thread produces batches, in order, and puts them into a table by number. It goes on as long as
+fewer than ``prefetch`` batches wait there. The iterator takes a batch by its number and says so. Both wait for tokens,
+which say only that something has changed; the table and two numbers are the truth. So an interrupt (Ctrl-C) between any
+two steps of the iterator loses neither a batch nor a token.
+
+Rules.
+
+1. The producer refers to a `Handover`, never to the iterator or the loader: dropping these ends the producer.
+2. `Handover.stop` only sets a flag and puts tokens, so that finalizers may call it. Whoever can wait calls `join`.
+3. In a forked child, the iterator starts a producer of its own where it stands: the order of batches is a function.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple, Self
+from weakref import WeakSet
+
+from gzarr.concurrency import Pool, after_fork, new_lock
+from gzarr.loader.stats import Meter
+
+#: Seconds that the exit of the interpreter waits for producers, which end after the read that is under way.
+_EXIT_TIMEOUT_S = 5.0
+
+
+class Item(NamedTuple):
+    """A batch as it is handed over.
+
+    Attributes
+    ----------
+    step : int
+        Its number among the batches of the epoch.
+    batch : object
+        What the caller gets.
+    mark : object
+        What the caller's stream has to wait for (`gzarr.backend.Backend.record`).
+    leases : tuple
+        Of the memory of the batch.
+    samples, nbytes : int
+        What is in it.
+    """
+
+    step: int
+    batch: Any
+    mark: Any = None
+    leases: tuple[Any, ...] = ()
+    samples: int = 0
+    nbytes: int = 0
+
+
+class Position(NamedTuple):
+    """How far an iterator is.
+
+    Attributes
+    ----------
+    number : int
+        Batches handed out.
+    steps : int
+        Steps of the epoch that are over; more than ``number`` where batches were left out or others came before.
+    """
+
+    number: int
+    steps: int
+
+
+class Handover:
+    """What a producer and its iterator share.
+
+    Parameters
+    ----------
+    prefetch : int
+        Number of batches that may wait for the caller.
+    meter : Meter
+        Counts the seconds that each side waits.
+
+    Attributes
+    ----------
+    ready : dict
+        Batches by number.
+    stopped, ended : bool
+        Whether the producer is to end, and whether it has ended.
+    error : BaseException or None
+        What it ended with.
+    """
+
+    def __init__(self, prefetch: int, meter: Meter) -> None:
+        self.prefetch, self.meter = prefetch, meter
+        self.ready: dict[int, Item] = {}
+        self.n_taken = 0
+        self.stopped = self.ended = False
+        self.error: BaseException | None = None
+        self._to_producer: SimpleQueue[None] = SimpleQueue()
+        self._to_iterator: SimpleQueue[None] = SimpleQueue()
+        self._over: SimpleQueue[None] = SimpleQueue()
+        _live.add(self)
+
+    # -- the producer's side -------------------------------------------------------------------------------------
+
+    def produce(self, items: Callable[[], Iterator[Item]]) -> None:
+        """Hand over all items: the task of the producer's thread, which never raises."""
+        try:
+            if not self.stopped:
+                self._hand_over(items())
+        except BaseException as error:  # noqa: BLE001 - raised again by the iterator
+            traceback.clear_frames(error.__traceback__)  # which hold the memory of batches
+            self.error = error
+        finally:
+            self.ended = True
+            if self.stopped:
+                self.ready.clear()
+            self._to_iterator.put(None)
+            self._over.put(None)
+
+    def _hand_over(self, items: Iterator[Item]) -> None:
+        number = 0
+        while self._has_room(number):
+            item = next(items, None)
+            if item is None:
+                return
+            self.ready[number] = item
+            del item  # nothing may keep it alive but the table
+            number += 1
+            self._to_iterator.put(None)
+        items.close()  # type: ignore[attr-defined] # a generator
+
+    def _has_room(self, number: int) -> bool:
+        """Wait until another batch may be made. Returns: whether it is wanted."""
+        _drain(self._to_producer)
+        with self.meter.stage("caller"):
+            while not self.stopped and number - self.n_taken >= self.prefetch:
+                self._to_producer.get()
+        return not self.stopped
+
+    # -- the iterator's side -------------------------------------------------------------------------------------
+
+    def wait_for(self, number: int) -> Item | None:
+        """Return a batch; None if there is no such batch. Raises: what the producer failed with."""
+        _drain(self._to_iterator)
+        self.note_taken(number)
+        while True:
+            ended = self.ended  # asked first: what was put into the table before is seen
+            item = self.ready.get(number)
+            if item is not None:
+                return item
+            if ended:
+                break
+            with self.meter.stage("stall"):
+                self._to_iterator.get()
+        if self.error is not None:
+            raise self.error
+        return None
+
+    def note_taken(self, number: int) -> None:
+        """Say how many batches the caller has taken."""
+        for taken in [n for n in list(self.ready) if n < number]:
+            self.ready.pop(taken, None)
+        self.n_taken = number
+        self._to_producer.put(None)
+
+    def stop(self) -> None:
+        """Let the producer end, after the read that is under way."""
+        self.stopped = True
+        self.ready.clear()
+        self._to_producer.put(None)
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait for the end of the producer."""
+        if not self.ended:
+            with suppress(Empty):
+                self._over.get(timeout=timeout_s)
+                self._over.put(None)  # others may wait, too
+
+
+#: Of producers that may be running.
+_live: WeakSet[Handover] = WeakSet()
+after_fork(_live.clear)
+
+
+@atexit.register
+def _stop_all() -> None:
+    """End all producers before the interpreter ends, which does not wait for threads."""
+    running = [hand for hand in list(_live) if not hand.ended]
+    for hand in running:
+        hand.stop()
+    for hand in running:
+        hand.join(_EXIT_TIMEOUT_S)
+
+
+def _drain(tokens: SimpleQueue[None]) -> None:
+    """Take all tokens, of which only the next one matters."""
+    with suppress(Empty):
+        while True:
+            tokens.get_nowait()
+
+
+class Epoch(NamedTuple):
+    """What an iterator needs of a loader.
+
+    Attributes
+    ----------
+    items : callable
+        Yields the items from a step on.
+    prefetch : int
+        Number of batches that may wait for the caller.
+    meter : Meter
+        Counts what happens.
+    threads : Pool
+        Whose only thread produces.
+    taken : callable
+        Called with every item that is handed out, on the caller's thread.
+    ended : callable
+        Called at the end of the epoch.
+    """
+
+    items: Callable[[int], Iterator[Item]]
+    prefetch: int
+    meter: Meter
+    threads: Pool
+    taken: Callable[[Item], object]
+    ended: Callable[[], object]
+
+
+class Batches:
+    """The batches of an epoch: the iterator of a `gzarr.Loader`.
+
+    Dropping it ends its thread. It is safe to go on after an interrupt, and in a forked process.
+    """
+
+    def __init__(self, epoch: Epoch, first_step: int) -> None:
+        self._epoch = epoch
+        self._position = Position(0, first_step)
+        self._lock = new_lock()
+        self._closed = ""
+        self._over = False
+        self._begin(first_step)
+
+    def _begin(self, step: int) -> None:
+        self._pid = os.getpid()
+        self._base = self._position.number
+        self._hand = Handover(self._epoch.prefetch, self._epoch.meter)
+        items = self._epoch.items
+        _submit(self._epoch.threads, self._hand, lambda: items(step))
+
+    @property
+    def steps(self) -> int:
+        """How many steps of the epoch are over."""
+        return self._position.steps
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        with self._lock:
+            if self._closed:
+                raise RuntimeError(self._closed)
+            if self._pid != os.getpid():  # the producer is a thread of another process
+                self._begin(self._position.steps)
+            number = self._position.number
+            item = self._hand.wait_for(number - self._base)
+            if item is None:
+                over, self._over = self._over, True
+                if not over:
+                    self._epoch.ended()
+                raise StopIteration
+            self._epoch.taken(item)
+            self._epoch.meter.add_batch(item.samples, item.nbytes)
+            self._position = Position(number + 1, item.step + 1)
+            self._hand.note_taken(number + 1 - self._base)
+            return item.batch
+
+    def close(self, reason: str = "this iteration was closed; iterate over the loader again") -> None:
+        """End the iteration and wait for its thread.
+
+        Parameters
+        ----------
+        reason : str
+            What `next` says from now on.
+        """
+        self._closed = "" if self._over else reason
+        if self._pid == os.getpid():
+            self._hand.stop()
+            self._hand.join()
+
+    def __del__(self) -> None:
+        hand = getattr(self, "_hand", None)
+        if hand is not None and self._pid == os.getpid():
+            hand.stop()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an iteration of a gzarr.Loader cannot be pickled: pickle the loader, which keeps its place")
+
+
+def _submit(threads: Pool, hand: Handover, items: Callable[[], Iterator[Item]]) -> None:
+    """Let the thread produce. Neither it nor the task refers to the iterator."""
+    try:
+        threads.submit(lambda: hand.produce(items), 1)
+    except RuntimeError:
+        hand.ended = True
+        raise

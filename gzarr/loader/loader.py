@@ -1,0 +1,378 @@
+"""`gzarr.Loader`: batches for training out of arrays."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, Self
+
+from gzarr.backend import Array as AnyArray
+from gzarr.concurrency import Pool
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
+from gzarr.indexing.selection import Indices
+from gzarr.loader.batches import Batches, Epoch, Item
+from gzarr.loader.samples import Crops, Samples, Window
+from gzarr.loader.setup import Begun, integer, make_setup
+from gzarr.loader.state import Progress, read_state, write_state
+from gzarr.loader.stats import Meter, Stats
+
+
+class Loader:
+    """Batches for training out of arrays: shuffled exactly, decoded once or nearly so, resumable.
+
+    Iterating over a loader gives the batches of one epoch. Chunks of coming batches are read by threads meanwhile. The
+    same seed gives the same batches on every device.
+
+    Parameters
+    ----------
+    arrays : Array, dict or Group
+        What to load: an array, or arrays by name, or all arrays of a group. Samples lie along the first axis, which is
+        equally long in all of them. Arrays of NumPy are welcome, too. Batches are arrays, or dicts of arrays.
+    batch_size : int
+        Samples of a batch. The last batch of an epoch may have fewer.
+    shuffle : bool or {"exact", "blocks"}
+        False is in order. "exact", or True, is a random order, any one equally likely. "blocks" reads chunks in random
+        order and shuffles the samples of ``block_chunks`` chunks: fewer chunks are decoded, and samples of one chunk
+        come close together (`summary` says how much that costs).
+    seed : int
+        What the random order depends on, besides the epoch.
+    memory : int or str
+        The most memory that samples take which wait for their batches: bytes, "512 MiB", or a share of the data such as
+        "35 %". Three batches come on top.
+    device : str, optional
+        Where batches are; see `gzarr.devices.backend_for`. By default where the arrays are open.
+    rank, world_size : int, optional
+        Which part of each epoch this process takes. By default those of torch.distributed if it is initialised, or all.
+        Every rank gets equally many batches of equal sizes: if samples do not suffice, some come twice, or, with
+        ``drop_last``, the rest is left out.
+    window : Window, optional
+        Take several steps of the first axis as one sample.
+    crops : Crops, optional
+        Take boxes out of the arrays as samples.
+    sampler : callable, sequence or iterable, optional
+        Another order: a function from positions (int64) and the epoch to samples, or a sequence of samples, or
+        something to iterate over, with which no place can be resumed.
+    block_chunks : int
+        Chunks of a block of ``shuffle="blocks"``.
+    drop_last : bool
+        Whether a last batch with fewer samples is left out.
+    dtype : dtype-like or dict, optional
+        Data type of batches, or by name of array.
+    transform : callable, optional
+        A function of a batch, on its device, whose results are handed out instead. It runs on the loader's thread.
+    prefetch : int
+        Batches that may wait, complete, for the caller.
+    on_error : {"raise", "skip"}
+        Whether a damaged chunk raises its `ChunkError`, or its samples are left out and counted (`stats`).
+    on_epoch : callable, optional
+        A function of the statistics of each epoch (`stats`), called when it ends.
+
+    Raises
+    ------
+    ValueError
+        If an argument is malformed, the arrays differ in length, a window or crop is larger than they are, or there is
+        not enough memory for a batch.
+    TypeError
+        If an argument is of the wrong kind.
+    DeviceError
+        If the device cannot be used, or the arrays are on several and none was named.
+
+    Examples
+    --------
+    >>> import gzarr, numpy as np
+    >>> images = gzarr.array(np.arange(80).reshape(20, 2, 2), chunks=(4, 2, 2))
+    >>> loader = gzarr.Loader({"image": images, "label": np.arange(20) % 3}, batch_size=8, shuffle=True)
+    >>> for batch in loader:
+    ...     print(batch["image"].shape, batch["label"].shape)
+    (8, 2, 2) (8,)
+    (8, 2, 2) (8,)
+    (4, 2, 2) (4,)
+    >>> len(loader)
+    3
+    """
+
+    def __init__(
+        self,
+        arrays: Array | Group | Mapping[str, Any] | AnyArray,
+        batch_size: int,
+        *,
+        shuffle: bool | Literal["exact", "blocks"] = False,
+        seed: int = 0,
+        memory: int | str = "1 GiB",
+        device: str | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        window: Window | None = None,
+        crops: Crops | None = None,
+        sampler: Any = None,
+        block_chunks: int = 16,
+        drop_last: bool = False,
+        dtype: Any = None,
+        transform: Callable[[Any], Any] | None = None,
+        prefetch: int = 2,
+        on_error: Literal["raise", "skip"] = "raise",
+        on_epoch: Callable[[Any], object] | None = None,
+    ) -> None:
+        given = dict(locals())
+        del given["self"]
+        self._take(given, None, Progress(0, integer("seed", seed), ()), resumed=False)
+
+    def _take(self, given: Mapping[str, Any], part: Samples | None, begin: Progress, *, resumed: bool) -> None:
+        """Become a loader. part: its samples, if it is a part of a split. begin: where the next iteration begins."""
+        self._given, self._part = given, part
+        self._setup = make_setup(given, part)
+        self._threads = Pool()
+        self._from, self._resumed = begin, resumed
+        self._begun: Begun | None = None  # the iteration under way, or the next one if somebody has asked for it
+        self._iteration: weakref.ref[Batches] | None = None
+        self._steps = 0
+        self._meter: Meter | None = None
+
+    # -- iteration -----------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._iteration is not None:
+            self._stop("a later iteration of the loader has ended this one: a loader gives one at a time")
+        if not self._resumed:
+            self._from = self._from._replace(history=())
+        self._resumed = False
+        setup, begun = self._setup, self._coming()._replace(stream=self._setup.backend.current_stream())
+        self._meter = begun.meter
+
+        def items(first: int) -> Iterator[Item]:  # refers to no loader
+            return setup.items(begun, first)
+
+        epoch = Epoch(items, setup.how.prefetch, begun.meter, self._threads, self._taken, self._ended)
+        batches = Batches(epoch, 0)
+        self._iteration = weakref.ref(batches)
+        return batches
+
+    def _begin(self) -> Begun:
+        setup, begin = self._setup, self._from
+        order = setup.order(begin.epoch)
+        return Begun(begin.epoch, order, setup.share(order.n, begin.history), Meter(begin.epoch, setup.n_chunks))
+
+    def _taken(self, item: Item) -> None:
+        backend = self._setup.backend
+        backend.wait(item.mark)
+        for lease in item.leases:
+            lease.hand_to(backend.current_stream())
+        self._steps = item.step + 1
+
+    def _ended(self) -> None:
+        self._stop("")
+        self._from = Progress(self._from.epoch + 1, self._setup.seed, ())
+        if self._setup.on_epoch is not None:
+            self._setup.on_epoch(self.stats())
+
+    def _stop(self, reason: str) -> None:
+        """End the iteration under way, and forget its place."""
+        running = None if self._iteration is None else self._iteration()
+        if running is not None:
+            running.close(reason)
+        self._iteration, self._begun, self._steps = None, None, 0
+
+    def __len__(self) -> int:
+        """Return the number of batches of a whole epoch."""
+        setup = self._setup
+        return math.ceil(setup.share(setup.n_positions()).n / setup.batch_size)
+
+    def close(self) -> None:
+        """End the iteration under way, wait for its threads, and forget its place. The loader can be used again."""
+        self._stop("the loader was closed; iterate over it again")
+
+    def batch_ids(self, step: int) -> Indices:
+        """Compute which samples a batch has, without reading anything.
+
+        Parameters
+        ----------
+        step : int
+            Number of the batch, from 0 where the current iteration of this rank began; the next one, if none has begun
+            or the last one has ended.
+
+        Returns
+        -------
+        numpy.ndarray
+            Numbers of the samples, int64.
+
+        Raises
+        ------
+        IndexError
+            If there is no such batch.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> loader = gzarr.Loader(gzarr.array(np.arange(10)), batch_size=4)
+        >>> loader.batch_ids(1)
+        array([4, 5, 6, 7])
+        """
+        begun = self._coming()
+        size, n = self._setup.batch_size, begun.share.n
+        n_batches = -(-n // size)
+        if not 0 <= step < n_batches:
+            raise IndexError(f"there is no batch {step}: this iteration has {n_batches}, from 0")
+        return begun.order(begun.share.positions(step * size, min((step + 1) * size, n)))
+
+    def _coming(self) -> Begun:
+        """The iteration under way, or the next one."""
+        if self._begun is None:
+            self._begun = self._begin()
+        return self._begun
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch of the next iteration, which is else the one after the last that was finished.
+
+        A place that `load_state_dict` has given is kept if it is in this epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            Its number, from 0. Every epoch has another order.
+        """
+        epoch = integer("epoch", epoch)
+        if epoch < 0:
+            raise ValueError(f"epoch must be 0 or more, got {epoch}")
+        if self._resumed and epoch == self._from.epoch:
+            return
+        self._stop("set_epoch has ended this iteration; iterate over the loader again")
+        self._from, self._resumed = Progress(epoch, self._setup.seed, ()), False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place of the loader: the epoch, and how much of it was handed out.
+
+        Returns
+        -------
+        dict
+            Numbers, texts and lists, which JSON can store. A loader of any number of ranks can take it up
+            (`load_state_dict`); the state of one rank is that of all.
+
+        Raises
+        ------
+        ValueError
+            If a sampler that is iterated over gives the order: nobody knows what it would give again.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> loader = gzarr.Loader(gzarr.array(np.arange(10)), batch_size=4)
+        >>> batches = iter(loader)
+        >>> next(batches)
+        array([0, 1, 2, 3])
+        >>> again = gzarr.Loader(gzarr.array(np.arange(10)), batch_size=4)
+        >>> again.load_state_dict(loader.state_dict())
+        >>> next(iter(again))
+        array([4, 5, 6, 7])
+        """
+        progress = self._progress()
+        if progress.history and not self._setup.resumable:
+            raise ValueError(
+                "sampler is iterated over, and what it gives another time is unknown: no place within an epoch can be "
+                "resumed; give a function of positions and epoch, or a sequence"
+            )
+        return write_state(progress, self._setup.identity())
+
+    def _progress(self) -> Progress:
+        begun = self._begun
+        if begun is None or not self._steps:
+            return self._from if self._resumed or begun is not None else self._from._replace(history=())
+        taken = min(self._steps * self._setup.batch_size, begun.share.n)
+        return Progress(begun.epoch, self._setup.seed, begun.share.history(taken))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration begin where a state says. The seed becomes that of the state.
+
+        Parameters
+        ----------
+        state : dict
+            What `state_dict` gave, in this process or another one, of any number of ranks. After another number of
+            ranks no sample comes twice and none is left out, but for those of the last incomplete step.
+
+        Raises
+        ------
+        ValueError
+            If it is the state of a loader of other data, samples or order.
+        """
+        progress = read_state(state, self._setup.identity())
+        self._stop("load_state_dict has ended this iteration; iterate over the loader again")
+        if progress.seed != self._setup.seed:
+            self._setup = make_setup({**self._given, "seed": progress.seed}, self._part)
+        self._from, self._resumed = progress, True
+
+    def split(self, *fractions: float, shuffle: bool = True) -> tuple[Self, ...]:
+        """Split the samples into loaders that share no chunk of the first axis, and no episode of windows.
+
+        Parameters
+        ----------
+        *fractions : float
+            How large each part is; they add up to 1 at most.
+        shuffle : bool
+            Whether each part is drawn from everywhere, by the loader's seed, or parts follow each other.
+
+        Returns
+        -------
+        tuple of Loader
+            A loader for each part, with the arguments of this one.
+
+        Raises
+        ------
+        ValueError
+            If the fractions are malformed, a part would be empty, or a sampler gives the order.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> loader = gzarr.Loader(gzarr.array(np.arange(1000), chunks=10), batch_size=50)
+        >>> train, val = loader.split(0.9, 0.1)
+        >>> len(train), len(val)
+        (18, 2)
+        """
+        setup = self._setup
+        if setup.sampler is not None:
+            raise ValueError("split: sampler= gives numbers of all samples; make a loader with a sampler for each part")
+        parts = setup.samples.split(fractions, setup.axis, seed=setup.seed, shuffle=shuffle)
+        return tuple([self._part_of(part) for part in parts])
+
+    def _part_of(self, part: Samples) -> Self:
+        loader = type(self).__new__(type(self))
+        seed = self._setup.seed
+        loader._take({**self._given, "seed": seed}, part, Progress(0, seed, ()), resumed=False)  # noqa: SLF001
+        return loader
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        given = {**self._given, "seed": self._setup.seed}
+        progress = self._progress()
+        return _unpickled, (type(self), given, self._part, progress, bool(progress.history))
+
+    # -- what it does --------------------------------------------------------------------------------------------
+
+    def stats(self) -> Stats:
+        """Return what the iteration under way, or the last one, has cost so far.
+
+        Returns
+        -------
+        Stats
+            Counts and seconds, by stage; it prints as a table.
+        """
+        return (self._meter or Meter(self._from.epoch, self._setup.n_chunks)).stats()
+
+    def __repr__(self) -> str:
+        setup = self._setup
+        names = ", ".join(setup.arrays) if setup.named else "an array"
+        ranks = f", rank {setup.rank} of {setup.world_size}" if setup.world_size > 1 else ""
+        return (
+            f"<Loader of {names}: {setup.samples.n} samples in batches of {setup.batch_size}, "
+            f"shuffle={setup.shuffle!r}{ranks}, on {setup.backend.device!r}>"
+        )
+
+
+def _unpickled(
+    kind: type[Loader], given: Mapping[str, Any], part: Samples | None, progress: Progress, resumed: bool
+) -> Loader:
+    loader = kind.__new__(kind)
+    loader._take(given, part, progress, resumed=resumed)  # noqa: SLF001 - of this module
+    return loader

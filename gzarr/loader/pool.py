@@ -1,0 +1,150 @@
+"""How the memory of a loader is divided: which arrays are kept, and what the others have for samples that wait."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from gzarr.indexing.grid import Grid
+from gzarr.loader.look_ahead import mode_of
+
+#: Factors of units that sizes of memory may have.
+_UNITS = {"": 1, "b": 1} | {
+    f"{prefix}{infix}b": base**power
+    for power, prefix in enumerate("kmgt", 1)
+    for infix, base in (("", 1000), ("i", 1024))
+}
+#: Arrays that are smaller, and a small part of the memory, are read once and kept.
+KEPT_NBYTES = 16 << 20
+KEPT_SHARE = 32
+#: Bytes of batches that are read in one step: enough for threads to pay, little enough to overlap with the rest.
+STEP_NBYTES = 16 << 20
+#: The same where a store waits for a server.
+WAITING_STEP_NBYTES = 64 << 20
+#: Bytes that planning takes for a sample that is held: it looks ahead four times as far, with three columns.
+PLANNED_NBYTES = 128
+
+
+def parse_memory(memory: int | str, data_nbytes: int) -> int:
+    """Return a size of memory in bytes. Raises: ValueError, TypeError.
+
+    memory: bytes, a text such as "512 MiB" or "2GB", or a share of the data such as "35 %".
+    data_nbytes: decoded size of all the data.
+    """
+    if isinstance(memory, (int, np.integer)) and not isinstance(memory, bool):
+        nbytes = int(memory)
+    elif isinstance(memory, str):
+        nbytes = _parse_text(memory, data_nbytes)
+    else:
+        raise TypeError(f"memory must be a number of bytes, '512 MiB', or a share such as '35 %'; got {memory!r}")
+    if nbytes < 1:
+        raise ValueError(f"memory must be positive, got {memory!r}")
+    return nbytes
+
+
+def _parse_text(text: str, data_nbytes: int) -> int:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%|[a-zA-Z]*)\s*", text)
+    unit = match[2].lower() if match else "?"
+    if match is None or (unit != "%" and unit not in _UNITS):
+        raise ValueError(f"memory must be a number of bytes, '512 MiB', or a share such as '35 %'; got {text!r}")
+    factor = data_nbytes / 100 if unit == "%" else _UNITS[unit]
+    return math.ceil(float(match[1]) * factor)
+
+
+def is_kept(nbytes: int, memory: int) -> bool:
+    """Whether an array of a decoded size is read once and kept."""
+    return nbytes <= min(memory // KEPT_SHARE, KEPT_NBYTES)
+
+
+class Want(NamedTuple):
+    """What an array wants of the memory.
+
+    Attributes
+    ----------
+    size : tuple of int
+        Elements of a sample along each axis.
+    grid : Grid
+        The chunk grid.
+    slot_nbytes, sample_nbytes : int
+        Size of a sample in a pool, and in a batch.
+    span : int
+        Over how many positions the samples of one chunk are spread (`gzarr.loader.look_ahead.mode_of`).
+    """
+
+    size: tuple[int, ...]
+    grid: Grid
+    slot_nbytes: int
+    sample_nbytes: int
+    span: int
+
+
+class Room(NamedTuple):
+    """What an array gets of the memory.
+
+    Attributes
+    ----------
+    mode : str
+        "pool" or "direct".
+    slots : int
+        Samples that there is memory for.
+    ahead : int
+        Batches of them that may be planned and not yet gathered; all of them, if not in a pool.
+    """
+
+    mode: Literal["pool", "direct"]
+    slots: int
+    ahead: int
+
+
+def batches_of_step(batch_nbytes: int, *, waits: bool) -> int:
+    """How many batches a step should read. waits: whether the store waits for a server."""
+    return min(max((WAITING_STEP_NBYTES if waits else STEP_NBYTES) // max(batch_nbytes, 1), 1), 64)
+
+
+def divide(memory: int, wants: Sequence[Want], batch_size: int, reads: int, most: int) -> list[Room]:
+    """Divide memory between arrays in proportion to the sizes of their samples, so that all hold equally many.
+
+    Parameters
+    ----------
+    memory : int
+        Bytes for all arrays.
+    wants : sequence of Want
+        The arrays that are read.
+    batch_size : int
+        Samples of a batch.
+    reads : int
+        Steps that are under way at once.
+    most : int
+        The most batches of a step.
+
+    Returns
+    -------
+    list of Room
+        For each array.
+
+    Raises
+    ------
+    ValueError
+        If there is not enough memory for a batch.
+    """
+    total = sum(max(want.slot_nbytes, want.sample_nbytes) + PLANNED_NBYTES for want in wants)
+    if memory < total * batch_size:
+        raise ValueError(
+            f"memory={memory} bytes are less than one batch takes: {batch_size} samples of {total} bytes; give "
+            f"memory={total * batch_size} or more, or a smaller batch_size"
+        )
+    return [_room(want, memory, total, batch_size, reads * most) for want in wants]
+
+
+def _room(want: Want, memory: int, total: int, batch_size: int, ahead: int) -> Room:
+    share = memory * (max(want.slot_nbytes, want.sample_nbytes) + PLANNED_NBYTES) // total
+    slots = share // (want.slot_nbytes + PLANNED_NBYTES)
+    if mode_of(want.size, want.grid, want.span, slots) == "pool":
+        return Room("pool", slots, max(min(ahead, slots // (4 * batch_size)), 1))
+    blocks = share // ((want.sample_nbytes + PLANNED_NBYTES) * batch_size)
+    useful = -(-want.span // batch_size) + 2 * ahead
+    return Room("direct", min(blocks, useful) * batch_size, min(blocks, useful))

@@ -1,0 +1,329 @@
+"""What a loader was made with, checked and worked out: everything about it that does not change.
+
+An epoch is produced from a `Setup` alone, by a thread that has no reference to the loader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from operator import index
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gzarr.backend import Backend
+from gzarr.hierarchy.array import Array
+from gzarr.indexing.grid import Axis, RegularAxis, nchunks
+from gzarr.indexing.selection import Indices
+from gzarr.loader.batches import Item
+from gzarr.loader.feeds import DirectFeed, Feed, KeptFeed, PoolFeed
+from gzarr.loader.leases import Leases
+from gzarr.loader.look_ahead import Epoch
+from gzarr.loader.order import Order, Shuffle, make_order, make_sampled, parse_shuffle
+from gzarr.loader.pool import Room, Want, batches_of_step, divide, is_kept, parse_memory
+from gzarr.loader.producing import Production, produce
+from gzarr.loader.ranks import History, Share, make_share, parse_ranks
+from gzarr.loader.samples import Samples, make_samples, positive
+from gzarr.loader.sources import Arrays, Kept, collect, find_backend, io_of, make_source, parse_dtypes, stored_dtype
+from gzarr.loader.state import fingerprint
+from gzarr.loader.stats import Meter
+
+#: Steps that are read at once where a store waits for a server; elsewhere one keeps all processors busy.
+WAITING_READS = 3
+
+
+class Begun(NamedTuple):
+    """An iteration that was begun.
+
+    Attributes
+    ----------
+    epoch : int
+        Number of the epoch.
+    order : Order
+        Of all its positions.
+    share : Share
+        What this rank takes of them.
+    meter : Meter
+        Counts what happens.
+    stream : object
+        The stream of the caller; None on the CPU.
+    """
+
+    epoch: int
+    order: Order
+    share: Share
+    meter: Meter
+    stream: object = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What a loader was made with.
+
+    Attributes
+    ----------
+    arrays : dict
+        The arrays by name.
+    named : bool
+        Whether they were given by name.
+    backend : Backend
+        Of the device that batches are on.
+    samples : Samples
+        The samples.
+    dtypes : dict
+        Data type of each array in batches.
+    batch_size, seed, rank, world_size, drop_last, block_chunks
+        As given.
+    shuffle : False, "exact" or "blocks"
+        How samples are ordered.
+    sampler : object
+        The user's sampler, or None.
+    axis : Axis
+        How axis 0 of the largest array is cut into chunks.
+    memory : int
+        The cap, in bytes.
+    rooms : dict
+        What each array gets of it; those that are missing are kept in memory.
+    most : int
+        The most batches that are read in one step.
+    kept : Kept
+        The arrays in memory.
+    how : Production
+        How batches are made.
+    on_epoch : callable or None
+        Called with the statistics of every epoch.
+    """
+
+    arrays: Arrays
+    named: bool
+    backend: Backend
+    samples: Samples
+    dtypes: Mapping[str, np.dtype[Any]]
+    batch_size: int
+    seed: int
+    rank: int
+    world_size: int
+    drop_last: bool
+    block_chunks: int
+    shuffle: Shuffle
+    sampler: Any
+    axis: Axis
+    memory: int
+    rooms: Mapping[str, Room]
+    kept: Kept
+    how: Production
+    on_epoch: Callable[[Any], object] | None
+
+    @property
+    def n_chunks(self) -> float:
+        """Number of chunks that are read, for each rank."""
+        return sum(nchunks(io_of(self.arrays[name]).layout.grid) for name in self.rooms) / self.world_size
+
+    @property
+    def resumable(self) -> bool:
+        """Whether another run gets the same samples."""
+        return self.sampler is None or callable(self.sampler) or hasattr(self.sampler, "__getitem__")
+
+    def identity(self) -> dict[str, Any]:
+        """What tells states of this loader from those of others, as JSON."""
+        told: dict[str, Any] = {
+            "arrays": {name: fingerprint(array) for name, array in self.arrays.items()},
+            "samples": self.samples.describe(),
+            "shuffle": "sampler" if self.sampler is not None else self.shuffle,
+        }
+        return told | ({"block_chunks": self.block_chunks} if self.shuffle == "blocks" else {})
+
+    def n_positions(self) -> int:
+        """Number of positions of an epoch. Raises: TypeError if only the iteration over a sampler tells."""
+        sampler = self.sampler
+        if sampler is None or (callable(sampler) and not hasattr(sampler, "__len__")):
+            return self.samples.n
+        return len(sampler)
+
+    def order(self, epoch: int) -> Order:
+        """The order of an epoch. A sampler that is iterated over is, now."""
+        if self.sampler is not None:
+            return make_sampled(self.sampler, self.samples.n, epoch)
+        runs = self.samples.runs(self.axis) if self.shuffle == "blocks" else 1
+        runs = min(runs, self.samples.n) if isinstance(runs, int) else runs
+        return make_order(
+            self.samples.n, self.shuffle, seed=self.seed, epoch=epoch, runs=runs, block_chunks=self.block_chunks
+        )
+
+    def share(self, total: int, history: History = ()) -> Share:
+        """What this rank takes of so many positions."""
+        return make_share(
+            total,
+            history,
+            batch_size=self.batch_size,
+            rank=self.rank,
+            world_size=self.world_size,
+            lanes=self.shuffle == "blocks",
+            drop_last=self.drop_last,
+        )
+
+    def items(self, begun: Begun, first: int) -> Iterator[Item]:
+        """Yield the batches from one on: to be called by the producer's thread."""
+        order, share, skipped = begun.order, begun.share, first * self.batch_size
+        samples, n = self.samples.at(begun.epoch), share.n - skipped
+
+        def ids(lo: int, hi: int) -> Indices:
+            return order(share.positions(skipped + lo, skipped + hi))
+
+        def feeds() -> list[Feed]:
+            return [self._feed(name, samples, (ids, n), begun.stream) for name in self.arrays]
+
+        how = self.how._replace(meter=begun.meter, stream=begun.stream)
+        return produce(how, feeds, first, -(-n // self.batch_size))
+
+    def _feed(
+        self, name: str, samples: Samples, wanted: tuple[Callable[[int, int], Indices], int], stream: object
+    ) -> Feed:
+        """Make the feed of an array. wanted: from positions to samples, and number of positions."""
+        kept = self.kept.get(name)
+        source = make_source(name, self.arrays[name], self.backend, samples, self.dtypes[name], kept=kept)
+        ndim = len(source.size)
+        grid = source.io.layout.grid if source.io is not None else ()
+        epoch = Epoch(wanted[1], self.batch_size, wanted[0], lambda some: samples.boxes(some, ndim), source.size, grid)
+        room = self.rooms.get(name)
+        leases = None
+        if not source.dtype.hasobject:
+            most = self.how.prefetch + 2 + (room.ahead if room is not None and room.mode == "direct" else 0)
+            leases = Leases(self.backend, (self.batch_size, *source.size), source.dtype, most, stream)
+        if room is None:
+            return KeptFeed(source, epoch, leases)
+        if room.mode == "pool":
+            return PoolFeed(source, epoch, room.slots, room.ahead, leases)
+        return DirectFeed(source, epoch, room.ahead, leases)
+
+
+def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
+    """Check the arguments of a loader. part: its samples, if it is a part of a split. Raises: as `gzarr.Loader`."""
+    arrays, named = collect(given["arrays"])
+    shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+    backend = find_backend(arrays, given["device"])
+    seed, shuffle = integer("seed", given["seed"]), parse_shuffle(given["shuffle"])
+    samples = part or make_samples(shapes, window=given["window"], crops=given["crops"], seed=seed)
+    check_sampler(given["sampler"], shuffle)
+    batch_size = positive(given["batch_size"], "batch_size")
+    block_chunks = positive(given["block_chunks"], "block_chunks")
+    prefetch = positive(given["prefetch"], "prefetch")
+    rank, world_size = parse_ranks(given["rank"], given["world_size"])
+    dtypes = parse_dtypes(given["dtype"], arrays)
+    memory = parse_memory(given["memory"], sum(array.nbytes for array in arrays.values()))
+    skip = check_on_error(given["on_error"], world_size)
+    kept = [n for n, a in arrays.items() if not isinstance(a, Array) or (is_kept(a.nbytes, memory) and not skip)]
+    read = {name: array for name, array in arrays.items() if name not in kept}
+    axis = axis_of(read or arrays, samples)
+    spans = Spans(samples, axis, shuffle, block_chunks, sampled=given["sampler"] is not None)
+    wants = {name: make_want(array, samples, dtypes[name], spans) for name, array in read.items()}
+    waits = any(array.store.concurrency > 1 for array in read.values())
+    n_readers = WAITING_READS if waits else 1
+    step = batches_of_step(batch_size * sum(want.sample_nbytes for want in wants.values()), waits=waits)
+    left = memory - sum(arrays[name].nbytes for name in kept if isinstance(arrays[name], Array))
+    rooms = dict(zip(wants, divide(left, list(wants.values()), batch_size, n_readers + 1, step), strict=True))
+    most = min([step, *[max(room.ahead // (n_readers + 1), 1) for room in rooms.values()]])
+    for name in ("transform", "on_epoch"):
+        if given[name] is not None and not callable(given[name]):
+            raise TypeError(f"{name} must be a function, got {given[name]!r}")
+    return Setup(
+        arrays=arrays,
+        named=named,
+        backend=backend,
+        samples=samples,
+        dtypes=dtypes,
+        batch_size=batch_size,
+        seed=seed,
+        rank=rank,
+        world_size=world_size,
+        drop_last=bool(given["drop_last"]),
+        block_chunks=block_chunks,
+        shuffle=shuffle,
+        sampler=given["sampler"],
+        axis=axis,
+        memory=memory,
+        rooms=rooms,
+        kept=Kept({name: arrays[name] for name in kept}, backend),
+        how=Production(backend, named, given["transform"], skip, prefetch, most, n_readers, Meter(0, 0.0)),
+        on_epoch=given["on_epoch"],
+    )
+
+
+def integer(name: str, value: Any) -> int:
+    """Return an integer argument. Raises: TypeError."""
+    try:
+        return index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {value!r}") from None
+
+
+def check_sampler(sampler: Any, shuffle: Shuffle) -> None:
+    """Refuse a sampler beside another order, and one that is there for one epoch only."""
+    if sampler is None:
+        return
+    if shuffle:
+        raise ValueError(f"sampler= is an order of its own: leave shuffle={shuffle!r} out")
+    if hasattr(sampler, "__next__"):
+        raise TypeError("sampler is an iterator, which ends with its first epoch; give what iterators are made of")
+
+
+def check_on_error(on_error: Any, world_size: int) -> bool:
+    """Return whether damaged samples are left out. Raises: ValueError."""
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
+    if on_error == "skip" and world_size > 1:
+        raise ValueError(
+            f"on_error='skip' with world_size={world_size}: a rank with damaged samples would take fewer steps, and "
+            "the others would wait for it forever; use 'raise', and gzarr.verify to find the damage"
+        )
+    return bool(on_error == "skip")
+
+
+def axis_of(arrays: Arrays, samples: Samples) -> Axis:
+    """How axis 0 of the array with the largest samples is cut into chunks; NumPy's has chunks of a row."""
+    largest = max(arrays.values(), key=lambda a: prod(samples.box(tuple(a.shape))) * a.dtype.itemsize)
+    if isinstance(largest, Array):
+        return io_of(largest).layout.grid[0]
+    return RegularAxis(len(largest), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Over how many positions the samples of one chunk are spread.
+
+    Attributes
+    ----------
+    samples, axis, shuffle, block_chunks
+        As in `Setup`.
+    sampled : bool
+        Whether a sampler of the user's orders them.
+    """
+
+    samples: Samples
+    axis: Axis
+    shuffle: Shuffle
+    block_chunks: int
+    sampled: bool
+
+    def of(self, axis: Axis) -> int:
+        """The span of chunks of an array whose axis 0 is cut like this."""
+        n = self.samples.n
+        if self.sampled or self.shuffle == "exact" or self.samples.draws or self.samples.kind == "tiles":
+            return n
+        if not (isinstance(axis, RegularAxis) and isinstance(self.axis, RegularAxis)):
+            return n
+        if self.shuffle == "blocks" and self.axis.length % axis.length:
+            return n
+        length = axis.length + self.samples.size[0] - 1
+        if self.shuffle == "blocks":
+            length = self.block_chunks * self.axis.length
+        return min(-(-length // self.samples.starts[0].stride) + 1, n)
+
+
+def make_want(array: Array, samples: Samples, dtype: np.dtype[Any], spans: Spans) -> Want:
+    """What an array wants of the memory."""
+    size, grid = samples.box(array.shape), io_of(array).layout.grid
+    n = prod(size)
+    return Want(size, grid, n * stored_dtype(array).itemsize, n * dtype.itemsize, spans.of(grid[0]))

@@ -1,0 +1,483 @@
+"""`gzarr.Loader` against NumPy: every batch holds what `batch_ids` says, whatever the device, layout and memory."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import ChunkError
+
+DEVICES = ["cpu", "emulated"]
+N = 203
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
+def images(n=N, chunks=8, **keywords):
+    rng = np.random.default_rng(1)
+    data = rng.integers(0, 1000, (n, 6, 5)).astype("i4")
+    return data, gzarr.array(data, chunks=(chunks, 6, 5), **keywords)
+
+
+def host(batch):
+    return batch.get() if hasattr(batch, "get") else np.asarray(batch)
+
+
+def check_epoch(loader, data, n=None):
+    """Every batch holds its samples, and they are all there once. Returns: their numbers."""
+    seen = []
+    for step, batch in enumerate(loader):
+        ids = loader.batch_ids(step)
+        assert np.array_equal(host(batch), data[ids])
+        seen.append(ids)
+    seen = np.concatenate(seen)
+    assert sorted(seen.tolist()) == list(range(len(data) if n is None else n))
+    return seen
+
+
+@pytest.mark.parametrize("shuffle", [False, "exact", "blocks"])
+@pytest.mark.parametrize("chunks", [1, 8, 300])
+@pytest.mark.parametrize("memory", [9_000, 1 << 20], ids=["little memory", "all in memory"])
+def test_rows(device, shuffle, chunks, memory):
+    data, z = images(chunks=chunks)
+    loader = gzarr.Loader(z, 16, shuffle=shuffle, memory=memory, device=device, block_chunks=2)
+    seen = check_epoch(loader, data)
+    assert (seen.tolist() == list(range(N))) == (not shuffle)
+    if shuffle:
+        assert check_epoch(loader, data).tolist() != seen.tolist()
+
+
+@pytest.mark.parametrize("keywords", [{"shards": (16, 6, 5)}, {"chunks": (3, 4, 2)}, {"chunks": ([100, 103], 6, 5)}])
+def test_layouts(device, keywords):
+    data, _ = images()
+    z = gzarr.array(data, **{"chunks": (8, 6, 5), **keywords})
+    check_epoch(gzarr.Loader(z, 16, shuffle=True, memory=9_000, device=device), data)
+
+
+def test_several_arrays_of_other_chunks_and_labels_of_numpy(device):
+    data, z = images()
+    depth = gzarr.array(data[:, 0] * 2.0, chunks=(20, 6))
+    label = np.arange(N) % 7
+    loader = gzarr.Loader({"image": z, "depth": depth, "label": label}, 16, shuffle=True, memory=20_000, device=device)
+    for step, batch in enumerate(loader):
+        ids = loader.batch_ids(step)
+        assert list(batch) == ["image", "depth", "label"]
+        for name, expected in (("image", data), ("depth", data[:, 0] * 2.0), ("label", label)):
+            assert np.array_equal(host(batch[name]), expected[ids])
+
+
+def test_a_group():
+    group = gzarr.group()
+    group.create_array("x", data=np.arange(10), chunks=2)
+    group.create_array("y", data=np.arange(10) * 2, chunks=3)
+    batch = next(iter(gzarr.Loader(group, 4)))
+    assert batch["x"].tolist() == [0, 1, 2, 3]
+    assert batch["y"].tolist() == [0, 2, 4, 6]
+
+
+def test_small_arrays_are_read_once():
+    _, z = images()
+    store = gzarr.storage.CountingStore(gzarr.MemoryStore())
+    label = gzarr.array(np.arange(N), chunks=50, store=store)
+    loader = gzarr.Loader({"image": z, "label": label}, 16, shuffle=True, memory=60_000)
+    reads = []
+    for _ in range(2):
+        for step, batch in enumerate(loader):
+            assert np.array_equal(batch["label"], loader.batch_ids(step))
+        reads.append(len(store.requests))
+    assert reads[0] == reads[1]
+
+
+@pytest.mark.parametrize("memory", [9_000, 1 << 20])
+def test_dtype_is_folded_in(device, memory):
+    data, z = images()
+    loader = gzarr.Loader(
+        {"x": z, "y": np.arange(N)}, 16, shuffle=True, memory=memory, dtype={"x": "f4"}, device=device
+    )
+    for step, batch in enumerate(loader):
+        assert (batch["x"].dtype, batch["y"].dtype) == (np.float32, np.int64)
+        assert np.array_equal(host(batch["x"]), data[loader.batch_ids(step)].astype("f4"))
+
+
+def test_windows(device):
+    data, z = images()
+    ends = [50, 51, 140, N]
+    loader = gzarr.Loader(z, 8, window=gzarr.Window(5, ends=ends), shuffle=True, memory=40_000, device=device)
+    starts = []
+    for batch in loader:
+        assert batch.shape[1:] == (5, 6, 5)
+        for window in host(batch):
+            start = int(np.flatnonzero((data == window[0]).all((1, 2)))[0])
+            assert np.array_equal(window, data[start : start + 5])
+            starts.append(start)
+    inside = [s for s in range(N - 4) if not any(s < end < s + 5 for end in ends)]
+    assert sorted(starts) == inside
+
+
+@pytest.mark.parametrize("memory", [60_000, 10 << 20])
+def test_random_crops(device, memory):
+    rng = np.random.default_rng(0)
+    data = rng.integers(0, 1 << 30, (40, 30, 20)).astype("u4")
+    z = gzarr.array(data, chunks=(8, 8, 8))
+    loader = gzarr.Loader(z, 8, crops=gzarr.Crops((9, 8, 7), n=50), memory=memory, device=device)
+    epochs = []
+    for _ in range(2):
+        starts = []
+        for batch in loader:
+            for crop in host(batch):
+                (start,) = np.argwhere(data == crop[0, 0, 0])
+                assert np.array_equal(crop, data[tuple(slice(s, s + n) for s, n in zip(start, (9, 8, 7), strict=True))])
+                starts.append(tuple(start))
+        assert len(starts) == 50
+        epochs.append(starts)
+    assert epochs[0] != epochs[1]
+
+
+def test_tiles_cover_everything(device):
+    data = np.arange(20 * 13).reshape(20, 13)
+    z = gzarr.array(data, chunks=(4, 4))
+    seen = np.zeros_like(data)
+    for batch in gzarr.Loader(z, 3, crops=gzarr.Crops((6, 5)), memory=3_000, device=device):
+        for tile in host(batch):
+            assert tile.shape == (6, 5)
+            seen[np.isin(data, tile)] += 1
+    assert seen.min() == 1
+
+
+def test_crops_of_arrays_in_memory(device):
+    data = np.arange(20 * 13).reshape(20, 13)
+    for tile in gzarr.Loader(data, 1, crops=gzarr.Crops((6, 5)), device=device):
+        assert tile.shape == (1, 6, 5)
+
+
+def test_strings_and_missing_chunks():
+    z = gzarr.create_array(gzarr.MemoryStore(), shape=(20, 2), chunks=(4, 2), dtype="f4", fill_value=7)
+    z[:10] = 1
+    words = gzarr.array(np.array([f"word {i}" for i in range(20)], object), chunks=3, dtype=str)
+    loader = gzarr.Loader({"x": z, "word": words}, 4, shuffle=True, on_error="skip")
+    for step, batch in enumerate(loader):
+        ids = loader.batch_ids(step)
+        assert batch["word"].tolist() == [f"word {i}" for i in ids]
+        assert (batch["x"][:, 0] == np.where(ids < 10, 1, 7)).all()
+
+
+def test_the_order_is_the_same_on_every_device_and_with_any_memory():
+    _, z = images()
+    loaders = [
+        gzarr.Loader(z, 16, shuffle="exact", seed=5, device=device, memory=memory)
+        for device in DEVICES
+        for memory in (9_000, 1 << 20)
+    ]
+    for batches in zip(*loaders, strict=True):
+        assert all(np.array_equal(host(batch), host(batches[0])) for batch in batches)
+    other = gzarr.Loader(z, 16, shuffle="exact", seed=6)
+    assert not np.array_equal(next(iter(other)), next(iter(loaders[0])))
+
+
+def test_len_and_the_last_batch():
+    _, z = images()
+    for drop_last, n in ((False, 13), (True, 12)):
+        loader = gzarr.Loader(z, 16, drop_last=drop_last)
+        sizes = [len(batch) for batch in loader]
+        assert len(loader) == len(sizes) == n
+        assert sizes[-1] == (16 if drop_last else N % 16)
+
+
+def test_transform_and_errors_in_it():
+    data, z = images()
+    loader = gzarr.Loader(z, 16, transform=lambda batch: (batch * 2, len(batch)))
+    batch, n = next(iter(loader))
+    assert n == 16
+    assert np.array_equal(batch, data[:16] * 2)
+
+    def fail(batch):
+        raise ZeroDivisionError("of the transform")
+
+    with pytest.raises(ZeroDivisionError, match="of the transform"):
+        list(gzarr.Loader(z, 16, transform=fail))
+
+
+def test_memory_of_batches_is_used_again_but_never_while_somebody_sees_it():
+    data, z = images()
+    loader = gzarr.Loader(z, 16, shuffle=True)
+    kept = [(loader.batch_ids(step), batch[::2]) for step, batch in enumerate(loader)]
+    for ids, batch in kept:
+        assert np.array_equal(batch, data[ids[::2]])
+    addresses = [batch.ctypes.data for batch in loader]
+    assert len({*addresses}) < len(addresses)
+
+
+# -- epochs and state ----------------------------------------------------------------------------------------------
+
+
+def ids_of(loader):
+    return [loader.batch_ids(step).tolist() for step in range(len(loader))]
+
+
+def test_epochs_go_on_and_are_chosen():
+    _, z = images()
+    loader = gzarr.Loader(z, 16, shuffle=True)
+    first = ids_of(loader)
+    list(loader)
+    second = ids_of(loader)
+    assert first != second
+    for _batch in loader:  # broken off: the same epoch again
+        break
+    next(iter(loader))
+    assert ids_of(loader) == second
+    loader.set_epoch(0)
+    assert ids_of(loader) == first
+
+
+@pytest.mark.parametrize("shuffle", ["exact", "blocks", False])
+def test_a_state_goes_through_json_and_continues(shuffle):
+    data, z = images()
+
+    def new():
+        return gzarr.Loader(z, 16, shuffle=shuffle, memory=9_000, block_chunks=2)
+
+    loader = new()
+    list(loader)
+    batches, expected = iter(loader), []
+    for _ in range(5):
+        next(batches)
+    state = json.loads(json.dumps(loader.state_dict()))
+    expected = [batch.copy() for batch in batches]
+    for again in (new(), pickle.loads(pickle.dumps(_at(new(), state)))):
+        again.load_state_dict(state)
+        again.set_epoch(1)  # as training loops do: it keeps the place
+        assert [batch.tolist() for batch in again] == [batch.tolist() for batch in expected]
+        assert again.state_dict()["epoch"] == 2
+        check_epoch(again, data)
+
+
+def _at(loader, state):
+    loader.load_state_dict(state)
+    return loader
+
+
+def test_a_loader_is_pickled_with_its_place():
+    _, z = images()
+    loader = gzarr.Loader(z, 16, shuffle=True)
+    batches = iter(loader)
+    next(batches)
+    again = pickle.loads(pickle.dumps(loader))
+    assert [b.tolist() for b in again] == [b.tolist() for b in batches]
+    assert ids_of(pickle.loads(pickle.dumps(gzarr.Loader(z, 16, shuffle=True)))) == ids_of(
+        gzarr.Loader(z, 16, shuffle=True)
+    )
+
+
+def test_a_state_after_the_last_batch_begins_the_next_epoch():
+    _, z = images()
+    loader, again = (gzarr.Loader(z, 16, shuffle=True) for _ in range(2))
+    for _batch in loader:
+        state = loader.state_dict()
+    again.load_state_dict(state)
+    assert list(again) == []
+    assert again.state_dict()["epoch"] == 1
+
+
+def test_a_state_of_other_data_is_refused():
+    _, z = images()
+    state = gzarr.Loader(z, 16, shuffle=True).state_dict()
+    for other in (gzarr.Loader(z, 16), gzarr.Loader(images(N + 1)[1], 16, shuffle=True)):
+        with pytest.raises(ValueError, match="state is of another"):
+            other.load_state_dict(state)
+
+
+@pytest.mark.parametrize("shuffle", ["exact", "blocks"])
+@pytest.mark.parametrize("drop_last", [True, False])
+def test_ranks_take_equally_many_and_all_samples(shuffle, drop_last):
+    _, z = images()
+    loaders = [
+        gzarr.Loader(z, 16, shuffle=shuffle, rank=r, world_size=3, drop_last=drop_last, block_chunks=2, memory=9_000)
+        for r in range(3)
+    ]
+    sizes = [[len(batch) for batch in loader] for loader in loaders]
+    assert sizes[0] == sizes[1] == sizes[2]
+    for loader in loaders:
+        loader.set_epoch(0)
+    seen = np.concatenate([np.concatenate([np.array(ids) for ids in ids_of(loader)]) for loader in loaders])
+    if drop_last:
+        assert len(set(seen.tolist())) == len(seen)
+    else:
+        assert set(seen.tolist()) == set(range(N))
+
+
+@pytest.mark.parametrize("shuffle", ["exact", "blocks"])
+def test_other_ranks_go_on(shuffle):
+    _, z = images()
+
+    def loaders(world_size):
+        return [
+            gzarr.Loader(z, 4, shuffle=shuffle, rank=r, world_size=world_size, block_chunks=2, memory=9_000)
+            for r in range(world_size)
+        ]
+
+    seen = []
+    for loader in (two := loaders(2)):
+        batches = iter(loader)
+        for step in range(7):
+            next(batches)
+            seen += loader.batch_ids(step).tolist()
+    state = two[0].state_dict()
+    assert state == two[1].state_dict()
+    assert len({*seen}) == len(seen) == 2 * 7 * 4
+    for loader in loaders(3):
+        loader.load_state_dict(state)
+        for step, _ in enumerate(loader):
+            seen += loader.batch_ids(step).tolist()
+    assert {*seen} == {*range(N)}
+    assert len(seen) < N + 3  # the samples of the last step that come twice
+
+
+def test_samplers():
+    data, z = images()
+    table = np.random.default_rng(0).integers(0, N, 50)
+    for sampler in (table, table.tolist(), lambda positions, epoch: table[positions % 50]):
+        loader = gzarr.Loader(z, 16, sampler=sampler, memory=9_000)
+        batch = next(iter(loader))
+        assert np.array_equal(batch, data[table[:16]])
+        loader.load_state_dict(loader.state_dict())
+
+    class Iterable:
+        def __iter__(self):
+            return iter(table.tolist())
+
+    loader = gzarr.Loader(z, 16, sampler=Iterable())
+    batches = iter(loader)
+    assert np.array_equal(next(batches), data[table[:16]])
+    with pytest.raises(ValueError, match="iterated over"):
+        loader.state_dict()
+
+
+def test_split_shares_no_chunk():
+    data, z = images()
+    train, val = gzarr.Loader(z, 16, shuffle=True).split(0.75, 0.25)
+    parts = []
+    for loader in (train, val):
+        ids, rows = ids_of(loader), []
+        for batch in loader:
+            rows += [int(np.flatnonzero((data == row).all((1, 2)))[0]) for row in batch]
+        parts.append(rows)
+        assert len(rows) == sum(map(len, ids))
+    assert sorted(parts[0] + parts[1]) == list(range(N))
+    assert not {r // 8 for r in parts[0]} & {r // 8 for r in parts[1]}
+
+
+# -- damage and bad input ------------------------------------------------------------------------------------------
+
+
+def damaged():
+    data, _ = images()
+    store = gzarr.MemoryStore()
+    z = gzarr.array(data, chunks=(8, 6, 5), store=store, compressors=gzarr.codecs.ZstdCodec())
+    store["c/3/0/0"] = b"damaged"
+    return data, z
+
+
+@pytest.mark.parametrize("memory", [9_000, 1 << 19])
+def test_a_damaged_chunk_raises_with_its_name(device, memory):
+    data, z = damaged()
+    loader = gzarr.Loader(z, 16, device=device, memory=memory)
+    batches = iter(loader)
+    assert np.array_equal(host(next(batches)), data[:16])
+    with pytest.raises(ChunkError, match="c/3/0/0"):
+        list(batches)
+    assert loader.state_dict()["epoch"] == 0
+
+
+@pytest.mark.parametrize("memory", [9_000, 1 << 20])
+@pytest.mark.parametrize("shuffle", [False, "exact"])
+def test_a_damaged_chunk_is_left_out(device, memory, shuffle):
+    data, z = damaged()
+    loader = gzarr.Loader(
+        {"x": z, "y": np.arange(N)}, 4, shuffle=shuffle, device=device, memory=memory, on_error="skip"
+    )
+    for _ in range(2):
+        seen = []
+        for batch in loader:
+            assert np.array_equal(host(batch["x"]), data[host(batch["y"])])
+            seen += host(batch["y"]).tolist()
+        assert sorted(seen) == [i for i in range(N) if i // 8 != 3]
+        assert loader.stats().skipped == 8
+
+
+BAD = [
+    ({"arrays": {}}, ValueError, "there are none"),
+    ({"arrays": {"x": np.zeros(3), "y": np.zeros(4)}}, ValueError, "'x' .3,., 'y' .4,."),
+    ({"arrays": np.float32(3)}, ValueError, "no axes"),
+    ({"arrays": "x.zarr"}, TypeError, "must be a gzarr or NumPy array, got str"),
+    ({"arrays": {3: np.zeros(3)}}, TypeError, "names must be strings"),
+    ({"batch_size": 0}, ValueError, "batch_size"),
+    ({"batch_size": 1.5}, TypeError, "batch_size"),
+    ({"shuffle": "yes"}, ValueError, "shuffle"),
+    ({"seed": "a"}, TypeError, "seed must be an integer"),
+    ({"memory": 100}, ValueError, "memory=100 bytes are less than one batch"),
+    ({"memory": "some"}, ValueError, "memory must be"),
+    ({"memory": 1.5}, TypeError, "memory must be"),
+    ({"memory": 0}, ValueError, "memory must be positive"),
+    ({"device": "gpu"}, gzarr.DeviceError, "no device 'gpu'"),
+    ({"rank": 1}, ValueError, "world_size"),
+    ({"rank": 3, "world_size": 3}, ValueError, "rank"),
+    ({"window": gzarr.Window(500)}, ValueError, "500 rows"),
+    ({"window": 8}, TypeError, "Window"),
+    ({"crops": gzarr.Crops((8, 60, 5))}, ValueError, "larger than the arrays"),
+    ({"crops": gzarr.Crops((1, 1, 1, 1))}, ValueError, "4 axes"),
+    ({"window": gzarr.Window(2), "crops": gzarr.Crops((2,))}, ValueError, "exclude each other"),
+    ({"sampler": [1], "shuffle": True}, ValueError, "leave shuffle="),
+    ({"sampler": iter([1])}, TypeError, "iterator"),
+    ({"block_chunks": 0}, ValueError, "block_chunks"),
+    ({"dtype": "i2"}, None, ""),
+    ({"dtype": "u1"}, TypeError, "cannot become uint8"),
+    ({"dtype": {"y": "f4"}}, ValueError, "no array 'y'"),
+    ({"transform": 3}, TypeError, "transform must be a function"),
+    ({"on_epoch": 3}, TypeError, "on_epoch must be a function"),
+    ({"prefetch": 0}, ValueError, "prefetch"),
+    ({"on_error": "ignore"}, ValueError, "on_error must be"),
+    ({"on_error": "skip", "rank": 0, "world_size": 2}, ValueError, "wait for it forever"),
+]
+
+
+@pytest.mark.parametrize(("keywords", "kind", "match"), BAD, ids=lambda v: str(v)[:40])
+def test_bad_input_is_one_clear_error(keywords, kind, match):
+    given = {"arrays": images()[1], "batch_size": 16, **keywords}
+    if kind is None:
+        gzarr.Loader(**given)
+        return
+    with pytest.raises(kind, match=match):
+        gzarr.Loader(**given)
+
+
+def test_a_sampler_that_is_out_of_range():
+    _, z = images()
+    with pytest.raises(IndexError, match="sampler gave sample 203"):
+        list(gzarr.Loader(z, 16, sampler=[1, 203]))
+
+
+def test_arrays_on_several_devices_need_one_named():
+    _, z = images()
+    with pytest.raises(gzarr.DeviceError, match="several devices"):
+        gzarr.Loader({"a": z, "b": z.to("emulated")}, 4)
+
+
+def test_statistics_and_the_callback_of_an_epoch():
+    data, z = images()
+    told = []
+    loader = gzarr.Loader(z, 16, shuffle=True, memory=9_000, on_epoch=told.append)
+    list(loader)
+    (stats,) = told
+    assert (stats.epoch, stats.samples, stats.batches, stats.nbytes) == (0, N, 13, data.nbytes)
+    assert 1 <= stats.decodes < 16
+    assert loader.stats() == stats
+
+
+def test_repr():
+    _, z = images()
+    assert repr(gzarr.Loader(z, 16)).startswith("<Loader of an array: 203 samples in batches of 16, shuffle=False")
