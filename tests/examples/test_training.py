@@ -1,0 +1,32 @@
+"""The examples of training learn: their loss falls, and they recognize pictures that they have not seen."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("library", ["jax", "torch"])
+def test_a_network_learns(library: str) -> None:
+    for module in (library, "sklearn"):
+        if find_spec(module) is None:
+            pytest.skip(f"could not import {module!r}")
+    command = [sys.executable, "-m", f"examples.training.with_{library}"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    losses = [float(loss) for loss in re.findall(r"loss (\S+)", done.stdout)]
+    assert len(losses) == 4
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] < 0.3 * losses[0]
+    accuracy = re.search(r"accuracy (\S+)", done.stdout)
+    assert accuracy is not None
+    assert float(accuracy[1]) > 0.8
