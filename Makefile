@@ -1,6 +1,7 @@
 # Needs Python >= 3.11 and make. Each target makes the virtual environment it needs, once.
 #   make demo    write, read, check, time and draw an elevation map of the Earth (examples/relief, output in demo-out/)
 #   make test    lint, types and tests
+#   make test-torch    the tests that need PyTorch, which it installs without CUDA's libraries where there is no GPU
 #   make coverage    the tests again, twice as slow, with a table of the lines that the tests miss
 #   make bench   time gzarr beside its peers (docs/benchmarks.md; 20 minutes, 5 GB in .bench-cache)
 #   make bench-loader    time gzarr.Loader beside its peers (docs/benchmarks-loader.md; 6 minutes, 3 GB in .bench-cache; Python 3.12)
@@ -14,13 +15,19 @@ PYTHON ?= python3
 PYTEST = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/.venv/pycache' .venv/bin/python -m pytest \
     --numprocesses=auto --dist=loadfile
 
-.PHONY: demo test coverage lint bench bench-loader torture gpu-check clean
+.PHONY: demo test test-torch coverage lint bench bench-loader torture gpu-check clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python -m examples.relief
 
 test: lint
 	$(PYTEST) --durations=25
+
+test-torch: .venv-torch/ready
+	PYTHONDONTWRITEBYTECODE= .venv-torch/bin/python -m pytest $(OF_TORCH)
+
+# TORCH=--full installs PyTorch as pip does.
+OF_TORCH = tests/test_tensors.py tests/interop/test_tensors.py tests/interop/test_torch.py tests/examples/test_training.py
 
 coverage: .venv/ready
 	$(PYTEST) --cov=gzarr --cov-branch --cov-report=term:skip-covered
@@ -49,11 +56,14 @@ gpu-check:
 COMPILED = setup.py $(wildcard gzarr/cpu/loop/*)
 .venv/ready: EXTRA = test
 .venv-demo/ready: EXTRA = pillow
-.venv/ready .venv-demo/ready: pyproject.toml $(COMPILED)
+.venv-torch/ready: EXTRA = test-torch
+.venv-torch/ready: MORE = tools/install_torch.py $(TORCH)
+.venv/ready .venv-demo/ready .venv-torch/ready: pyproject.toml $(COMPILED)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "gzarr needs Python 3.11 or newer, and $(PYTHON) is not; try: make PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRA)]'
+	$(if $(MORE),$(@D)/bin/python $(MORE))
 	touch $@
 
 # The peers need two environments, as zarr 2 and zarr 3 exclude each other. BENCH="--only 'one row'" passes options on.
@@ -98,6 +108,6 @@ TORTURE ?= --minutes 60 --writer gzarr,zarr,tensorstore --json benchmarks/result
 	touch $@
 
 clean:
-	rm -rf .venv .venv-demo .venv-bench-v2 .venv-bench-v3 .venv-bench-loader .bench-cache demo-out build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-demo .venv-torch .venv-bench-v2 .venv-bench-v3 .venv-bench-loader .bench-cache demo-out build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
 	rm -rf gzarr.egg-info gzarr/cpu/_loop.*so
 	find gzarr tests -name __pycache__ -type d -prune -exec rm -rf {} +

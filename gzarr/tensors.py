@@ -143,6 +143,25 @@ def _shared(tensor: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return as_integers.view(dtype)
 
 
+class Exported:
+    """An array that other libraries take by DLPack, in all data types that `dlpack` knows.
+
+    Parameters
+    ----------
+    array : numpy.ndarray or cupy.ndarray
+        The array. What takes it keeps it alive.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return dlpack(self._array, **kwargs)
+
+    def __dlpack_device__(self) -> Any:
+        return self._array.__dlpack_device__()
+
+
 class _Tensor(ctypes.Structure):
     """The beginning of DLTensor (dlpack.h)."""
 

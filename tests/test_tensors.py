@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -14,7 +15,7 @@ import gzarr
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.tensors import memory_of, numpy_dtype
+from gzarr.tensors import Exported, memory_of, numpy_dtype
 from tests.support import torch_double
 
 DATA = np.arange(24, dtype="f4").reshape(4, 6)
@@ -205,3 +206,14 @@ def test_tensors_on_a_gpu_are_written_and_read_into_there(monkeypatch, array):
     np.testing.assert_array_equal(out.cpu().numpy(), DATA)
     with pytest.raises(TypeError, match="CuPy lacks"):
         there.get_basic_selection(out=torch_double.zeros(4, 6).bfloat16().to("cuda"))
+
+
+def test_arrays_of_other_libraries_are_exported_by_themselves():
+    """CuPy's too: it lets the stream that is named wait."""
+    asked = []
+    array = SimpleNamespace(
+        dtype=DATA.dtype, __dlpack_device__=lambda: (2, 0), __dlpack__=lambda **kw: asked.append(kw)
+    )
+    Exported(array).__dlpack__(stream=7, max_version=(1, 0))
+    assert asked == [{"stream": 7, "max_version": (1, 0)}]
+    assert Exported(array).__dlpack_device__() == (2, 0)

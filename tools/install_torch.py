@@ -92,7 +92,7 @@ def main() -> None:
         pip_install(*PACKAGES)
         return
     pip_install("--no-deps", *PACKAGES)
-    pip_install(*other_requirements())
+    pip_install("--no-warn-conflicts", *other_requirements())
     folder = Path(sysconfig.get_path("platlib")) / "torch"
     libraries = [*folder.glob("_C.*.so"), *(folder / "lib").glob("*.so*")]
     for name, symbols in missing_libraries(libraries).items():

@@ -1,9 +1,4 @@
-"""Arrays leave gzarr by the protocols: `__array__`, DLPack; torch and JAX take results and arrays."""
-
-import importlib.util
-import os
-import subprocess
-import sys
+"""Arrays leave gzarr by the protocols: `__array__`, DLPack; PyTorch takes results and arrays (JAX: test_jax.py)."""
 
 import numpy as np
 import pytest
@@ -76,37 +71,3 @@ def test_torch(array):
     np.testing.assert_array_equal(array[...], DATA * 2)
     array[1, 2:4] = torch.tensor([7.0, 8.0])
     assert array[1, 1:5].tolist() == [14.0, 7.0, 8.0, 20.0]
-
-
-def test_jax(tmp_path):
-    """JAX runs in a process of its own, as it warns of every later fork."""
-    if importlib.util.find_spec("jax") is None:
-        pytest.skip("could not import 'jax'")
-    gzarr.save_array(tmp_path / "x.zarr", DATA, chunks=(3, 4))
-    code = """
-import gzarr, jax.numpy as jnp, numpy as np
-array = gzarr.open_array("x.zarr", "r+")
-expected = array[...]
-for tensor in (jnp.from_dlpack(array), jnp.asarray(expected), jnp.asarray(np.asarray(array))):
-    np.testing.assert_array_equal(np.asarray(tensor), expected)
-array[...] = jnp.asarray(expected) * 2
-np.testing.assert_array_equal(array[...], expected * 2)
-mask, rows, two = jnp.asarray(expected) > 5, jnp.asarray([1, 3]), jnp.asarray(2)
-for found, part in ((array[mask], expected > 5), (array.oindex[rows], [1, 3]), (array[two], 2)):
-    np.testing.assert_array_equal(found, 2 * expected[part])
-data = jnp.asarray(expected, jnp.bfloat16)
-made = gzarr.create_array("y.zarr", data=data, fill_value=jnp.asarray(3.0), chunks=(3, 4))
-assert jnp.from_dlpack(made).dtype == made.dtype == jnp.bfloat16
-array[...] = jnp.from_dlpack(made)
-np.testing.assert_array_equal(array[...], expected)
-try:
-    array.get_basic_selection(out=jnp.zeros(array.shape))
-except TypeError as error:
-    print("immutable" in str(error), end=" ")
-print("done")
-"""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert (done.stdout, done.returncode) == ("True done\n", 0), done.stderr

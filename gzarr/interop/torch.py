@@ -1,0 +1,135 @@
+"""Batches of a `gzarr.Loader` as tensors of PyTorch: ``DataLoader(dataset(loader), batch_size=None)``.
+
+Tensors share the memory of a batch, on the CPU and on a GPU. That memory is used again once nothing refers to it, which
+PyTorch's tensors prevent as long as they live. Pinned tensors are copies in memory of PyTorch's own: it alone knows
+until when a transfer that ``tensor.to("cuda", non_blocking=True)`` began still reads them.
+
+On a GPU, PyTorch's current stream waits for a batch. The memory of a batch is used again in the order of CuPy's current
+stream. Both are the device's default stream unless they are set: where PyTorch's is another one, set CuPy's to the same
+(``with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from gzarr.errors import MissingExtraError
+from gzarr.loader.loader import Loader
+from gzarr.tensors import Exported
+
+try:
+    import torch
+    from torch.utils.data import IterableDataset, get_worker_info
+except ImportError as error:
+    raise MissingExtraError("gzarr.interop.torch needs PyTorch: pip install 'gzarr[torch]'") from error
+
+
+def tensors(batch: Any) -> Any:
+    """Return the arrays of a batch as tensors in the same memory.
+
+    Parameters
+    ----------
+    batch : array, or dict, list or tuple of arrays
+        What a loader gives, on the host or on a GPU; bfloat16 and float8 stay what they are.
+
+    Returns
+    -------
+    torch.Tensor, or dict, list or tuple of them
+        On the device of the arrays. Anything that is no array is left as it is.
+    """
+    if isinstance(batch, Mapping):
+        return {name: tensors(item) for name, item in batch.items()}
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(map(tensors, batch))
+    if isinstance(batch, np.generic):
+        batch = np.asarray(batch)
+    return torch.from_dlpack(Exported(batch)) if _is_exported(batch) else batch
+
+
+def dataset(loader: Loader, *, pin_memory: bool | None = None) -> LoaderDataset:
+    """Return a loader as a data set of PyTorch, whose items are batches of tensors.
+
+    Give it to ``DataLoader(dataset(loader), batch_size=None)``, or iterate over it. With ``StatefulDataLoader`` of
+    torchdata, the loader's place is saved and loaded.
+
+    Parameters
+    ----------
+    loader : Loader
+        The loader. Its ``rank`` and ``world_size`` are by default those of torch.distributed, if that is initialized
+        before the loader is made.
+    pin_memory : bool, optional
+        Whether tensors on the host are copied into pinned memory, from which they are transferred to a GPU while it
+        computes. By default they are if CUDA is available to PyTorch.
+
+    Returns
+    -------
+    LoaderDataset
+        The data set.
+    """
+    return LoaderDataset(loader, torch.cuda.is_available() if pin_memory is None else pin_memory)
+
+
+class LoaderDataset(IterableDataset):
+    """A loader as a data set of PyTorch; made by `dataset`.
+
+    Attributes
+    ----------
+    loader : Loader
+        The loader.
+    """
+
+    def __init__(self, loader: Loader, pin_memory: bool) -> None:
+        self.loader = loader
+        self._pin_memory = pin_memory
+
+    def __iter__(self) -> Iterator[Any]:
+        if get_worker_info() is not None:
+            raise RuntimeError(
+                "a gzarr.Loader reads and decodes on threads of its own, which share one pool of samples: each worker "
+                "process would decode all chunks again, and copy batches; use DataLoader(..., num_workers=0)"
+            )
+        return map(self._to_tensors, self.loader)
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the loader's place.
+
+        Returns
+        -------
+        dict
+            What `load_state_dict` takes.
+        """
+        return self.loader.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a place.
+
+        Parameters
+        ----------
+        state_dict : dict
+            What `state_dict` returned, of a loader of the same data.
+        """
+        self.loader.load_state_dict(state_dict)
+
+    def _to_tensors(self, batch: Any) -> Any:
+        return _pinned(tensors(batch)) if self._pin_memory else tensors(batch)
+
+
+def _is_exported(item: Any) -> bool:
+    """Return whether an item is an array of a type that DLPack has: numbers and booleans."""
+    return hasattr(item, "__dlpack__") and not isinstance(item, torch.Tensor) and item.dtype.kind in "biufcV"
+
+
+def _pinned(batch: Any) -> Any:
+    """Copy the tensors of a batch that are on the host into pinned memory."""
+    if isinstance(batch, dict):
+        return {name: _pinned(item) for name, item in batch.items()}
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(map(_pinned, batch))
+    is_on_host = isinstance(batch, torch.Tensor) and batch.device.type == "cpu"
+    return batch.pin_memory() if is_on_host else batch

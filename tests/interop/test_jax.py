@@ -1,0 +1,23 @@
+"""Batches of a loader as arrays of JAX, and arrays of JAX where gzarr takes arrays.
+
+JAX runs in one process of its own, as it warns of every later fork.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def test_jax(tmp_path):
+    if importlib.util.find_spec("jax") is None:
+        pytest.skip("could not import 'jax'")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-W", "error", str(Path(__file__).with_name("jax_checks.py"))]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr

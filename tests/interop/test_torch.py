@@ -1,0 +1,105 @@
+"""Batches of a loader as tensors of PyTorch, alone and through its data loaders."""
+
+from __future__ import annotations
+
+import gc
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import gzarr
+
+torch = pytest.importorskip("torch")
+
+from torch.utils.data import DataLoader  # noqa: E402 - after what skips
+
+from gzarr.interop.torch import dataset, tensors  # noqa: E402
+
+DATA = np.arange(64 * 12, dtype="f4").reshape(64, 12)
+
+
+def make_loader(**options):
+    arrays = {"image": gzarr.array(DATA, chunks=(4, 12)), "label": np.arange(64)}
+    return gzarr.Loader(arrays, batch_size=8, shuffle=True, **options)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "u1", "i8", "u8", "f2", "f8", "c8", "bfloat16", "float8_e5m2"])
+def test_tensors_share_the_memory_of_arrays(dtype):
+    array = np.arange(12).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype).reshape(3, 4)
+    tensor = tensors(array)
+    assert tensor.shape == (3, 4)
+    assert tensor.data_ptr() == array.ctypes.data
+    np.testing.assert_array_equal(gzarr.array(tensor)[...], array)
+
+
+def test_tensors_keep_the_form_of_a_batch():
+    batch = tensors({"image": DATA, "pair": (np.int64(3), [DATA[0]]), "name": "cat", "text": np.array(["a"])})
+    assert batch["image"].dtype is torch.float32
+    assert batch["pair"][0].item() == 3
+    assert batch["pair"][1][0].shape == (12,)
+    assert (batch["name"], type(batch["text"])) == ("cat", np.ndarray)
+    assert tensors(batch["image"]) is batch["image"]
+
+
+def test_a_data_loader_gives_the_batches_of_the_loader():
+    expected = [{name: item.copy() for name, item in batch.items()} for batch in make_loader()]
+    batches = DataLoader(dataset(make_loader()), batch_size=None)
+    assert len(batches) == len(expected) == 8
+    for found, wanted in zip(batches, expected, strict=True):
+        assert found["image"].dtype is torch.float32
+        np.testing.assert_array_equal(found["image"].numpy(), wanted["image"])
+        np.testing.assert_array_equal(found["label"].numpy(), wanted["label"])
+
+
+def test_tensors_stay_what_they_are_while_the_loader_goes_on():
+    """The memory of a batch is leased as long as a tensor refers to it, then used again."""
+    loader = make_loader(prefetch=1)
+    held = [batch["image"][:, :3] for batch in dataset(loader)]
+    copies = [tensor.clone() for tensor in held]
+    for _ in dataset(loader):
+        pass
+    gc.collect()
+    for tensor, copy in zip(held, copies, strict=True):
+        assert torch.equal(tensor, copy)
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of forks
+def test_workers_are_refused_with_the_reason():
+    with pytest.raises(RuntimeError, match="num_workers=0"):
+        next(iter(DataLoader(dataset(make_loader()), batch_size=None, num_workers=1, multiprocessing_context="fork")))
+
+
+def test_host_tensors_are_pinned_if_asked(monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: -tensor)
+    batch = next(iter(dataset(make_loader(), pin_memory=True)))
+    assert (batch["image"] <= 0).all()
+    assert (batch["label"] <= 0).all()
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital':UserWarning")  # of torchdata's imports
+def test_a_stateful_data_loader_goes_on_in_the_middle_of_an_epoch():
+    stateful = pytest.importorskip("torchdata.stateful_dataloader")
+    expected = [batch["label"].copy() for batch in make_loader()]
+    first = stateful.StatefulDataLoader(dataset(make_loader()), batch_size=None)
+    batches = iter(first)
+    for _ in range(3):
+        next(batches)
+    state = first.state_dict()
+    second = stateful.StatefulDataLoader(dataset(make_loader()), batch_size=None)
+    second.load_state_dict(state)
+    rest = [batch["label"].numpy() for batch in second]
+    np.testing.assert_array_equal(rest, expected[3:])
+
+
+def test_ranks_are_those_of_torch_distributed():
+    fake = pytest.importorskip("torch.testing._internal.distributed.fake_pg")
+    alone = sorted(int(label) for batch in make_loader() for label in batch["label"])
+    found = []
+    for rank in range(2):
+        torch.distributed.init_process_group("fake", rank=rank, world_size=2, store=fake.FakeStore())
+        try:
+            found += [int(label) for batch in dataset(make_loader()) for label in batch["label"]]
+        finally:
+            torch.distributed.destroy_process_group()
+    assert sorted(found) == alone
