@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import prod
 
 import numpy as np
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from gzarr.indexing.grid import RegularAxis, VaryingAxis
 from gzarr.indexing.selection import Indices
+from gzarr.loader import look_ahead
 from gzarr.loader.look_ahead import Direct, Epoch, Planner, Pool, Step, mode_of
 from tests.loader.planners import boxes_epoch, decodes, rows_epoch, shuffled
 
@@ -50,6 +53,15 @@ class Memory:
             self.at += len(slots)
 
 
+@contextmanager
+def first_horizon(n: int) -> Iterator[None]:
+    """Let planners look ahead this far at first; the usual horizon is longer than epochs of tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(look_ahead, "_FIRST_HORIZON", n)
+        patch.setattr(look_ahead, "_FAR_HORIZON", n)
+        yield
+
+
 def run(planner: Planner, slots: int, steps: list[int], lag: int) -> int:
     """Plan an epoch; the batches of a step are freed when ``lag`` more were planned. Returns: chunks opened."""
     memory, under_way, opened = Memory(planner.epoch, slots), deque[Step](), 0
@@ -76,7 +88,10 @@ def test_every_batch_of_a_pool_is_there_when_it_is_ready(data: st.DataObject) ->
     ids = np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=200)))
     slots = ahead * batch + data.draw(st.integers(0, 60))
     steps = data.draw(st.lists(st.integers(1, ahead), min_size=1, max_size=3))
-    run(Pool(rows_epoch(ids, batch, grid), slots, ahead), slots, steps, data.draw(st.integers(0, 2)))
+    epoch = rows_epoch(ids, batch, grid)._replace(span=data.draw(st.none() | st.integers(1, 300)))
+    horizon = data.draw(st.none() | st.integers(0, 100))
+    with first_horizon(data.draw(st.integers(1, 300))):
+        run(Pool(epoch, slots, ahead, horizon), slots, steps, data.draw(st.integers(0, 2)))
 
 
 @settings(max_examples=30, deadline=None)
@@ -89,7 +104,8 @@ def test_every_direct_batch_is_there_when_it_is_ready(data: st.DataObject) -> No
     boxes = np.array(data.draw(st.lists(st.tuples(*starts), min_size=1, max_size=40)))
     blocks = data.draw(st.integers(1, 6))
     steps = data.draw(st.lists(st.integers(1, blocks), min_size=1, max_size=3))
-    run(Direct(boxes_epoch(boxes, size, batch, grid), blocks), blocks * batch, steps, data.draw(st.integers(0, 2)))
+    with first_horizon(data.draw(st.integers(1, 60))):
+        run(Direct(boxes_epoch(boxes, size, batch, grid), blocks), blocks * batch, steps, data.draw(st.integers(0, 2)))
 
 
 def test_blocks_that_fit_into_memory_are_decoded_once() -> None:
