@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import NamedTuple, TypeAlias, overload
+from itertools import pairwise, repeat
+from typing import Any, NamedTuple, TypeAlias, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,7 +206,8 @@ class IndexSpans(ColumnSpans):
             index = range(len(self))[index]
             return self[index : index + 1][0]
         *columns, lists = self._columns
-        chunks, counts, *sides = [np.broadcast_to(column, len(self))[index] for column in columns]
+        some = [column if isinstance(column, int) else column[index] for column in columns]
+        chunks, counts, *sides = cast(list[Any], some)
         inside, out = _indices(lists, counts, *sides[:3]), _indices(lists, counts, *sides[3:])
         return tuple(map(Span, chunks.tolist(), inside, out, self._full[index].tolist()))
 
@@ -322,7 +323,8 @@ def _index_columns(indices: Indices, axis: Axis) -> tuple[Columns, NDArray[np.bo
     if order is None:
         return Columns(chunk, counts, in_start, in_step, in_list, firsts, 1, -1, in_lists), full
     out_start, out_step, out_list, out_lists = _side(order, firsts, counts)
-    out_list = np.where(np.asarray(out_list) < 0, -1, out_list + in_lists.size)
+    if not isinstance(out_list, int):
+        out_list = np.where(out_list < 0, -1, out_list + in_lists.size)
     lists = np.concatenate([in_lists, out_lists])
     return Columns(chunk, counts, in_start, in_step, in_list, out_start, out_step, out_list, lists), full
 
@@ -351,11 +353,12 @@ def _are_full(indices: Indices, firsts: Indices, counts: Indices, sizes: Indices
     return np.asarray(np.add.reduceat(distinct, firsts, dtype=np.int64) == sizes)
 
 
-def _indices(lists: Indices, count: Indices, start: Indices, step: Indices, at: Indices) -> list[slice | Indices]:
+def _indices(lists: Indices, count: Indices, start: Indices, step: Column, at: Column) -> list[slice | Indices]:
     """The indices of one side of spans."""
-    found: list[slice | Indices] = list(
-        map(slice, start.tolist(), (start + (count - 1) * step + 1).tolist(), step.tolist())
-    )
-    for number in np.flatnonzero(at >= 0).tolist():
-        found[number] = lists[at[number] : at[number] + count[number]]
+    stops = (start + (count - 1) * step + 1).tolist()
+    steps = repeat(step, len(stops)) if isinstance(step, int) else step.tolist()
+    found: list[slice | Indices] = list(map(slice, start.tolist(), stops, steps))
+    if not isinstance(at, int):
+        for number in np.flatnonzero(at >= 0).tolist():
+            found[number] = lists[at[number] : at[number] + count[number]]
     return found
