@@ -10,7 +10,8 @@ VERSION: Final[int]
 # Take the addresses of the functions of codecs, in the order of `struct Library`; 0 for a missing one.
 def bind(addresses: bytes, /) -> None: ...
 
-# Read parts of a plan. Returns: parts left, bytes read, bytes placed. Raises: ValueError if the tables disagree.
+# Read parts of a plan. version: that the shard must be of, with its number in `written`; None for any.
+# Returns: parts left, bytes read, bytes placed. Raises: ValueError if the tables disagree.
 def read(
     job: Buffer,
     window: Buffer,
@@ -23,6 +24,8 @@ def read(
     fill: Buffer,
     first: int,
     scratch: Buffer,
+    version: bytes | None,
+    written: Buffer,
     status: bytearray,
     /,
 ) -> tuple[int, int, int]: ...

@@ -10,6 +10,7 @@ import itertools
 import os
 import secrets
 import stat
+import struct
 import time
 from array import array
 from collections.abc import Iterable
@@ -296,6 +297,9 @@ class LocalFiles(Files):
             prune(directory, self._prefix)
 
 
+_pack_version = struct.Struct("Q3qQ").pack
+
+
 class FileVersion(NamedTuple):
     """A version of a file, which also code that has opened the file can compare with what it has.
 
@@ -312,6 +316,10 @@ class FileVersion(NamedTuple):
     modified_ns: int
     changed_ns: int
     number: int
+
+    def packed(self) -> bytes:
+        """The numbers as 64 bits each."""
+        return _pack_version(*self)
 
 
 class LocalVersions(Versions):

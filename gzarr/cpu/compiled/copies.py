@@ -292,9 +292,9 @@ def _pack_shard(
 ) -> bytes:
     """The loop's columns of a shard but for the first two. entries: None if the shard is missing."""
     place = (0, 0) if entries is None else (entries.__array_interface__["data"][0], entries.size // 2)
-    version = token if isinstance(token, FileVersion) else (0,) * 5
-    numbers = *place, isinstance(token, FileVersion), *version, *coords, *origin, *(steps or origin)
-    return struct.pack(f"3qQ3qQ{3 * len(coords)}q", *numbers)
+    version = token.packed() if isinstance(token, FileVersion) else bytes(40)
+    numbers = *place, isinstance(token, FileVersion), version, *coords, *origin, *(steps or origin)
+    return struct.pack(f"3q40s{3 * len(coords)}q", *numbers)
 
 
 def _left(ndim: int) -> _Shard:

@@ -25,6 +25,7 @@ from gzarr.indexing.plan import Part
 from gzarr.layout.sharded import Sharded, ShardIndex
 from gzarr.profiling.recorder import here
 from gzarr.storage.base import token_of
+from gzarr.storage.local_files import WRITTEN, FileVersion
 
 #: Chunks of one piece at most, and decoded bytes: a signal waits until the piece is done.
 PIECE_NCHUNKS, PIECE_NBYTES = 256, 1 << 22
@@ -95,12 +96,14 @@ class CompiledRead(NamedTuple):
         if piece.shard in self.given_up:
             return []
         key = layout.key(piece.shard)
-        before = token_of(store, key)
+        cached = layout.cached_entries(key)
+        # The loop sees whether a shard is the version of a file that it should be.
+        before = cached[0] if cached and isinstance(cached[0], FileVersion) else token_of(store, key)
         is_cut = piece.n < piece.whole[1]
         # Ranges and the index they came from must be of one version of the shard, and so must its pieces.
         if not is_cut or self.versions.setdefault(piece.shard, before) == before:
             done = self._read_shard(layout, piece, before)
-            if done and token_of(store, key) == before:
+            if done and (isinstance(before, FileVersion) or token_of(store, key) == before):
                 return []
         self.given_up[piece.shard] = piece
         layout.forget(key)
@@ -119,16 +122,23 @@ class CompiledRead(NamedTuple):
             return False
         places = self.parts.places(piece)
         if index is None:
-            return not self._do(piece, "", b"", make_window(*places))
+            return token is None and not self._do(piece, "", b"", make_window(*places))
         if token is None:  # it has just come
             return False
         path = self.source.prefix + self.source.keys.encode(shard)
-        return not self._do(piece, path, index, make_window(*places, index.origin, index.steps))
+        return not self._do(piece, path, index, make_window(*places, index.origin, index.steps), token)
 
-    def _do(self, piece: Piece, path: str, index: ShardIndex | bytes | None, window: bytes) -> Sequence[int]:
+    def _do(
+        self,
+        piece: Piece,
+        path: str,
+        index: ShardIndex | bytes | None,
+        window: bytes,
+        token: object | None = None,
+    ) -> Sequence[int]:
         """Let the loop do a piece.
 
-        index: of the shard, nothing (bytes) if it is missing; None for chunks that are files.
+        index: of the shard, nothing (bytes) if it is missing; None for chunks that are files. token: of the shard.
         Returns: numbers of the parts that it has left.
         """
         loop = library.loop()
@@ -140,8 +150,9 @@ class CompiledRead(NamedTuple):
         status = bytearray(piece.n)
         with lent_scratch() as scratch:
             room = scratch.room(chain.max_encoded + chain.nbytes)
+            version = token.packed() if isinstance(token, FileVersion) else None
             started = perf_counter()
-            n_left, taken, placed = loop.read(self.job, window, *self.tables, *where, room, status)
+            n_left, taken, placed = loop.read(self.job, window, *self.tables, *where, room, version, WRITTEN, status)
             if piece.n >= MIN_PIECE:
                 self.source.pace.note(perf_counter() - started, piece.n)
         if doing := here():

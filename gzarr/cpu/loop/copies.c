@@ -8,7 +8,6 @@
 #include "loop.h"
 
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* -- one chunk ------------------------------------------------------------------------------------------------- */
@@ -113,29 +112,10 @@ int do_copies(const Call *call, int64_t row, Reader *reader) {
 
 /* -- shards ---------------------------------------------------------------------------------------------------- */
 
-#ifdef __APPLE__
-#define st_mtim st_mtimespec
-#define st_ctim st_ctimespec
-#endif
-
-static int64_t nanoseconds(const struct timespec *time) {
-    return (int64_t)time->tv_sec * 1000000000 + (int64_t)time->tv_nsec;
-}
-
-/* Whether an open shard is still the version that its index is of (gzarr.storage.local_files.FileVersion). */
-static bool is_version(const Call *call, int fd, const int64_t *version) {
-    struct stat info;
-    if (fstat(fd, &info)) return false;
-    const uint64_t *noted = call->written + (uint64_t)info.st_ino % (uint64_t)call->n_written;
-    return (int64_t)info.st_ino == version[0] && (int64_t)info.st_size == version[1] &&
-           nanoseconds(&info.st_mtim) == version[2] && nanoseconds(&info.st_ctim) == version[3] &&
-           __atomic_load_n(noted, __ATOMIC_ACQUIRE) == (uint64_t)version[4];
-}
-
 /* Read the chunks of one shard. from: number of the call's first chunk. False if nothing of it counts. */
 static bool read_shard(Call *call, int64_t from, const int64_t *shard, Reader *reader, char *status, Done *done) {
     const int64_t ndim = call->job->ndim, first = shard[SHARD_FIRST], n = shard[SHARD_N];
-    const int64_t *version = shard + SHARD_VERSION, *coords = shard + SHARD_COORDS;
+    const int64_t *coords = shard + SHARD_COORDS;
     char path[MAX_PATH];
     if (!make_path(call, coords, path)) return false;
     reader->fd = open_regular(path, &reader->shard_size);
@@ -146,8 +126,9 @@ static bool read_shard(Call *call, int64_t from, const int64_t *shard, Reader *r
     call->window = &window;
     call->index = (const uint64_t *)(intptr_t)shard[SHARD_INDEX];
     call->n_index = shard[SHARD_ENTRIES];
-    const bool is_there = reader->fd >= 0, checked = shard[SHARD_CHECKED];
-    bool sound = is_there == (call->index != NULL) && (!is_there || !checked || is_version(call, reader->fd, version));
+    call->version = shard[SHARD_CHECKED] ? shard + SHARD_VERSION : NULL;
+    const bool is_there = reader->fd >= 0;
+    bool sound = is_there == (call->index != NULL) && (!is_there || is_version(call, reader->fd));
     for (int64_t i = 0; sound && i < n; i++) {
         reader->taken = 0;
         status[first + i] = (char)do_copies(call, from + first + i, reader);
@@ -155,7 +136,7 @@ static bool read_shard(Call *call, int64_t from, const int64_t *shard, Reader *r
         done->taken += reader->taken, done->placed += reader->placed;
     }
     if (is_there) {
-        sound = sound && (!checked || is_version(call, reader->fd, version));
+        sound = sound && is_version(call, reader->fd);
         close(reader->fd);
     }
     reader->fd = -1;

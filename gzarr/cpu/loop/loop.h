@@ -128,7 +128,8 @@ typedef struct {
     const Job *job;
     const Window *window;
     const Copies *copies; /* NULL for a box and for points */
-    const uint64_t *written; /* copies: what generations are made of, by inode (Target.written) */
+    const int64_t *version;  /* of the shard that the index is of (gzarr.storage.local_files.FileVersion); NULL for any */
+    const uint64_t *written; /* with a version: the table that its number is from (Target.written) */
     int64_t n_written;
     const Span *spans;    /* box: of all axes, one axis after the other */
     const int64_t *lists; /* box: index lists of spans */
@@ -353,6 +354,7 @@ void leave_stored(const Call *call, const Stored *stored);
 bool load_stored(const Job *job, const Stored *stored, char *into, Reader *reader, char **chunk);
 bool copy_stored(const Job *job, const Stored *stored, const Copy *copy, Reader *reader);
 void close_reader(Reader *reader);
+bool is_version(const Call *call, int fd);
 bool has_decoder(const Job *job);
 bool has_encoder(const Job *job);
 Done read_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch);

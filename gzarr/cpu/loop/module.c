@@ -9,7 +9,7 @@
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 8 };
+enum { VERSION = 9 };
 
 static const Py_ssize_t WORD = sizeof(int64_t);
 
@@ -107,24 +107,29 @@ static void release(Py_buffer *buffers, int n) {
         if (buffers[i].obj) PyBuffer_Release(&buffers[i]);
 }
 
-/* read(job, window, table0, table1, table2, table3, path, index, fill, first, scratch, status) */
+/* read(job, window, table0, table1, table2, table3, path, index, fill, first, scratch, version, written, status). version:
+ * of the shard, five numbers; None for any. */
 static PyObject *loop_read(PyObject *module, PyObject *args) {
-    enum { JOB, WINDOW, TABLE, PATH = TABLE + 4, INDEX, FILL, SCRATCH, STATUS, N };
+    enum { JOB, WINDOW, TABLE, PATH = TABLE + 4, INDEX, FILL, SCRATCH, EXPECTED, WRITTEN, STATUS, N };
     Py_buffer b[N];
     long long first;
     Done done = {0};
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*z*y*Lw*w*", &b[JOB], &b[WINDOW], &b[TABLE], &b[TABLE + 1],
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*z*y*Lw*z*y*w*", &b[JOB], &b[WINDOW], &b[TABLE], &b[TABLE + 1],
                           &b[TABLE + 2], &b[TABLE + 3], &b[PATH], &b[INDEX], &b[FILL], &first, &b[SCRATCH],
-                          &b[STATUS]))
+                          &b[EXPECTED], &b[WRITTEN], &b[STATUS]))
         return NULL;
     Job table = {0};
     Window window = {0};
     const Job *job = &table;
     bool sound = take_job(&b[JOB], &b[WINDOW], &table, &window) && has_decoder(job) && b[FILL].len == job->itemsize &&
-                 b[SCRATCH].len >= job->max_encoded + job->nbytes;
+                 b[SCRATCH].len >= job->max_encoded + job->nbytes && b[WRITTEN].len >= WORD &&
+                 (!b[EXPECTED].buf || b[EXPECTED].len == 5 * WORD);
     Call call = {
         .job = job,
         .window = &window,
+        .version = b[EXPECTED].buf,
+        .written = b[WRITTEN].buf,
+        .n_written = b[WRITTEN].len / WORD,
         .path = b[PATH].buf,
         .path_length = b[PATH].len,
         .index = b[INDEX].buf && b[INDEX].len ? b[INDEX].buf : NULL,

@@ -32,6 +32,27 @@ int open_regular(const char *path, int64_t *size) {
     return fd;
 }
 
+#ifdef __APPLE__
+#define st_mtim st_mtimespec
+#define st_ctim st_ctimespec
+#endif
+
+static int64_t nanoseconds(const struct timespec *time) {
+    return (int64_t)time->tv_sec * 1000000000 + (int64_t)time->tv_nsec;
+}
+
+/* Whether an open shard is the version that its index is of, and unchanged, if a version is asked for. */
+bool is_version(const Call *call, int fd) {
+    const int64_t *version = call->version;
+    struct stat info;
+    if (!version) return true;
+    if (fstat(fd, &info)) return false;
+    const uint64_t *noted = call->written + (uint64_t)info.st_ino % (uint64_t)call->n_written;
+    return (int64_t)info.st_ino == version[0] && (int64_t)info.st_size == version[1] &&
+           nanoseconds(&info.st_mtim) == version[2] && nanoseconds(&info.st_ctim) == version[3] &&
+           __atomic_load_n(noted, __ATOMIC_ACQUIRE) == (uint64_t)version[4];
+}
+
 static Found find_file(const Call *call, const int64_t *coords, Reader *reader, Stored *stored) {
     if (!make_path(call, coords, reader->path)) return ODD;
     stored->bytes = NULL, stored->start = 0;
@@ -226,13 +247,19 @@ Done read_all(const Call *call, int64_t first, int64_t n, char *status, char *sc
         call->copies ? do_copies : call->job->npoints < 0 ? do_box : do_points;
     Reader reader = {.encoded = scratch, .decoded = scratch + call->job->max_encoded, .fd = -1};
     Done done = {0};
-    for (int64_t i = 0; i < n; i++) {
+    if (call->version) reader.fd = open_regular(call->path, &reader.shard_size);
+    bool sound = !call->version || (reader.fd >= 0 && is_version(call, reader.fd));
+    for (int64_t i = 0; sound && i < n; i++) {
         reader.taken = 0;
         status[i] = (char)do_one(call, first + i, &reader);
         if (status[i] == DONE)
             done.taken += reader.taken, done.placed += reader.placed;
         else
             done.left++;
+    }
+    if (!sound || (call->version && !is_version(call, reader.fd))) {
+        memset(status, LEFT, (size_t)n);
+        done = (Done){.left = n};
     }
     close_reader(&reader);
     return done;

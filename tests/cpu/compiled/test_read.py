@@ -359,7 +359,7 @@ def test_frames_without_a_size_are_read(tmp_path: Path, watched: Watched) -> Non
 
 
 class LookedAt(ForwardedVersions):
-    """Calls a function after every look at a token."""
+    """Calls a function after every look at a token, whose content it hides: the loop looks at files by itself."""
 
     def __init__(self, versions: Versions, look: Callable[[str], None]) -> None:
         super().__init__(versions)
@@ -368,7 +368,7 @@ class LookedAt(ForwardedVersions):
     def token(self, key: str) -> object | None:
         found = super().token(key)
         self.look(key)
-        return found
+        return None if found is None else ("version", found)
 
     def tokens(self, keys: Sequence[str]) -> list[object | None]:
         return [self.token(key) for key in keys]
