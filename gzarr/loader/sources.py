@@ -19,6 +19,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.loader.feeds import Source
 from gzarr.loader.samples import Samples
+from gzarr.tensors import to_host
 
 #: Arrays by name, of gzarr or NumPy.
 Arrays: TypeAlias = dict[str, Any]
@@ -45,7 +46,7 @@ def _checked(name: str, array: Any) -> Any:
     if not isinstance(array, Array):
         if isinstance(array, (str, bytes)) or not hasattr(array, "__array__"):
             raise TypeError(f"arrays: {name!r} must be a gzarr or NumPy array, got {type(array).__name__}")
-        array = np.asarray(array)
+        array = np.asarray(to_host(array))
     if not array.ndim:
         raise ValueError(f"arrays: {name!r} has no axes; samples lie along the first one")
     return array

@@ -103,3 +103,17 @@ def test_ranks_are_those_of_torch_distributed():
         finally:
             torch.distributed.destroy_process_group()
     assert sorted(found) == alone
+
+
+@pytest.mark.parametrize("label", [torch.arange(64).bfloat16(), torch.arange(64.0).requires_grad_()], ids=str)
+def test_tensors_are_arrays_samplers_and_ends_of_a_loader(label):
+    images = gzarr.array(DATA, chunks=(4, 12))
+    order = torch.arange(63, -1, -1)
+    loader = gzarr.Loader(
+        {"image": images, "label": label}, batch_size=8, sampler=order, dtype={"image": torch.float64}
+    )
+    found = next(iter(dataset(loader)))
+    assert found["label"].tolist() == list(range(63, 55, -1))
+    assert (found["label"].dtype, found["image"].dtype) == (label.dtype, torch.float64)
+    windows = gzarr.Loader(images, batch_size=8, window=gzarr.Window(8, ends=torch.tensor([32, 64])))
+    assert len(windows.batch_ids(0)) == 8
