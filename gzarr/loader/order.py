@@ -199,15 +199,12 @@ class Sampled:
         What the function is called with beside positions.
     function : callable
         From positions and epoch to numbers of samples.
-    resumable : bool
-        Whether another run gets the same samples from it.
     """
 
     n: int
     nsamples: int
     epoch: int
     function: SamplerFunction = field(repr=False)
-    resumable: bool = True
 
     def __call__(self, positions: Ints) -> Ints:
         """The samples at these positions."""
@@ -264,6 +261,11 @@ def parse_shuffle(shuffle: Any) -> Shuffle:
     raise ValueError(f"shuffle is 'exact' (or True), 'blocks' or False, got {shuffle!r}")
 
 
+def is_repeatable(sampler: Any) -> bool:
+    """Whether a sampler gives the same samples again: what is only iterated over may not."""
+    return callable(sampler) or hasattr(sampler, "__getitem__")
+
+
 def make_sampled(sampler: SamplerFunction | Sequence[int] | Iterable[int], n: int, epoch: int) -> Sampled:
     """The order that a user's sampler gives in one epoch.
 
@@ -285,11 +287,11 @@ def make_sampled(sampler: SamplerFunction | Sequence[int] | Iterable[int], n: in
             f"sampler is a function of positions and epoch, an array of samples or an iterable, "
             f"got {type(sampler).__name__}"
         )
-    if resumable := hasattr(sampler, "__getitem__"):
+    if is_repeatable(sampler):
         table = np.asarray(sampler)
     else:
         getattr(sampler, "set_epoch", lambda epoch: None)(epoch)
         table = np.asarray(list(sampler))
     if table.ndim != 1 or table.dtype.kind not in "iu":
         raise TypeError(f"sampler gives integers, one after another; got {table.dtype} {table.shape}")
-    return Sampled(len(table), n, epoch, lambda positions, _: table[positions], resumable)
+    return Sampled(len(table), n, epoch, lambda positions, _: table[positions])

@@ -179,9 +179,9 @@ class Samples:
         """Number of samples in an epoch."""
         return self.draws or prod([starts.n for starts in self.starts])
 
-    def at(self, epoch: int) -> Samples:
+    def at(self, seed: int, epoch: int) -> Samples:
         """The samples of one epoch: random boxes are others in each."""
-        return replace(self, key=(*self.key, epoch)) if self.draws else self
+        return replace(self, key=(seed, epoch)) if self.draws else self
 
     def boxes(self, ids: Ints, ndim: int) -> Ints:
         """First elements of the boxes of samples in an array of ``ndim`` axes: an array of shape (m, ndim)."""
@@ -278,7 +278,7 @@ class Samples:
 
 
 def make_samples(
-    shapes: Mapping[str, tuple[int, ...]], *, window: Window | None = None, crops: Crops | None = None, seed: int = 0
+    shapes: Mapping[str, tuple[int, ...]], *, window: Window | None = None, crops: Crops | None = None
 ) -> Samples:
     """The samples of arrays of these shapes: their rows, unless windows or crops are asked for."""
     if window is not None and crops is not None:
@@ -289,7 +289,7 @@ def make_samples(
         raise TypeError(f"crops is a gzarr.Crops, got {crops!r}")
     extents = equal_extents(shapes, 1 if crops is None else len(crops.size))
     if crops is not None:
-        return make_crops(extents, crops, seed)
+        return make_crops(extents, crops)
     spans = np.array([[0, extents[0]]])
     if window is None:
         return Samples("rows", (1,), spans, (make_starts(spans, 1, 1, whole=False),))
@@ -304,7 +304,7 @@ def make_samples(
     return Samples("window", (window.n,), spans, (starts,), episodes=window.ends is not None)
 
 
-def make_crops(extents: tuple[int, ...], crops: Crops, seed: int) -> Samples:
+def make_crops(extents: tuple[int, ...], crops: Crops) -> Samples:
     """Random boxes or tiles on the leading axes, which have these extents."""
     size = tuple([extent if s is None else s for s, extent in zip(crops.size, extents, strict=True)])
     if any(s > extent for s, extent in zip(size, extents, strict=True)):
@@ -317,7 +317,7 @@ def make_crops(extents: tuple[int, ...], crops: Crops, seed: int) -> Samples:
     axes = [np.array([[0, extent]]) for extent in extents]
     each = zip(axes, size, stride, strict=True)
     starts = tuple([make_starts(axis, s, step, whole=crops.n is None) for axis, s, step in each])
-    return Samples("tiles" if crops.n is None else "crops", size, axes[0], starts, crops.n or 0, (seed,))
+    return Samples("tiles" if crops.n is None else "crops", size, axes[0], starts, crops.n or 0)
 
 
 def equal_extents(shapes: Mapping[str, tuple[int, ...]], naxes: int) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from gzarr.loader.batches import Item
 from gzarr.loader.feeds import DirectFeed, Feed, KeptFeed, PoolFeed
 from gzarr.loader.leases import Leases
 from gzarr.loader.look_ahead import Epoch
-from gzarr.loader.order import Order, Shuffle, make_order, make_sampled, parse_shuffle
+from gzarr.loader.order import Order, Shuffle, is_repeatable, make_order, make_sampled, parse_shuffle
 from gzarr.loader.pool import Room, Want, batches_of_step, divide, is_kept, parse_memory
 from gzarr.loader.producing import Production, produce
 from gzarr.loader.ranks import History, Share, make_share, parse_ranks
@@ -124,7 +124,7 @@ class Setup:
     @property
     def resumable(self) -> bool:
         """Whether another run gets the same samples."""
-        return self.sampler is None or callable(self.sampler) or hasattr(self.sampler, "__getitem__")
+        return self.sampler is None or is_repeatable(self.sampler)
 
     def identity(self) -> dict[str, Any]:
         """What tells states of this loader from those of others, as JSON."""
@@ -167,7 +167,7 @@ class Setup:
     def items(self, begun: Begun, first: int) -> Iterator[Item]:
         """Yield the batches from one on: to be called by the producer's thread."""
         order, share, skipped = begun.order, begun.share, first * self.batch_size
-        samples, n = self.samples.at(begun.epoch), share.n - skipped
+        samples, n = self.samples.at(self.seed, begun.epoch), share.n - skipped
 
         def ids(lo: int, hi: int) -> Indices:
             return order(share.positions(skipped + lo, skipped + hi))
@@ -205,12 +205,12 @@ def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
     shapes = {name: tuple(array.shape) for name, array in arrays.items()}
     backend = find_backend(arrays, given["device"])
     seed, shuffle = integer("seed", given["seed"]), parse_shuffle(given["shuffle"])
-    samples = part or make_samples(shapes, window=given["window"], crops=given["crops"], seed=seed)
-    check_sampler(given["sampler"], shuffle)
+    samples = part or make_samples(shapes, window=given["window"], crops=given["crops"])
     batch_size = positive(given["batch_size"], "batch_size")
     block_chunks = positive(given["block_chunks"], "block_chunks")
     prefetch = positive(given["prefetch"], "prefetch")
     rank, world_size = parse_ranks(given["rank"], given["world_size"])
+    check_sampler(given["sampler"], shuffle, world_size)
     dtypes = parse_dtypes(given["dtype"], arrays)
     memory = parse_memory(given["memory"], sum(array.nbytes for array in arrays.values()))
     skip = check_on_error(given["on_error"], world_size)
@@ -259,14 +259,20 @@ def integer(name: str, value: Any) -> int:
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
 
 
-def check_sampler(sampler: Any, shuffle: Shuffle) -> None:
-    """Refuse a sampler beside another order, and one that is there for one epoch only."""
+def check_sampler(sampler: Any, shuffle: Shuffle, world_size: int) -> None:
+    """Refuse a sampler beside another order, one that is there for one epoch only, and one that ranks cannot share."""
     if sampler is None:
         return
     if shuffle:
         raise ValueError(f"sampler= is an order of its own: leave shuffle={shuffle!r} out")
     if hasattr(sampler, "__next__"):
         raise TypeError("sampler is an iterator, which ends with its first epoch; give what iterators are made of")
+    if world_size > 1 and not is_repeatable(sampler):
+        raise ValueError(
+            f"sampler is iterated over, with world_size={world_size}: ranks may get different orders of it and take "
+            "samples twice; give a function of positions and epoch; or, if it has the samples of one rank, rank=0 and "
+            "world_size=1"
+        )
 
 
 def check_on_error(on_error: Any, world_size: int) -> bool:

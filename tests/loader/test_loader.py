@@ -371,6 +371,16 @@ def test_split_shares_no_chunk():
     assert not {r // 8 for r in parts[0]} & {r // 8 for r in parts[1]}
 
 
+def test_random_crops_of_a_part_follow_the_seed_of_a_state():
+    _, z = images()
+    of_seed = [gzarr.Loader(z, 4, crops=gzarr.Crops((5,), n=20), seed=seed) for seed in (1, 2)]
+    one, other = [loader.split(0.5, 0.5, shuffle=False)[0] for loader in of_seed]
+    batches = iter(one)
+    next(batches)
+    other.load_state_dict(one.state_dict())
+    assert np.array_equal(next(iter(other)), next(batches))
+
+
 # -- damage and bad input ------------------------------------------------------------------------------------------
 
 
@@ -433,6 +443,7 @@ BAD = [
     ({"window": gzarr.Window(2), "crops": gzarr.Crops((2,))}, ValueError, "exclude each other"),
     ({"sampler": [1], "shuffle": True}, ValueError, "leave shuffle="),
     ({"sampler": iter([1])}, TypeError, "iterator"),
+    ({"sampler": {1, 2}, "rank": 0, "world_size": 2}, ValueError, "ranks may get different orders"),
     ({"block_chunks": 0}, ValueError, "block_chunks"),
     ({"dtype": "i2"}, None, ""),
     ({"dtype": "u1"}, TypeError, "cannot become uint8"),

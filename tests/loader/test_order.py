@@ -16,6 +16,7 @@ from gzarr.loader.order import (
     Order,
     Permutation,
     VaryingBlocks,
+    is_repeatable,
     make_order,
     make_sampled,
     parse_shuffle,
@@ -160,7 +161,6 @@ def test_a_block_that_holds_all_chunks_is_shuffled_like_the_whole() -> None:
 def test_a_sampler_is_a_function_of_positions_and_epoch() -> None:
     order = make_sampled(lambda positions, epoch: (positions * 3 + epoch) % 10, 10, 2)
     assert order.n == 10
-    assert order.resumable
     assert order(np.array([0, 1, 9])).tolist() == [2, 5, 9]
 
 
@@ -177,11 +177,11 @@ def test_a_function_with_a_length_says_how_long_an_epoch_is() -> None:
 
 def test_an_array_is_a_sampler_too() -> None:
     order = make_sampled([4, 4, 0], 5, 0)
-    assert (order.n, order.resumable) == (3, True)
+    assert order.n == 3
     assert order(np.array([2, 0])).tolist() == [0, 4]
 
 
-def test_an_iterable_sampler_is_asked_once_an_epoch_and_is_not_resumable() -> None:
+def test_an_iterable_sampler_is_asked_once_an_epoch() -> None:
     class Torch:
         epoch = -1
 
@@ -192,7 +192,7 @@ def test_an_iterable_sampler_is_asked_once_an_epoch_and_is_not_resumable() -> No
             return iter([self.epoch, 3])
 
     order = make_sampled(Torch(), 5, 2)
-    assert (order.n, order.resumable) == (2, False)
+    assert order.n == 2
     assert everything(order).tolist() == [2, 3]
 
 
@@ -216,6 +216,12 @@ def test_what_a_sampler_gives_is_checked(sampler, error, message) -> None:
 def test_what_is_no_sampler_is_refused(sampler) -> None:
     with pytest.raises(TypeError, match="sampler"):
         make_sampled(sampler, 10, 0)
+
+
+def test_what_is_only_iterated_over_is_not_repeatable() -> None:
+    assert is_repeatable([1, 2])
+    assert is_repeatable(lambda positions, epoch: positions)
+    assert not is_repeatable({1, 2})
 
 
 # -- names -----------------------------------------------------------------------------------------------------------
