@@ -18,7 +18,7 @@ from gzarr.backend import Array, Backend, PieceJob, Work
 from gzarr.chunk_io.array_io import ArrayIO, Wave
 from gzarr.chunk_io.profiled_backend import ProfiledBackend
 from gzarr.chunk_io.waves import ReadJob, WriteJob, read_wave, write_wave
-from gzarr.indexing.copies import Plan
+from gzarr.indexing.copies import CopyPlan, Plan
 from gzarr.profiling.recorder import Recorder, recorder_for, stage
 from gzarr.storage.invalidation import announce
 from gzarr.storage.locks import while_holding, while_locked, within_change
@@ -176,7 +176,8 @@ def _waves_and_work(job: ReadJob | WriteJob, nparts: int, value: Array) -> tuple
     limit = max(limit, min(io.store.concurrency, WAITING_WAVE_NBYTES // nbytes))
     first = value[0] if type(value) is tuple else value
     itemsize = first.dtype.itemsize if hasattr(first, "dtype") else 1
-    part_nbytes = math.prod(plan.shape) * itemsize // max(nparts, 1)
+    nelements = plan.nelements if isinstance(plan, CopyPlan) else math.prod(plan.shape)
+    part_nbytes = nelements * itemsize // max(nparts, 1)
     return _waves(io, plan, limit), Work(nparts, part_nbytes, limit, waits=io.store.concurrency > 1)
 
 

@@ -110,6 +110,11 @@ class CopyPlan(NamedTuple):
         """Number of chunks."""
         return len(self.coords)
 
+    @property
+    def nelements(self) -> int:
+        """Number of elements that are copied."""
+        return int(self.counts.prod(axis=1).sum())
+
     def parts(self) -> Iterator[Part]:
         """Every chunk as a part (`part`)."""
         for first in range(0, self.nparts, _RUN):

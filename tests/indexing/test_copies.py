@@ -82,6 +82,7 @@ def test_every_chunk_is_there_once_and_those_of_an_object_stand_together(data: s
     assert plan.firsts[0] == 0
     assert plan.firsts[-1] == len(fragments.box)
     assert (np.diff(plan.firsts) > 0).all()
+    assert plan.nelements == fragments.counts.prod(axis=1).sum()
     groups = list(plan.groups(objects))
     assert len({owner for owner, _ in groups}) == len(groups)
     for owner, parts in groups:

@@ -135,3 +135,11 @@ def test_copies_are_counted_by_profiles() -> None:
         engine.read([job_for(array, [(0, 0), (1, 0)], (1, 6), [0, 1], (np.dtype("i4"), 1, 2))])
     assert report.stages["place"].chunks == 2
     assert report.stages["place"].bytes_out == 2 * 6 * 4
+
+
+def test_threads_go_by_what_is_copied_not_by_the_memory_of_all_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    works = []
+    array = gzarr.array(DATA, chunks=(4, 3), device="cpu")
+    monkeypatch.setattr(type(array._io.backend), "run", lambda *given: works.append(given[-1]))
+    engine.read([job_for(array, [(0, 0), (1, 0)], (1, 6), [0, 1], (np.dtype("i4"), 1, 1000))])
+    assert [work.part_nbytes for work in works] == [6 * 4]
