@@ -83,6 +83,7 @@ SUBJECTS = {
     *(
         "gpu/budgets",
         "gpu/direct_decoding",
+        "gpu/loaders",
         "gpu/overlap",
         "gpu/races",
         "gpu/read_counts",

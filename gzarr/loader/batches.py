@@ -214,7 +214,7 @@ class Epoch(NamedTuple):
     threads : Pool
         Whose only thread produces.
     taken : callable
-        Called with every item that is handed out, on the caller's thread.
+        Called with every item that is handed out, on the caller's thread. Returns what the caller gets.
     ended : callable
         Called at the end of the epoch.
     """
@@ -223,7 +223,7 @@ class Epoch(NamedTuple):
     prefetch: int
     meter: Meter
     threads: Pool
-    taken: Callable[[Item], object]
+    taken: Callable[[Item], Any]
     ended: Callable[[], object]
 
 
@@ -269,11 +269,11 @@ class Batches:
                 if not over:
                     self._epoch.ended()
                 raise StopIteration
-            self._epoch.taken(item)
+            batch = self._epoch.taken(item)
             self._epoch.meter.add_batch(item.samples, item.nbytes)
             self._position = Position(number + 1, item.step + 1)
             self._hand.note_taken(number + 1 - self._base)
-            return item.batch
+            return batch
 
     def close(self, reason: str = "this iteration was closed; iterate over the loader again") -> None:
         """End the iteration and wait for its thread.

@@ -189,8 +189,12 @@ class DirectFeed:
         self._blocks[block] = None
         self._damage.refill(batch)
         self._planner.free(1)
-        out = held[0][: len(batch)]
-        return self._outs.shaped(out if sound is None else out[sound]), held[1]
+        if sound is not None:
+            which, whole = np.flatnonzero(sound), held[0]
+            held = self._outs.take()
+            self.source.backend.take(whole, which, held[0][: len(which)])
+            return self._outs.shaped(held[0][: len(which)]), held[1]
+        return self._outs.shaped(held[0][: len(batch)]), held[1]
 
 
 class KeptFeed:

@@ -61,7 +61,8 @@ class Loader:
     dtype : dtype-like or dict, optional
         Data type of batches, or by name of array.
     transform : callable, optional
-        A function of a batch, on its device, whose results are handed out instead. It runs on the loader's thread.
+        A function of a batch, on its device, whose results are handed out instead. It runs on the loader's
+        thread; on a device, on the caller's, as work of the caller's stream.
     prefetch : int
         Batches that may wait, complete, for the caller.
     on_error : {"raise", "skip"}
@@ -154,12 +155,18 @@ class Loader:
         order = setup.order(begin.epoch)
         return Begun(begin.epoch, order, setup.share(order.n, begin.history), Meter(begin.epoch, setup.n_chunks))
 
-    def _taken(self, item: Item) -> None:
-        backend = self._setup.backend
+    def _taken(self, item: Item) -> Any:
+        backend, how, batch = self._setup.backend, self._setup.how, item.batch
         backend.wait(item.mark)
+        stream = backend.current_stream()
         for lease in item.leases:
-            lease.hand_to(backend.current_stream())
+            lease.hand_to(stream)
+        if how.transform is not None and stream is not None:
+            meter: Any = self._meter
+            with meter.stage("transform"):
+                batch = how.transform(batch)
         self._steps = item.step + 1
+        return batch
 
     def _ended(self) -> None:
         self._stop("")

@@ -40,7 +40,7 @@ class Production(NamedTuple):
     named : bool
         Whether a batch is a dict, by the names of the arrays.
     transform : callable or None
-        Applied to each batch.
+        Applied to each batch: here, or on a device by the caller, whose stream then frees the memory of its results.
     skip : bool
         Whether samples of damaged chunks are left out.
     prefetch : int
@@ -77,28 +77,33 @@ class _Read:
         wanted = [(feed, step) for feed, step in zip(feeds, steps, strict=True) if step.job is not None]
 
         def read() -> None:
+            mark: object = None
+            failure: BaseException | None = None
             try:
                 with how.backend.own_stream():
                     how.backend.wait(before)
-                    _read(wanted, skip=how.skip)
-                    answer.put((how.backend.record(), None))
+                    try:
+                        _read(wanted, skip=how.skip)
+                    finally:
+                        mark = how.backend.record()
             except BaseException as error:  # noqa: BLE001 - raised by the producer
-                answer.put((None, error))
+                failure = error
+            answer.put((mark, failure))
 
         if wanted:
             readers.submit(read, how.n_readers)
         else:
             answer.put((None, None))
 
-    def wait(self) -> Any:
-        """Wait for the end. Returns: a mark. Raises: what reading raised."""
+    def wait(self, backend: Backend) -> None:
+        """Wait for the end, on the current stream too. Raises: what reading raised."""
         mark, error = self._answer.get()
+        backend.wait(mark)
         if error is not None:
             try:
                 raise error
             finally:
                 del error
-        return mark
 
 
 class _UnderWay:
@@ -127,7 +132,7 @@ class _UnderWay:
         """Wait for all reads, whatever becomes of them."""
         for read in self.reads:
             with suppress(Exception):
-                read.wait()
+                read.wait(self._how.backend)
 
 
 def produce(how: Production, make: Callable[[], Sequence[Feed]], first: int, n_batches: int) -> Iterator[Item]:
@@ -136,6 +141,7 @@ def produce(how: Production, make: Callable[[], Sequence[Feed]], first: int, n_b
     make: makes the feeds. first: number of the first batch. n_batches: how many there are from it on.
     """
     with how.backend.own_stream():
+        how.backend.wait(how.backend.record(how.stream))  # arrays may be the work of the caller's stream
         feeds = make()
         under_way = _UnderWay(how, feeds, n_batches)
         try:
@@ -143,7 +149,7 @@ def produce(how: Production, make: Callable[[], Sequence[Feed]], first: int, n_b
             while under_way.reads:
                 read = under_way.reads.popleft()
                 with how.meter.stage("read"):
-                    how.backend.wait(read.wait())
+                    read.wait(how.backend)
                 for batches in zip(*[step.batches for step in read.steps], strict=True):
                     under_way.begin()
                     item = _make(how, feeds, batches, first)
@@ -195,7 +201,7 @@ def _make(how: Production, feeds: Sequence[Feed], batches: Sequence[Indices], st
     batch: Any = made[0][0]
     if how.named:
         batch = {feed.source.name: array for feed, (array, _) in zip(feeds, made, strict=True)}
-    if how.transform is not None:
+    if how.transform is not None and how.stream is None:
         with how.meter.stage("transform"):
             batch = how.transform(batch)
     leases = tuple([lease for _, lease in made if lease is not None])

@@ -34,9 +34,11 @@ class Counting:
             self.ended += 1
 
     def batches(self, first=0, prefetch=2):
-        return Batches(
-            Epoch(self.items, prefetch, METER, self.threads, lambda _: None, lambda: self.over.append(1)), first
-        )
+        return Batches(Epoch(self.items, prefetch, METER, self.threads, batch_of, lambda: self.over.append(1)), first)
+
+
+def batch_of(item):
+    return item.batch
 
 
 def wait_until(condition, timeout_s=10):
@@ -105,7 +107,7 @@ def test_batches_are_not_kept():
     def items(_):
         return (Item(number, Batch()) for number in range(100))
 
-    batches = Batches(Epoch(items, 2, METER, Pool(), lambda _: None, lambda: None), 0)
+    batches = Batches(Epoch(items, 2, METER, Pool(), batch_of, lambda: None), 0)
     gone = weakref.ref(next(batches))
     wait_until(lambda: gone() is None)
     batches.close()
@@ -116,9 +118,10 @@ def test_an_interrupt_between_any_two_steps_loses_no_batch():
     counting = Counting(50)
     interrupts = iter([True, False] * 100)
 
-    def taken(_):
+    def taken(item):
         if next(interrupts):
             raise KeyboardInterrupt
+        return item.batch
 
     batches = Batches(Epoch(counting.items, 2, METER, counting.threads, taken, lambda: None), 0)
     got = []
@@ -174,7 +177,7 @@ def test_an_error_keeps_no_memory_of_batches():
         yield Item(0, 0)
         raise ValueError("damaged")
 
-    batches = Batches(Epoch(items, 2, METER, Pool(), lambda _: None, lambda: None), 0)
+    batches = Batches(Epoch(items, 2, METER, Pool(), batch_of, lambda: None), 0)
     next(batches)
     with pytest.raises(ValueError, match="damaged"):
         next(batches)
