@@ -202,17 +202,20 @@ def cut_boxes(starts: Indices, size: tuple[int, ...], grid: Grid) -> Fragments:
     _check_numbers(grid)
     if 0 in size:
         n, starts = 0, starts[:0]
-    lows = [axis.locate_all(starts[:, i]) for i, axis in enumerate(grid)]
-    spans = [axis.locate_all(starts[:, i] + (size[i] - 1)) - lows[i] + 1 for i, axis in enumerate(grid)]
-    one_each = all(bool((span == 1).all()) for span in spans)
+    # The other axes have a single chunk, which every box takes whole: all of their columns are constant.
+    cut = [i for i, axis in enumerate(grid) if axis.nchunks > 1 or size[i] < axis.extent]
+    lows = {i: grid[i].locate_all(starts[:, i]) for i in cut}
+    spans = {i: grid[i].locate_all(starts[:, i] + (size[i] - 1)) - lows[i] + 1 for i in cut}
+    one_each = all(bool((span == 1).all()) for span in spans.values())
     box = np.arange(n)
     if not one_each:
-        per_box = math.prod(spans)
+        per_box = math.prod(spans.values())
         box = np.repeat(box, per_box)
         number = np.arange(len(box)) - np.repeat(np.cumsum(per_box) - per_box, per_box)
     chunk, scale = np.zeros(len(box), np.int64), 1
-    inside, counts, place = (np.empty((len(box), ndim), np.int64) for _ in range(3))
-    for i in reversed(range(ndim)):
+    inside, place = np.zeros((len(box), ndim), np.int64), np.zeros((len(box), ndim), np.int64)
+    counts = np.full((len(box), ndim), size, np.int64)
+    for i in reversed(cut):
         coords, first = lows[i], starts[:, i]
         if not one_each:
             number, nth = np.divmod(number, spans[i][box])
@@ -249,9 +252,10 @@ def make_copies(
     coords = _unravel(numbers, grid)
     if objects is not grid:
         owners = _ravel(_owners(coords, grid, objects), objects)
-        by_owner = np.argsort(owners, kind="stable")
-        coords = coords[by_owner]
-        order, firsts = order[_moved(firsts, by_owner)], _moved_firsts(firsts, by_owner)
+        if (owners[1:] < owners[:-1]).any():
+            by_owner = np.argsort(owners, kind="stable")
+            coords = coords[by_owner]
+            order, firsts = order[_moved(firsts, by_owner)], _moved_firsts(firsts, by_owner)
     _, _, inside, counts, place = fragments
     return CopyPlan(coords, firsts, inside[order], counts[order], place[order], slots[order], shape, rows, grid)
 
