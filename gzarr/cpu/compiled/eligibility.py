@@ -28,8 +28,8 @@ from gzarr.storage.base import Store, Target
 
 #: The tables do not pay for fewer chunks: they take 25 us (measured with lz4 chunks of 40 kB, which take the loop 12).
 MIN_NCHUNKS = 2
-#: Nor do they for fewer small chunks of a shard that is read, whose version is checked.
-MIN_NCHUNKS_OF_SHARD = 6
+#: Nor do they for fewer small chunks of every shard, on average (64 of 12 kB in 40 shards take 5 us longer each).
+MIN_NCHUNKS_OF_SHARD = 2
 #: The time that the loop saves by writing shards, in entries, each of which the reference path copies in 4 us: the
 #: entries of every shard, plus so many for every chunk that is written, minus so many for every shard. The tables must
 #: cost less.
@@ -93,13 +93,10 @@ class CompiledLoop:
             return _OTHER_VALUES
         if chain.in_blocks and not is_box:
             return "points of large chunks are read by the reference path"
-        small_of_shard = isinstance(source.layout, Sharded) and not chain.in_blocks
-        if small_of_shard and nparts < MIN_NCHUNKS_OF_SHARD:
-            return _FEW
         n_threads = thread_count()
         parts = Boxes(plan) if isinstance(plan, BoxPlan) else Rows(plan, source.layout)
         shards = parts.by_shard(source.layout, n_threads) if isinstance(source.layout, Sharded) else None
-        if small_of_shard and shards is not None and parts.nparts < shards[1] * MIN_NCHUNKS_OF_SHARD:
+        if shards is not None and not chain.in_blocks and parts.nparts < shards[1] * MIN_NCHUNKS_OF_SHARD:
             return _FEW
         return make_read(source, parts, shards, out, n_threads)
 

@@ -30,7 +30,7 @@ from gzarr.storage.local_files import WRITTEN, FileVersion
 #: Chunks of one piece at most, and decoded bytes: a signal waits until the piece is done.
 PIECE_NCHUNKS, PIECE_NBYTES = 256, 1 << 22
 #: Pieces that each thread should get, so that one that is slow does not hold up the others; but no smaller ones than
-#: these: a piece costs 5 us besides its chunks, one of a shard, whose version is checked, 40.
+#: these: a piece costs 5 us besides its chunks, one of a shard, whose index is looked up, 25.
 PIECES_PER_THREAD, MIN_PIECE, _MIN_PIECE_OF_SHARD = 4, 8, 32
 
 #: Stored objects, by their coordinates, with the parts wanted of each.
