@@ -91,6 +91,7 @@ SUBJECTS = {
         "gpu/write_traffic",
     ),
     *("gpu/device/cuda_kernels", "gpu/device/cuda_memory"),
+    *("loader/memory", "loader/shutdown"),
     *("hierarchy/calls", "hierarchy/pickle", "interop/extras", "interop/tensors"),
     *("storage/database_stores", "storage/icechunk", "storage/open_store"),
     *("storage/round_trips", "storage/store_machine"),

@@ -21,6 +21,7 @@ from gzarr.indexing.copies import CopyPlan, make_copies
 from gzarr.indexing.selection import Indices
 from gzarr.loader.leases import Lease, Leases
 from gzarr.loader.look_ahead import Direct, Epoch, Pool, Step
+from gzarr.loader.pool import Room
 
 Bools: TypeAlias = NDArray[np.bool_]
 
@@ -113,12 +114,12 @@ class Feed(Protocol):
 class PoolFeed:
     """Samples go into the slots of a pool, and batches are gathered out of it."""
 
-    def __init__(self, source: Source, epoch: Epoch, slots: int, ahead: int, leases: Leases | None) -> None:
+    def __init__(self, source: Source, epoch: Epoch, room: Room, leases: Leases | None) -> None:
         self.source = source
-        self._planner = Pool(epoch, slots, ahead)
-        self._pool = source.backend.empty((slots, *source.size), source.stored)
+        self._planner = Pool(epoch, room.slots, room.ahead, room.horizon)
+        self._pool = source.backend.empty((room.slots, *source.size), source.stored)
         self._outs = _Outs(source, epoch.batch_size, leases)
-        self._damage = _Damage(slots)
+        self._damage = _Damage(room.slots)
 
     def room(self) -> int:
         """How many batches can be planned now."""
@@ -151,7 +152,8 @@ class PoolFeed:
 class DirectFeed:
     """Samples go straight into batches; several are begun at once."""
 
-    def __init__(self, source: Source, epoch: Epoch, blocks: int, leases: Leases | None) -> None:
+    def __init__(self, source: Source, epoch: Epoch, room: Room, leases: Leases | None) -> None:
+        blocks = room.ahead
         self.source = source
         self._planner = Direct(epoch, blocks)
         self._rows = epoch.batch_size

@@ -17,6 +17,7 @@ from gzarr.loader.samples import Crops, Samples, Window
 from gzarr.loader.setup import Begun, integer, make_setup
 from gzarr.loader.state import Progress, read_state, write_state
 from gzarr.loader.stats import Meter, Stats
+from gzarr.loader.summary import Summary
 
 
 class Loader:
@@ -356,6 +357,31 @@ class Loader:
         return _unpickled, (type(self), given, self._part, progress, bool(progress.history))
 
     # -- what it does --------------------------------------------------------------------------------------------
+
+    def summary(self, *, correlation: float = 0.5) -> Summary:
+        """Say what an epoch costs and how good its shuffling is, before anything is read.
+
+        Parameters
+        ----------
+        correlation : float
+            That of two samples of one chunk, from 0 to 1: how much alike they are.
+
+        Returns
+        -------
+        Summary
+            Decodes of each chunk, bytes, memory, the variance of batches, and advice; it prints as a table.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros((5000, 64, 64), chunks=(16, 64, 64), dtype="f4")
+        >>> summary = gzarr.Loader(z, 64, shuffle="blocks", memory="35 %").summary()
+        >>> round(summary.decodes[""], 1), round(summary.variance_factor, 1)
+        (1.0, 2.8)
+        """
+        if not 0 <= correlation <= 1:
+            raise ValueError(f"correlation must be between 0 and 1, got {correlation!r}")
+        return self._setup.summary(self._coming(), correlation)
 
     def stats(self) -> Stats:
         """Return what the iteration under way, or the last one, has cost so far.

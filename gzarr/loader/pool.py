@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from gzarr.indexing.grid import Grid
-from gzarr.loader.look_ahead import mode_of
+from gzarr.loader.look_ahead import KNOWN_NBYTES, mode_of
 
 #: Factors of units that sizes of memory may have.
 _UNITS = {"": 1, "b": 1} | {
@@ -25,8 +25,9 @@ KEPT_SHARE = 32
 STEP_NBYTES = 16 << 20
 #: The same where a store waits for a server.
 WAITING_STEP_NBYTES = 64 << 20
-#: Bytes that planning takes for a sample that is held: it looks ahead four times as far, with three columns.
-PLANNED_NBYTES = 128
+#: Bytes for planning, at least and at most, for each sample that there is memory for; in between they are a small part
+#: of the sample. They bound how far it looks ahead.
+PLANNED_NBYTES, MOST_PLANNED_NBYTES, PLANNED_SHARE = 128, 16 * KNOWN_NBYTES, 32
 
 
 def parse_memory(memory: int | str, data_nbytes: int) -> int:
@@ -73,6 +74,8 @@ class Want(NamedTuple):
         Size of a sample in a pool, and in a batch.
     span : int
         Over how many positions the samples of one chunk are spread (`gzarr.loader.look_ahead.mode_of`).
+    span_is_all : bool
+        Whether that is the whole epoch.
     """
 
     size: tuple[int, ...]
@@ -80,6 +83,7 @@ class Want(NamedTuple):
     slot_nbytes: int
     sample_nbytes: int
     span: int
+    span_is_all: bool = True
 
 
 class Room(NamedTuple):
@@ -93,11 +97,14 @@ class Room(NamedTuple):
         Samples that there is memory for.
     ahead : int
         Batches of them that may be planned and not yet gathered; all of them, if not in a pool.
+    horizon : int
+        How many samples a pool looks ahead.
     """
 
     mode: Literal["pool", "direct"]
     slots: int
     ahead: int
+    horizon: int = 0
 
 
 def batches_of_step(batch_nbytes: int, *, waits: bool) -> int:
@@ -131,20 +138,26 @@ def divide(memory: int, wants: Sequence[Want], batch_size: int, reads: int, most
     ValueError
         If there is not enough memory for a batch.
     """
-    total = sum(max(want.slot_nbytes, want.sample_nbytes) + PLANNED_NBYTES for want in wants)
+    each = [max(want.slot_nbytes, want.sample_nbytes) + PLANNED_NBYTES for want in wants]
+    total = sum(each)
     if memory < total * batch_size:
         raise ValueError(
             f"memory={memory} bytes are less than one batch takes: {batch_size} samples of {total} bytes; give "
             f"memory={total * batch_size} or more, or a smaller batch_size"
         )
-    return [_room(want, memory, total, batch_size, reads * most) for want in wants]
+    # Four batches are outside: two that wait, the caller's, and the one that replaces it. The cap has three on top.
+    memory = max(memory - total * batch_size, total * batch_size)
+    shares = [memory * nbytes // total for nbytes in each]
+    return [_room(want, share, batch_size, reads * most) for want, share in zip(wants, shares, strict=True)]
 
 
-def _room(want: Want, memory: int, total: int, batch_size: int, ahead: int) -> Room:
-    share = memory * (max(want.slot_nbytes, want.sample_nbytes) + PLANNED_NBYTES) // total
-    slots = share // (want.slot_nbytes + PLANNED_NBYTES)
-    if mode_of(want.size, want.grid, want.span, slots) == "pool":
-        return Room("pool", slots, max(min(ahead, slots // (4 * batch_size)), 1))
+def _room(want: Want, share: int, batch_size: int, ahead: int) -> Room:
+    planned = max(min(want.slot_nbytes // PLANNED_SHARE, MOST_PLANNED_NBYTES), PLANNED_NBYTES)
+    slots = max(share // (want.slot_nbytes + planned), batch_size)
+    # Samples of the next span wait already while those of the last one are gathered.
+    useful = -(-(want.span if want.span_is_all else want.span + 2 * ahead * batch_size) // batch_size)
+    if mode_of(want.size, want.grid, useful * batch_size, slots) == "pool":
+        ahead = max(min(ahead, slots // (4 * batch_size)), 1)
+        return Room("pool", slots, ahead, planned * slots // KNOWN_NBYTES)
     blocks = share // ((want.sample_nbytes + PLANNED_NBYTES) * batch_size)
-    useful = -(-want.span // batch_size) + 2 * ahead
     return Room("direct", min(blocks, useful) * batch_size, min(blocks, useful))

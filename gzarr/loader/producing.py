@@ -150,12 +150,13 @@ def produce(how: Production, make: Callable[[], Sequence[Feed]], first: int, n_b
                 read = under_way.reads.popleft()
                 with how.meter.stage("read"):
                     read.wait(how.backend)
-                for batches in zip(*[step.batches for step in read.steps], strict=True):
+                planned = [step.batches for step in read.steps]
+                del read  # which keeps the memory that it was read into
+                for batches in zip(*planned, strict=True):
                     under_way.begin()
-                    item = _make(how, feeds, batches, first)
-                    if item is not None:
-                        yield item
-                        del item  # nothing but the caller keeps it
+                    made = [_make(how, feeds, batches, first)]
+                    if made[0] is not None:
+                        yield made.pop()  # type: ignore[misc] # nothing but the caller keeps it
                     first += 1
                 under_way.begin()
         finally:

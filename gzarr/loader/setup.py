@@ -19,6 +19,7 @@ from gzarr.indexing.grid import Axis, RegularAxis, nchunks
 from gzarr.indexing.selection import Indices
 from gzarr.loader.batches import Item
 from gzarr.loader.feeds import DirectFeed, Feed, KeptFeed, PoolFeed
+from gzarr.loader.forecast import Planning
 from gzarr.loader.leases import Leases
 from gzarr.loader.look_ahead import Epoch
 from gzarr.loader.order import Order, Shuffle, is_repeatable, make_order, make_sampled, parse_shuffle
@@ -29,6 +30,7 @@ from gzarr.loader.samples import Samples, make_samples, positive
 from gzarr.loader.sources import Arrays, Kept, collect, find_backend, io_of, make_source, parse_dtypes, stored_dtype
 from gzarr.loader.state import fingerprint
 from gzarr.loader.stats import Meter
+from gzarr.loader.summary import Means, Shuffling, Summary, summarize
 
 #: Steps that are read at once where a store waits for a server; elsewhere one keeps all processors busy.
 WAITING_READS = 3
@@ -84,6 +86,8 @@ class Setup:
         How axis 0 of the largest array is cut into chunks.
     memory : int
         The cap, in bytes.
+    spans : Spans
+        Over how many positions the samples of a chunk are spread.
     rooms : dict
         What each array gets of it; those that are missing are kept in memory.
     most : int
@@ -111,6 +115,7 @@ class Setup:
     sampler: Any
     axis: Axis
     memory: int
+    spans: Spans
     rooms: Mapping[str, Room]
     kept: Kept
     how: Production
@@ -166,37 +171,59 @@ class Setup:
 
     def items(self, begun: Begun, first: int) -> Iterator[Item]:
         """Yield the batches from one on: to be called by the producer's thread."""
-        order, share, skipped = begun.order, begun.share, first * self.batch_size
-        samples, n = self.samples.at(self.seed, begun.epoch), share.n - skipped
+
+        def feeds() -> list[Feed]:
+            return [self._feed(name, begun, first) for name in self.arrays]
+
+        how = self.how._replace(meter=begun.meter, stream=begun.stream)
+        return produce(how, feeds, first, -(-begun.share.n // self.batch_size) - first)
+
+    def epoch_of(self, name: str, begun: Begun, first: int) -> Epoch:
+        """What is wanted of an array from one batch on."""
+        array, skipped = self.arrays[name], first * self.batch_size
+        order, share, samples = begun.order, begun.share, self.samples.at(self.seed, begun.epoch)
 
         def ids(lo: int, hi: int) -> Indices:
             return order(share.positions(skipped + lo, skipped + hi))
 
-        def feeds() -> list[Feed]:
-            return [self._feed(name, samples, (ids, n), begun.stream) for name in self.arrays]
+        def boxes(some: Indices) -> Indices:
+            return samples.boxes(some, array.ndim)
 
-        how = self.how._replace(meter=begun.meter, stream=begun.stream)
-        return produce(how, feeds, first, -(-n // self.batch_size))
+        n, size = share.n - skipped, samples.box(tuple(array.shape))
+        if name not in self.rooms:
+            return Epoch(n, self.batch_size, ids, boxes, size, ())
+        grid = io_of(array).layout.grid
+        return Epoch(n, self.batch_size, ids, boxes, size, grid, self.spans.of(grid[0]))
 
-    def _feed(
-        self, name: str, samples: Samples, wanted: tuple[Callable[[int, int], Indices], int], stream: object
-    ) -> Feed:
-        """Make the feed of an array. wanted: from positions to samples, and number of positions."""
-        kept = self.kept.get(name)
-        source = make_source(name, self.arrays[name], self.backend, samples, self.dtypes[name], kept=kept)
-        ndim = len(source.size)
-        grid = source.io.layout.grid if source.io is not None else ()
-        epoch = Epoch(wanted[1], self.batch_size, wanted[0], lambda some: samples.boxes(some, ndim), source.size, grid)
-        room = self.rooms.get(name)
-        leases = None
-        if not source.dtype.hasobject:
+    def _feed(self, name: str, begun: Begun, first: int) -> Feed:
+        """Make the feed of an array from one batch on."""
+        kept, room, dtype = self.kept.get(name), self.rooms.get(name), self.dtypes[name]
+        source = make_source(name, self.arrays[name], self.backend, self.samples, dtype, kept=kept)
+        epoch, leases = self.epoch_of(name, begun, first), None
+        if not dtype.hasobject:
             most = self.how.prefetch + 2 + (room.ahead if room is not None and room.mode == "direct" else 0)
-            leases = Leases(self.backend, (self.batch_size, *source.size), source.dtype, most, stream)
+            leases = Leases(self.backend, (self.batch_size, *source.size), dtype, most, begun.stream)
         if room is None:
             return KeptFeed(source, epoch, leases)
         if room.mode == "pool":
-            return PoolFeed(source, epoch, room.slots, room.ahead, leases)
-        return DirectFeed(source, epoch, room.ahead, leases)
+            return PoolFeed(source, epoch, room, leases)
+        return DirectFeed(source, epoch, room, leases)
+
+    def summary(self, begun: Begun, correlation: float) -> Summary:
+        """What an epoch costs, before anything is read."""
+        plannings = []
+        for name, room in self.rooms.items():
+            shown, nbytes = name if self.named else "", io_of(self.arrays[name]).chunk_nbytes
+            epoch = self.epoch_of(name, begun, 0)
+            plannings.append(Planning(shown, epoch, room.mode, room.slots, room.ahead, nbytes))
+        kind: Any = "sampler" if self.sampler is not None else self.shuffle or "in order"
+        n, size = self.samples.n, self.batch_size
+        shuffling = Shuffling(kind, n, n / max(self.axis.nchunks, 1), self.block_chunks)
+        sample = sum(
+            prod(self.samples.box(tuple(a.shape))) * self.dtypes[name].itemsize for name, a in self.arrays.items()
+        )
+        means = Means(size, size * sample, self.memory, self.world_size, correlation)
+        return summarize(plannings, shuffling, means, begun.share.n)
 
 
 def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
@@ -244,6 +271,7 @@ def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
         sampler=given["sampler"],
         axis=axis,
         memory=memory,
+        spans=spans,
         rooms=rooms,
         kept=Kept({name: arrays[name] for name in kept}, backend),
         how=Production(backend, named, given["transform"], skip, prefetch, most, n_readers, Meter(0, 0.0)),
@@ -332,4 +360,5 @@ def make_want(array: Array, samples: Samples, dtype: np.dtype[Any], spans: Spans
     """What an array wants of the memory."""
     size, grid = samples.box(array.shape), io_of(array).layout.grid
     n = prod(size)
-    return Want(size, grid, n * stored_dtype(array).itemsize, n * dtype.itemsize, spans.of(grid[0]))
+    span = spans.of(grid[0])
+    return Want(size, grid, n * stored_dtype(array).itemsize, n * dtype.itemsize, span, span == samples.n)

@@ -489,6 +489,21 @@ def test_statistics_and_the_callback_of_an_epoch():
     assert loader.stats() == stats
 
 
+@pytest.mark.parametrize(("shuffle", "factor"), [("exact", 1.0), ("blocks", 2.6), (False, 8.3)])
+def test_the_summary_is_true_of_the_epoch(shuffle, factor):
+    data, z = images(2000, 16)
+    loader = gzarr.Loader({"x": z, "y": np.arange(2000)}, 64, shuffle=shuffle, memory="35 %")
+    summary = loader.summary()
+    assert (summary.samples, summary.batches) == (2000, 32)
+    assert summary.nbytes == data.nbytes + 2000 * 8
+    assert round(summary.variance_factor, 1) == factor
+    for _ in loader:
+        pass
+    assert loader.stats().decodes == pytest.approx(summary.decodes["x"], rel=0.15)
+    with pytest.raises(ValueError, match="correlation must be"):
+        loader.summary(correlation=2)
+
+
 def test_repr():
     _, z = images()
     assert repr(gzarr.Loader(z, 16)).startswith("<Loader of an array: 203 samples in batches of 16, shuffle=False")

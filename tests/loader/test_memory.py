@@ -1,0 +1,48 @@
+"""The cap: what samples that wait take, measured, with three batches on top."""
+
+import gc
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import gzarr
+
+SLACK = 1_000_000  # modules, planning, tables of threads, encoded chunks, a batch before it is aligned
+
+
+def peak_of(loader):
+    """The most memory of NumPy and Python during an epoch, in bytes."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for _ in loader:
+            pass
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("shuffle", [False, "exact", "blocks"])
+@pytest.mark.parametrize("chunks", [1, 16])
+@pytest.mark.parametrize("dtype", [None, "f8"])
+def test_rows(shuffle, chunks, dtype):
+    n, memory, batch = 450, 4_000_000, 32
+    z = gzarr.array(np.ones((n, 64, 64), "f4"), chunks=(chunks, 64, 64))
+    loader = gzarr.Loader(z, batch, shuffle=shuffle, memory=memory, dtype=dtype)
+    assert peak_of(loader) < memory + 3 * batch * 64 * 64 * loader._setup.dtypes["array"].itemsize + SLACK
+
+
+def test_crops():
+    memory, batch = 3_000_000, 4
+    z = gzarr.array(np.ones((96, 96, 96), "f4"), chunks=(32, 32, 32))
+    loader = gzarr.Loader(z, batch, crops=gzarr.Crops((40, 40, 40), n=60), memory=memory)
+    assert peak_of(loader) < memory + 3 * batch * 40**3 * 4 + SLACK
+
+
+def test_small_samples():
+    memory = 400_000
+    z = gzarr.array(np.arange(60_000, dtype="i4"), chunks=1000)
+    loader = gzarr.Loader(z, 512, shuffle=True, memory=memory)
+    assert loader._setup.rooms["array"].mode == "pool"
+    assert peak_of(loader) < 3 * memory + SLACK

@@ -1,0 +1,214 @@
+"""How iterations end: exceptions, Ctrl-C, the interpreter's exit; and what other processes make of them.
+
+Every case runs in a process of its own with a limit of time, so that a hang is one failing test.
+"""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+PRELUDE = """
+import os, signal, sys, threading, time
+import numpy as np
+import gzarr
+
+def slow(batch):
+    time.sleep(0.002)
+    return batch
+
+data = np.arange(4000 * 50).reshape(4000, 50)
+
+def new_loader(**keywords):
+    z = gzarr.array(data, chunks=(8, 50))
+    return gzarr.Loader(z, 16, shuffle=True, memory=300_000, **keywords)
+"""
+
+
+def run(code, *, rc=0, timeout_s=30):
+    """Run a program. Returns: what it printed."""
+    program = PRELUDE + textwrap.dedent(code)
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    assert ended.returncode == rc, ended.stderr
+    assert "Traceback" not in ended.stderr or rc != 0, ended.stderr
+    return ended.stdout.split()
+
+
+def test_break_and_exceptions_end_the_thread_and_another_iteration_begins():
+    assert run(
+        """
+        loader = new_loader(transform=slow)
+        for i, batch in enumerate(loader):
+            if i == 3:
+                break
+        try:
+            for batch in loader:
+                raise ValueError
+        except ValueError:
+            pass
+        print(sum(len(batch) for batch in loader))
+        loader.close()
+        del loader, batch
+
+        def runs(frame):
+            return frame is not None and ("producing" in frame.f_code.co_filename or runs(frame.f_back))
+
+        end = time.time() + 10
+        while any(map(runs, sys._current_frames().values())) and time.time() < end:
+            time.sleep(0.01)
+        print("ended" if time.time() < end else "goes on")
+        """
+    ) == ["4000", "ended"]
+
+
+def test_an_earlier_iteration_says_that_a_later_one_has_ended_it():
+    assert run(
+        """
+        loader = new_loader()
+        first = iter(loader)
+        next(first)
+        second = iter(loader)
+        next(second)
+        try:
+            next(first)
+        except RuntimeError as error:
+            print("later" in str(error))
+        print(1 + sum(1 for _ in second))
+        """
+    ) == ["True", "250"]
+
+
+def test_the_interpreter_exits_amid_an_iteration():
+    assert run(
+        """
+        loader = new_loader(transform=slow)
+        batches = iter(loader)
+        next(batches)
+        print("exits")
+        """
+    ) == ["exits"]
+
+
+def test_the_interpreter_exits_by_an_exception_amid_an_iteration():
+    run(
+        """
+        for batch in new_loader(transform=slow):
+            raise SystemExit(3)
+        """,
+        rc=3,
+    )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_an_interrupt_amid_an_iteration_loses_no_batch():
+    assert run(
+        """
+        loader = new_loader(transform=slow)
+        expected = [loader.batch_ids(step).tolist() for step in range(len(loader))]
+
+        def interrupt(_, frame):  # while it waits; between `next` and `append` any iterator would lose a batch
+            while frame is not None:
+                if frame.f_code.co_name == "wait_for":
+                    raise KeyboardInterrupt
+                frame = frame.f_back
+
+        signal.signal(signal.SIGINT, interrupt)
+
+        def kill():
+            for _ in range(100):
+                time.sleep(0.003)
+                os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=kill).start()
+        batches, got, interrupts = iter(loader), [], 0
+        while len(got) < len(expected):
+            try:
+                got.append(next(batches))
+            except KeyboardInterrupt:
+                interrupts += 1
+        print(interrupts > 0, all((batch == data[ids]).all() for batch, ids in zip(got, expected)))
+        """
+    ) == ["True", "True"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_goes_on_where_its_parent_stood():
+    assert run(
+        """
+        loader = new_loader(transform=slow)
+        expected = [loader.batch_ids(step).tolist() for step in range(len(loader))]
+        batches = iter(loader)
+        for _ in range(3):
+            next(batches)
+        pid = os.fork()
+        ok = all((batch == data[ids]).all() for batch, ids in zip(batches, expected[3:], strict=True))
+        again = sum(len(batch) for batch in loader)
+        if not pid:
+            os._exit(0 if ok and again == 4000 else 1)
+        print(os.waitpid(pid, 0)[1], ok, again)
+        """
+    ) == ["0", "True", "4000"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_that_uses_nothing_exits():
+    assert run(
+        """
+        loader = new_loader(transform=slow)
+        batches = iter(loader)
+        next(batches)
+        pid = os.fork()
+        if not pid:
+            del batches, loader
+            sys.exit(0)
+        print(os.waitpid(pid, 0)[1], len(next(batches)))
+        """
+    ) == ["0", "16"]
+
+
+def test_a_spawned_process_goes_on_where_its_parent_stood(tmp_path):
+    script = tmp_path / "spawned.py"
+    script.write_text(
+        PRELUDE
+        + textwrap.dedent(
+            """
+            import multiprocessing
+
+            def rest(loader):
+                return [batch.tolist() for batch in loader]
+
+            if __name__ == "__main__":
+                loader = new_loader()
+                batches = iter(loader)
+                for _ in range(240):
+                    next(batches)
+                with multiprocessing.get_context("spawn").Pool(1) as pool:
+                    there = pool.map_async(rest, [loader]).get(30)[0]
+                print(there == [batch.tolist() for batch in batches], len(there))
+            """
+        )
+    )
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout.split() == ["True", "10"], ended.stderr
+
+
+def test_a_loader_that_is_dropped_amid_an_iteration_is_collected():
+    assert run(
+        """
+        import weakref
+        loader = new_loader(transform=slow)
+        gone = weakref.ref(loader)
+        batches = iter(loader)
+        next(batches)
+        del loader, batches
+        print(gone() is None)
+        """
+    ) == ["True"]
