@@ -42,7 +42,9 @@ def test_small_arrays_are_kept():
 
 
 def want(nbytes, span=10_000):
-    return Want((1, nbytes), (RegularAxis(10_000, 16), RegularAxis(nbytes, nbytes)), nbytes, nbytes, span, span == 10_000)
+    return Want(
+        (1, nbytes), (RegularAxis(10_000, 16), RegularAxis(nbytes, nbytes)), nbytes, nbytes, span, span == 10_000
+    )
 
 
 def test_all_arrays_hold_about_equally_many_samples_within_the_cap():
