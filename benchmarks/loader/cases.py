@@ -71,6 +71,11 @@ class Task:
         return self.scale.crops if self.case.order == "crops" else self.data.shape[0]
 
     @property
+    def batch(self) -> int:
+        """Samples of a batch."""
+        return self.case.batch // self.scale.batches
+
+    @property
     def memory(self) -> int:
         """Bytes that a contestant may hold beside the batches under way."""
         return int(self.case.share * self.data.nbytes)
@@ -84,7 +89,7 @@ class Task:
     def batch_nbytes(self) -> int:
         """Bytes of a batch."""
         inner = self.crop if self.case.order == "crops" else self.data.shape[1:]
-        return int(self.case.batch * np.prod(inner) * np.dtype(self.data.dtype).itemsize)
+        return int(self.batch * np.prod(inner) * np.dtype(self.data.dtype).itemsize)
 
     @cached_property
     def crops(self) -> Any:
@@ -107,7 +112,7 @@ class Task:
     def batches(self, epoch: int) -> list[Any]:
         """The same, cut into batches."""
         ids = self.ids(epoch)
-        return [ids[i : i + self.case.batch] for i in range(0, self.n, self.case.batch)]
+        return [ids[i : i + self.batch] for i in range(0, self.n, self.batch)]
 
     def wanted(self, source: Any, ids: Any, starts: Any = None) -> Any:
         """The values of these samples. starts: where each of these crops begins."""

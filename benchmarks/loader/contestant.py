@@ -55,7 +55,7 @@ class Contestant:
         return self
 
     def decodes(self) -> float | None:
-        """Chunks decoded so far, if the library counts them."""
+        """Chunks decoded in the last epoch, if the library counts them."""
         return None
 
     def close(self) -> None:

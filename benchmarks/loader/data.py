@@ -33,6 +33,7 @@ class Scale:
     volume_side: int = 512
     crop_side: int = 64  # the side of a chunk of the volume, too
     crops: int = 512
+    batches: int = 1  # how many take the place of one batch of a case
 
     @property
     def name(self) -> str:
@@ -40,7 +41,7 @@ class Scale:
         return f"loader-v{DATA_VERSION}-" + "-".join(str(value) for value in asdict(self).values())
 
 
-SMALL = Scale(70, 16, 300, 8, 50, 330, 4, 32, 8, 24)
+SMALL = Scale(70, 16, 300, 8, 50, 330, 4, 32, 8, 24, 8)
 
 
 @dataclass(frozen=True)

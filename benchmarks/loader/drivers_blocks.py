@@ -31,7 +31,7 @@ class InSituBatch(Contestant):
             store = obstore_store(Path(parent).as_uri())
         geometries = open_geometries(store, variables=[self.name])
         manifest = split_by_chunk(geometries[self.name], fractions=(1.0, 0.0, 0.0))
-        kinds = {"batch_size": task.case.batch, "block_chunks": task.case.block_chunks, "seed": SEED}
+        kinds = {"batch_size": task.batch, "block_chunks": task.case.block_chunks, "seed": SEED}
         self.dataset = InSituDataset(store, manifest, geometries, **kinds)
 
     def epoch(self, number: int) -> Iterator[Batch]:
@@ -62,7 +62,7 @@ class AnnBatch(Contestant):
         case = self.task.case
         run = self.task.data.chunks[0] if case.order == "blocks" else 1
         loader = self.lib.Loader(
-            batch_size=case.batch,
+            batch_size=self.task.batch,
             chunk_size=run,
             preload_nchunks=case.block_chunks if case.order == "blocks" else self._ahead(),
             shuffle=True,
@@ -76,4 +76,4 @@ class AnnBatch(Contestant):
     def _ahead(self) -> int:
         """Rows read at once: whole batches that fit into memory twice, and not all of the epoch."""
         batches = min(self.task.memory // (2 * self.task.batch_nbytes), 8)
-        return int(max(batches, 1) * self.task.case.batch)
+        return int(max(batches, 1) * self.task.batch)

@@ -26,12 +26,12 @@ class Gzarr(Contestant):
     def _loader(self) -> Any:
         case, kinds = self.task.case, {}
         if case.order == "crops":
-            kinds = {"crops": self.lib.Crops(self.task.crop, n=self.task.n, seed=SEED)}
+            kinds = {"crops": self.lib.Crops(self.task.crop, n=self.task.n)}
         shuffle = "blocks" if case.order == "blocks" else "exact"
         memory, blocks = self.task.memory, case.block_chunks
         return self.lib.Loader(
             self.array,
-            case.batch,
+            self.task.batch,
             shuffle=shuffle,
             seed=SEED,
             memory=memory,
@@ -42,19 +42,21 @@ class Gzarr(Contestant):
 
     def epoch(self, number: int) -> Iterator[Batch]:
         self.loader.set_epoch(number)
+        starts = partial(self._starts, number) if self.task.case.order == "crops" else None
         for step, values in enumerate(self.loader):
             ids = partial(self.loader.batch_ids, step)
-            yield Batch(ids, values, partial(self._starts, step) if self.task.case.order == "crops" else None)
+            yield Batch(ids, values, starts and partial(starts, step))
 
-    def _starts(self, step: int) -> Any:
+    def _starts(self, epoch: int, step: int) -> Any:
         """Where the crops of a batch begin."""
-        return self.loader.samples.boxes(self.loader.batch_ids(step))
+        samples = self.loader._setup.samples.at(epoch)  # noqa: SLF001 - a user has no need to know
+        return samples.boxes(self.loader.batch_ids(step), len(self.task.crop))
 
     def fresh(self) -> Contestant:
         return type(self)(self.task, self.place, self.array)
 
     def decodes(self) -> float | None:
-        return float(self.loader.stats().decodes)
+        return float(self.loader.stats().chunks)
 
     def close(self) -> None:
         self.loader.close()

@@ -63,7 +63,7 @@ class DataLoader(Contestant):
         self.order = Order(task)
         self.loader = torch.utils.data.DataLoader(
             Samples(task, place),
-            batch_size=task.case.batch,
+            batch_size=task.batch,
             sampler=self.order,
             num_workers=workers,
             persistent_workers=workers > 0,

@@ -69,7 +69,7 @@ class Worker:
     def do_epoch(self, number: int, limit_s: float) -> dict[str, Any]:
         """Run through an epoch; through as much as the time allows if nothing is kept between batches."""
         contestant, samples, steps = self._contestant, 0, 0
-        decodes, nbytes, cpu = contestant.decodes(), read_bytes(), cpu_s()
+        nbytes, cpu = read_bytes(), cpu_s()
         start = time.perf_counter()
         with contextlib.closing(contestant.epoch(number)) as batches:  # type: ignore[type-var]
             for batch in batches:
@@ -80,9 +80,8 @@ class Worker:
             seconds = time.perf_counter() - start
         reply = {"samples": samples, "steps": steps, "seconds": seconds, "cpu_s": cpu_s() - cpu}
         reply |= {"read_bytes": read_bytes() - nbytes, "peak_bytes": peak_bytes() - self.before}
-        if decodes is not None:
-            reply["decodes"] = (contestant.decodes() or 0) - decodes
-        return reply
+        decodes = contestant.decodes()
+        return reply if decodes is None else {**reply, "decodes": decodes}
 
     def do_first(self, number: int) -> dict[str, Any]:
         """Time the first batch of a contestant that has read nothing yet."""
