@@ -25,6 +25,7 @@ from benchmarks.loader.worker import Worker
 ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 120
 TENSORSTORE = "benchmarks.loader.drivers_tensorstore:TensorStore"
+GZARR = "benchmarks.loader.drivers_gzarr:Gzarr"
 FUTURES = "benchmarks.loader.drivers_tensorstore:sample_futures"
 
 
@@ -76,7 +77,7 @@ class Wider(Shuffled):
 
 @pytest.mark.parametrize("case", CASES)
 def test_contestants_are_timed_and_checked(case: str, cache: Cache) -> None:
-    for where in (f"{__name__}:Shuffled", TENSORSTORE, FUTURES):
+    for where in (GZARR, f"{__name__}:Shuffled", TENSORSTORE, FUTURES):
         worker = Worker(where, case, cache)
         worker.do_hello()
         reply = worker.do_epoch(0, 10.0)
@@ -145,7 +146,7 @@ def test_the_far_store_serves_ranges_and_counts(cache: Cache) -> None:
 def test_a_run_writes_results_and_tables(tmp_path: Path, cache: Cache) -> None:
     table, out = tmp_path / "table.md", tmp_path / "loader.json"
     table.write_text("before\n<!-- loader: generated -->\nold\n<!-- end -->\nafter\n")
-    options = ["--small", "--rounds", "1", "--only", "Cb", "--peers", "tensorstore", "--cache", str(cache.root)]
+    options = ["--small", "--rounds", "1", "--only", "Cb", "--peers", "gzarr,tensorstore", "--cache", str(cache.root)]
     options += ["--also", "flipped=tests.benchmarks.loader.test_main:Flipped", "--out", str(out), "--table", str(table)]
     command = [sys.executable, "-m", "benchmarks.loader", *options]
     where = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -153,7 +154,7 @@ def test_a_run_writes_results_and_tables(tmp_path: Path, cache: Cache) -> None:
     assert done.returncode == 1, done.stderr
     assert "Cb, flipped: wrong values" in done.stderr
     results = json.loads(out.read_text())["cases"]["Cb"]["results"]
-    assert results["tensorstore"]["samples_per_s"] > 0
+    assert all(results[name]["samples_per_s"] > 0 for name in ("gzarr", "tensorstore"))
     text = table.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
