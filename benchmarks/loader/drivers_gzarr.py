@@ -49,7 +49,7 @@ class Gzarr(Contestant):
 
     def _starts(self, epoch: int, step: int) -> Any:
         """Where the crops of a batch begin."""
-        samples = self.loader._setup.samples.at(epoch)  # noqa: SLF001 - a user has no need to know
+        samples = self.loader._setup.samples.at(SEED, epoch)  # noqa: SLF001 - a user has no need to know
         return samples.boxes(self.loader.batch_ids(step), len(self.task.crop))
 
     def fresh(self) -> Contestant:

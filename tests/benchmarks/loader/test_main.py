@@ -76,7 +76,8 @@ class Wider(Shuffled):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_contestants_are_timed_and_checked(case: str, cache: Cache) -> None:
+def test_contestants_are_timed_and_checked(case: str, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.loader.worker.PAUSE_S", 0.0)
     for where in (GZARR, f"{__name__}:Shuffled", TENSORSTORE, FUTURES):
         worker = Worker(where, case, cache)
         worker.do_hello()
