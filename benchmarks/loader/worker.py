@@ -28,7 +28,6 @@ from benchmarks.loader.contestant import AbsentError, Batch, Contestant, ask
 from benchmarks.loader.contestants import maker
 from benchmarks.loader.data import Cache, Scale, datasets
 
-
 PAUSE_S = 0.2  # after a first batch, for what is still being read of the next ones
 
 
