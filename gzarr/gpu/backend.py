@@ -26,7 +26,7 @@ from gzarr.backend import Array, Chain, Decode, Fields, Placement, T, Work
 from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import DeviceError
-from gzarr.gpu.codecs.batch import Wave
+from gzarr.gpu.codecs.batch import Chunks, Wave
 from gzarr.gpu.codecs.dtypes import has_dtype
 from gzarr.gpu.codecs.floats import why_not_cast
 from gzarr.gpu.detection.measured import SMALL_READS, SMALL_WRITES, gpu_name
@@ -35,7 +35,8 @@ from gzarr.gpu.device.engine import engine_note
 from gzarr.gpu.device.lanes import N_LANES, Lane, Lanes
 from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES
-from gzarr.gpu.device.protocol import Device
+from gzarr.gpu.device.protocol import Device, Table
+from gzarr.gpu.pipeline.copying import CopyTarget, plan_of
 from gzarr.gpu.pipeline.eligibility import Chunked, DeviceJobs
 from gzarr.gpu.pipeline.launching import direct_parts, is_placeable, launch_placement, place_boxes
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
@@ -77,6 +78,24 @@ class _Prepared(NamedTuple):
 
     host: Chain
     plan: DevicePlan | None
+
+
+class _Placing(NamedTuple):
+    """How the chunks of a wave are placed.
+
+    Attributes
+    ----------
+    targets : Table or None
+        The addresses to which chunks that are there are decoded, 0 for none; None if there are none.
+    later : int
+        Device memory that placing takes, besides a little for each chunk.
+    place : callable
+        Launches the placement of the wave's decoded chunks.
+    """
+
+    targets: Table | None
+    later: int
+    place: Callable[[Wave, Chunks | None], None]
 
 
 def _unpacked(chain: Chain) -> _Prepared:
@@ -273,14 +292,29 @@ class GpuBackend:
             if not places or self._is_small(plan, buffers, out):
                 self._place_from_host(lane, host, buffers, parts, out, fields)
                 return
-            self._place_on_device(lane, plan, (buffers, parts), out, fields)
+            self._place_on_device(lane, plan, buffers, parts, self._placing(plan, parts, out, fields))
 
     def _place_copies(self, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], slots: Slots) -> None:
-        """Decode chunks for every copy anew, as a part of their own; those of one block together."""
-        for block, copies in slots.by_block(parts):
-            owners, singles = [owner for owner, _ in copies], [part for _, part in copies]
-            with positions(owners):
-                self.place(chain, [buffers[owner] for owner in owners], singles, block, None)
+        """Decode each chunk once and make its copies, or decode it for every copy if the host has to."""
+        plan = _unpacked(chain).plan
+        if plan is None or not plan.strides or not is_placeable(plan, slots.blocks[0], None):
+            for block, copies in slots.by_block(parts):
+                owners, singles = [owner for owner, _ in copies], [part for _, part in copies]
+                with positions(owners):
+                    self.place(chain, [buffers[owner] for owner in owners], singles, block, None)
+            return
+        target = CopyTarget(self._device, plan, plan_of(parts, slots.blocks[0].shape), slots.blocks)
+
+        def prepare(some: slice, present: Sequence[int]) -> _Placing:
+            numbers = np.arange(*some.indices(len(parts)))
+
+            def place(wave: Wave, chunks: Chunks | None) -> None:
+                target.place(wave, plan, (chunks, present), numbers, None)
+
+            return _Placing(target.direct(numbers[present], None), target.later_nbytes(numbers), place)
+
+        with self._lanes.borrow() as lane:
+            self._place_on_device(lane, plan, buffers, parts, prepare)
 
     def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> DeviceJobs | None:
         """Return what decides which reads and writes of an array are done in pieces; None if the host does all."""
@@ -455,6 +489,25 @@ class GpuBackend:
                 raise self._too_large(part.coords, chunk, "decode and place") from error
         lane.memory.rewind(mark)
 
+    def _placing(
+        self, plan: DevicePlan, parts: Sequence[Part], out: Array, fields: Fields
+    ) -> Callable[[slice, Sequence[int]], _Placing]:
+        """What places the parts of a wave in one result."""
+
+        def prepare(some: slice, present: Sequence[int]) -> _Placing:
+            tables = tables_of(parts[some], plan.strides)
+            direct = direct_parts(self._device, plan, tables, out) if fields is None else None
+
+            def place(wave: Wave, chunks: Chunks | None) -> None:
+                if direct is None:
+                    launch_placement(wave, plan, (chunks, present), tables, out, fields)
+                else:
+                    place_boxes(wave, plan, (chunks, present), direct[:2], out)
+
+            return _Placing(None if direct is None else direct.targets.of(direct.spans[present]), 0, place)
+
+        return prepare
+
     def _fitting(self, plan: DevicePlan) -> int:
         """How many chunks should fit into a lane; at least one."""
         return max(self._lanes.limit // read_cost(plan, plan.chunk.nbytes or 1).memory, 1)
@@ -467,12 +520,17 @@ class GpuBackend:
         )
 
     def _place_on_device(
-        self, lane: Lane, plan: DevicePlan, wanted: tuple[Sequence[Any], Sequence[Part]], out: Array, fields: Fields
+        self,
+        lane: Lane,
+        plan: DevicePlan,
+        buffers: Sequence[Any],
+        parts: Sequence[Part],
+        prepare: Callable[[slice, Sequence[int]], _Placing],
     ) -> None:
-        buffers, parts = wanted
+        """Decode and place chunks in waves. prepare: takes a wave, and which of its chunks are there."""
 
         def wave(some: slice) -> None:
-            self._place_wave(lane, plan, (buffers[some], parts[some]), out, fields)
+            self._place_wave(lane, plan, buffers[some], lambda present: prepare(some, present))
 
         def too_large(number: int) -> DeviceError:
             return self._too_large(parts[number].coords, plan.chunk, "decode and place")
@@ -480,25 +538,18 @@ class GpuBackend:
         in_waves(lane, len(parts), self._fitting(plan), wave, too_large, plan.reading)
 
     def _place_wave(
-        self, lane: Lane, plan: DevicePlan, wanted: tuple[Sequence[Any], Sequence[Part]], out: Array, fields: Fields
+        self, lane: Lane, plan: DevicePlan, buffers: Sequence[Any], prepare: Callable[[Sequence[int]], _Placing]
     ) -> None:
-        buffers, parts = wanted
-        wave = Wave(self._device, lane=lane, later=later_nbytes(plan, len(parts)))
         present = [i for i, buffer in enumerate(buffers) if buffer is not None]
-        tables = tables_of(parts, plan.strides)
-        direct = direct_parts(self._device, plan, tables, out) if fields is None else None
-        if direct is not None:
-            wave.targets = direct.targets.of(direct.spans[present])
+        targets, later, place = prepare(present)
+        wave = Wave(self._device, lane=lane, later=later_nbytes(plan, len(buffers)) + later, targets=targets)
         chunks = None
         try:
             with positions(present):
                 with stage("decode", timed=True):
                     chunks = decoded(wave, plan, [buffers[i] for i in present]) if present else None
                 with stage("place", timed=True):
-                    if direct is None:
-                        launch_placement(wave, plan, (chunks, present), tables, out, fields)
-                    else:
-                        place_boxes(wave, plan, (chunks, present), direct[:2], out)
+                    place(wave, chunks)
                 with stage("check"):
                     wave.finish()
         finally:

@@ -114,3 +114,16 @@ class CopyTarget:
         numbers = np.flatnonzero(whole)
         direct[numbers] = self._copies(numbers).target
         return direct
+
+
+def plan_of(parts: Sequence[Part], block: Sequence[int]) -> CopyPlan:
+    """The copies of chunks that the reference path has as parts (`CopyPlan.part`). block: shape of the blocks."""
+    rows, *size = block
+    copies = [copy for part in parts for copy in part.out]
+    inside = np.array([[(axis.start, axis.stop) for axis in copy.inside] for copy in copies], np.int64)
+    place = np.array([[axis.start for axis in copy.at[1:]] for copy in copies], np.int64)
+    slots = np.array([copy.block * rows + copy.at[0] for copy in copies], np.int64)
+    firsts = np.cumsum([0, *(len(part.out) for part in parts)])
+    coords = np.array([part.coords for part in parts], np.int64)
+    counts = inside[..., 1] - inside[..., 0]
+    return CopyPlan(coords, firsts, inside[..., 0], counts, place, slots, (0, *size), rows, ())

@@ -102,6 +102,18 @@ def test_a_chunk_of_many_samples_is_decoded_once(tmp_path: Path) -> None:
     assert sum(statuses) == 7
 
 
+def test_the_reference_path_decodes_a_chunk_once_too() -> None:
+    """Shards of a store without files are its."""
+    store = MemoryStore()
+    gzarr.create_array(store, data=DATA, chunks=(5, 60), shards=(20, 60), compressor=Zstd(1), device="cpu")
+    device, statuses = EmulatedDevice(), []
+    real = device.decompress
+    device.decompress = lambda *args, **named: statuses.append(args[1].size) or real(*args, **named)  # type: ignore[method-assign]
+    order = np.random.default_rng(1).permutation(70)
+    read(opened(store, device), DATA, [(i, 0) for i in order], (1, 60), "f4", 16)
+    assert sum(statuses) == 14
+
+
 def test_a_chunk_that_is_one_sample_is_decoded_into_its_slot(tmp_path: Path) -> None:
     gzarr.create_array(LocalStore(tmp_path), data=DATA, chunks=(1, 60), compressor=Zlib(), zarr_format=2, device="cpu")
     device = EmulatedDevice()
