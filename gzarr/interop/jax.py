@@ -35,6 +35,16 @@ def arrays(batch: Any) -> Any:
     -------
     jax.Array, or dict, list or tuple of them
         On the device of the arrays. Anything that is no array is left as it is.
+
+    Examples
+    --------
+    >>> import gzarr, numpy as np
+    >>> from gzarr.interop.jax import arrays
+    >>> loader = gzarr.Loader(gzarr.array(np.arange(6, dtype="f4"), chunks=2), batch_size=3)
+    >>> for batch in loader:
+    ...     print(arrays(batch).sum())
+    3.0
+    12.0
     """
     if isinstance(batch, Mapping):
         return {name: arrays(item) for name, item in batch.items()}

@@ -39,6 +39,13 @@ def tensors(batch: Any) -> Any:
     -------
     torch.Tensor, or dict, list or tuple of them
         On the device of the arrays. Anything that is no array is left as it is.
+
+    Examples
+    --------
+    >>> import gzarr, numpy as np
+    >>> from gzarr.interop.torch import tensors
+    >>> tensors({"image": np.ones((2, 3), "f4"), "label": np.array([4, 7])})["label"]
+    tensor([4, 7])
     """
     if isinstance(batch, Mapping):
         return {name: tensors(item) for name, item in batch.items()}
@@ -68,6 +75,17 @@ def dataset(loader: Loader, *, pin_memory: bool | None = None) -> LoaderDataset:
     -------
     LoaderDataset
         The data set.
+
+    Examples
+    --------
+    >>> import gzarr, numpy as np
+    >>> from gzarr.interop.torch import dataset
+    >>> from torch.utils.data import DataLoader
+    >>> loader = gzarr.Loader(gzarr.array(np.arange(6), chunks=2), batch_size=3)
+    >>> for batch in DataLoader(dataset(loader), batch_size=None):
+    ...     print(batch)
+    tensor([0, 1, 2])
+    tensor([3, 4, 5])
     """
     return LoaderDataset(loader, torch.cuda.is_available() if pin_memory is None else pin_memory)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import gc
 import weakref
 
@@ -76,6 +77,7 @@ def batches_stay_what_they_are_while_the_loader_goes_on():
 
 
 if __name__ == "__main__":
+    assert doctest.testmod(gzarr.interop.jax) == (0, 4)
     jax_takes_arrays_and_gzarr_takes_those_of_jax()
     arrays_share_memory_and_keep_its_owner()
     batches_stay_what_they_are_while_the_loader_goes_on()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import gc
 
 import ml_dtypes
@@ -17,6 +18,10 @@ from torch.utils.data import DataLoader  # noqa: E402 - after what skips
 from gzarr.interop.torch import dataset, tensors  # noqa: E402
 
 DATA = np.arange(64 * 12, dtype="f4").reshape(64, 12)
+
+
+def test_examples_of_docstrings():
+    assert doctest.testmod(gzarr.interop.torch) == (0, 8)
 
 
 def make_loader(**options):
