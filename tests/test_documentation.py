@@ -69,7 +69,7 @@ def run_blocks(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
         exec(compile(block, page, "exec"), names)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/checking.md", "docs/tour.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/checking.md", "docs/dataloader.md", "docs/tour.md", "docs/training.md"])
 def test_the_python_of_a_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_blocks(page, tmp_path, monkeypatch)
 
