@@ -20,6 +20,7 @@ from gzarr.hierarchy.node import Attributes
 ROOT = Path(__file__).parents[1]
 PAGES = [p for folder in ("", "docs", "examples", ".github") for p in sorted((ROOT / folder).glob("*.md"))]
 README_WORDS = 450
+CHECKED = ("checking", "dataloader", "tour", "training")  # pages whose Python needs nothing else
 #: Tests of their own run the examples of these: PyTorch may be missing, and nothing may fork beside JAX.
 ELSEWHERE = [ROOT / "gzarr/interop/torch.py", ROOT / "gzarr/interop/jax.py"]
 SHOWN = [p for p in sorted((ROOT / "gzarr").rglob("*.py")) if ">>> " in p.read_text() and p not in ELSEWHERE]
@@ -69,7 +70,7 @@ def run_blocks(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
         exec(compile(block, page, "exec"), names)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/checking.md", "docs/dataloader.md", "docs/tour.md", "docs/training.md"])
+@pytest.mark.parametrize("page", ["README.md", *[f"docs/{p}.md" for p in CHECKED]])
 def test_the_python_of_a_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_blocks(page, tmp_path, monkeypatch)
 
