@@ -251,7 +251,7 @@ def make_copies(
     numbers = fragments.chunk[order[firsts[:-1]]]
     coords = _unravel(numbers, grid)
     if objects is not grid:
-        owners = _ravel(_owners(coords, grid, objects), objects)
+        owners = chunk_numbers(_owners(coords, grid, objects), objects)
         if (owners[1:] < owners[:-1]).any():
             by_owner = np.argsort(owners, kind="stable")
             coords = coords[by_owner]
@@ -263,6 +263,14 @@ def make_copies(
 def _slices(starts: Indices, counts: Indices) -> list[list[slice]]:
     """For every axis a slice of each row."""
     return [list(map(slice, *axis)) for axis in zip(starts.T.tolist(), (starts + counts).T.tolist(), strict=True)]
+
+
+def chunk_numbers(coords: Indices, grid: Grid) -> Indices:
+    """Numbers (n,) of chunks, in C order of a grid. coords: (n, ndim)."""
+    numbers = np.zeros(len(coords), np.int64)
+    for i, axis in enumerate(grid):
+        numbers = numbers * axis.nchunks + coords[:, i]
+    return numbers
 
 
 def _check_numbers(grid: Grid) -> None:
@@ -295,14 +303,6 @@ def _unravel(numbers: Indices, grid: Grid) -> Indices:
     for i in reversed(range(len(grid))):
         numbers, coords[:, i] = np.divmod(numbers, max(grid[i].nchunks, 1))
     return coords
-
-
-def _ravel(coords: Indices, grid: Grid) -> Indices:
-    """Numbers (n,) of chunks, in C order."""
-    numbers = np.zeros(len(coords), np.int64)
-    for i, axis in enumerate(grid):
-        numbers = numbers * axis.nchunks + coords[:, i]
-    return numbers
 
 
 def _owners(coords: Indices, grid: Grid, objects: Grid) -> Indices:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.casts import cast_numbers
 from gzarr.cpu.compiled.read import MIN_PIECE, PIECE_NBYTES, PIECE_NCHUNKS, PIECES_PER_THREAD, Left
 from gzarr.cpu.compiled.source import Source, swapped
-from gzarr.cpu.compiled.tables import spread
+from gzarr.cpu.compiled.tables import Boxes, spread
 from gzarr.cpu.decode_into import lent_scratch
 from gzarr.errors import CodecError
 from gzarr.indexing.copies import CopyPlan
@@ -124,6 +124,8 @@ class CompiledCopies(NamedTuple):
         An element of a missing chunk, as in the blocks.
     shards : _Shards or None
         None if chunks are files.
+    part : callable
+        Makes the part of a chunk, by its number, for the reference path.
     stage : str
         The stage of a profile that a piece begins with.
     """
@@ -136,6 +138,7 @@ class CompiledCopies(NamedTuple):
     tables: tuple[Any, ...]
     fill: bytes
     shards: _Shards | None
+    part: Callable[[CopyPlan, int], Part]
     stage: str = "loop"
 
     def keys(self, piece: Run) -> tuple[str, ...]:
@@ -152,7 +155,7 @@ class CompiledCopies(NamedTuple):
             self._do_shards(self.shards, piece)
             return []
         status = self._call(piece, None)
-        parts = [self.plan.part(piece.first + number) for number, left in enumerate(status) if left]
+        parts = [self.part(self.plan, piece.first + number) for number, left in enumerate(status) if left]
         return [(part.coords, [part]) for part in parts]
 
     def again(self) -> Iterator[tuple[Coords, list[Part]]] | None:
@@ -162,9 +165,8 @@ class CompiledCopies(NamedTuple):
             return None
         numbers = sorted(shards.given_up)
         rows = [range(*shards.bounds[number : number + 2].tolist()) for number in numbers]
-        return (
-            (shards.coords[number], list(map(self.plan.part, some))) for number, some in zip(numbers, rows, strict=True)
-        )
+        parts = ([self.part(self.plan, row) for row in some] for some in rows)
+        return zip([shards.coords[number] for number in numbers], parts, strict=True)
 
     def _do_shards(self, shards: _Shards, piece: Run) -> None:
         within = shards.within(piece)
@@ -233,8 +235,17 @@ class CompiledCopies(NamedTuple):
         return layout
 
 
-def make_copies_read(source: Source, plan: CopyPlan, blocks: tuple[Any, ...], n_threads: int) -> CompiledCopies | str:
-    """Prepare copies for the loop, or say why it cannot make them. n_threads: how many will share the work."""
+def make_copies_read(
+    source: Source,
+    plan: CopyPlan,
+    blocks: tuple[Any, ...],
+    n_threads: int,
+    part: Callable[[CopyPlan, int], Part] = CopyPlan.part,
+) -> CompiledCopies | str:
+    """Prepare copies for the loop, or say why it cannot make them.
+
+    n_threads: how many will share the work. part: as in `CompiledCopies`.
+    """
     chain, first = source.chain, blocks[0]
     cast = cast_numbers(chain.chunk.dtype, first.dtype)
     if cast is None:
@@ -261,7 +272,23 @@ def make_copies_read(source: Source, plan: CopyPlan, blocks: tuple[Any, ...], n_
         tables=(job, numbers, *[np.ascontiguousarray(column, np.int64) for column in columns]),
         fill=fill,
         shards=_shards(plan, source.layout) if isinstance(source.layout, Sharded) else None,
+        part=part,
     )
+
+
+def make_scattered_read(source: Source, parts: Boxes, out: Any, n_threads: int) -> CompiledCopies | str:
+    """Prepare a read of few chunks of each of many shards, as copies to the only slot; or say why that cannot be."""
+    plan = parts.as_copies(source.layout.objects)
+    if plan is None:
+        return "some parts take more than a run of every axis"
+    return make_copies_read(source, plan, (out[None],), n_threads, _part_of_result)
+
+
+def _part_of_result(plan: CopyPlan, row: int) -> Part:
+    """A chunk of a plan with a single slot and a copy for every chunk, as a part of the slot."""
+    inside, counts, place = (column[row] for column in (plan.inside, plan.counts, plan.place))
+    taken, put = (tuple(map(slice, at.tolist(), (at + counts).tolist())) for at in (inside, place))
+    return Part(tuple(plan.coords[row].tolist()), taken, put, full=False)
 
 
 def _fits(block: Any, plan: CopyPlan, dtype: np.dtype[Any]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from gzarr.backend import Fields, PieceJob, Placement
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.copies import make_copies_read
+from gzarr.cpu.compiled.copies import make_copies_read, make_scattered_read
 from gzarr.cpu.compiled.read import make_read
 from gzarr.cpu.compiled.source import LoopChain, Pace, Source, swapped
 from gzarr.cpu.compiled.tables import MAX_EXTENT, Boxes, Rows
@@ -30,6 +30,9 @@ from gzarr.storage.base import Store, Target
 MIN_NCHUNKS = 2
 #: Nor do they for fewer small chunks of every shard, on average (64 of 12 kB in 40 shards take 5 us longer each).
 MIN_NCHUNKS_OF_SHARD = 2
+#: Fewer chunks of every shard, on average, are read shard by shard no faster than as copies; those have a table of all
+#: chunks.
+_SCATTERED_NCHUNKS, _MAX_SCATTERED_NCHUNKS = 4, 1 << 16
 #: The time that the loop saves by writing shards, in entries, each of which the reference path copies in 4 us: the
 #: entries of every shard, plus so many for every chunk that is written, minus so many for every shard. The tables must
 #: cost less.
@@ -96,8 +99,10 @@ class CompiledLoop:
         n_threads = thread_count()
         parts = Boxes(plan) if isinstance(plan, BoxPlan) else Rows(plan, source.layout)
         shards = parts.by_shard(source.layout, n_threads) if isinstance(source.layout, Sharded) else None
-        if shards is not None and not chain.in_blocks and parts.nparts < shards[1] * MIN_NCHUNKS_OF_SHARD:
-            return _FEW
+        if shards is not None and not chain.in_blocks and shards[1] > 1:
+            scattered = _take_scattered(source, parts, shards[1], out)
+            if not isinstance(scattered, str) or parts.nparts < shards[1] * MIN_NCHUNKS_OF_SHARD:
+                return scattered
         return make_read(source, parts, shards, out, n_threads)
 
     def take_write(self, plan: Plan, nparts: int, value: Any, fields: Fields, *, keep_empty: bool) -> PieceJob | str:
@@ -161,6 +166,13 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
         no_read = f"dtype {chain.chunk.dtype} is stored in another byte order"
     source = Source(store, layout, names.path, names.keys, prefix, chain, Pace())
     return _Decision(no_read or source, _write_obstacle(source) or source)
+
+
+def _take_scattered(source: Source, parts: Boxes | Rows, nshards: int, out: Any) -> PieceJob | str:
+    """Take a read of few chunks of each of many shards as copies, which need no piece for each shard."""
+    if not isinstance(parts, Boxes) or not parts.nparts < min(nshards * _SCATTERED_NCHUNKS, _MAX_SCATTERED_NCHUNKS):
+        return _FEW
+    return make_scattered_read(source, parts, out, thread_count())
 
 
 def _take_copies(source: Source, plan: CopyPlan, blocks: tuple[Any, ...], fields: Fields) -> PieceJob | str:

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gzarr.indexing.copies import CopyPlan, Fragments, chunk_numbers, make_copies
+from gzarr.indexing.grid import Grid, nchunks
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import BoxPlan, Part, PointPlan
 from gzarr.indexing.selection import Indices
@@ -30,6 +32,8 @@ MAX_NDIM = 32
 #: Longest axis: no number in the tables overflows, however long the chunks.
 MAX_EXTENT = 1 << 62
 
+#: Chunks of an array that have numbers of 64 bits.
+_MAX_NCHUNKS = 2**63 - 1
 #: The coordinates of fewer chunks are made one by one.
 _FEW = 12
 
@@ -174,6 +178,20 @@ class Boxes:
         windows = self._plan.windows(layout.objects)
         n = prod(map(len, windows))
         return (_piece_of(_nth(windows, number)) for number in spread(n, n_threads)), n
+
+    def as_copies(self, objects: Grid) -> CopyPlan | None:
+        """The parts as copies to a single slot, the result; None if some take more than a run of every axis."""
+        rows = np.frombuffer(self.tables()[0], np.int64).reshape(-1, 8)
+        n, steps, lists = rows[:, 1:2], rows[:, [3, 6]], rows[:, [4, 7]]
+        if (lists >= 0).any() or ((n > 1) & (steps > 1)).any() or nchunks(self._plan.grid) > _MAX_NCHUNKS:
+            return None
+        axes, shape = self._plan.axes, [len(spans) for spans in self._plan.axes]
+        picked = np.indices(shape).reshape(len(axes), -1) + np.array(self._starts)[:, None]
+        chunks, counts, inside, place = rows[picked][:, :, [0, 1, 2, 5]].transpose(2, 1, 0)
+        slots = np.zeros(len(chunks), np.int64)
+        grid = self._plan.grid
+        fragments = Fragments(slots, chunk_numbers(chunks, grid), inside, counts, place)
+        return make_copies(fragments, slots, (1, *self._plan.shape), 1, grid, objects)
 
     def windows(self, layout: Layout) -> Windows:
         """The parts by shard, or all in one window if chunks are files, for calls that take runs of them."""

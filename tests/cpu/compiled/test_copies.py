@@ -229,6 +229,24 @@ def test_a_shard_replaced_meanwhile_is_of_one_version(kind: type[LocalStore], tm
     assert found <= {1, 2}
 
 
+@pytest.mark.parametrize("out", [np.empty((64, 1, 4)), np.empty((64, 2, 4))[:, ::2]])
+def test_scattered_chunks_of_shards_are_read_at_once(out: Any, tmp_path: Path, watched: Watched) -> None:
+    model = np.random.default_rng(1).random((1000, 2, 4))
+    array = gzarr.create_array(tmp_path, data=model, chunks=(1, 1, 4), shards=(20, 2, 4))
+    ids = np.random.default_rng(2).permutation(1000)[:64]
+    array.get_orthogonal_selection((ids, slice(1), slice(None)), out=out)
+    np.testing.assert_array_equal(out, model[ids, :1])
+    assert watched.done == (64 if out.flags.c_contiguous else 0)
+    path = tmp_path / f"c/{ids[0] // 20}/0/0"
+    path.write_bytes(path.read_bytes()[:-9] + bytes(9))
+    with pytest.raises(GzarrError, match=f"c/{ids[0] // 20}/0/0"):
+        array.get_orthogonal_selection((ids, slice(1), slice(None)), out=out)
+    path.unlink()
+    found = array.oindex[ids, :1]
+    model[ids[0] // 20 * 20 :][:20] = 0
+    np.testing.assert_array_equal(found, model[ids, :1])
+
+
 def test_reads_know_what_a_chunk_took_before(tmp_path: Path) -> None:
     array, _ = stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
     array = gzarr.open_array(LocalStore(tmp_path), path="a/b")
