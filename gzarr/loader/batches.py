@@ -19,6 +19,7 @@ import os
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Self
 from weakref import WeakSet
@@ -298,9 +299,10 @@ class Batches:
 
 
 def _submit(threads: Pool, hand: Handover, items: Callable[[], Iterator[Item]]) -> None:
-    """Let the thread produce. Neither it nor the task refers to the iterator."""
+    """Let the thread produce, in this thread's context. Neither it nor the task refers to the iterator."""
+    context = copy_context()
     try:
-        threads.submit(lambda: hand.produce(items), 1)
+        threads.submit(lambda: context.run(hand.produce, items), 1)
     except RuntimeError:
         hand.ended = True
         raise

@@ -111,14 +111,29 @@ class Feed(Protocol):
         ...
 
 
+class Held(NamedTuple):
+    """Memory of an array.
+
+    Attributes
+    ----------
+    leases : Leases or None
+        Memory of batches; None for Python objects, which are not lent.
+    pool : Array or None
+        The pool, if there is one.
+    """
+
+    leases: Leases | None
+    pool: Array | None
+
+
 class PoolFeed:
     """Samples go into the slots of a pool, and batches are gathered out of it."""
 
-    def __init__(self, source: Source, epoch: Epoch, room: Room, leases: Leases | None) -> None:
+    def __init__(self, source: Source, epoch: Epoch, room: Room, held: Held) -> None:
         self.source = source
         self._planner = Pool(epoch, room.slots, room.ahead, room.horizon)
-        self._pool = source.backend.empty((room.slots, *source.size), source.stored)
-        self._outs = _Outs(source, epoch.batch_size, leases)
+        self._pool: Any = held.pool
+        self._outs = _Outs(source, epoch.batch_size, held.leases)
         self._damage = _Damage(room.slots)
 
     def room(self) -> int:

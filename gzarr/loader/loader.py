@@ -176,10 +176,12 @@ class Loader:
             self._setup.on_epoch(self.stats())
 
     def _stop(self, reason: str) -> None:
-        """End the iteration under way, and forget its place."""
+        """End the iteration under way, also one whose iterator was dropped, and forget its place."""
         running = None if self._iteration is None else self._iteration()
         if running is not None:
             running.close(reason)
+        if self._threads.n_threads:
+            self._threads.call(lambda: None)  # the only thread does it after what it was doing
         self._iteration, self._begun, self._steps = None, None, 0
 
     def __len__(self) -> int:
@@ -190,6 +192,7 @@ class Loader:
     def close(self) -> None:
         """End the iteration under way, wait for its threads, and forget its place. The loader can be used again."""
         self._stop("the loader was closed; iterate over it again")
+        self._setup.reused.clear()
 
     def batch_ids(self, step: int) -> Indices:
         """Compute which samples a batch has, without reading anything.

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -91,7 +92,8 @@ class _Read:
             answer.put((mark, failure))
 
         if wanted:
-            readers.submit(read, how.n_readers)
+            context = copy_context()  # a profile, say
+            readers.submit(lambda: context.run(read), how.n_readers)
         else:
             answer.put((None, None))
 
@@ -115,9 +117,9 @@ class _UnderWay:
         self._left, self._n = n_steps, 1
         self._readers = Pool()
 
-    def begin(self) -> None:
-        """Begin reads, as many as may be under way and there is room for."""
-        while self._left and len(self.reads) <= self._how.n_readers:
+    def begin(self, most: int) -> None:
+        """Begin reads, as there is room for them. most: how many may be under way."""
+        while self._left and len(self.reads) < most:
             n, room = min(self._n, self._left), min(feed.room() for feed in self._feeds)
             if room < n and (self.reads or not room):
                 return
@@ -145,7 +147,9 @@ def produce(how: Production, make: Callable[[], Sequence[Feed]], first: int, n_b
         feeds = make()
         under_way = _UnderWay(how, feeds, n_batches)
         try:
-            under_way.begin()
+            # Nothing disturbs the read for the first batch, where reads keep processors busy.
+            reads = how.n_readers + 1
+            under_way.begin(reads if how.n_readers > 1 else 1)
             while under_way.reads:
                 read = under_way.reads.popleft()
                 with how.meter.stage("read"):
@@ -153,12 +157,11 @@ def produce(how: Production, make: Callable[[], Sequence[Feed]], first: int, n_b
                 planned = [step.batches for step in read.steps]
                 del read  # which keeps the memory that it was read into
                 for batches in zip(*planned, strict=True):
-                    under_way.begin()
                     made = [_make(how, feeds, batches, first)]
                     if made[0] is not None:
                         yield made.pop()  # type: ignore[misc] # nothing but the caller keeps it
                     first += 1
-                under_way.begin()
+                    under_way.begin(reads)
         finally:
             under_way.end()
             # Memory of batches that were never handed over is freed in the order of the caller's stream.

@@ -18,7 +18,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.indexing.grid import Axis, RegularAxis, nchunks
 from gzarr.indexing.selection import Indices
 from gzarr.loader.batches import Item
-from gzarr.loader.feeds import DirectFeed, Feed, KeptFeed, PoolFeed
+from gzarr.loader.feeds import DirectFeed, Feed, Held, KeptFeed, PoolFeed, Source
 from gzarr.loader.forecast import Planning
 from gzarr.loader.leases import Leases
 from gzarr.loader.look_ahead import Epoch
@@ -94,6 +94,8 @@ class Setup:
         The most batches that are read in one step.
     kept : Kept
         The arrays in memory.
+    reused : dict
+        By name, memory of the last epoch, which the next one uses again.
     how : Production
         How batches are made.
     on_epoch : callable or None
@@ -118,6 +120,7 @@ class Setup:
     spans: Spans
     rooms: Mapping[str, Room]
     kept: Kept
+    reused: dict[str, Held]
     how: Production
     on_epoch: Callable[[Any], object] | None
 
@@ -199,15 +202,27 @@ class Setup:
         """Make the feed of an array from one batch on."""
         kept, room, dtype = self.kept.get(name), self.rooms.get(name), self.dtypes[name]
         source = make_source(name, self.arrays[name], self.backend, self.samples, dtype, kept=kept)
-        epoch, leases = self.epoch_of(name, begun, first), None
-        if not dtype.hasobject:
-            most = self.how.prefetch + 2 + (room.ahead if room is not None and room.mode == "direct" else 0)
-            leases = Leases(self.backend, (self.batch_size, *source.size), dtype, most, begun.stream)
+        epoch = self.epoch_of(name, begun, first)
+        held = self.reused.get(name)
+        if held is None:
+            held = self._hold(source, room, begun.stream)
+            if begun.stream is None:  # nothing that another stream does can still use it
+                self.reused[name] = held
         if room is None:
-            return KeptFeed(source, epoch, leases)
+            return KeptFeed(source, epoch, held.leases)
         if room.mode == "pool":
-            return PoolFeed(source, epoch, room, leases)
-        return DirectFeed(source, epoch, room, leases)
+            return PoolFeed(source, epoch, room, held)
+        return DirectFeed(source, epoch, room, held.leases)
+
+    def _hold(self, source: Source, room: Room | None, stream: object) -> Held:
+        """Allocate the memory of an array."""
+        leases, pool = None, None
+        if not source.dtype.hasobject:
+            most = self.how.prefetch + 2 + (room.ahead if room is not None and room.mode == "direct" else 0)
+            leases = Leases(self.backend, (self.batch_size, *source.size), source.dtype, most, stream)
+        if room is not None and room.mode == "pool":
+            pool = self.backend.empty((room.slots, *source.size), source.stored)
+        return Held(leases, pool)
 
     def summary(self, begun: Begun, correlation: float) -> Summary:
         """What an epoch costs, before anything is read."""
@@ -274,6 +289,7 @@ def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
         spans=spans,
         rooms=rooms,
         kept=Kept({name: arrays[name] for name in kept}, backend),
+        reused={},
         how=Production(backend, named, given["transform"], skip, prefetch, most, n_readers, Meter(0, 0.0)),
         on_epoch=given["on_epoch"],
     )

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -502,6 +503,32 @@ def test_the_summary_is_true_of_the_epoch(shuffle, factor):
     assert loader.stats().decodes == pytest.approx(summary.decodes["x"], rel=0.15)
     with pytest.raises(ValueError, match="correlation must be"):
         loader.summary(correlation=2)
+
+
+def test_a_profile_shows_what_an_epoch_reads():
+    _, z = images()
+    with gzarr.profile() as profile:
+        for _ in gzarr.Loader(z, 16, shuffle=True, memory=9_000):
+            pass
+    assert sum(stage.calls for stage in profile.stages.values()) > 0
+
+
+def test_close_ends_an_iteration_whose_iterator_was_dropped():
+    _, z = images()
+    ended = []
+
+    def slow(batch):
+        time.sleep(0.01)
+        ended.append(len(batch))
+        return batch
+
+    loader = gzarr.Loader(z, 4, transform=slow)
+    next(iter(loader))
+    loader.close()
+    n = len(ended)
+    time.sleep(0.05)
+    assert len(ended) == n < 10
+    assert len(next(iter(loader))) == 4
 
 
 def test_repr():
