@@ -23,6 +23,9 @@ KEPT_NBYTES = 16 << 20
 KEPT_SHARE = 32
 #: Bytes of batches that are read in one step: enough for threads to pay, little enough to overlap with the rest.
 STEP_NBYTES = 16 << 20
+#: But so many batches, if memory suffices: with one of 64 images of 150 kB, a sixth of the time goes into planning and
+#: the ends of reads, when one thread waits for the other.
+STEP_BATCHES = 4
 #: The same where a store waits for a server.
 WAITING_STEP_NBYTES = 64 << 20
 #: Bytes for planning, at least and at most, for each sample that there is memory for; in between they are a small part
@@ -109,7 +112,7 @@ class Room(NamedTuple):
 
 def batches_of_step(batch_nbytes: int, *, waits: bool) -> int:
     """How many batches a step should read. waits: whether the store waits for a server."""
-    return min(max((WAITING_STEP_NBYTES if waits else STEP_NBYTES) // max(batch_nbytes, 1), 1), 64)
+    return min(max((WAITING_STEP_NBYTES if waits else STEP_NBYTES) // max(batch_nbytes, 1), STEP_BATCHES), 64)
 
 
 def divide(memory: int, wants: Sequence[Want], batch_size: int, reads: int, most: int) -> list[Room]:
