@@ -128,6 +128,8 @@ class Starts(NamedTuple):
 
     def before(self, elements: Ints) -> Ints:
         """How many places are before each of some elements."""
+        if not self.n:
+            return np.zeros_like(elements)
         span = np.searchsorted(self.lows, elements, side="right") - 1
         steps = -((self.lows[span] - elements) // self.stride)
         found = self.firsts[span] + np.where(elements > self.lasts[span], np.diff(self.firsts)[span], steps)

@@ -211,6 +211,9 @@ def test_fractions_that_are_none_are_refused(fractions: tuple[float, ...]) -> No
 def test_a_part_without_samples_is_refused() -> None:
     with pytest.raises(ValueError, match="a part would have no sample, as there are 2 groups of chunks"):
         make_samples({"x": (100,)}).split((0.9, 0.05, 0.05), RegularAxis(100, 50))
+    whole = make_samples({"x": (100, 8)}, crops=Crops((None, 4)))
+    with pytest.raises(ValueError, match="a part would have no sample"):
+        whole.split((0.5, 0.5), RegularAxis(100, 50))
 
 
 # -- bad input -------------------------------------------------------------------------------------------------------
