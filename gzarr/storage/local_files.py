@@ -297,7 +297,8 @@ class LocalFiles(Files):
             prune(directory, self._prefix)
 
 
-_pack_version = struct.Struct("Q3qQ").pack
+_pack_version = struct.Struct("5Q").pack
+_64_BITS = (1 << 64) - 1
 
 
 class FileVersion(NamedTuple):
@@ -318,8 +319,9 @@ class FileVersion(NamedTuple):
     number: int
 
     def packed(self) -> bytes:
-        """The numbers as 64 bits each."""
-        return _pack_version(*self)
+        """The numbers as 64 bits each: times, which file systems may set to any year, modulo that."""
+        inode, nbytes, modified, changed, number = self
+        return _pack_version(inode, nbytes, modified & _64_BITS, changed & _64_BITS, number)
 
 
 class LocalVersions(Versions):

@@ -164,9 +164,10 @@ static PyObject *loop_read_copies(PyObject *module, PyObject *args) {
                           &b[FILL], &first, &b[SCRATCH], &b[STATUS]))
         return NULL;
     Job job = {0};
-    const int64_t ndim = b[JOB].len >= WORD ? *(const int64_t *)b[JOB].buf : 0, *numbers = b[NUMBERS].buf;
-    bool sound = unpack(&b[JOB], ndim, 10, 4, 0, (int64_t *)&job) && job_is_sound(&job) && has_decoder(&job) &&
+    const int64_t told = b[JOB].len >= WORD ? *(const int64_t *)b[JOB].buf : 0, *numbers = b[NUMBERS].buf;
+    bool sound = unpack(&b[JOB], told, 10, 4, 0, (int64_t *)&job) && job_is_sound(&job) && has_decoder(&job) &&
                  job.npoints == -2 && b[NUMBERS].len == 4 * WORD && b[SCRATCH].len >= job.max_encoded + job.nbytes;
+    const int64_t ndim = sound ? told : 1;
     Copies copies = {
         .coords = b[COORDS].buf,
         .firsts = b[FIRSTS].buf,
@@ -175,7 +176,7 @@ static PyObject *loop_read_copies(PyObject *module, PyObject *args) {
         .place = b[PLACE].buf,
         .slots = b[SLOTS].buf,
         .blocks = b[BLOCKS].buf,
-        .n = sound ? b[COORDS].len / (WORD * ndim) : 0,
+        .n = b[COORDS].len / (WORD * ndim),
         .n_fragments = b[SLOTS].len / WORD,
         .n_blocks = b[BLOCKS].len / (2 * WORD),
         .rows = sound ? numbers[0] : 0,

@@ -37,8 +37,9 @@ int open_regular(const char *path, int64_t *size) {
 #define st_ctim st_ctimespec
 #endif
 
-static int64_t nanoseconds(const struct timespec *time) {
-    return (int64_t)time->tv_sec * 1000000000 + (int64_t)time->tv_nsec;
+/* Modulo 2^64: files may have times of any year. */
+static uint64_t nanoseconds(const struct timespec *time) {
+    return (uint64_t)time->tv_sec * 1000000000 + (uint64_t)time->tv_nsec;
 }
 
 /* Whether an open shard is the version that its index is of, and unchanged, if a version is asked for. */
@@ -49,7 +50,7 @@ bool is_version(const Call *call, int fd) {
     if (fstat(fd, &info)) return false;
     const uint64_t *noted = call->written + (uint64_t)info.st_ino % (uint64_t)call->n_written;
     return (int64_t)info.st_ino == version[0] && (int64_t)info.st_size == version[1] &&
-           nanoseconds(&info.st_mtim) == version[2] && nanoseconds(&info.st_ctim) == version[3] &&
+           nanoseconds(&info.st_mtim) == (uint64_t)version[2] && nanoseconds(&info.st_ctim) == (uint64_t)version[3] &&
            __atomic_load_n(noted, __ATOMIC_ACQUIRE) == (uint64_t)version[4];
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,6 +177,24 @@ def test_nobody_looks_at_a_shard_whose_index_is_cached(kind: type[Watching], tmp
     assert watched.left == 0
 
 
+@pytest.mark.parametrize("year", [1700, 2300])
+def test_shards_may_have_times_of_any_year(year: int, tmp_path: Path, watched: Watched) -> None:
+    model = np.arange(400).reshape(100, 4)
+    gzarr.create_array(tmp_path, data=model, chunks=(1, 4), shards=(100, 4))
+    array, seconds = gzarr.open_array(tmp_path, mode="r"), (year - 1970) * 31556952
+    try:
+        os.utime(tmp_path / "c/0/0", (seconds, seconds))
+    except OSError as error:
+        pytest.skip(f"this file system has no such times: {error}")
+    for _ in range(2):
+        job = rows_of(array, range(0, 100, 7))
+        engine.read([job])
+        np.testing.assert_array_equal(job.out[0][:, 0], model[::7])
+        np.testing.assert_array_equal(array[::7], model[::7])
+    assert watched.done >= 4 * 15
+    assert watched.left == 0
+
+
 @pytest.mark.parametrize("kind", [LocalStore, Hiding])
 @pytest.mark.parametrize("in_place", [False, True])
 def test_a_shard_that_was_replaced_is_read_again(kind: type[LocalStore], in_place: bool, tmp_path: Path) -> None:
@@ -285,6 +305,14 @@ def test_the_loop_switched_off_meanwhile_leaves_everything(tmp_path: Path, monke
         engine.read([job])
         monkeypatch.undo()
         check(job, model, STARTS, SLOTS)
+
+
+@pytest.mark.parametrize("ndim", [0, -1, 33, 1 << 60, -10 * pow(3, -1, 1 << 61) % (1 << 61)])
+def test_numbers_of_axes_that_lie_are_refused(ndim: int) -> None:
+    """The last one makes the rows of the table of shards empty, modulo 2^64 bytes."""
+    tables = [struct.pack("q", ndim), bytes(32), *[b""] * 5, bytes(8), b"", bytes(80)]
+    with pytest.raises(ValueError, match="do not fit"):
+        library.extension().read_copies(*tables, bytes(8), b"", b"", 0, bytearray(8), bytearray(1))
 
 
 @settings(max_examples=50)
