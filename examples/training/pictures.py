@@ -24,7 +24,15 @@ def write_pictures(path: Path) -> None:
 def make_loaders(path: Path, device: str) -> tuple[gzarr.Loader, gzarr.Loader]:
     """Return the loaders of four fifths of the pictures, to train on, and of the rest, to test with."""
     root = gzarr.open_group(path, mode="r", device=device)
-    arrays = {"image": root["image"], "label": root["label"]}
-    loader = gzarr.Loader(arrays, batch_size=64, shuffle="exact", seed=0, dtype={"image": "f4"}, drop_last=True)
+    arrays = {"image": root["image"], "label": root["label"][...]}
+    loader = gzarr.Loader(
+        arrays,
+        batch_size=64,
+        shuffle="exact",
+        seed=0,
+        memory="40 %",  # by default an array as small as this one is read once and kept
+        dtype={"image": "f4"},
+        drop_last=True,
+    )
     training, test = loader.split(0.8, 0.2)
     return training, test

@@ -68,6 +68,7 @@ def main(device: str = "cpu") -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_pictures(Path(folder) / "digits.zarr")
         training, test = make_loaders(Path(folder) / "digits.zarr", device)
+        print(training.summary())
         model, _ = train(make_model(0), training)
         print(f"accuracy {measure_accuracy(model, test):.3f}")
         print(training.stats())

@@ -57,6 +57,7 @@ def main(device: str = "cpu") -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_pictures(Path(folder) / "digits.zarr")
         training, test = make_loaders(Path(folder) / "digits.zarr", device)
+        print(training.summary())
         model = make_model().to(device)
         train(model, training, device)
         print(f"accuracy {measure_accuracy(model, test):.3f}")
