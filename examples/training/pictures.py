@@ -23,8 +23,8 @@ def write_pictures(path: Path) -> None:
 
 def make_loaders(path: Path, device: str) -> tuple[gzarr.Loader, gzarr.Loader]:
     """Return the loaders of four fifths of the pictures, to train on, and of the rest, to test with."""
-    root = gzarr.open_group(path, mode="r", device=device)
-    arrays = {"image": root["image"], "label": root["label"][...]}
+    images = gzarr.open_array(path / "image", mode="r", device=device)
+    arrays = {"image": images, "label": gzarr.load(path / "label")}
     loader = gzarr.Loader(
         arrays,
         batch_size=64,
