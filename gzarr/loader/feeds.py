@@ -250,7 +250,7 @@ class KeptFeed:
         source, data = self.source, self._data
         if source.size[1:] == tuple(data.shape[1:]):  # rows, and windows of rows
             rows = starts[:, :1] + np.arange(source.size[0])
-            source.backend.take(data, rows.reshape(-1), out.reshape(-1, *source.size[1:]))
+            source.backend.take(data, rows.reshape(-1), out.reshape(rows.size, *source.size[1:]))
         else:
             for at, start in enumerate(starts.tolist()):
                 out[at] = data[tuple(slice(i, i + n) for i, n in zip(start, source.size, strict=True))]

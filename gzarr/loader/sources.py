@@ -135,7 +135,8 @@ def _on_device(array: Any, backend: Backend) -> AnyArray:
     """All of an array on a device, contiguous and in native byte order."""
     if isinstance(array, Array):
         there = array if array.backend is backend else array.to(backend)
-        data: AnyArray = there.astype(stored_dtype(array))[...]
+        # Views made by `astype` are cast when batches are put together.
+        data: AnyArray = (there if array.dtype == stored_dtype(array) else there.astype(stored_dtype(array)))[...]
         return data
     array = np.ascontiguousarray(array, stored_dtype(array))
     if backend.device == "cpu":

@@ -180,6 +180,37 @@ def test_the_order_is_the_same_on_every_device_and_with_any_memory():
     assert not np.array_equal(next(iter(other)), next(iter(loaders[0])))
 
 
+KINDS = {
+    **{kind: {"dtype": kind} for kind in (">i4", "?", "c16", "M8[s]", "f2", "S5", "U3")},
+    "records": {"dtype": [("a", "i4"), ("b", "f8")]},
+    "Fortran": {"dtype": "i4", "order": "F", "zarr_format": 2},
+    "strings": {"dtype": str},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("memory", ["60 %", "1 GiB"])
+def test_data_types(kind, memory):
+    numbers = np.random.default_rng(0).integers(0, 90, (150, 4, 3))
+    dtype = KINDS[kind]["dtype"]
+    data = numbers.astype(str).astype(object) if dtype is str else numbers.astype("i8").astype(dtype)
+    z = gzarr.array(data, chunks=(6, 4, 3), **KINDS[kind])
+    check_epoch(gzarr.Loader(z, 7, shuffle=True, memory=memory), data)
+    check_epoch(gzarr.Loader(data, 7, shuffle=True), data)
+
+
+def test_views_and_samples_without_elements():
+    data, z = images()
+    check_epoch(gzarr.Loader(z.astype("f8"), 7, shuffle=True, memory=20_000), data.astype("f8"))
+    check_epoch(gzarr.Loader(z.astype("f8"), 7, shuffle=True), data.astype("f8"))
+    assert next(iter(gzarr.Loader(gzarr.zeros((20, 0), chunks=(6, 1)), 7))).shape == (7, 0)
+
+
+def test_fewer_samples_than_a_batch():
+    assert list(gzarr.Loader(np.arange(5), 10, drop_last=True)) == []
+    assert next(iter(gzarr.Loader(gzarr.array(np.arange(5)), 10))).tolist() == [0, 1, 2, 3, 4]
+
+
 def test_len_and_the_last_batch():
     _, z = images()
     for drop_last, n in ((False, 13), (True, 12)):
