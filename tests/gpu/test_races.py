@@ -180,6 +180,21 @@ def test_batches_are_handed_over_in_any_order_of_streams(cuda, seed) -> None:  #
         handed_over(cuda, opened(cuda, None))
 
 
+@pytest.mark.parametrize("dtype", ["i4", "f8"])
+def test_nobody_waits_until_rows_are_taken(cuda, dtype) -> None:  # noqa: F811
+    backend = GpuBackend(cuda.CudaDevice())
+    with schedule(None), backend.own_stream():
+        pool, out = backend.empty((9, 5), np.dtype("i4")), backend.empty((4, 5), np.dtype(dtype))
+        pool[:] = np.arange(45, dtype="i4").reshape(9, 5)
+        stream: Any = backend.current_stream()
+        stream.synchronize()
+        backend.take(pool, np.array([7, 0, 0, 3]), out)
+        mark: Any = backend.record()
+        assert not mark.done
+        np.testing.assert_array_equal(out.get(), np.arange(45).reshape(9, 5)[[7, 0, 0, 3]])
+        assert mark.done
+
+
 def test_batches_that_are_handed_over_without_a_wait_are_seen(cuda) -> None:  # noqa: F811
     with without(cuda.CudaDevice, "wait", "gzarr.gpu.backend"):
         assert is_seen(lambda: handed_over(cuda, opened(cuda, None)))
