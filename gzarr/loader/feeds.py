@@ -168,7 +168,7 @@ class DirectFeed:
     """Samples go straight into batches; several are begun at once."""
 
     def __init__(self, source: Source, epoch: Epoch, room: Room, leases: Leases | None) -> None:
-        blocks = room.ahead
+        blocks = room.slots // epoch.batch_size
         self.source = source
         self._planner = Direct(epoch, blocks)
         self._rows = epoch.batch_size

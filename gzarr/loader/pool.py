@@ -99,7 +99,7 @@ class Room(NamedTuple):
     slots : int
         Samples that there is memory for.
     ahead : int
-        Batches of them that may be planned and not yet gathered; all of them, if not in a pool.
+        Batches of them that may be planned and not yet gathered.
     horizon : int
         How many samples a pool looks ahead.
     """
@@ -157,10 +157,14 @@ def divide(memory: int, wants: Sequence[Want], batch_size: int, reads: int, most
 def _room(want: Want, share: int, batch_size: int, ahead: int) -> Room:
     planned = max(min(want.slot_nbytes // PLANNED_SHARE, MOST_PLANNED_NBYTES), PLANNED_NBYTES)
     slots = max(share // (want.slot_nbytes + planned), batch_size)
-    # Samples of the next span wait already while those of the last one are gathered.
-    useful = -(-(want.span if want.span_is_all else want.span + 2 * ahead * batch_size) // batch_size)
-    if mode_of(want.size, want.grid, useful * batch_size, slots) == "pool":
-        ahead = max(min(ahead, slots // (4 * batch_size)), 1)
-        return Room("pool", slots, ahead, planned * slots // KNOWN_NBYTES)
-    blocks = share // ((want.sample_nbytes + PLANNED_NBYTES) * batch_size)
-    return Room("direct", min(blocks, useful) * batch_size, min(blocks, useful))
+    # Batches on their way leave less memory for samples that wait. A span has to fit beside them if it can. An eighth
+    # is for the next span, whose samples wait already while the last one is gathered.
+    spare = slots // 4 if want.span_is_all else max(slots * 8 // 9 - want.span - batch_size, slots // 4)
+    most = max(min(spare // batch_size, ahead), 1)
+    useful = want.span if want.span_is_all else (want.span + (most + 1) * batch_size) * 9 // 8
+    if mode_of(want.size, want.grid, useful, slots) == "pool":
+        return Room("pool", slots, most, planned * slots // KNOWN_NBYTES)
+    blocks = min(share // ((want.sample_nbytes + PLANNED_NBYTES) * batch_size), -(-useful // batch_size))
+    if want.span_is_all:
+        most = min(blocks // 2, ahead)
+    return Room("direct", blocks * batch_size, max(min(most, blocks), 1))

@@ -218,7 +218,8 @@ class Setup:
         """Allocate the memory of an array."""
         leases, pool = None, None
         if not source.dtype.hasobject:
-            most = self.how.prefetch + 2 + (room.ahead if room is not None and room.mode == "direct" else 0)
+            blocks = room.slots // self.batch_size if room is not None and room.mode == "direct" else 0
+            most = self.how.prefetch + 2 + blocks
             leases = Leases(self.backend, (self.batch_size, *source.size), source.dtype, most, stream)
         if room is not None and room.mode == "pool":
             pool = self.backend.empty((room.slots, *source.size), source.stored)
@@ -265,8 +266,9 @@ def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
     n_readers = WAITING_READS if waits else 1
     step = batches_of_step(batch_size * sum(want.sample_nbytes for want in wants.values()), waits=waits)
     left = memory - sum(arrays[name].nbytes for name in kept if isinstance(arrays[name], Array))
-    rooms = dict(zip(wants, divide(left, list(wants.values()), batch_size, n_readers + 1, step), strict=True))
-    most = min([step, *[max(room.ahead // (n_readers + 1), 1) for room in rooms.values()]])
+    steps = n_readers + 2  # those that are read, the next, and that whose batches are gathered
+    rooms = dict(zip(wants, divide(left, list(wants.values()), batch_size, steps, step), strict=True))
+    most = min([step, *[max(room.ahead // steps, 1) for room in rooms.values()]])
     for name in ("transform", "on_epoch"):
         if given[name] is not None and not callable(given[name]):
             raise TypeError(f"{name} must be a function, got {given[name]!r}")
@@ -360,6 +362,8 @@ class Spans:
     def of(self, axis: Axis) -> int:
         """The span of chunks of an array whose axis 0 is cut like this."""
         n = self.samples.n
+        if self.samples.kind == "rows" and axis.nchunks == axis.extent:
+            return 1
         if self.sampled or self.shuffle == "exact" or self.samples.draws or self.samples.kind == "tiles":
             return n
         if not (isinstance(axis, RegularAxis) and isinstance(self.axis, RegularAxis)):
