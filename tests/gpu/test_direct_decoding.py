@@ -49,11 +49,11 @@ def copies(device: EmulatedDevice) -> list[str]:
 
 def address_of(job: DeviceRead, chunks: tuple[int, ...], span: tuple[int, ...]) -> int:
     """Where a part's chunk is contiguous in the result, found with NumPy; 0 if it is not."""
-    part = job.box.part(list(span))
+    part = job.target.box.part(list(span))
     elements = np.arange(np.prod(chunks, dtype=int)).reshape(chunks, order="C")
-    wanted, place = elements[part.inside], job.out[part.out]
+    wanted, place = elements[part.inside], job.target.out[part.out]
     # As memory of chunks has the order of the plan's strides, a chunk is a view with these of a flat array.
-    item = job.out.itemsize
+    item = job.target.out.itemsize
     strides = [stride * item for stride in job.source.plan.strides]
     same = wanted.shape == chunks and np.array_equal(wanted, elements)
     same = same and all(n == 1 or a == b for n, a, b in zip(chunks, place.strides, strides, strict=True))
@@ -110,11 +110,11 @@ def test_what_is_contiguous_is_decoded_in_its_place(monkeypatch: pytest.MonkeyPa
     for job in jobs:
         if not isinstance(job, DeviceRead):
             continue
-        spans = list(itertools.product(*(range(len(axis)) for axis in job.columns.axes)))
-        may = job.source.plan.ends_in_streams and job.out.dtype == dtype and not options["filters"]
+        spans = list(itertools.product(*(range(len(axis)) for axis in job.target.columns.axes)))
+        may = job.source.plan.ends_in_streams and job.target.out.dtype == dtype and not options["filters"]
         truth = [address_of(job, options["chunks"], span) if may else 0 for span in spans]
         table = np.array(spans, np.int32).reshape(len(spans), -1)
-        assert (np.zeros(len(spans)) if job.targets is None else job.targets.of(table)).tolist() == truth
+        assert (np.zeros(len(spans)) if job.target.targets is None else job.target.targets.of(table)).tolist() == truth
 
 
 @pytest.mark.parametrize("compressor", COMPRESSORS)

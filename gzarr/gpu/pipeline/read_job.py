@@ -135,15 +135,24 @@ class BoxTarget:
         The plan.
     out : Array
         The result.
+
+    Attributes
+    ----------
+    box, out
+        As given.
+    columns : BoxColumns
+        The parts as tables.
+    targets : Targets or None
+        Where chunks are decoded straight into the result; None if none is.
     """
 
     def __init__(self, device: Device, decoding: DevicePlan, box: BoxPlan, out: Array) -> None:
-        self._box, self._columns, self._out = box, box_columns(box), out
-        self._targets = direct_targets(device, decoding, self._columns, out)
+        self.box, self.columns, self.out = box, box_columns(box), out
+        self.targets = direct_targets(device, decoding, self.columns, out)
 
     def direct(self, numbers: Table, spans: NDArray[np.int32]) -> Table | None:
         """The addresses of chunks that are contiguous in the result."""
-        return None if self._targets is None else self._targets.of(spans)
+        return None if self.targets is None else self.targets.of(spans)
 
     def later_nbytes(self, numbers: Table) -> int:
         """Nothing more."""
@@ -153,11 +162,11 @@ class BoxTarget:
         self, wave: Wave, decoding: DevicePlan, decoded: Decoded, numbers: Table, spans: NDArray[np.int32]
     ) -> int:
         """Launch the placement of the others. Returns: bytes of all parts."""
-        return place_boxes(wave, decoding, decoded, (self._columns, spans), self._out)
+        return place_boxes(wave, decoding, decoded, (self.columns, spans), self.out)
 
     def parts(self, numbers: Table, spans: NDArray[np.int32]) -> Iterator[Part]:
         """Some parts, as the reference path has them."""
-        return map(self._box.part, spans.tolist())
+        return map(self.box.part, spans.tolist())
 
 
 @dataclass(slots=True, eq=False)
