@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -43,6 +44,17 @@ if _PROFILE != "explore":
 
         _NONE = Constants()
         providers._get_local_constants = lambda: _NONE
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None]:
+    """What is collected stays until the end. The garbage collector would look through it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(params=[2, 3], ids=["v2", "v3"])
