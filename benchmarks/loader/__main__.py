@@ -81,7 +81,8 @@ def show(name: str, case: Mapping[str, Any]) -> None:
     """Print a case."""
     best = over_best(case)
     print(
-        f"\n{name}: bare {case['bare_cpu_s']:.3g} s" + (f", gzarr / best peer {best:.2f}" if best else ""), flush=True
+        f"\n{name}: bare work {case['bare_cpu_s']:.3g} s of CPU" + (f", gzarr / best peer {best:.2f}" if best else ""),
+        flush=True,
     )
     for each, reply in case["results"].items():
         if "samples_per_s" not in reply:

@@ -15,7 +15,7 @@ SEED = 5
 
 @dataclass(frozen=True)
 class Goal:
-    """Samples/s over the best peer, CPU over the bare decode of everything once, decodes of a chunk."""
+    """Samples/s over the best peer, CPU over the bare work (`benchmarks.loader.bare`), decodes of a chunk."""
 
     speed: float
     cpu: float | None = None

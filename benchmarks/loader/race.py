@@ -62,8 +62,8 @@ def race(case: Case, contestants: Mapping[str, str], cache: Cache, limits: Limit
         bare_rounds = _time(racing, bare, results, limits)
         firsts = _first(racing, bare, results, limits)
     about = {"n": task.n, "chunks": task.data.nchunks, "nbytes": task.data.nbytes, "batch_bytes": task.batch_nbytes}
-    about |= {"memory": task.memory, "bare_cpu_s": statistics.median(r["decode_cpu_s"] for r in bare_rounds)}
-    about |= {"bare_read_cpu_s": statistics.median(r["read_cpu_s"] for r in bare_rounds)}
+    about |= {"memory": task.memory, "decode_cpu_s": statistics.median(r["decode_cpu_s"] for r in bare_rounds)}
+    about |= {"bare_cpu_s": statistics.median(r["read_cpu_s"] + r["decode_cpu_s"] for r in bare_rounds)}
     about |= {"stored_bytes": bare_rounds[0]["stored_bytes"], "first_bare_s": statistics.median(firsts)}
     return {**about, "results": {name: summary(reply, about) for name, reply in results.items()}}
 
@@ -122,7 +122,8 @@ def summary(reply: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any
 
     rates = [each["samples"] / each["seconds"] for each in reply["rounds"]]
     result = {"version": reply["version"], "samples_per_s": statistics.median(rates), "rounds": rates}
-    result |= {"cpu_over_bare": median(lambda each: each["cpu_s"]) / about["bare_cpu_s"]}
+    cpu_s = median(lambda each: each["cpu_s"])
+    result |= {"cpu_over_bare": cpu_s / about["bare_cpu_s"], "cpu_over_decode": cpu_s / about["decode_cpu_s"]}
     result |= {"read_over_stored": median(lambda each: each["read_bytes"]) / about["stored_bytes"]}
     if "decodes" in reply["rounds"][0]:
         result["decodes"] = median(lambda each: each["decodes"]) / about["chunks"]

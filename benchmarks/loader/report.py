@@ -42,13 +42,15 @@ def speeds(result: Mapping[str, Any]) -> str:
 
 def costs(result: Mapping[str, Any]) -> str:
     """What the samples cost gzarr and the best peer."""
-    heads = ["case", "of", "CPU / bare decode", "bytes read / stored", "decodes a chunk", "first batch / bare read"]
+    heads = ["case", "of", "CPU / bare work", "CPU / bare decode", "bytes read / stored", "decodes a chunk"]
+    heads += ["first batch / bare read"]
     rows = []
     for name, case in result["cases"].items():
         for each in (OWN, best_peer(case)):
             reply = case["results"].get(each or "", {})
             if "samples_per_s" in reply:
-                cells = [reply["cpu_over_bare"], reply["read_over_stored"], reply.get("decodes"), first(case, reply)]
+                cells = [reply["cpu_over_bare"], reply["cpu_over_decode"], reply["read_over_stored"]]
+                cells += [reply.get("decodes"), first(case, reply)]
                 rows.append([name, each, *map(times, cells), memory(case, reply)])
     return table("Costs of an epoch, beside the best peer", [*heads, "peak memory, and what was given (MB)"], rows)
 
@@ -69,7 +71,7 @@ def goals(result: Mapping[str, Any]) -> str:
             reached(own["peak_bytes"] / 1e6, cap + 3 * batch),
         ]
         rows.append([name, *pairs])
-    heads = ["case", "speed / best peer", "CPU / bare decode", "decodes a chunk", "first batch", "peak memory (MB)"]
+    heads = ["case", "speed / best peer", "CPU / bare work", "decodes a chunk", "first batch", "peak memory (MB)"]
     return table("Reached (goal)", heads, rows)
 
 

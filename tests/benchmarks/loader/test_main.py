@@ -166,7 +166,7 @@ def test_a_run_writes_results_and_tables(tmp_path: Path, cache: Cache) -> None:
 
 def test_tables_show_ratios_and_mark_missed_goals() -> None:
     own = {"version": "1", "samples_per_s": 300.0, "cpu_over_bare": 1.1, "read_over_stored": 1.0, "first_s": 0.2}
-    own |= {"decodes": 1.0, "peak_bytes": 10**8, "checked": 10, "steps": 1}
+    own |= {"cpu_over_decode": 1.5, "decodes": 1.0, "peak_bytes": 10**8, "checked": 10, "steps": 1}
     case = {"n": 100, "batch_bytes": 10**6, "memory": 2 * 10**8, "first_bare_s": 0.1}
     case["results"] = {"gzarr": own, "peer": own | {"samples_per_s": 200.0}, "gone": {"absent": "lacks it"}}
     where = {"cpu": "c", "cores": 2, "system": "s", "date": "d", "load_at_start": 0.1, "load_at_end": 0.2}
@@ -174,7 +174,15 @@ def test_tables_show_ratios_and_mark_missed_goals() -> None:
     assert over_best(case) == 1.5
     assert "| A: 100 samples, an image a chunk, LZ4 | 300 | 200 |  | 1.50 |" in text
     assert "| A | 1.5 (at least 1.4) | 1.1 (at most 1.2) | 1 | **2 (at most 1.5)** | 100 (at most 203) |" in text
+    assert "| A | gzarr | 1.10 | 1.50 | 1.00 | 1.00 | 2.00 | 100 of 200 |" in text
     assert "- gone: lacks it (A)" in text
+
+
+def test_the_documentation_shows_what_was_measured() -> None:
+    measured = ROOT / "benchmarks/results/loader.json"
+    text = (ROOT / "docs/benchmarks-loader.md").read_text()
+    shown = text.partition("<!-- loader: generated -->\n")[2].partition("<!-- end -->")[0].rstrip("\n")
+    assert shown == (document(json.loads(measured.read_text())) if measured.exists() else "")
 
 
 def test_a_peer_says_which_cases_it_cannot_do() -> None:
