@@ -23,9 +23,10 @@ def peak_of(loader):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("shuffle", [False, "exact", "blocks"])
-@pytest.mark.parametrize("chunks", [1, 16])
-@pytest.mark.parametrize("dtype", [None, "f8"])
+ROWS = [(False, 1, "f8"), (False, 16, None), ("exact", 1, None), ("exact", 16, "f8"), ("blocks", 16, None)]
+
+
+@pytest.mark.parametrize(("shuffle", "chunks", "dtype"), ROWS)
 def test_rows(shuffle, chunks, dtype):
     n, memory, batch = 450, 4_000_000, 32
     z = gzarr.array(np.ones((n, 64, 64), "f4"), chunks=(chunks, 64, 64))
