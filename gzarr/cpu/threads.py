@@ -82,13 +82,14 @@ def _carry_out(task: Callable[[T], None], wave: T) -> None:
 
 def _takes_long(task: Callable[[T], None], waves: Iterator[T], work: Work) -> bool:
     """Say whether waves should go to the pool, for which the first one may have to be carried out."""
-    if work.unlocked and work.chunk_s * work.nchunks >= THREADED_WORK_S:
+    n = min(work.nchunks, work.wave_nchunks)
+    beside = work.nchunks - n  # what other threads may do meanwhile
+    if work.unlocked and work.chunk_s * beside >= THREADED_WORK_S:
         return True
     first = next(waves, None)
     if first is None:
         return False
     started = perf_counter()
     _carry_out(task, first)
-    n = min(work.nchunks, work.wave_nchunks)
     each = (perf_counter() - started) / n
-    return (work.unlocked or each >= THREADED_CHUNK_S) and each * (work.nchunks - n) >= THREADED_WORK_S
+    return (work.unlocked or each >= THREADED_CHUNK_S) and each * beside >= THREADED_WORK_S

@@ -811,6 +811,15 @@ def test_no_wave_is_timed_where_it_is_known_what_a_chunk_takes(chunk_s: float, n
     assert len(set(used)) == n_threads
 
 
+def test_no_thread_is_woken_beside_a_single_wave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a chunk took before: a small read of large chunks may come after one of all their elements."""
+    monkeypatch.delattr("gzarr.cpu.threads.run_in_threads")
+    done: list[int] = []
+    with config.set(threading__max_workers=2):
+        CpuBackend().run(done.append, iter([1]), Work(4, 1000, 8, unlocked=True, chunk_s=1.0))
+    assert done == [1]
+
+
 @SIZES
 def test_a_run_within_a_run_ends(backend: Backend, work: Work) -> None:
     """Copying one array to another reads the one within the tasks that write the other."""
