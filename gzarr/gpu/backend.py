@@ -453,7 +453,8 @@ class GpuBackend:
     ) -> None:
         """Decode chunks on the host and upload them in few copies, which the host does not wait for."""
         decoded = np.empty(out.shape, out.dtype)
-        self._host.place(chain, [on_host(buffer) for buffer in buffers], parts, decoded, fields)
+        with np.errstate(all="ignore"):  # as the device casts
+            self._host.place(chain, [on_host(buffer) for buffer in buffers], parts, decoded, fields)
         pieces = [np.asarray(decoded[part.out], order="C") for part in parts]
         nbytes = sum(piece.nbytes for piece in pieces)
         lane.is_copying = True

@@ -172,8 +172,9 @@ class Slots:
     def __setitem__(self, copies: list[Copy], value: Any) -> None:
         """Make the copies of a chunk. value: the chunk, or the value of all its elements."""
         is_chunk = isinstance(value, np.ndarray) and value.ndim > 0
-        for inside, block, at in copies:
-            self.blocks[block][at] = value[inside] if is_chunk else value
+        with np.errstate(all="ignore"):  # as the loop and devices cast
+            for inside, block, at in copies:
+                self.blocks[block][at] = value[inside] if is_chunk else value
 
     def by_block(self, parts: Sequence[Part]) -> Iterator[tuple[Any, list[tuple[int, Part]]]]:
         """Every copy as a part of its own: (a result, the position of each one's chunk in ``parts`` and the part).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,22 @@ def test_values_that_would_change_their_kind_are_refused() -> None:
     array = gzarr.array(DATA.astype("f4"), chunks=(4, 3))
     with pytest.raises(SelectionError, match="float32 cannot become int32"):
         engine.read([job_for(array, [(0, 0)], (1, 6), [0], (np.dtype("i4"), 1, 1))])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2"])
+@pytest.mark.parametrize("kind", ["files", "memory"])
+def test_numbers_that_become_infinite_are_no_warning(kind: str, dtype: str, tmp_path: Path) -> None:
+    """Of chunks that are there, and of one that is missing; by the loop, and by the reference path."""
+    store = LocalStore(tmp_path) if kind == "files" else MemoryStore()
+    model = np.full((40, 6), 1e300)
+    model[0, 0] = -1e300
+    array = gzarr.create_array(store, shape=model.shape, dtype="f8", chunks=(4, 3), fill_value=1e300)
+    array[:, :3] = model[:, :3]
+    starts = [(i, 0) for i in (0, 1, 20)]
+    job = job_for(array, starts, (1, 6), range(3), (np.dtype(dtype), 1, 3))
+    engine.read([job])
+    with np.errstate(all="ignore"):
+        check(job, model.astype(dtype), starts, range(3))
 
 
 def test_fields_are_refused() -> None:

@@ -221,7 +221,8 @@ def _elements(
     if wanted != native:
         chunks = None if chunks is None else _cast(wave, plan, chunks, native, wanted)
         native, swap, itemsize = wanted, 0, wanted.itemsize
-        fill = fill.astype(native)
+        with np.errstate(all="ignore"):  # as in chunks that are there
+            fill = fill.astype(native)
     return chunks, (itemsize, offset, native.itemsize, swap), fill
 
 
