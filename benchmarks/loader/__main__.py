@@ -40,7 +40,7 @@ def main() -> int:
         result["cases"][case.name] = race(case, racing, cache, limits)
         show(case.name, result["cases"][case.name])
     if options.remote:
-        result["remote"] = remote.measure(racing, cache, options.rounds)
+        result["remote"] = remote.measure(racing, cache, min(options.rounds, 3))
         for name, case in result["remote"]["cases"].items():
             for each, reply in case["results"].items():
                 print(f"remote {name:3s} {each:20s} {json.dumps(rounded(reply))}", flush=True)
@@ -64,7 +64,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--peers", metavar="A,B", help=f"of {', '.join(CONTESTANTS)} (default: all)")
     parser.add_argument("--also", action="append", default=[], metavar="NAME=MODULE:MAKER", help="one more contestant")
     parser.add_argument("--rounds", type=int, default=5, help="rounds in which the contestants take turns (default: 5)")
-    parser.add_argument("--part", type=float, default=1.0, help="seconds of an epoch of what keeps nothing (1)")
+    parser.add_argument("--part", type=float, default=0.6, help="seconds of an epoch of what keeps nothing (0.6)")
     parser.add_argument("--remote", action="store_true", help="also a store 20 ms away")
     parser.add_argument("--small", action="store_true", help="tiny arrays: tests the harness, measures nothing")
     parser.add_argument("--cache", type=Path, default=ROOT / ".bench-cache", help="folder of the data")
