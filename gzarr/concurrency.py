@@ -194,6 +194,10 @@ class Pool:
                         raise
         self._tasks.put(task)
 
+    def is_here(self) -> bool:
+        """Whether the thread that asks is one of the pool's."""
+        return getattr(_here, "tasks", None) is self._tasks
+
     def call(self, function: Callable[[], T]) -> T:
         """Call a function on the only thread of the pool and wait for its end. Raises: what it raises."""
         answer: SimpleQueue[tuple[list[T], BaseException | None]] = SimpleQueue()
@@ -212,6 +216,7 @@ class Pool:
 
 
 _pools: WeakSet[Pool] = WeakSet()
+_here = threading.local()  # the tasks of the pool that a thread belongs to
 
 
 def _outcome(function: Callable[[], T]) -> tuple[list[T], BaseException | None]:
@@ -222,6 +227,7 @@ def _outcome(function: Callable[[], T]) -> tuple[list[T], BaseException | None]:
 
 
 def _work(tasks: SimpleQueue[Callable[[], object] | None], idle: deque[None]) -> None:
+    _here.tasks = tasks
     task = tasks.get()
     while task is not None:
         task()

@@ -122,6 +122,13 @@ def test_what_a_call_raises_is_raised_and_not_kept() -> None:
         gc.enable()
 
 
+def test_a_pool_knows_its_threads() -> None:
+    pool = Pool()
+    assert pool.call(pool.is_here)
+    assert not pool.is_here()
+    assert not Pool().call(pool.is_here)
+
+
 def test_a_task_may_run_tasks_on_the_same_pool() -> None:
     pool = Pool()
     done: list[tuple[int, int]] = []

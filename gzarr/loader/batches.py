@@ -24,7 +24,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Self
 from weakref import WeakSet
 
-from gzarr.concurrency import Pool, after_fork, new_lock
+from gzarr.concurrency import Lock, Pool, after_fork
 from gzarr.loader.stats import Meter
 
 #: Seconds that the exit of the interpreter waits for producers, which end after the read that is under way.
@@ -214,6 +214,8 @@ class Epoch(NamedTuple):
         Counts what happens.
     threads : Pool
         Whose only thread produces.
+    lock : Lock
+        Of the loader: one thread at a time takes a batch, or begins or ends an iteration.
     taken : callable
         Called with every item that is handed out, on the caller's thread. Returns what the caller gets.
     ended : callable
@@ -224,6 +226,7 @@ class Epoch(NamedTuple):
     prefetch: int
     meter: Meter
     threads: Pool
+    lock: Lock
     taken: Callable[[Item], Any]
     ended: Callable[[], object]
 
@@ -237,7 +240,6 @@ class Batches:
     def __init__(self, epoch: Epoch, first_step: int) -> None:
         self._epoch = epoch
         self._position = Position(0, first_step)
-        self._lock = new_lock()
         self._closed = ""
         self._over = False
         self._begin(first_step)
@@ -258,13 +260,15 @@ class Batches:
         return self
 
     def __next__(self) -> Any:
-        with self._lock:
+        with self._epoch.lock:
             if self._closed:
                 raise RuntimeError(self._closed)
             if self._pid != os.getpid():  # the producer is a thread of another process
                 self._begin(self._position.steps)
             number = self._position.number
             item = self._hand.wait_for(number - self._base)
+            if item is None and self._closed:  # by another thread
+                raise RuntimeError(self._closed)
             if item is None:
                 over, self._over = self._over, True
                 if not over:
@@ -284,10 +288,15 @@ class Batches:
         reason : str
             What `next` says from now on.
         """
+        self.stop(reason)
+        if self._pid == os.getpid():
+            self._hand.join()
+
+    def stop(self, reason: str) -> None:
+        """End the iteration, also while another thread waits for its next batch. Nobody waits for its thread."""
         self._closed = "" if self._over else reason
         if self._pid == os.getpid():
             self._hand.stop()
-            self._hand.join()
 
     def __del__(self) -> None:
         hand = getattr(self, "_hand", None)

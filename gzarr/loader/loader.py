@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal, Self
 
 from gzarr.backend import Array as AnyArray
-from gzarr.concurrency import Pool
+from gzarr.concurrency import Pool, new_lock
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.selection import Indices
@@ -125,31 +126,26 @@ class Loader:
         """Become a loader. part: its samples, if it is a part of a split. begin: where the next iteration begins."""
         self._given, self._part = given, part
         self._setup = make_setup(given, part)
-        self._threads = Pool()
-        self._from, self._resumed = begin, resumed
-        self._begun: Begun | None = None  # the iteration under way, or the next one if somebody has asked for it
-        self._iteration: weakref.ref[Batches] | None = None
-        self._steps = 0
+        self._threads, self._lock = Pool(), new_lock()
+        self._begun: Begun | None  # the iteration under way, or the next one if somebody has asked for it
+        self._iteration: weakref.ref[Batches] | None
+        self._go_to(begin, resumed=resumed)
         self._meter: Meter | None = None
 
     # -- iteration -----------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
-        if self._iteration is not None:
-            self._stop("a later iteration of the loader has ended this one: a loader gives one at a time")
-        if not self._resumed:
-            self._from = self._from._replace(history=())
-        self._resumed = False
-        setup, begun = self._setup, self._coming()._replace(stream=self._setup.backend.current_stream())
-        self._meter = begun.meter
+        with self._ending("a later iteration of the loader has ended this one: a loader gives one at a time"):
+            setup, begun = self._setup, self._coming()._replace(stream=self._setup.backend.current_stream())
+            self._meter = begun.meter
 
-        def items(first: int) -> Iterator[Item]:  # refers to no loader
-            return setup.items(begun, first)
+            def items(first: int) -> Iterator[Item]:  # refers to no loader
+                return setup.items(begun, first)
 
-        epoch = Epoch(items, setup.how.prefetch, begun.meter, self._threads, self._taken, self._ended)
-        batches = Batches(epoch, 0)
-        self._iteration = weakref.ref(batches)
-        return batches
+            how, threads = setup.how, self._threads
+            batches = Batches(Epoch(items, how.prefetch, begun.meter, threads, self._lock, self._taken, self._ended), 0)
+            self._iteration, self._resumed = weakref.ref(batches), False
+            return batches
 
     def _begin(self) -> Begun:
         setup, begin = self._setup, self._from
@@ -170,19 +166,36 @@ class Loader:
         return batch
 
     def _ended(self) -> None:
-        self._stop("")
-        self._from = Progress(self._from.epoch + 1, self._setup.seed, ())
+        with self._ending(""):
+            self._go_to(Progress(self._from.epoch + 1, self._setup.seed, ()), resumed=False)
         if self._setup.on_epoch is not None:
             self._setup.on_epoch(self.stats())
 
-    def _stop(self, reason: str) -> None:
+    @contextmanager
+    def _ending(self, reason: str) -> Iterator[None]:
         """End the iteration under way, also one whose iterator was dropped, and forget its place."""
-        running = None if self._iteration is None else self._iteration()
+        running = self._running()
         if running is not None:
-            running.close(reason)
-        if self._threads.n_threads:
-            self._threads.call(lambda: None)  # the only thread does it after what it was doing
+            running.stop(reason)  # the thread that waits for its next batch has the lock
+        if self._threads.is_here():
+            raise RuntimeError("transform runs on the thread of its loader, and cannot begin or end iterations of it")
+        with self._lock:
+            running = self._running()
+            if running is not None:
+                running.close(reason)
+            if self._threads.n_threads:
+                self._threads.call(lambda: None)  # the only thread does it after what it was doing
+            if self._iteration is not None:
+                self._go_to(self._from._replace(history=()), resumed=False)
+            yield
+
+    def _go_to(self, begin: Progress, *, resumed: bool) -> None:
+        """Let the next iteration begin there."""
+        self._from, self._resumed = begin, resumed
         self._iteration, self._begun, self._steps = None, None, 0
+
+    def _running(self) -> Batches | None:
+        return None if self._iteration is None else self._iteration()
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch."""
@@ -191,8 +204,8 @@ class Loader:
 
     def close(self) -> None:
         """End the iteration under way, wait for its threads, and forget its place. The loader can be used again."""
-        self._stop("the loader was closed; iterate over it again")
-        self._setup.reused.clear()
+        with self._ending("the loader was closed; iterate over it again"):
+            self._setup.reused.clear()
 
     def batch_ids(self, step: int) -> Indices:
         """Compute which samples a batch has, without reading anything.
@@ -250,8 +263,8 @@ class Loader:
             raise ValueError(f"epoch must be 0 or more, got {epoch}")
         if self._resumed and epoch == self._from.epoch:
             return
-        self._stop("set_epoch has ended this iteration; iterate over the loader again")
-        self._from, self._resumed = Progress(epoch, self._setup.seed, ()), False
+        with self._ending("set_epoch has ended this iteration; iterate over the loader again"):
+            self._go_to(Progress(epoch, self._setup.seed, ()), resumed=False)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place of the loader: the epoch, and how much of it was handed out.
@@ -290,7 +303,7 @@ class Loader:
     def _progress(self) -> Progress:
         begun = self._begun
         if begun is None or not self._steps:
-            return self._from if self._resumed or begun is not None else self._from._replace(history=())
+            return self._from
         taken = min(self._steps * self._setup.batch_size, begun.share.n)
         return Progress(begun.epoch, self._setup.seed, begun.share.history(taken))
 
@@ -309,10 +322,10 @@ class Loader:
             If it is the state of a loader of other data, samples or order.
         """
         progress = read_state(state, self._setup.identity())
-        self._stop("load_state_dict has ended this iteration; iterate over the loader again")
-        if progress.seed != self._setup.seed:
-            self._setup = make_setup({**self._given, "seed": progress.seed}, self._part)
-        self._from, self._resumed = progress, True
+        with self._ending("load_state_dict has ended this iteration; iterate over the loader again"):
+            if progress.seed != self._setup.seed:
+                self._setup = make_setup({**self._given, "seed": progress.seed}, self._part)
+            self._go_to(progress, resumed=True)
 
     def split(self, *fractions: float, shuffle: bool = True) -> tuple[Self, ...]:
         """Split the samples into loaders that share no chunk of the first axis, and no episode of windows.

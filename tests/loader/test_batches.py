@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from gzarr.concurrency import Pool
+from gzarr.concurrency import Pool, new_lock
 from gzarr.loader.batches import Batches, Epoch, Handover, Item
 from gzarr.loader.stats import Meter
 
@@ -34,11 +34,15 @@ class Counting:
             self.ended += 1
 
     def batches(self, first=0, prefetch=2):
-        return Batches(Epoch(self.items, prefetch, METER, self.threads, batch_of, lambda: self.over.append(1)), first)
+        return Batches(epoch(self.items, prefetch, self.threads, ended=lambda: self.over.append(1)), first)
 
 
 def batch_of(item):
     return item.batch
+
+
+def epoch(items, prefetch=2, threads=None, taken=batch_of, ended=lambda: None):
+    return Epoch(items, prefetch, METER, threads or Pool(), new_lock(), taken, ended)
 
 
 def wait_until(condition, timeout_s=10):
@@ -90,6 +94,22 @@ def test_a_closed_iteration_ends_its_thread_and_says_so():
         next(batches)
 
 
+def test_who_waits_for_the_next_batch_hears_that_another_thread_has_closed_the_iteration():
+    goes_on = threading.Event()
+
+    def items(_):
+        goes_on.wait(10)
+        yield Item(0, 0)
+
+    over = []
+    batches = Batches(epoch(items, ended=lambda: over.append(1)), 0)
+    threading.Timer(0.05, batches.stop, ["closed by another thread"]).start()
+    threading.Timer(0.1, goes_on.set).start()
+    with pytest.raises(RuntimeError, match="closed by another thread"):
+        next(batches)
+    assert not over
+
+
 def test_a_dropped_iteration_ends_its_thread():
     counting = Counting(1000)
     batches = counting.batches()
@@ -107,7 +127,7 @@ def test_batches_are_not_kept():
     def items(_):
         return (Item(number, Batch()) for number in range(100))
 
-    batches = Batches(Epoch(items, 2, METER, Pool(), batch_of, lambda: None), 0)
+    batches = Batches(epoch(items), 0)
     gone = weakref.ref(next(batches))
     wait_until(lambda: gone() is None)
     batches.close()
@@ -123,7 +143,7 @@ def test_an_interrupt_between_any_two_steps_loses_no_batch():
             raise KeyboardInterrupt
         return item.batch
 
-    batches = Batches(Epoch(counting.items, 2, METER, counting.threads, taken, lambda: None), 0)
+    batches = Batches(epoch(counting.items, taken=taken), 0)
     got = []
     while len(got) < 50:
         try:
@@ -177,7 +197,7 @@ def test_an_error_keeps_no_memory_of_batches():
         yield Item(0, 0)
         raise ValueError("damaged")
 
-    batches = Batches(Epoch(items, 2, METER, Pool(), batch_of, lambda: None), 0)
+    batches = Batches(epoch(items), 0)
     next(batches)
     with pytest.raises(ValueError, match="damaged"):
         next(batches)

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import threading
 import time
 
 import numpy as np
@@ -560,6 +561,88 @@ def test_close_ends_an_iteration_whose_iterator_was_dropped():
     time.sleep(0.05)
     assert len(ended) == n < 10
     assert len(next(iter(loader))) == 4
+
+
+def test_what_a_thread_does_with_an_iteration_that_another_thread_waits_for():
+    data, z = images()
+    waits, goes_on, told = threading.Event(), threading.Event(), []
+
+    def transform(batch):
+        waits.set()
+        goes_on.wait(10)
+        return batch
+
+    loader = gzarr.Loader(z, 16, transform=transform, on_epoch=told.append)
+    for what in (loader.close, loader.__iter__, lambda: loader.set_epoch(0)):
+        waits.clear()
+        goes_on.clear()
+        batches, done = iter(loader), []
+        other = threading.Thread(target=lambda what=what, done=done: (waits.wait(10), done.append(what())))
+        other.start()
+        threading.Timer(0.05, goes_on.set).start()
+        with pytest.raises(RuntimeError, match="iterat"):
+            next(batches)
+        other.join(10)
+        if done[0] is not None:
+            assert np.array_equal(next(done[0]), data[:16])
+        loader.close()
+    assert not told
+    assert loader.state_dict()["epoch"] == 0
+
+
+def test_iterations_that_threads_begin_at_once():
+    data, z = images()
+    loader, got = gzarr.Loader(z, 16), []
+
+    def begin():
+        for _ in range(20):
+            try:
+                got.append(next(iter(loader)))
+            except RuntimeError:
+                continue
+
+    threads = [threading.Thread(target=begin) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+    assert got
+    assert all(np.array_equal(batch, data[:16]) for batch in got)
+
+
+def test_a_transform_cannot_end_its_own_iteration():
+    _, z = images()
+    loader = gzarr.Loader(z, 16, transform=lambda _: loader.close())
+    with pytest.raises(RuntimeError, match="transform runs on the thread of its loader"):
+        next(iter(loader))
+
+
+def test_a_closed_loader_has_forgotten_the_place_it_was_resumed_at():
+    data, z = images()
+    loader = gzarr.Loader(z, 16)
+    next(iter(loader))
+    state = loader.state_dict()
+    loader.load_state_dict(state)
+    next(iter(loader))
+    loader.close()
+    assert loader.state_dict()["taken"] == []
+    assert loader.batch_ids(0)[0] == 0
+    assert np.array_equal(next(iter(loader)), data[:16])
+
+
+def test_what_batch_ids_has_said_of_an_iterable_sampler_is_true():
+    _, z = images()
+
+    class Iterable:
+        def __iter__(self):
+            self.n = getattr(self, "n", 0) + 1
+            return iter(range(self.n, self.n + 50))
+
+    loader = gzarr.Loader(z, 16, sampler=Iterable())
+    ids = loader.batch_ids(0)
+    next(iter(loader))
+    assert np.array_equal(loader.batch_ids(0), ids)
 
 
 def test_repr():
