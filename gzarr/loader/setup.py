@@ -254,6 +254,11 @@ def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
     prefetch = positive(given["prefetch"], "prefetch")
     rank, world_size = parse_ranks(given["rank"], given["world_size"])
     check_sampler(given["sampler"], shuffle, world_size)
+    if given["drop_last"] and given["sampler"] is None and samples.n < batch_size * world_size:
+        raise ValueError(
+            f"drop_last=True leaves no batch: {samples.n} samples are fewer than a step takes, batch_size={batch_size} "
+            f"with world_size={world_size}; give a smaller batch_size, or drop_last=False"
+        )
     dtypes = parse_dtypes(given["dtype"], arrays)
     memory = parse_memory(given["memory"], sum(array.nbytes for array in arrays.values()))
     skip = check_on_error(given["on_error"], world_size)

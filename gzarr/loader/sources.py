@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -45,7 +46,8 @@ def collect(arrays: Any) -> tuple[Arrays, bool]:
 def _checked(name: str, array: Any) -> Any:
     if not isinstance(array, Array):
         if isinstance(array, (str, bytes)) or not hasattr(array, "__array__"):
-            raise TypeError(f"arrays: {name!r} must be a gzarr or NumPy array, got {type(array).__name__}")
+            remedy = f"; open it: gzarr.open_array({array!r})" if isinstance(array, (str, os.PathLike)) else ""
+            raise TypeError(f"arrays: {name!r} must be a gzarr or NumPy array, got {type(array).__name__}{remedy}")
         array = np.asarray(to_host(array))
     if not array.ndim:
         raise ValueError(f"arrays: {name!r} has no axes; samples lie along the first one")
