@@ -233,7 +233,7 @@ class Loader:
         >>> loader.batch_ids(1)
         array([4, 5, 6, 7])
         """
-        begun = self._coming()
+        step, begun = integer("step", step), self._coming()
         size, n = self._setup.batch_size, begun.share.n
         n_batches = -(-n // size)
         if not 0 <= step < n_batches:

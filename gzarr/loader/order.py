@@ -258,7 +258,15 @@ def parse_shuffle(shuffle: Any) -> Shuffle:
         return False
     if shuffle in ("exact", "blocks"):
         return shuffle  # type: ignore[no-any-return]
-    raise ValueError(f"shuffle is 'exact' (or True), 'blocks' or False, got {shuffle!r}")
+    raise ValueError(f"shuffle must be 'exact' (or True), 'blocks' or False, got {shuffle!r}")
+
+
+def check_kind(sampler: Any) -> None:
+    """Refuse what is no sampler. Raises: TypeError."""
+    if not callable(sampler) and (isinstance(sampler, str) or not isinstance(sampler, Iterable)):
+        raise TypeError(
+            f"sampler must be a function of positions and epoch, an array of samples or an iterable, got {sampler!r}"
+        )
 
 
 def is_repeatable(sampler: Any) -> bool:
@@ -282,16 +290,13 @@ def make_sampled(sampler: SamplerFunction | Sequence[int] | Iterable[int], n: in
     """
     if callable(sampler):
         return Sampled(len(sampler) if hasattr(sampler, "__len__") else n, n, epoch, sampler)
-    if isinstance(sampler, str) or not isinstance(sampler, Iterable):
-        raise TypeError(
-            f"sampler is a function of positions and epoch, an array of samples or an iterable, "
-            f"got {type(sampler).__name__}"
-        )
     if is_repeatable(sampler):
         table = np.asarray(sampler)
     else:
         getattr(sampler, "set_epoch", lambda epoch: None)(epoch)
         table = np.asarray(list(sampler))
+    if not table.size:
+        table = table.astype(np.int64)
     if table.ndim != 1 or table.dtype.kind not in "iu":
-        raise TypeError(f"sampler gives integers, one after another; got {table.dtype} {table.shape}")
+        raise TypeError(f"sampler must give integers, one for each sample; got {table.dtype} {table.shape}")
     return Sampled(len(table), n, epoch, lambda positions, _: table[positions])

@@ -44,7 +44,7 @@ def parse_memory(memory: int | str, data_nbytes: int) -> int:
     elif isinstance(memory, str):
         nbytes = _parse_text(memory, data_nbytes)
     else:
-        raise TypeError(f"memory must be a number of bytes, '512 MiB', or a share such as '35 %'; got {memory!r}")
+        raise TypeError(f"memory must be a whole number of bytes, '512 MiB', or a share such as '35 %'; got {memory!r}")
     if nbytes < 1:
         raise ValueError(f"memory must be positive, got {memory!r}")
     return nbytes
@@ -54,7 +54,7 @@ def _parse_text(text: str, data_nbytes: int) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%|[a-zA-Z]*)\s*", text)
     unit = match[2].lower() if match else "?"
     if match is None or (unit != "%" and unit not in _UNITS):
-        raise ValueError(f"memory must be a number of bytes, '512 MiB', or a share such as '35 %'; got {text!r}")
+        raise ValueError(f"memory must be a whole number of bytes, '512 MiB', or a share such as '35 %'; got {text!r}")
     factor = data_nbytes / 100 if unit == "%" else _UNITS[unit]
     return math.ceil(float(match[1]) * factor)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
+from numbers import Real
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -286,9 +287,9 @@ def make_samples(
     if window is not None and crops is not None:
         raise ValueError("window= and crops= exclude each other: Crops((n, None)) takes n rows of axis 0 at random")
     if window is not None and not isinstance(window, Window):
-        raise TypeError(f"window is a gzarr.Window, got {window!r}")
+        raise TypeError(f"window must be a gzarr.Window, such as gzarr.Window(8); got {window!r}")
     if crops is not None and not isinstance(crops, Crops):
-        raise TypeError(f"crops is a gzarr.Crops, got {crops!r}")
+        raise TypeError(f"crops must be gzarr.Crops, such as gzarr.Crops((64, 64)); got {crops!r}")
     extents = equal_extents(shapes, 1 if crops is None else len(crops.size))
     if crops is not None:
         return make_crops(extents, crops)
@@ -341,8 +342,12 @@ def equal_extents(shapes: Mapping[str, tuple[int, ...]], naxes: int) -> tuple[in
 
 def check_fractions(fractions: Sequence[float]) -> None:
     """Refuse what is no division of a whole."""
+    if not all(isinstance(f, Real) for f in fractions):
+        raise TypeError(f"split{tuple(fractions)}: expected fractions, as in split(0.9, 0.1)")
     if not fractions or not all(0 < f <= 1 for f in fractions) or sum(fractions) > 1 + 1e-9:
-        raise ValueError(f"split{tuple(fractions)}: expected fractions above 0 that add up to 1 at most")
+        raise ValueError(
+            f"split{tuple(fractions)}: expected fractions above 0 that add up to 1 at most, as in split(0.9, 0.1)"
+        )
 
 
 def cut_groups(order: Ints, weights: Ints, fractions: Sequence[float]) -> list[Ints]:
@@ -363,7 +368,7 @@ def parse_ends(ends: Any) -> Ints:
     """Ends of episodes, as a table of ascending integers."""
     found = np.asarray(ends)
     if found.ndim != 1 or found.dtype.kind not in "iu" or not len(found):
-        raise TypeError(f"ends of Window are integers, one for each episode, got {found.dtype} {found.shape}")
+        raise TypeError(f"ends of Window must be integers, one for each episode, got {found.dtype} {found.shape}")
     found = found.astype(np.int64)
     bad = np.flatnonzero(np.diff(found, prepend=0) < 0)
     if len(bad):
@@ -376,9 +381,9 @@ def positive(value: Any, what: str) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{what} is an integer above 0, got {value!r}") from None
+        raise TypeError(f"{what} must be an integer above 0, got {value!r}") from None
     if number < 1:
-        raise ValueError(f"{what} is an integer above 0, got {number}")
+        raise ValueError(f"{what} must be an integer above 0, got {number}")
     return number
 
 

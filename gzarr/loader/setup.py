@@ -22,7 +22,7 @@ from gzarr.loader.feeds import DirectFeed, Feed, Held, KeptFeed, PoolFeed, Sourc
 from gzarr.loader.forecast import Planning
 from gzarr.loader.leases import Leases
 from gzarr.loader.look_ahead import Epoch
-from gzarr.loader.order import Order, Shuffle, is_repeatable, make_order, make_sampled, parse_shuffle
+from gzarr.loader.order import Order, Shuffle, check_kind, is_repeatable, make_order, make_sampled, parse_shuffle
 from gzarr.loader.pool import Room, Want, batches_of_step, divide, is_kept, parse_memory
 from gzarr.loader.producing import Production, produce
 from gzarr.loader.ranks import History, Share, make_share, parse_ranks
@@ -233,6 +233,7 @@ class Setup:
             epoch = self.epoch_of(name, begun, 0)
             plannings.append(Planning(shown, epoch, room.mode, room.slots, room.ahead, nbytes))
         kind: Any = "sampler" if self.sampler is not None else self.shuffle or "in order"
+        kind = "random" if kind != "sampler" and self.samples.draws else kind
         n, size = self.samples.n, self.batch_size
         shuffling = Shuffling(kind, n, n / max(self.axis.nchunks, 1), self.block_chunks)
         sample = sum(
@@ -314,6 +315,7 @@ def check_sampler(sampler: Any, shuffle: Shuffle, world_size: int) -> None:
     """Refuse a sampler beside another order, one that is there for one epoch only, and one that ranks cannot share."""
     if sampler is None:
         return
+    check_kind(sampler)
     if shuffle:
         raise ValueError(f"sampler= is an order of its own: leave shuffle={shuffle!r} out")
     if hasattr(sampler, "__next__"):

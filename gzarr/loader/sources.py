@@ -46,12 +46,21 @@ def collect(arrays: Any) -> tuple[Arrays, bool]:
 def _checked(name: str, array: Any) -> Any:
     if not isinstance(array, Array):
         if isinstance(array, (str, bytes)) or not hasattr(array, "__array__"):
-            remedy = f"; open it: gzarr.open_array({array!r})" if isinstance(array, (str, os.PathLike)) else ""
-            raise TypeError(f"arrays: {name!r} must be a gzarr or NumPy array, got {type(array).__name__}{remedy}")
+            raise TypeError(f"arrays: {name!r} must be a gzarr or NumPy array, got {_told(array)}")
         array = np.asarray(to_host(array))
     if not array.ndim:
         raise ValueError(f"arrays: {name!r} has no axes; samples lie along the first one")
     return array
+
+
+def _told(array: Any) -> str:
+    """What was given instead of an array, and what to give."""
+    kind, remedy = type(array).__name__, ""
+    if isinstance(array, (str, bytes, os.PathLike)):
+        remedy = f"; open it: gzarr.open_array({array!r}), or gzarr.open_group"
+    elif isinstance(array, (list, tuple)):
+        remedy = "; make an array of it with numpy.asarray, or a dict of several arrays"
+    return kind + remedy
 
 
 def find_backend(arrays: Arrays, device: str | Backend | None) -> Backend:

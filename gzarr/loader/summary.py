@@ -20,8 +20,8 @@ class Shuffling(NamedTuple):
 
     Attributes
     ----------
-    kind : {"exact", "blocks", "in order", "sampler"}
-        What orders them.
+    kind : {"exact", "blocks", "in order", "random", "sampler"}
+        What orders them; "random" are crops at random places.
     n : int
         Number of samples, of all ranks.
     per_chunk : float
@@ -30,7 +30,7 @@ class Shuffling(NamedTuple):
         Chunks of a block.
     """
 
-    kind: Literal["exact", "blocks", "in order", "sampler"]
+    kind: Literal["exact", "blocks", "in order", "random", "sampler"]
     n: int
     per_chunk: float
     block_chunks: int
@@ -162,28 +162,36 @@ def _factor(shuffling: Shuffling, means: Means) -> float:
 
 def _advise(plannings: Sequence[Planning], decodes: dict[str, float], shuffling: Shuffling, means: Means) -> list[str]:
     advice = []
-    worst = max(plannings, key=lambda planning: decodes[planning.name], default=None)
-    if worst is not None and decodes[worst.name] > _MANY_DECODES:
+    stored = {p.name: nchunks(p.epoch.grid) * p.chunk_nbytes for p in plannings}
+    decoded = {name: nbytes * decodes[name] for name, nbytes in stored.items()}
+    if sum(decoded.values()) > _MANY_DECODES * sum(stored.values()):  # a small array does not matter
+        worst = max(plannings, key=lambda planning: decoded[planning.name] - stored[planning.name])
         advice += _advise_on_decodes(worst, decodes[worst.name], shuffling, means)
     factor = _factor(shuffling, means)
     if shuffling.kind in {"blocks", "in order"} and factor > _HIGH_VARIANCE:
-        advice.append(_advise_on_variance(factor, shuffling, means))
+        advice.append(_advise_on_variance(factor, plannings, shuffling, means))
     return advice
 
 
 def _advise_on_decodes(planning: Planning, decodes: float, shuffling: Shuffling, means: Means) -> list[str]:
     """What lowers the number of decodes: more memory, blocks, or other chunks."""
     name, block = planning.name or "the array", shuffling.block_chunks
+    if shuffling.kind == "blocks" and (planning.epoch.span or shuffling.n) >= shuffling.n > shuffling.span:
+        why = f"chunks of {name} lie across the blocks, which are whole chunks of another array"
+        return [f"{why}: they are decoded {decodes:.1f} times; store both in chunks of equal length"]
     if shuffling.kind == "blocks":
-        share = planning.slots / (shuffling.span + 2 * means.batch_size)  # of what a block takes
+        share = _share_of_block(planning, shuffling.span, means)
+        if share >= 1:
+            why = f"samples that reach into the next chunk decode it for their own block too: {decodes:.1f} times each"
+            return [f"{why} of {name}; a stride with which none crosses a border of chunks avoids it"]
         why = f"a block of {block} chunks does not fit into memory: chunks of {name} are decoded {decodes:.1f} times"
         remedy = f"give memory={size_text(ceil(means.memory / share))!r} or block_chunks={max(int(block * share), 1)}"
         return [f"{why}; {remedy}"]
     double = planning._replace(slots=2 * planning.slots)
     then = _decodes(double, count_opened(double), means)
     held = f"memory for {planning.slots / max(planning.epoch.n, 1):.0%} of the samples"
-    more = f"memory={size_text(2 * means.memory)!r} would take {then:.1f}"
-    lines = [f"{held} takes {decodes:.1f} decodes of each chunk of {name}; {more}"]
+    more = f"with memory={size_text(2 * means.memory)!r}, {then:.1f} times"
+    lines = [f"with {held}, each chunk of {name} is decoded {decodes:.1f} times; {more}"]
     if shuffling.kind == "exact" and planning.mode == "pool":
         factor = _factor(shuffling._replace(kind="blocks"), means)
         once = f'shuffle="blocks" with block_chunks={block} would decode each chunk once'
@@ -191,13 +199,20 @@ def _advise_on_decodes(planning: Planning, decodes: float, shuffling: Shuffling,
     return lines
 
 
-def _advise_on_variance(factor: float, shuffling: Shuffling, means: Means) -> str:
+def _share_of_block(planning: Planning, span: float, means: Means) -> float:
+    """What share of the memory that blocks of so many samples take there is."""
+    return planning.slots / (span + 2 * means.batch_size)
+
+
+def _advise_on_variance(factor: float, plannings: Sequence[Planning], shuffling: Shuffling, means: Means) -> str:
     """What makes batches vary less: larger blocks, or an exact shuffle."""
     if shuffling.kind == "in order":
         return f'batches vary {factor:.1f} times as much as independent draws: shuffle="blocks" or "exact" to train'
     mates = (_HIGH_VARIANCE - 1) / means.correlation
     block = ceil(((means.batch_size - 1) * (shuffling.per_chunk - 1) / mates + 1) / shuffling.per_chunk)
+    share = min([_share_of_block(planning, block * shuffling.per_chunk, means) for planning in plannings], default=1)
+    memory = f" with memory={size_text(ceil(means.memory / share))!r}" if share < 1 else ""
     return (
-        f"batches vary {factor:.1f} times as much as independent draws: block_chunks={block} makes it "
+        f"batches vary {factor:.1f} times as much as independent draws: block_chunks={block}{memory} makes it "
         f'{_HIGH_VARIANCE:g}, shuffle="exact" 1.0'
     )

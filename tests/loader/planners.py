@@ -35,6 +35,14 @@ def shuffled(n: int, per_chunk: int, batch_size: int, block: int = 0) -> Epoch:
     return rows_epoch(ids, batch_size, (RegularAxis(n, per_chunk),))
 
 
+def windows(n: int, length: int, per_chunk: int, batch_size: int) -> Epoch:
+    """Windows of rows: all that begin in a chunk, then those of another chunk."""
+    n_chunks = n // per_chunk
+    first = (np.random.default_rng(0).permutation(n_chunks)[:, None] * per_chunk + np.arange(per_chunk)).ravel()
+    starts = np.minimum(first, n - length)[:, None]
+    return boxes_epoch(starts, (length,), batch_size, (RegularAxis(n, per_chunk),))._replace(span=2 * per_chunk)
+
+
 def decodes(planner: Planner, n_batches: int = 1) -> float:
     """Decodes a chunk in an epoch. n_batches: those of a step, which are freed before the next one is planned."""
     opened = planned = 0

@@ -461,6 +461,7 @@ BAD = [
         r"must be a gzarr or NumPy array, got str; open it: gzarr.open_array\('x.zarr'\)",
     ),
     ({"batch_size": 500, "drop_last": True}, ValueError, "leaves no batch"),
+    ({"arrays": {"y": [1, 2]}}, TypeError, "'y' must be .* got list; make an array of it with numpy.asarray"),
     ({"arrays": {3: np.zeros(3)}}, TypeError, "names must be strings"),
     ({"batch_size": 0}, ValueError, "batch_size"),
     ({"batch_size": 1.5}, TypeError, "batch_size"),
@@ -468,7 +469,7 @@ BAD = [
     ({"seed": "a"}, TypeError, "seed must be an integer"),
     ({"memory": 100}, ValueError, "memory=100 bytes are less than one batch"),
     ({"memory": "some"}, ValueError, "memory must be"),
-    ({"memory": 1.5}, TypeError, "memory must be"),
+    ({"memory": 1e9}, TypeError, "memory must be a whole number of bytes"),
     ({"memory": 0}, ValueError, "memory must be positive"),
     ({"device": "gpu"}, gzarr.DeviceError, "no device 'gpu'"),
     ({"rank": 1}, ValueError, "world_size"),
@@ -479,6 +480,8 @@ BAD = [
     ({"crops": gzarr.Crops((1, 1, 1, 1))}, ValueError, "4 axes"),
     ({"window": gzarr.Window(2), "crops": gzarr.Crops((2,))}, ValueError, "exclude each other"),
     ({"sampler": [1], "shuffle": True}, ValueError, "leave shuffle="),
+    ({"sampler": "abc"}, TypeError, "sampler must be .* got 'abc'"),
+    ({"sampler": 5}, TypeError, "sampler must be a function of positions and epoch, .* got 5"),
     ({"sampler": iter([1])}, TypeError, "iterator"),
     ({"sampler": {1, 2}, "rank": 0, "world_size": 2}, ValueError, "ranks may get different orders"),
     ({"block_chunks": 0}, ValueError, "block_chunks"),
@@ -501,6 +504,19 @@ def test_bad_input_is_one_clear_error(keywords, kind, match):
         return
     with pytest.raises(kind, match=match):
         gzarr.Loader(**given)
+
+
+def test_other_calls_with_bad_input():
+    loader = gzarr.Loader(images()[1], 16)
+    with pytest.raises(TypeError, match="step must be an integer"):
+        loader.batch_ids(1.5)
+    with pytest.raises(TypeError, match=r"expected fractions, as in split\(0.9, 0.1\)"):
+        loader.split([0.9, 0.1])
+
+
+def test_a_sampler_without_samples_gives_no_batches():
+    loader = gzarr.Loader(images()[1], 16, sampler=[])
+    assert (len(loader), list(loader)) == (0, [])
 
 
 def test_a_sampler_that_is_out_of_range():
@@ -539,6 +555,19 @@ def test_the_summary_is_true_of_the_epoch(shuffle, factor):
     assert loader.stats().decodes == pytest.approx(summary.decodes["x"], rel=0.15)
     with pytest.raises(ValueError, match="correlation must be"):
         loader.summary(correlation=2)
+
+
+def test_the_summary_of_random_crops_advises_no_shuffling():
+    _, z = images(2000, 16)
+    summary = gzarr.Loader(z, 64, crops=gzarr.Crops((4, 3, 3), n=256), memory="35 %").summary()
+    assert (summary.variance_factor, summary.samples) == (1.0, 256)
+    assert not any("shuffle" in line for line in summary.advice)
+
+
+def test_the_summary_says_which_chunks_lie_across_blocks():
+    (_, x), (_, y) = images(2000, 16), images(2000, 24)
+    loader = gzarr.Loader({"x": x, "y": y.astype("i2")}, 16, shuffle="blocks", block_chunks=2, memory="4 %")
+    assert "chunks of y lie across the blocks" in loader.summary().advice[0]
 
 
 def test_a_profile_shows_what_an_epoch_reads():

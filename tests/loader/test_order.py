@@ -212,7 +212,7 @@ def test_what_a_sampler_gives_is_checked(sampler, error, message) -> None:
         make_sampled(sampler, 10, 4)(np.arange(3))
 
 
-@pytest.mark.parametrize("sampler", [7, "abc", [0.5], [[1, 2]], iter([0.5])])
+@pytest.mark.parametrize("sampler", [[0.5], [[1, 2]], iter([0.5])])
 def test_what_is_no_sampler_is_refused(sampler) -> None:
     with pytest.raises(TypeError, match="sampler"):
         make_sampled(sampler, 10, 0)

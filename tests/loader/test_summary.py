@@ -6,7 +6,7 @@ from typing import Any
 
 from gzarr.loader.forecast import Planning
 from gzarr.loader.summary import Means, Shuffling, Summary, summarize
-from tests.loader.planners import shuffled
+from tests.loader.planners import shuffled, windows
 
 N, BATCH, SAMPLE = 5008, 64, 1000
 
@@ -29,7 +29,7 @@ def test_an_exact_shuffle_with_little_memory() -> None:
     assert summary.first_chunks <= BATCH
     assert summary.first_nbytes == summary.first_chunks * 16 * SAMPLE
     memory, blocks = summary.advice
-    assert memory.startswith("memory for 35% of the samples takes")
+    assert memory.startswith("with memory for 35% of the samples, each chunk of image is decoded 1.")
     assert "memory='3.3 MiB'" in memory
     assert "variance factor of 2.8" in blocks
 
@@ -52,6 +52,36 @@ def test_blocks_that_do_not_fit() -> None:
     summary = summary_of("blocks", 0.05, block_chunks=64)
     assert summary.decodes["image"] > 1.5
     assert "does not fit into memory" in summary.advice[0]
+
+
+def test_advice_is_about_what_costs_most() -> None:
+    """A small array whose only chunk is decoded often costs little."""
+    epoch = shuffled(N, 16, BATCH)
+    image = Planning("image", epoch, "pool", N // 10, 2, 16 * SAMPLE)
+    name = Planning("name", shuffled(N, N, BATCH), "pool", N // 10, 2, N * 8)
+    summary = summarize([image, name], Shuffling("exact", N, 16, 16), Means(BATCH, BATCH * SAMPLE, 10**6, 1, 0.5), N)
+    assert summary.decodes["name"] > summary.decodes["image"] > 3
+    assert "each chunk of image is decoded" in summary.advice[0]
+    assert "store image in chunks" in summary.advice[1]
+
+
+def test_random_crops_need_no_shuffling() -> None:
+    summary = summary_of("random", 0.5, mode="direct")
+    assert summary.variance_factor == 1.0
+    assert not any("shuffle" in line for line in summary.advice)
+
+
+def test_blocks_that_are_better_have_to_fit_too() -> None:
+    (advice,) = summary_of("blocks", 0.1, block_chunks=4).advice
+    assert "block_chunks=60 with memory='1.0 MiB' makes it 1.5" in advice
+
+
+def test_samples_that_reach_into_the_next_chunk() -> None:
+    planning = Planning("video", windows(N, 4, 16, BATCH), "direct", 256, 2, 16 * SAMPLE)
+    shuffling = Shuffling("blocks", N, 16, 4)
+    summary = summarize([planning], shuffling, Means(BATCH, BATCH * SAMPLE, 10**9, 1, 0.5), N)
+    assert summary.decodes["video"] > 1.5
+    assert summary.advice[0].startswith("samples that reach into the next chunk")
 
 
 def test_batches_in_order() -> None:
