@@ -52,8 +52,12 @@ def read_many(wanted: Iterable[Wanted]) -> list[AnyArray]:
     reads = []
     for number, item in enumerate(wanted):
         array, key, out = _unpacked(number, item)
-        selection, fields = _selected(array, key)
-        job, result = array._read_job(selection, fields, out)  # noqa: SLF001 - of the same package
+        try:
+            selection, fields = _selected(array, key)
+            job, result = array._read_job(selection, fields, out)  # noqa: SLF001 - of the same package
+        except Exception as error:
+            error.add_note(f"read_many: item {number}, of {array}")
+            raise
         finish = partial(array._finish_read, selection, job, result, out)  # noqa: SLF001
         reads.append((job, finish))
     engine.read([job for job, _ in reads])

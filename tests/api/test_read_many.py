@@ -83,9 +83,10 @@ def test_items_of_another_kind_are_refused(group: gzarr.Group, item: Any, messag
 
 def test_a_selection_that_does_not_fit_is_refused_before_anything_is_read(group: gzarr.Group) -> None:
     out = np.zeros((10, 6), "i4")
-    with pytest.raises(SelectionError, match="out of bounds"):
+    with pytest.raises(SelectionError, match="out of bounds") as caught:
         gzarr.read_many([(group["a"], ..., out), (group["b"], 10)])
     assert not out.any()
+    assert caught.value.__notes__ == [f"read_many: item 1, of {group['b']}"]
 
 
 def test_a_damaged_chunk_is_named(group: gzarr.Group) -> None:
