@@ -20,6 +20,8 @@ from gzarr.indexing.selection import Indices, Range
 
 #: A range over no more chunks is cut at once, and so is a list of no more indices.
 MIN_SPAN_CHUNKS, MIN_SPAN_INDICES = 8, 16
+#: Ends of chunks of longer axes may have no number of 64 bits.
+_MAX_EXTENT = 1 << 62
 #: NumPy sorts integers of 16 bits by radix, ten times faster than longer ones.
 _MAX_NARROW = 1 << 16
 
@@ -259,7 +261,7 @@ def _cut_range(wanted: Range, axis: Axis) -> tuple[Span, ...]:
 
 
 def _index_spans(indices: Indices, axis: Axis) -> Sequence[Span]:
-    if indices.size > MIN_SPAN_INDICES:
+    if indices.size > MIN_SPAN_INDICES and axis.extent <= _MAX_EXTENT:
         return IndexSpans(indices, axis)
     if not indices.size:
         return ()

@@ -102,6 +102,15 @@ def test_many_indices_are_columns() -> None:
     assert isinstance(cut_axis(np.arange(MIN_SPAN_INDICES + 1), RegularAxis(40, 4)), IndexSpans)
 
 
+@pytest.mark.parametrize("extent", [1 << 62, (1 << 63) - 1, 1 << 63])
+def test_lists_may_end_where_numbers_of_64_bits_do(extent: int) -> None:
+    last = min(extent, (1 << 63) - 1) - 1
+    indices = np.arange(last - MIN_SPAN_INDICES, last + 1)
+    spans = cut_axis(indices, RegularAxis(extent, 1000))
+    assert sum(len(range(1000)[span.inside]) for span in spans) == len(indices)
+    assert spans[-1].chunk == last // 1000
+
+
 def test_lists_of_one_index_a_chunk_have_no_index_lists() -> None:
     columns = IndexSpans(np.array([3, 1, 2]), RegularAxis(4, 1)).columns()
     assert columns.chunks.tolist() == [1, 2, 3]
