@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -46,11 +48,23 @@ if _PROFILE != "explore":
         providers._get_local_constants = lambda: _NONE
 
 
+def _import_ahead(config: pytest.Config) -> None:
+    """Let each worker of xdist begin at another file, so that each compiles its share and finds that of the others."""
+    worker = getattr(config, "workerinput", {"workerid": "gw0", "workercount": 1})
+    number = int(worker["workerid"].removeprefix("gw"))
+    files = sorted(path for folder in config.args for path in Path(folder).rglob("test_*.py")) if number else []
+    for file in files[len(files) * number // worker["workercount"] :]:
+        # What fails fails again where it is collected, and is told there.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(file.resolve().relative_to(config.rootpath).with_suffix("").parts))
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None]:
+def pytest_collection(session: pytest.Session) -> Generator[None]:
     """What is collected stays until the end. The garbage collector would look through it again and again."""
     gc.disable()
     try:
+        _import_ahead(session.config)
         return (yield)
     finally:
         gc.freeze()
