@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -18,9 +19,9 @@ _UNITS = {"": 1, "b": 1} | {
     for power, prefix in enumerate("kmgt", 1)
     for infix, base in (("", 1000), ("i", 1024))
 }
-#: Arrays that are smaller, and a small part of the memory, are read once and kept.
-KEPT_NBYTES = 16 << 20
-KEPT_SHARE = 32
+#: What small arrays, which are read once and kept, take of the memory together: a share of it, and so many bytes.
+KEPT_NBYTES = 64 << 20
+KEPT_SHARE = 8
 #: Bytes of batches that are read in one step: enough for threads to pay, little enough to overlap with the rest.
 STEP_NBYTES = 16 << 20
 #: But so many batches, if memory suffices: with one of 64 images of 150 kB, a sixth of the time goes into planning and
@@ -59,9 +60,17 @@ def _parse_text(text: str, data_nbytes: int) -> int:
     return math.ceil(float(match[1]) * factor)
 
 
-def is_kept(nbytes: int, memory: int) -> bool:
-    """Whether an array of a decoded size is read once and kept."""
-    return nbytes <= min(memory // KEPT_SHARE, KEPT_NBYTES)
+def choose_kept(nbytes: Mapping[str, int], memory: int, needed: int) -> set[str]:
+    """Which arrays are read once and kept: the smallest ones.
+
+    nbytes: decoded sizes by name. needed: what a batch of all arrays takes (`needed_of`).
+    """
+    kept, left = set(), min(memory // KEPT_SHARE, KEPT_NBYTES, memory - needed)
+    for name, size in sorted(nbytes.items(), key=itemgetter(1)):
+        if size <= left:
+            kept.add(name)
+            left -= size
+    return kept
 
 
 class Want(NamedTuple):
@@ -115,6 +124,15 @@ def batches_of_step(batch_nbytes: int, *, waits: bool) -> int:
     return min(max((WAITING_STEP_NBYTES if waits else STEP_NBYTES) // max(batch_nbytes, 1), STEP_BATCHES), 64)
 
 
+def needed_of(wants: Iterable[Want], batch_size: int) -> int:
+    """The least memory with which arrays can be read."""
+    return batch_size * sum(map(_nbytes_of, wants))
+
+
+def _nbytes_of(want: Want) -> int:
+    return max(want.slot_nbytes, want.sample_nbytes) + PLANNED_NBYTES
+
+
 def divide(memory: int, wants: Sequence[Want], batch_size: int, reads: int, most: int) -> list[Room]:
     """Divide memory between arrays in proportion to the sizes of their samples, so that all hold equally many.
 
@@ -141,7 +159,7 @@ def divide(memory: int, wants: Sequence[Want], batch_size: int, reads: int, most
     ValueError
         If there is not enough memory for a batch.
     """
-    each = [max(want.slot_nbytes, want.sample_nbytes) + PLANNED_NBYTES for want in wants]
+    each = list(map(_nbytes_of, wants))
     total = sum(each)
     if memory < total * batch_size:
         raise ValueError(
@@ -162,9 +180,10 @@ def _room(want: Want, share: int, batch_size: int, ahead: int) -> Room:
     spare = slots // 4 if want.span_is_all else max(slots * 8 // 9 - want.span - batch_size, slots // 4)
     most = max(min(spare // batch_size, ahead), 1)
     useful = want.span if want.span_is_all else (want.span + (most + 1) * batch_size) * 9 // 8
-    if mode_of(want.size, want.grid, useful, slots) == "pool":
-        return Room("pool", slots, most, planned * slots // KNOWN_NBYTES)
     blocks = min(share // ((want.sample_nbytes + PLANNED_NBYTES) * batch_size), -(-useful // batch_size))
+    if mode_of(want.size, want.grid, useful, blocks * batch_size) == "pool":
+        slots = min(slots, useful + most * batch_size)
+        return Room("pool", slots, most, planned * slots // KNOWN_NBYTES)
     if want.span_is_all:
         most = min(blocks // 2, ahead)
     return Room("direct", blocks * batch_size, max(min(most, blocks), 1))

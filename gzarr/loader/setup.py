@@ -23,7 +23,7 @@ from gzarr.loader.forecast import Planning
 from gzarr.loader.leases import Leases
 from gzarr.loader.look_ahead import Epoch
 from gzarr.loader.order import Order, Shuffle, check_kind, is_repeatable, make_order, make_sampled, parse_shuffle
-from gzarr.loader.pool import Room, Want, batches_of_step, divide, is_kept, parse_memory
+from gzarr.loader.pool import Room, Want, batches_of_step, choose_kept, divide, needed_of, parse_memory
 from gzarr.loader.producing import Production, produce
 from gzarr.loader.ranks import History, Share, make_share, parse_ranks
 from gzarr.loader.samples import Samples, make_samples, positive
@@ -263,15 +263,19 @@ def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
     dtypes = parse_dtypes(given["dtype"], arrays)
     memory = parse_memory(given["memory"], sum(array.nbytes for array in arrays.values()))
     skip = check_on_error(given["on_error"], world_size)
-    kept = [n for n, a in arrays.items() if not isinstance(a, Array) or (is_kept(a.nbytes, memory) and not skip)]
-    read = {name: array for name, array in arrays.items() if name not in kept}
-    axis = axis_of(read or arrays, samples)
+    stored = {name: array for name, array in arrays.items() if isinstance(array, Array)}
+    axis = axis_of(stored or arrays, samples)
+    if shuffle == "blocks":
+        samples.runs(axis)  # random crops have none
     spans = Spans(samples, axis, shuffle, block_chunks, sampled=given["sampler"] is not None)
-    wants = {name: make_want(array, samples, dtypes[name], spans) for name, array in read.items()}
-    waits = any(array.store.concurrency > 1 for array in read.values())
+    wants = {name: make_want(array, samples, dtypes[name], spans) for name, array in stored.items()}
+    nbytes = {name: array.nbytes for name, array in stored.items()}
+    kept = set() if skip else choose_kept(nbytes, memory, needed_of(wants.values(), batch_size))
+    wants = {name: want for name, want in wants.items() if name not in kept}
+    waits = any(arrays[name].store.concurrency > 1 for name in wants)
     n_readers = WAITING_READS if waits else 1
     step = batches_of_step(batch_size * sum(want.sample_nbytes for want in wants.values()), waits=waits)
-    left = memory - sum(arrays[name].nbytes for name in kept if isinstance(arrays[name], Array))
+    left = memory - sum(nbytes[name] for name in kept)
     steps = n_readers + 2  # those that are read, the next, and that whose batches are gathered
     rooms = dict(zip(wants, divide(left, list(wants.values()), batch_size, steps, step), strict=True))
     most = min([step, *[max(room.ahead // steps, 1) for room in rooms.values()]])
@@ -296,7 +300,7 @@ def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
         memory=memory,
         spans=spans,
         rooms=rooms,
-        kept=Kept({name: arrays[name] for name in kept}, backend),
+        kept=Kept({name: array for name, array in arrays.items() if name not in wants}, backend),
         reused={},
         how=Production(backend, named, given["transform"], skip, prefetch, most, n_readers, Meter(0, 0.0)),
         on_epoch=given["on_epoch"],

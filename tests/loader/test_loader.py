@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import threading
 import time
 
@@ -424,7 +425,7 @@ def damaged():
     return data, z
 
 
-@pytest.mark.parametrize("memory", [9_000, 1 << 19])
+@pytest.mark.parametrize("memory", [9_000, 180_000])
 def test_a_damaged_chunk_raises_with_its_name(device, memory):
     data, z = damaged()
     loader = gzarr.Loader(z, 16, device=device, memory=memory)
@@ -478,6 +479,7 @@ BAD = [
     ({"window": 8}, TypeError, "Window"),
     ({"crops": gzarr.Crops((8, 60, 5))}, ValueError, "larger than the arrays"),
     ({"crops": gzarr.Crops((1, 1, 1, 1))}, ValueError, "4 axes"),
+    ({"shuffle": "blocks", "crops": gzarr.Crops((2,), n=3)}, ValueError, "random crops do not"),
     ({"window": gzarr.Window(2), "crops": gzarr.Crops((2,))}, ValueError, "exclude each other"),
     ({"sampler": [1], "shuffle": True}, ValueError, "leave shuffle="),
     ({"sampler": "abc"}, TypeError, "sampler must be .* got 'abc'"),
@@ -517,6 +519,18 @@ def test_other_calls_with_bad_input():
 def test_a_sampler_without_samples_gives_no_batches():
     loader = gzarr.Loader(images()[1], 16, sampler=[])
     assert (len(loader), list(loader)) == (0, [])
+
+
+@pytest.mark.parametrize("batch_size", [1, 8, 100])
+def test_as_much_memory_as_the_error_asks_for_suffices(batch_size):
+    arrays = {"x": images()[1]} | {str(n): gzarr.array(np.arange(N), chunks=N) for n in range(50)}
+    with pytest.raises(ValueError, match="give memory=") as error:
+        gzarr.Loader(arrays, batch_size, memory=100)
+    needed = int(re.search(r"give memory=(\d+)", str(error.value))[1])
+    for memory in (needed, 2 * needed, 20_000 + needed, 100_000 + needed):
+        next(iter(gzarr.Loader(arrays, batch_size, memory=memory)))
+    with pytest.raises(ValueError, match="give memory="):
+        gzarr.Loader(arrays, batch_size, memory=needed - 1)
 
 
 def test_a_sampler_that_is_out_of_range():

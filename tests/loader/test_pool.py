@@ -3,7 +3,7 @@
 import pytest
 
 from gzarr.indexing.grid import RegularAxis
-from gzarr.loader.pool import KEPT_NBYTES, Want, batches_of_step, divide, is_kept, parse_memory
+from gzarr.loader.pool import KEPT_NBYTES, Want, batches_of_step, choose_kept, divide, parse_memory
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,17 @@ def test_what_is_no_size(given):
 
 
 def test_small_arrays_are_kept():
-    assert is_kept(KEPT_NBYTES, 1 << 30)
-    assert not is_kept(KEPT_NBYTES + 1, 1 << 40)
-    assert not is_kept(1000, 10_000)
+    sizes = {"large": KEPT_NBYTES + 1, "small": KEPT_NBYTES}
+    assert choose_kept(sizes, 1 << 40, 1000) == {"small"}
+    assert choose_kept(sizes, KEPT_NBYTES * 7, 1000) == set()
+
+
+def test_small_arrays_that_are_many_are_not_all_kept():
+    sizes = {str(size): size for size in range(100, 0, -1)}
+    kept = choose_kept(sizes, 8000, 0)
+    assert 900 < sum(sizes[name] for name in kept) <= 1000
+    assert "1" in kept
+    assert choose_kept(sizes, 8000, 8000) == set()
 
 
 def want(nbytes, span=10_000):
@@ -60,6 +68,13 @@ def test_memory_for_all_samples_is_used_directly_and_no_more_than_helps():
     assert room.mode == "direct"
     (room,) = divide(1 << 30, [want(1000, span=16)], 100, 2, 2)
     assert room.slots < 1000
+
+
+def test_memory_for_all_samples_as_they_are_stored_but_not_as_they_become():
+    n, small = 10_000, want(1000)
+    (room,) = divide(n * 3000, [small._replace(sample_nbytes=4000)], 100, 2, 2)
+    assert room.mode == "pool"
+    assert n < room.slots < n * 1.1
 
 
 def test_too_little_memory():
