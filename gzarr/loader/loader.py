@@ -219,7 +219,8 @@ class Loader:
         Returns
         -------
         numpy.ndarray
-            Numbers of the samples, int64.
+            Numbers of the samples, int64, from 0 in this loader: a part of a split has numbers of its own. Without a
+            split, the number of a row is its place; otherwise `batch_starts` says where a sample lies.
 
         Raises
         ------
@@ -239,6 +240,36 @@ class Loader:
         if not 0 <= step < n_batches:
             raise IndexError(f"there is no batch {step}: this iteration has {n_batches}, from 0")
         return begun.order(begun.share.positions(step * size, min((step + 1) * size, n)))
+
+    def batch_starts(self, step: int) -> Indices:
+        """Compute where in the arrays the samples of a batch begin, without reading anything.
+
+        Parameters
+        ----------
+        step : int
+            Number of the batch, as for `batch_ids`.
+
+        Returns
+        -------
+        numpy.ndarray
+            The first element of each sample, int64: a row, the first row of a window, or the corner of a crop. The
+            shape is (samples, axes), of as many axes as samples are cut along.
+
+        Raises
+        ------
+        IndexError
+            If there is no such batch.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> loader = gzarr.Loader(gzarr.zeros((4, 6)), batch_size=2, crops=gzarr.Crops((2, 3)))
+        >>> loader.batch_starts(1)
+        array([[2, 0],
+               [2, 3]])
+        """
+        ids, samples = self.batch_ids(step), self._setup.samples
+        return samples.at(self._setup.seed, self._coming().epoch).boxes(ids, len(samples.size))
 
     def _coming(self) -> Begun:
         """The iteration under way, or the next one."""

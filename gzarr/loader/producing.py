@@ -126,7 +126,8 @@ class _UnderWay:
             n = min(n, room)
             self._left -= n
             self._n = min(2 * self._n, self._how.most)
-            steps = [feed.step(n) for feed in self._feeds]
+            with self._how.meter.stage("plan"):
+                steps = [feed.step(n) for feed in self._feeds]
             self._how.meter.add_read(sum(step.opened for step in steps))
             self.reads.append(_Read(self._how, self._feeds, steps, self._readers))
 
@@ -144,7 +145,8 @@ def produce(how: Production, make: Callable[[], Sequence[Feed]], first: int, n_b
     """
     with how.backend.own_stream():
         how.backend.wait(how.backend.record(how.stream))  # arrays may be the work of the caller's stream
-        feeds = make()
+        with how.meter.stage("read"):
+            feeds = make()  # which reads small arrays
         under_way = _UnderWay(how, feeds, n_batches)
         try:
             # Nothing disturbs the read for the first batch, where reads keep processors busy.

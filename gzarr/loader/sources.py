@@ -45,7 +45,7 @@ def collect(arrays: Any) -> tuple[Arrays, bool]:
 
 def _checked(name: str, array: Any) -> Any:
     if not isinstance(array, Array):
-        if isinstance(array, (str, bytes)) or not hasattr(array, "__array__"):
+        if isinstance(array, (str, bytes)) or not hasattr(array, "__array__") or getattr(array, "chunks", None):
             raise TypeError(f"arrays: {name!r} must be a gzarr or NumPy array, got {_told(array)}")
         array = np.asarray(to_host(array))
     if not array.ndim:
@@ -55,12 +55,16 @@ def _checked(name: str, array: Any) -> Any:
 
 def _told(array: Any) -> str:
     """What was given instead of an array, and what to give."""
-    kind, remedy = type(array).__name__, ""
-    if isinstance(array, (str, bytes, os.PathLike)):
+    module, kind, remedy = type(array).__module__.partition(".")[0], type(array).__name__, ""
+    if module == "zarr":
+        remedy = "; open it with gzarr.open_array or gzarr.open_group"
+    elif hasattr(array, "__array__"):
+        remedy = ", all of which would be read into memory; if it fits, give numpy.asarray of it"
+    elif isinstance(array, (str, bytes, os.PathLike)):
         remedy = f"; open it: gzarr.open_array({array!r}), or gzarr.open_group"
     elif isinstance(array, (list, tuple)):
         remedy = "; make an array of it with numpy.asarray, or a dict of several arrays"
-    return kind + remedy
+    return (kind if module == "builtins" else f"{module}.{kind}") + remedy
 
 
 def find_backend(arrays: Arrays, device: str | Backend | None) -> Backend:

@@ -15,7 +15,7 @@ from typing import Self
 from gzarr.display.info import Report, size_text
 
 #: What the producer does, one after the other. Only "stall" is of the caller's thread.
-_STAGES = ("read", "gather", "transform", "caller", "stall")
+_STAGES = ("plan", "read", "gather", "transform", "caller", "stall")
 #: Share of the epoch that the caller must have waited before a stage of the producer is said to limit it.
 _NOTICED = 0.02
 
@@ -40,9 +40,9 @@ class Stats:
         `chunks` over the number of chunks of the arrays: how often each is decoded in an epoch.
     elapsed_s : float
         Seconds from the start of the iteration until the last batch was handed out.
-    read_s, gather_s, transform_s : float
-        Seconds in which the producer of the batches waited for reads, put batches together, and ran ``transform``. On a
-        GPU, the last two are only what it takes to launch the work.
+    plan_s, read_s, gather_s, transform_s : float
+        Seconds in which the producer of the batches chose what to read, waited for reads, put batches together, and ran
+        ``transform``. On a GPU, the last two are only what it takes to launch the work.
     caller_s : float
         Seconds in which batches were ready and waited for the caller.
     stall_s : float
@@ -57,6 +57,7 @@ class Stats:
     chunks: int
     decodes: float
     elapsed_s: float
+    plan_s: float
     read_s: float
     gather_s: float
     transform_s: float
@@ -75,13 +76,14 @@ class Stats:
 
     @property
     def limited_by(self) -> str:
-        """The stage that limits the epoch: "read", "gather" or "transform"; "caller" if it hardly waits for batches."""
+        """The stage that limits the epoch: "plan", "read", "gather" or "transform"; "caller" if it hardly waits."""
         if self.stall_s <= _NOTICED * self.elapsed_s:
             return "caller"
-        return max(("read", "gather", "transform"), key=lambda stage: float(getattr(self, stage + "_s")))
+        return max(("plan", "read", "gather", "transform"), key=lambda stage: float(getattr(self, stage + "_s")))
 
     def _report(self) -> Report:
-        producer = f"read {self.read_s:.2f} s, gather {self.gather_s:.2f} s, transform {self.transform_s:.2f} s"
+        stages = ("plan", "read", "gather", "transform")
+        producer = ", ".join(f"{stage} {getattr(self, stage + '_s'):.2f} s" for stage in stages)
         rows = [
             ("Epoch", f"{self.epoch}: {self.samples:,} samples in {self.batches:,} batches"),
             ("Rate", f"{self.samples_per_s:,.0f} samples/s, {size_text(int(self.nbytes_per_s))}/s"),
@@ -124,7 +126,7 @@ class Meter:
         self._start = self._last = clock()
 
     def stage(self, name: str) -> _Stage:
-        """Count the seconds of a ``with`` statement. name: "read", "gather", "transform", "caller" or "stall"."""
+        """Count the seconds of a ``with`` statement. name: one of the stages."""
         return _Stage(self.seconds, name, self._clock)
 
     def add_read(self, chunks: int) -> None:

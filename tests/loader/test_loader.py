@@ -404,6 +404,27 @@ def test_split_shares_no_chunk():
     assert not {r // 8 for r in parts[0]} & {r // 8 for r in parts[1]}
 
 
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {},
+        {"window": gzarr.Window(4, ends=[50, 203])},
+        {"crops": gzarr.Crops((4, 3))},
+        {"crops": gzarr.Crops((4, 3), n=20)},
+    ],
+    ids=str,
+)
+def test_batch_starts_say_where_samples_lie_also_in_a_part(keywords):
+    data, z = images()
+    for loader in gzarr.Loader(z, 16, shuffle="exact", **keywords).split(0.5, 0.5):
+        for step, batch in enumerate(loader):
+            starts = loader.batch_starts(step)
+            assert starts.shape == (len(batch), 2 if "crops" in keywords else 1)
+            for sample, start in zip(batch, starts, strict=True):
+                box = tuple(slice(i, i + n) for i, n in zip(start, sample.shape, strict=False))
+                assert np.array_equal(sample, data[box] if keywords else data[start[0]])
+
+
 def test_random_crops_of_a_part_follow_the_seed_of_a_state():
     _, z = images()
     of_seed = [gzarr.Loader(z, 4, crops=gzarr.Crops((5,), n=20), seed=seed) for seed in (1, 2)]
@@ -452,6 +473,15 @@ def test_a_damaged_chunk_is_left_out(device, memory, shuffle):
         assert loader.stats().skipped == 8
 
 
+class Chunked:
+    """An array of another library."""
+
+    chunks = (3,)
+
+    def __array__(self):
+        raise AssertionError
+
+
 BAD = [
     ({"arrays": {}}, ValueError, "there are none"),
     ({"arrays": {"x": np.zeros(3), "y": np.zeros(4)}}, ValueError, "'x' .3,., 'y' .4,."),
@@ -462,6 +492,7 @@ BAD = [
         r"must be a gzarr or NumPy array, got str; open it: gzarr.open_array\('x.zarr'\)",
     ),
     ({"batch_size": 500, "drop_last": True}, ValueError, "leaves no batch"),
+    ({"arrays": Chunked()}, TypeError, "got tests.Chunked, all of which would be read into memory"),
     ({"arrays": {"y": [1, 2]}}, TypeError, "'y' must be .* got list; make an array of it with numpy.asarray"),
     ({"arrays": {3: np.zeros(3)}}, TypeError, "names must be strings"),
     ({"batch_size": 0}, ValueError, "batch_size"),

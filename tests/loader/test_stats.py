@@ -48,6 +48,7 @@ def test_what_was_handed_out_is_counted(stats: Stats) -> None:
     ("seconds", "expected"),
     [
         ({"stall": 5.0, "read": 4.0, "gather": 1.0}, "read"),
+        ({"stall": 5.0, "read": 1.0, "plan": 2.0}, "plan"),
         ({"stall": 5.0, "read": 1.0, "transform": 4.0, "caller": 5.0}, "transform"),
         ({"stall": 0.01, "read": 4.0, "caller": 1.0}, "caller"),
     ],
