@@ -51,6 +51,7 @@ from tests.gpu.hardware.test_hardware_codecs import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_device import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_encoders import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_floats import *  # noqa: F403
+from tests.gpu.hardware.test_hardware_loader import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_writes import *  # noqa: F403
 from tests.properties import memory
 from tests.properties.fewer import examples_of
@@ -60,6 +61,8 @@ from tests.properties.test_selections import *  # noqa: F403
 # These ask nvCOMP itself, which may not be installed, and needs a device to compress.
 del test_nvcomp_there_and_back, test_a_device_changes_neither_alignments_nor_scratch  # noqa: F821
 del test_formats_that_only_a_gpu_has, test_scratch_for_zstd_is_what_the_tables_guess_or_less  # noqa: F821
+# The double exchanges nothing with torch.
+del test_tensors_of_torch_are_right_and_keep_the_memory_of_a_batch  # noqa: F821
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
