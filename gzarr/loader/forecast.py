@@ -70,10 +70,11 @@ def count_opened(planning: Planning) -> float:
         return _run(planning.planner(), epoch.n)[0]
     if planning.mode == "pool":
         return _short_epoch(planning)
+    is_uniform = not epoch.span or epoch.span >= epoch.n
+    if is_uniform and 4 * planning.slots > _MAX_SAMPLES:  # too short a part: all chunks are opened at first
+        return _renewals(planning)
     opened, planned = _run(planning.planner(), _MAX_SAMPLES)
-    if epoch.span or planned > 4 * planning.slots:
-        return opened * epoch.n / planned
-    return _renewals(planning)
+    return opened * epoch.n / planned
 
 
 def first_step(planning: Planning) -> Step:
@@ -133,10 +134,14 @@ def _short_epoch(planning: Planning) -> float:
 
 
 def _renewals(planning: Planning) -> float:
-    """Count openings: each serves what is wanted within the batches that are begun, the next comes after a gap."""
+    """Count openings: each serves what is wanted within the batches that are begun, the next comes after a gap.
+
+    Half of the batches on their way are read already, on average, when a chunk is opened.
+    """
     epoch = planning.epoch
     sample = epoch.ids(0, min(epoch.n, 4096))
     per_sample = len(cut_boxes(epoch.boxes(sample), epoch.size, epoch.grid).box) / len(sample)
     gap = max(prod([axis.nchunks for axis in epoch.grid]) / per_sample, 1.0)
-    cycles = epoch.n / (planning.slots + gap) + _LAST_CYCLE
+    served = planning.slots - planning.ahead * epoch.batch_size // 2
+    cycles = epoch.n / (served + gap) + _LAST_CYCLE
     return min(max(cycles, 1.0), epoch.n / gap) * nchunks(epoch.grid)

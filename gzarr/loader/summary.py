@@ -189,7 +189,8 @@ def _advise_on_decodes(planning: Planning, decodes: float, shuffling: Shuffling,
         return [f"{why}; {remedy}"]
     double = planning._replace(slots=2 * planning.slots)
     then = _decodes(double, count_opened(double), means)
-    held = f"memory for {planning.slots / max(planning.epoch.n, 1):.0%} of the samples"
+    share = planning.slots / max(planning.epoch.n, 1)
+    held = f"memory for {share:.{0 if share > 0.01 else 2}%} of the samples"
     more = f"with memory={size_text(2 * means.memory)!r}, {then:.1f} times"
     lines = [f"with {held}, each chunk of {name} is decoded {decodes:.1f} times; {more}"]
     if shuffling.kind == "exact" and planning.mode == "pool":

@@ -32,7 +32,7 @@ def test_the_decodes_of_a_short_epoch_are_exact() -> None:
 @pytest.mark.parametrize("blocks", [20, 100])
 def test_direct_batches_of_a_long_epoch(blocks: int) -> None:
     starts = np.random.default_rng(0).integers(0, 50_000 - 8, (50_000, 1))
-    epoch = boxes_epoch(starts, (8,), 256, (RegularAxis(50_000, 64),))
+    epoch = boxes_epoch(starts, (8,), 256, (RegularAxis(50_000, 64),))._replace(span=50_000)
     planning = Planning("x", epoch, "direct", blocks * 256, 4, 1000)
     assert forecast(planning) == pytest.approx(decodes(planning.planner(), 2), rel=0.2)
 
