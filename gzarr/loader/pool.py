@@ -22,6 +22,8 @@ _UNITS = {"": 1, "b": 1} | {
 #: What small arrays, which are read once and kept, take of the memory together: a share of it, and so many bytes.
 KEPT_NBYTES = 64 << 20
 KEPT_SHARE = 8
+#: The same for arrays of samples that take less than half of the memory of their planning.
+TINY_KEPT_SHARE = 2
 #: Bytes of batches that are read in one step: enough for threads to pay, little enough to overlap with the rest.
 STEP_NBYTES = 16 << 20
 #: But so many batches, if memory suffices: with one of 64 images of 150 kB, a sixth of the time goes into planning and
@@ -58,19 +60,6 @@ def _parse_text(text: str, data_nbytes: int) -> int:
         raise ValueError(f"memory must be a whole number of bytes, '512 MiB', or a share such as '35 %'; got {text!r}")
     factor = data_nbytes / 100 if unit == "%" else _UNITS[unit]
     return math.ceil(float(match[1]) * factor)
-
-
-def choose_kept(nbytes: Mapping[str, int], memory: int, needed: int) -> set[str]:
-    """Which arrays are read once and kept: the smallest ones.
-
-    nbytes: decoded sizes by name. needed: what a batch of all arrays takes (`needed_of`).
-    """
-    kept, left = set(), min(memory // KEPT_SHARE, KEPT_NBYTES, memory - needed)
-    for name, size in sorted(nbytes.items(), key=itemgetter(1)):
-        if size <= left:
-            kept.add(name)
-            left -= size
-    return kept
 
 
 class Want(NamedTuple):
@@ -122,6 +111,21 @@ class Room(NamedTuple):
 def batches_of_step(batch_nbytes: int, *, waits: bool) -> int:
     """How many batches a step should read. waits: whether the store waits for a server."""
     return min(max((WAITING_STEP_NBYTES if waits else STEP_NBYTES) // max(batch_nbytes, 1), STEP_BATCHES), 64)
+
+
+def choose_kept(nbytes: Mapping[str, int], wants: Mapping[str, Want], memory: int, batch_size: int) -> set[str]:
+    """Which arrays are read once and kept: the smallest ones, and those of tiny samples, whose planning is larger.
+
+    nbytes: decoded sizes by name. Memory for a batch of all arrays is left.
+    """
+    spare = memory - needed_of(wants.values(), batch_size)
+    kept, total = set(), 0
+    for name, size in sorted(nbytes.items(), key=itemgetter(1)):
+        tiny = 2 * wants[name].slot_nbytes < PLANNED_NBYTES
+        if total + size <= min(memory // TINY_KEPT_SHARE if tiny else min(memory // KEPT_SHARE, KEPT_NBYTES), spare):
+            kept.add(name)
+            total += size
+    return kept
 
 
 def needed_of(wants: Iterable[Want], batch_size: int) -> int:

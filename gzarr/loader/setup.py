@@ -23,7 +23,7 @@ from gzarr.loader.forecast import Planning
 from gzarr.loader.leases import Leases
 from gzarr.loader.look_ahead import Epoch
 from gzarr.loader.order import Order, Shuffle, check_kind, is_repeatable, make_order, make_sampled, parse_shuffle
-from gzarr.loader.pool import Room, Want, batches_of_step, choose_kept, divide, needed_of, parse_memory
+from gzarr.loader.pool import Room, Want, batches_of_step, choose_kept, divide, parse_memory
 from gzarr.loader.producing import Production, produce
 from gzarr.loader.ranks import History, Share, make_share, parse_ranks
 from gzarr.loader.samples import Samples, make_samples, positive
@@ -270,7 +270,7 @@ def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
     spans = Spans(samples, axis, shuffle, block_chunks, sampled=given["sampler"] is not None)
     wants = {name: make_want(array, samples, dtypes[name], spans) for name, array in stored.items()}
     nbytes = {name: array.nbytes for name, array in stored.items()}
-    kept = set() if skip else choose_kept(nbytes, memory, needed_of(wants.values(), batch_size))
+    kept = set() if skip else choose_kept(nbytes, wants, memory, batch_size)
     wants = {name: want for name, want in wants.items() if name not in kept}
     waits = any(arrays[name].store.concurrency > 1 for name in wants)
     n_readers = WAITING_READS if waits else 1

@@ -35,24 +35,35 @@ def test_what_is_no_size(given):
         parse_memory(given, 1000)
 
 
-def test_small_arrays_are_kept():
-    sizes = {"large": KEPT_NBYTES + 1, "small": KEPT_NBYTES}
-    assert choose_kept(sizes, 1 << 40, 1000) == {"small"}
-    assert choose_kept(sizes, KEPT_NBYTES * 7, 1000) == set()
-
-
-def test_small_arrays_that_are_many_are_not_all_kept():
-    sizes = {str(size): size for size in range(100, 0, -1)}
-    kept = choose_kept(sizes, 8000, 0)
-    assert 900 < sum(sizes[name] for name in kept) <= 1000
-    assert "1" in kept
-    assert choose_kept(sizes, 8000, 8000) == set()
-
-
 def want(nbytes, span=10_000):
     return Want(
         (1, nbytes), (RegularAxis(10_000, 16), RegularAxis(nbytes, nbytes)), nbytes, nbytes, span, span == 10_000
     )
+
+
+def kept_of(sizes, memory, batch_size=1, row=1000):
+    return choose_kept(
+        {str(size): size for size in sizes}, {str(size): want(row) for size in sizes}, memory, batch_size
+    )
+
+
+def test_small_arrays_are_kept():
+    sizes = [KEPT_NBYTES + 1, KEPT_NBYTES]
+    assert kept_of(sizes, 1 << 40) == {str(KEPT_NBYTES)}
+    assert kept_of(sizes, KEPT_NBYTES * 7) == set()
+
+
+def test_small_arrays_that_are_many_are_not_all_kept():
+    kept = kept_of(range(1000, 0, -10), 400_000)
+    assert 49_000 < sum(map(int, kept)) <= 50_000
+    assert "10" in kept
+    assert kept_of(range(1000, 0, -10), 400_000, batch_size=4) == set()
+
+
+def test_arrays_of_tiny_samples_are_kept_if_half_of_the_memory_holds_them():
+    assert kept_of([1 << 29], 1 << 30, row=8) == {str(1 << 29)}
+    assert kept_of([(1 << 29) + 1], 1 << 30, row=8) == set()
+    assert kept_of([1 << 29], 1 << 30, row=8, batch_size=1 << 23) == set()
 
 
 def test_all_arrays_hold_about_equally_many_samples_within_the_cap():
