@@ -3,7 +3,8 @@
 Tables of rows. *resident*: encoded streams are on the device; the stages of gzarr beside nvCOMP's batched call alone on
 the same streams. *streams*: the same for one to 100,000 chunks of 16 KiB. *file*: a local store in the page cache
 becomes an array on the device. *write*: an array on the device becomes a local store; peers write from host memory.
-*memory*: device bytes beyond the result, beside the cap.
+*memory*: device bytes beyond the result, beside the cap. *loader*: whole epochs of `gzarr.Loader`
+beside a bare read of all chunks.
 
 Every answer is compared with the source before it is timed. Times are medians, with the least and the most. The result
 is rewritten after every row, most telling rows first.
@@ -27,6 +28,7 @@ import numpy as np
 import gzarr
 from benchmarks.gpu import rows
 from benchmarks.gpu.cases import NO_TIME, TINY, Case, StreamsCase, cases, make_source, selections
+from benchmarks.gpu.loading import LoaderCase, time_loader
 from benchmarks.gpu.measure import describe_machine, write_json
 from benchmarks.gpu.peers import Peer, find_peers
 from benchmarks.gpu.stages import in_memory, time_stages
@@ -157,11 +159,16 @@ class Run:
         self.save()
         return row
 
-    def case(self, case: Case | StreamsCase) -> None:
+    def case(self, case: Case | StreamsCase | LoaderCase) -> None:
         """All rows of one stored array."""
         if isinstance(case, StreamsCase):
             about = {"table": "streams", **asdict(case), "contender": "gzarr"}
             self.row(about, lambda: rows.streams(self.device, case))
+            return
+        if isinstance(case, LoaderCase):
+            about = {"table": "loader", **asdict(case), "contender": "gzarr"}
+            wrong = rows.WrongAnswerError("a batch is wrong")
+            self.row(about, lambda: time_loader(self.device, self.root, case, wrong))
             return
         if time.monotonic() > self.end:
             self.leave_out(asdict(case), NO_TIME)

@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.gpu.cases import NO_TIME
 from benchmarks.gpu.goals import CPU_PEERS, ZARR_WRITERS, cases_of, fastest, goals_table, size, stages_of
+from benchmarks.gpu.loading import loader_cases
 from benchmarks.gpu.measure import ROOT
 from benchmarks.gpu.plot import plot
 
@@ -52,7 +53,7 @@ def tables(results: Path) -> str:
     """Goals, rows and a plot for each result of a GPU, or the goals and a sentence if there is none."""
     results_by_name = measured(results)
     if not results_by_name:
-        return f"{NOT_MEASURED}\n\n{goals_table(None)}"
+        return f"{NOT_MEASURED}\n\n{goals_table(None)}\n\n{loader_table(None)}"
     return "\n\n".join(section(name, result) for name, result in results_by_name.items())
 
 
@@ -71,7 +72,8 @@ def section(name: str, result: dict[str, Any]) -> str:
     gpu = result["machine"]["gpu"]
     made = f"Measured by `{result['command']}` on {result['date']}, plotted by `python -m benchmarks.gpu.table`."
     image = f"![{gpu}: reads against what limits them]({plot_name(name)})"
-    parts = [f"**{gpu}**", goals_table(result), image, made, table(result), write_table(result), _about(result)]
+    parts = [f"**{gpu}**", goals_table(result), image, made, table(result), write_table(result)]
+    parts += [loader_table(result), _about(result)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -104,6 +106,20 @@ def write_table(result: dict[str, Any]) -> str:
             others = tuple(name for name in case.rows if name != "gzarr")
             ratios = [_ratio(fastest(case.rows, names), own["seconds"]) for names in (ZARR_WRITERS, others)]
             lines.append([codec, size(nbytes), layout, f"{own['GB_per_s']:.2f}", *ratios])
+    return _lines(lines) if len(lines) > 1 else ""
+
+
+def loader_table(result: dict[str, Any] | None) -> str:
+    """Epochs of loaders. result: None if nothing was measured."""
+    head = ["loader", "samples/s", "GB/s", "decodes a chunk", "caller waits, share", "limited by"]
+    lines = [[*head, "bare read of all chunks, GB/s", "bare read / epoch"]]
+    for title in [case.title for case in loader_cases(small=False)] if result is None else []:
+        lines.append([title, *["not measured"] * (len(lines[0]) - 1)])
+    for row in [] if result is None else result["rows"]:
+        if row["table"] == "loader":
+            cells = [f"{row['samples_per_s']:,.0f}", f"{row['GB_per_s']:.2f}", f"{row['decodes']:.2f}"]
+            cells += [f"{row['stall_share']:.2f}", row["limited_by"], f"{row['bare_GB_per_s']:.2f}"]
+            lines.append([row["title"], *cells, _ratio(row["bare_seconds"], row["seconds"])])
     return _lines(lines) if len(lines) > 1 else ""
 
 

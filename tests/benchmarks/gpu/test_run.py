@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.gpu import cases, run
 from benchmarks.gpu import rows as gpu_rows
+from benchmarks.gpu.loading import LoaderCase, loader_cases
 from benchmarks.gpu.peers import PEERS
 from gzarr.gpu.device.hostbuild import find_compiler
 
@@ -35,6 +36,14 @@ def test_all_is_measured_and_described(result: dict[str, Any]) -> None:
 
 def test_each_case_has_its_rows(result: dict[str, Any]) -> None:
     for case in cases.cases(small=True):
+        if isinstance(case, LoaderCase):
+            (row,) = (row for row in result["rows"] if row.get("title") == case.title)
+            assert row["decodes"] >= 1
+            assert 0 <= row["stall_share"] <= 1
+            assert 0 < row["seconds_min"] <= row["seconds"] <= row["seconds_max"]
+            assert row["samples_per_s"] * row["seconds"] == pytest.approx(case.n)
+            assert row["bare_GB_per_s"] * row["bare_seconds"] == pytest.approx(row["GB_per_s"] * row["seconds"])
+            continue
         fields = asdict(case)
         rows = [row for row in result["rows"] if all(row.get(name) == value for name, value in fields.items())]
         if isinstance(case, cases.StreamsCase):
@@ -62,7 +71,9 @@ def test_the_whole_plan_covers_every_codec_size_and_layout() -> None:
     stored = [(c.codec, c.chunk_nbytes, c.layout) for c in plan if isinstance(c, cases.Case)]
     assert len(stored) == len(set(stored)) == 6 * 5 * 2
     assert {nbytes for _, nbytes, _ in stored} == {k << 10 for k in (64, 256, 1024, 4096, 16384)}
-    assert all(c.full for c in plan[:3])  # what the goals are about comes first
+    leading = [c for c in plan if not isinstance(c, LoaderCase)][:3]
+    assert all(c.full for c in leading)  # what the goals are about comes first
+    assert {type(c) for c in plan[1:4]} == {LoaderCase}
     streams = {c.nchunks for c in plan if isinstance(c, cases.StreamsCase)}
     assert streams == {10**k for k in range(6)}
     for case in plan:
@@ -117,8 +128,9 @@ def test_a_wrong_answer_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(gpu_rows.np, "array_equal", lambda one, other: False)
     monkeypatch.setattr(run, "CAP_SHARES", (2,))
     some = [cases.Case("zstd", 4096, "plain", 256, full=True), cases.StreamsCase("zstd", 1)]
+    some += loader_cases(small=True)[:1]
     monkeypatch.setattr(run, "cases", lambda *, small: some)
     found = json.loads(run.run(tmp_path, "emulated", 30, small=True).read_text())
     assert {row["contender"] for row in found["rows"]} == {"raw pinned upload", "raw read by threads"}
-    assert {row["table"] for row in found["failed"]} == {"resident", "file", "write", "memory", "streams"}
+    assert {row["table"] for row in found["failed"]} == {"resident", "file", "write", "memory", "streams", "loader"}
     assert all("wrong" in row["error"] for row in found["failed"])

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.gpu import cases, plot, table
 from benchmarks.gpu.goals import GOALS, goals_table
+from benchmarks.gpu.loading import loader_cases
 
 ROOT = Path(__file__).parents[3]
 
@@ -27,7 +28,9 @@ def test_only_a_gpu_makes_a_table(result: dict[str, Any], measured: dict[str, An
     (tmp_path / "gpu-small.json").write_text(json.dumps({**result, "device": "cuda"}))
     text = table.tables(tmp_path)
     assert text.startswith(table.NOT_MEASURED)
-    assert text.count("| not measured | not measured | not measured |") == len(GOALS)
+    assert goals_table(None).count("| not measured | not measured | not measured |") == len(GOALS)
+    assert text.endswith(f"{goals_table(None)}\n\n{table.loader_table(None)}")
+    assert table.loader_table(None).count("| not measured") == 7 * len(loader_cases(small=False))
     assert table.plots(tmp_path) == {}
     (tmp_path / "gpu-one.json").write_text(json.dumps(measured))
     text = table.tables(tmp_path)
@@ -39,6 +42,9 @@ def test_only_a_gpu_makes_a_table(result: dict[str, Any], measured: dict[str, An
     assert "GPU mode needs a GPU" in text
     assert "](gpu-one-roofline.svg)" in text
     assert "`python -m benchmarks.gpu --small`" in text
+    assert table.loader_table(measured) in text
+    assert "not measured" not in table.loader_table(measured)
+    assert table.loader_table(measured).count("\n") == 1 + len(loader_cases(small=True))
     assert set(table.plots(tmp_path)) == {"gpu-one-roofline.svg"}
 
 

@@ -27,6 +27,7 @@ import gzarr
 from benchmarks.gpu import cases, deciding, questions, reads
 from benchmarks.gpu import run as benchmark
 from benchmarks.gpu import sums as gpu_sums
+from benchmarks.gpu.loading import loader_cases
 from benchmarks.gpu.measure import wall_seconds
 from benchmarks.gpu.peers import PEERS
 from benchmarks.gpu.streams import Gpu, Tables
@@ -798,6 +799,7 @@ def test_the_benchmark_runs_through(gpu: Gpu, tmp_path: Path, monkeypatch: pytes
         cases.Case("blosc-lz4", 4 << 10, "sharded", 256, full=True),
         cases.Case("zstd", 4 << 10, "plain", 256),
         cases.StreamsCase("lz4", 70),
+        loader_cases(small=True)[1],
     ]
     monkeypatch.setattr(benchmark, "cases", lambda *, small: some)
     result = json.loads(benchmark.run(tmp_path, "cuda", 60, small=True).read_text())
@@ -809,6 +811,7 @@ def test_the_benchmark_runs_through(gpu: Gpu, tmp_path: Path, monkeypatch: pytes
         "file": 5 + 3,
         "write": 2,
         "memory": 2,
+        "loader": 1,
     }
     assert all(row["bare_nvcomp_seconds"] > 0 for row in own if row["table"] in ("resident", "streams"))
     assert all(0 < row["peak_nbytes"] <= row["cap_nbytes"] for row in own if row["table"] == "memory")
