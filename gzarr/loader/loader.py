@@ -279,6 +279,11 @@ class Loader:
 
     # -- state ---------------------------------------------------------------------------------------------------
 
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch that is under way, or of the next one, from 0."""
+        return self._from.epoch
+
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next iteration, which is else the one after the last that was finished.
 

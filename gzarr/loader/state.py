@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from operator import index
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -69,10 +70,15 @@ def read_state(state: Mapping[str, Any], identity: Mapping[str, Any]) -> Progres
             + "; ".join(f"{name} was {was!r}, is {now!r}" for name, was, now in found)
             + ". Build the loader as it was, or begin the epoch anew"
         )
-    progress = Progress(state["epoch"], state["seed"], tuple([(ranks, taken) for ranks, taken in state["taken"]]))
-    counts = (progress.epoch, *[taken for _, taken in progress.history], *[ranks - 1 for ranks, _ in progress.history])
-    if min(counts) < 0:
-        raise ValueError(f"the state tells of an impossible place: {progress}; use another one")
+    try:
+        history = tuple([(index(ranks), index(taken)) for ranks, taken in state["taken"]])
+        progress = Progress(index(state["epoch"]), index(state["seed"]), history)
+        possible = min(progress.epoch, *[min(ranks - 1, taken) for ranks, taken in history], 0) == 0
+    except (TypeError, ValueError):
+        possible = False
+    if not possible:
+        place = {name: state[name] for name in ("epoch", "seed", "taken")}
+        raise ValueError(f"the state tells of an impossible place: {place}; use another one")
     return progress
 
 

@@ -306,6 +306,21 @@ def test_a_loader_is_pickled_with_its_place():
     )
 
 
+def test_training_goes_on_with_the_epoch_of_the_state():
+    _, z = images()
+    loader, epochs = gzarr.Loader(z, 16, shuffle=True), []
+    batches = [next(iter(loader)) for _ in range(2)]
+    for _ in range(2):
+        batches = list(loader)
+    another = gzarr.Loader(z, 16, shuffle=True)
+    another.load_state_dict(loader.state_dict())
+    for epoch in range(another.epoch, 4):
+        epochs.append(epoch)
+        for _ in another:
+            assert another.epoch == epoch
+    assert (epochs, another.epoch, len(batches)) == ([2, 3], 4, 13)
+
+
 def test_a_state_after_the_last_batch_begins_the_next_epoch():
     _, z = images()
     loader, again = (gzarr.Loader(z, 16, shuffle=True) for _ in range(2))

@@ -76,7 +76,9 @@ def test_a_state_of_another_version_is_refused(array: gzarr.Array) -> None:
         read_state(state, identity(array))
 
 
-@pytest.mark.parametrize("wrong", [{"epoch": -1}, {"taken": [[2, -1]]}, {"taken": [[4, 8], [0, 3]]}])
+@pytest.mark.parametrize(
+    "wrong", [{"epoch": -1}, {"taken": [[2, -1]]}, {"taken": [[4, 8], [0, 3]]}, {"taken": "x"}, {"seed": "a"}]
+)
 def test_a_place_that_cannot_be_is_refused(array: gzarr.Array, wrong: dict) -> None:
     state = write_state(Progress(0, 0, ((2, 8),)), identity(array)) | wrong
     with pytest.raises(ValueError, match="an impossible place"):
