@@ -167,8 +167,8 @@ def divide(memory: int, wants: Sequence[Want], batch_size: int, reads: int, most
     total = sum(each)
     if memory < total * batch_size:
         raise ValueError(
-            f"memory={memory} bytes are less than one batch takes: {batch_size} samples of {total} bytes; give "
-            f"memory={total * batch_size} or more, or a smaller batch_size"
+            f"memory={memory} bytes are less than one batch takes: {batch_size} samples of {total} bytes, with "
+            f"{PLANNED_NBYTES} an array for planning; give memory={total * batch_size} or more, or a smaller batch_size"
         )
     # Four batches are outside: two that wait, the caller's, and the one that replaces it. The cap has three on top.
     memory = max(memory - total * batch_size, total * batch_size)

@@ -514,7 +514,7 @@ BAD = [
     ({"batch_size": 1.5}, TypeError, "batch_size"),
     ({"shuffle": "yes"}, ValueError, "shuffle"),
     ({"seed": "a"}, TypeError, "seed must be an integer"),
-    ({"memory": 100}, ValueError, "memory=100 bytes are less than one batch"),
+    ({"memory": 100}, ValueError, "memory=100 bytes are less than one batch takes: .* 128 an array for planning"),
     ({"memory": "some"}, ValueError, "memory must be"),
     ({"memory": 1e9}, TypeError, "memory must be a whole number of bytes"),
     ({"memory": 0}, ValueError, "memory must be positive"),
