@@ -1,14 +1,14 @@
 /* Reads and writes many chunks without the interpreter: what the files of the loop share.
  *
  * Theory of operation. One call takes a run of the parts of a plan, which it knows by tables: for a box the spans of
- * each axis, whose product the parts are; for points, rows of the points of each chunk. Reading (read.c) finds the
- * bytes of every part's chunk (a file of its own, or a range of a shard), decodes them and copies what is wanted into
- * the result, of a chunk of which many boxes want some to each of their slots (copies.c), if they are large block by block (blocks.c); a missing chunk gives the fill value. Writing (write.c) lays
- * every part over what is there of its chunk, unless the part covers that, encodes it, and replaces the chunk's file,
- * which is locked (locks.c) while that takes; or
- * it puts a shard together in memory, in the order of its index: new chunks, and between them those of the old
- * shard, as they are. Fetching (fetch.c) brings chunks into memory as they are stored; put.c
- * stores what was encoded elsewhere. Everything that is not plain success, whatever the reason, is left alone and reported: gzarr's
+ * each axis, whose product the parts are; for points, rows of the points of each chunk; for copies, the boxes that are
+ * wanted of each chunk. Reading (read.c) finds the bytes of every part's chunk (a file of its own, or a range of a
+ * shard), decodes them, large chunks block by block (blocks.c), and copies what is wanted into the result, or each box
+ * into its slot (copies.c); a missing chunk gives the fill value. Writing (write.c) lays every part over what is there
+ * of its chunk, unless the part covers that, encodes it, and replaces the chunk's file, which is locked (locks.c) while
+ * that takes; or it puts a shard together in memory, in the order of its index: new chunks, and between them those of
+ * the old shard, as they are. Fetching (fetch.c) brings chunks into memory as they are stored; put.c stores what was
+ * encoded elsewhere. Everything that is not plain success, whatever the reason, is left alone and reported: gzarr's
  * Python path does such parts again, and it alone knows how to say what is wrong.
  *
  * Rules: memory is only touched after what says where was checked against the shapes of chunk and array; the codecs
