@@ -35,6 +35,9 @@ WAITING_STEP_NBYTES = 64 << 20
 #: of the sample. They bound how far it looks ahead.
 PLANNED_NBYTES, MOST_PLANNED_NBYTES, PLANNED_SHARE = 128, 16 * KNOWN_NBYTES, 32
 
+#: Bytes for planning a fragment of a sample that goes straight into its batch.
+FRAGMENT_NBYTES = 200
+
 
 def parse_memory(memory: int | str, data_nbytes: int) -> int:
     """Return a size of memory in bytes. Raises: ValueError, TypeError.
@@ -137,7 +140,7 @@ def _nbytes_of(want: Want) -> int:
     return max(want.slot_nbytes, want.sample_nbytes) + PLANNED_NBYTES
 
 
-def divide(memory: int, wants: Sequence[Want], batch_size: int, reads: int, most: int) -> list[Room]:
+def divide(memory: int, wants: Sequence[Want], batch_size: int, reads: int, most: int, prefetch: int = 2) -> list[Room]:
     """Divide memory between arrays in proportion to the sizes of their samples, so that all hold equally many.
 
     Parameters
@@ -152,6 +155,8 @@ def divide(memory: int, wants: Sequence[Want], batch_size: int, reads: int, most
         Steps that are under way at once.
     most : int
         The most batches of a step.
+    prefetch : int
+        The most batches that wait for the caller.
 
     Returns
     -------
@@ -170,10 +175,16 @@ def divide(memory: int, wants: Sequence[Want], batch_size: int, reads: int, most
             f"memory={memory} bytes are less than one batch takes: {batch_size} samples of {total} bytes, with "
             f"{PLANNED_NBYTES} an array for planning; give memory={total * batch_size} or more, or a smaller batch_size"
         )
-    # Four batches are outside: two that wait, the caller's, and the one that replaces it. The cap has three on top.
-    memory = max(memory - total * batch_size, total * batch_size)
+    # Outside are those that wait, the caller's, and the one that replaces it. The cap has three on top.
+    memory = max(memory - max(prefetch - 1, 1) * total * batch_size, total * batch_size)
     shares = [memory * nbytes // total for nbytes in each]
     return [_room(want, share, batch_size, reads * most) for want, share in zip(wants, shares, strict=True)]
+
+
+def _fragments_of(want: Want) -> int:
+    """How many chunks a sample touches at most."""
+    axes = zip(want.size, want.grid, strict=True)
+    return math.prod([min((n * axis.nchunks - 1) // max(axis.extent, 1) + 2, n, axis.nchunks) for n, axis in axes])
 
 
 def _room(want: Want, share: int, batch_size: int, ahead: int) -> Room:
@@ -184,7 +195,9 @@ def _room(want: Want, share: int, batch_size: int, ahead: int) -> Room:
     spare = slots // 4 if want.span_is_all else max(slots * 8 // 9 - want.span - batch_size, slots // 4)
     most = max(min(spare // batch_size, ahead), 1)
     useful = want.span if want.span_is_all else (want.span + (most + 1) * batch_size) * 9 // 8
-    blocks = min(share // ((want.sample_nbytes + PLANNED_NBYTES) * batch_size), -(-useful // batch_size))
+    planned_direct = max(PLANNED_NBYTES, FRAGMENT_NBYTES * _fragments_of(want))
+    blocks = max(share // ((want.sample_nbytes + planned_direct) * batch_size), 1)
+    blocks = min(blocks, -(-useful // batch_size))
     if mode_of(want.size, want.grid, useful, blocks * batch_size) == "pool":
         slots = min(slots, useful + most * batch_size)
         return Room("pool", slots, most, planned * slots // KNOWN_NBYTES)

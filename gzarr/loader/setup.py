@@ -277,7 +277,7 @@ def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
     step = batches_of_step(batch_size * sum(want.sample_nbytes for want in wants.values()), waits=waits)
     left = memory - sum(nbytes[name] for name in kept)
     steps = n_readers + 2  # those that are read, the next, and that whose batches are gathered
-    rooms = dict(zip(wants, divide(left, list(wants.values()), batch_size, steps, step), strict=True))
+    rooms = dict(zip(wants, divide(left, list(wants.values()), batch_size, steps, step, prefetch), strict=True))
     most = min([step, *[max(room.ahead // steps, 1) for room in rooms.values()]])
     for name in ("transform", "on_epoch"):
         if given[name] is not None and not callable(given[name]):

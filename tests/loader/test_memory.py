@@ -1,6 +1,7 @@
 """The cap: what samples that wait take, measured, with three batches on top."""
 
 import gc
+import time
 import tracemalloc
 
 import numpy as np
@@ -47,3 +48,26 @@ def test_small_samples():
     loader = gzarr.Loader(z, 512, shuffle=True, memory=memory)
     assert loader._setup.rooms["array"].mode == "pool"
     assert peak_of(loader) < 3 * memory + SLACK
+
+
+def slowly(loader):
+    """Batches, the first one handed on when all that may wait are there."""
+    for step, batch in enumerate(loader):
+        if not step:
+            time.sleep(0.3)
+        yield batch
+
+
+def test_many_batches_that_wait():
+    memory, batch = 9_000_000, 32
+    z = gzarr.array(np.ones((1200, 32, 64), "f4"), chunks=(16, 32, 64))
+    loader = gzarr.Loader(z, batch, shuffle=True, memory=memory, prefetch=20)
+    peak = peak_of(slowly(loader))
+    assert peak < memory + 3 * batch * 32 * 64 * 4 + SLACK
+
+
+def test_crops_of_many_chunks():
+    memory, batch = 2_000_000, 4
+    z = gzarr.array(np.ones((96, 96, 96), "u1"), chunks=(4, 4, 4))
+    loader = gzarr.Loader(z, batch, crops=gzarr.Crops((40, 40, 40), n=12), memory=memory)
+    assert peak_of(loader) < memory + 3 * batch * 40**3 + SLACK
