@@ -23,17 +23,25 @@ from tests.gpu.test_races import is_seen, without
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
 SEEDS = range(3)
-IMAGES = np.random.default_rng(0).integers(0, 255, (96, 6, 7), np.uint8)
+IMAGES = np.random.default_rng(0).integers(0, 255, (96, 8, 9), np.uint8)
 CUBE = np.random.default_rng(1).integers(0, 9999, (30, 20, 10)).astype("u2")
 LABELS = np.arange(96, dtype="i4")
-#: Arrays by name with their chunks, and what else a loader is told.
+#: Arrays by name with their chunks, and what else a loader is told: memory is too little to keep the arrays whole.
 WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "pool": ({"image": (IMAGES, (8, 6, 7))}, {"shuffle": "exact", "memory": 9000, "dtype": "f4"}),
-    "blocks": ({"image": (IMAGES, (4, 6, 7))}, {"shuffle": "blocks", "block_chunks": 3, "dtype": "f4"}),
-    "direct": ({"image": (IMAGES, (1, 6, 7)), "label": (LABELS, None)}, {"shuffle": "exact", "dtype": {"image": "f8"}}),
-    "windows": ({"image": (IMAGES, (8, 6, 7))}, {"window": gzarr.Window(3), "shuffle": True}),
+    "pool": ({"image": (IMAGES, (8, 8, 9))}, {"shuffle": "exact", "memory": 9000, "dtype": "f4"}),
+    "blocks": (
+        {"image": (IMAGES, (4, 8, 9))},
+        {"shuffle": "blocks", "block_chunks": 3, "memory": "600 %", "dtype": "f4"},
+    ),
+    "direct": (
+        {"image": (IMAGES, (1, 8, 9)), "label": (LABELS, None)},
+        {"shuffle": "exact", "memory": "600 %", "dtype": {"image": "f8"}},
+    ),
+    "windows": ({"image": (IMAGES, (8, 8, 9))}, {"window": gzarr.Window(3), "shuffle": True, "memory": "600 %"}),
     "crops": ({"cube": (CUBE, (8, 8, 8))}, {"crops": gzarr.Crops((6, 7, 5), n=60), "memory": "60 %"}),
 }
+#: How the array that is read gets into batches.
+MODES = {"pool": "pool", "blocks": "pool", "direct": "direct", "windows": "direct", "crops": "direct"}
 
 
 @pytest.fixture(params=WAYS)
@@ -42,7 +50,10 @@ def way(request: pytest.FixtureRequest, tmp_path: Any) -> tuple[dict[str, Any], 
     for name, (data, chunks) in arrays.items():
         if chunks is not None:
             gzarr.create_array(LocalStore(tmp_path / name), data=data, chunks=chunks, device="cpu")
-    return {name: tmp_path / name if chunks is not None else data for name, (data, chunks) in arrays.items()}, options
+    way = {name: tmp_path / name if chunks is not None else data for name, (data, chunks) in arrays.items()}, options
+    rooms = loader_of(way, "cpu")._setup.rooms
+    assert [room.mode for room in rooms.values()] == [MODES[request.param]]
+    return way
 
 
 def loader_of(way: tuple[dict[str, Any], dict[str, Any]], backend: Any, **more: Any) -> gzarr.Loader:
@@ -112,7 +123,7 @@ def test_the_emulated_device_gives_the_same_batches(way) -> None:
 
 @pytest.mark.parametrize("module", ["gzarr.loader.leases", "gzarr.loader.loader", "gzarr.loader.producing"])
 def test_a_missing_wait_is_seen(cuda, tmp_path, module) -> None:  # noqa: F811
-    gzarr.create_array(LocalStore(tmp_path / "image"), data=IMAGES, chunks=(8, 6, 7), device="cpu")
+    gzarr.create_array(LocalStore(tmp_path / "image"), data=IMAGES, chunks=(8, 8, 9), device="cpu")
     way = {"image": tmp_path / "image"}, WAYS["pool"][1]
     expected = wanted(way)
     with without(GpuBackend, "wait", module):
@@ -126,7 +137,7 @@ def doubled(batch: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_results_of_a_transform_are_the_caller_s(cuda, tmp_path, seed) -> None:  # noqa: F811
-    gzarr.create_array(LocalStore(tmp_path / "image"), data=IMAGES, chunks=(8, 6, 7), device="cpu")
+    gzarr.create_array(LocalStore(tmp_path / "image"), data=IMAGES, chunks=(8, 8, 9), device="cpu")
     way = {"image": tmp_path / "image"}, WAYS["pool"][1]
     expected = [doubled(batch) for batch in wanted(way)]
     with schedule(seed):
@@ -135,7 +146,7 @@ def test_results_of_a_transform_are_the_caller_s(cuda, tmp_path, seed) -> None: 
 
 def test_samples_of_damaged_chunks_are_left_out(cuda, tmp_path) -> None:  # noqa: F811
     store = LocalStore(tmp_path / "image")
-    gzarr.create_array(store, data=IMAGES, chunks=(8, 6, 7), device="cpu")
+    gzarr.create_array(store, data=IMAGES, chunks=(8, 8, 9), device="cpu")
     store["c/3/0/0"] = b"damaged"
     for options in ({"shuffle": "exact"}, {"shuffle": False, "window": gzarr.Window(2)}):
         way = {"image": tmp_path / "image"}, options

@@ -33,7 +33,7 @@ def take_rows(
         return
     numbers = _numbers(pool.dtype, out.dtype)
     if numbers is None or not (_are_rows(pool) and _are_rows(out)):
-        _take_by_others(device, pool, slots, out)
+        _take_by_others(device, pool[upload(slots)], out)
         return
     there = upload(slots)
     nbytes = math.prod(pool.shape[1:]) * pool.dtype.itemsize
@@ -79,10 +79,11 @@ def _units(
     return NUMBERS.index(source.str[1:]), NUMBERS.index(target.str[1:]), each.bit_length() - 1, each * size
 
 
-def _take_by_others(device: Device, pool: Array, slots: NDArray[np.int64], out: Array) -> None:
-    """Let the array module take rows, and NumPy cast what it would cast to other bits."""
-    rows = pool[device.upload(slots)]
-    if has_dtype(out.dtype) and (rows.dtype == out.dtype or out.dtype.kind in "biu"):
+def _take_by_others(device: Device, rows: Array, out: Array) -> None:
+    """Cast rows that the array module has taken; NumPy casts what it would cast to other bits."""
+    exact = rows.dtype == out.dtype or out.dtype.kind in "biu"
+    exact = exact or (rows.dtype.kind in "biu" and np.can_cast(rows.dtype, out.dtype))
+    if has_dtype(out.dtype) and exact:
         out[...] = rows
         return
     with np.errstate(all="ignore"):  # as in reads

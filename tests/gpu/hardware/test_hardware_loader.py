@@ -62,15 +62,23 @@ WAYS = {
         {"image": (IMAGES, (16, 30, 33))}, "zstd", {"shuffle": "exact", "memory": 150_000, "dtype": "f4"}, rows
     ),
     "blocks": Way(
-        {"image": (IMAGES, (4, 30, 33))}, "lz4", {"shuffle": "blocks", "block_chunks": 6, "dtype": "f4"}, rows
+        {"image": (IMAGES, (4, 30, 33))},
+        "lz4",
+        {"shuffle": "blocks", "block_chunks": 6, "memory": "600 %", "dtype": "f4"},
+        rows,
     ),
     "direct": Way(
         {"image": (IMAGES, (1, 30, 33)), "label": (LABELS, None)},
         "lz4",
-        {"shuffle": "exact", "dtype": {"image": "f8"}},
+        {"shuffle": "exact", "memory": "600 %", "dtype": {"image": "f8"}},
         labelled,
     ),
-    "windows": Way({"image": (IMAGES, (8, 30, 33))}, "zstd", {"window": gzarr.Window(STEPS), "shuffle": True}, windows),
+    "windows": Way(
+        {"image": (IMAGES, (8, 30, 33))},
+        "zstd",
+        {"window": gzarr.Window(STEPS), "shuffle": True, "memory": "600 %"},
+        windows,
+    ),
     "crops": Way({"cube": (CUBE, (16, 16, 16))}, "lz4", {"crops": gzarr.Crops(CROP, n=100), "memory": "60 %"}, crops),
 }
 
@@ -121,6 +129,8 @@ def check(found: list[Batch], expected: list[Batch]) -> None:
 def test_epochs_are_those_of_numpy(cuda: Any, tmp_path: Path, name: str) -> None:
     """All batches of an epoch are kept: none shares memory with another one."""
     loader = loader_on(cuda, tmp_path, WAYS[name])
+    mode = "pool" if name in ("pool", "blocks") else "direct"
+    assert [room.mode for room in loader._setup.rooms.values()] == [mode]
     expected = wanted_of(loader, WAYS[name])
     found = list(loader)
     assert all(isinstance(array, cuda.cupy.ndarray) for batch in found for array in batch.values())

@@ -74,6 +74,19 @@ def test_other_casts(source: str, target: str) -> None:
     assert check(rows, [3, 3, 0, 4], target, (0, 0, 0, 0)) == []
 
 
+@pytest.mark.parametrize("source", ["b1", "i1", "u1"])
+def test_bytes_become_half_floats_on_the_device(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures for half precision: the cast is exact, so nothing has to come to the host."""
+    device, rows = BOXES.make(), numbers(source, 240, 1).reshape(5, 48)
+    _, pool = laid_out(device, rows, 0, 0)
+    memory, out = laid_out(device, np.zeros((4, 48), "f2"), 0, 0)
+    slots = np.array([3, 3, 0, 4])
+    with monkeypatch.context() as patch:
+        patch.setattr(device, "download", lambda *_: pytest.fail("a batch was downloaded"))
+        take_rows(device, pool, slots, out, device.upload)
+    assert BOXES.got(device, memory)[: 4 * 48 * 2].tobytes() == rows[slots].astype("f2").tobytes()
+
+
 def test_many_rows() -> None:
     rows = np.arange(1000 * 36, dtype="u2").reshape(1000, 36)
     slots = np.random.default_rng(0).integers(0, 1000, 900)
