@@ -149,6 +149,7 @@ class Loader:
 
     def _begin(self) -> Begun:
         setup, begin = self._setup, self._from
+        setup.check_shapes()
         order = setup.order(begin.epoch)
         return Begun(begin.epoch, order, setup.share(order.n, begin.history), Meter(begin.epoch, setup.n_chunks))
 

@@ -68,6 +68,8 @@ class Setup:
     ----------
     arrays : dict
         The arrays by name.
+    shapes : dict
+        Their shapes when the loader was made.
     named : bool
         Whether they were given by name.
     backend : Backend
@@ -103,6 +105,7 @@ class Setup:
     """
 
     arrays: Arrays
+    shapes: Mapping[str, tuple[int, ...]]
     named: bool
     backend: Backend
     samples: Samples
@@ -149,6 +152,15 @@ class Setup:
         if sampler is None or (callable(sampler) and not hasattr(sampler, "__len__")):
             return self.samples.n
         return len(sampler)
+
+    def check_shapes(self) -> None:
+        """Refuse arrays that were resized, but for those that have become longer. Raises: ValueError."""
+        for name, shape in self.shapes.items():
+            now = tuple(self.arrays[name].shape)
+            if now[0] < shape[0] or now[1:] != shape[1:]:
+                raise ValueError(
+                    f"array {name!r} was resized from {shape} to {now} since the loader was made; make another loader"
+                )
 
     def order(self, epoch: int) -> Order:
         """The order of an epoch. A sampler that is iterated over is, now."""
@@ -284,6 +296,7 @@ def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
             raise TypeError(f"{name} must be a function, got {given[name]!r}")
     return Setup(
         arrays=arrays,
+        shapes=shapes,
         named=named,
         backend=backend,
         samples=samples,

@@ -738,6 +738,17 @@ def test_what_batch_ids_has_said_of_an_iterable_sampler_is_true():
     assert np.array_equal(loader.batch_ids(0), ids)
 
 
+def test_arrays_that_were_resized():
+    data, z = images()
+    loader = gzarr.Loader({"x": z}, 16, shuffle=True, memory=9_000)
+    z.resize((N + 50, 6, 5))
+    for step, batch in enumerate(loader):
+        assert np.array_equal(batch["x"], data[loader.batch_ids(step)])
+    z.resize((100, 6, 5))
+    with pytest.raises(ValueError, match=r"'x' was resized from \(203, 6, 5\) to \(100, 6, 5\)"):
+        iter(loader)
+
+
 def test_repr():
     _, z = images()
     assert repr(gzarr.Loader(z, 16)).startswith("<Loader of an array: 203 samples in batches of 16, shuffle=False")
