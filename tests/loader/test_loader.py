@@ -83,6 +83,15 @@ def test_a_group():
     assert batch["y"].tolist() == [0, 2, 4, 6]
 
 
+@pytest.mark.parametrize("keywords", [{}, {"shards": (32, 6, 5)}], ids=["files", "shards"])
+def test_a_store_behind_a_server(http_server, keywords):
+    url, folder = http_server
+    name = f"loader-{'shards' if keywords else 'files'}.zarr"
+    data, _ = images()
+    gzarr.create_array(folder / name, data=data, chunks=(8, 6, 5), **keywords)
+    check_epoch(gzarr.Loader(gzarr.open_array(f"{url}/{name}", "r"), 16, shuffle=True, memory=30_000), data)
+
+
 def test_small_arrays_are_read_once():
     _, z = images()
     store = gzarr.storage.CountingStore(gzarr.MemoryStore())
