@@ -252,8 +252,12 @@ class KeptFeed:
             rows = starts[:, :1] + np.arange(source.size[0])
             source.backend.take(data, rows.reshape(-1), out.reshape(rows.size, *source.size[1:]))
         else:
+            casts = source.stored != source.dtype  # which the backend does
+            boxes = source.backend.empty(out.shape, source.stored) if casts else out
             for at, start in enumerate(starts.tolist()):
-                out[at] = data[tuple(slice(i, i + n) for i, n in zip(start, source.size, strict=True))]
+                boxes[at] = data[tuple(slice(i, i + n) for i, n in zip(start, source.size, strict=True))]
+            if casts:
+                source.backend.take(boxes, np.arange(len(starts)), out)
         return self._outs.shaped(out), lease
 
 

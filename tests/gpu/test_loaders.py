@@ -144,6 +144,20 @@ def test_results_of_a_transform_are_the_caller_s(cuda, tmp_path, seed) -> None: 
         train(cuda, way, expected, transform=doubled)
 
 
+def test_crops_of_arrays_in_memory_are_cast_bit_for_bit(cuda) -> None:  # noqa: F811
+    """Subnormal numbers and NaNs, of which CuPy makes others; numbers that become infinite, without a warning."""
+    bits = np.random.default_rng(0).integers(0, 2**32, (20, 10, 10), np.uint32)
+    bits[::2] &= 0x807FFFFF  # subnormal
+    bits[1::4] |= 0x7F800000  # not a number
+    large = np.random.default_rng(1).normal(size=bits.shape) * 1e38
+    crops = gzarr.Crops((4, 5, 6), n=20)
+    for values, dtype in ((bits.view("f4"), "f8"), (large, "f4")):
+        backends = ("cpu", cuda_backend(cuda), GpuBackend(EmulatedDevice(), small_reads=NEVER))
+        loaders = [gzarr.Loader(values, 8, crops=crops, dtype=dtype, device=backend) for backend in backends]
+        for wanted, on_cuda, emulated in zip(*loaders, strict=True):
+            assert on_cuda.get().tobytes() == wanted.tobytes() == emulated.tobytes()
+
+
 def test_samples_of_damaged_chunks_are_left_out(cuda, tmp_path) -> None:  # noqa: F811
     store = LocalStore(tmp_path / "image")
     gzarr.create_array(store, data=IMAGES, chunks=(8, 8, 9), device="cpu")
