@@ -76,11 +76,14 @@ class PtxDevice(EmulatedDevice):
         return memory
 
     def address(self, array: NDArray[Any]) -> int:
-        """The address, of memory that is known from now on."""
+        """The address, of memory that is known from now on.
+
+        Also if it lies in memory that is known already: that may be gone, and taken out by `empty` when others follow.
+        """
         if array.size:
             bounds = np.lib.array_utils.byte_bounds(array)
             with self._one_at_a_time:
-                if not any(low <= bounds[0] and bounds[1] <= high for low, high in self._known):
+                if bounds not in self._known:
                     self._known.append(bounds)
         return super().address(array)
 
