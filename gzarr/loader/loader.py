@@ -167,8 +167,9 @@ class Loader:
         return batch
 
     def _ended(self) -> None:
+        epoch = self._from.epoch + 1
         with self._ending(""):
-            self._go_to(Progress(self._from.epoch + 1, self._setup.seed, ()), resumed=False)
+            self._go_to(Progress(epoch, self._setup.seed, ()), resumed=False)
         if self._setup.on_epoch is not None:
             self._setup.on_epoch(self.stats())
 
@@ -186,8 +187,9 @@ class Loader:
                 running.close(reason)
             if self._threads.n_threads:
                 self._threads.call(lambda: None)  # the only thread does it after what it was doing
-            if self._iteration is not None:
-                self._go_to(self._from._replace(history=()), resumed=False)
+            if self._iteration is not None:  # nobody wants the batches that were handed out a second time
+                epoch = self._from.epoch + (self._steps > 0)
+                self._go_to(Progress(epoch, self._setup.seed, ()), resumed=False)
             yield
 
     def _go_to(self, begin: Progress, *, resumed: bool) -> None:
@@ -286,7 +288,7 @@ class Loader:
         return self._from.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch of the next iteration, which is else the one after the last that was finished.
+        """Choose the epoch of the next iteration, which is else the one after the last that gave a batch.
 
         A place that `load_state_dict` has given is kept if it is in this epoch.
 

@@ -268,10 +268,15 @@ def test_epochs_go_on_and_are_chosen():
     list(loader)
     second = ids_of(loader)
     assert first != second
-    for _batch in loader:  # broken off: the same epoch again
-        break
-    next(iter(loader))
-    assert ids_of(loader) == second
+    iter(loader)
+    assert (loader.epoch, ids_of(loader)) == (1, second)
+    for epoch in (1, 2, 3):  # each is broken off: the next one has other batches
+        for _batch in loader:
+            assert loader.epoch == epoch
+            break
+    assert len({str(ids) for ids in (first, second, ids_of(loader))}) == 3
+    loader.close()
+    assert loader.epoch == 4
     loader.set_epoch(0)
     assert ids_of(loader) == first
 
@@ -318,7 +323,6 @@ def test_a_loader_is_pickled_with_its_place():
 def test_training_goes_on_with_the_epoch_of_the_state():
     _, z = images()
     loader, epochs = gzarr.Loader(z, 16, shuffle=True), []
-    batches = [next(iter(loader)) for _ in range(2)]
     for _ in range(2):
         batches = list(loader)
     another = gzarr.Loader(z, 16, shuffle=True)
