@@ -51,7 +51,7 @@ def run(
     result: dict[str, Any] = {"machine": machine(), "scale": asdict(cache.scale), "rounds": rounds}
     result["written"] = str(cache.written or "where the data are")
     cache.folder.mkdir(parents=True, exist_ok=True)
-    with served(cache.folder) as url, running(names, pythons, cache, url) as runners:
+    with serving("benchmarks.cpu.server", cache.folder, DELAY_S) as url, running(names, pythons, cache, url) as runners:
         result["libraries"] = {r.library: r.about for r in runners}
         make_data(runners, [*rows, *touched, *sizes, *measure_memory], cache)
         result["workloads"] = {}
@@ -105,9 +105,9 @@ def memory(
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serve the folder by a slow HTTP server. Yields: its URL."""
-    command = [sys.executable, "-m", "benchmarks.cpu.server", str(folder), str(DELAY_S)]
+def serving(module: str, *arguments: object) -> Iterator[str]:
+    """Run a slow HTTP server, a module that prints its port first. Yields: its URL."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
     where = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=where, cwd=ROOT) as process:
         try:

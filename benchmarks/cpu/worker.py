@@ -18,7 +18,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -37,6 +37,11 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     worker = Worker(library, Cache(Path(cache), Scale(**json.loads(scale)), Path(written)), *url)
+    answer(worker, replies)
+
+
+def answer(worker: Any, replies: TextIO) -> None:
+    """Answer the requests of standard input: each calls a method of the worker, ``do_`` and what is asked for."""
     for line in sys.stdin:
         request = json.loads(line)
         try:

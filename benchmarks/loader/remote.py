@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
-import subprocess
-import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cpu.race import ROOT, Runner
+from benchmarks.cpu.measure import serving
+from benchmarks.cpu.race import Runner
 from benchmarks.loader.bare import objects
 from benchmarks.loader.cases import CASES
 from benchmarks.loader.data import Cache, datasets
@@ -37,7 +35,10 @@ def measure(contestants: Mapping[str, str], cache: Cache, rounds: int) -> dict[s
         cache.make(data)
         root = cache.path(data.name)
         keys = [path.relative_to(root.parent).as_posix() for path in objects(data, root)]
-        with served(root) as url, running(able, name, cache, f"{url}/{data.name}") as runners:
+        with (
+            served(root) as url,
+            running(able, name, cache, f"{url}/{data.name}") as runners,
+        ):
             result["cases"][name] = {"results": race(runners, url, keys, rounds)}
     return result
 
@@ -87,16 +88,6 @@ def bytes_served(url: str) -> int:
         return int(answer.read())
 
 
-@contextmanager
-def served(array: Path) -> Iterator[str]:
-    """Serve an array over the slow line. Yields: the URL of its group."""
-    command = [sys.executable, "-m", "benchmarks.loader.server", str(array.parent), array.name]
-    command += [str(DELAY_S), str(BYTES_PER_S)]
-    where = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=where, cwd=ROOT) as process:
-        try:
-            if process.stdout is None:
-                raise RuntimeError("the server has no output")
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        finally:
-            process.kill()
+def served(root: Path) -> AbstractContextManager[str]:
+    """Serve an array over the slow line. Returns: a context that gives the URL of its group."""
+    return serving("benchmarks.loader.server", root.parent, root.name, DELAY_S, BYTES_PER_S)

@@ -14,14 +14,13 @@ import os
 import resource
 import sys
 import time
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.cpu.worker import peak_bytes, reset_peak
+from benchmarks.cpu.worker import answer, peak_bytes, reset_peak
 from benchmarks.loader import bare
 from benchmarks.loader.cases import CASES, Task
 from benchmarks.loader.contestant import AbsentError, Batch, Contestant, ask
@@ -37,18 +36,7 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     worker = Worker(where, case, Cache(Path(cache), Scale(**json.loads(scale))), *url)
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            reply = getattr(worker, "do_" + request.pop("do"))(**request)
-        except (AbsentError, ImportError) as error:
-            reply = {"absent": str(error) or type(error).__name__}
-        except AssertionError as error:
-            reply = {"wrong": str(error)}
-        except Exception as error:  # noqa: BLE001 - whatever a library raises is what is reported of it
-            traceback.print_exc()
-            reply = {"failed": f"{type(error).__name__}: {error}"[:300]}
-        replies.write(json.dumps(reply) + "\n")
+    answer(worker, replies)
 
 
 class Worker:

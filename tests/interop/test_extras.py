@@ -18,7 +18,10 @@ def test_a_missing_library_is_named_with_its_extra(library):
     assert f"pip install 'gzarr[{library}]'" in done.stdout
 
 
-def test_gzarr_imports_no_bridge():
-    code = "import sys, gzarr; print(sorted({'dask', 'xarray', 'pandas', 'torch', 'jax'} & set(sys.modules)))"
+def test_bridges_are_imported_where_they_are_first_used():
+    code = (
+        "import sys, gzarr; print(sorted({'dask', 'xarray', 'pandas', 'torch', 'jax'} & set(sys.modules)))\n"
+        "print(gzarr.interop.dask.__name__, hasattr(gzarr.interop, 'numpy'))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.split() == ["[]", "gzarr.interop.dask", "False"]

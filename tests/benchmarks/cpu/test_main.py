@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.cpu.catalogue import BY_NAME, WORKLOADS
 from benchmarks.cpu.data import SMALL, Cache
-from benchmarks.cpu.measure import faults, not_linear, ratio, served
+from benchmarks.cpu.measure import DELAY_S, faults, not_linear, ratio, serving
 from benchmarks.cpu.plot import plot
 from benchmarks.cpu.race import make_data, race, running
 from benchmarks.cpu.report import document, insert, inserted
@@ -121,7 +121,7 @@ def test_the_server_knows_byte_ranges(header: str | None, expected: tuple[int, i
 
 def test_the_server_serves_ranges_of_files_late(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(bytes(range(100)))
-    with served(tmp_path) as url:
+    with serving("benchmarks.cpu.server", tmp_path, DELAY_S) as url:
         request = urllib.request.Request(f"{url}/a", headers={"Range": "bytes=5-7"})
         with urllib.request.urlopen(request, timeout=10) as answer:
             assert answer.read() == bytes([5, 6, 7])
