@@ -101,9 +101,11 @@ def test_views_may_end_on_any_thread() -> None:
         thread.start()
     for _ in range(500):
         handed.put(leases.take()[0])
-    for thread in threads:
+    for _ in threads:
         handed.put(None)
+    for thread in threads:
         thread.join(20)
+        assert not thread.is_alive()
     while (ended := leases._lent.pop()) is not None:
         leases._free.append(ended)
     assert not leases._lent._watched
