@@ -24,8 +24,8 @@ from gzarr.loader.summary import Summary
 class Loader:
     """Batches for training out of arrays: shuffled exactly, decoded once or nearly so, resumable.
 
-    Iterating over a loader gives the batches of one epoch. Chunks of coming batches are read by threads meanwhile. The
-    same seed gives the same batches on every device.
+    Iterating over a loader gives the batches of one epoch, and each iteration is another epoch. Threads read the chunks
+    of coming batches meanwhile. The same seed gives the same batches on every device.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Loader:
         What the random order depends on, besides the epoch.
     memory : int or str
         The most memory that samples take which wait for their batches: bytes, "512 MiB", or a share of the data such as
-        "35 %". Three batches come on top.
+        "35 %". Three batches come on top, and a chunk for each thread while it is decoded.
     device : str, optional
         Where batches are; see `gzarr.devices.backend_for`. By default where the arrays are open.
     rank, world_size : int, optional
