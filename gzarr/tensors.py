@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,15 @@ def _shared(tensor: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     bits = getattr(sys.modules["torch"], f"int{8 * dtype.itemsize}")
     as_integers: np.ndarray[Any, Any] = tensor.view(bits).numpy()
     return as_integers.view(dtype)
+
+
+def map_arrays(convert: Callable[[Any], Any], batch: Any) -> Any:
+    """Apply a function to an array, or to those of a dict, list or tuple, which may hold others; scalars are arrays."""
+    if isinstance(batch, Mapping):
+        return {name: map_arrays(convert, item) for name, item in batch.items()}
+    if isinstance(batch, (list, tuple)):
+        return type(batch)([map_arrays(convert, item) for item in batch])
+    return convert(np.asarray(batch) if isinstance(batch, np.generic) else batch)
 
 
 class Exported:

@@ -7,13 +7,10 @@ under way, prevent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from gzarr.errors import MissingExtraError
-from gzarr.tensors import Exported
+from gzarr.tensors import Exported, map_arrays
 
 try:
     import jax
@@ -46,13 +43,7 @@ def arrays(batch: Any) -> Any:
     3.0
     12.0
     """
-    if isinstance(batch, Mapping):
-        return {name: arrays(item) for name, item in batch.items()}
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(map(arrays, batch))
-    if isinstance(batch, np.generic):
-        batch = np.asarray(batch)
-    return from_dlpack(Exported(batch)) if _is_exported(batch) else batch
+    return map_arrays(lambda item: from_dlpack(Exported(item)) if _is_exported(item) else item, batch)
 
 
 def _is_exported(item: Any) -> bool:

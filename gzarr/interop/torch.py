@@ -11,14 +11,12 @@ stream. Both are the device's default stream unless they are set: where PyTorch'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
-
-import numpy as np
 
 from gzarr.errors import MissingExtraError
 from gzarr.loader.loader import Loader
-from gzarr.tensors import Exported
+from gzarr.tensors import Exported, map_arrays
 
 try:
     import torch
@@ -47,13 +45,7 @@ def tensors(batch: Any) -> Any:
     >>> tensors({"image": np.ones((2, 3), "f4"), "label": np.array([4, 7])})["label"]
     tensor([4, 7])
     """
-    if isinstance(batch, Mapping):
-        return {name: tensors(item) for name, item in batch.items()}
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(map(tensors, batch))
-    if isinstance(batch, np.generic):
-        batch = np.asarray(batch)
-    return torch.from_dlpack(Exported(batch)) if _is_exported(batch) else batch
+    return map_arrays(lambda item: torch.from_dlpack(Exported(item)) if _is_exported(item) else item, batch)
 
 
 def dataset(loader: Loader, *, pin_memory: bool | None = None) -> LoaderDataset:
@@ -135,7 +127,7 @@ class LoaderDataset(IterableDataset):
         self.loader.load_state_dict(state_dict)
 
     def _to_tensors(self, batch: Any) -> Any:
-        return _pinned(tensors(batch)) if self._pin_memory else tensors(batch)
+        return map_arrays(_pinned, tensors(batch)) if self._pin_memory else tensors(batch)
 
 
 def _is_exported(item: Any) -> bool:
@@ -143,11 +135,7 @@ def _is_exported(item: Any) -> bool:
     return hasattr(item, "__dlpack__") and not isinstance(item, torch.Tensor) and item.dtype.kind in "biufcV"
 
 
-def _pinned(batch: Any) -> Any:
-    """Copy the tensors of a batch that are on the host into pinned memory."""
-    if isinstance(batch, dict):
-        return {name: _pinned(item) for name, item in batch.items()}
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(map(_pinned, batch))
-    is_on_host = isinstance(batch, torch.Tensor) and batch.device.type == "cpu"
-    return batch.pin_memory() if is_on_host else batch
+def _pinned(item: Any) -> Any:
+    """Copy a tensor that is on the host into pinned memory."""
+    is_on_host = isinstance(item, torch.Tensor) and item.device.type == "cpu"
+    return item.pin_memory() if is_on_host else item
