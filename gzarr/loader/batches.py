@@ -251,11 +251,6 @@ class Batches:
         items = self._epoch.items
         _submit(self._epoch.threads, self._hand, lambda: items(step))
 
-    @property
-    def steps(self) -> int:
-        """How many steps of the epoch are over."""
-        return self._position.steps
-
     def __iter__(self) -> Self:
         return self
 

@@ -167,7 +167,6 @@ class Setup:
         if self.sampler is not None:
             return make_sampled(self.sampler, self.samples.n, epoch)
         runs = self.samples.runs(self.axis) if self.shuffle == "blocks" else 1
-        runs = min(runs, self.samples.n) if isinstance(runs, int) else runs
         return make_order(
             self.samples.n, self.shuffle, seed=self.seed, epoch=epoch, runs=runs, block_chunks=self.block_chunks
         )
