@@ -61,6 +61,7 @@ from gzarr.storage import (
 )
 
 if TYPE_CHECKING:  # what `__getattr__` finds
+    from gzarr import images as images
     from gzarr import interop as interop
     from gzarr.advising import Advice, GroupAdvice, advise
     from gzarr.api.checking import compare, repair, verify
@@ -122,8 +123,8 @@ if not TYPE_CHECKING:  # a type checker would take every name to exist
     def __getattr__(name: str) -> Any:
         if name in _TOOLS:
             return getattr(import_module(_TOOLS[name]), name)
-        if name == "interop":
-            return import_module("gzarr.interop")
+        if name in ("images", "interop"):
+            return import_module(f"gzarr.{name}")
         if name in _STORES:
             return getattr(storage, name)
         if name[:1].isupper() and name in (found := _codecs()):

@@ -25,6 +25,7 @@ FLOORS = (
     {"hierarchy"},
     {"api"},
     {"copying", "loader", "selfcheck"},
+    {"images"},
     {"advising", "convert", "interop", "demo"},
     {"__init__"},
     {"cli"},
@@ -60,6 +61,7 @@ KNOWS_FORMATS = {
     "copying",
     "convert",
     "advising",
+    "images",
 }
 
 #: Folders of tests that mirror no room: what they test goes through the whole house. Kernels are no Python modules.
