@@ -182,10 +182,13 @@ class Backend(Protocol):
         Its name: "cpu", "cuda:0".
     reads_files : bool
         Whether `load` reads ranges of local files into place; whole shards are then better not fetched.
+    xp : module
+        The array module of its memory, for computing with what is read: numpy or cupy.
     """
 
     device: str
     reads_files: bool
+    xp: Any
 
     @property
     def options(self) -> Mapping[str, Any]:

@@ -94,10 +94,13 @@ class CpuBackend:
         "cpu".
     reads_files
         No: a whole shard is one read.
+    xp
+        The module numpy.
     """
 
     device = "cpu"
     reads_files = False
+    xp: Any = np
     options: Mapping[str, Any] = MappingProxyType({})
     marker = None
     asarray = staticmethod(as_numpy)

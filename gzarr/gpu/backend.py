@@ -129,6 +129,8 @@ class GpuBackend:
         Name of the device.
     reads_files
         Yes, as chunks of shards are read straight to where they are decoded or uploaded from.
+    xp : module
+        The array module of the device's memory: cupy, or numpy for the emulated device.
     strict : bool
         Whether a step that the device lacks is an error, instead of running on the host.
     options
@@ -151,6 +153,7 @@ class GpuBackend:
         small_writes: Crossover | None = None,
     ) -> None:
         self.device = device.name
+        self.xp: Any = device.xp
         self.strict = strict
         self.options = {"max_device_nbytes": max_device_nbytes, "strict": strict, "reader": reader}
         self._small_reads = NEVER if strict else small_reads or crossover_for(device, SMALL_READS)

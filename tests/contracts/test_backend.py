@@ -56,6 +56,13 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     return BACKENDS[request.param]()
 
 
+def test_arrays_are_those_of_the_array_module(backend: Backend) -> None:
+    made = backend.empty((2, 3), np.dtype("f4"))
+    made[...] = 4
+    assert type(made) is backend.xp.ndarray
+    assert type(backend.xp.sqrt(made)) is backend.xp.ndarray
+
+
 def chain_for(
     backend: Backend, shape: tuple[int, ...], dtype: Any = "<i4", fill: Any = 0, codecs: Sequence[CodecSpec] = ()
 ) -> Chain:
