@@ -65,7 +65,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr import interop as interop
     from gzarr.advising import Advice, GroupAdvice, advise
     from gzarr.api.checking import compare, repair, verify
-    from gzarr.api.read_many import read_many
+    from gzarr.api.many import read_many, write_many
     from gzarr.checking.compare import Comparison
     from gzarr.checking.repair import Repair
     from gzarr.checking.report import Verification
@@ -112,7 +112,7 @@ _TOOLS = {
     **dict.fromkeys(("Comparison", "Repair", "Verification", "compare", "repair", "verify"), "gzarr.api.checking"),
     **dict.fromkeys(("Crops", "Window"), "gzarr.loader.samples"),
     "Loader": "gzarr.loader.loader",
-    "read_many": "gzarr.api.read_many",
+    **dict.fromkeys(("read_many", "write_many"), "gzarr.api.many"),
 }
 # Codecs that numcodecs has beside optional packages.
 _EXTRAS = {"MsgPack": "msgpack", "PCodec": "pcodec", "ZFPY": "zfp"}
@@ -224,6 +224,7 @@ __all__ = [
     "transfer",
     "tree",
     "verify",
+    "write_many",
     "zeros",
     "zeros_like",
 ]

@@ -3,7 +3,7 @@
 Theory of operation. The backend says how many decoded bytes a wave may hold, and runs several waves at once where that
 pays; `gzarr.chunk_io.waves` does a wave. A backend may have compiled code that takes a job and does it in pieces
 (`Compiled`, `PieceJob`); what that leaves is done in waves, the reference path. Every wave or piece of a write has
-objects of its own, so they never meet. The waves and pieces of several reads run together.
+objects of its own, so they never meet. The waves and pieces of several reads, or of several writes, run together.
 """
 
 from __future__ import annotations
@@ -52,21 +52,28 @@ def read(jobs: Sequence[ReadJob]) -> None:
                 job.io.backend.run(*run)
 
 
-def write(job: WriteJob) -> None:
-    """Carry out a write. Objects written before a failure stay written; each is replaced whole or not at all.
+def write(jobs: Sequence[WriteJob]) -> None:
+    """Carry out writes, all at once. Objects written before a failure stay written; each is replaced whole or not.
 
-    Raises: ChunkError for damaged old chunks or values that a codec refuses, ReadOnlyError, StoreError.
+    Elements that several jobs write get the value of one of them. The caller has asked whether the stores are writable.
+
+    Raises: ChunkError for damaged old chunks or values that a codec refuses, StoreError.
     """
-    io, nparts = job.io, job.plan.nparts
-    io.store.check_writable()
-    taken: PieceJob | str = ""
-    if io.compiled is not None and not within_change():
-        taken = io.compiled.take_write(job.plan, nparts, job.value, job.fields, keep_empty=job.write_empty)
-    if isinstance(taken, str):
-        run = _in_waves(job, write_wave, "build", nparts, job.value)
-    else:
-        run = _in_pieces(job, taken, write_wave, "build")
-    io.backend.run(*run)
+    runs: list[tuple[WriteJob, Run]] = []
+    for job in jobs:
+        io, nparts = job.io, job.plan.nparts
+        taken: PieceJob | str = ""
+        if io.compiled is not None and not within_change():
+            taken = io.compiled.take_write(job.plan, nparts, job.value, job.fields, keep_empty=job.write_empty)
+        if isinstance(taken, str):
+            runs.append((job, _in_waves(job, write_wave, "build", nparts, job.value)))
+        else:
+            runs.append((job, _in_pieces(job, taken, write_wave, "build")))
+    if len(runs) > 1:
+        _run_all(runs)
+        return
+    for job, run in runs:
+        job.io.backend.run(*run)
 
 
 def _read_together(jobs: Sequence[ReadJob]) -> None:
@@ -83,9 +90,9 @@ def _read_together(jobs: Sequence[ReadJob]) -> None:
     _run_all((job, run) for job, _, pieces in taken if pieces is not None for run in _rest(job, pieces))
 
 
-def _run_all(runs: Iterable[tuple[ReadJob, Run]]) -> None:
+def _run_all(runs: Iterable[tuple[Job, Run]]) -> None:
     """Run every job, all jobs of one backend together."""
-    by_backend: dict[int, list[tuple[ReadJob, Run]]] = {}
+    by_backend: dict[int, list[tuple[Job, Run]]] = {}
     for job, run in runs:
         by_backend.setdefault(id(job.io.backend), []).append((job, run))
     for members in by_backend.values():

@@ -436,6 +436,10 @@ class Array(ResizableArray):
         return result[()] if not selection.shape and isinstance(result, np.ndarray) else result
 
     def _write(self, selection: Selection, value: Any, fields: Fields) -> None:
+        engine.write((self._write_job(selection, value, fields),))
+
+    def _write_job(self, selection: Selection, value: Any, fields: Fields) -> WriteJob:
+        """Prepare a write."""
         self.check_writable()
         if self._out_dtype != self.metadata.data_type.dtype:
             raise MetadataError(f"{self.store_path}: a view made by astype is read-only; write to the array")
@@ -443,7 +447,7 @@ class Array(ResizableArray):
         io = self._io
         plan = make_plan(selection, io.layout.grid)
         data = to_array_axes(broadcast_value(value, dtype, selection, self), selection)
-        engine.write(WriteJob(io, plan, data, fields, self.write_empty_chunks))
+        return WriteJob(io, plan, data, fields, self.write_empty_chunks)
 
     def _scalar(self) -> Any:
         if self.size != 1:

@@ -82,4 +82,4 @@ def clear_box(io: ArrayIO, meta: ArrayMeta, box: Box) -> None:
 
 def write_box(io: ArrayIO, box: Box, value: Array, *, write_empty: bool) -> None:
     """Write the elements of a box. write_empty: whether chunks equal to the fill value are stored."""
-    engine.write(WriteJob(io, make_plan(box, io.layout.grid), value, write_empty=write_empty))
+    engine.write((WriteJob(io, make_plan(box, io.layout.grid), value, write_empty=write_empty),))

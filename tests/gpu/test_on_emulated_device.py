@@ -11,7 +11,7 @@ import gzarr
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from tests.api.test_read_many import test_reads_of_many_arrays  # noqa: F401
+from tests.api.test_many import test_reads_of_many_arrays  # noqa: F401
 from tests.properties.test_array_machine import *  # noqa: F403
 from tests.properties.test_copies import *  # noqa: F403
 from tests.properties.test_fields import *  # noqa: F403

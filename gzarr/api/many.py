@@ -1,4 +1,4 @@
-"""`gzarr.read_many`: several selections, of one array or of many, read as one queue."""
+"""`gzarr.read_many` and `gzarr.write_many`: several selections, of one array or of many, as one queue."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from gzarr.backend import Array as AnyArray
 from gzarr.chunk_io import engine
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.lazy import computed, meets
 from gzarr.indexing.selection import Selection, normalize, split_fields
 
 #: An array, what to read of it, and an array to read into.
@@ -62,6 +63,60 @@ def read_many(wanted: Iterable[Wanted]) -> list[AnyArray]:
         reads.append((job, finish))
     engine.read([job for job, _ in reads])
     return [finish() for _, finish in reads]
+
+
+def write_many(values: Iterable[tuple[Array, Any, Any]]) -> None:
+    """Write several selections at once, of one array or of many.
+
+    All chunks are one queue: threads, and requests to a store, are shared by all the writes, so that none waits for the
+    end of another. An element that several of the selections hold gets one of the values.
+
+    Parameters
+    ----------
+    values : iterable of tuple
+        For every write (array, selection, value), as in ``array[selection] = value``.
+
+    Raises
+    ------
+    SelectionError
+        If a selection does not fit its array. Then nothing is written, as if a value does not fit its selection.
+    ReadOnlyError
+        If an array was opened for reading. Then nothing is written.
+    ChunkError
+        If a stored chunk of which a part is written is damaged.
+    StoreError
+        If a store cannot be written.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> z, labels = gzarr.zeros((3, 4), chunks=(2, 2)), gzarr.zeros(3)
+    >>> gzarr.write_many([(z, 1, 5), (z, (slice(None), -1), [7, 8, 9]), (labels, [2, 0], [1, 2])])
+    >>> labels[...]
+    array([2., 0., 1.])
+    """
+    items = list(values)
+    for number, item in enumerate(items):
+        if not isinstance(item, tuple) or len(item) != 3 or not isinstance(item[0], Array):
+            raise TypeError(f"write_many: item {number} must be (array, selection, value), got {item!r}")
+    jobs = []
+    for number, (array, key, value) in enumerate(items):
+        try:
+            selection, fields = _selected(array, key)
+            jobs.append(array._write_job(selection, _unchanging(value, array, items), fields))  # noqa: SLF001
+        except Exception as error:
+            error.add_note(f"write_many: item {number}, of {array}")
+            raise
+    engine.write(jobs)
+
+
+def _unchanging(value: Any, array: Array, items: Iterable[tuple[Array, Any, Any]]) -> Any:
+    """Return a value that none of the writes changes."""
+    if isinstance(value, Array) and any(
+        meets((value.store, value.path), (written.store, written.path)) for written, _, _ in items
+    ):
+        return computed(value, array.dtype, array.backend)
+    return value
 
 
 def _unpacked(number: int, item: Any) -> tuple[Array, Any, AnyArray]:

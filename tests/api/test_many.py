@@ -1,4 +1,4 @@
-"""Several selections at once give what they give one by one."""
+"""Several selections at once give, or write, what they do one by one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gzarr
-from gzarr.errors import ChunkError, SelectionError
+from gzarr.errors import ChunkError, ReadOnlyError, SelectionError
 from gzarr.storage import LocalStore, MemoryStore, Request
 from tests.properties.cases import Case, basic_keys, filled, same
 
@@ -118,3 +118,90 @@ def test_small_reads_wait_for_a_server_together() -> None:
     found = gzarr.read_many([(z, (i, j)) for i in range(10) for j in range(6)])
     assert found == DATA.reshape(-1).tolist()
     assert 6 <= store.most <= 8
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(filled(), max_size=3), st.data())
+@settings(max_examples=20)
+def test_writes_of_many_arrays(drawn: list[tuple[Case, gzarr.Array, np.ndarray]], data: st.DataObject) -> None:
+    values = []
+    for case, array, model in drawn:
+        key = data.draw(basic_keys(case.shape))
+        value = model[..., ::-1][key] if model.ndim else model[key]
+        value = np.array(value, model.dtype)
+        model[key] = value
+        values.append((array, key, value))
+    gzarr.write_many(iter(values))
+    for _, array, model in drawn:
+        same(array[...], model)
+
+
+def test_parts_of_the_same_chunks_are_all_written(group: gzarr.Group) -> None:
+    a, b = group["a"], group["b"]
+    writes = [(z, (i, j), -i * 6 - j) for z in (a, b) for i in range(10) for j in range(6)]
+    gzarr.write_many(writes)
+    np.testing.assert_array_equal(a[...], -DATA)
+    np.testing.assert_array_equal(b[...], -DATA)
+
+
+def test_points_fields_and_scalars_are_written(group: gzarr.Group) -> None:
+    z = group.create_array("c", shape=4, dtype=[("x", "i4"), ("y", "f8")], chunks=2)
+    gzarr.write_many([(z, "x", [1, 2, 3, 4]), (group["a"], [9, 0], 7), (group["b"], (slice(0, 2), 3), -1)])
+    assert z["x"].tolist() == [1, 2, 3, 4]
+    assert (group["a"][[9, 0]] == 7).all()
+    assert group["b"][:3, 3].tolist() == [-1, -1, DATA[2, 3] * 2]
+
+
+def test_arrays_that_are_written_give_their_old_values(group: gzarr.Group) -> None:
+    a, b = group["a"], group["b"]
+    gzarr.write_many([(a, ..., b), (b, ..., a)])
+    np.testing.assert_array_equal(a[...], DATA * 2)
+    np.testing.assert_array_equal(b[...], DATA)
+
+
+@pytest.mark.parametrize(
+    ("item", "error"),
+    [
+        (lambda g: (g["b"], 10, 0), SelectionError),
+        (lambda g: (g["b"], ..., [1, 2]), ValueError),
+        (lambda g: (g["b"].astype("f8"), ..., 0), ReadOnlyError),
+    ],
+)
+def test_nothing_is_written_if_an_item_cannot_be(group: gzarr.Group, item: Any, error: type[Exception]) -> None:
+    with pytest.raises(error) as caught:
+        gzarr.write_many([(group["a"], ..., 0), item(group)])
+    assert "write_many: item 1" in caught.value.__notes__[0]
+    np.testing.assert_array_equal(group["a"][...], DATA)
+
+
+@pytest.mark.parametrize("item", [DATA, (DATA, 0, 1), (1, 2)])
+def test_writes_of_another_kind_are_refused(group: gzarr.Group, item: Any) -> None:
+    with pytest.raises(TypeError, match="item 1 must be"):
+        gzarr.write_many([(group["a"], 0, 1), item])
+    np.testing.assert_array_equal(group["a"][...], DATA)
+
+
+class WaitingToStore(MemoryStore):
+    """A store that takes 5 ms to store, and counts how many such requests it gets at once."""
+
+    concurrency = 8
+    now = most = 0
+
+    def set_many(self, items: Sequence[tuple[str, Any]]) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        time.sleep(0.005)
+        self.now -= 1
+        super().set_many(items)
+
+
+def test_small_writes_wait_for_a_server_together() -> None:
+    store = WaitingToStore()
+    arrays = [gzarr.create_array(store, name=name, shape=(10, 6), dtype="i4", chunks=(1, 1)) for name in "ab"]
+    store.most = 0
+    gzarr.write_many([(z, (i, slice(j, j + 1)), DATA[i, j]) for z in arrays for i in range(10) for j in range(6)])
+    assert 6 <= store.most <= 8
+    for z in arrays:
+        np.testing.assert_array_equal(z[...], DATA)
