@@ -29,6 +29,9 @@ Decode: TypeAlias = Callable[..., Any]
 #: Names of the fields of a structured dtype that a selection is limited to.
 Fields: TypeAlias = str | list[str] | None
 
+#: Methods of `Backend.reduce_windows`.
+WINDOW_METHODS = ("mean", "mode", "min", "max", "median")
+
 T = TypeVar("T")
 
 
@@ -303,6 +306,17 @@ class Backend(Protocol):
         Both arrays are contiguous in C order but for their first axis. A device copies in the order of the current
         stream, and nobody waits for it.
         slots: int64 (n,), on the host, which row of ``pool`` every row of ``out`` is; checked by the caller.
+        """
+        ...
+
+    def reduce_windows(self, block: Array, factors: Sequence[int], method: str, out: Array) -> None:
+        """Reduce each window of a block to one element: see `gzarr.images.downsample`.
+
+        Windows begin at multiples of the factors; those at the end of an axis have the elements that exist. A device
+        works in the order of the current stream, and nobody waits for it.
+        block: bools or numbers, of any strides. factors: shape of a window, of at most 2^30 elements. method: one of
+            `WINDOW_METHODS`; complex numbers have a mean only. out: one element for each window, of the block's dtype,
+            in other memory.
         """
         ...
 

@@ -21,6 +21,7 @@ from gzarr.cpu.decode_into import DecodeInto
 from gzarr.cpu.loading import load_host, load_windows
 from gzarr.cpu.sharding import codecs_for
 from gzarr.cpu.threads import run
+from gzarr.cpu.windows import reduce_by_numpy
 from gzarr.errors import CodecError
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
@@ -106,6 +107,7 @@ class CpuBackend:
     asarray = staticmethod(as_numpy)
     owned_by = staticmethod(owned_by)
     run = staticmethod(run)
+    reduce_windows = staticmethod(reduce_by_numpy)
 
     @property
     def host(self) -> CpuBackend:

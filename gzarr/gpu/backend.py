@@ -388,6 +388,16 @@ class GpuBackend:
         with self._device.use(self.current_stream()):
             take_rows(self._device, pool, slots, out, self._lanes.upload)
 
+    def reduce_windows(self, block: Array, factors: Sequence[int], method: str, out: Array) -> None:
+        """Reduce each window of a block to one element, where the block is."""
+        if not self._device.owns(block):
+            self._host.reduce_windows(block, factors, method, out)
+            return
+        with self._device.use(self.current_stream()):
+            there = np.empty(out.shape, out.dtype)
+            self._host.reduce_windows(self._device.download(block), factors, method, there)
+            out[...] = self._device.upload(there)
+
     def own_stream(self) -> AbstractContextManager[None]:
         """A context in which this thread's work goes to a stream of its own, which waits for no other."""
         return self._lanes.own_stream()

@@ -1,0 +1,129 @@
+"""Reduces windows of arrays by NumPy: the reference of the compiled loop (`loop/reduce.c`), and for what it lacks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+_Numbers: TypeAlias = NDArray[Any]
+
+#: Sums of halves of 64-bit integers.
+_HALF = 32
+
+
+def reduce_by_numpy(block: _Numbers, factors: Sequence[int], method: str, out: _Numbers) -> None:
+    """Reduce the windows of a block: see `gzarr.backend.Backend.reduce_windows`."""
+    if not out.size:
+        return
+    match method:
+        case "min" | "max":
+            _extreme(block, factors, np.fmin if method == "min" else np.fmax, out)
+        case "mean":
+            with np.errstate(all="ignore"):  # sums may overflow, and NaNs are data
+                out[...] = _mean(block, factors)
+        case "mode" | "median":
+            choose = _most_frequent if method == "mode" else _middle
+            for inside, target in _alike(block.shape, factors):
+                shape = tuple([s.stop - s.start for s in target])
+                out[target] = choose(_windows(block[inside], shape))
+        case _:
+            raise ValueError(f"no such method: {method!r}")
+
+
+def _parts(block: _Numbers, factors: Sequence[int]) -> Iterator[tuple[_Numbers, tuple[slice, ...]]]:
+    """The first elements of all windows, the second ones, and so on, in C order, each with where it has windows."""
+    for first in product(*map(range, factors)):
+        part = block[tuple([slice(i, None, factor) for i, factor in zip(first, factors, strict=True)])]
+        if part.size:
+            yield part, tuple([slice(0, n) for n in part.shape])
+
+
+def _extreme(block: _Numbers, factors: Sequence[int], better: np.ufunc, out: _Numbers) -> None:
+    for number, (part, at) in enumerate(_parts(block, factors)):
+        if number:
+            better(out[at], part, out=out[at])
+        else:
+            out[at] = part
+
+
+def _mean(block: _Numbers, factors: Sequence[int]) -> _Numbers:
+    counts = _counts(block.shape, factors)
+    if block.dtype.kind in "fc":
+        wide = np.dtype("f4") if block.dtype.itemsize == 2 else block.dtype.newbyteorder("=")
+        sums = _sums(block, factors, wide)
+        numbers = counts.astype(wide.type(0).real.dtype)
+        if wide.kind == "f":
+            return sums / numbers  # type: ignore[no-any-return]
+        sums.real /= numbers
+        sums.imag /= numbers
+        return sums
+    wide = np.dtype("u8" if block.dtype.kind in "bu" else "i8")
+    if block.dtype.itemsize < wide.itemsize:
+        return _divided(_sums(block, factors, wide), counts.astype(wide))
+    # Remainders of the sums of upper halves are carried to the sums of lower ones. Nothing exceeds 63 bits.
+    numbers = counts.astype(wide)
+    upper, rest = np.divmod(_sums(block >> _HALF, factors, wide), numbers)
+    lower = _sums(block & wide.type((1 << _HALF) - 1), factors, wide)
+    return (upper << _HALF) + _divided((rest << _HALF) + lower, numbers)
+
+
+def _divided(sums: _Numbers, counts: _Numbers) -> _Numbers:
+    """Quotients of integers, rounded half to even."""
+    quotients, rests = np.divmod(sums, counts)
+    twice = rests * 2
+    return quotients + ((twice > counts) | ((twice == counts) & (quotients % 2 == 1)))  # type: ignore[no-any-return]
+
+
+def _sums(block: _Numbers, factors: Sequence[int], dtype: np.dtype[Any]) -> _Numbers:
+    sums = np.zeros([-(-n // factor) for n, factor in zip(block.shape, factors, strict=True)], dtype)
+    for part, at in _parts(block, factors):
+        sums[at] += part
+    return sums
+
+
+def _counts(shape: Sequence[int], factors: Sequence[int]) -> NDArray[np.int64]:
+    """Number of elements of every window."""
+    counts = np.ones((), np.int64)
+    for n, factor in zip(shape, factors, strict=True):
+        counts = np.multiply.outer(counts, np.minimum(n - np.arange(0, n, factor), factor))
+    return counts
+
+
+def _alike(shape: Sequence[int], factors: Sequence[int]) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+    """Parts of a block whose windows all have one shape, each with the place of its windows."""
+    axes = []
+    for n, factor in zip(shape, factors, strict=True):
+        whole = n // factor
+        cuts = [(slice(0, whole * factor), slice(0, whole)), (slice(whole * factor, n), slice(whole, whole + 1))]
+        axes.append([cut for cut in cuts if cut[0].start < cut[0].stop])
+    for some in product(*axes):
+        yield tuple([inside for inside, _ in some]), tuple([target for _, target in some])
+
+
+def _windows(block: _Numbers, shape: Sequence[int]) -> _Numbers:
+    """The sorted elements of windows that divide a block evenly, along a last axis. shape: how many windows."""
+    ndim = len(shape)
+    sides = [size for n, whole in zip(shape, block.shape, strict=True) for size in (n, whole // n)]
+    apart = block.reshape(sides).transpose([*range(0, 2 * ndim, 2), *range(1, 2 * ndim, 2)])
+    return np.sort(apart.reshape(*shape, math.prod(sides[1::2])), axis=-1)
+
+
+def _middle(windows: _Numbers) -> _Numbers:
+    numbers = np.count_nonzero(windows == windows, axis=-1, keepdims=True)  # noqa: PLR0124 - NaNs, which are last
+    return np.take_along_axis(windows, np.maximum(numbers - 1, 0) // 2, -1)[..., 0]
+
+
+def _most_frequent(windows: _Numbers) -> _Numbers:
+    best, most = windows[..., 0].copy(), np.ones(windows.shape[:-1], np.int64)
+    run = most.copy()
+    for i in range(1, windows.shape[-1]):
+        run = np.where(windows[..., i] == windows[..., i - 1], run + 1, 1)
+        longer = run > most
+        np.copyto(best, windows[..., i], where=longer)
+        np.copyto(most, run, where=longer)
+    return best

@@ -1,0 +1,109 @@
+"""Downsampling of blocks: every element of the result is made of a window of a block, on the device that has the block.
+
+Means of integers are exact: they are rounded once, half to even, also those of 64-bit integers. Means of floats are
+sums of the windows' elements in C order, of float32 and float64 in their own type and of float16 in float32, divided
+by their number; NaN gives NaN. All of these, and those of complex numbers and bools, are those of TensorStore's driver
+"downsample", bit for bit. The other methods choose an element of the window: of several most frequent ones the
+smallest, of the two in the middle the lower one; they leave NaN out unless there is nothing else.
+
+A window at the end of an axis has the elements that exist.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gzarr.backend import WINDOW_METHODS, Array, Backend
+
+#: A method by its name, or a function of a block and factors that returns the downsampled block.
+Method: TypeAlias = str | Callable[[Array, tuple[int, ...]], Array]
+
+#: Names of methods that need no more than the windows: "nearest" takes the first element of each.
+METHODS = ("mean", "nearest", *WINDOW_METHODS[1:])
+#: The one method beside them, for which elements around a window count too.
+GAUSSIAN = "gaussian"
+#: Methods that make no values which no label has, or which mean another object.
+_FOR_LABELS = frozenset({"nearest", "mode", "min", "max"})
+#: Kinds of dtypes that can be averaged, and that can be put in order.
+_KINDS = {"mean": "biufc", GAUSSIAN: "biuf", "nearest": None}
+_ORDERED = "biuf"
+#: Elements of a window are fewer: their number and sums of halves of 64-bit integers fit into 64 bits.
+_MOST = 1 << 30
+
+
+def downsample(backend: Backend, block: Array, factors: Sequence[int], method: Method) -> Array:
+    """Downsample a block.
+
+    Parameters
+    ----------
+    backend : Backend
+        Of the device that the block is on.
+    block : array
+        Of any shape and strides.
+    factors : sequence of int
+        Shape of a window.
+    method : str or callable
+        One of `METHODS`, or a function of the block and the factors.
+
+    Returns
+    -------
+    array
+        On the same device, of the same dtype, and of the block's shape divided by the factors, rounded up.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If factors do not fit the block, the method does not fit its dtype, or a function returns another shape or
+        dtype.
+    """
+    sizes = _checked_factors(block.shape, factors)
+    shape = tuple(-(-n // factor) for n, factor in zip(block.shape, sizes, strict=True))
+    if not isinstance(method, str):
+        return _checked_result(method(block, sizes), shape, block.dtype, method)
+    check_method(method, block.dtype, labels=False)
+    if method == GAUSSIAN:
+        raise ValueError('method "gaussian" needs what is around a block: use gzarr.images.build_pyramid')
+    if method == "nearest" or sizes == (1,) * len(sizes):
+        return backend.xp.ascontiguousarray(block[tuple([slice(None, None, factor) for factor in sizes])])
+    out = backend.empty(shape, block.dtype)
+    backend.reduce_windows(block, sizes, method, out)
+    return out
+
+
+def check_method(method: Method, dtype: np.dtype[Any], *, labels: bool) -> None:
+    """Check that a method can downsample elements of a dtype.
+
+    labels: whether the elements are labels of objects. Raises: ValueError, TypeError.
+    """
+    if callable(method):
+        return
+    if method not in (*METHODS, GAUSSIAN):
+        names = ", ".join(map(repr, (*METHODS, GAUSSIAN)))
+        raise ValueError(f"method must be one of {names}, or a function of a block and factors; got {method!r}")
+    if labels and method not in _FOR_LABELS:
+        raise ValueError(f'method {method!r} would make labels of no object; use "mode" or "nearest" for labels')
+    kinds = _KINDS.get(method, _ORDERED)
+    if kinds is not None and dtype.kind not in kinds:
+        raise TypeError(f'method {method!r} does not work for {dtype}; use "nearest", or a function')
+
+
+def _checked_factors(shape: tuple[int, ...], factors: Sequence[int]) -> tuple[int, ...]:
+    sizes = tuple(map(int, factors))
+    if len(sizes) != len(shape) or min(sizes, default=1) < 1:
+        raise ValueError(f"factors must be {len(shape)} integers from 1 on, one for each axis; got {tuple(factors)}")
+    if math.prod(sizes) > _MOST:
+        raise ValueError(f"factors {sizes} make windows of more than {_MOST} elements")
+    return sizes
+
+
+def _checked_result(result: Any, shape: tuple[int, ...], dtype: np.dtype[Any], method: Any) -> Array:
+    is_array = hasattr(result, "shape") and hasattr(result, "dtype")
+    if not is_array or result.shape != shape or result.dtype != dtype:
+        name = getattr(method, "__name__", repr(method))
+        got = f"shape {result.shape} and dtype {result.dtype}" if is_array else type(result).__name__
+        raise ValueError(f"method {name} must return an array of shape {shape} and dtype {dtype}; got {got}")
+    return result
