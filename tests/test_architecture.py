@@ -77,6 +77,7 @@ SUBJECTS = {
         "cpu/compiled/faults",
         "cpu/compiled/frames",
         "cpu/compiled/read_blocks",
+        "cpu/compiled/sanitizers",
         "cpu/compiled/shards",
     ),
     *("gpu/faults", "gpu/hardware_files", "gpu/profile_on_device", "gpu/reuse", "gpu/written_arrays"),

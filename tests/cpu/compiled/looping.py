@@ -1,13 +1,8 @@
-"""What the tests of the compiled loop share: chains, arrays, a loop that counts, a build with sanitizers."""
+"""What the tests of the compiled loop share: chains, arrays, a loop that counts."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import struct
-import subprocess
-import sys
-import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -88,61 +83,6 @@ def stored(codecs: list[Any], dtype: Any, store: Any, missing: bool = False) -> 
     )
     array[...] = model
     return array, model
-
-
-def build_sanitized(target: Path) -> str | None:
-    """Build the loop with sanitizers. Returns: what to preload; None if the compiler has no sanitizers."""
-    compiler = shutil.which(os.environ.get("CC") or "gcc")
-    if compiler is None:
-        return None
-    preloads = []
-    for name in ("libasan.so", "libubsan.so"):
-        found = subprocess.run([compiler, f"-print-file-name={name}"], check=True, capture_output=True, text=True)
-        preloads.append(found.stdout.strip())
-    if not all(Path(path).is_absolute() for path in preloads):
-        return None
-    flags = ["-std=c11", "-O1", "-g", "-shared", "-fPIC", "-fno-omit-frame-pointer"]
-    flags += ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"]
-    flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64"]
-    sources = sorted(map(str, (ROOT / "gzarr" / "cpu" / "loop").glob("*.c")))
-    include = sysconfig.get_path("include")
-    made = subprocess.run(
-        [compiler, *flags, f"-I{include}", *sources, "-o", str(target)], check=False, capture_output=True, text=True
-    )
-    assert made.returncode == 0, made.stderr
-    return ":".join(preloads)
-
-
-AS_THE_LOOP = """
-import sys
-from importlib.machinery import ExtensionFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
-spec = spec_from_file_location("gzarr.cpu._loop", sys.argv[1])
-module = module_from_spec(spec)
-spec.loader.exec_module(module)
-sys.modules["gzarr.cpu._loop"] = module
-"""
-
-
-def run_sanitized(sanitized: tuple[Path, str], code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    library, preload = sanitized
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": preload,
-        "ASAN_OPTIONS": "detect_leaks=0",  # Python keeps memory until it exits
-        "PYTHONMALLOC": "malloc",  # small objects have guards around them
-        "PYTHONPATH": str(ROOT),
-    }
-    command = [sys.executable, "-c", AS_THE_LOOP + code, str(library), *arguments]
-    return subprocess.run(command, env=environment, cwd=ROOT, check=False, capture_output=True, text=True, timeout=600)
-
-
-def check_under_sanitizers(sanitized: tuple[Path, str], file: str, some: str, *more: str) -> None:
-    """Run some tests of files, by ``-k``, in a process in which the loop is built with sanitizers."""
-    code = "import pytest; sys.exit(pytest.main(sys.argv[2:]))"
-    result = run_sanitized(sanitized, code, "-q", "-x", "-p", "no:cacheprovider", "-k", some, file, *more)
-    assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
-    assert " passed" in result.stdout
 
 
 def made_to_lie(data: st.DataObject, table: bytes, *, is_job: bool) -> bytes:

@@ -35,7 +35,6 @@ from gzarr.indexing.copies import CopyPlan, Plan, cut_boxes, make_copies
 from gzarr.indexing.plan import BoxPlan, make_plan
 from gzarr.indexing.selection import normalize
 from gzarr.storage.base import Request, host_view, token_of
-from tests.cpu.compiled.looping import check_under_sanitizers
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -451,7 +450,3 @@ def test_copies_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="contiguous"):
         copy([np.arange(10)[::2]], slab, np.array([0]))
     assert (slab == 0xAA).all()
-
-
-def test_it_stays_within_its_memory(sanitized: tuple[Path, str]) -> None:
-    check_under_sanitizers(sanitized, __file__, "not sanitized and not stays_within")

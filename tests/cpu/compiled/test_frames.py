@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from numcodecs.blosc import Blosc
 
 from gzarr.cpu.compiled import library
-from tests.cpu.compiled.looping import check_under_sanitizers
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -62,9 +60,3 @@ def test_ranges_outside_the_slab_are_left() -> None:
         args[i][-1] += change
         assert not library.loop().parse_blosc(*args)
         assert not library.loop().is_plain_zstd(*args[:4])
-
-
-def test_frames_pass_under_sanitizers(sanitized: tuple[Path, str]) -> None:
-    """LZ4 and Zstandard, sound and damaged."""
-    file = Path(__file__).parents[2] / "gpu" / "codecs" / "blosc" / "test_parsing.py"
-    check_under_sanitizers(sanitized, str(file), "test_damage")

@@ -19,7 +19,6 @@ from gzarr.cpu.compiled.source import swapped
 from gzarr.cpu.compiled.tables import Boxes
 from gzarr.indexing.plan import BoxPlan, make_plan
 from gzarr.indexing.selection import normalize
-from tests.cpu.compiled.looping import check_under_sanitizers
 from tests.cpu.compiled.test_shards import files
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
@@ -249,7 +248,3 @@ def test_chunks_of_the_largest_size_are_gathered() -> None:
         else:
             with pytest.raises(ValueError, match="do not fit"):
                 source.into(*nothing)
-
-
-def test_it_stays_within_its_memory(sanitized: tuple[Path, str]) -> None:
-    check_under_sanitizers(sanitized, __file__, "not sanitized and not its_memory")

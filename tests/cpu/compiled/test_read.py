@@ -49,9 +49,7 @@ from tests.cpu.compiled.looping import (
     SHAPE,
     STRUCT,
     Watched,
-    check_under_sanitizers,
     made_to_lie,
-    run_sanitized,
     stored,
     values,
 )
@@ -553,33 +551,3 @@ def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) 
     except ValueError:
         return
     assert n_left == sum(args[-1])
-
-
-#: Everything, but not every chain: most of the time is not the loop's.
-SOME = "tables or axes or far or (all_of_it and (True or zstd)) or (damage and (lz4 or checksum)) or copies_are_cast"
-
-
-def test_the_loop_passes_under_sanitizers(sanitized: tuple[Path, str]) -> None:
-    check_under_sanitizers(sanitized, __file__, SOME, str(Path(__file__).with_name("test_copies.py")))
-
-
-PLANTED = """
-import numpy as np
-from gzarr.cpu.compiled.source import LoopChain
-import gzarr
-z = gzarr.zeros((64, 64), chunks=(2, 64), dtype="i4", store=sys.argv[2])
-made = LoopChain.job
-def larger(chain, swap, separator, out, npoints):
-    return made(chain, swap, separator, np.zeros((64, 64), "i4")[::-1], npoints)
-LoopChain.job = larger
-z[...]
-print("survived")
-"""
-
-
-def test_planted_faults_are_found(sanitized: tuple[Path, str], tmp_path: Path) -> None:
-    """The run above can fail: here the loop is told of a result that is there no more."""
-    result = run_sanitized(sanitized, PLANTED, str(tmp_path / "z"))
-    assert "survived" not in result.stdout
-    assert "AddressSanitizer: heap-use-after-free" in result.stderr, result.stderr[-3000:]
-    assert "/cpu/loop/" in result.stderr

@@ -23,7 +23,7 @@ from gzarr.cpu.codecs.blosc_blocks import HEADER
 from gzarr.cpu.compiled import library
 from gzarr.errors import GzarrError
 from gzarr.storage import LocalStore
-from tests.cpu.compiled.looping import Watched, check_under_sanitizers, made_to_lie
+from tests.cpu.compiled.looping import Watched, made_to_lie
 from tests.properties.cases import as_array, basic_keys, orthogonal_index, orthogonal_keys, same
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
@@ -319,8 +319,3 @@ def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) 
     except ValueError:
         return
     assert n_left == sum(args[-1])
-
-
-def test_the_loop_passes_under_sanitizers(sanitized: tuple[Path, str]) -> None:
-    which = "tables or damage or shards or whole or (lists and 7)"
-    check_under_sanitizers(sanitized, __file__, f"({which}) and not sanitizers")

@@ -17,7 +17,7 @@ from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, NumcodecsCodec, Sh
 from gzarr.config import config
 from gzarr.cpu.compiled import eligibility, library
 from gzarr.cpu.compiled import write as compiled_write
-from tests.cpu.compiled.looping import Watched, check_under_sanitizers
+from tests.cpu.compiled.looping import Watched
 from tests.properties.cases import same
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
@@ -312,8 +312,3 @@ def test_writers_of_one_shard_do_not_lose_each_others_parts(tmp_path: Path, watc
     assert not failures
     same(gzarr.open_array(tmp_path)[...], np.arange(64, dtype="i4") % 4 + 39 * 4)
     assert (watched.written, watched.refused) == (4 * 40 * 16, 0)
-
-
-def test_parts_of_shards_pass_under_sanitizers(sanitized: tuple[Path, str]) -> None:
-    some = "several_calls or shared or ((odd or any_part) and (plain or zstd))"
-    check_under_sanitizers(sanitized, __file__, some)

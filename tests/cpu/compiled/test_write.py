@@ -28,7 +28,6 @@ from tests.cpu.compiled.looping import (
     DTYPES,
     SHAPE,
     Watched,
-    check_under_sanitizers,
     made_to_lie,
     stored,
     values,
@@ -584,8 +583,3 @@ def test_tables_of_writes_that_lie_are_refused_or_left(
     except ValueError:
         return
     assert n_left == args[10].count(1)
-
-
-def test_writes_pass_under_sanitizers(sanitized: tuple[Path, str]) -> None:
-    some = "lie or empty or laid or (reference_path and False and 3 and (checksum or transposed or shards))"
-    check_under_sanitizers(sanitized, __file__, some)
