@@ -1,0 +1,128 @@
+"""Runs tasks on gzarr's threads under one budget of bytes.
+
+Theory of operation. The threads of `Backend.run` take items in order. A thread waits with its item until the budget has
+room for it, and every task that ends wakes one that waits. A task runs in any case if no other does, so nobody waits
+forever. What a task reads and writes stays on its thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from queue import SimpleQueue
+from typing import TypeVar
+
+from gzarr.backend import Backend, Work
+from gzarr.concurrency import new_lock
+
+T = TypeVar("T")
+
+
+class Budget:
+    """What tasks hold, in bytes.
+
+    Attributes
+    ----------
+    max_nbytes : int
+        The most that tasks may hold, unless one that needs more runs alone.
+    most : int
+        How many tasks may run at once.
+    failed : bool
+        Whether a task has failed, so that no other begins.
+    """
+
+    def __init__(self, max_nbytes: int, most: int, pending: Callable[[], int] = int) -> None:
+        self.max_nbytes, self.most = max_nbytes, most
+        self.failed = False
+        self._pending = pending
+        self._lock = new_lock()
+        self._held = self._n_tasks = self._n_waiting = 0
+        self._wake: SimpleQueue[None] = SimpleQueue()
+
+    def take(self, nbytes: int) -> None:
+        """Wait until there is room for a task, and hold it."""
+        with self._lock:
+            self._n_waiting += 1
+        try:
+            while not self._take(nbytes):
+                self._wake.get()
+        finally:
+            with self._lock:
+                self._n_waiting -= 1
+                if self._n_waiting:
+                    self._wake.put(None)  # there may be room for one more
+
+    def give(self, nbytes: int) -> None:
+        """Give back what a task held."""
+        with self._lock:
+            self._held -= nbytes
+            self._n_tasks -= 1
+            if self._n_waiting:
+                self._wake.put(None)
+
+    def _take(self, nbytes: int) -> bool:
+        with self._lock:
+            has_room = self._n_tasks < self.most and self._held + nbytes + self._pending() <= self.max_nbytes
+            if has_room or not self._n_tasks:
+                self._held += nbytes
+                self._n_tasks += 1
+                return True
+            return False
+
+
+def run_tasks(
+    backend: Backend,
+    task: Callable[[T], object],
+    items: Iterable[T],
+    *,
+    n_items: int,
+    cost_nbytes: int | Callable[[T], int],
+    max_nbytes: int,
+    workers: int | None = None,
+    waits: bool = False,
+    pending: Callable[[], int] = int,
+) -> None:
+    """Carry out a task for every item, several at once, under one budget of bytes.
+
+    Parameters
+    ----------
+    backend : Backend
+        Its threads do the tasks; on a device, each task has a stream of its own.
+    task : callable
+        Called with each item.
+    items : iterable
+        Taken in order.
+    n_items : int
+        How many there are.
+    cost_nbytes : int or callable
+        Bytes that a task holds, or a function of an item that gives them.
+    max_nbytes : int
+        What all tasks under way, and what is pending, may hold. A task begins in any case if no other is under way.
+    workers : int, optional
+        The most tasks at once. By default, as many as there are threads.
+    waits : bool
+        Whether tasks wait for servers, so that more threads than processors pay.
+    pending : callable
+        Says how many bytes tasks that have ended left behind.
+
+    Raises
+    ------
+    Exception
+        What the first failing task raised, after all tasks under way have ended. No task begins after it.
+    """
+    budget = Budget(max_nbytes, max(1, n_items if workers is None else workers), pending)
+    cost = cost_nbytes if callable(cost_nbytes) else lambda _: cost_nbytes
+
+    def carry_out(item: T) -> None:
+        nbytes = cost(item)
+        budget.take(nbytes)
+        try:
+            if not budget.failed:
+                with backend.own_stream():
+                    task(item)
+        except BaseException:
+            budget.failed = True
+            raise
+        finally:
+            budget.give(nbytes)
+
+    backend.run(carry_out, items, Work(n_items, max(max_nbytes, 1 << 20), 1, unlocked=True, waits=waits))

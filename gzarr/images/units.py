@@ -1,0 +1,165 @@
+"""Cuts level 0 into the units that a pyramid is built of, and puts them in an order that leaves little pending.
+
+A unit holds whole cells of the first levels, as many levels as the budget allows. Integers only, no I/O.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.regions import Region
+
+#: Units grow to this size, so that what a read or a write costs besides its bytes does not matter.
+TARGET_NBYTES = 4 << 20
+#: There are at least so many units for each thread, if units can be as small, so that threads end together.
+_UNITS_A_THREAD = 4
+#: A task holds its block, what is downsampled of it, and what is being encoded.
+_BLOCKS_A_TASK = 2
+
+
+class Cells(NamedTuple):
+    """What the cells of a pyramid's levels are like.
+
+    Attributes
+    ----------
+    shape : tuple[int, ...]
+        Of level 0.
+    itemsize : int
+        Bytes of an element.
+    footprints : tuple[tuple[int, ...], ...]
+        For every level, what a cell covers of level 0.
+    nbytes : tuple[int, ...]
+        For every level, the bytes of a cell.
+    chunk : tuple[int, ...]
+        Shape of what is read whole of level 0; ones if nothing is read.
+    """
+
+    shape: Coords
+    itemsize: int
+    footprints: tuple[Coords, ...]
+    nbytes: tuple[int, ...]
+    chunk: Coords
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """How level 0 is cut.
+
+    Attributes
+    ----------
+    shape : tuple[int, ...]
+        Of level 0.
+    unit : tuple[int, ...]
+        Extents of a unit.
+    footprints : tuple[tuple[int, ...], ...]
+        As of `Cells`: units in one footprint come one after the other.
+    workers : int
+        How many units are done at once.
+    cost_nbytes : int
+        Bytes that one unit holds while it is done.
+    pending_nbytes : int
+        Bytes that wait for other units, if units come in order.
+    """
+
+    shape: Coords
+    unit: Coords
+    footprints: tuple[Coords, ...]
+    workers: int
+    cost_nbytes: int
+    pending_nbytes: int
+
+    def __len__(self) -> int:
+        return math.prod(-(-n // u) for n, u in zip(self.shape, self.unit, strict=True))
+
+    def __iter__(self) -> Iterator[Region]:
+        """The units in order: those of one cell of the highest level first, within it those of one cell of the next."""
+        whole = tuple((0, -(-n // u)) for n, u in zip(self.shape, self.unit, strict=True))
+        for coords in _walk(whole, self.unit, self.footprints[::-1]):
+            yield tuple(
+                slice(k * u, min((k + 1) * u, n)) for k, u, n in zip(coords, self.unit, self.shape, strict=True)
+            )
+
+
+def plan_units(cells: Cells, max_nbytes: int, workers: int) -> Units:
+    """Choose units.
+
+    Parameters
+    ----------
+    cells : Cells
+        Of the pyramid.
+    max_nbytes : int
+        What all units under way and pending cells may hold.
+    workers : int
+        How many units can be done at once.
+
+    Returns
+    -------
+    Units
+        The units, and how many of them may be done at once.
+
+    Raises
+    ------
+    ValueError
+        If not even one unit fits.
+    """
+    plans = [_units_of(cells, unit, max_nbytes, workers) for unit in _candidates(cells)]
+    fitting = [plan for plan in plans if plan.workers]
+    if not fitting:
+        least = min(plan.cost_nbytes + plan.pending_nbytes for plan in plans)
+        raise ValueError(
+            f"max_nbytes={max_nbytes}: the smallest blocks that can be written whole take {least} bytes; give "
+            f"max_nbytes={least} or more, or make the shards (or chunks) of the levels smaller"
+        )
+    most = max(plan.workers for plan in fitting)
+    fitting = [plan for plan in fitting if plan.workers == most]
+    enough = [plan for plan in fitting if len(plan) >= _UNITS_A_THREAD * most] or fitting[:1]
+    block = [plan for plan in enough if math.prod(plan.unit) * cells.itemsize >= TARGET_NBYTES]
+    return (block or enough[-1:])[0]
+
+
+def _candidates(cells: Cells) -> Iterator[Coords]:
+    """Possible units, small ones first: whole cells of one level more each time, then twice as large ones."""
+    unit = tuple(map(math.lcm, cells.footprints[0], cells.chunk))
+    yield unit
+    for footprint in cells.footprints[1:]:
+        unit = tuple(map(math.lcm, unit, footprint))
+        yield unit
+    while any(u < n for u, n in zip(unit, cells.shape, strict=True)):
+        unit = tuple(2 * u if u < n else u for u, n in zip(unit, cells.shape, strict=True))
+        yield unit
+
+
+def _units_of(cells: Cells, unit: Coords, max_nbytes: int, workers: int) -> Units:
+    block = math.prod(map(min, unit, cells.shape)) * cells.itemsize
+    pending = 0
+    for footprint, nbytes in zip(cells.footprints[1:], cells.nbytes[1:], strict=True):
+        ways = [1 if f % u == 0 else 2 for f, u in zip(footprint, unit, strict=True)]
+        if any(u % f and u < n for f, u, n in zip(footprint, unit, cells.shape, strict=True)):
+            pending += nbytes * math.prod(ways)
+    cost = _BLOCKS_A_TASK * block
+    n_units = math.prod(-(-n // u) for n, u in zip(cells.shape, unit, strict=True))
+    fitting = max(0, (max_nbytes - pending) // max(cost, 1))
+    return Units(cells.shape, unit, cells.footprints, min(workers, fitting, max(n_units, 1)), cost, pending)
+
+
+def _walk(spans: Sequence[tuple[int, int]], unit: Coords, footprints: Sequence[Coords]) -> Iterator[tuple[int, ...]]:
+    """Yield the units of some spans, by axis, each in the footprint of the highest level that has its start."""
+    if not footprints:
+        yield from itertools.product(*[range(*span) for span in spans])
+        return
+    runs = [list(_runs(*span, u, f)) for span, u, f in zip(spans, unit, footprints[0], strict=True)]
+    for inner in itertools.product(*runs):
+        yield from _walk(inner, unit, footprints[1:])
+
+
+def _runs(low: int, high: int, unit: int, footprint: int) -> Iterator[tuple[int, int]]:
+    """Cut a span of units where the next footprint begins."""
+    while low < high:
+        end = min(high, -(-((low * unit // footprint + 1) * footprint) // unit))
+        yield low, end
+        low = end
