@@ -4,12 +4,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what `__getattr__` finds
-    pass
+    from gzarr.images.create import create_image
+    from gzarr.images.image import Image, open_image
+    from gzarr.images.region import Region
 
 # Public names, by the module that has them, which is imported when they are first asked for.
-_MODULES: dict[str, str] = {}
+_MODULES: dict[str, str] = {
+    "create_image": "create",
+    "Image": "image",
+    "open_image": "image",
+    "Region": "region",
+}
 
-__all__: list[str] = []
+__all__ = ["Image", "Region", "create_image", "open_image"]
 
 if not TYPE_CHECKING:  # a type checker would take every name to exist
 

@@ -246,7 +246,7 @@ def member_names(store: Store, path: str, zarr_format: ZarrFormat) -> Iterator[s
 def members(store: Store, path: str, zarr_format: ZarrFormat) -> Iterator[tuple[str, NodeMeta]]:
     """The nodes directly under a group, sorted by name: (name, metadata). Raises: MetadataError."""
     for names in _names_below(store, path):
-        yield from _read_members(store, path, names, zarr_format)
+        yield from read_members(store, path, names, zarr_format)
 
 
 def _names_below(store: Store, path: str) -> Iterator[Sequence[str]]:
@@ -254,10 +254,10 @@ def _names_below(store: Store, path: str) -> Iterator[Sequence[str]]:
     return (names[start : start + _MEMBERS_AT_ONCE] for start in range(0, len(names), _MEMBERS_AT_ONCE))
 
 
-def _read_members(
+def read_members(
     store: Store, path: str, names: Sequence[str], zarr_format: ZarrFormat
 ) -> Iterator[tuple[str, NodeMeta]]:
-    """The nodes with some names, their documents fetched together."""
+    """The nodes with some names or paths below a group, their documents fetched together. Raises: MetadataError."""
     paths = [join_path(path, name) for name in names]
     if zarr_format == 3:
         keys = [join_path(node, "zarr.json") for node in paths]

@@ -1,0 +1,215 @@
+"""Creates images: the group, level 0, and the metadata, which are written last."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, Unpack
+
+import numpy as np
+
+from gzarr.api.create import create_array
+from gzarr.api.open import open_group
+from gzarr.dtypes import parse_dtype
+from gzarr.errors import MetadataError
+from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.keywords import GroupKeywords, RareArrayKeywords, StoreKeywords
+from gzarr.hierarchy.new_nodes import dtype_of
+from gzarr.hierarchy.options import check_keywords
+from gzarr.images.axes import Axis, by_axis, names_of, new_axes, spatial
+from gzarr.images.channels import new_channels
+from gzarr.images.documents import Dataset, Multiscale, Numbers, write_multiscale
+from gzarr.images.image import Image
+from gzarr.indexing.chunking import parse_shape
+from gzarr.storage.memory import MemoryStore
+
+#: Decoded bytes of a chunk of a new image, at most: a viewer fetches few, and shows them soon.
+CHUNK_NBYTES = 1 << 20
+#: Zarr format of a version.
+_FORMATS = {"0.4": 2, "0.5": 3}
+
+
+class ImageKeywords(RareArrayKeywords, StoreKeywords, total=False):
+    """Of `create_image`: how chunks are encoded, and how the store and the device are used."""
+
+    compressor: Any
+    compressors: Any
+    filters: Any
+    serializer: Any
+    codecs: Any
+    order: Literal["C", "F"] | None
+    fill_value: Any
+    write_empty_chunks: bool | None
+
+
+def create_image(
+    store: Any = None,
+    data: Any = None,
+    *,
+    shape: Any = None,
+    dtype: Any = None,
+    axes: Any = None,
+    scale: float | Sequence[float] | Mapping[str, float] | None = None,
+    translation: float | Sequence[float] | Mapping[str, float] | None = None,
+    units: str | Mapping[str, str] | None = None,
+    channels: Sequence[Any] | None = None,
+    name: str | None = None,
+    version: Literal["0.4", "0.5"] = "0.5",
+    chunks: Any = None,
+    shards: Any = None,
+    overwrite: bool = False,
+    path: str | None = None,
+    device: str | None = None,
+    **kwargs: Unpack[ImageKeywords],
+) -> Image:
+    """Create an OME-Zarr image of one level; `build_pyramid` adds the others.
+
+    Parameters
+    ----------
+    store : Store, Group, path, URL or mapping, optional
+        Where to create the image. By default in memory.
+    data : array-like, optional
+        The picture or volume: anything with a shape that can be sliced.
+    shape, dtype : optional
+        Extents and data type of an image without data.
+    axes : str or sequence, optional
+        Names of the axes, "tczyx" or a part of it, or mappings with name, type and unit. By default the last of
+        "tczyx"; of two or three axes, "yx" and "zyx".
+    scale : float, sequence or mapping, optional
+        Size of a voxel: of all axes of space, of every axis, or by axis. By default 1.
+    translation : float, sequence or mapping, optional
+        Coordinates of the first voxel's centre, in the same way. By default 0.
+    units : str or mapping, optional
+        Unit of the axes of space, such as "micrometer", or units by axis.
+    channels : sequence, optional
+        A name, or a mapping with label, color, window (start and end) and active, for each channel.
+    name : str, optional
+        Name of the image; by default the last part of its path.
+    version : {"0.5", "0.4"}
+        Version of OME-Zarr: 0.5 is stored in Zarr v3, 0.4 in v2.
+    chunks, shards : optional
+        See `gzarr.create_array`. By default chunks are squares or cubes of up to 1 MiB, of one time and channel.
+    overwrite : bool
+        Whether to replace what is stored there.
+    path : str, optional
+        Path of the image in the store.
+    device : str, optional
+        Where reads put their results: "auto", "cpu", "cuda" or "cuda:N". By default the setting ``device``.
+    **kwargs
+        ``compressors`` and the other keywords of `gzarr.create_array`.
+
+    Returns
+    -------
+    Image
+        The image, open for reading and writing.
+
+    Raises
+    ------
+    MetadataError
+        If a keyword is malformed or OME-Zarr has no such image. Nothing is written or deleted.
+    ContainsArrayError, ContainsGroupError
+        If something is stored there and ``overwrite`` is false.
+    TypeError
+        If a keyword is unknown.
+
+    Examples
+    --------
+    >>> import gzarr.images
+    >>> image = gzarr.images.create_image("brain.zarr", shape=(2, 30, 256, 256), dtype="u2", axes="czyx",
+    ...     scale={"z": 2.0, "y": 0.4, "x": 0.4}, units="micrometer", channels=["DAPI", "GFP"])
+    >>> image[0].chunks, [channel.color for channel in image.channels]
+    ((1, 30, 64, 64), ['00FF00', 'FF00FF'])
+    """
+    check_keywords(kwargs, ImageKeywords, create_image)
+    given: dict[str, Any] = {**kwargs}
+    reach = {key: given.pop(key) for key in GroupKeywords.__annotations__ if key in given}
+    if version not in _FORMATS:
+        raise MetadataError(f"version: {version!r} is not written; choose '0.5' or '0.4'")
+    if data is not None:
+        shape, dtype = np.shape(data) if shape is None else shape, dtype_of(data, {}) if dtype is None else dtype
+    extents, kind = parse_shape(shape), new_dtype(dtype)
+    found = new_axes(axes, len(extents), units)
+    multiscale = Multiscale(
+        axes=found,
+        datasets=(Dataset("0", numbers(scale, found, "scale", 1.0), numbers(translation, found, "translation", 0.0)),),
+        version=version,
+        name=name,
+        type="none",
+        metadata={},
+        channels=new_channels(channels, channel_count(found, extents), kind),
+    )
+    given |= {"shape": extents, "dtype": kind, "chunks": chunks, "shards": shards}
+    level = level_keywords(multiscale, given)
+    create_array(MemoryStore(), **level, zarr_format=_FORMATS[version], device="cpu")  # what is malformed raises here
+    group = open_group(
+        store, "w" if overwrite else "w-", path=path, zarr_format=_FORMATS[version], device=device, **reach
+    )
+    return put_image(group, multiscale, level, data)
+
+
+def put_image(group: Group, multiscale: Multiscale, level: dict[str, Any], data: Any) -> Image:
+    """Make level 0 of an image in its group, fill it, and write the metadata at last."""
+    array = group.create_array(multiscale.datasets[0].path, **level)
+    if data is not None:
+        array[...] = data
+    image = Image(group, multiscale, (array,))
+    named = replace(multiscale, name=image.name)
+    write_multiscale(group, named)
+    return replace(image, metadata=named)
+
+
+def new_dtype(dtype: Any) -> np.dtype[Any]:
+    """The data type of a new image. Raises MetadataError if it is missing, or not one of numbers."""
+    if dtype is None:
+        raise MetadataError("dtype is missing: pass dtype=..., or data=...")
+    kind = parse_dtype(dtype).dtype
+    if kind.kind not in "biufc" and kind.names is None and kind.kind != "V":
+        raise MetadataError(f"dtype: images hold numbers, got {kind}")
+    return kind
+
+
+def level_keywords(multiscale: Multiscale, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of `Group.create_array` for a level, with what OME-Zarr wants of its arrays."""
+    names = names_of(multiscale.axes)
+    keywords = dict(given)
+    if keywords.get("chunks") is None and keywords.get("layout") is None:
+        keywords["chunks"] = new_chunks(multiscale.axes, keywords["shape"], keywords["dtype"].itemsize)
+    if multiscale.version == "0.5":
+        return {**keywords, "dimension_names": names}
+    return {**keywords, "dimension_separator": "/", "attributes": {"_ARRAY_DIMENSIONS": list(names)}}
+
+
+def new_chunks(axes: Sequence[Axis], shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Chunks for an image: squares or cubes with a side that is a power of two, of one time and channel."""
+    inner = spatial(axes)
+    side = 1 << max(int(math.log2(max(CHUNK_NBYTES // itemsize, 1)) / len(inner)), 0)
+    return tuple(max(min(side, n), 1) if axis in inner else 1 for axis, n in enumerate(shape))
+
+
+def numbers(value: Any, axes: Sequence[Axis], keyword: str, default: float) -> Numbers:
+    """A number for every axis, as a call gives them. Raises MetadataError naming the keyword."""
+    inner, names = spatial(axes), names_of(axes)
+    if value is None:
+        found = [default] * len(axes)
+    elif isinstance(value, Mapping):
+        chosen = by_axis(axes, value, keyword)
+        found = [chosen.get(name, default) for name in names]
+    elif np.ndim(value) == 0:
+        found = [value if axis in inner else default for axis in range(len(axes))]
+    else:
+        found = list(value)
+    try:
+        made = tuple(map(float, found))
+    except (TypeError, ValueError) as error:
+        raise MetadataError(f"{keyword}: numbers are needed, got {value!r}") from error
+    if len(made) != len(axes):
+        raise MetadataError(f"{keyword}: {len(axes)} numbers are needed, one for each of {names}, got {value!r}")
+    if not all(math.isfinite(n) and (n > 0 or keyword != "scale") for n in made):
+        raise MetadataError(f"{keyword}: {'numbers > 0' if keyword == 'scale' else 'finite numbers'}, got {value!r}")
+    return made
+
+
+def channel_count(axes: Sequence[Axis], shape: Sequence[int]) -> int:
+    """How many channels an image has: one, if it has no axis for them."""
+    return next((n for axis, n in zip(axes, shape, strict=True) if axis.type == "channel"), 1)
