@@ -69,7 +69,7 @@ def merge_labels(
     Examples
     --------
     >>> import gzarr, gzarr.images
-    >>> labels = gzarr.array([[1, 1, 1, 1], [0, 0, 0, 0], [2, 2, 0, 1]], chunks=(3, 2))
+    >>> labels = gzarr.array([[1, 1, 1, 1], [0, 0, 0, 0], [2, 2, 0, 5]], chunks=(3, 2))
     >>> merged = gzarr.zeros((3, 4), chunks=(3, 2), dtype="u1")
     >>> gzarr.images.merge_labels(labels, merged)
     3

@@ -26,7 +26,9 @@ from gzarr.devices import backend_for
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import check_free
+from gzarr.hierarchy.group import Group
 from gzarr.images.components import PIECE, Blocks, Coords, Link, Objects, Side
+from gzarr.images.image import Image, open_image
 from gzarr.images.tasks import run_tasks
 from gzarr.indexing.regions import Region
 
@@ -115,13 +117,19 @@ def find_source(given: Any, device: str | Backend | None) -> Source:
     """Return what is labelled: an array, level 0 of an image, or what is at a path. Raises: TypeError."""
     if isinstance(given, (str, os.PathLike)):
         given = open_node(given, mode="r")
+    image = given if isinstance(given, Image) else None
+    if isinstance(given, Group):
+        image = open_image(given)
+    if image is not None:
+        given = image[0]
+    spatial = [image is None or axis in image.spatial for axis in range(len(getattr(given, "shape", ())))]
     if isinstance(given, Array):
         array = given if device is None else given.to(device)
-        return Source(array, array.backend, array.chunks, (True,) * array.ndim)
+        return Source(array, array.backend, array.chunks, tuple(spatial))
     if not hasattr(given, "shape") or not hasattr(given, "dtype"):
         raise TypeError(f"an array, an image or a path is needed, got {type(given).__name__}")
     backend = backend_for(device or "cpu")
-    return Source(given, backend, getattr(given, "chunks", None) or given.shape, (True,) * len(given.shape))
+    return Source(given, backend, getattr(given, "chunks", None) or given.shape, tuple(spatial))
 
 
 def name_of(array: Any) -> str:
