@@ -27,13 +27,15 @@ loop = Extension(
             "parts",
             "put",
             "read",
+            "reduce",
             "write",
         )
     ],
-    depends=["gzarr/cpu/loop/loop.h"],
+    depends=[f"gzarr/cpu/loop/{name}.h" for name in ("half", "loop", "windows")],
     define_macros=[("_GNU_SOURCE", "1"), ("_FILE_OFFSET_BITS", "64")]
     + ([("Py_LIMITED_API", "0x030B0000")] if STABLE else []),
     extra_compile_args=FLAGS,
+    extra_link_args=["-Wl,-S"],  # names of functions stay for profilers; the rest of what debuggers want is 0.5 MB
     py_limited_api=STABLE,
     optional=True,  # without a compiler chunks are read and written by Python
 )

@@ -58,6 +58,10 @@ def take(
     pool: Buffer, slots: Buffer, out: Buffer, elements: int, size: int, out_size: int, source: int, target: int, /
 ) -> None: ...
 
+# Reduce the windows of a block. factors: int64. kind: of numbers, unsigned, signed or floating. Returns: whether the
+# loop can do that. Raises: ValueError if shapes disagree.
+def reduce(block: Buffer, factors: Buffer, out: Buffer, kind: int, method: int, /) -> bool: ...
+
 # Write parts of a plan. Returns: parts left, bytes gathered, bytes made, end of the shard, its next entry.
 def write(
     job: Buffer,

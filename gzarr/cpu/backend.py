@@ -15,13 +15,13 @@ from gzarr.backend import Array, Chain, Decode, Fields, Placement
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.cpu import decode_into
 from gzarr.cpu.compiled.eligibility import CompiledLoop
+from gzarr.cpu.compiled.reduce import reduce_windows
 from gzarr.cpu.compiled.source import LoopChain, make_loop_chain
 from gzarr.cpu.compiled.take import take
 from gzarr.cpu.decode_into import DecodeInto
 from gzarr.cpu.loading import load_host, load_windows
 from gzarr.cpu.sharding import codecs_for
 from gzarr.cpu.threads import run
-from gzarr.cpu.windows import reduce_by_numpy
 from gzarr.errors import CodecError
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
@@ -107,7 +107,7 @@ class CpuBackend:
     asarray = staticmethod(as_numpy)
     owned_by = staticmethod(owned_by)
     run = staticmethod(run)
-    reduce_windows = staticmethod(reduce_by_numpy)
+    reduce_windows = staticmethod(reduce_windows)
 
     @property
     def host(self) -> CpuBackend:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-_Numbers: TypeAlias = NDArray[Any]
+_Numbers: TypeAlias = Any  # an array
 
 #: Sums of halves of 64-bit integers.
 _HALF = 32
@@ -53,15 +53,9 @@ def _extreme(block: _Numbers, factors: Sequence[int], better: np.ufunc, out: _Nu
 
 def _mean(block: _Numbers, factors: Sequence[int]) -> _Numbers:
     counts = _counts(block.shape, factors)
-    if block.dtype.kind in "fc":
-        wide = np.dtype("f4") if block.dtype.itemsize == 2 else block.dtype.newbyteorder("=")
-        sums = _sums(block, factors, wide)
-        numbers = counts.astype(wide.type(0).real.dtype)
-        if wide.kind == "f":
-            return sums / numbers  # type: ignore[no-any-return]
-        sums.real /= numbers
-        sums.imag /= numbers
-        return sums
+    if block.dtype.kind == "f":
+        floats = np.dtype("f4") if block.dtype.itemsize == 2 else block.dtype.newbyteorder("=")
+        return np.true_divide(_sums(block, factors, floats), counts.astype(floats))
     wide = np.dtype("u8" if block.dtype.kind in "bu" else "i8")
     if block.dtype.itemsize < wide.itemsize:
         return _divided(_sums(block, factors, wide), counts.astype(wide))
@@ -69,14 +63,14 @@ def _mean(block: _Numbers, factors: Sequence[int]) -> _Numbers:
     numbers = counts.astype(wide)
     upper, rest = np.divmod(_sums(block >> _HALF, factors, wide), numbers)
     lower = _sums(block & wide.type((1 << _HALF) - 1), factors, wide)
-    return (upper << _HALF) + _divided((rest << _HALF) + lower, numbers)
+    return np.add(upper << _HALF, _divided((rest << _HALF) + lower, numbers))
 
 
 def _divided(sums: _Numbers, counts: _Numbers) -> _Numbers:
     """Quotients of integers, rounded half to even."""
     quotients, rests = np.divmod(sums, counts)
     twice = rests * 2
-    return quotients + ((twice > counts) | ((twice == counts) & (quotients % 2 == 1)))  # type: ignore[no-any-return]
+    return np.add(quotients, (twice > counts) | ((twice == counts) & (quotients % 2 == 1)))
 
 
 def _sums(block: _Numbers, factors: Sequence[int], dtype: np.dtype[Any]) -> _Numbers:

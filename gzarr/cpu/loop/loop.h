@@ -8,7 +8,7 @@
  * of its chunk, unless the part covers that, encodes it, and replaces the chunk's file, which is locked (locks.c) while
  * that takes; or it puts a shard together in memory, in the order of its index: new chunks, and between them those of
  * the old shard, as they are. Fetching (fetch.c) brings chunks into memory as they are stored; put.c stores what was
- * encoded elsewhere. Everything that is not plain success, whatever the reason, is left alone and reported: gzarr's
+ * encoded elsewhere. Besides, blocks of arrays are downsampled (reduce.c). Everything that is not plain success, whatever the reason, is left alone and reported: gzarr's
  * Python path does such parts again, and it alone knows how to say what is wrong.
  *
  * Rules: memory is only touched after what says where was checked against the shapes of chunk and array; the codecs
@@ -325,6 +325,19 @@ typedef struct {
     int64_t *kinds;
 } Parts;
 
+/* A block whose windows are reduced to one element each. Steps in bytes. */
+typedef struct {
+    int64_t length, factor, step, out_step;
+} WindowAxis;
+
+typedef struct {
+    int ndim, kind; /* of numbers: unsigned integers, signed ones, floats */
+    int64_t itemsize, method;
+    const char *block;
+    char *out;
+    WindowAxis axis[MAX_NDIM];
+} Windows;
+
 /* locks.c: take a lock, if nobody else holds it (prefix: of the temporary file's name); let it go by putting the
  * temporary file into the place of the file (if that fails, the lock is still held), or by removing it. */
 bool watch_forks(void);
@@ -374,6 +387,9 @@ int do_copies(const Call *call, int64_t row, Reader *reader);
 bool shards_are_sound(const int64_t *shards, int64_t n_shards, int64_t ndim, int64_t n);
 Done read_shards(Call *call, int64_t first, const int64_t *shards, int64_t n_shards, char *status, char *scratch);
 bool take_rows(const Taking *taking);
+
+/* reduce.c */
+bool reduce_windows(const Windows *windows);
 
 /* put.c. Returns: false if a part leaves the tables, the chunk or the value; the number of files that are left. */
 bool gathering_is_sound(const Gathering *gathering);

@@ -9,7 +9,7 @@
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 9 };
+enum { VERSION = 10 };
 
 static const Py_ssize_t WORD = sizeof(int64_t);
 
@@ -248,6 +248,46 @@ static PyObject *loop_take(PyObject *module, PyObject *args) {
     release(b, N);
     if (!sound) return refuse();
     Py_RETURN_NONE;
+}
+
+/* Take what is to be reduced. False if the block, the factors and the result do not fit each other. */
+static bool take_windows(const Py_buffer *block, const Py_buffer *factors, const Py_buffer *out, Windows *windows) {
+    const int ndim = block->ndim;
+    if (ndim < 1 || ndim > MAX_NDIM || out->ndim != ndim || factors->len != ndim * WORD) return false;
+    if (block->itemsize != out->itemsize) return false;
+    for (int a = 0; a < ndim; a++) {
+        const int64_t length = block->shape[a], factor = ((const int64_t *)factors->buf)[a];
+        if (length < 1 || factor < 1 || out->shape[a] != length / factor + (length % factor != 0)) return false;
+        windows->axis[a] = (WindowAxis){length, factor, block->strides[a], out->strides[a]};
+    }
+    windows->ndim = ndim;
+    windows->itemsize = block->itemsize;
+    windows->block = block->buf;
+    windows->out = out->buf;
+    return true;
+}
+
+/* reduce(block, factors, out, kind, method): arrays of any strides. */
+static PyObject *loop_reduce(PyObject *module, PyObject *args) {
+    enum { FACTORS, BLOCK, OUT, N };
+    Py_buffer b[N];
+    PyObject *block, *out;
+    Windows windows = {0};
+    memset(b, 0, sizeof b);
+    if (!PyArg_ParseTuple(args, "Oy*OiL", &block, &b[FACTORS], &out, &windows.kind, &windows.method)) return NULL;
+    if (PyObject_GetBuffer(block, &b[BLOCK], PyBUF_STRIDED_RO) || PyObject_GetBuffer(out, &b[OUT], PyBUF_STRIDED)) {
+        release(b, N);
+        return NULL;
+    }
+    const bool sound = take_windows(&b[BLOCK], &b[FACTORS], &b[OUT], &windows);
+    bool done = false;
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        done = reduce_windows(&windows);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    return sound ? PyBool_FromLong(done) : refuse();
 }
 
 /* write(job, encoder, window, spans, lists, path, temporary, fill, first, scratch, status, written, shard, index,
@@ -647,6 +687,7 @@ static PyMethodDef methods[] = {
     {"read_copies", loop_read_copies, METH_VARARGS,
      "Read chunks, and copy boxes of them to slots. Returns how many chunks were left, bytes read, bytes placed."},
     {"take", loop_take, METH_VARARGS, "Gather rows of a pool."},
+    {"reduce", loop_reduce, METH_VARARGS, "Reduce the windows of a block. Returns whether that was possible."},
     {"write", loop_write, METH_VARARGS,
      "Write parts of a plan. Returns how many were left, bytes gathered, bytes made, where a shard now ends, and its "
      "next entry."},
