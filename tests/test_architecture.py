@@ -142,8 +142,6 @@ TESTED_THROUGH = {
     "hierarchy/test_array": "hierarchy/array_info hierarchy/array_resizing hierarchy/new_nodes",
     "hierarchy/test_create": "hierarchy/new_metadata",
     "images/test_documents": "images/faults",
-    "images/test_labelling": "images/components images/numbering",
-    "images/test_image": "images/image_data",
     "layout/test_sharded": "layout/shard",
     "loader/test_loader": "loader/feeds loader/producing loader/setup loader/sources",
     "metadata/test_consolidated": "api/consolidated metadata/catalog",

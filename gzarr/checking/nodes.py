@@ -24,7 +24,7 @@ from gzarr.metadata.consolidated import DEFAULT_KEY, FIELD, Documents, collect, 
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
-from gzarr.metadata.occupied import MARK
+from gzarr.metadata.occupied import MARK, PROGRESS
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.rules import DOCUMENTS
 
@@ -32,6 +32,11 @@ from gzarr.storage.rules import DOCUMENTS
 _AT_ONCE = 256
 #: Documents that make a node exist; the first that is there counts.
 _MAKING = ("zarr.json", ".zarray", ".zgroup")
+#: What is said of objects that note what has begun.
+_UNFINISHED = {
+    MARK: "a copy was not finished; resume it, or copy with if_exists='replace'",
+    PROGRESS: "a computation was not finished; repeat the call with resume=True, or with overwrite=True",
+}
 
 
 T = TypeVar("T")
@@ -149,16 +154,15 @@ def _survey_group(
         yield from (_Visit(node, meta.zarr_format, is_known=True) for node in _consolidated_nodes(path, documents))
         return
     for name in below[0]:
-        if name == MARK:
-            found.problems.append(_unfinished(path))
+        if name in _UNFINISHED:
+            found.problems.append(_unfinished(path, name))
         elif name not in DOCUMENTS:
             found.strays.append(Problem("stray", join_path(path, name), "belongs to no node", path))
     yield from (_Visit(join_path(path, name), meta.zarr_format) for name in below[1])
 
 
-def _unfinished(path: str) -> Problem:
-    reason = "a copy was not finished; resume it, or copy with if_exists='replace'"
-    return Problem("unfinished", join_path(path, MARK), reason, path)
+def _unfinished(path: str, name: str = MARK) -> Problem:
+    return Problem("unfinished", join_path(path, name), _UNFINISHED[name], path)
 
 
 def _survey_folder(store: Store, path: str, found: Findings) -> Iterator[_Visit]:
@@ -232,6 +236,8 @@ def list_objects(store: Store, path: str, meta: ArrayMeta, found: Findings) -> I
             yield coords
         elif coords is not None:
             outside.append((key, coords))
+        elif inner == PROGRESS:
+            found.problems.append(_unfinished(path, inner))
         elif inner.rpartition("/")[2] not in DOCUMENTS:
             first, slash, _ = inner.partition("/")
             strays[first + slash] += 1

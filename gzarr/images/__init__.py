@@ -6,21 +6,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.images.create import create_image
     from gzarr.images.image import Image, open_image
-    from gzarr.images.labelling import label
-    from gzarr.images.merging import merge_labels
+    from gzarr.images.pyramid import build_pyramid
     from gzarr.images.region import Region
 
 # Public names, by the module that has them, which is imported when they are first asked for.
 _MODULES: dict[str, str] = {
+    "build_pyramid": "pyramid",
     "create_image": "create",
     "Image": "image",
-    "label": "labelling",
-    "merge_labels": "merging",
     "open_image": "image",
     "Region": "region",
 }
 
-__all__ = ["Image", "Region", "create_image", "label", "merge_labels", "open_image"]
+__all__ = ["Image", "Region", "build_pyramid", "create_image", "open_image"]
 
 if not TYPE_CHECKING:  # a type checker would take every name to exist
 

@@ -85,7 +85,7 @@ class Units:
             )
 
 
-def plan_units(cells: Cells, max_nbytes: int, workers: int) -> Units:
+def plan_units(cells: Cells, max_nbytes: int, workers: int, unit: Coords | None = None) -> Units:
     """Choose units.
 
     Parameters
@@ -96,6 +96,8 @@ def plan_units(cells: Cells, max_nbytes: int, workers: int) -> Units:
         What all units under way and pending cells may hold.
     workers : int
         How many units can be done at once.
+    unit : tuple of int, optional
+        The unit, if it is given: that of an earlier run.
 
     Returns
     -------
@@ -107,7 +109,8 @@ def plan_units(cells: Cells, max_nbytes: int, workers: int) -> Units:
     ValueError
         If not even one unit fits.
     """
-    plans = [_units_of(cells, unit, max_nbytes, workers) for unit in _candidates(cells)]
+    units = _candidates(cells) if unit is None else [unit]
+    plans = [_units_of(cells, unit, max_nbytes, workers) for unit in units]
     fitting = [plan for plan in plans if plan.workers]
     if not fitting:
         least = min(plan.cost_nbytes + plan.pending_nbytes for plan in plans)

@@ -12,6 +12,8 @@ from gzarr.storage.rules import DOCUMENTS
 
 #: Name of the object under the destination of a copy that has not finished: see `gzarr.copying.unfinished`.
 MARK = "gzarr-unfinished-copy.json"
+#: Name of the object beside levels, or in an array, that are being computed: see `gzarr.images.resuming`.
+PROGRESS = "gzarr-unfinished.json"
 
 _CONVERTED = "convert it with gzarr.convert or the command 'gzarr convert'"
 #: What files begin with, and what to do with them.

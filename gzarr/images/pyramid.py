@@ -1,0 +1,132 @@
+"""Builds the pyramid of an image: all levels in one pass over level 0, in bounded memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gzarr.display.progress import ProgressLike
+from gzarr.errors import ContainsNodeError
+from gzarr.hierarchy.group import Group
+from gzarr.images.building import MAX_NBYTES, Build, building, fill, plan, producer
+from gzarr.images.documents import write_multiscale
+from gzarr.images.downsample import Method
+from gzarr.images.image import Image, open_image
+from gzarr.images.levels import Factors
+from gzarr.images.resuming import read_marks
+from gzarr.indexing.keys import join_path
+from gzarr.metadata.documents import delete_node
+
+
+def build_pyramid(
+    image: Any,
+    levels: int | None = None,
+    factors: Factors = None,
+    method: Method | None = None,
+    *,
+    max_nbytes: int = MAX_NBYTES,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: ProgressLike = None,
+    device: str | None = None,
+) -> Image:
+    """Build the smaller levels of an image, each region of which is read once.
+
+    Parameters
+    ----------
+    image : Image, Group, path, URL or store
+        The image; its level 0 is what the others are made of.
+    levels : int, optional
+        How many levels to add. By default, until the longest spatial axis has 256 elements or fits a chunk.
+    factors : int, mapping, or sequence of these, optional
+        How many elements become one, for each level: of all spatial axes, or by axis. By default 2; axes whose voxels
+        are longer than the others' are left until those are as long.
+    method : str or callable, optional
+        "mean", "nearest" (the first element), "mode", "min", "max", "median" or "gaussian", or a function of a block
+        and the factors that returns the smaller block. By default "mean", and "mode" for labels.
+    max_nbytes : int
+        Memory for decoded elements, in bytes. Encoded bytes under way come on top.
+    resume : bool
+        Whether to go on with a build that was interrupted: it needs the same arguments. At most one unit of each
+        thread is done again.
+    overwrite : bool
+        Whether to replace levels that exist.
+    progress : bool or callable, optional
+        True for a progress bar (tqdm), or a function of (bytes done, bytes in all, name of the array).
+    device : str, optional
+        Where chunks are decoded, downsampled and encoded. By default, the device of the image.
+
+    Returns
+    -------
+    Image
+        The image with its new levels.
+
+    Raises
+    ------
+    ContainsNodeError
+        If the image has other levels already and ``overwrite`` is false, or an unfinished build is not resumed.
+    ValueError
+        If there can be no such levels, the method is not for such elements, or ``max_nbytes`` is too small.
+    ChunkError
+        If a chunk of level 0 is damaged. What was written stays; repair the chunk and resume.
+
+    Notes
+    -----
+    Means of integers are exact and rounded once, half to even. A window at the end of an axis has the elements that
+    exist. A level is as large as the one before divided by its factors, rounded up. Its voxels lie in the middle of
+    their windows, with "nearest" and "gaussian" at the first element, which the metadata say.
+
+    Examples
+    --------
+    >>> import gzarr.images, numpy as np
+    >>> image = gzarr.images.create_image("plane.zarr", np.ones((600, 1000), "u1"), scale=0.5, units="micrometer")
+    >>> image = gzarr.images.build_pyramid(image)
+    >>> [level.shape for level in image.levels]
+    [(600, 1000), (300, 500), (150, 250)]
+    >>> image.scale(1), image.translation(1)
+    ({'y': 1.0, 'x': 1.0}, {'y': 0.25, 'x': 0.25})
+    """
+    source = image if isinstance(image, Image) else open_image(image, "r+" if not isinstance(image, Group) else None)
+    if device is not None:
+        source = source.to(device)
+    chosen: Method = method if method is not None else "mode" if source.is_labels else "mean"
+    alone = replace(source.metadata, datasets=source.metadata.datasets[:1])
+    base = source.levels[0]
+    if len(source) > 1 and not _take_off(source, alone, levels, factors, chosen, resume=resume, overwrite=overwrite):
+        return source
+    with building(
+        source.group, base, alone, levels=levels, factors=factors, method=chosen, write_base=False, resume=resume,
+        overwrite=overwrite,
+    ) as build:  # fmt: skip
+        fill(build, producer(base, base.backend, base.dtype), max_nbytes=max_nbytes, progress=progress)
+    return built(source.group, build)
+
+
+def built(group: Group, build: Build) -> Image:
+    """The image with the levels that were built."""
+    group.attrs.refresh()
+    return Image(group, build.multiscale, build.levels)
+
+
+def _take_off(
+    source: Image, alone: Any, levels: int | None, factors: Factors, method: Method, *, resume: bool, overwrite: bool
+) -> bool:
+    """Take the levels that an image has out of its metadata, and delete them. Returns: whether they are to be built.
+
+    Raises: ContainsNodeError if that was not asked for.
+    """
+    group = source.group
+    is_unfinished = read_marks(group.store, group.path) is not None
+    if resume:
+        shapes = [level.shape for level in plan(source.levels[0], alone, levels, factors, method)]
+        if shapes == [level.shape for level in source.levels[1:]]:
+            return is_unfinished  # or it ended before its last step, which comes again
+    if not overwrite:
+        raise ContainsNodeError(
+            f"{group.store_path} has {len(source)} levels already: pass overwrite=True to build levels 1 to "
+            f"{len(source) - 1} anew"
+        )
+    write_multiscale(group, alone)
+    for dataset in source.metadata.datasets[1:]:
+        delete_node(group.store, join_path(group.path, dataset.path))
+    return True

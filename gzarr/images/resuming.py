@@ -1,0 +1,142 @@
+"""Notes which units of a long computation are done, so that one that was killed goes on where it was.
+
+Theory of operation. The notes are one small object beside what is computed. It is written before anything else and
+removed last. A unit is noted once all that it writes is stored, so a killed run repeats at most the units that were
+under way: one for each thread. Units are taken in order, so those that are done are nearly a prefix.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gzarr.concurrency import new_lock
+from gzarr.errors import ContainsNodeError
+from gzarr.indexing.keys import join_path
+from gzarr.metadata.documents import documents
+from gzarr.metadata.model import ArrayMeta
+from gzarr.metadata.occupied import PROGRESS
+from gzarr.storage.base import Request, Store
+
+
+class Marks:
+    """Which units of a computation are done.
+
+    Attributes
+    ----------
+    plan : mapping
+        What the first run has decided and later ones keep, such as the shape of a unit; JSON values.
+    n_done : int
+        How many units are done.
+    """
+
+    def __init__(self, store: Store, path: str, state: Mapping[str, Any]) -> None:
+        self.plan: Mapping[str, Any] = state["plan"]
+        self._store, self._path = store, path
+        self._state = dict(state)
+        self._first = int(state["first"])  # all units before it are done
+        self._others = set(map(int, state["others"]))  # and these
+        self._lock = new_lock()
+
+    @property
+    def n_done(self) -> int:
+        """How many units are done."""
+        return self._first + len(self._others)
+
+    def is_done(self, unit: int) -> bool:
+        """Whether the unit with a number is done."""
+        return unit < self._first or unit in self._others
+
+    def note(self, unit: int) -> None:
+        """Note that all that a unit writes is stored. Raises: StoreError."""
+        with self._lock:
+            others, first = self._others | {unit}, self._first
+            while first in others:
+                others.remove(first)
+                first += 1
+            self._first, self._others = first, others
+            self.write()
+
+    def write(self) -> None:
+        """Write the notes."""
+        state = {**self._state, "first": self._first, "others": sorted(self._others)}
+        self._store.set(join_path(self._path, PROGRESS), json.dumps(state).encode())
+
+    def remove(self) -> None:
+        """Remove the notes of what is complete."""
+        remove_marks(self._store, self._path)
+
+
+def fingerprint(what: Any, metas: Iterable[ArrayMeta] = ()) -> str:
+    """A hash of arguments, by their representation, and of the metadata of arrays."""
+    digest = hashlib.sha256(repr(what).encode())
+    for meta in metas:
+        for _, data in documents(meta, ""):
+            digest.update(data)
+    return digest.hexdigest()
+
+
+def begin(store: Store, path: str, *, name: str, arguments: str, plan: Mapping[str, Any], resume: bool) -> Marks:
+    """Begin a computation, or go on with one that was not finished.
+
+    Parameters
+    ----------
+    store, path : Store and str
+        Where the computation writes.
+    name : str
+        Of the function, for messages.
+    arguments : str
+        The `fingerprint` of its arguments: only a run with the same ones goes on.
+    plan : mapping
+        What `Marks.plan` is in a first run.
+    resume : bool
+        Whether to go on with an unfinished run, if there is one.
+
+    Returns
+    -------
+    Marks
+        The units that are done; their notes are written.
+
+    Raises
+    ------
+    ContainsNodeError
+        If an unfinished run is there that is not resumed, or is another one.
+    """
+    store.check_writable()
+    where, state = join_path(str(store), path), read_marks(store, path)
+    if state is None:
+        marks = Marks(store, path, {"name": name, "arguments": arguments, "plan": plan, "first": 0, "others": []})
+        marks.write()
+        return marks
+    if not resume:
+        raise ContainsNodeError(
+            f"an unfinished {state['name']} is at {where!r}: pass resume=True to go on with it, or overwrite=True to "
+            "begin anew"
+        )
+    if (state["name"], state["arguments"]) != (name, arguments):
+        raise ContainsNodeError(
+            f"the unfinished {state['name']} at {where!r} had other arguments, or its input has changed: go on with "
+            "the same ones, or pass overwrite=True to begin anew"
+        )
+    return Marks(store, path, state)
+
+
+def read_marks(store: Store, path: str) -> Mapping[str, Any] | None:
+    """The notes of an unfinished computation at a path, or None. Raises ContainsNodeError if they are damaged."""
+    data = store.get_one(Request(join_path(path, PROGRESS)))
+    if data is None:
+        return None
+    try:
+        state = json.loads(bytes(data))
+        Marks(store, path, state)
+        return {**state, "name": str(state["name"]), "arguments": str(state["arguments"])}
+    except (ValueError, TypeError, LookupError) as error:
+        where = join_path(str(store), join_path(path, PROGRESS))
+        raise ContainsNodeError(f"{where} is damaged ({error}): pass overwrite=True to begin anew") from error
+
+
+def remove_marks(store: Store, path: str) -> None:
+    """Remove the notes at a path, if there are any."""
+    store.delete_many((join_path(path, PROGRESS),))
