@@ -239,10 +239,7 @@ def plan(
 ) -> tuple[Level, ...]:
     """The levels above level 0. Raises: ValueError."""
     dataset = multiscale.datasets[0]
-    axes = [
-        AxisKind(axis.name, axis.type == "space", chunk)
-        for axis, chunk in zip(multiscale.axes, base.chunks, strict=True)
-    ]
+    axes = [AxisKind(axis.name, axis.type == "space") for axis in multiscale.axes]
     first = Level(dataset.path, base.shape, (1,) * base.ndim, dataset.scale, dataset.translation)
     planned = plan_levels(first, axes, levels, factors, centered=method not in ("nearest", "gaussian"))
     for axis, kind in enumerate(multiscale.axes):

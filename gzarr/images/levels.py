@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 #: A factor for all spatial axes, factors by name of axis, or one of these for every level.
 Factors: TypeAlias = "int | Mapping[str, int] | Sequence[int | Mapping[str, int]] | None"
 
-#: Levels are made until the longest spatial axis has so many elements, or fits a chunk.
+#: Levels are made until no spatial axis has more elements: what a viewer shows first, and a thumbnail is made of.
 SMALLEST = 256
 #: An axis is halved while its voxels are at most so much longer than the shortest ones: twice as long ones wait.
 ANISOTROPY = math.sqrt(2)
@@ -49,13 +49,10 @@ class AxisKind(NamedTuple):
         As in the image's metadata.
     is_spatial : bool
         Whether it is downsampled unless told otherwise.
-    chunk : int
-        Length of a chunk.
     """
 
     name: str
     is_spatial: bool
-    chunk: int
 
 
 def plan_levels(
@@ -75,7 +72,7 @@ def plan_levels(
     axes : sequence of AxisKind
         The axes of all levels.
     levels : int, optional
-        How many to add. By default, until the longest spatial axis fits a chunk, or `SMALLEST`.
+        How many to add. By default, until no spatial axis is longer than `SMALLEST`.
     factors : int, mapping, or sequence of these, optional
         Of each level to the one before. An integer goes for all spatial axes; axes that a mapping leaves out keep
         their length. By default, spatial axes are halved, those with long voxels only once the others are as long.
@@ -132,7 +129,7 @@ def _above(level: Level, factors: tuple[int, ...], *, centered: bool) -> Level:
 
 
 def _is_small(shape: Sequence[int], axes: Sequence[AxisKind]) -> bool:
-    return all(n <= max(SMALLEST, axis.chunk) for n, axis in zip(shape, axes, strict=True) if axis.is_spatial)
+    return all(n <= SMALLEST for n, axis in zip(shape, axes, strict=True) if axis.is_spatial)
 
 
 def _chooser(axes: Sequence[AxisKind], factors: Factors) -> Callable[[int, Level], tuple[int, ...]]:

@@ -37,7 +37,8 @@ def build_pyramid(
     image : Image, Group, path, URL or store
         The image; its level 0 is what the others are made of.
     levels : int, optional
-        How many levels to add. By default, until the longest spatial axis has 256 elements or fits a chunk.
+        How many levels to add. By default, until no spatial axis has more than 256
+        elements.
     factors : int, mapping, or sequence of these, optional
         How many elements become one, for each level: of all spatial axes, or by axis. By default 2; axes whose voxels
         are longer than the others' are left until those are as long.

@@ -10,8 +10,8 @@ import pytest
 from gzarr.images.levels import AxisKind, Level, next_path, plan_levels
 
 
-def axes(names: str, chunk: int = 64) -> list[AxisKind]:
-    return [AxisKind(name, name in "zyx", chunk) for name in names]
+def axes(names: str) -> list[AxisKind]:
+    return [AxisKind(name, name in "zyx") for name in names]
 
 
 def base(shape: tuple[int, ...], scale: tuple[float, ...] | None = None, path: str = "0") -> Level:
@@ -26,8 +26,7 @@ def test_spatial_axes_are_halved_until_they_fit() -> None:
     assert {level.factors for level in levels} == {(1, 2, 2, 2)}
 
 
-def test_a_level_that_fits_a_chunk_is_the_last() -> None:
-    assert len(plan_levels(base((1024, 1024)), axes("yx", chunk=512))) == 1
+def test_small_images_need_no_levels() -> None:
     assert plan_levels(base((256, 256)), axes("yx")) == ()
 
 
