@@ -41,7 +41,7 @@ _LOOKED_AT = 256
 _ENOUGH = 4
 
 #: A box of the output: first elements, and those behind the last ones.
-Box = tuple[tuple[int, int], ...]
+Bounds = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,9 @@ class WalkPlan:
     whole : bool
         Whether the window reaches to the ends of chunks along the walk axis, so that they are decoded once.
     nbytes : int
-        Memory.
+        Memory of everything.
+    windows_nbytes, block_nbytes : int
+        Memory of all windows, and of one block that is computed.
     cost : float
         As the model counts it.
     """
@@ -132,26 +134,32 @@ class WalkPlan:
     group: tuple[int, ...]
     whole: bool
     nbytes: int
+    windows_nbytes: int
+    block_nbytes: int
     cost: float
 
-    def bars(self, shape: tuple[int, ...]) -> Iterator[list[Box]]:
+    def bars(self, shape: tuple[int, ...]) -> Iterator[list[Bounds]]:
         """The layers of every bar."""
         cuts = [_cut(0, n, width) for n, width in zip(shape, self.bar, strict=True)]
         layers, cuts[self.axis] = cuts[self.axis], [(0, 0)]
         for bar in product(*cuts):
             yield [(*bar[: self.axis], layer, *bar[self.axis + 1 :]) for layer in layers]
 
-    def groups(self, layer: Box) -> Iterator[Box]:
+    def groups(self, layer: Bounds) -> Iterator[Bounds]:
         """The groups of a layer."""
         return _boxes(layer, self.group)
 
-    def blocks(self, group: Box) -> Iterator[Box]:
+    def n_blocks(self, group: Bounds) -> int:
+        """The number of blocks of a group."""
+        return _count([stop - start for start, stop in group], self.block)
+
+    def blocks(self, group: Bounds) -> Iterator[Bounds]:
         """The blocks of a group."""
         return _boxes(group, self.block)
 
 
-def _boxes(box: Box, size: tuple[int, ...]) -> Iterator[Box]:
-    return product(*[_cut(start, stop, n) for (start, stop), n in zip(box, size, strict=True)])
+def _boxes(bounds: Bounds, size: tuple[int, ...]) -> Iterator[Bounds]:
+    return product(*[_cut(start, stop, n) for (start, stop), n in zip(bounds, size, strict=True)])
 
 
 def _cut(start: int, stop: int, n: int) -> list[tuple[int, int]]:
@@ -303,7 +311,8 @@ class _Planner:
         costs, (windows, decoded) = self._costs, known
         group = tuple(map(max, block, self._unit)) if self._block is None else self._unit
         n_blocks, per_group = _count(bar, block), _count(group, block)
-        nbytes = windows + min(costs.workers, n_blocks) * self._widened(block) * costs.block_nbytes
+        block_nbytes = self._widened(block) * costs.block_nbytes
+        nbytes = windows + min(costs.workers, n_blocks) * block_nbytes
         if per_group > 1:
             in_flight = min((costs.workers - 1) // per_group + 2, _count(bar, group))
             nbytes += in_flight * prod(group) * costs.out_itemsize
@@ -316,7 +325,17 @@ class _Planner:
             + MOVED * moved / (bar[walk] * self._geometry.factors[walk])
             + STEP * n_bars * (n_blocks + 1) / max(prod(self._geometry.shape), 1)
         )
-        return WalkPlan(axis=walk, bar=bar, block=block, group=group, whole=whole, nbytes=nbytes, cost=cost)
+        return WalkPlan(
+            axis=walk,
+            bar=bar,
+            block=block,
+            group=group,
+            whole=whole,
+            nbytes=nbytes,
+            windows_nbytes=windows,
+            block_nbytes=block_nbytes,
+            cost=cost,
+        )
 
     def _windows(self, walk: int, bar: tuple[int, ...], *, whole: bool) -> int:
         """Bytes of the windows of all inputs."""
