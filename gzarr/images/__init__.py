@@ -6,19 +6,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.images.create import create_image
     from gzarr.images.image import Image, open_image
+    from gzarr.images.overlap import map_blocks, map_overlap
     from gzarr.images.pyramid import build_pyramid
     from gzarr.images.region import Region
 
 # Public names, by the module that has them, which is imported when they are first asked for.
 _MODULES: dict[str, str] = {
-    "build_pyramid": "pyramid",
     "create_image": "create",
     "Image": "image",
     "open_image": "image",
+    "map_blocks": "overlap",
+    "map_overlap": "overlap",
+    "build_pyramid": "pyramid",
     "Region": "region",
 }
 
-__all__ = ["Image", "Region", "build_pyramid", "create_image", "open_image"]
+__all__ = [
+    "Image",
+    "Region",
+    "build_pyramid",
+    "create_image",
+    "map_blocks",
+    "map_overlap",
+    "open_image",
+]
 
 if not TYPE_CHECKING:  # a type checker would take every name to exist
 

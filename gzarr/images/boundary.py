@@ -1,9 +1,9 @@
 """How an axis goes on past its ends: the modes of scipy.ndimage, and how much of it a filter needs.
 
-Theory of operation. A block with its halo reaches from ``start - before`` to ``stop + after``. What lies within the axis
-is its *span*; the *pads* are the rest. A mode says of which elements of the axis a pad is made. They usually lie within
-the span, so that a pad is a copy of a part of the window. Where they do not (`wrap` takes the other end of the axis),
-they are read.
+Theory of operation. A block with its halo reaches from ``start - before`` to ``stop + after``. What lies within the
+axis is its *span*; the *pads* are the rest. A mode says of which elements of the axis a pad is made. They usually lie
+within the span, so that a pad is a copy of a part of the window. Where they do not ("wrap" takes the other end of the
+axis), they are read.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def parse_depths(
 
 def _one_depth(depth: Any, axis: int) -> Depth:
     pair = depth if isinstance(depth, (tuple, list)) else (depth, depth)
-    if len(pair) != 2:  # noqa: PLR2004 - before and after
+    if len(pair) != 2:
         raise ValueError(f"depth {depth!r} of axis {axis} must be an integer, or two: before and after")
     try:
         before, after = map(index, pair)
@@ -120,7 +120,9 @@ def parse_modes(boundary: Any, ndim: int, names: Sequence[str | None] | None) ->
     modes = per_axis(boundary, "boundary", ndim, names, "reflect")
     for axis, mode in enumerate(modes):
         if mode not in MODES:
-            raise ValueError(f"boundary {mode!r} of {_name(axis, names)} is unknown; expected one of {', '.join(MODES)}")
+            raise ValueError(
+                f"boundary {mode!r} of {_name(axis, names)} is unknown; expected one of {', '.join(MODES)}"
+            )
     return tuple(modes)
 
 
@@ -158,5 +160,7 @@ def check_cval(cval: Any, dtypes: Sequence[np.dtype[Any]], modes: Sequence[str])
         with np.errstate(all="ignore"):
             cast = np.asarray(cval).astype(dtype)
         if dtype.kind in "iub" and not bool(cast == cval):
-            raise ValueError(f"cval {cval!r} is no {dtype}, of which the input is; choose another one, or give an input "
-                             "of another dtype, as by array.astype")
+            raise ValueError(
+                f"cval {cval!r} is no {dtype}, of which the input is; choose another one, or give an input "
+                "of another dtype, as by array.astype"
+            )

@@ -14,8 +14,8 @@ Cost model. Time is counted in elements decoded. The cost of an element of the o
     decoded / size + COMPUTE * (computed / size) * imbalance + MOVED * moved / size + STEP * steps / size
 
 ``decoded`` counts the elements of all chunks that bars touch, ``computed`` those of all blocks with their halos;
-``imbalance`` is 1 if the blocks of a layer keep all workers equally busy. The planner takes the cheapest plan whose memory
-fits the budget: windows, and for each worker a block with the function's temporary memory, and a group.
+``imbalance`` is 1 if the blocks of a layer keep all workers equally busy. The planner takes the cheapest plan whose
+memory fits the budget: windows, and for each worker a block with the function's temporary memory, and a group.
 """
 
 from __future__ import annotations
@@ -242,8 +242,8 @@ def make_plan(geometry: Geometry, grids: Sequence[Grid], costs: Costs, block: tu
     if not fitting:
         least = min(plan.nbytes for plan in plans)
         raise ValueError(
-            f"max_nbytes={costs.max_nbytes} is too small: blocks of {geometry.unit} elements, which the output stores as "
-            f"one, take {least} bytes with their halos; give at least that, or smaller chunks or shards for the output"
+            f"max_nbytes={costs.max_nbytes} is too small: blocks of {geometry.unit} elements, which the output stores "
+            f"whole, take {least} bytes with their halos; give at least that, or an output of smaller chunks or shards"
         )
     return min(fitting, key=lambda plan: plan.cost)
 
@@ -251,9 +251,7 @@ def make_plan(geometry: Geometry, grids: Sequence[Grid], costs: Costs, block: tu
 class _Planner:
     """Goes through the plans that may be the cheapest."""
 
-    def __init__(
-        self, geometry: Geometry, grids: Sequence[Grid], costs: Costs, block: tuple[int, ...] | None
-    ) -> None:
+    def __init__(self, geometry: Geometry, grids: Sequence[Grid], costs: Costs, block: tuple[int, ...] | None) -> None:
         self._geometry, self._costs, self._block = geometry, costs, block
         self._shape = geometry.out_shape
         self._axes = [[_Axis(geometry, i, axis) for i, axis in enumerate(grid)] for grid in grids]
@@ -276,7 +274,9 @@ class _Planner:
         bar: tuple[int, ...] = (*self._shape[:walk], height, *self._shape[walk + 1 :])
         while True:
             yield bar
-            narrower = [_with(bar, i, _below(n, self._unit[i])) for i, n in enumerate(bar) if i != walk and n > self._unit[i]]
+            narrower = [
+                _with(bar, i, _below(n, self._unit[i])) for i, n in enumerate(bar) if i != walk and n > self._unit[i]
+            ]
             if not narrower:
                 return
             bar = min(narrower, key=lambda some: self._decoded(walk, some, whole=True))

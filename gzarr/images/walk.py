@@ -1,8 +1,8 @@
 """Walks through large arrays in bars and layers, and computes blocks with their halos.
 
-Theory of operation. `gzarr.images.planning` says how: layer by layer, windows (`gzarr.images.window`) are read, with all
-threads, and then the blocks of the layer computed and handed over, a block a thread. Blocks are views of the windows.
-Where reading waits for a server or a device, a second set of windows is read meanwhile.
+Theory of operation. `gzarr.images.planning` says how. Layer by layer, windows (`gzarr.images.window`) are read by all
+threads; then the blocks of the layer are computed and handed over, each by one thread. Blocks are views of the windows.
+Where reading waits for a server, or on a device, a second set of windows is read meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gzarr.api.read_many import read_many
+from gzarr.api.many import read_many
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.concurrency import Pool, new_lock

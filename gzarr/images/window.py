@@ -1,9 +1,9 @@
 """The window of a walk: a layer of one input with its halo, in memory that all layers share.
 
-Theory of operation. A window holds a box of the input, pads included. The next layer of a bar moves what it needs of the
-one before to the front, and reads the rest. Of the walk axis, it reads to the end of a chunk, so that the next layer need
-not decode that chunk again. Pads are copied within the window; where the elements they are made of are not in it, they
-are read as well.
+Theory of operation. A window holds a box of the input, pads included. The next layer of a bar moves what it needs of
+the one before to the front, and reads the rest. Along the walk axis, it reads to the end of a chunk, so that the next
+layer need not decode that chunk again. Pads are copied within the window; where the elements they are made of are not
+in it, they are read as well.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Piece(NamedTuple):
     n: int
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """Where a window lies along an axis.
 
     Attributes
@@ -76,22 +76,31 @@ class Window:
         How it is walked through.
     cval : scalar
         Value of a constant boundary.
+
+    Attributes
+    ----------
+    memory : array
+        Of the largest layer.
+    places : tuple
+        Where the window lies along every axis.
     """
 
     def __init__(self, source: Array, geometry: Geometry, plan: WalkPlan, cval: Any) -> None:
         self.source = source
         self._geometry, self._plan, self._cval = geometry, plan, cval
         shape = window_shape(geometry, source.metadata.chunk_grid, plan)
-        self._memory = source.backend.empty(shape, source.dtype)
-        self._places: tuple[_Place, ...] = ()
+        self.memory = source.backend.empty(shape, source.dtype)
+        self.places: tuple[Place, ...] = ()
         self._fresh: list[_Piece] = []
 
     def view(self, block: Bounds) -> AnyArray:
         """A block of the output in this layer, as elements of the input with its halo."""
-        return self._memory[
+        return self.memory[
             tuple(
                 slice(start - depth.before - place.low, stop + depth.after - place.low)
-                for (start, stop), depth, place in zip(self._cores(block), self._geometry.depth, self._places, strict=True)
+                for (start, stop), depth, place in zip(
+                    self._cores(block), self._geometry.depth, self.places, strict=True
+                )
             )
         ]
 
@@ -101,7 +110,7 @@ class Window:
         Returns: what has to be read, for `gzarr.read_many`. Then `complete` has to be called.
         """
         walk = self._plan.axis
-        old = before._places[walk] if before is not None else None
+        old = before.places[walk] if before is not None else None
         places = self._locate(layer)
         place = places[walk]
         pieces = place.pieces()
@@ -111,27 +120,27 @@ class Window:
             # Pads at the begin are moved with the rest.
             pieces = [piece for piece in pieces if piece.at >= old.last - place.low]
             place = place._replace(pads=[pad for pad in place.pads if pad.start >= self._geometry.shape[walk]])
-        self._places = (*places[:walk], place, *places[walk + 1 :])
+        self.places = (*places[:walk], place, *places[walk + 1 :])
         self._fresh = [piece for piece in pieces if piece.n > 0]
-        each = [self._fresh if axis == walk else other.pieces() for axis, other in enumerate(self._places)]
+        each = [self._fresh if axis == walk else other.pieces() for axis, other in enumerate(self.places)]
         for box in product(*each):
             region = tuple(slice(piece.start, piece.start + piece.n) for piece in box)
-            yield self.source, region, self._memory[tuple(slice(piece.at, piece.at + piece.n) for piece in box)]
+            yield self.source, region, self.memory[tuple(slice(piece.at, piece.at + piece.n) for piece in box)]
 
     def complete(self) -> None:
         """Fill the pads, once everything is read."""
         walk = self._plan.axis
         for piece in self._fresh:
-            fresh = self._memory[(slice(None),) * walk + (slice(piece.at, piece.at + piece.n),)]
-            for axis, place in enumerate(self._places):
+            fresh = self.memory[(slice(None),) * walk + (slice(piece.at, piece.at + piece.n),)]
+            for axis, place in enumerate(self.places):
                 if axis != walk:
                     self._fill(fresh, axis, place)
-        self._fill(self._memory, walk, self._places[walk])
+        self._fill(self.memory, walk, self.places[walk])
 
     def _cores(self, block: Bounds) -> list[tuple[int, int]]:
         return [self._geometry.core(axis, *bounds) for axis, bounds in enumerate(block)]
 
-    def _locate(self, layer: Bounds) -> list[_Place]:
+    def _locate(self, layer: Bounds) -> list[Place]:
         geometry, places = self._geometry, []
         for axis, (start, stop) in enumerate(self._cores(layer)):
             depth, size = geometry.depth[axis], geometry.shape[axis]
@@ -139,12 +148,12 @@ class Window:
             if axis == self._plan.axis:
                 last = frontier(self.source.metadata.chunk_grid[axis], last, whole=self._plan.whole)
             pads = pads_of(start, stop, depth, size, geometry.modes[axis])
-            places.append(_Place(start - depth.before, first, last, pads))
+            places.append(Place(start - depth.before, first, last, pads))
         return places
 
     def _keep(self, before: Window, start: int, n: int) -> None:
         """Take over the elements of the window before, from a number on along the walk axis."""
-        walk, old, new = self._plan.axis, before._memory, self._memory
+        walk, old, new = self._plan.axis, before.memory, self.memory
         if old is not new:
             lead = (slice(None),) * walk
             new[(*lead, slice(n))] = old[(*lead, slice(start, start + n))]
@@ -156,7 +165,7 @@ class Window:
                     stop = min(at + start, n)
                     part[at:stop] = part[at + start : stop + start]
 
-    def _fill(self, memory: AnyArray, axis: int, place: _Place) -> None:
+    def _fill(self, memory: AnyArray, axis: int, place: Place) -> None:
         """Fill the pads of an axis."""
         lead = (slice(None),) * axis
         for pad in place.pads:

@@ -1,0 +1,218 @@
+"""Filters with halos over large arrays: what scipy.ndimage gives for the whole array, in bounded memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.images import map_blocks, map_overlap
+
+ndi = pytest.importorskip("scipy.ndimage", reason="scipy is the oracle")
+DEVICES = ["cpu", "emulated"]
+
+
+@pytest.fixture
+def data() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 1000, (20, 33, 41)).astype("u2")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("mode", ["reflect", "mirror", "nearest", "wrap", "constant"])
+def test_filters_are_those_of_scipy(data: np.ndarray, mode: str, device: str) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+
+    def median(block: Any) -> Any:
+        return ndi.median_filter(block, (3, 5, 3))
+
+    out = map_overlap(median, z, None, (1, 2, 1), mode, cval=17, device=device, max_nbytes=10**6)
+    np.testing.assert_array_equal(out.to("cpu")[...], ndi.median_filter(data, (3, 5, 3), mode=mode, cval=17))
+    assert (out.chunks, out.dtype) == (z.chunks, z.dtype)
+
+
+@pytest.mark.parametrize("max_nbytes", [4 * 10**5, 10**8])
+def test_boundaries_differ_by_axis(data: np.ndarray, max_nbytes: int) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16), dimension_names=("z", "y", "x"))
+    modes = {"z": "mirror", "y": "wrap"}
+
+    def smooth(block: Any) -> Any:
+        return ndi.gaussian_filter(block, (1, 0.5, 1), output="f4", radius=(3, 2, 4))
+
+    out = map_overlap(smooth, z, None, {"z": 3, "y": (2, 2), -1: 4}, modes, max_nbytes=max_nbytes)
+    expected = ndi.gaussian_filter(data, (1, 0.5, 1), output="f4", radius=(3, 2, 4), mode=("mirror", "wrap", "reflect"))
+    np.testing.assert_array_equal(out[...], expected)
+
+
+def test_a_halo_may_lie_on_one_side(data: np.ndarray) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    out = map_overlap(lambda x: np.roll(x, 3, 0), z, None, {0: (3, 0)}, "nearest")
+    np.testing.assert_array_equal(out[3:], data[:-3])
+    np.testing.assert_array_equal(out[:3], np.broadcast_to(data[0], (3, 33, 41)))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_inputs_differ_in_chunks_and_dtype(data: np.ndarray, device: str) -> None:
+    z, mask = gzarr.array(data, chunks=(8, 16, 16)), gzarr.array(data > 500, chunks=(20, 7, 41))
+
+    def mean_within(block: Any, inside: Any) -> Any:
+        return ndi.uniform_filter(np.where(inside, block, 0).astype("f8"), 3)
+
+    out = map_overlap(mean_within, (z, mask), None, 1, "mirror", device=device, max_nbytes=2 * 10**6)
+    expected = ndi.uniform_filter(np.where(data > 500, data, 0).astype("f8"), 3, mode="mirror")
+    np.testing.assert_allclose(out.to("cpu")[...], expected)
+
+
+def counted_store(folder: Path) -> gzarr.storage.CountingStore:
+    return gzarr.storage.CountingStore(gzarr.storage.LocalStore(folder))
+
+
+def test_every_shard_is_written_once_and_every_chunk_read_once(data: np.ndarray, tmp_path: Path) -> None:
+    source, target = counted_store(tmp_path / "in.zarr"), counted_store(tmp_path / "out.zarr")
+    z = gzarr.create_array(source, data=data, chunks=(4, 8, 8))
+    out = gzarr.create_array(target, shape=data.shape, dtype="u2", chunks=(4, 8, 8), shards=(8, 16, 16))
+    source.reset()
+    target.reset()
+    # Fixed so that only the plan decides what is read: a single bar of several layers.
+    map_overlap(lambda x: ndi.maximum_filter(x, 3), z, out, 1, max_nbytes=280_000)
+    np.testing.assert_array_equal(out[...], ndi.maximum_filter(data, 3))
+    shards = [key for key in target.written if key.startswith("c/")]
+    assert len(shards) == len(set(shards)) == 3 * 3 * 3
+    assert not target.requests, "shards are written whole"
+    read = [request.key for request in source.requests[8:]]  # those of the trial come first
+    assert len(read) == len(set(read)) == z.nchunks
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_map_blocks_goes_element_by_element(data: np.ndarray, tmp_path: Path, device: str) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16), compressors=gzarr.codecs.ZstdCodec(level=3))
+    out = map_blocks(lambda x: (x > 500).astype("u1"), z, tmp_path / "o.zarr", device=device, max_nbytes=10**5)
+    np.testing.assert_array_equal(gzarr.open_array(tmp_path / "o.zarr", mode="r")[...], data > 500)
+    assert (out.chunks, out.compressors) == (z.chunks, z.compressors)
+
+
+def test_blocks_of_map_blocks_may_be_changed(data: np.ndarray) -> None:
+    def add(block: Any) -> Any:
+        block += 1
+        return block
+
+    np.testing.assert_array_equal(map_blocks(add, gzarr.array(data, chunks=(8, 16, 16)), None)[...], data + 1)
+
+
+def test_blocks_have_the_shape_that_is_asked_for(data: np.ndarray) -> None:
+    seen = set()
+
+    def look(block: Any) -> Any:
+        seen.add(block.shape)
+        return block
+
+    z = gzarr.array(data, chunks=(4, 4, 4))
+    out = map_overlap(look, z, None, {0: 1}, block={1: 11, 2: 20})
+    np.testing.assert_array_equal(out[...], data)
+    assert {shape[1:] for shape in seen} - {data.shape[1:]} <= {(n, m) for n in (11, 1, 9) for m in (20, 4, 1)}
+
+
+def test_progress_counts_bytes(data: np.ndarray) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    calls: list[tuple[int, int, str]] = []
+    map_blocks(lambda x: x, z, None, max_nbytes=10**5, progress=lambda *call: calls.append(call))
+    assert calls[-1][:2] == (data.nbytes, data.nbytes)
+    assert len(calls) > 3
+
+
+def test_an_array_without_elements_needs_no_call() -> None:
+    out = map_overlap(pytest.fail, gzarr.zeros((0, 5), chunks=(2, 2), dtype="u1"), None, {1: 2}, dtype="f4")
+    assert (out.shape, out.dtype) == ((0, 5), np.dtype("f4"))
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def identity(block: Any) -> Any:
+    return block
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"depth": 20}, "depth 20 of axis 0 is not smaller than the axis, which has 20 elements"),
+        ({"depth": {"z": -1}}, "depth names the axis 'z'; the array has 0, 1, 2"),
+        ({"depth": -1}, "is negative"),
+        ({"depth": (1, 2)}, r"depth \(1, 2\) has 2 items for 3 axes"),
+        ({"boundary": "periodic"}, "boundary 'periodic' of axis 0 is unknown; expected one of reflect, mirror"),
+        ({"boundary": "constant", "cval": -1}, "cval -1 is no uint16"),
+        ({"func": lambda x: x[1:]}, r"func returned shape \(\d+, \d+, \d+\) for the trial"),
+        ({"func": lambda x: x.astype("f4"), "out": "same"}, "returned float32 .* but the output is of uint16"),
+        ({"max_nbytes": 1000}, "max_nbytes=1000 is too small: blocks of .* elements, which the output stores whole"),
+        ({"out": "input"}, "is an input, and would be read after it was written"),
+        ({"out": "short"}, r"has shape \(3,\), but the input \(20, 33, 41\)"),
+        ({"block": 0}, "block 0 must be of positive integers"),
+        ({"inputs": []}, "there is no input"),
+        ({"inputs": gzarr.array(3)}, "has no axes"),
+    ],
+)
+def test_bad_arguments_are_refused(data: np.ndarray, change: dict[str, Any], message: str) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    outs = {"input": z, "same": gzarr.zeros_like(z), "short": gzarr.zeros(3)}
+    arguments = {"func": identity, "inputs": z, "out": None, "depth": 1, **change}
+    arguments["out"] = outs.get(arguments["out"])
+    with pytest.raises(ValueError, match=message):
+        map_overlap(**arguments)
+
+
+def test_inputs_of_other_shapes_and_kinds_are_refused(data: np.ndarray) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    with pytest.raises(ValueError, match="inputs must have one shape"):
+        map_blocks(identity, [z, gzarr.zeros(3)], None)
+    with pytest.raises(TypeError, match="inputs must be gzarr arrays, got ndarray"):
+        map_blocks(identity, data, None)
+    with pytest.raises(TypeError, match="func must be callable, got str"):
+        map_blocks("sqrt", z, None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="func returned NoneType for the trial, expected an array"):
+        map_blocks(lambda _: None, z, None)
+
+
+def test_the_same_place_in_another_store_is_an_overlap(data: np.ndarray, tmp_path: Path) -> None:
+    z = gzarr.create_array(tmp_path / "g.zarr", name="a", data=data)
+    again = gzarr.open_array(tmp_path / "g.zarr" / "a", mode="r+")
+    with pytest.raises(ValueError, match="is an input"):
+        map_blocks(identity, z, again)
+
+
+def test_errors_name_the_block(data: np.ndarray) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    n_calls = iter(range(1000))
+
+    def fails(block: Any) -> Any:
+        if next(n_calls):
+            raise ArithmeticError("no")
+        return block
+
+    with pytest.raises(ArithmeticError) as caught:
+        map_overlap(fails, z, None, 1)
+    assert "map_overlap: in the block [0:" in str(caught.value.__notes__)
+
+    def shrinks(block: Any) -> Any:
+        return block if next(n_calls) < 5 else block[:1]
+
+    n_calls = iter(range(4, 1000))
+    with pytest.raises(ValueError, match=r"func returned shape \(1, .* for the block \[0:"):
+        map_overlap(shrinks, z, None, 1)
+
+
+def test_halos_are_not_to_be_changed(data: np.ndarray) -> None:
+    def add(block: Any) -> Any:
+        block += 1
+        return block
+
+    with pytest.raises(ValueError, match="read-only"):
+        map_overlap(add, gzarr.array(data, chunks=(8, 16, 16)), None, 1)
+
+
+def test_a_damaged_chunk_is_named(data: np.ndarray, tmp_path: Path) -> None:
+    z = gzarr.create_array(tmp_path / "z.zarr", data=data, chunks=(8, 16, 16))
+    (tmp_path / "z.zarr" / "c" / "1" / "1" / "1").write_bytes(b"damaged")
+    with pytest.raises(gzarr.ChunkError, match="c/1/1/1"):
+        map_overlap(identity, z, None, 1)
