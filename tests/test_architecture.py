@@ -141,6 +141,8 @@ TESTED_THROUGH = {
     "images/test_downsample": "cpu/compiled/reduce cpu/windows",
     "hierarchy/test_array": "hierarchy/array_info hierarchy/array_resizing hierarchy/new_nodes",
     "hierarchy/test_create": "hierarchy/new_metadata",
+    "images/test_overlap": "images/dry_run",
+    "images/test_walk": "images/window",
     "images/test_documents": "images/faults",
     "layout/test_sharded": "layout/shard",
     "loader/test_loader": "loader/feeds loader/producing loader/setup loader/sources",

@@ -45,12 +45,15 @@ def walked(
     groups = []
 
     def compute(bounds: Any, views: list[Any]) -> Any:
-        box = tuple(slice(a * f, min(b * f, n)) for (a, b), f, n in zip(bounds, geometry.factors, geometry.shape))
-        wide = tuple(slice(s.start, s.stop + sum(d)) for s, d in zip(box, geometry.depth))
+        wide, core = [], []
+        for axis, (start, stop) in enumerate(bounds):
+            low, high = geometry.core(axis, start, stop)
+            before, after = geometry.depth[axis]
+            wide.append(slice(low, high + before + after))
+            core.append(slice(before, before + high - low, geometry.factors[axis]))
         for view, expected in zip(views, whole, strict=True):
-            np.testing.assert_array_equal(view, expected[wide])
-        core = tuple(slice(d.before, d.before + s.stop - s.start, f) for d, s, f in zip(geometry.depth, box, geometry.factors))
-        return views[0][core].astype("i8")
+            np.testing.assert_array_equal(view, expected[tuple(wide)])
+        return views[0][tuple(core)].astype("i8")
 
     def put(start: tuple[int, ...], values: Any) -> None:
         groups.append((start, values.copy()))
@@ -98,15 +101,15 @@ def test_blocks_are_those_of_the_padded_array(
 ) -> None:
     geometry, chunks = case
     data = np.arange(1, prod(geometry.shape) + 1).reshape(geometry.shape)
-    sources = [gzarr.array(data.astype(t), chunks=c).to(device) for c, t in zip(chunks, ("i4", "u2"))]
+    sources = [gzarr.array(data.astype(t), chunks=c).to(device) for c, t in zip(chunks, ("i4", "u2"), strict=False)]
     groups = walked(sources, geometry, 7, max_nbytes, ahead=ahead)
     result = np.zeros(geometry.out_shape, "i8")
     for start, values in groups:
-        for axis, (low, n) in enumerate(zip(start, values.shape)):
+        for axis, (low, n) in enumerate(zip(start, values.shape, strict=True)):
             unit, stop = geometry.unit[axis], low + n
             assert low % unit == 0
             assert stop % unit == 0 or stop == geometry.out_shape[axis]
-        place = tuple(slice(a, a + n) for a, n in zip(start, values.shape))
+        place = tuple(slice(a, a + n) for a, n in zip(start, values.shape, strict=True))
         assert not result[place].any(), "put twice"
         result[place] = values
     np.testing.assert_array_equal(result, data[tuple(slice(None, None, f) for f in geometry.factors)])
