@@ -87,7 +87,7 @@ def test_too_little_memory_is_refused_with_what_it_takes() -> None:
     ) as caught:
         plan_of((512, 512, 512), 32, 4, 1, unit=128)
     least = int(str(caught.value).partition("take ")[2].split()[0])
-    assert plan_of((512, 512, 512), 32, 4, least / 2**20, unit=128).nbytes == least
+    assert plan_of((512, 512, 512), 32, 4, least / 2**20, unit=128).nbytes <= least
 
 
 def test_windows_reach_to_the_ends_of_chunks() -> None:
