@@ -21,6 +21,7 @@ os.environ.setdefault("GZARR_DEVICE", "cpu")
 import gzarr
 from tests.support.servers import (  # noqa: F401 - fixtures
     azure_endpoint,
+    browser,
     http_server,
     mongo_port,
     redis_port,

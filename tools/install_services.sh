@@ -1,14 +1,21 @@
 #!/usr/bin/env bash
-# Installs servers for tests of stores that no wheel holds, if this user may: redis-server (Debian) and Azure's emulator
-# (npm). Tests that lack their server skip. MongoDB's server is in neither registry.
+# Installs what tests need and no wheel holds, if this user may: redis-server (Debian) and Azure's emulator (npm) for tests
+# of stores, Chromium (Debian) and ome-zarr.js (npm) for those of images. Tests that lack one of them skip. MongoDB's
+# server is in neither registry.
 set -euo pipefail
 
-if ! command -v redis-server > /dev/null; then
+missing=()
+command -v redis-server > /dev/null || missing+=(redis-server)
+command -v chromium-headless-shell > /dev/null || command -v chromium > /dev/null || command -v google-chrome > /dev/null ||
+    missing+=(chromium-headless-shell)
+if [ ${#missing[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null; then
         apt-get update -qq
-        apt-get install -qq --yes --no-install-recommends redis-server
+        for package in "${missing[@]}"; do
+            apt-get install -qq --yes --no-install-recommends "$package" || echo "$package cannot be installed here" >&2
+        done
     else
-        echo "redis-server is missing and cannot be installed here: needs root and apt-get" >&2
+        echo "missing, and cannot be installed here without root and apt-get: ${missing[*]}" >&2
     fi
 fi
 
@@ -18,4 +25,9 @@ if ! command -v azurite-blob > /dev/null; then
     else
         echo "azurite-blob is missing and cannot be installed here: needs npm and its global folder" >&2
     fi
+fi
+
+if command -v npm > /dev/null; then
+    npm ci --silent --ignore-scripts --no-audit --no-fund --prefix "$(dirname "$0")/../tests/support/viewers" ||
+        echo "ome-zarr.js cannot be installed here" >&2
 fi

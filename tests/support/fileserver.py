@@ -20,9 +20,19 @@ REASONS = {
     416: "Range Not Satisfiable",
 }
 
+TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".mjs": "text/javascript"}
+#: Pages of any origin may read everything, as in a public bucket.
+SHARED = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Headers": "*",
+    "Access-Control-Expose-Headers": "*",
+}
+
 
 def answer(root: Path, method: str, target: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
     """(status, headers, body) of one request."""
+    if method == "OPTIONS":
+        return 200, {}, b""
     path = root / urllib.parse.unquote(target.partition("?")[0]).strip("/")
     if ".." in path.parts or not path.exists():
         return 404, {}, b""
@@ -33,6 +43,8 @@ def answer(root: Path, method: str, target: str, headers: dict[str, str]) -> tup
     body = path.read_bytes()
     tag = f'"{hashlib.md5(body).hexdigest()}"'
     found = {"ETag": tag, "Accept-Ranges": "bytes", "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
+    if path.suffix in TYPES:  # browsers run nothing else
+        found["Content-Type"] = TYPES[path.suffix]
     if "untagged" in path.parts:  # as some servers do
         del found["ETag"]
     elif "weak" in path.parts:
@@ -61,7 +73,7 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, root
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
         await asyncio.sleep(delay_s)
         status, found, body = answer(root, method, target, headers)
-        found["Content-Length"] = str(len(body))
+        found |= SHARED | {"Content-Length": str(len(body))}
         head = "".join(f"{name}: {value}\r\n" for name, value in found.items())
         writer.write(
             f"HTTP/1.1 {status} {REASONS[status]}\r\n{head}\r\n".encode() + (b"" if method == "HEAD" else body)

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.chromium import Browser, chromium, find_chromium
+
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 30
 S3_KEY, S3_SECRET = "loopback", "loopback-secret"
@@ -147,3 +149,12 @@ def mongo_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     port, folder = free_port(), tmp_path_factory.mktemp("mongo")
     with running([path, "--bind_ip", HOST, "--port", str(port), "--dbpath", str(folder)], port, folder / "log"):
         yield port
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    path = find_chromium()
+    if path is None:
+        pytest.skip("no Chromium: install Debian's chromium-headless-shell (tools/install_services.sh)")
+    with chromium(path, tmp_path_factory.mktemp("chromium") / "profile") as page:
+        yield page
