@@ -1,0 +1,105 @@
+"""OME-Zarr between gzarr and others: their validators accept what it writes, and each opens what the other writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gzarr.images import create_image, open_image
+from tests.conformance.image_peers import CHECKS, READERS, SCALE, UNIT, WRITERS, objections, quiet
+
+for _name in CHECKS:
+    pytest.importorskip(_name)
+
+Values = np.ndarray[Any, Any]
+
+
+def values(shape: tuple[int, ...], dtype: str) -> Values:
+    return np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
+
+
+def plane(path: Path, version: Any) -> None:
+    create_image(path, values((70, 50), "f4"), version=version)
+
+
+def volume(path: Path, version: Any) -> None:
+    create_image(
+        path,
+        values((20, 40, 50), "i2"),
+        version=version,
+        scale={"z": 2.0, "y": 0.5, "x": 0.25},
+        translation={"z": -10.0, "y": 3.0},
+        units="micrometer",
+        chunks=(8, 16, 16),
+    )
+
+
+def movie(path: Path, version: Any) -> None:
+    create_image(
+        path,
+        values((2, 3, 4, 32, 24), "u1"),
+        version=version,
+        scale={"t": 5.0, "z": 2.0},
+        units={"t": "second", "x": "nanometer"},
+        channels=["red", {"label": "green", "color": "00FF00", "window": {"start": 3, "end": 90}}, "blue"],
+        name="a movie",
+    )
+
+
+def sharded(path: Path, version: Any) -> None:
+    shards = (1, 64, 64) if version == "0.5" else None
+    create_image(
+        path,
+        values((2, 100, 90), "u2"),
+        version=version,
+        axes="cyx",
+        channels=["a", "b"],
+        chunks=(1, 16, 16),
+        shards=shards,
+    )
+
+
+PRODUCTS: list[Callable[[Path, Any], None]] = [plane, volume, movie, sharded]
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@pytest.mark.parametrize("write", PRODUCTS, ids=lambda write: write.__name__)
+def test_validators_accept_what_gzarr_writes(write: Any, version: str, tmp_path: Path) -> None:
+    write(tmp_path / "made.zarr", version)
+    assert objections(tmp_path / "made.zarr", version) == []
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@pytest.mark.parametrize("write", PRODUCTS, ids=lambda write: write.__name__)
+def test_others_read_what_gzarr_writes(write: Any, version: str, reader: str, tmp_path: Path) -> None:
+    path = tmp_path / "made.zarr"
+    write(path, version)
+    image, seen = open_image(path), READERS[reader](path, version)
+    assert seen.axes == image.axes
+    assert len(seen.levels) == len(image)
+    for level, (scale, translation, found) in enumerate(seen.levels):
+        assert scale == pytest.approx(image.scale(level))
+        assert translation == pytest.approx(image.translation(level))
+        np.testing.assert_array_equal(found, image[level][...])
+
+
+@pytest.mark.parametrize(("writer", "version"), WRITERS)
+def test_gzarr_reads_what_others_write(writer: str, version: str, tmp_path: Path) -> None:
+    path, data = tmp_path / "theirs.zarr", values((2, 6, 40, 50), "u2")
+    with quiet():
+        WRITERS[writer, version](path, data, version)
+    image, seen = open_image(path, "r"), READERS["zarr"](path, version)
+    assert (image.version, image.axes) == (version, tuple("czyx"))
+    assert image.units["z"] == image.units["x"] == UNIT
+    assert image.scale() == SCALE
+    np.testing.assert_array_equal(image[0][...], data)
+    assert len(image) == len(seen.levels)
+    for level, (scale, translation, found) in enumerate(seen.levels):
+        assert scale == image.scale(level)
+        assert translation == image.translation(level)
+        np.testing.assert_array_equal(found, image[level][...])
