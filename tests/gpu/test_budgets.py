@@ -91,8 +91,7 @@ def calls_of(task: Callable[[], Any]) -> int:
     def count(frame: Any, event: str, argument: Any) -> None:
         calls[event] += 1
 
-    gc.collect()
-    gc.disable()  # finalizers of other tests would be counted
+    gc.disable()  # finalizers would be counted
     sys.setprofile(count)
     try:
         task()

@@ -26,6 +26,8 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler
 
 @pytest.fixture(autouse=True, scope="module")
 def device():
+    gc.collect()
+    gc.freeze()  # `Accountant` collects after every read: only what the tests of this module make
     with gzarr.config.set({"device": "emulated"}):
         yield
 
