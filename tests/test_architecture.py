@@ -144,6 +144,8 @@ TESTED_THROUGH = {
     "images/test_overlap": "images/dry_run",
     "images/test_walk": "images/window",
     "images/test_documents": "images/faults",
+    "images/test_labelling": "images/components images/numbering",
+    "images/test_image": "images/image_data",
     "layout/test_sharded": "layout/shard",
     "loader/test_loader": "loader/feeds loader/producing loader/setup loader/sources",
     "metadata/test_consolidated": "api/consolidated metadata/catalog",

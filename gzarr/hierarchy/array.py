@@ -12,17 +12,18 @@ import numpy as np
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
 from gzarr.chunk_io import engine
+from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import prepare_array
 from gzarr.chunk_io.waves import ReadJob, WriteJob
 from gzarr.config import config
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.errors import ArrayNotFoundError, MetadataError, MissingExtraError, UnknownCodecError
-from gzarr.hierarchy.array_resizing import ResizableArray
 from gzarr.hierarchy.keywords import DeviceKeywords
 from gzarr.hierarchy.node import same_objects
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.hierarchy.values import broadcast_value, check_out, fields_dtype, to_array_axes
+from gzarr.hierarchy.write_behind import WritesBehind
 from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.plan import make_plan
@@ -33,7 +34,7 @@ from gzarr.storage.base import Store
 from gzarr.tensors import dlpack
 
 
-class Array(ResizableArray):
+class Array(WritesBehind):
     """A chunked, compressed, N-dimensional array.
 
     ``array[selection]`` reads into a new NumPy array or, on a CUDA device, CuPy array; ``array[selection] = value``
@@ -395,6 +396,7 @@ class Array(ResizableArray):
         return hash((self.path, self.metadata.shape))
 
     def __reduce__(self) -> tuple[Any, ...]:
+        self._settle()
         meta = self.metadata if self.is_view else None
         return _reopen, (self.store, self.path, meta, self.opened_with, self._options())
 
@@ -438,13 +440,12 @@ class Array(ResizableArray):
     def _write(self, selection: Selection, value: Any, fields: Fields) -> None:
         engine.write((self._write_job(selection, value, fields),))
 
-    def _write_job(self, selection: Selection, value: Any, fields: Fields) -> WriteJob:
-        """Prepare a write."""
+    def _write_job(self, selection: Selection, value: Any, fields: Fields, io: ArrayIO | None = None) -> WriteJob:
         self.check_writable()
         if self._out_dtype != self.metadata.data_type.dtype:
             raise MetadataError(f"{self.store_path}: a view made by astype is read-only; write to the array")
         dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
-        io = self._io
+        io = io or self._io
         plan = make_plan(selection, io.layout.grid)
         data = to_array_axes(broadcast_value(value, dtype, selection, self), selection)
         return WriteJob(io, plan, data, fields, self.write_empty_chunks)
@@ -462,6 +463,7 @@ class Array(ResizableArray):
 
     def _with(self, meta: ArrayMeta, opened_with: OpenedWith | None = None, **options: Any) -> Self:
         """Return the array with other metadata or on another device."""
+        self._settle()
         options = {**self._options(), **options}
         return type(self)(self.store, self.path, meta, opened_with or self.opened_with, **options)
 

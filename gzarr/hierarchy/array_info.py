@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gzarr.chunk_io.array_io import ArrayIO
+from gzarr.chunk_io.behind import Behind
 from gzarr.codecs.spec import CodecSpec
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.display.drawing import draw_grid
@@ -29,15 +30,34 @@ class ArrayInfo(Node[ArrayMeta]):
     """The properties of an array."""
 
     __slots__ = ("_bound", "_out_dtype")
-    _bound: ArrayIO | GzarrError
+    _bound: ArrayIO | Behind | GzarrError
     _out_dtype: np.dtype[Any]
 
     @property
     def _io(self) -> ArrayIO:
-        """The array as the engine reads and writes it. Raises UnknownCodecError or MissingExtraError."""
-        if isinstance(self._bound, GzarrError):
-            raise type(self._bound)(str(self._bound))
-        return self._bound
+        """The array as the engine reads and writes it, after all that was written behind.
+
+        Raises UnknownCodecError, MissingExtraError, or what a write behind has raised.
+        """
+        bound = self._bound
+        if isinstance(bound, ArrayIO):
+            return bound
+        if isinstance(bound, GzarrError):
+            raise type(bound)(str(bound))
+        bound.wait()
+        return bound.io
+
+    def _settle(self) -> None:
+        """Wait for what was written behind. Raises what that has raised."""
+        if isinstance(self._bound, Behind):
+            self._bound.wait()
+
+    def _rebind(self, io: ArrayIO) -> None:
+        """Go on with the array opened in another way."""
+        if isinstance(self._bound, Behind):
+            self._bound.rebind(io)
+        else:
+            self._bound = io
 
     @abstractmethod
     def resize(self, *args: Any) -> None:

@@ -163,10 +163,11 @@ class ResizableArray(Indexed):
         ArrayNotFoundError
             If the array was deleted.
         """
+        self._settle()
         meta = read_node(self.store.live(), self.path, self.metadata.zarr_format)
         if not isinstance(meta, ArrayMeta):
             raise ArrayNotFoundError(f"no array at {self.store_path!r} any more: it was deleted or replaced by a group")
-        self._bound = prepare_array(meta, self.store, self.path, *self.opened_with)
+        self._rebind(prepare_array(meta, self.store, self.path, *self.opened_with))
         if self._out_dtype == self.metadata.data_type.dtype:
             self._out_dtype = meta.data_type.dtype
         self.metadata = meta
@@ -185,7 +186,8 @@ class ResizableArray(Indexed):
         """Store another shape and take it, unless the stored shape is no longer that of `before`."""
         done = write_shape(self.store, self.path, new.meta, before)
         if done:
-            self.metadata, self._bound = new
+            self._rebind(new.io)
+            self.metadata = new.meta
         return done
 
     def _undo(self, grown: _Resized, before: ArrayMeta, box: Box, *, reserved: bool) -> None:

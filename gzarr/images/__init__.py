@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.images.create import create_image
     from gzarr.images.image import Image, open_image
+    from gzarr.images.labelling import label
+    from gzarr.images.merging import merge_labels
     from gzarr.images.overlap import map_blocks, map_overlap
     from gzarr.images.pyramid import build_pyramid
     from gzarr.images.region import Region
@@ -14,6 +16,8 @@ if TYPE_CHECKING:  # what `__getattr__` finds
 _MODULES: dict[str, str] = {
     "create_image": "create",
     "Image": "image",
+    "label": "labelling",
+    "merge_labels": "merging",
     "open_image": "image",
     "map_blocks": "overlap",
     "map_overlap": "overlap",
@@ -26,8 +30,10 @@ __all__ = [
     "Region",
     "build_pyramid",
     "create_image",
+    "label",
     "map_blocks",
     "map_overlap",
+    "merge_labels",
     "open_image",
 ]
 

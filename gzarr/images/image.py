@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-import numpy as np
-
 from gzarr.api.open import open_group
-from gzarr.errors import MetadataError, SelectionError
-from gzarr.hierarchy.array import Array
+from gzarr.errors import MetadataError
 from gzarr.hierarchy.group import Group
-from gzarr.images.axes import by_axis, names_of, spatial, unit_factor, units_by_axis
-from gzarr.images.channels import Channel
-from gzarr.images.documents import Dataset, Multiscale, Numbers, ome_attributes, read_multiscale
-from gzarr.images.faults import Notes
-from gzarr.images.region import Region, level_for, spans
+from gzarr.images.image_data import ImageData, read_image
+from gzarr.images.label_images import label_names
 from gzarr.images.series import group_of_image
-from gzarr.indexing.keys import join_path, normalize_path
-from gzarr.metadata.documents import found_instead, read_members
-from gzarr.metadata.model import ArrayMeta
 
 if TYPE_CHECKING:
-    from gzarr.backend import Backend
-    from gzarr.hierarchy.keywords import DeviceKeywords, GroupKeywords, OpenMode
+    from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Image:
+class Image(ImageData):
     """An image in several resolutions: a group of OME-Zarr.
 
     ``image[k]`` is the array of level k; level 0 is the largest. An image is made by `open_image` and `create_image`.
@@ -54,224 +44,15 @@ class Image:
     ((20, 64), 20.0, array([10. , 10.5, 11. ]))
     """
 
-    group: Group
-    metadata: Multiscale
-    levels: tuple[Array, ...]
-
-    def __getitem__(self, level: int) -> Array:
-        return self.levels[level]
-
-    def __len__(self) -> int:
-        return len(self.levels)
-
-    def __iter__(self) -> Iterator[Array]:
-        return iter(self.levels)
-
-    # -- what it is ----------------------------------------------------------------------------------------------------
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """Names of the axes, in the order of those of the arrays."""
-        return names_of(self.metadata.axes)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents of level 0."""
-        return self.levels[0].shape
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.metadata.axes)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Data type of the elements."""
-        return self.levels[0].dtype
-
-    @property
-    def units(self) -> dict[str, str | None]:
-        """Unit of the coordinates by axis, None where it is unknown."""
-        return {axis.name: axis.unit for axis in self.metadata.axes}
-
-    @property
-    def spatial(self) -> tuple[int, ...]:
-        """Numbers of the axes of space."""
-        return spatial(self.metadata.axes)
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """Names, colours and ranges of the channels; empty if the metadata say nothing of them."""
-        return self.metadata.channels
-
-    @property
-    def version(self) -> str:
-        """Version of OME-Zarr."""
-        return self.metadata.version
-
-    @property
-    def name(self) -> str:
-        """Name of the image; without one, that of its group or file."""
-        place = self.group.basename or str(self.group.store).rstrip("/").rsplit("/", 1)[-1]
-        return self.metadata.name or place.removesuffix(".zarr").removesuffix(".ome") or "image"
-
-    @property
-    def device(self) -> str:
-        """Name of the device that reads put their results on."""
-        return self.group.device
-
-    @property
-    def is_labels(self) -> bool:
-        """Whether its elements are labels of objects, not intensities."""
-        return self.metadata.image_label is not None
-
     @property
     def labels(self) -> Labels:
         """The images of labels that belong to this one, by name."""
         return Labels(self)
 
-    def scale(self, level: int = 0) -> dict[str, float]:
-        """Return the size of a voxel by axis, in `units`."""
-        return dict(zip(self.axes, self.metadata.transformation(self._number(level)).scale, strict=True))
-
-    def translation(self, level: int = 0) -> dict[str, float]:
-        """Return the coordinates of the first voxel's centre by axis, in `units`."""
-        return dict(zip(self.axes, self.metadata.transformation(self._number(level)).translation, strict=True))
-
-    def _number(self, level: int) -> int:
-        if not -len(self.levels) <= level < len(self.levels):
-            raise SelectionError(f"{self.group.store_path} has {len(self.levels)} levels, there is no level {level}")
-        return level % len(self.levels)
-
-    # -- reading -------------------------------------------------------------------------------------------------------
-
-    def level_for(self, scale: float | Mapping[str, float], *, units: str | Mapping[str, str] | None = None) -> int:
-        """Return the coarsest level that still shows what a voxel size shows.
-
-        Parameters
-        ----------
-        scale : float or mapping
-            The size of a voxel, of all axes of space or by axis.
-        units : str or mapping, optional
-            Its unit, or units by axis; by default the image's.
-
-        Returns
-        -------
-        int
-            The last level of which no axis is coarser than asked for. An axis that is so at level 0 does not count.
-
-        Raises
-        ------
-        MetadataError
-            If there is no such axis or unit.
-
-        Examples
-        --------
-        >>> import gzarr.images
-        >>> image = gzarr.images.create_image(shape=(64, 64), dtype="u1", scale=0.5, units="micrometer")
-        >>> image.level_for(2000, units="nanometer")
-        0
-        """
-        if not isinstance(scale, Mapping):
-            scale = {self.axes[number]: float(scale) for number in self.spatial}
-        wanted = by_axis(self.metadata.axes, scale, "scale")
-        given = {} if units is None else units_by_axis(self.metadata.axes, units)
-        for name, unit in given.items():
-            own = self.units[name]
-            if name in wanted:
-                if own is None:
-                    raise MetadataError(f"{self.group.store_path}: axis {name!r} has no unit; leave units out")
-                wanted[name] *= unit_factor(unit, own)
-        return level_for([self.scale(level) for level in range(len(self))], wanted)
-
-    def region(
-        self,
-        selection: Mapping[str, Any] | None = None,
-        /,
-        *,
-        units: str | Mapping[str, str] | None = None,
-        level: int | None = None,
-        scale: float | Mapping[str, float] | None = None,
-        **axes: Any,
-    ) -> Region:
-        """Read a part of the image that is given in coordinates.
-
-        Parameters
-        ----------
-        selection : mapping, optional
-            Slices or numbers by axis, as the keywords: for axes whose names are no keywords.
-        units : str or mapping, optional
-            Unit of the coordinates, of all axes of its kind or by axis; by default the image's. The coordinates
-            returned have it too.
-        level : int, optional
-            The level to read; by default level 0.
-        scale : float or mapping, optional
-            A voxel size that suffices, instead of a level: see `level_for`.
-        **axes
-            A slice, for voxels whose centres lie in it, or a number, for the nearest voxel, by axis; all of an axis
-            that is left out. Channels are given by number or name.
-
-        Returns
-        -------
-        Region
-            The elements, on the image's device, and the coordinates of their centres.
-
-        Raises
-        ------
-        SelectionError
-            If the region is not in the image.
-        MetadataError
-            If there is no such axis or unit.
-
-        Examples
-        --------
-        >>> import gzarr.images
-        >>> image = gzarr.images.create_image(shape=(64, 64), dtype="u1", scale=0.5, units="micrometer")
-        >>> data, coords = image.region(y=slice(5000, 7000), x=3000, units="nanometer")
-        >>> data.shape, coords["y"].tolist(), coords["x"]
-        ((4,), [5000.0, 5500.0, 6000.0, 6500.0], 3000.0)
-        """
-        wanted = by_axis(self.metadata.axes, {**(selection or {}), **axes}, "region")
-        given = {} if units is None else units_by_axis(self.metadata.axes, units)
-        if level is None:
-            level = 0 if scale is None else self.level_for(scale, units=units)
-        elif scale is not None:
-            raise MetadataError(f"region: level={level} and scale={scale} both choose a level; give one of them")
-        number = self._number(level)
-        labels = [channel.label for channel in self.channels]
-        array, placed = self.levels[number], self.metadata.transformation(number)
-        found = spans(
-            self.metadata.axes, array.shape, placed, wanted, given, labels, f"{self.group.store_path}, level {number}"
-        )
-        data = array[tuple(span.selection for span in found)]
-        return Region(data, {name: span.coords for name, span in zip(self.axes, found, strict=True)})
-
-    # -- other forms ---------------------------------------------------------------------------------------------------
-
-    def to(self, device: str | Backend, **options: Unpack[DeviceKeywords]) -> Self:
-        """Return the same image with its reads on another device: see `gzarr.Array.to`."""
-        group = self.group.to(device, **options)
-        levels = tuple(
-            Array(a.store, a.path, a.metadata, group.opened_with, read_only=a.read_only) for a in self.levels
-        )
-        return replace(self, group=group, levels=levels)
-
-    def reopened(self) -> Image:
+    def reopened(self) -> Self:
         """Return the image as it is stored now: with levels that were added since."""
         self.group.attrs.refresh()
-        return image_in(self.group, self.metadata.index)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Image, (self.group, self.metadata, self.levels)
-
-    # -- showing -------------------------------------------------------------------------------------------------------
-
-    def __repr__(self) -> str:
-        axes = "".join(self.axes) if all(len(name) == 1 for name in self.axes) else ",".join(self.axes)
-        extents = " x ".join(map(str, self.shape))
-        levels = f"{len(self)} level{'s' * (len(self) != 1)}"
-        kind = " of labels" * self.is_labels
-        return f"<Image{kind} {self.group.store_path} {axes} {extents} {self.dtype}, {levels}>"
+        return type(self)(*read_image(self.group, self.metadata.index))
 
 
 class Labels(Mapping[str, Image]):
@@ -286,7 +67,7 @@ class Labels(Mapping[str, Image]):
         group = self._image.group[f"labels/{name}"]
         if not isinstance(group, Group):
             raise MetadataError(f"{group.store_path} is listed as an image of labels, but is an array")
-        return image_in(group)
+        return Image(*read_image(group))
 
     def __iter__(self) -> Iterator[str]:
         return iter(label_names(self._image.group))
@@ -296,15 +77,6 @@ class Labels(Mapping[str, Image]):
 
     def __repr__(self) -> str:
         return f"<Labels of {self._image.group.store_path}: {', '.join(self) or 'none'}>"
-
-
-def label_names(group: Group) -> list[str]:
-    """Names of the images of labels that belong to the image in a group."""
-    found = group.get("labels")
-    if not isinstance(found, Group):
-        return []
-    listed = ome_attributes(found.attrs.asdict(), group.metadata.zarr_format).get("labels")
-    return [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
 
 
 def open_image(
@@ -360,86 +132,6 @@ def open_image(
     if mode not in (None, "r", "r+"):
         raise ValueError(f"mode must be 'r' or 'r+', got {mode!r}; create_image makes new images")
     if isinstance(store, Group) and path is None and device is None and not kwargs and mode in (None, "r+"):
-        return image_in(group_of_image(store, series), multiscale)
+        return Image(*read_image(group_of_image(store, series), multiscale))
     group = open_group(store, mode or "r+", path=path, device=device, **kwargs)
-    return image_in(group_of_image(group, series), multiscale)
-
-
-def image_in(group: Group, which: int | str = 0) -> Image:
-    """The image in a group. Raises MetadataError."""
-    notes = Notes(group.store_path)
-    multiscale = read_multiscale(group, which, notes)
-    levels = open_levels(group, multiscale, notes)
-    arrays = tuple(level for level in levels if level is not None)
-    if multiscale.version in ("0.1", "0.2", "0.3"):
-        multiscale = replace(multiscale, datasets=scaled_by_shape(multiscale.datasets, arrays))
-    return Image(group, multiscale, arrays)
-
-
-def open_levels(group: Group, multiscale: Multiscale, notes: Notes) -> list[Array | None]:
-    """The arrays of the levels, their metadata fetched together; None for those that are not there.
-
-    Levels that do not fit the image are noted.
-    """
-    paths = []
-    for number, dataset in enumerate(multiscale.datasets):
-        try:
-            paths.append(normalize_path(dataset.path))
-        except MetadataError as error:
-            notes.fatal(
-                f"{_place(group, multiscale, number)}.path", str(error), "put levels below the group of the image"
-            )
-            paths.append("")
-    zarr_format = group.metadata.zarr_format
-    found = dict(read_members(group.store, group.path, [path for path in paths if path], zarr_format))
-    levels: list[Array | None] = []
-    for number, path in enumerate(paths):
-        meta = found.get(path)
-        where = join_path(group.path, path)
-        if isinstance(meta, ArrayMeta):
-            levels.append(Array(group.store, where, meta, group.opened_with, read_only=group.read_only))
-            _check_level(levels, number, multiscale, notes, _place(group, multiscale, number))
-        else:
-            levels.append(None)
-            what = f"level {number}, the array {path!r}, is missing: {found_instead(group.store, where, meta)}"
-            notes.fatal(f"{_place(group, multiscale, number)}.path", what, "restore the array, or take it off the list")
-    return levels
-
-
-def _place(group: Group, multiscale: Multiscale, level: int) -> str:
-    prefix = "ome." if group.zarr_format == 3 else ""
-    return f"{prefix}multiscales[{multiscale.index}].datasets[{level}]"
-
-
-def _check_level(levels: list[Array | None], number: int, multiscale: Multiscale, notes: Notes, place: str) -> None:
-    """Note how the last level does not fit the image's axes or its level 0."""
-    level, first = levels[number], levels[0]
-    what = f"level {number}, {multiscale.datasets[number].path!r}, has"
-    if level is None:
-        return
-    axes = names_of(multiscale.axes)
-    if level.ndim != len(axes):
-        notes.fatal(
-            place, f"{what} the shape {level.shape}, of {level.ndim} axes, instead of {axes}", "correct the axes"
-        )
-        return
-    kind = level.dtype.kind
-    if multiscale.image_label is not None and kind not in "iu":
-        notes.fatal(place, f"{what} labels of type {level.dtype}", "store labels as integers")
-    if first is None or number == 0 or first.ndim != level.ndim:
-        return
-    if level.dtype != first.dtype:
-        notes.fatal(place, f"{what} the data type {level.dtype}, level 0 has {first.dtype}", "write the level anew")
-    if any(extent > whole for extent, whole in zip(level.shape, first.shape, strict=True)):
-        more = f"{what} the shape {level.shape}, which is larger than {first.shape} of level 0"
-        notes.fatal(place, more, "list the largest level first")
-
-
-def scaled_by_shape(datasets: tuple[Dataset, ...], levels: tuple[Array, ...]) -> tuple[Dataset, ...]:
-    """Levels with the scales that their shapes tell, as documents before 0.4 have none."""
-    first = levels[0].shape
-    scales: list[Numbers] = [
-        tuple(float(max(round(whole / max(n, 1)), 1)) for whole, n in zip(first, level.shape, strict=True))
-        for level in levels
-    ]
-    return tuple(replace(dataset, scale=scale) for dataset, scale in zip(datasets, scales, strict=True))
+    return Image(*read_image(group_of_image(group, series), multiscale))

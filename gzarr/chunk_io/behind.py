@@ -1,0 +1,436 @@
+"""Writes that nobody waits for: values are gathered until stored objects are whole, then other threads write them.
+
+Theory of operation. Objects are taken together in *blocks* of a few megabytes, each of which has a buffer. A value is
+copied into the buffers of the blocks that it touches. A block that is covered goes to the writers. So does the block
+that was touched longest ago, when the buffers would exceed the limit: then only what was given of it is written, and an
+object of which a part is missing is read, changed and stored.
+
+Rules. Blocks are cells of one grid, and the writers have a block once at a time, so that later values win. A caller
+holds the lock for the whole call; writers and callers share queues alone. Nothing here refers to the array object: when
+it is collected, what is left goes to the writers, and the end of the program waits for them. A forked child has none of
+it, as its parent writes it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from functools import cache
+from itertools import product
+from math import prod
+from queue import Empty, SimpleQueue
+from traceback import clear_frames
+from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakSet
+
+import numpy as np
+
+from gzarr.backend import Array
+from gzarr.chunk_io import engine
+from gzarr.chunk_io.array_io import ArrayIO
+from gzarr.chunk_io.waves import WriteJob
+from gzarr.concurrency import Pool, after_fork, new_lock
+from gzarr.indexing.grid import Grid, RegularAxis
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.plan import box_between, make_plan
+from gzarr.tensors import to_host
+
+#: Bytes of a block: its objects take milliseconds to write, beside which a call of the engine is nothing.
+BLOCK_NBYTES = 4 << 20
+#: The limit has room for so many blocks, or they are smaller.
+_BLOCKS = 8
+#: Threads that write for one array, so that one begins while another ends; and for all arrays.
+_WRITERS, _ALL_WRITERS = 2, 16
+#: Blocks of one call of the engine.
+_TOGETHER = 16
+#: A block of which so many separate parts were given is written without waiting for the rest.
+_MAX_PARTS = 64
+
+#: First element of a box along every axis, and one past its last.
+Bounds: TypeAlias = tuple[Coords, Coords]
+
+
+class _Block:
+    """A buffer for neighbouring objects, and the parts of it that were given."""
+
+    __slots__ = ("bounds", "buffer", "marks", "parts")
+
+    def __init__(self, bounds: Bounds, buffer: Array) -> None:
+        self.bounds = bounds
+        self.buffer = buffer
+        self.parts: list[Bounds] = []
+        self.marks: list[object] = []
+
+    def drop(self) -> None:
+        """Let go of the buffer."""
+        self.buffer = None
+
+    def jobs(self, io: ArrayIO, *, write_empty: bool) -> Iterator[WriteJob]:
+        """Writes of the parts that were given."""
+        for low, high in self.parts:
+            plan = make_plan(box_between(low, high), io.layout.grid)
+            yield WriteJob(io, plan, self.buffer[_within(self.bounds, (low, high))], None, write_empty)
+
+
+class _Task(NamedTuple):
+    """A block for the writers."""
+
+    coords: Coords
+    block: _Block
+    io: ArrayIO
+    write_empty: bool
+
+
+class _Queue:
+    """What the callers and the writers of an array share. It may outlive the array object."""
+
+    def __init__(self) -> None:
+        self.tasks: deque[_Task] = deque()
+        self.ended: SimpleQueue[tuple[_Task, BaseException | None]] = SimpleQueue()
+        #: Whether nobody asks any more how writes have ended.
+        self.abandoned = False
+        self._idle: deque[None] = deque([None] * _WRITERS)
+
+    def start(self) -> None:
+        """Let one more writer begin, if there may be one."""
+        try:
+            self._idle.pop()
+        except IndexError:
+            return
+        if sys.is_finalizing():  # there are no threads any more
+            self._drain()
+            return
+        context = copy_context()  # a profile, say
+        try:
+            _pool.submit(lambda: context.run(self._drain), _ALL_WRITERS)
+        except RuntimeError:  # no thread can be started
+            self._drain()
+
+    def _drain(self) -> None:
+        while True:
+            tasks: list[_Task] = []
+            with suppress(IndexError):
+                while len(tasks) < _TOGETHER:
+                    tasks.append(self.tasks.popleft())
+            if tasks:
+                self._write(tasks)
+                continue
+            self._idle.append(None)
+            # A task that came just before found no writer idle.
+            if not self.tasks:
+                return
+            try:
+                self._idle.pop()
+            except IndexError:
+                return
+
+    def _write(self, tasks: Sequence[_Task]) -> None:
+        error = _written(tasks)
+        for task in tasks:
+            failed = _written([task]) if error is not None and len(tasks) > 1 else error
+            if self.abandoned:
+                task.block.drop()
+                if failed is not None:
+                    _report(failed)
+                    failed = None
+            self.ended.put((task, failed))
+
+
+def _written(tasks: Sequence[_Task]) -> BaseException | None:
+    """Write blocks. Returns: what was raised."""
+    backend = tasks[0].io.backend
+    try:
+        with backend.own_stream():
+            for task in tasks:
+                for mark in task.block.marks:
+                    backend.wait(mark)
+            engine.write([job for task in tasks for job in task.block.jobs(task.io, write_empty=task.write_empty)])
+    except BaseException as error:  # noqa: BLE001 - raised in the thread that asks next
+        clear_frames(error.__traceback__)  # which keep the buffers
+        return error
+    return None
+
+
+class Behind:
+    """The writes behind of one array object.
+
+    Parameters
+    ----------
+    io : ArrayIO
+        The array, which is opened.
+    """
+
+    def __init__(self, io: ArrayIO) -> None:
+        self._lock = new_lock()
+        self._write_empty = False
+        self._open(io)
+        self.forget()
+        _end_abandoned(wait=False)
+        _all.add(self)
+        _register_end()
+
+    def _open(self, io: ArrayIO) -> None:
+        self.io = io
+        self._dtype = io.chain((0,) * len(io.layout.grid)).chunk.dtype
+
+    def forget(self) -> None:
+        """Begin anew: a forked child leaves the writes to its parent."""
+        self._queue = _Queue()
+        self._grid: Grid = ()
+        self._blocks: OrderedDict[Coords, _Block] = OrderedDict()
+        self._under_way: dict[Coords, _Block] = {}
+        self._spare: list[Array] = []
+        self._nbytes = 0
+        self._error: BaseException | None = None
+
+    def put(self, bounds: Bounds, value: Any, max_nbytes: int, *, write_empty: bool) -> None:
+        """Write the elements of a box some time. Raises: what an earlier write has raised."""
+        if _pool.is_here():  # a finalizer, for which no writer can wait
+            plan = make_plan(box_between(*bounds), self.io.layout.grid)
+            engine.write((WriteJob(self.io, plan, value, None, write_empty),))
+            return
+        with self._lock:
+            self._collect()
+            self._raise()
+            if not self._blocks and not self._under_way:
+                most = min(BLOCK_NBYTES, max_nbytes // _BLOCKS)
+                self._grid = block_grid(self.io.layout.objects, self._dtype.itemsize, _shape(bounds), most)
+            self._write_empty = write_empty
+            for coords in _touched(self._grid, bounds):
+                self._put(coords, bounds, value, max_nbytes)
+
+    def _put(self, coords: Coords, bounds: Bounds, value: Any, max_nbytes: int) -> None:
+        """Copy what a block takes of a value into its buffer."""
+        while True:
+            block = self._blocks.get(coords) or self._new_block(coords, value, max_nbytes)
+            self._blocks.move_to_end(coords)
+            part = _common(block.bounds, bounds)
+            piece = value[_within(bounds, part)]
+            if isinstance(block.buffer, np.ndarray):
+                piece = piece if isinstance(piece, np.ndarray) else to_host(piece)
+            elif isinstance(piece, np.ndarray):
+                piece = self.io.backend.xp.asarray(piece)
+            block.buffer[_within(block.bounds, part)] = piece
+            mark = self.io.backend.record()
+            if mark is not None:
+                block.marks.append(mark)
+            block.parts = merged(block.parts, part)
+            if self._blocks.get(coords) is block:  # else a finalizer on this thread has given it to the writers
+                break
+        if block.parts == [block.bounds] or len(block.parts) > _MAX_PARTS:
+            self._hand_over(coords)
+
+    def _new_block(self, coords: Coords, value: Any, max_nbytes: int) -> _Block:
+        """Make a block, once its objects are no longer being written and there is room."""
+        bounds = _bounds(self._grid, coords)
+        nbytes = prod(_shape(bounds)) * self._dtype.itemsize
+        while coords in self._under_way:
+            self._await_one()
+        while self._nbytes + nbytes > max_nbytes and not self._fits_spare(bounds, value):
+            if self._spare:
+                self._nbytes -= self._spare.pop().nbytes
+            elif self._under_way:
+                self._await_one()
+            elif self._blocks:
+                self._hand_over(next(iter(self._blocks)))
+            else:
+                break
+        buffer = self._spare.pop() if self._fits_spare(bounds, value) else self._empty(_shape(bounds), value)
+        block = self._blocks[coords] = _Block(bounds, buffer)
+        return block
+
+    def _fits_spare(self, bounds: Bounds, value: Any) -> bool:
+        """Whether the last buffer that is free again can be used."""
+        if not self._spare or self._spare[-1].shape != _shape(bounds):
+            return False
+        return isinstance(self._spare[-1], np.ndarray) is not _is_on_device(value)
+
+    def _empty(self, shape: Coords, value: Any) -> Array:
+        dtype = self._dtype
+        buffer = self.io.backend.empty(shape, dtype) if _is_on_device(value) else np.empty(shape, dtype)
+        self._nbytes += buffer.nbytes
+        return buffer
+
+    def _hand_over(self, coords: Coords) -> None:
+        """Give a block to the writers."""
+        block = self._under_way[coords] = self._blocks[coords]
+        self._queue.tasks.append(_Task(coords, block, self.io, self._write_empty))
+        self._blocks.pop(coords, None)
+        self._queue.start()
+
+    def _collect(self) -> None:
+        """Take notice of the writes that have ended."""
+        with suppress(Empty):
+            while True:
+                self._take(*self._queue.ended.get_nowait())
+
+    def _await_one(self) -> None:
+        self._take(*self._queue.ended.get())
+
+    def _take(self, task: _Task, error: BaseException | None) -> None:
+        if self._under_way.pop(task.coords, None) is None:
+            return
+        if error is not None and self._error is None:
+            error.add_note("this was written behind, and its values are lost; array.flush() forgets the error")
+            self._error = error
+        self._spare.append(task.block.buffer)
+
+    def wait(self) -> None:
+        """Write everything and wait for it. Raises: what any write has raised, as long as that is not forgotten."""
+        if _pool.is_here():
+            return
+        with self._lock:
+            while self._blocks or self._under_way:
+                while self._blocks:
+                    self._hand_over(next(iter(self._blocks)))
+                self._await_one()
+            self._nbytes, self._spare = 0, []
+            self._raise()
+
+    def flush(self) -> None:
+        """Write everything and wait for it. Raises: what any write has raised, which is then forgotten."""
+        try:
+            self.wait()
+        finally:
+            self._error = None
+
+    def rebind(self, io: ArrayIO) -> None:
+        """Go on with the array opened in another way, as after a change of its shape."""
+        with self._lock:
+            self.wait()
+            self._open(io)
+
+    def _raise(self) -> None:
+        error = self._error
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # no cycle of an error and this frame
+
+    def __del__(self) -> None:
+        queue = self._queue
+        queue.abandoned = True
+        for coords in list(self._blocks):
+            self._hand_over(coords)
+        self._collect()
+        if self._error is not None:
+            _report(self._error)
+        if self._under_way:
+            _abandoned.append((queue, len(self._under_way)))
+
+
+#: Threads that write, of all arrays.
+_pool = Pool()
+_all: WeakSet[Behind] = WeakSet()
+#: Queues of array objects that were collected, and how many blocks of each were under way then.
+_abandoned: deque[tuple[_Queue, int]] = deque()
+
+
+@after_fork
+def _forget() -> None:
+    _abandoned.clear()
+    for behind in list(_all):
+        behind.forget()
+
+
+@cache
+def _register_end() -> None:
+    """Wait for all writes at the end of the program. Registered at the first write: stores close after that."""
+    atexit.register(_end)
+
+
+def _end() -> None:
+    for behind in list(_all):
+        try:
+            behind.flush()
+        except Exception as error:  # noqa: BLE001 - the others are to be written, too
+            _report(error)
+    _end_abandoned(wait=True)
+
+
+def _end_abandoned(*, wait: bool) -> None:
+    """Forget the queues of collected array objects whose writes have ended. wait: until all have."""
+    for _ in range(len(_abandoned)):
+        queue, n = _abandoned.popleft()
+        if not wait and queue.ended.qsize() < n:
+            _abandoned.append((queue, n))
+            continue
+        for _ in range(n):
+            _, failed = queue.ended.get()
+            if failed is not None:
+                _report(failed)
+
+
+def _report(error: BaseException) -> None:
+    """Show an error that nobody can catch."""
+    sys.excepthook(type(error), error, error.__traceback__)
+
+
+def block_grid(objects: Grid, itemsize: int, shape: Coords, most: int) -> Grid:
+    """Cut an array into blocks of neighbouring objects: along the last axes, as far as a value of a shape reaches."""
+    axes = list(objects)
+    nbytes = itemsize * prod(min(axis.bounds(0)[1], axis.extent) for axis in axes if axis.extent)
+    for n in reversed(range(len(axes))):
+        axis = axes[n]
+        count = min(-(-shape[n] // axis.bounds(0)[1]), most // max(nbytes, 1)) if isinstance(axis, RegularAxis) else 1
+        if isinstance(axis, RegularAxis) and count > 1:
+            axes[n] = axis.subdivided(count * axis.length)
+            nbytes *= count
+        if axes[n].bounds(0)[1] < shape[n]:
+            break
+    return tuple(axes)
+
+
+def merged(parts: Sequence[Bounds], new: Bounds) -> list[Bounds]:
+    """Add a box to boxes, made one with those with which it is a box again."""
+    for other in parts:
+        union = _union(other, new)
+        if union is not None:
+            return merged([part for part in parts if part is not other], union)
+    return [*parts, new]
+
+
+def _union(one: Bounds, two: Bounds) -> Bounds | None:
+    """The union of two boxes, if that is a box."""
+    lows, highs = tuple(map(min, one[0], two[0])), tuple(map(max, one[1], two[1]))
+    if (lows, highs) in (one, two):
+        return lows, highs
+    differing = [n for n in range(len(lows)) if (one[0][n], one[1][n]) != (two[0][n], two[1][n])]
+    if len(differing) > 1 or any(max(one[0][n], two[0][n]) > min(one[1][n], two[1][n]) for n in differing):
+        return None
+    return lows, highs
+
+
+def _touched(grid: Grid, bounds: Bounds) -> Iterator[Coords]:
+    if any(low >= high for low, high in zip(*bounds, strict=True)):
+        return iter(())
+    each = zip(grid, *bounds, strict=True)
+    return product(*[range(axis.locate(low), axis.locate(high - 1) + 1) for axis, low, high in each])
+
+
+def _bounds(grid: Grid, coords: Coords) -> Bounds:
+    """The elements of a block that the array has."""
+    each = [(axis.bounds(c), axis.extent) for axis, c in zip(grid, coords, strict=True)]
+    return tuple([low for (low, _), _ in each]), tuple([min(high, extent) for (_, high), extent in each])
+
+
+def _common(one: Bounds, two: Bounds) -> Bounds:
+    return tuple(map(max, one[0], two[0])), tuple(map(min, one[1], two[1]))
+
+
+def _within(outer: Bounds, inner: Bounds) -> tuple[slice, ...]:
+    """The index of a box in an array of a larger one."""
+    return tuple([slice(low - origin, high - origin) for origin, low, high in zip(outer[0], *inner, strict=True)])
+
+
+def _shape(bounds: Bounds) -> Coords:
+    return tuple([high - low for low, high in zip(*bounds, strict=True)])
+
+
+def _is_on_device(value: Any) -> bool:
+    return hasattr(value, "__cuda_array_interface__")

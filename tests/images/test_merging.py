@@ -1,0 +1,124 @@
+"""Segmentations of blocks are merged into one, by what neighbours have both seen."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+import gzarr
+from gzarr.images import merge_labels
+
+
+def discs(shape: tuple[int, ...], n: int, radius: int, seed: int) -> np.ndarray:
+    """A mask of balls."""
+    rng = np.random.default_rng(seed)
+    mask = np.zeros(shape, bool)
+    at = np.indices(shape)
+    for _ in range(n):
+        middle = [rng.integers(s) for s in shape]
+        mask |= sum((a - m) ** 2 for a, m in zip(at, middle, strict=True)) <= radius**2
+    return mask
+
+
+def segmented(mask: np.ndarray, block: tuple[int, ...], depth: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    """Widened blocks side by side, each labelled on its own, by numbers in any order."""
+    counts = [-(-s // b) for s, b in zip(mask.shape, block, strict=True)]
+    stored = np.zeros([s + 2 * d * c for s, d, c in zip(mask.shape, depth, counts, strict=True)], "u8")
+    wide = np.pad(mask, [(d, d) for d in depth])
+    rng = np.random.default_rng(seed)
+    for coords in itertools.product(*map(range, counts)):
+        each = list(zip(coords, block, depth, mask.shape, strict=True))
+        part, n = ndimage.label(wide[tuple(slice(c * b, min(c * b + b, s) + 2 * d) for c, b, d, s in each)])
+        ids = np.append(0, (1 << 60) + rng.permutation(np.arange(1, n + 1)))
+        where = tuple(
+            slice(c * (b + 2 * d), c * (b + 2 * d) + e) for (c, b, d, _), e in zip(each, part.shape, strict=True)
+        )
+        stored[where] = ids[part]
+    return stored
+
+
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+@pytest.mark.parametrize(
+    ("shape", "block", "depth"),
+    [
+        ((70, 90), (32, 32), (6, 6)),
+        ((40, 31), (16, 40), (5, 0)),
+        ((24, 30, 26), (12, 12, 12), (4, 4, 4)),
+        ((9,), (4,), (0,)),
+    ],
+)
+def test_objects_at_borders_are_one(
+    shape: tuple[int, ...], block: tuple[int, ...], depth: tuple[int, ...], device: str
+) -> None:
+    """Blocks see balls at their borders whole, so that the result is that of the whole mask."""
+    mask = discs(shape, 30, 2, seed=len(shape))
+    z = gzarr.array(segmented(mask, block, depth), chunks=[b + 2 * d for b, d in zip(block, depth, strict=True)])
+    expected, n = ndimage.label(mask)
+    out = gzarr.zeros(shape, chunks=(7,) * len(shape), dtype="u2")
+    assert merge_labels(z, out, depth, threshold=0, device=device) == n
+    np.testing.assert_array_equal(out[...], expected)
+
+
+def test_labels_merge_above_the_threshold_only() -> None:
+    """IoU at the border: 2 of 4 for the upper pair, 3 of 4 for the lower one."""
+    labels = np.zeros((12, 8), int)
+    labels[0:3, :4], labels[1:4, 4:] = 5, 9  # faces of 3 and 3 voxels, 2 of them beside each other
+    labels[6:10, :4], labels[6:9, 4:] = 5, 4  # not the 5 above: within a block, labels mean what they say
+    labels[6:10, :4] = 6
+    z = gzarr.array(labels, chunks=(12, 4))
+    for threshold, n in ((0.7, 3), (0.75, 4), (0.5, 3), (0.49, 2), (0, 2)):
+        out = gzarr.zeros((12, 8), dtype="u1")
+        assert merge_labels(z, out, threshold=threshold) == n
+        assert (out[6, 3] == out[6, 4]) == (threshold < 0.75)
+        assert (out[1, 3] == out[1, 4]) == (threshold < 0.5)
+
+
+def test_what_lies_in_margins_only_has_no_number() -> None:
+    """The left block sees an object beyond its border that the right block does not have."""
+    stored = np.zeros((4, 16), "u1")
+    stored[1:3, 7] = 1
+    z = gzarr.array(stored, chunks=(4, 8))
+    out = gzarr.zeros((4, 8), dtype="u1")
+    assert merge_labels(z, out, (0, 2)) == 0
+    assert not out[...].any()
+
+
+def test_numbers_follow_the_merged_object_along_a_row_of_blocks() -> None:
+    labels = np.ones((2, 40), "u1")
+    labels[1] = np.where(np.arange(40) % 4, 7, 0)
+    labels[1, 3::4] = 0  # one in the middle of each block
+    out = gzarr.zeros((2, 40), dtype="u1")
+    assert merge_labels(gzarr.array(labels, chunks=(2, 4)), out, threshold=0) == 11
+    np.testing.assert_array_equal(out[0], 1)
+    np.testing.assert_array_equal(out[1], np.where(labels[1], np.arange(40) // 4 + 2, 0))
+
+
+def test_a_created_array_has_the_blocks_as_chunks(tmp_path: Path) -> None:
+    z = gzarr.array(segmented(discs((20, 20), 9, 2, 0), (8, 8), (2, 2)), chunks=(12, 12))
+    n = merge_labels(z, tmp_path / "out", 2)
+    out = gzarr.open_array(tmp_path / "out")
+    assert (out.shape, out.chunks, out.dtype) == ((20, 20), (8, 8), np.uint8)
+    assert out[...].max() == n
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "message"),
+    [
+        (np.zeros((8, 8)), {}, "labels are integers, got float64"),
+        (np.zeros((8, 8), int), {"threshold": 1}, "threshold must be from 0 up to 1, got 1"),
+        (np.zeros((8, 8), int), {"depth": (1, 2, 3)}, "depth must be an integer >= 0, or 2 of them"),
+        (np.zeros((8, 8), int), {"block": 0}, "block must be an integer >= 1, or 2 of them"),
+        (
+            np.zeros((8, 10), int),
+            {"block": 4, "depth": 2},
+            "axis 1 of 10 is no row .* last one would have -2",
+        ),
+    ],
+)
+def test_what_cannot_be_merged_is_refused(labels: np.ndarray, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        merge_labels(gzarr.array(labels), gzarr.zeros((8, 8), dtype="u1"), **options)
