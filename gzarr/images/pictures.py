@@ -1,0 +1,306 @@
+"""Draws images as PNG: a plane, or three planes through a point.
+
+The coarsest level that has enough voxels is read, one plane of one channel at a time, so that a picture of a large
+image takes little memory. Channels are blended in their colours, labels have one colour each.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.errors import MetadataError, SelectionError
+from gzarr.images.axes import by_axis
+from gzarr.images.channels import Channel, new_channels
+from gzarr.images.image_data import ImageData
+from gzarr.images.image_label import color_of
+from gzarr.storage.extras import require
+from gzarr.tensors import to_host
+
+#: Channels by number or label.
+Channels: TypeAlias = int | str | Sequence[int | str] | None
+#: (black, full colour) of all channels, or one such pair for each that is shown.
+Contrast: TypeAlias = Sequence[float] | Sequence[Sequence[float]] | None
+
+#: Shares of the voxels below and above what is shown, where nothing says what to show.
+_PERCENTILES = (0.1, 99.8)
+#: Voxels read for each pixel along an axis: more would look the same.
+_VOXELS_A_PIXEL = 2
+#: Pixels between the planes of an `ortho`.
+_GAP = 2
+
+
+def thumbnail(
+    image: ImageData,
+    size: int = 256,
+    channels: Channels = None,
+    contrast: Contrast = None,
+    position: Mapping[str, float] | None = None,
+) -> bytes:
+    """Draw a plane of an image.
+
+    Parameters
+    ----------
+    image : Image
+        The image.
+    size : int
+        Pixels of the longer side, at most; voxels are not magnified.
+    channels : int, str or sequence of them, optional
+        Numbers or labels of the channels to blend. By default those that are active.
+    contrast : pair of float or sequence of pairs, optional
+        Values that are black and in full colour, for all channels or for each. By default the windows of the metadata
+        if they are narrower than the data type; else all values of 8 bits, or those from the 0.1th to the 99.8th
+        percentile.
+    position : mapping, optional
+        Coordinates by axis, in the image's units, of the plane. By default the middle of space and the first time.
+
+    Returns
+    -------
+    bytes
+        A PNG.
+
+    Raises
+    ------
+    MetadataError, SelectionError
+        If there is no such axis or channel, or the position is outside the image.
+    MissingExtraError
+        If Pillow is missing: install ``gzarr[ome]``.
+
+    Examples
+    --------
+    >>> import gzarr.images
+    >>> from gzarr.images.pictures import thumbnail
+    >>> image = gzarr.images.create_image(shape=(64, 64), dtype="u1")
+    >>> thumbnail(image)[1:4]
+    b'PNG'
+    """
+    rows, columns = image.spatial[-2:]
+    extents = _extents(image)
+    scene = _scene(image, channels, position)
+    pixels = _pixels(image, size, max(extents[rows], extents[columns]))
+    planes = [_read(scene, rows, columns, pixels)]
+    return _png(_colored(scene, planes, contrast)[0])
+
+
+def ortho(
+    image: ImageData,
+    point: Mapping[str, float] | None = None,
+    size: int = 512,
+    channels: Channels = None,
+    contrast: Contrast = None,
+) -> bytes:
+    """Draw the three planes of a volume through a point: (y, x), with (y, z) beside it and (z, x) below it.
+
+    Parameters
+    ----------
+    image : Image
+        An image of three axes of space.
+    point : mapping, optional
+        Coordinates by axis, in the image's units. By default the middle of space and the first time.
+    size : int
+        Pixels of the longer side, at most; voxels are not magnified.
+    channels, contrast
+        As in `thumbnail`.
+
+    Returns
+    -------
+    bytes
+        A PNG.
+
+    Raises
+    ------
+    MetadataError, SelectionError
+        If the image is flat, there is no such axis or channel, or the point is outside the image.
+    MissingExtraError
+        If Pillow is missing: install ``gzarr[ome]``.
+    """
+    if len(image.spatial) < 3:
+        raise MetadataError(f"{image.group.store_path} has no third axis of space: use thumbnail")
+    z, y, x = image.spatial[-3:]
+    extents = _extents(image)
+    scene = _scene(image, channels, point)
+    pixels = _pixels(image, max(size - _GAP, 1), extents[z] + max(extents[y], extents[x]))
+    front, side, below = _colored(scene, [_read(scene, *pair, pixels) for pair in ((y, x), (y, z), (z, x))], contrast)
+    (height, width), (depth, _) = front.shape[:2], below.shape[:2]
+    canvas = np.zeros((height + _GAP + depth, width + _GAP + side.shape[1], 3), np.uint8)
+    canvas[:height, :width] = front
+    canvas[:height, width + _GAP :] = side
+    canvas[height + _GAP :, :width] = below
+    return _png(canvas)
+
+
+class _Scene(NamedTuple):
+    """What is drawn.
+
+    Attributes
+    ----------
+    image : ImageData
+        The image.
+    at : dict
+        Coordinates by number of the axis, but for channels.
+    axis : int or None
+        The axis of channels.
+    shown : list of (int, Channel)
+        The channels, by number.
+    """
+
+    image: ImageData
+    at: dict[int, float]
+    axis: int | None
+    shown: list[tuple[int, Channel]]
+
+
+def _scene(image: ImageData, channels: Channels, position: Mapping[str, float] | None) -> _Scene:
+    axes, shape = image.metadata.axes, image.shape
+    where = image.group.store_path
+    if not all(shape):
+        raise MetadataError(f"{where} has no voxels: its shape is {shape}")
+    axis = next((number for number, axis in enumerate(axes) if axis.type == "channel"), None)
+    given = by_axis(axes, position or {}, "position")
+    at = {}
+    for number, (name, extent) in enumerate(zip(image.axes, shape, strict=True)):
+        if number == axis:
+            continue
+        first, step = image.translation(0)[name], image.scale(0)[name]
+        middle = (extent - 1) // 2 if number in image.spatial else 0
+        at[number] = float(given.get(name, first + step * middle))
+        if not -0.5 <= (at[number] - first) / step <= extent - 0.5:
+            last = first + step * (extent - 1)
+            raise SelectionError(f"{where}: {name}={at[number]} is outside the image, from {first} to {last}")
+    n = 1 if axis is None else shape[axis]
+    known = image.channels if len(image.channels) == n else new_channels([Channel()] * n, n, image.dtype)
+    if not image.channels and n == 3 and image.dtype == np.uint8:
+        known = tuple(Channel(color=color) for color in ("FF0000", "00FF00", "0000FF"))
+    return _Scene(image, at, axis, _chosen(known, channels, where))
+
+
+def _chosen(known: Sequence[Channel], wanted: Channels, where: str) -> list[tuple[int, Channel]]:
+    """Return the channels to show, by number. Raises: SelectionError."""
+    if wanted is None:
+        active = [(number, channel) for number, channel in enumerate(known) if channel.active is not False]
+        return active or list(enumerate(known))
+    labels = [channel.label for channel in known]
+    chosen = []
+    for item in [wanted] if isinstance(wanted, (int, str)) else wanted:
+        number = labels.index(item) if item in labels else item
+        if isinstance(number, str) or not 0 <= number < len(known):
+            raise SelectionError(f"{where} has no channel {item!r}; it has {len(known)}: {labels}")
+        chosen.append((int(number), known[int(number)]))
+    return chosen
+
+
+def _extents(image: ImageData) -> list[float]:
+    """Length of each axis, in the units of the image."""
+    return [extent * abs(image.scale(0)[name]) for name, extent in zip(image.axes, image.shape, strict=True)]
+
+
+def _pixels(image: ImageData, size: int, extent: float) -> float:
+    """Return the pixels for a unit of length, such that ``extent`` has ``size`` of them and no voxel more than one."""
+    finest = min(abs(image.scale(0)[image.axes[number]]) for number in image.spatial)
+    return min(size / extent, 1 / finest)
+
+
+def _read(scene: _Scene, rows: int, columns: int, pixels: float) -> NDArray[Any]:
+    """Read a plane of each channel that is shown, on the host, and bring it to its size in pixels.
+
+    Returns: (channels, height, width), of floats; or labels as they are.
+    """
+    image = scene.image
+    extents = _extents(image)
+    size = [max(round(extents[axis] * pixels), 1) for axis in (rows, columns)]
+    fine = [
+        k for k, level in enumerate(image.levels) if level.shape[rows] >= size[0] and level.shape[columns] >= size[1]
+    ]
+    level = max(fine, default=0)
+    array, scale, first = image.levels[level], image.scale(level), image.translation(level)
+    selection: list[int | slice] = []
+    for axis, (name, extent) in enumerate(zip(image.axes, array.shape, strict=True)):
+        if axis in (rows, columns):
+            wanted = size[axis == columns] * _VOXELS_A_PIXEL
+            selection.append(slice(None, None, max(extent // wanted, 1)))
+        else:
+            index = round((scene.at.get(axis, 0.0) - first[name]) / scale[name])
+            selection.append(min(max(index, 0), extent - 1))
+    planes = []
+    for number, _ in scene.shown:
+        if scene.axis is not None:
+            selection[scene.axis] = number
+        plane = to_host(array[tuple(selection)])
+        planes.append(_resized(plane if rows < columns else plane.T, size, labels=image.is_labels))
+    return np.stack(planes)
+
+
+def _resized(plane: NDArray[Any], size: Sequence[int], *, labels: bool) -> NDArray[Any]:
+    """Bring a plane to its size: means of voxels, or labels as they are."""
+    height, width = size
+    if labels:
+        at = [np.arange(n) * extent // n for n, extent in zip(size, plane.shape, strict=True)]
+        chosen: NDArray[Any] = plane[np.ix_(*at)]
+        return chosen
+    values = (np.abs(plane) if plane.dtype.kind == "c" else plane).astype(np.float32)
+    values = np.where(np.isfinite(values), values, np.nanmin(values, initial=np.inf, where=np.isfinite(values)))
+    pillow = _pillow()
+    drawn = pillow.fromarray(np.nan_to_num(values, posinf=0.0)).resize((width, height), pillow.Resampling.BOX)
+    return np.asarray(drawn)
+
+
+def _colored(scene: _Scene, planes: Sequence[NDArray[Any]], contrast: Contrast) -> list[NDArray[np.uint8]]:
+    """Return the planes in colours: (height, width, 3)."""
+    if scene.image.is_labels:
+        return [_label_colors(scene.image, plane[0]) for plane in planes]
+    drawn = [np.zeros((*plane.shape[1:], 3), np.float32) for plane in planes]
+    ranges = _given(contrast, len(scene.shown))
+    for number, (_, channel) in enumerate(scene.shown):
+        values = [plane[number] for plane in planes]
+        low, high = ranges[number] or _range(channel, scene.image.dtype, values)
+        color = np.array([int((channel.color or "FFFFFF")[i : i + 2], 16) for i in (0, 2, 4)], np.float32)
+        for canvas, plane in zip(drawn, values, strict=True):
+            share = np.clip((plane - low) / (high - low), 0, 1) if high > low else (plane > low).astype(np.float32)
+            np.add(canvas, share[..., None] * color, out=canvas)
+    return [np.clip(canvas + 0.5, 0, 255).astype(np.uint8) for canvas in drawn]
+
+
+def _given(contrast: Contrast, n: int) -> list[tuple[float, float] | None]:
+    """Return the ranges that the caller gave, by channel. Raises: ValueError."""
+    if contrast is None:
+        return [None] * n
+    pairs = np.asarray(contrast, float)
+    if pairs.shape not in ((2,), (n, 2)) or np.isnan(pairs).any() or (pairs[..., 0] > pairs[..., 1]).any():
+        raise ValueError(f"contrast must be (low, high), or {n} of such pairs, one for each channel; got {contrast!r}")
+    return [(float(low), float(high)) for low, high in np.broadcast_to(pairs, (n, 2))]
+
+
+def _range(channel: Channel, dtype: np.dtype[Any], planes: Sequence[NDArray[Any]]) -> tuple[float, float]:
+    """Return which values of a channel are black and in full colour."""
+    full = (0.0, 1.0)
+    if dtype.kind in "ui":
+        full = (float(np.iinfo(dtype).min), float(np.iinfo(dtype).max))
+    window = channel.window
+    if window is not None and window.start < window.end and (window.start, window.end) != full:
+        return float(window.start), float(window.end)
+    if dtype == np.uint8 or dtype.kind == "b":
+        return full
+    low, high = np.percentile(np.concatenate([plane.reshape(-1) for plane in planes]), _PERCENTILES)
+    return float(low), float(high)
+
+
+def _label_colors(image: ImageData, plane: NDArray[Any]) -> NDArray[np.uint8]:
+    known = image.metadata.image_label.colors if image.metadata.image_label is not None else {}
+    found, where = np.unique(plane, return_inverse=True)
+    colors = [known.get(int(label)) or color_of(int(label)) for label in found]
+    table = np.array([[part * rgba[3] // 255 for part in rgba[:3]] for rgba in colors], np.uint8)
+    return table[where.reshape(plane.shape)]
+
+
+def _png(pixels: NDArray[np.uint8]) -> bytes:
+    file = io.BytesIO()
+    _pillow().fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+def _pillow() -> Any:
+    return require("PIL.Image", "ome", "drawing an image")
