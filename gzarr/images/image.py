@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from gzarr.api.open import open_group
-from gzarr.errors import MetadataError
+from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.hierarchy.group import Group
 from gzarr.images.image_data import ImageData, read_image
 from gzarr.images.label_images import label_names
@@ -15,6 +16,10 @@ from gzarr.images.series import group_of_image
 
 if TYPE_CHECKING:
     from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
+    from gzarr.images.pictures import Channels, Contrast
+
+#: A notebook waits for the reading of so large a plane.
+_QUICK_NBYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -53,6 +58,48 @@ class Image(ImageData):
         """Return the image as it is stored now: with levels that were added since."""
         self.group.attrs.refresh()
         return type(self)(*read_image(self.group, self.metadata.index))
+
+    # -- showing -------------------------------------------------------------------------------------------------------
+
+    def thumbnail(
+        self,
+        size: int = 256,
+        channels: Channels = None,
+        contrast: Contrast = None,
+        position: Mapping[str, float] | None = None,
+    ) -> bytes:
+        """Draw a plane as PNG: see `gzarr.images.pictures.thumbnail`. Needs ``gzarr[ome]``.
+
+        Examples
+        --------
+        >>> import gzarr.images
+        >>> image = gzarr.images.create_image(shape=(64, 64), dtype="u1")
+        >>> image.thumbnail(32)[1:4]
+        b'PNG'
+        """
+        from gzarr.images.pictures import thumbnail
+
+        return thumbnail(self, size, channels, contrast, position)
+
+    def ortho(
+        self,
+        point: Mapping[str, float] | None = None,
+        size: int = 512,
+        channels: Channels = None,
+        contrast: Contrast = None,
+    ) -> bytes:
+        """Draw the three planes through a point as PNG: see `gzarr.images.pictures.ortho`. Needs ``gzarr[ome]``."""
+        from gzarr.images.pictures import ortho
+
+        return ortho(self, point, size, channels, contrast)
+
+    def _repr_png_(self) -> bytes | None:
+        """A thumbnail for notebooks; None without Pillow or a level that is read quickly, so that they show the text."""
+        plane = prod(self.levels[-1].shape[axis] for axis in self.spatial[-2:]) * self.dtype.itemsize
+        try:
+            return self.thumbnail() if all(self.shape) and plane <= _QUICK_NBYTES else None
+        except MissingExtraError:
+            return None
 
 
 class Labels(Mapping[str, Image]):

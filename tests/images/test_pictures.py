@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,17 @@ def test_a_small_picture_shows_every_voxel() -> None:
     data = np.arange(48, dtype="u1").reshape(6, 8) * 5
     shown = pixels(thumbnail(image_of(data)))
     np.testing.assert_array_equal(shown, np.stack([data] * 3, axis=-1))
+
+
+def test_notebooks_show_a_thumbnail_where_pillow_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = image_of(np.eye(4, dtype="u1"))
+    assert image._repr_png_() == image.thumbnail()
+    for shape in ((0, 4), (1 << 14, 1 << 14)):
+        assert gzarr.images.create_image(shape=shape, dtype="u1")._repr_png_() is None
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    assert image._repr_png_() is None
+    with pytest.raises(gzarr.errors.MissingExtraError, match=r"pip install 'gzarr\[ome\]'"):
+        image.thumbnail()
 
 
 def test_three_channels_of_bytes_are_red_green_and_blue() -> None:
@@ -124,7 +136,7 @@ def test_the_plane_is_in_the_middle_of_space_and_at_the_first_time() -> None:
 def test_three_planes_through_a_point() -> None:
     data = np.random.default_rng(0).integers(0, 256, (4, 6, 8), dtype="u1")
     image = image_of(data)
-    shown = pixels(ortho(image, {"z": 1, "y": 2, "x": 3}))
+    shown = pixels(image.ortho({"z": 1, "y": 2, "x": 3}))
     assert shown.shape == (6 + 2 + 4, 8 + 2 + 4, 3)
     np.testing.assert_array_equal(shown[:6, :8, 0], data[1])
     np.testing.assert_array_equal(shown[:6, 10:, 0], data[:, :, 3].T)
