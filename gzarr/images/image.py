@@ -94,7 +94,7 @@ class Image(ImageData):
         return ortho(self, point, size, channels, contrast)
 
     def _repr_png_(self) -> bytes | None:
-        """A thumbnail for notebooks, which show the text without one: without Pillow, or if no level is read quickly."""
+        """A thumbnail for notebooks; None, for the text, without Pillow or a level that is read quickly."""
         plane = prod(self.levels[-1].shape[axis] for axis in self.spatial[-2:]) * self.dtype.itemsize
         try:
             return self.thumbnail() if all(self.shape) and plane <= _QUICK_NBYTES else None
