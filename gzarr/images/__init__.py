@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.images.overlap import map_blocks, map_overlap
     from gzarr.images.pyramid import build_pyramid
     from gzarr.images.region import Region
+    from gzarr.images.validation import Validation, validate
 
 # Public names, by the module that has them, which is imported when they are first asked for.
 _MODULES: dict[str, str] = {
@@ -23,11 +24,14 @@ _MODULES: dict[str, str] = {
     "map_overlap": "overlap",
     "build_pyramid": "pyramid",
     "Region": "region",
+    "validate": "validation",
+    "Validation": "validation",
 }
 
 __all__ = [
     "Image",
     "Region",
+    "Validation",
     "build_pyramid",
     "create_image",
     "label",
@@ -35,6 +39,7 @@ __all__ = [
     "map_overlap",
     "merge_labels",
     "open_image",
+    "validate",
 ]
 
 if not TYPE_CHECKING:  # a type checker would take every name to exist

@@ -21,6 +21,7 @@ from gzarr.images.axes import Axis, by_axis, names_of, new_axes, spatial
 from gzarr.images.channels import new_channels
 from gzarr.images.documents import Dataset, Multiscale, Numbers, write_multiscale
 from gzarr.images.image import Image
+from gzarr.images.level_checks import count_channels
 from gzarr.indexing.chunking import parse_shape
 from gzarr.storage.memory import MemoryStore
 
@@ -137,7 +138,7 @@ def create_image(
         name=name,
         type="none",
         metadata={},
-        channels=new_channels(channels, channel_count(found, extents), kind),
+        channels=new_channels(channels, count_channels(found, extents), kind),
     )
     given |= {"shape": extents, "dtype": kind, "chunks": chunks, "shards": shards}
     level = level_keywords(multiscale, given)
@@ -208,8 +209,3 @@ def numbers(value: Any, axes: Sequence[Axis], keyword: str, default: float) -> N
     if not all(math.isfinite(n) and (n > 0 or keyword != "scale") for n in made):
         raise MetadataError(f"{keyword}: {'numbers > 0' if keyword == 'scale' else 'finite numbers'}, got {value!r}")
     return made
-
-
-def channel_count(axes: Sequence[Axis], shape: Sequence[int]) -> int:
-    """How many channels an image has: one, if it has no axis for them."""
-    return next((n for axis, n in zip(axes, shape, strict=True) if axis.type == "channel"), 1)

@@ -15,8 +15,10 @@ from gzarr.images.label_images import label_names
 from gzarr.images.series import group_of_image
 
 if TYPE_CHECKING:
+    from gzarr.display.progress import ProgressLike
     from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
     from gzarr.images.pictures import Channels, Contrast
+    from gzarr.images.validation import Validation
 
 #: A notebook waits for the reading of so large a plane.
 _QUICK_NBYTES = 64 << 20
@@ -53,6 +55,12 @@ class Image(ImageData):
     def labels(self) -> Labels:
         """The images of labels that belong to this one, by name."""
         return Labels(self)
+
+    def validate(self, *, data: bool = False, progress: ProgressLike = None) -> Validation:
+        """Validate what is stored of the image and its labels: see `gzarr.images.validate`."""
+        from gzarr.images.validation import validate  # few programs validate
+
+        return validate(self, data=data, progress=progress)
 
     def reopened(self) -> Self:
         """Return the image as it is stored now: with levels that were added since."""

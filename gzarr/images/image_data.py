@@ -18,7 +18,7 @@ from gzarr.images.faults import Notes
 from gzarr.images.region import Region, level_for, spans
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import found_instead, read_members
-from gzarr.metadata.model import ArrayMeta
+from gzarr.metadata.model import ArrayMeta, NodeMeta
 
 if TYPE_CHECKING:
     from gzarr.backend import Backend
@@ -264,34 +264,63 @@ def open_levels(group: Group, multiscale: Multiscale, notes: Notes) -> list[Arra
 
     Levels that do not fit the image are noted.
     """
-    paths = []
-    for number, dataset in enumerate(multiscale.datasets):
-        try:
-            paths.append(normalize_path(dataset.path))
-        except MetadataError as error:
-            notes.fatal(
-                f"{_place(group, multiscale, number)}.path", str(error), "put levels below the group of the image"
-            )
-            paths.append("")
-    zarr_format = group.metadata.zarr_format
-    found = dict(read_members(group.store, group.path, [path for path in paths if path], zarr_format))
+    places = [place_of(multiscale, group, number) for number in range(len(multiscale.datasets))]
+    paths = [
+        _path_of(dataset, f"{place}.path", notes) for dataset, place in zip(multiscale.datasets, places, strict=True)
+    ]
+    metas = _read_metas(group, paths, notes)
     levels: list[Array | None] = []
     for number, path in enumerate(paths):
-        meta = found.get(path)
+        meta, place = metas.get(path), places[number]
         where = join_path(group.path, path)
         if isinstance(meta, ArrayMeta):
             levels.append(Array(group.store, where, meta, group.opened_with, read_only=group.read_only))
-            _check_level(levels, number, multiscale, notes, _place(group, multiscale, number))
-        else:
-            levels.append(None)
-            what = f"level {number}, the array {path!r}, is missing: {found_instead(group.store, where, meta)}"
-            notes.fatal(f"{_place(group, multiscale, number)}.path", what, "restore the array, or take it off the list")
+            _check_level(levels, number, multiscale, notes, place)
+            continue
+        levels.append(None)
+        if path and path not in metas:
+            what = f"level {number}, the array {path!r}, is missing: {found_instead(group.store, where, None)}"
+            notes.fatal(f"{place}.path", what, "restore the array, or take it off the list")
+        elif meta is not None:
+            what = f"level {number}, {path!r}, is a group"
+            notes.fatal(f"{place}.path", what, "give the path of an array")
     return levels
 
 
-def _place(group: Group, multiscale: Multiscale, level: int) -> str:
-    prefix = "ome." if group.zarr_format == 3 else ""
-    return f"{prefix}multiscales[{multiscale.index}].datasets[{level}]"
+def _path_of(dataset: Dataset, field: str, notes: Notes) -> str:
+    """The path of a level, or "" if it is none."""
+    try:
+        path = normalize_path(dataset.path)
+    except MetadataError as error:
+        notes.fatal(field, str(error), "put levels below the group of the image")
+        return ""
+    if not path:
+        notes.fatal(field, f"{dataset.path!r} is no path of an array", "put levels below the group of the image")
+    return path
+
+
+def _read_metas(group: Group, paths: list[str], notes: Notes) -> dict[str, NodeMeta | None]:
+    """The metadata of what is at some paths below a group; None for what is malformed, which is noted."""
+    store, zarr_format = group.store, group.metadata.zarr_format
+    wanted = list(dict.fromkeys(path for path in paths if path))
+    try:
+        return dict(read_members(store, group.path, wanted, zarr_format))
+    except MetadataError:  # of one of them
+        found: dict[str, NodeMeta | None] = {}
+        for path in wanted:
+            try:
+                found.update(read_members(store, group.path, [path], zarr_format))
+            except MetadataError as error:
+                Notes(join_path(notes.path, path), notes.take).fatal("", str(error), "restore the document")
+                found[path] = None
+        return found
+
+
+def place_of(multiscale: Multiscale, group: Group, level: int | None = None) -> str:
+    """The field of a group's attributes that holds the metadata of an image, or those of a level."""
+    prefix = "ome." if group.metadata.zarr_format == 3 else ""
+    place = f"{prefix}multiscales[{multiscale.index}]"
+    return place if level is None else f"{place}.datasets[{level}]"
 
 
 def _check_level(levels: list[Array | None], number: int, multiscale: Multiscale, notes: Notes, place: str) -> None:
