@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gzarr.images import create_image, open_image
+from gzarr.images import build_pyramid, create_image, open_image
 from tests.conformance.image_peers import CHECKS, READERS, SCALE, UNIT, WRITERS, objections, quiet
 
 for _name in CHECKS:
@@ -23,23 +23,27 @@ def values(shape: tuple[int, ...], dtype: str) -> Values:
 
 
 def plane(path: Path, version: Any) -> None:
+    """One level, no units."""
     create_image(path, values((70, 50), "f4"), version=version)
 
 
 def volume(path: Path, version: Any) -> None:
-    create_image(
+    """Ragged ends, and voxels that are no cubes."""
+    made = create_image(
         path,
-        values((20, 40, 50), "i2"),
+        values((21, 45, 50), "i2"),
         version=version,
         scale={"z": 2.0, "y": 0.5, "x": 0.25},
         translation={"z": -10.0, "y": 3.0},
         units="micrometer",
         chunks=(8, 16, 16),
     )
+    build_pyramid(made, levels=3)
 
 
 def movie(path: Path, version: Any) -> None:
-    create_image(
+    """All axes, and channels that say more and less."""
+    made = create_image(
         path,
         values((2, 3, 4, 32, 24), "u1"),
         version=version,
@@ -48,22 +52,19 @@ def movie(path: Path, version: Any) -> None:
         channels=["red", {"label": "green", "color": "00FF00", "window": {"start": 3, "end": 90}}, "blue"],
         name="a movie",
     )
+    build_pyramid(made, levels=1, method="nearest")
 
 
-def sharded(path: Path, version: Any) -> None:
+def channels(path: Path, version: Any) -> None:
+    """Shards in 0.5."""
     shards = (1, 64, 64) if version == "0.5" else None
-    create_image(
-        path,
-        values((2, 100, 90), "u2"),
-        version=version,
-        axes="cyx",
-        channels=["a", "b"],
-        chunks=(1, 16, 16),
-        shards=shards,
-    )
+    data = values((2, 100, 90), "u2")
+    names = ["a", "b"]
+    made = create_image(path, data, version=version, axes="cyx", channels=names, chunks=(1, 16, 16), shards=shards)
+    build_pyramid(made, levels=2, factors=[2, 3], method="median")
 
 
-PRODUCTS: list[Callable[[Path, Any], None]] = [plane, volume, movie, sharded]
+PRODUCTS: list[Callable[[Path, Any], None]] = [plane, volume, movie, channels]
 
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
