@@ -1,0 +1,1 @@
+"""How `gzarr.images` does beside its peers: `python -m benchmarks.images`, or `make bench-images`."""
