@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Array, Work
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.casts import cast_numbers
-from gzarr.cpu.compiled.read import MIN_PIECE, PIECE_NBYTES, PIECE_NCHUNKS, PIECES_PER_THREAD, Left
+from gzarr.cpu.compiled.read import PIECE_NBYTES, PIECE_NCHUNKS, PIECES_PER_THREAD, Left, smallest_piece
 from gzarr.cpu.compiled.source import Source, swapped
 from gzarr.cpu.compiled.tables import Boxes, spread
 from gzarr.cpu.decode_into import lent_scratch
@@ -254,7 +254,9 @@ def make_copies_read(
         return "blocks of this shape or order in memory are filled by the reference path"
     n = plan.nparts
     pace_s = source.pace.chunk_s
-    smallest = max(int(_PIECE_S / pace_s), MIN_PIECE) if pace_s else MIN_PIECE
+    smallest = smallest_piece(chain.nbytes)
+    if pace_s:
+        smallest = max(int(_PIECE_S / pace_s), smallest)
     share = max(-(-n // (n_threads * PIECES_PER_THREAD)), smallest)
     size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // chain.nbytes, share), 1)
     numbers = np.array([plan.rows, first.itemsize, *cast], np.int64)

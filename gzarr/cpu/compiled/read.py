@@ -32,6 +32,10 @@ PIECE_NCHUNKS, PIECE_NBYTES = 256, 1 << 22
 #: Pieces that each thread should get, so that one that is slow does not hold up the others; but no smaller ones than
 #: these: a piece costs 5 us besides its chunks, one of a shard, whose index is looked up, 25.
 PIECES_PER_THREAD, MIN_PIECE, _MIN_PIECE_OF_SHARD = 4, 8, 32
+#: Decoded bytes that take long beside a piece: no piece needs more, so that a few large chunks are shared by threads.
+_LARGE_NBYTES, _LARGE_NBYTES_OF_SHARD = 1 << 18, 1 << 20
+#: A piece that takes so many seconds tells how long its chunks take, however few they are.
+_TELLING_S = 100e-6
 
 #: Stored objects, by their coordinates, with the parts wanted of each.
 Left: TypeAlias = list[tuple[Coords, list[Part]]]
@@ -153,8 +157,9 @@ class CompiledRead(NamedTuple):
             version = token.packed() if isinstance(token, FileVersion) else None
             started = perf_counter()
             n_left, taken, placed = loop.read(self.job, window, *self.tables, *where, room, version, WRITTEN, status)
-            if piece.n >= MIN_PIECE:
-                self.source.pace.note(perf_counter() - started, piece.n)
+            seconds = perf_counter() - started
+            if piece.n >= MIN_PIECE or seconds >= _TELLING_S:
+                self.source.pace.note(seconds, piece.n)
         if doing := here():
             doing.count(piece.n - n_left, taken, placed)
         return [i for i, left in enumerate(status) if left] if n_left else []
@@ -182,7 +187,8 @@ def make_read(source: Source, parts: Boxes | Rows, shards: Shards | None, out: A
         How many threads will share the work.
     """
     chain = source.chain
-    smallest, n = (MIN_PIECE, 1) if shards is None else (_MIN_PIECE_OF_SHARD, shards[1])
+    n = 1 if shards is None else shards[1]
+    smallest = smallest_piece(chain.nbytes, of_shard=shards is not None)
     share = max(-(-parts.nparts // (n_threads * PIECES_PER_THREAD)), smallest)
     size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // chain.nbytes, share), 1)
     if shards is None:
@@ -208,3 +214,10 @@ def make_read(source: Source, parts: Boxes | Rows, shards: Shards | None, out: A
         versions={},
         given_up={},
     )
+
+
+def smallest_piece(nbytes: int, *, of_shard: bool = False) -> int:
+    """Number of chunks of so many bytes that a piece has at least, so that it costs little beside them."""
+    if of_shard:
+        return min(_MIN_PIECE_OF_SHARD, -(-_LARGE_NBYTES_OF_SHARD // nbytes))
+    return min(MIN_PIECE, -(-_LARGE_NBYTES // nbytes))

@@ -49,7 +49,7 @@ def rows_of(array: gzarr.Array, ids: Any) -> ReadJob:
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(copies, "MIN_PIECE", 2)
+    monkeypatch.setattr("gzarr.cpu.compiled.read.MIN_PIECE", 2)
     monkeypatch.setattr(copies, "_PIECE_S", 0)
     with config.set({"threading.max_workers": 3}):
         yield

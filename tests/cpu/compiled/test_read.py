@@ -450,6 +450,16 @@ def test_damaged_chunks_do_not_stop_the_others(tmp_path: Path) -> None:
 # -- the machine -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("shards", [None, (512, 1024)])
+def test_threads_share_a_few_large_chunks(shards: Any, tmp_path: Path, watched: Watched) -> None:
+    layout = {"chunks": (256, 512), "shards": shards, "compressors": ZstdCodec(1)}
+    array = gzarr.create_array(tmp_path / "a", shape=(512, 1024), dtype="f8", device="cpu", **layout)
+    array[...] = model = np.arange(1 << 19, dtype="f8").reshape(512, 1024)
+    with config.set({"threading.max_workers": 2}):
+        same(array[3:, :], model[3:, :])
+    assert (watched.done, watched.calls) == (4, 4)
+
+
 def test_an_interrupt_is_taken_between_pieces(tmp_path: Path) -> None:
     array = gzarr.create_array(tmp_path, shape=(2_000_000,), chunks=(1,), dtype="u1", compressors=None)
     timer = threading.Timer(0.1, signal.raise_signal, (signal.SIGINT,))
