@@ -12,11 +12,13 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.images.pyramid import build_pyramid
     from gzarr.images.region import Region
     from gzarr.images.validation import Validation, validate
+    from gzarr.images.writer import ImageWriter
 
 # Public names, by the module that has them, which is imported when they are first asked for.
 _MODULES: dict[str, str] = {
     "create_image": "create",
     "Image": "image",
+    "ImageWriter": "writer",
     "label": "labelling",
     "merge_labels": "merging",
     "open_image": "image",
@@ -30,6 +32,7 @@ _MODULES: dict[str, str] = {
 
 __all__ = [
     "Image",
+    "ImageWriter",
     "Region",
     "Validation",
     "build_pyramid",

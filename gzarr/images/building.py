@@ -89,7 +89,7 @@ class Build:
             notes.remove_marks(store, path)
         self.marks = notes.begin(store, path, name=self.name, arguments=self.arguments, plan=plan, resume=self.resume)
         for level in self.levels[1:]:
-            _create(level, overwrite=self.overwrite, resume=self.resume)
+            create_level(level, overwrite=self.overwrite, resume=self.resume)
         return self.marks
 
 
@@ -138,16 +138,16 @@ def building(
     """
     check_method(method, base.dtype, labels=multiscale.image_label is not None)
     planned = plan(base, multiscale, levels, factors, method)
-    arrays = (base, *(_level_array(group, base, level) for level in planned))
+    arrays = (base, *(level_array(group, base, level) for level in planned))
     cascade = Cascade(arrays, [level.factors for level in planned], method, backend=base.backend, write_base=write_base)
-    made = (name, _name_of(method), [level[:3] for level in planned], write_base, arguments)
+    made = (name, method_name(method), [level[:3] for level in planned], write_base, arguments)
     build = Build(
         group,
         replace(
             multiscale,
             datasets=(multiscale.datasets[0], *(Dataset(level.path, *level[3:]) for level in planned)),
-            type=_name_of(method) if planned else multiscale.type,
-            metadata=_method_metadata(method, planned) if planned else multiscale.metadata,
+            type=method_name(method) if planned else multiscale.type,
+            metadata=method_metadata(method, planned) if planned else multiscale.metadata,
         ),
         arrays,
         cascade,
@@ -273,17 +273,18 @@ def _nbytes(region: Region, array: Array) -> int:
     return n
 
 
-def _name_of(method: Method) -> str:
+def method_name(method: Method) -> str:
+    """What the metadata call a method."""
     return method if isinstance(method, str) else getattr(method, "__qualname__", type(method).__qualname__)
 
 
-def _method_metadata(method: Method, planned: Sequence[Level]) -> dict[str, Any]:
+def method_metadata(method: Method, planned: Sequence[Level]) -> dict[str, Any]:
     """What the metadata say of how levels were made."""
     factors = [list(level.factors) for level in planned]
-    return {"method": "gzarr.images.build_pyramid", "kwargs": {"method": _name_of(method), "factors": factors}}
+    return {"method": "gzarr.images.build_pyramid", "kwargs": {"method": method_name(method), "factors": factors}}
 
 
-def _level_array(group: Group, base: Array, level: Level) -> Array:
+def level_array(group: Group, base: Array, level: Level) -> Array:
     """The array of a level, which may not be stored yet: like level 0, but of another shape."""
     if not all(isinstance(axis, RegularAxis) for axis in base.metadata.grid):
         raise MetadataError(f"{base.store_path} has chunks of several sizes; rechunk it first, with gzarr.transfer")
@@ -298,7 +299,7 @@ def _level_array(group: Group, base: Array, level: Level) -> Array:
     )
 
 
-def _create(level: Array, *, overwrite: bool, resume: bool) -> None:
+def create_level(level: Array, *, overwrite: bool, resume: bool) -> None:
     """Write the documents of a level. Raises ContainsArrayError if something else is in its place."""
     store, path = level.store, level.path
     found = read_node(store.live(), path)
