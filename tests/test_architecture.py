@@ -141,7 +141,7 @@ TESTED_THROUGH = {
     "images/test_downsample": "cpu/compiled/reduce cpu/windows",
     "hierarchy/test_array": "hierarchy/array_info hierarchy/array_resizing hierarchy/new_nodes",
     "hierarchy/test_create": "hierarchy/new_metadata",
-    "images/test_overlap": "images/dry_run",
+    "images/test_overlap": "images/dry_run images/outputs",
     "images/test_walk": "images/window",
     "images/test_documents": "images/faults",
     "images/test_labelling": "images/components images/numbering",

@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gzarr.api.create import create_array
 from gzarr.backend import Array as AnyArray
+from gzarr.backend import Backend
 from gzarr.cpu.threads import thread_count
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.dtypes import parse_dtype
-from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.node import lies_within
 from gzarr.images.boundary import Depth, check_cval, parse_depths, parse_modes, per_axis
+from gzarr.images.building import MAX_NBYTES
+from gzarr.images.downsample import Method
 from gzarr.images.dry_run import Trial, dry_run
-from gzarr.images.planning import Bounds, Costs, Geometry, make_plan
-from gzarr.images.walk import Walk, walk
-from gzarr.indexing.grid import RegularAxis
+from gzarr.images.image import Image
+from gzarr.images.levels import Factors
+from gzarr.images.outputs import Options, Output, Writing, new_output
+from gzarr.images.planning import Bounds, Costs, Geometry, make_plan, plan_again
+from gzarr.images.walk import Walk, done_groups, walk
 
-#: Default memory in bytes.
-MAX_NBYTES = 256 << 20
 #: Blocks that are computed at once on a device: one while the one before is written.
 DEVICE_WORKERS = 2
+#: The part of the memory that is left to what waits for other blocks, of a pyramid: one of so many.
+_PENDING_SHARE = 8
 
 
 def map_overlap(
     func: Callable[..., Any],
-    inputs: Array | Sequence[Array],
+    inputs: Array | Image | Sequence[Array | Image],
     out: Any,
     depth: Any,
     boundary: Any = "reflect",
@@ -40,9 +45,14 @@ def map_overlap(
     dtype: Any = None,
     max_nbytes: int = MAX_NBYTES,
     max_device_nbytes: int | None = None,
+    levels: int | None = None,
+    factors: Factors = None,
+    method: Method | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
     progress: ProgressLike = None,
     device: str | None = None,
-) -> Array:
+) -> Array | Image:
     """Apply a function to blocks of an array that overlap, and store the results: filters of arrays of any size.
 
     The result is that of the function applied to the whole array, if no element of it depends on elements further away
@@ -54,10 +64,11 @@ def map_overlap(
         Called with a block of every input, with its halo: NumPy arrays, or CuPy arrays on a device, which must not be
         changed. Returns an array of their shape. Several threads call it at once, and it is called on one block first,
         to see how much memory it needs.
-    inputs : Array or sequence of Array
-        The arrays, of one shape. Data types and chunks may differ.
-    out : Array, path or Store
-        Where the result is stored. A path makes an array with the chunks, shards and compressors of the first input.
+    inputs : Array, Image or sequence of these
+        The arrays, of one shape; of an image, level 0. Data types and chunks may differ.
+    out : Array, Image, path or Store
+        Where the result is stored. Of an image, all levels are made in the same pass. A path makes an array or an image
+        like the first input, with its chunks, shards and compressors; None makes it in memory.
     depth : int, sequence or mapping
         Elements that a block reaches into its neighbours: for all axes, for each in turn, or by name or number of the
         axis, otherwise 0. A pair gives those before and after.
@@ -74,6 +85,13 @@ def map_overlap(
         Memory for everything: blocks, results, and what the function takes for itself.
     max_device_nbytes : int, optional
         The same on a device. By default ``max_nbytes``.
+    levels, factors, method : optional
+        Of an image's pyramid: see `build_pyramid`. By default those that the image has; for one without, as there.
+    resume : bool
+        Whether to go on with a call that was interrupted: it needs the same arguments. At most one block of each thread
+        is computed again.
+    overwrite : bool
+        Whether to replace what is at a path.
     progress : bool or callable, optional
         True for a bar, or a function of (bytes done, bytes in all, name).
     device : str, optional
@@ -81,11 +99,13 @@ def map_overlap(
 
     Returns
     -------
-    Array
+    Array or Image
         The output.
 
     Raises
     ------
+    ContainsNodeError
+        If something is at a path, or an unfinished call there is another one.
     ValueError
         If shapes differ, a depth is not smaller than its axis, the output overlaps an input, the memory is too little,
         or the function returns another shape or data type.
@@ -106,69 +126,105 @@ def map_overlap(
     """
     given = _given("map_overlap", func, inputs, device, max_device_nbytes)
     first = given.sources[0]
-    names = first.dimension_names
-    depths = parse_depths(depth, first.shape, names)
-    modes = parse_modes(boundary, first.ndim, names)
+    depths = parse_depths(depth, first.shape, given.axes)
+    modes = parse_modes(boundary, first.ndim, given.axes)
     check_cval(cval, [source.dtype for source in given.sources], modes)
+    wanted = None if block is None else _block(block, given)
     trial = None if 0 in first.shape else dry_run(func, given.sources, depths)
-    target = _target(given, out, _dtype_of(given, trial, dtype))
+    options = Options(
+        name=given.name,
+        arguments=(given.described, depths, modes, cval),
+        resume=resume,
+        overwrite=overwrite,
+        levels=levels,
+        factors=factors,
+        method=method,
+    )
+    output = _output(given, out, _dtype_of(given, trial, dtype), options)
     if trial is None:
-        return target
-    _check_result(trial.result, trial.shape, target.dtype, f"{given.name}: func", "the trial")
-    geometry = Geometry(shape=first.shape, depth=depths, modes=modes, factors=(1,) * first.ndim, unit=unit_of(target))
-    limit = max_nbytes if given.on_host or max_device_nbytes is None else max_device_nbytes
+        return output.image or output.array
+    _check_result(trial.result, trial.shape, output.array.dtype, f"{given.name}: func", "the trial")
+    with output.open() as writing:
+        geometry = Geometry(shape=first.shape, depth=depths, modes=modes, factors=(1,) * first.ndim, unit=writing.unit)
+        limit = max_nbytes if given.on_host or max_device_nbytes is None else max_device_nbytes
+        _fill(given, writing, geometry, (trial, wanted, cval), limit, progress)
+    return writing.result
+
+
+def _fill(
+    given: _Given,
+    writing: Writing,
+    geometry: Geometry,
+    how: tuple[Trial, tuple[int, ...] | None, Any],
+    max_nbytes: int,
+    progress: ProgressLike,
+) -> None:
+    """Compute everything that is not done. how: the trial of the function, the shape of blocks, and `cval`."""
+    (trial, block, cval), target = how, writing.array
+    pending = 0 if writing.build is None else max_nbytes // _PENDING_SHARE
     costs = Costs(
         itemsizes=tuple(source.itemsize for source in given.sources),
         out_itemsize=target.itemsize,
         block_nbytes=trial.block_nbytes,
         workers=thread_count() if given.on_host else DEVICE_WORKERS,
         windows=2 if given.reads_ahead else 1,
-        max_nbytes=limit,
+        max_nbytes=max_nbytes - pending,
     )
-    plan = make_plan(geometry, [source.metadata.chunk_grid for source in given.sources], costs, _block(block, first))
+    grids = [source.metadata.chunk_grid for source in given.sources]
+    plan = make_plan(geometry, grids, costs, block)
+    marks = writing.begin(plan.to_json())
+    if marks.n_done:
+        plan = plan_again(geometry, grids, costs, marks.plan)
     with counted(progress, target.nbytes) as add:
 
-        def finished(group: Bounds) -> None:
+        def tell(group: Bounds) -> None:
             add(prod(stop - start for start, stop in group) * target.itemsize, target.store_path)
 
-        def put(start: tuple[int, ...], values: AnyArray) -> None:
-            target[tuple(slice(a, a + n) for a, n in zip(start, values.shape, strict=True))] = values
+        def finished(number: int, group: Bounds) -> None:
+            marks.note(number)
+            tell(group)
 
-        walk(
-            Walk(
-                sources=given.sources,
-                compute=_Compute(given, depths, target.dtype),
-                put=put,
-                geometry=geometry,
-                plan=plan,
-                dtype=target.dtype,
-                workers=costs.workers,
-                max_nbytes=limit,
-                cval=cval,
-                ahead=given.reads_ahead,
-                finished=finished,
-            )
+        job = Walk(
+            sources=given.sources,
+            compute=_Compute(given, geometry.depth, target.dtype),
+            put=writing.put,
+            geometry=geometry,
+            plan=plan,
+            dtype=target.dtype,
+            workers=costs.workers,
+            max_nbytes=max_nbytes,
+            pending=writing.pending,
+            cval=cval,
+            ahead=given.reads_ahead,
+            is_done=marks.is_done,
+            finished=finished,
         )
-    return target
+        done = done_groups(job) if marks.n_done else []
+        for group in done:
+            tell(group)
+        writing.restore(done)
+        walk(job)
 
 
-def map_blocks(func: Callable[..., Any], inputs: Array | Sequence[Array], out: Any, **options: Any) -> Array:
+def map_blocks(
+    func: Callable[..., Any], inputs: Array | Image | Sequence[Array | Image], out: Any, **options: Any
+) -> Array | Image:
     """Apply a function to blocks of an array, element by element say, and store the results.
 
     Parameters
     ----------
     func : callable
         Called with a block of every input; returns an array of their shape. See `map_overlap`.
-    inputs : Array or sequence of Array
-        The arrays, of one shape. Data types and chunks may differ.
-    out : Array, path or Store
-        Where the result is stored. A path makes an array with the chunks, shards and compressors of the first input.
+    inputs : Array, Image or sequence of these
+        The arrays, of one shape; of an image, level 0.
+    out : Array, Image, path or Store
+        Where the result is stored: see `map_overlap`.
     **options
-        ``block``, ``dtype``, ``max_nbytes``, ``max_device_nbytes``, ``progress``, ``device``: see `map_overlap`.
+        The other arguments of `map_overlap`, but for ``depth``, ``boundary`` and ``cval``.
 
     Returns
     -------
-    Array
+    Array or Image
         The output.
 
     Examples
@@ -193,11 +249,25 @@ class _Given(NamedTuple):
         The user's function.
     sources : list[Array]
         The inputs, on one device.
+    template : Array or Image
+        The first input: what a new output is like.
     """
 
     name: str
     func: Callable[..., Any]
     sources: list[Array]
+    template: Array | Image
+
+    @property
+    def axes(self) -> Sequence[str | None] | None:
+        """Names of the axes."""
+        return self.template.axes if isinstance(self.template, Image) else self.template.dimension_names
+
+    @property
+    def described(self) -> tuple[Any, ...]:
+        """The function and the inputs, as far as another process can compare them."""
+        name = getattr(self.func, "__qualname__", type(self.func).__qualname__)
+        return name, [(source.shape, str(source.dtype), source.chunks) for source in self.sources]
 
     @property
     def on_host(self) -> bool:
@@ -215,9 +285,10 @@ def _given(
 ) -> _Given:
     if not callable(func):
         raise TypeError(f"{name}: func must be callable, got {type(func).__name__}")
-    sources = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-    if not sources:
+    given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    if not given:
         raise ValueError(f"{name}: there is no input")
+    sources = [one.levels[0] if isinstance(one, Image) else one for one in given]
     for source in sources:
         if not isinstance(source, Array):
             raise TypeError(
@@ -232,9 +303,10 @@ def _given(
     if not sources[0].ndim:
         raise ValueError(f"{name}: {sources[0].store_path} has no axes")
     where = device or sources[0].backend
-    options = {} if max_device_nbytes is None else {"max_device_nbytes": max_device_nbytes}
-    moved = sources[0].to(where, **options)
-    return _Given(name, func, [moved, *(source.to(moved.backend) for source in sources[1:])])
+    moved = (
+        sources[0].to(where) if max_device_nbytes is None else sources[0].to(where, max_device_nbytes=max_device_nbytes)
+    )
+    return _Given(name, func, [moved, *(source.to(moved.backend) for source in sources[1:])], given[0])
 
 
 class _Compute:
@@ -282,44 +354,38 @@ def _dtype_of(given: _Given, trial: Trial | None, dtype: Any) -> np.dtype[Any]:
     return made
 
 
-def _target(given: _Given, out: Any, dtype: np.dtype[Any]) -> Array:
+def _output(given: _Given, out: Any, dtype: np.dtype[Any], options: Options) -> Output:
     """The output, made if it is a path."""
     first = given.sources[0]
-    if not isinstance(out, Array):
-        return _create(first, out, dtype)
-    if out.shape != first.shape:
+    if not isinstance(out, (Array, Image)):
+        made = new_output(given.template, out, dtype, options)
+        return _on(made, first.backend)
+    image = out if isinstance(out, Image) else None
+    levels = out.levels if isinstance(out, Image) else (out,)
+    if levels[0].shape != first.shape:
         raise ValueError(
-            f"{given.name}: the output {out.store_path} has shape {out.shape}, but the input {first.shape}"
+            f"{given.name}: the output {levels[0].store_path} has shape {levels[0].shape}, but the input {first.shape}"
         )
-    for source in given.sources:
-        if lies_within(source.store, source.path, out.store, out.path):
+    for source, level in product(given.sources, levels):
+        if lies_within(source.store, source.path, level.store, level.path):
             raise ValueError(
-                f"{given.name}: the output {out.store_path} is an input, and would be read after it was written; give "
-                "another output"
+                f"{given.name}: the output {level.store_path} is an input, and would be read after it was written; "
+                "give another output"
             )
-    out.check_writable()
-    return out.to(first.backend)
+    levels[0].check_writable()
+    return _on(Output(array=levels[0], image=image, options=options), first.backend)
 
 
-def _create(first: Array, out: Any, dtype: np.dtype[Any]) -> Array:
-    """Create an array like the first input."""
-    keywords: dict[str, Any] = {"store": out}
-    if dtype != first.dtype or first.is_view:
-        name = "compressor" if first.zarr_format == 2 else "compressors"
-        keywords |= {"dtype": dtype, name: getattr(first, name)}
-    return create_array(**new_nodes.like(first, keywords)).to(first.backend)
+def _on(output: Output, backend: Backend) -> Output:
+    """The same output, written from a device."""
+    image = None if output.image is None else output.image.to(backend)
+    return replace(output, array=output.array.to(backend) if image is None else image.levels[0], image=image)
 
 
-def unit_of(array: Array) -> tuple[int, ...]:
-    """The smallest block of an array that is stored as a whole."""
-    return tuple(axis.length if isinstance(axis, RegularAxis) else axis.extent for axis in array.metadata.grid)
-
-
-def _block(block: Any, array: Array) -> tuple[int, ...] | None:
+def _block(block: Any, given: _Given) -> tuple[int, ...]:
     """The shape of blocks that is asked for."""
-    if block is None:
-        return None
-    sizes = per_axis(block, "block", array.ndim, array.dimension_names, None)
+    array = given.sources[0]
+    sizes = per_axis(block, "block", array.ndim, given.axes, None)
     shape = tuple(n if size is None else min(int(size), n) for size, n in zip(sizes, array.shape, strict=True))
     if min(shape) < 1:
         raise ValueError(f"block {block!r} must be of positive integers")

@@ -20,12 +20,12 @@ memory fits the budget: windows, and for each worker a block with the function's
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
 from math import gcd, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gzarr.images.boundary import Depth, span_of
 from gzarr.indexing.grid import Axis, Grid, RegularAxis
@@ -138,6 +138,11 @@ class WalkPlan:
     block_nbytes: int
     cost: float
 
+    def to_json(self) -> dict[str, Any]:
+        """What `plan_again` needs."""
+        lengths = {"bar": self.bar, "block": self.block, "group": self.group}
+        return {"axis": self.axis, "whole": self.whole} | {name: list(value) for name, value in lengths.items()}
+
     def bars(self, shape: tuple[int, ...]) -> Iterator[list[Bounds]]:
         """The layers of every bar."""
         cuts = [_cut(0, n, width) for n, width in zip(shape, self.bar, strict=True)]
@@ -248,6 +253,17 @@ def make_plan(geometry: Geometry, grids: Sequence[Grid], costs: Costs, block: tu
     return min(fitting, key=lambda plan: plan.cost)
 
 
+def plan_again(geometry: Geometry, grids: Sequence[Grid], costs: Costs, saved: Mapping[str, Any]) -> WalkPlan:
+    """A plan of an earlier run, which goes on. saved: `WalkPlan.to_json`. Raises: ValueError if it does not fit."""
+    bar, block, group = (tuple(saved[name]) for name in ("bar", "block", "group"))
+    plan = _Planner(geometry, grids, costs, None).plan(saved["axis"], bar, block, whole=saved["whole"])
+    if plan.nbytes > costs.max_nbytes:
+        raise ValueError(
+            f"max_nbytes={costs.max_nbytes} is less than what the run took that is resumed: give at least {plan.nbytes}"
+        )
+    return replace(plan, group=group)
+
+
 class _Planner:
     """Goes through the plans that may be the cheapest."""
 
@@ -280,6 +296,11 @@ class _Planner:
             if not narrower:
                 return
             bar = min(narrower, key=lambda some: self._decoded(walk, some, whole=True))
+
+    def plan(self, walk: int, bar: tuple[int, ...], block: tuple[int, ...], *, whole: bool) -> WalkPlan:
+        """The plan with given bars and blocks."""
+        known = self._windows(walk, bar, whole=whole), self._decoded(walk, bar, whole=whole)
+        return self._plan(walk, bar, block, known, whole=whole)
 
     def _with_blocks(self, walk: int, bar: tuple[int, ...], *, whole: bool) -> WalkPlan:
         """The cheapest plan that fits, of those with smaller and smaller blocks; the last of them if none fits."""

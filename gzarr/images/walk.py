@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
+from itertools import count
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -53,9 +54,9 @@ class Walk:
     pending : callable
         Bytes that `put` has kept.
     is_done : callable
-        Whether a group need not be computed.
+        Whether a group with a number, in the order of the plan, need not be computed.
     finished : callable
-        Called with a group that has been put.
+        Called with the number of a group that has been put, and its bounds.
     """
 
     sources: Sequence[Array]
@@ -69,8 +70,8 @@ class Walk:
     pending: Callable[[], int] = int
     cval: Any = 0
     ahead: bool = False
-    is_done: Callable[[Bounds], bool] = lambda _group: False
-    finished: Callable[[Bounds], object] = lambda _group: None
+    is_done: Callable[[int], bool] = lambda _number: False
+    finished: Callable[[int, Bounds], object] = lambda _number, _group: None
 
 
 class _Layer(NamedTuple):
@@ -80,14 +81,14 @@ class _Layer(NamedTuple):
     ----------
     bounds : Bounds
         Of the output.
-    groups : list[Bounds]
-        What is to be computed.
+    groups : list[tuple[int, Bounds]]
+        What is to be computed, with numbers.
     follows : bool
         Whether it follows the layer before in the same bar.
     """
 
     bounds: Bounds
-    groups: list[Bounds]
+    groups: list[tuple[int, Bounds]]
     follows: bool
 
 
@@ -116,15 +117,24 @@ def walk(job: Walk) -> None:
         layer = after
 
 
+def done_groups(job: Walk) -> list[Bounds]:
+    """The groups that need not be computed."""
+    layers = (layer for bar in job.plan.bars(job.geometry.out_shape) for layer in bar)
+    groups = enumerate(group for layer in layers for group in job.plan.groups(layer))
+    return [group for number, group in groups if job.is_done(number)]
+
+
 def _windows(job: Walk) -> list[Window]:
     return [Window(source, job.geometry, job.plan, job.cval) for source in job.sources]
 
 
 def _layers(job: Walk) -> Iterator[_Layer]:
+    numbers = count()
     for layers in job.plan.bars(job.geometry.out_shape):
         follows = False
         for bounds in layers:
-            groups = [group for group in job.plan.groups(bounds) if not job.is_done(group)]
+            every = [(next(numbers), group) for group in job.plan.groups(bounds)]
+            groups = [(number, group) for number, group in every if not job.is_done(number)]
             if groups:
                 yield _Layer(bounds, groups, follows)
             follows = bool(groups)
@@ -180,8 +190,8 @@ class _Reading:
 class _Group:
     """A group that is put together of blocks."""
 
-    def __init__(self, job: Walk, bounds: Bounds) -> None:
-        self._job, self.bounds = job, bounds
+    def __init__(self, job: Walk, number: int, bounds: Bounds) -> None:
+        self._job, self._number, self.bounds = job, number, bounds
         self.start = tuple(start for start, _ in bounds)
         self.blocks = list(job.plan.blocks(bounds))
         self._lock = new_lock()
@@ -219,7 +229,7 @@ class _Group:
 
     def _put(self, values: AnyArray) -> None:
         self._job.put(self.start, values)
-        self._job.finished(self.bounds)
+        self._job.finished(self._number, self.bounds)
 
 
 def _compute(job: Walk, layer: _Layer, windows: list[Window]) -> None:
@@ -234,13 +244,13 @@ def _compute(job: Walk, layer: _Layer, windows: list[Window]) -> None:
                 view.flags.writeable = False  # its neighbours see it too
         group.add(block, job.compute(block, views))
 
-    groups = (_Group(job, bounds) for bounds in layer.groups)
+    groups = (_Group(job, *numbered) for numbered in layer.groups)
     items = ((group, block) for group in groups for block in group.blocks)
     run_tasks(
         job.sources[0].backend,
         compute,
         items,
-        n_items=sum(job.plan.n_blocks(group) for group in layer.groups),
+        n_items=sum(job.plan.n_blocks(group) for _, group in layer.groups),
         cost_nbytes=job.plan.block_nbytes,
         max_nbytes=job.max_nbytes - job.plan.windows_nbytes,
         workers=job.workers,

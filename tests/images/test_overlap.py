@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.images import map_blocks, map_overlap
+from gzarr.images import Image, build_pyramid, create_image, map_blocks, map_overlap, open_image
 
 ndi = pytest.importorskip("scipy.ndimage", reason="scipy is the oracle")
 DEVICES = ["cpu", "emulated"]
@@ -76,7 +76,8 @@ def test_every_shard_is_written_once_and_every_chunk_read_once(data: np.ndarray,
     source.reset()
     target.reset()
     map_overlap(lambda x: ndi.maximum_filter(x, 3), z, out, 1, max_nbytes=150_000)
-    assert len(target.written) == len(set(target.written)) == 3 * 3 * 3
+    written = [key for key in target.written if key.startswith("c/")]
+    assert len(written) == len(set(written)) == 3 * 3 * 3
     in_trial = z.nchunks
     assert len(source.requests) == in_trial + z.nchunks
     np.testing.assert_array_equal(out[...], ndi.maximum_filter(data, 3))
@@ -122,6 +123,102 @@ def test_progress_counts_bytes(data: np.ndarray) -> None:
 def test_an_array_without_elements_needs_no_call() -> None:
     out = map_overlap(pytest.fail, gzarr.zeros((0, 5), chunks=(2, 2), dtype="u1"), None, {1: 2}, dtype="f4")
     assert (out.shape, out.dtype) == ((0, 5), np.dtype("f4"))
+
+
+# -- images ------------------------------------------------------------------------------------------------------------
+
+
+def smooth(block: Any) -> Any:
+    return ndi.uniform_filter(block, 3)
+
+
+def picture(folder: Path, data: np.ndarray, **options: Any) -> Image:
+    return create_image(folder, data, chunks=(8, 8, 8), scale=(2, 0.5, 0.5), units="micrometer", **options)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_the_pyramid_of_a_new_image_is_built_in_the_same_pass(
+    data: np.ndarray, tmp_path: Path, version: str, device: str
+) -> None:
+    image = picture(tmp_path / "in.zarr", data, version=version)
+    levels = {"levels": 2, "factors": 2}
+    made = map_overlap(
+        smooth, image, tmp_path / "out.zarr", {"z": 1, "y": 1, "x": 1}, device=device, max_nbytes=10**6, **levels
+    )
+    out = open_image(tmp_path / "out.zarr", "r")
+    np.testing.assert_array_equal(out[0][...], ndi.uniform_filter(data, 3))
+    expected = build_pyramid(picture(tmp_path / "two.zarr", out[0][...], version=version), **levels)
+    assert len(out) == len(made) == len(expected) == 3
+    for one, two in zip(out, expected, strict=True):
+        np.testing.assert_array_equal(one[...], two[...])
+    assert [out.scale(k) for k in range(3)] == [expected.scale(k) for k in range(3)]
+    assert (out.units, out.version, out.metadata.name) == (image.units, version, "out.zarr")
+    assert gzarr.verify(tmp_path / "out.zarr").ok
+
+
+def test_an_image_keeps_its_levels(data: np.ndarray, tmp_path: Path) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    image = build_pyramid(
+        picture(tmp_path / "a.zarr", np.zeros_like(data), shards=(16, 16, 16)), 1, {"y": 2, "x": 2}, "max"
+    )
+    map_overlap(smooth, z, image, 1, method="max", max_nbytes=10**6)
+    out = open_image(tmp_path / "a.zarr", "r")
+    assert [level.shape for level in out] == [(20, 33, 41), (20, 17, 21)]
+    np.testing.assert_array_equal(out[1][0, 0, 0], ndi.uniform_filter(data, 3)[0, :2, :2].max())
+    assert gzarr.verify(tmp_path / "a.zarr").ok
+
+
+def test_an_image_is_not_its_own_output(data: np.ndarray, tmp_path: Path) -> None:
+    image = build_pyramid(picture(tmp_path / "a.zarr", data), 1)
+    for inputs in (image, image[0]):
+        with pytest.raises(ValueError, match="is an input"):
+            map_blocks(identity, inputs, image)
+
+
+# -- going on ----------------------------------------------------------------------------------------------------------
+
+
+class Dies:
+    """A function that fails at some call, and counts the others."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.n_calls = at, 0
+
+    def __call__(self, block: Any) -> Any:
+        self.n_calls += 1
+        if self.n_calls == self.at:
+            raise RuntimeError("the power went off")
+        return ndi.maximum_filter(block, 3)
+
+
+@pytest.mark.parametrize("kind", ["array", "image"])
+@pytest.mark.parametrize("at", [2, 5, 9, 14])
+def test_an_interrupted_call_goes_on(data: np.ndarray, tmp_path: Path, kind: str, at: int) -> None:
+    image = picture(tmp_path / "in.zarr", data)
+    inputs = image if kind == "image" else image[0]
+    arguments = {"inputs": inputs, "out": tmp_path / "out.zarr", "depth": 1, "block": 16, "max_nbytes": 10**6}
+    if kind == "image":
+        arguments |= {"levels": 2, "factors": 2}
+    whole, dies, again = Dies(0), Dies(at), Dies(0)
+    map_overlap(whole, **{**arguments, "out": tmp_path / "whole.zarr"})
+    with pytest.raises(RuntimeError, match="power") as caught:
+        map_overlap(dies, **arguments)
+    assert "resume=True" in "".join(caught.value.__notes__)
+    assert [p.kind for p in gzarr.verify(tmp_path / "out.zarr").problems] == ["unfinished"]
+    with pytest.raises(gzarr.errors.ContainsNodeError):
+        map_overlap(again, **arguments)
+    again.n_calls = 0
+    map_overlap(again, **arguments, resume=True)
+    trials, workers = 2, 2
+    assert dies.n_calls + again.n_calls <= whole.n_calls + trials + workers
+    expected = ndi.maximum_filter(data, 3)
+    assert gzarr.verify(tmp_path / "out.zarr").ok
+    if kind == "array":
+        np.testing.assert_array_equal(gzarr.open_array(tmp_path / "out.zarr", mode="r")[...], expected)
+        return
+    for one, two in zip(open_image(tmp_path / "out.zarr"), open_image(tmp_path / "whole.zarr"), strict=True):
+        np.testing.assert_array_equal(one[...], two[...])
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
