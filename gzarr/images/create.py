@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, Unpack
 
 import numpy as np
 
 from gzarr.api.create import create_array
+from gzarr.api.locating import open_store_at
 from gzarr.api.open import open_group
+from gzarr.display.progress import ProgressLike
 from gzarr.dtypes import parse_dtype
-from gzarr.errors import MetadataError
+from gzarr.errors import GroupNotFoundError, MetadataError
+from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, RareArrayKeywords, StoreKeywords
+from gzarr.hierarchy.lazy import meets
 from gzarr.hierarchy.new_nodes import dtype_of
 from gzarr.hierarchy.options import check_keywords
 from gzarr.images.axes import Axis, by_axis, names_of, new_axes, spatial
+from gzarr.images.building import MAX_NBYTES, Recipe, build_levels
 from gzarr.images.channels import new_channels
 from gzarr.images.documents import Dataset, Multiscale, Numbers, write_multiscale
+from gzarr.images.downsample import Method
 from gzarr.images.image import Image
 from gzarr.images.level_checks import count_channels
+from gzarr.images.levels import Factors
+from gzarr.images.resuming import read_marks
 from gzarr.indexing.chunking import parse_shape
+from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.storage.memory import MemoryStore
+from gzarr.tensors import from_tensor
 
 #: Decoded bytes of a chunk of a new image, at most: a viewer fetches few, and shows them soon.
 CHUNK_NBYTES = 1 << 20
@@ -59,12 +70,18 @@ def create_image(
     version: Literal["0.4", "0.5"] = "0.5",
     chunks: Any = None,
     shards: Any = None,
+    levels: int | None = None,
+    factors: Factors = None,
+    method: Method | None = None,
+    max_nbytes: int = MAX_NBYTES,
     overwrite: bool = False,
+    resume: bool = False,
+    progress: ProgressLike = None,
     path: str | None = None,
     device: str | None = None,
     **kwargs: Unpack[ImageKeywords],
 ) -> Image:
-    """Create an OME-Zarr image of one level; `build_pyramid` adds the others.
+    """Create an OME-Zarr image: with data, all levels in one pass over them; without, level 0 alone.
 
     Parameters
     ----------
@@ -91,8 +108,12 @@ def create_image(
         Version of OME-Zarr: 0.5 is stored in Zarr v3, 0.4 in v2.
     chunks, shards : optional
         See `gzarr.create_array`. By default chunks are squares or cubes of up to 1 MiB, of one time and channel.
+    levels, factors, method, max_nbytes, progress : optional
+        How the levels above level 0 are made of the data: see `build_pyramid`. ``levels=0`` makes none.
     overwrite : bool
         Whether to replace what is stored there.
+    resume : bool
+        Whether to go on with an image that was not finished: it needs the same arguments, data too.
     path : str, optional
         Path of the image in the store.
     device : str, optional
@@ -128,6 +149,7 @@ def create_image(
     if version not in _FORMATS:
         raise MetadataError(f"version: {version!r} is not written; choose '0.5' or '0.4'")
     if data is not None:
+        data = from_tensor(data if hasattr(data, "shape") else np.asarray(data))
         shape, dtype = np.shape(data) if shape is None else shape, dtype_of(data, {}) if dtype is None else dtype
     extents, kind = parse_shape(shape), new_dtype(dtype)
     found = new_axes(axes, len(extents), units)
@@ -143,21 +165,47 @@ def create_image(
     given |= {"shape": extents, "dtype": kind, "chunks": chunks, "shards": shards}
     level = level_keywords(multiscale, given)
     create_array(MemoryStore(), **level, zarr_format=_FORMATS[version], device="cpu")  # what is malformed raises here
-    group = open_group(
-        store, "w" if overwrite else "w-", path=path, zarr_format=_FORMATS[version], device=device, **reach
-    )
-    return put_image(group, multiscale, level, data)
+    recipe = Recipe(levels, factors, method, max_nbytes, resume, False, progress)
+    if data is None and recipe != Recipe():
+        raise MetadataError(
+            "levels, factors, method, resume and progress need data=...; build_pyramid adds levels later"
+        )
+    if overwrite and isinstance(data, Array) and _reads_place(data, store, path):
+        raise MetadataError(
+            f"data: {data.store_path} would be deleted before it is read; choose another place for the image"
+        )
+    opening: dict[str, Any] = {"path": path, "zarr_format": _FORMATS[version], "device": device, **reach}
+    if resume:
+        with suppress(GroupNotFoundError):
+            group = open_group(store, "r+", **opening)
+            if read_marks(group.store, group.path) is not None:
+                return put_image(group, multiscale, level, data, recipe)
+    group = open_group(store, "w" if overwrite else "w-", **opening)
+    return put_image(group, multiscale, level, data, recipe)
 
 
-def put_image(group: Group, multiscale: Multiscale, level: dict[str, Any], data: Any) -> Image:
-    """Make level 0 of an image in its group, fill it, and write the metadata at last."""
-    array = group.create_array(multiscale.datasets[0].path, **level)
-    if data is not None:
-        array[...] = data
+def put_image(
+    group: Group, multiscale: Multiscale, level: dict[str, Any], data: Any = None, recipe: Recipe | None = None
+) -> Image:
+    """Make the levels of an image in its group, of which it has none, and write the metadata at last."""
+    recipe = Recipe() if recipe is None else recipe
+    name = multiscale.datasets[0].path
+    array = group.get(name) if recipe.resume else None
+    if not isinstance(array, Array):
+        array = group.create_array(name, **level)
     image = Image(group, multiscale, (array,))
     named = replace(multiscale, name=image.name)
-    write_multiscale(group, named)
-    return replace(image, metadata=named)
+    if data is None:
+        write_multiscale(group, named)
+        return replace(image, metadata=named)
+    build = build_levels(group, array, named, data, recipe, write_base=True, name="create_image")
+    return Image(group, build.multiscale, build.levels)
+
+
+def _reads_place(data: Array, store: Any, path: str | None) -> bool:
+    """Whether an array lies where an image is to be."""
+    place, base = open_store_at(store, "a")
+    return meets((place, join_path(base, normalize_path(path or ""))), (data.store, data.path))
 
 
 def new_dtype(dtype: Any) -> np.dtype[Any]:

@@ -8,8 +8,8 @@ from typing import Any
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import ContainsNodeError
 from gzarr.hierarchy.group import Group
-from gzarr.images.building import MAX_NBYTES, Build, building, fill, plan, producer
-from gzarr.images.documents import write_multiscale
+from gzarr.images.building import MAX_NBYTES, Recipe, build_levels, method_of, plan
+from gzarr.images.documents import Multiscale, write_multiscale
 from gzarr.images.downsample import Method
 from gzarr.images.image import Image, open_image
 from gzarr.images.levels import Factors
@@ -79,8 +79,8 @@ def build_pyramid(
 
     Examples
     --------
-    >>> import gzarr.images, numpy as np
-    >>> image = gzarr.images.create_image("plane.zarr", np.ones((600, 1000), "u1"), scale=0.5, units="micrometer")
+    >>> import gzarr.images
+    >>> image = gzarr.images.create_image("plane.zarr", shape=(600, 1000), dtype="u1", scale=0.5, units="micrometer")
     >>> image = gzarr.images.build_pyramid(image)
     >>> [level.shape for level in image.levels]
     [(600, 1000), (300, 500), (150, 250)]
@@ -90,39 +90,27 @@ def build_pyramid(
     source = image if isinstance(image, Image) else open_image(image, "r+" if not isinstance(image, Group) else None)
     if device is not None:
         source = source.to(device)
-    chosen: Method = method if method is not None else "mode" if source.is_labels else "mean"
+    recipe = Recipe(levels, factors, method, max_nbytes, resume, overwrite, progress)
     alone = replace(source.metadata, datasets=source.metadata.datasets[:1])
     base = source.levels[0]
-    if len(source) > 1 and not _take_off(source, alone, levels, factors, chosen, resume=resume, overwrite=overwrite):
+    if len(source) > 1 and not _take_off(source, alone, recipe):
         return source
-    with building(
-        source.group, base, alone, levels=levels, factors=factors, method=chosen, write_base=False, resume=resume,
-        overwrite=overwrite,
-    ) as build:  # fmt: skip
-        fill(build, producer(base, base.backend, base.dtype), max_nbytes=max_nbytes, progress=progress)
-    return built(source.group, build)
+    build = build_levels(source.group, base, alone, base, recipe, write_base=False)
+    return Image(source.group, build.multiscale, build.levels)
 
 
-def built(group: Group, build: Build) -> Image:
-    """The image with the levels that were built."""
-    group.attrs.refresh()
-    return Image(group, build.multiscale, build.levels)
-
-
-def _take_off(
-    source: Image, alone: Any, levels: int | None, factors: Factors, method: Method, *, resume: bool, overwrite: bool
-) -> bool:
+def _take_off(source: Image, alone: Multiscale, recipe: Recipe) -> bool:
     """Take the levels that an image has out of its metadata, and delete them. Returns: whether they are to be built.
 
     Raises: ContainsNodeError if that was not asked for.
     """
     group = source.group
-    is_unfinished = read_marks(group.store, group.path) is not None
-    if resume:
-        shapes = [level.shape for level in plan(source.levels[0], alone, levels, factors, method)]
-        if shapes == [level.shape for level in source.levels[1:]]:
-            return is_unfinished  # or it ended before its last step, which comes again
-    if not overwrite:
+    if recipe.resume:
+        planned = plan(source.levels[0], alone, recipe.levels, recipe.factors, method_of(recipe, alone))
+        if [level.shape for level in planned] == [level.shape for level in source.levels[1:]]:
+            # A build that ended before its last step repeats that.
+            return read_marks(group.store, group.path) is not None
+    if not recipe.overwrite:
         raise ContainsNodeError(
             f"{group.store_path} has {len(source)} levels already: pass overwrite=True to build levels 1 to "
             f"{len(source) - 1} anew"

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.errors import ChunkError, ContainsNodeError
+from gzarr.errors import ChunkError, ContainsGroupError, ContainsNodeError, MetadataError
 from gzarr.images import build_pyramid, create_image, open_image
 from gzarr.images.downsample import downsample
 from gzarr.storage import CountingStore, LocalStore
@@ -92,7 +92,7 @@ def test_means_are_those_of_tensorstore(tmp_path: Path) -> None:
 
 def test_places_of_voxels_count_from_level_0() -> None:
     data = noise((512, 512))
-    image = create_image(data=data, chunks=(64, 64), scale=0.5, translation={"y": 10.0}, units="um")
+    image = create_image(data=data, levels=0, chunks=(64, 64), scale=0.5, translation={"y": 10.0}, units="um")
     image = build_pyramid(image, 2)
     assert [image.scale(k)["y"] for k in range(3)] == [0.5, 1.0, 2.0]
     assert [image.translation(k) for k in range(3)] == [
@@ -104,7 +104,7 @@ def test_places_of_voxels_count_from_level_0() -> None:
 
 def test_an_image_with_levels_is_not_built_again_unasked() -> None:
     data = noise((300, 300))
-    image = build_pyramid(create_image(data=data, chunks=(64, 64)), 3)
+    image = build_pyramid(create_image(data=data, levels=0, chunks=(64, 64)), 3)
     with pytest.raises(
         ContainsNodeError, match="has 4 levels already: pass overwrite=True to build levels 1 to 3 anew"
     ):
@@ -124,7 +124,7 @@ def test_a_function_that_returns_something_else_is_named() -> None:
 
 
 def test_progress_counts_the_bytes_of_level_0() -> None:
-    image = create_image(data=noise((300, 300)), chunks=(64, 64))
+    image = create_image(data=noise((300, 300)), levels=0, chunks=(64, 64))
     seen: list[tuple[int, int, str]] = []
     build_pyramid(image, 2, progress=lambda *args: seen.append(args))
     assert seen[-1] == (180000, 180000, "0")
@@ -140,6 +140,64 @@ def test_a_damaged_chunk_is_named_and_the_build_goes_on_once_it_is_repaired(tmp_
         build_pyramid(image, 2)
     chunk.write_bytes(sound)
     check(build_pyramid(image, 2, resume=True), data)
+
+
+def test_an_image_is_created_with_its_levels_in_one_pass(tmp_path: Path) -> None:
+    data = noise((2, 1024, 512))
+    store = CountingStore(LocalStore(tmp_path / "image.zarr"))
+    image = create_image(store, data, axes="cyx", chunks=(1, 64, 64), scale=0.5)
+    assert [level.shape[1:] for level in image] == [(1024, 512), (512, 256), (256, 128)]
+    chunks = Counter(key for key in store.written if "/c/" in key)
+    assert set(chunks.values()) == {1}
+    assert not [request for request in store.requests if "/c/" in request.key]
+    check(image, data)
+    documents = [key for key in store.written if "/c/" not in key and not key.startswith("gzarr-")]
+    assert documents[-1] == "zarr.json"
+
+
+@pytest.mark.parametrize(
+    "data", [np.ones((300, 300), "f8"), [[1.0, 2.0], [3.0, 4.0]], gzarr.array(np.ones((300, 300)))]
+)
+def test_data_of_another_dtype_are_cast_before_they_are_averaged(data: Any) -> None:
+    image = create_image(data=data, dtype="u1", levels=1)
+    expected = np.asarray(data).astype("u1")
+    check(image, expected)
+    assert image[1].dtype == "u1"
+
+
+def test_creation_goes_on_where_it_was(tmp_path: Path) -> None:
+    data = noise((300, 300))
+
+    class Broken:
+        shape, dtype, left = data.shape, data.dtype, 3
+
+        def __getitem__(self, region: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise OSError("the scanner is off")
+            return data[region]
+
+    arguments: dict[str, Any] = {"chunks": (32, 32), "max_nbytes": 40000, "levels": 2}
+    with pytest.raises(OSError, match="scanner"):
+        create_image(tmp_path / "image.zarr", Broken(), **arguments)
+    with pytest.raises(MetadataError, match="multiscales: is missing"):
+        open_image(tmp_path / "image.zarr")
+    with pytest.raises(ContainsGroupError):
+        create_image(tmp_path / "image.zarr", data, **arguments)
+    check(create_image(tmp_path / "image.zarr", data, resume=True, **arguments), data)
+    check(create_image(tmp_path / "image.zarr", data + 1, overwrite=True, **arguments), data + 1)
+
+
+def test_an_image_is_not_created_over_its_data(tmp_path: Path) -> None:
+    image = create_image(tmp_path / "image.zarr", noise((64, 64)))
+    with pytest.raises(MetadataError, match="would be deleted before it is read"):
+        create_image(tmp_path / "image.zarr", image[0], overwrite=True)
+    assert open_image(tmp_path / "image.zarr").shape == (64, 64)
+
+
+def test_levels_need_data() -> None:
+    with pytest.raises(MetadataError, match="need data="):
+        create_image(shape=(300, 300), dtype="u1", levels=2)
 
 
 KILLED = """
@@ -162,7 +220,7 @@ build_pyramid(image, 3, max_nbytes=400_000, progress=progress)
 def test_a_killed_build_leaves_a_valid_image_and_goes_on(tmp_path: Path, n_units: int) -> None:
     data = noise((700, 700))
     path = tmp_path / "image.zarr"
-    create_image(path, data, chunks=(32, 32))
+    create_image(path, data, levels=0, chunks=(32, 32))
     done = subprocess.run([sys.executable, "-c", KILLED, path, str(n_units)], timeout=60, check=False, env=os.environ)
     assert done.returncode == -signal.SIGKILL
     image = open_image(path)
@@ -191,7 +249,7 @@ gzarr.config.set({"threading.max_workers": 2})
 image = create_image(sys.argv[1], shape=(8192, 4096), dtype="u2", chunks=(256, 256), compressors=None)
 for row in range(0, 8192, 256):
     image[0][row : row + 256] = np.random.default_rng(row).integers(0, 60000, (256, 4096), "u2")
-build_pyramid(create_image(data=np.ones((512, 512), "u2"), chunks=(128, 128)))
+build_pyramid(create_image(data=np.ones((512, 512), "u2"), levels=0, chunks=(128, 128)))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 build_pyramid(image, max_nbytes=int(sys.argv[2]))
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
