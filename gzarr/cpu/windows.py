@@ -23,6 +23,9 @@ def reduce_by_numpy(block: _Numbers, factors: Sequence[int], method: str, out: _
     match method:
         case "min" | "max":
             _extreme(block, factors, np.fmin if method == "min" else np.fmax, out)
+        case "mean" if block.dtype.kind == "c":
+            reduce_by_numpy(block.real, factors, method, out.real)
+            reduce_by_numpy(block.imag, factors, method, out.imag)
         case "mean":
             with np.errstate(all="ignore"):  # sums may overflow, and NaNs are data
                 out[...] = _mean(block, factors)

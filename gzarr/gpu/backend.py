@@ -42,6 +42,7 @@ from gzarr.gpu.pipeline.launching import direct_parts, is_placeable, launch_plac
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
 from gzarr.gpu.pipeline.placing import tables_of
 from gzarr.gpu.pipeline.read import decoded
+from gzarr.gpu.pipeline.reducing import reduce_windows, reduces
 from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.sizing import later_nbytes, read_cost, wave_nchunks, write_cost
 from gzarr.gpu.pipeline.taking import take_rows
@@ -394,6 +395,11 @@ class GpuBackend:
             self._host.reduce_windows(block, factors, method, out)
             return
         with self._device.use(self.current_stream()):
+            if reduces(block, factors, method):
+                reduce_windows(self._device, block, factors, method, out, self._lanes.upload)
+                return
+            if self.strict:
+                raise DeviceError(f"{method} of {block.dtype} in windows {factors}: on the host only (strict=True)")
             there = np.empty(out.shape, out.dtype)
             self._host.reduce_windows(self._device.download(block), factors, method, there)
             out[...] = self._device.upload(there)

@@ -24,6 +24,11 @@ from tests.gpu.kernels.test_gather_box import *  # noqa: F403
 from tests.gpu.kernels.test_gather_points import *  # noqa: F403
 from tests.gpu.kernels.test_place_box import *  # noqa: F403
 from tests.gpu.kernels.test_place_points import *  # noqa: F403
+from tests.gpu.kernels.test_reduce_windows import test_common_factors as test_windows_of_common_factors  # noqa: F401
+from tests.gpu.kernels.test_reduce_windows import (
+    test_large_windows,  # noqa: F401
+    test_windows_of_any_numbers,  # noqa: F401
+)
 from tests.gpu.kernels.test_running_sums import *  # noqa: F403
 from tests.gpu.kernels.test_shuffle import test_any_sizes as test_shuffle_of_any_sizes  # noqa: F401
 from tests.gpu.kernels.test_shuffle import test_each_item_size_in_one_launch as test_shuffle_of_each_item_size  # noqa: F401

@@ -10,6 +10,7 @@ import numpy as np
 from numcodecs import Blosc, Delta, FixedScaleOffset, Fletcher32, Shuffle, Zlib, Zstd
 
 import gzarr
+from gzarr.cpu.windows import reduce_by_numpy
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.storage import LocalStore
@@ -96,6 +97,17 @@ def take(source: str, target: str, row: int, sample: Sample = edges) -> PtxDevic
     return device
 
 
+def reduce(dtype: str, shape: tuple[int, ...], factors: tuple[int, ...], how: str, sample: Sample = edges) -> PtxDevice:
+    """Reduce windows of some numbers, and compare them with NumPy."""
+    device = PtxDevice(sample)
+    block = np.random.default_rng(3).integers(0, 7, shape).astype(dtype)
+    out, wanted = (np.empty([-(-n // factor) for n, factor in zip(shape, factors, strict=True)], dtype) for _ in "ab")
+    GpuBackend(device).reduce_windows(block, factors, how, out)
+    reduce_by_numpy(block, factors, how, wanted)
+    np.testing.assert_array_equal(out, wanted)
+    return device
+
+
 def values(case: Case) -> np.ndarray:
     """Small numbers with some noise, and chunks that are empty."""
     rng = np.random.default_rng(3)
@@ -135,5 +147,16 @@ TAKES = {
     "plain": ("f4", "f4", 200),
     "halves": ("f2", "f8", 33),
     "odd": ("u1", "u1", 7),
+}
+#: Types and shapes of blocks, windows, and what is made of them.
+REDUCES = {
+    "images": ("u1", (64, 256), (2, 2), "mean"),
+    "volumes": ("u2", (16, 32, 64), (2, 2, 2), "mean"),
+    "floats": ("f4", (16, 32, 64), (2, 2, 2), "mean"),
+    "halves": ("f2", (33, 70), (3, 2), "mean"),
+    "large integers": ("i8", (33, 70), (3, 2), "mean"),
+    "labels": ("u4", (9, 22, 33), (2, 2, 2), "mode"),
+    "median": ("f8", (20, 33), (2, 3), "median"),
+    "max": ("i2", (20, 33), (2, 3), "max"),
 }
 WRITES = {name: case for name, case in READS.items() if not {"steps", "lists", "points", "direct"} & set(name.split())}

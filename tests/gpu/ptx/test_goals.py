@@ -41,6 +41,20 @@ def test_rows_are_taken_at_the_rate_of_memory(name: str) -> None:
     assert run.cost.store_sectors <= 1.1 * stores
 
 
+#: For 16 bytes of results: of 64 bytes of a picture, and of 128 of a volume. These are some 60 instructions for each
+#: element that is read, of which loads are few.
+REDUCES = {"images": (4200, 6), "volumes": (3000, 8), "floats": (1350, 9)}
+
+
+@pytest.mark.parametrize("name", REDUCES)
+def test_windows_are_reduced_by_few_instructions(name: str) -> None:
+    (run,) = cases.reduce(*cases.REDUCES[name], middle).runs
+    instructions, loads = REDUCES[name]
+    assert run.cost is not None
+    assert run.cost.instructions <= instructions
+    assert run.cost.load_sectors <= 1.1 * loads
+
+
 def test_checksums_leave_room_for_half_of_the_threads() -> None:
     """The compiler takes more registers for this architecture than for others."""
     taken = nvrtc.compile_module(source("xxh64"), 100).resources["xxh64"]

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built"),
 ]
 ALL = [("read", name) for name in cases.READS] + [("write", name) for name in cases.WRITES]
-ALL += [("take", name) for name in cases.TAKES]
+ALL += [("take", name) for name in cases.TAKES] + [("reduce", name) for name in cases.REDUCES]
 
 
 @cache
@@ -30,6 +30,8 @@ def launched(verb: str, name: str) -> frozenset[str]:
     """The kernels that a case launches."""
     if verb == "take":
         return frozenset(run.kernel for run in cases.take(*cases.TAKES[name]).runs)
+    if verb == "reduce":
+        return frozenset(run.kernel for run in cases.reduce(*cases.REDUCES[name]).runs)
     with TemporaryDirectory() as folder:
         run = cases.read if verb == "read" else cases.write
         device = run((cases.READS if verb == "read" else cases.WRITES)[name], Path(folder))
