@@ -138,7 +138,7 @@ TESTED_THROUGH = {
     "gpu/pipeline/test_write_job": "gpu/pipeline/covering gpu/pipeline/encoding gpu/pipeline/merged_shards "
     "gpu/pipeline/writable",
     "gpu/test_backend": "gpu/pipeline/placement gpu/pipeline/read gpu/pipeline/resources",
-    "images/test_downsample": "cpu/compiled/reduce cpu/windows",
+    "images/test_downsample": "cpu/windows",
     "hierarchy/test_array": "hierarchy/array_info hierarchy/array_resizing hierarchy/new_nodes",
     "hierarchy/test_create": "hierarchy/new_metadata",
     "images/test_overlap": "images/dry_run images/outputs",

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -111,9 +112,17 @@ def backend(request: pytest.FixtureRequest) -> Any:
         yield CpuBackend()
 
 
-def check(backend: Backend, block: NDArray[Any], factors: Sequence[int], method: str) -> None:
+@cache
+def made_and_expected(dtype: str, method: str) -> list[tuple[NDArray[Any], tuple[int, ...], NDArray[Any]]]:
+    blocks = [(made(shape, dtype, seed), factors) for seed, (shape, factors) in enumerate(CASES)]
+    return [(block, factors, expected(block, factors, method)) for block, factors in blocks]
+
+
+def check(
+    backend: Backend, block: NDArray[Any], factors: Sequence[int], method: str, wanted: NDArray[Any] | None = None
+) -> None:
     got = downsample(backend, block, factors, method)
-    wanted = expected(block, factors, method)
+    wanted = expected(block, factors, method) if wanted is None else wanted
     assert got.dtype.newbyteorder("=") == block.dtype.newbyteorder("=")
     assert got.shape == wanted.shape
     np.testing.assert_array_equal(got, wanted)
@@ -122,8 +131,8 @@ def check(backend: Backend, block: NDArray[Any], factors: Sequence[int], method:
 @pytest.mark.parametrize("dtype", ORDERED)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_of_every_dtype(backend: Backend, method: str, dtype: str) -> None:
-    for seed, (shape, factors) in enumerate(CASES):
-        check(backend, made(shape, dtype, seed), factors, method)
+    for block, factors, wanted in made_and_expected(dtype, method):
+        check(backend, block, factors, method, wanted)
 
 
 @pytest.mark.parametrize("dtype", ["c8", "c16"])
@@ -135,13 +144,13 @@ def test_the_mean_of_complex_numbers(backend: Backend, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "f4", "i8"])
 @pytest.mark.parametrize("method", ["mean", "mode"])
 def test_blocks_of_any_strides(backend: Backend, method: str, dtype: str) -> None:
-    whole = made((12, 14, 40), dtype)
+    whole = made((6, 10, 40), dtype)
     for block in (
-        whole[1:9, 2:13, 3:38],
+        whole[1:6, 2:9, 3:38],
         whole[:, ::2, ::-1],
         whole[::-1, :, ::3],
         whole.T,
-        np.broadcast_to(whole[:, :1, :], (12, 6, 40)),
+        np.broadcast_to(whole[:, :1, :], (6, 6, 40)),
     ):
         check(backend, block, (2, 2, 2), method)
         check(backend, block, (1, 3, 2), method)
