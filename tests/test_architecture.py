@@ -145,6 +145,7 @@ TESTED_THROUGH = {
     "images/test_walk": "images/window",
     "images/test_documents": "images/faults",
     "images/test_labelling": "images/components images/numbering",
+    "images/test_plates": "images/plate_documents",
     "images/test_image": "images/image_data",
     "images/test_validation": "images/level_checks images/level_data",
     "images/test_writer": "images/collection images/frames images/growing",

@@ -9,6 +9,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.images.labelling import label
     from gzarr.images.merging import merge_labels
     from gzarr.images.overlap import map_blocks, map_overlap
+    from gzarr.images.plates import Plate, Well, create_plate, open_plate
     from gzarr.images.pyramid import build_pyramid
     from gzarr.images.region import Region
     from gzarr.images.validation import Validation, validate
@@ -24,6 +25,10 @@ _MODULES: dict[str, str] = {
     "open_image": "image",
     "map_blocks": "overlap",
     "map_overlap": "overlap",
+    "create_plate": "plates",
+    "open_plate": "plates",
+    "Plate": "plates",
+    "Well": "plates",
     "build_pyramid": "pyramid",
     "Region": "region",
     "validate": "validation",
@@ -33,15 +38,19 @@ _MODULES: dict[str, str] = {
 __all__ = [
     "Image",
     "ImageWriter",
+    "Plate",
     "Region",
     "Validation",
+    "Well",
     "build_pyramid",
     "create_image",
+    "create_plate",
     "label",
     "map_blocks",
     "map_overlap",
     "merge_labels",
     "open_image",
+    "open_plate",
     "validate",
 ]
 
