@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from gzarr.api.open import open_group
 from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.hierarchy.group import Group
+from gzarr.images.building import MAX_NBYTES
 from gzarr.images.image_data import ImageData, read_image
-from gzarr.images.label_images import label_names
+from gzarr.images.label_images import label_names, write_label
 from gzarr.images.series import group_of_image
 
 if TYPE_CHECKING:
     from gzarr.display.progress import ProgressLike
     from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
+    from gzarr.images.downsample import Method
+    from gzarr.images.label_images import LabelKeywords
+    from gzarr.images.levels import Factors
     from gzarr.images.pictures import Channels, Contrast
     from gzarr.images.validation import Validation
 
@@ -55,6 +59,88 @@ class Image(ImageData):
     def labels(self) -> Labels:
         """The images of labels that belong to this one, by name."""
         return Labels(self)
+
+    def write_label(
+        self,
+        name: str,
+        data: Any,
+        *,
+        dtype: Any = None,
+        levels: int | None = None,
+        factors: Factors = None,
+        method: Method = "mode",
+        colors: Mapping[int, Any] | None = None,
+        properties: Mapping[int, Mapping[str, Any]] | None = None,
+        overwrite: bool = False,
+        max_nbytes: int = MAX_NBYTES,
+        progress: ProgressLike = None,
+        **kwargs: Unpack[LabelKeywords],
+    ) -> Self:
+        """Write an image of labels that belongs to this image, all its levels in one pass.
+
+        Parameters
+        ----------
+        name : str
+            Name of the labels.
+        data : array-like or callable
+            Integers on the axes of the image, of its extents or 1; axes of channels and time may be left out. Or a
+            function that is given blocks of level 0, on the image's device, and returns their labels.
+        dtype : dtype-like, optional
+            Data type of the labels. By default that of the data, or of what the function gives for the first chunk.
+        levels, factors : optional
+            See `build_pyramid`. By default those of the image, as the specification wants it.
+        method : str or callable
+            "mode", "nearest", "min" or "max", or a function: see `build_pyramid`.
+        colors : mapping, optional
+            Red, green, blue and opacity by label, from 0 to 255.
+        properties : mapping, optional
+            What else is known of labels: a mapping of JSON values by label.
+        overwrite : bool
+            Whether to replace labels of that name.
+        max_nbytes, progress
+            See `build_pyramid`.
+        **kwargs
+            ``chunks``, ``shards``, ``compressors`` and the other keywords of `gzarr.create_array`.
+
+        Returns
+        -------
+        Image
+            The labels.
+
+        Raises
+        ------
+        MetadataError
+            If the labels are no integers, or a keyword is malformed.
+        ValueError
+            If the labels do not lie over the image, the method would make labels of no object, or the function returns
+            another shape or data type.
+        ContainsGroupError
+            If there are labels of that name and ``overwrite`` is false.
+
+        Examples
+        --------
+        >>> import gzarr.images, numpy as np
+        >>> image = gzarr.images.create_image(shape=(64, 64), dtype="u1")
+        >>> labels = image.write_label("bright", lambda block: block > 100, colors={1: (255, 0, 0)})
+        >>> list(image.labels), labels.dtype, labels.metadata.image_label.colors
+        (['bright'], dtype('uint8'), {1: (255, 0, 0, 255)})
+        """
+        group = write_label(
+            self,
+            name,
+            data,
+            dtype=dtype,
+            levels=levels,
+            factors=factors,
+            method=method,
+            colors=colors,
+            properties=properties,
+            overwrite=overwrite,
+            max_nbytes=max_nbytes,
+            progress=progress,
+            **kwargs,
+        )
+        return type(self)(*read_image(group))
 
     def validate(self, *, data: bool = False, progress: ProgressLike = None) -> Validation:
         """Validate what is stored of the image and its labels: see `gzarr.images.validate`."""

@@ -1,9 +1,74 @@
-"""Images of labels that belong to an image."""
+"""Images of labels that belong to an image: what lists them, and how new ones are written.
+
+Theory of operation. Labels are an image in the group "labels" of their image, with as many levels. It is listed there
+once its own metadata are complete, so a write that is killed leaves nothing that viewers find.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
+
+import numpy as np
+
+from gzarr.backend import Array as AnyArray
+from gzarr.backend import Backend
+from gzarr.display.progress import ProgressLike
+from gzarr.errors import ContainsGroupError, MetadataError
+from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.images.documents import ome_attributes
+from gzarr.hierarchy.keywords import Layout
+from gzarr.hierarchy.options import check_keywords
+from gzarr.images.axes import Axis, names_of
+from gzarr.images.building import MAX_NBYTES, building, fill, producer
+from gzarr.images.documents import VERSION_OF, Dataset, Multiscale, ome_attributes
+from gzarr.images.downsample import Method, check_method
+from gzarr.images.image_data import ImageData
+from gzarr.images.image_label import new_image_label
+from gzarr.images.levels import Factors
+from gzarr.images.new_levels import level_keywords
+from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.indexing.regions import Region
+from gzarr.metadata.documents import change_attributes
+from gzarr.tensors import from_tensor
+
+#: Given a block of level 0, returns its labels.
+LabelFunction: TypeAlias = Callable[[AnyArray], AnyArray]
+
+
+class LabelKeywords(TypedDict, total=False):
+    """Of `gzarr.images.Image.write_label`: how chunks are encoded."""
+
+    chunks: Any
+    shards: Any
+    compressor: Any
+    compressors: Any
+    filters: Any
+    serializer: Any
+    codecs: Any
+    fill_value: Any
+    layout: Layout | None
+
+
+class NewLabels(NamedTuple):
+    """An image of labels that is being made.
+
+    Attributes
+    ----------
+    group : Group
+        Its group, without metadata.
+    base : Array
+        Its level 0, empty.
+    multiscale : Multiscale
+        The metadata of the image with level 0 alone.
+    factors : sequence of mappings
+        From each level of the image to the next, by axis.
+    """
+
+    group: Group
+    base: Array
+    multiscale: Multiscale
+    factors: Sequence[Mapping[str, int]]
 
 
 def label_names(group: Group) -> list[str]:
@@ -13,3 +78,198 @@ def label_names(group: Group) -> list[str]:
         return []
     listed = ome_attributes(found.attrs.asdict(), group.metadata.zarr_format).get("labels")
     return [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+
+
+def write_label(
+    image: ImageData,
+    name: str,
+    data: Any,
+    *,
+    dtype: Any = None,
+    levels: int | None = None,
+    factors: Factors = None,
+    method: Method = "mode",
+    colors: Mapping[int, Any] | None = None,
+    properties: Mapping[int, Mapping[str, Any]] | None = None,
+    overwrite: bool = False,
+    max_nbytes: int = MAX_NBYTES,
+    progress: ProgressLike = None,
+    **keywords: Unpack[LabelKeywords],
+) -> Group:
+    """Write an image of labels that belongs to an image, and list it; returns its group.
+
+    The parameters are those of `gzarr.images.Image.write_label`.
+    """
+    check_keywords(keywords, LabelKeywords, write_label)
+    function: LabelFunction | None = None
+    if callable(data) and not hasattr(data, "shape"):
+        function, axes, shape = data, image.metadata.axes, image.shape
+        kind = _probe(function, image) if dtype is None else np.dtype(dtype)
+    else:
+        data = from_tensor(data if hasattr(data, "shape") else np.asarray(data))
+        axes, shape = _axes_of(tuple(data.shape), image), tuple(data.shape)
+        kind = np.dtype(data.dtype if dtype is None else dtype)
+    kind = _label_dtype(kind, image, name)
+    check_method(method, kind, labels=True)
+    new = new_labels(image, name, axes, shape, kind, colors, properties, overwrite=overwrite, **keywords)
+    if levels is None and factors is None:
+        levels, factors = len(new.factors), new.factors or None
+    backend = new.base.backend
+    produce = producer(data, backend, kind) if function is None else _maker(function, image, kind, backend)
+    with building(
+        new.group, new.base, new.multiscale, levels=levels, factors=factors, method=method, name="write_label"
+    ) as build:
+        fill(build, produce, max_nbytes=max_nbytes, progress=progress)
+    _list(image.group, name, listed=True)
+    new.group.attrs.refresh()
+    return new.group
+
+
+def new_labels(
+    image: ImageData,
+    name: str,
+    axes: tuple[Axis, ...],
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    colors: Mapping[int, Any] | None = None,
+    properties: Mapping[int, Mapping[str, Any]] | None = None,
+    *,
+    overwrite: bool = False,
+    **keywords: Unpack[LabelKeywords],
+) -> NewLabels:
+    """Make the group and level 0 of an image of labels, which is neither filled nor listed yet.
+
+    Parameters
+    ----------
+    image : ImageData
+        The image that the labels belong to.
+    name : str
+        Name of the labels.
+    axes, shape, dtype
+        Those of the image, without axes along which the labels are the same; an extent may be 1.
+    colors, properties, overwrite, **keywords
+        See `gzarr.images.Image.write_label`.
+
+    Raises
+    ------
+    MetadataError
+        If the name or a keyword is malformed.
+    ContainsGroupError
+        If there are labels of that name and ``overwrite`` is false.
+    """
+    path = normalize_path(name)
+    if not path:
+        raise MetadataError(f"{name!r} is no name for labels")
+    group, zarr_format = image.group, image.group.metadata.zarr_format
+    group.check_metadata_writable()
+    version = VERSION_OF[zarr_format]
+    numbers = [image.axes.index(axis.name) for axis in axes]
+    placed = image.metadata.transformation(0)
+    scale, moved = (tuple(values[number] for number in numbers) for values in placed)
+    multiscale = Multiscale(
+        axes=axes,
+        datasets=(Dataset("0", scale, moved),),
+        version=version,
+        name=path.rpartition("/")[2],
+        type="none",
+        metadata={},
+        image_label=new_image_label(colors, properties, version),
+    )
+    labels = group.require_group("labels")
+    if path in labels and not overwrite:
+        where = join_path(labels.store_path, path)
+        raise ContainsGroupError(f"labels are already stored at {where!r}: pass overwrite=True to replace them")
+    if path in label_names(group):
+        _list(group, path, listed=False)
+    own = labels.create_group(path, overwrite=overwrite)
+    base = own.create_array("0", **level_keywords(multiscale, {"shape": shape, "dtype": dtype, **keywords}))
+    return NewLabels(own, base, multiscale, _factors(image, axes, shape))
+
+
+def _factors(image: ImageData, axes: Sequence[Axis], shape: Sequence[int]) -> list[dict[str, int]]:
+    """The factors between the image's levels, for labels with some of its axes, until nothing is left to join."""
+    extents, found = list(shape), []
+    for level in range(1, len(image)):
+        before, after = image.scale(level - 1), image.scale(level)
+        step = {axis.name: max(round(after[axis.name] / before[axis.name]), 1) for axis in axes}
+        step = {name: f if n > 1 else 1 for (name, f), n in zip(step.items(), extents, strict=True)}
+        if all(f == 1 for f in step.values()):
+            break
+        extents = [-(-n // f) for n, f in zip(extents, step.values(), strict=True)]
+        found.append(step)
+    return found
+
+
+def _axes_of(shape: tuple[int, ...], image: ImageData) -> tuple[Axis, ...]:
+    """The axes of labels of a shape: all of the image, or all but the channels, or those of space."""
+    axes = image.metadata.axes
+    choices = [axes, tuple(a for a in axes if a.type != "channel"), tuple(a for a in axes if a.type == "space")]
+    for chosen in choices:
+        extents = [image.shape[image.axes.index(axis.name)] for axis in chosen]
+        if len(chosen) == len(shape) and all(n in (1, whole) for n, whole in zip(shape, extents, strict=True)):
+            return chosen
+    raise ValueError(
+        f"labels of shape {shape} do not lie over {image.group.store_path}, with axes {names_of(axes)} and shape"
+        f" {image.shape}: each extent must be the image's or 1; axes of channels and time may be left out"
+    )
+
+
+def _label_dtype(dtype: np.dtype[Any], image: ImageData, name: str) -> np.dtype[Any]:
+    if dtype.kind == "b":
+        return np.dtype("u1")
+    if dtype.kind not in "iu":
+        raise MetadataError(
+            f"labels {name!r} of {image.group.store_path} must be integers, got {dtype}: cast them, or pass dtype="
+        )
+    return dtype
+
+
+def _probe(function: LabelFunction, image: ImageData) -> np.dtype[Any]:
+    """The data type that a function gives, for the first chunk of an image."""
+    block = image[0][tuple(slice(0, n) for n in image[0].chunks)]
+    result = function(block)
+    return np.dtype(getattr(result, "dtype", None) or np.asarray(result).dtype)
+
+
+def _maker(
+    function: LabelFunction, image: ImageData, dtype: np.dtype[Any], backend: Backend
+) -> Callable[[Region], AnyArray]:
+    """A function that gives the labels of regions of level 0, checked."""
+
+    def produce(region: Region) -> AnyArray:
+        block = image[0][region]
+        result = function(block)
+        shape, kind = getattr(result, "shape", None), getattr(result, "dtype", np.dtype("O"))
+        if shape != block.shape or not _fit(result, kind, dtype):
+            raise ValueError(
+                f"the function must return labels of shape {block.shape} that fit {dtype}, got {kind} of shape {shape}"
+                f" for the block at {tuple((s.start, s.stop) for s in region)} of {image[0].store_path}"
+            )
+        return backend.asarray(result, kind).astype(dtype, copy=False)
+
+    return produce
+
+
+def _fit(labels: AnyArray, kind: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether labels are integers that a data type has."""
+    if kind.kind == "b" or (kind.kind in "iu" and np.can_cast(kind, dtype)):
+        return True
+    info = np.iinfo(dtype)
+    return kind.kind in "iu" and bool(((labels >= info.min) & (labels <= info.max)).all())
+
+
+def _list(group: Group, name: str, *, listed: bool) -> None:
+    """Put labels on the list of an image's labels, or take them off it, in one atomic step."""
+    zarr_format = group.metadata.zarr_format
+    path = join_path(group.path, "labels")
+
+    def changed(stored: dict[str, Any]) -> dict[str, Any]:
+        found = dict(ome_attributes(stored, zarr_format))
+        names = found.get("labels")
+        others = [other for other in names if other != name] if isinstance(names, list) else []
+        found["labels"] = [*others, name] if listed else others
+        if zarr_format == 3:
+            return {**stored, "ome": {"version": VERSION_OF[3], **found}}
+        return found
+
+    change_attributes(group.store, path, zarr_format, changed)

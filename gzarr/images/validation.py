@@ -259,7 +259,10 @@ class _Walk:
         notes = Notes(labels.store_path, self._take)
         field = "ome.labels" if zarr_format == 3 else "labels"
         listed = ome_attributes(labels.attrs.asdict(), zarr_format).get("labels")
-        if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        if listed is None:
+            notes.warning(field, "is missing", "list the images of labels")
+            listed = []
+        elif not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
             notes.error(field, f"must be a list of paths, got {short(listed)}", "list the images of labels")
             listed = []
         for name in listed:

@@ -11,8 +11,6 @@ import pytest
 import gzarr
 from gzarr.errors import ContainsGroupError, MetadataError
 from gzarr.images import Image, create_image, open_image
-from gzarr.images.axes import new_axes
-from gzarr.images.create import new_chunks
 
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
@@ -49,19 +47,6 @@ def test_an_image_in_memory_without_data() -> None:
     assert (image.scale(), image.translation()) == ({"y": 1.0, "x": 2.0}, {"y": 0.0, "x": 5.0})
     image[0][...] = 1
     assert open_image(image.group)[0][3, 4] == 1
-
-
-@pytest.mark.parametrize(
-    ("axes", "shape", "itemsize", "chunks"),
-    [
-        ("yx", (4096, 300), 1, (1024, 300)),
-        ("tyx", (7, 4096, 4096), 2, (1, 512, 512)),
-        ("tczyx", (7, 3, 500, 500, 500), 2, (1, 1, 64, 64, 64)),
-        ("zyx", (0, 5, 5), 1, (1, 5, 5)),
-    ],
-)
-def test_chunks_are_squares_and_cubes(axes: str, shape: Any, itemsize: int, chunks: Any) -> None:
-    assert new_chunks(new_axes(axes, len(shape), None), shape, itemsize) == chunks
 
 
 @pytest.mark.parametrize(

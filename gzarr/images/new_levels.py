@@ -1,0 +1,68 @@
+"""What a new level of an image is made with: data type, chunks, numbers by axis, keywords of its array."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gzarr.dtypes import parse_dtype
+from gzarr.errors import MetadataError
+from gzarr.images.axes import Axis, by_axis, names_of, spatial
+from gzarr.images.documents import Multiscale, Numbers
+
+#: Decoded bytes of a chunk of a new image, at most: a viewer fetches few, and shows them soon.
+CHUNK_NBYTES = 1 << 20
+
+
+def new_dtype(dtype: Any) -> np.dtype[Any]:
+    """The data type of a new image. Raises MetadataError if it is missing, or not one of numbers."""
+    if dtype is None:
+        raise MetadataError("dtype is missing: pass dtype=..., or data=...")
+    kind = parse_dtype(dtype).dtype
+    if kind.kind not in "biufc" and kind.names is None and kind.kind != "V":
+        raise MetadataError(f"dtype: images hold numbers, got {kind}")
+    return kind
+
+
+def level_keywords(multiscale: Multiscale, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of `Group.create_array` for a level, with what OME-Zarr wants of its arrays."""
+    names = names_of(multiscale.axes)
+    keywords = dict(given)
+    if keywords.get("chunks") is None and keywords.get("layout") is None:
+        keywords["chunks"] = new_chunks(multiscale.axes, keywords["shape"], keywords["dtype"].itemsize)
+    if multiscale.version == "0.5":
+        return {**keywords, "dimension_names": names}
+    return {**keywords, "dimension_separator": "/", "attributes": {"_ARRAY_DIMENSIONS": list(names)}}
+
+
+def new_chunks(axes: Sequence[Axis], shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Chunks for an image: squares or cubes with a side that is a power of two, of one time and channel."""
+    inner = spatial(axes)
+    side = 1 << max(int(math.log2(max(CHUNK_NBYTES // itemsize, 1)) / len(inner)), 0)
+    return tuple(max(min(side, n), 1) if axis in inner else 1 for axis, n in enumerate(shape))
+
+
+def numbers(value: Any, axes: Sequence[Axis], keyword: str, default: float) -> Numbers:
+    """A number for every axis, as a call gives them. Raises MetadataError naming the keyword."""
+    inner, names = spatial(axes), names_of(axes)
+    if value is None:
+        found = [default] * len(axes)
+    elif isinstance(value, Mapping):
+        chosen = by_axis(axes, value, keyword)
+        found = [chosen.get(name, default) for name in names]
+    elif np.ndim(value) == 0:
+        found = [value if axis in inner else default for axis in range(len(axes))]
+    else:
+        found = list(value)
+    try:
+        made = tuple(map(float, found))
+    except (TypeError, ValueError) as error:
+        raise MetadataError(f"{keyword}: numbers are needed, got {value!r}") from error
+    if len(made) != len(axes):
+        raise MetadataError(f"{keyword}: {len(axes)} numbers are needed, one for each of {names}, got {value!r}")
+    if not all(math.isfinite(n) and (n > 0 or keyword != "scale") for n in made):
+        raise MetadataError(f"{keyword}: {'numbers > 0' if keyword == 'scale' else 'finite numbers'}, got {value!r}")
+    return made
